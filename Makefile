@@ -1,0 +1,38 @@
+# One line a target: `make help`. Every target does its own set-up.
+PYTHON ?= python3.11
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check smoke clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
+
+setup: $(STAMP)  ## a .venv with everything, from pyproject.toml and constraints.txt
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[launchers,dev]'
+	touch $@
+
+demo: $(STAMP)  ## the quickstart study on embedded images, and its page
+	$(BIN)/fca run -m experiment=quickstart
+	$(BIN)/fca report report=few_class
+
+test: $(STAMP)  ## all tests that need no network, no GPU and no other data
+	$(BIN)/python -m pytest -m 'not real'
+
+check: $(STAMP)  ## style, types, layers, and every YAML against its class
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q tests/test_conf.py
+
+smoke: $(STAMP)  ## every experiment, shrunk to seconds
+	$(BIN)/python -m pytest -q tests/test_experiments.py
+
+clean:  ## remove what can be made again (never outputs/)
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,26 @@
+"""`fca analyse`: read stored runs, answer with tables, keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from fca.doors.application import application
+from fca.doors.plugs import plug
+from fca.doors.show import show_frame
+from fca.store import Store
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code 0, or 2 when there is nothing to analyse or the configuration is wrong."""
+    return application("analyse", analyse, arguments)
+
+
+def analyse(config: DictConfig) -> None:
+    """Print every table with its question and source, and where it is kept."""
+    store = Store(Path(config.outputs))
+    for table in plug(config, "analysis")(store):
+        show_frame(table.frame, f"{table.name}: {table.question}")
+        print(f"{table.source}\n{len(table.runs)} runs; kept in {store.save(table)}\n")

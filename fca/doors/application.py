@@ -1,0 +1,42 @@
+"""A door that composes a configuration is a Hydra application; its errors are short and end with exit code 2."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from fca.doors.schema import register
+from fca.nouns import FcaError
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+CONF = next(folder for folder in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if folder.is_dir())
+
+
+def application(root: str, work: Callable[[DictConfig], object], arguments: Sequence[str]) -> int:
+    """Compose conf/<root>.yaml with the command line's overrides and hand it to `work`; returns the exit code."""
+    register()
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra's errors through to us: it would print tracebacks and exit with 1
+    sys.argv = [f"fca {root}", *arguments]
+    try:
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(work)()
+    except (HydraException, OmegaConfBaseException, FcaError) as error:
+        print(f"error: {_said(error)}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _said(error: Exception) -> str:
+    """An error and what caused it, without Hydra's search path and hints."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    cause = error.__cause__
+    if cause is not None and not isinstance(error, FcaError) and str(cause) not in str(error):
+        lines += str(cause).splitlines()
+    hidden = ("Config search path", "Set the environment variable", "provider=", "reference_type", "object_type")
+    return "\n  ".join(line.strip() for line in lines if not line.strip().startswith(hidden))

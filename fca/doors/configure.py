@@ -1,0 +1,69 @@
+"""From a composed configuration to nouns: the data, models, subset and task of one job, and its plan of runs."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from fca.data.limit import first_images
+from fca.doors.plugs import plug
+from fca.nouns import ClassSubset, FcaError, ImageData, Run
+from fca.store import Store
+from fca.subset import draw_subset, full_set, named_subset
+from fca.tasks import Setup, Task
+
+_LOADED: dict[tuple[int, int | None], ImageData] = {}  # listed once for all jobs of a process
+
+
+@dataclass(frozen=True)
+class Job:
+    """A configuration ready to work: its task, what it works with, and the runs it stands for."""
+
+    task: Task
+    setup: Setup
+    plan: list[Run]
+    config: str  # the resolved YAML, kept beside every run
+    command: str
+
+
+def job_of(config: DictConfig, overrides: list[str]) -> Job:
+    """Check a configuration whole and plan it; reads no image and writes nothing."""
+    data = _load(config)
+    setup = Setup(
+        data=data,
+        model=plug(config, "model"),
+        encoder=plug(config, "encoder"),
+        subset=_subset(config, data),
+        seed=config.seed,
+        machine=plug(config, "machine"),
+        store=Store(Path(config.outputs)),
+        tracker=plug(config, "logger"),
+    )
+    task = plug(config, "task")
+    command = shlex.join(["fca", "run", *overrides])
+    return Job(task, setup, task.plan(setup), OmegaConf.to_yaml(config, resolve=True), command)
+
+
+def _load(config: DictConfig) -> ImageData:
+    loader = plug(config, "dataset")
+    key = (id(loader), config.limit)  # equal nodes are one plug, which lives as long as the process
+    if key not in _LOADED:
+        data = loader.load()
+        _LOADED[key] = data if config.limit is None else first_images(data, config.limit)
+    return _LOADED[key]
+
+
+def _subset(config: DictConfig, data: ImageData) -> ClassSubset:
+    asked = config.subset
+    if asked.classes is not None:
+        if asked.ncl is not None and asked.ncl != len(asked.classes):
+            raise FcaError(
+                "subset.ncl", asked.ncl, f"{len(asked.classes)}, as subset.classes has", "give only one of them"
+            )
+        return named_subset(data.classes, list(asked.classes))
+    if asked.ncl is None:
+        return full_set(len(data.classes))
+    return draw_subset(len(data.classes), asked.ncl, asked.seed, asked.sampler)

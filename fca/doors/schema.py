@@ -1,0 +1,69 @@
+"""The typed root of every configuration: what is not declared here or by a plug's own fields is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+
+
+@dataclass
+class SubsetConfig:
+    """Which classes: `ncl` drawn by `seed`, or `classes` by key or index; neither = all."""
+
+    ncl: int | None = None
+    seed: int = 0
+    sampler: str = "uniform"
+    classes: list[Any] | None = None
+
+
+@dataclass
+class SweepConfig:
+    """How a multirun goes about its runs; no part of their meaning."""
+
+    print: bool = False
+    retry: bool = False
+    head: int | None = None
+
+
+@dataclass
+class RunConfig:
+    """`fca run`. The groups are checked against the fields of the class that their `_target_` names."""
+
+    dataset: Any
+    model: Any
+    encoder: Any
+    task: Any
+    logger: Any
+    machine: Any
+    subset: SubsetConfig = field(default_factory=SubsetConfig)
+    sweep: SweepConfig = field(default_factory=SweepConfig)
+    seed: int = 0
+    limit: int | None = None
+    outputs: str = "outputs"
+
+
+@dataclass
+class AnalyseConfig:
+    """`fca analyse`."""
+
+    analysis: Any
+    outputs: str = "outputs"
+
+
+@dataclass
+class ReportConfig:
+    """`fca report`."""
+
+    report: Any
+    logger: Any
+    outputs: str = "outputs"
+    query: str | None = None
+
+
+def register() -> None:
+    """Make the schemas known to Hydra under the names that the root YAMLs start from."""
+    store = ConfigStore.instance()
+    for name, node in (("run", RunConfig), ("analyse", AnalyseConfig), ("report", ReportConfig)):
+        store.store(name=f"{name}_schema", node=node)

@@ -1,0 +1,140 @@
+"""Who is computing a run: one `claim.json` in its folder, made exclusively, kept alive by a heartbeat.
+
+A claim is stale when its process is gone on the same host, or 120 s passed without a beat. Taking over renames the
+stale claim, so that of many workers one wins.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from fca.store.files import write_json
+
+BEAT_S = 15.0
+STALE_S = 120.0
+CLAIM = "claim.json"
+
+
+def is_held(folder: Path) -> bool:
+    """Whether a live worker has claimed this run folder."""
+    claim = _read(folder / CLAIM)
+    return claim is not None and not _is_stale(folder / CLAIM, claim)
+
+
+def acquire(folder: Path) -> str | None:
+    """Claim a run folder; returns the claim's token, or None when a live worker holds it."""
+    path = folder / CLAIM
+    claim = _read(path)
+    if claim is not None:
+        if not _is_stale(path, claim):
+            return None
+        _take_away(path, claim["token"])
+    token = uuid.uuid4().hex
+    mine = {
+        "token": token,
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "process_started": psutil.Process().create_time(),
+        "started": time.time(),
+    }
+    part = folder / f".{CLAIM}.{token}"
+    write_json(part, mine)
+    try:
+        os.link(part, path)  # fails if a claim is there: exclusive, and never half written
+    except FileExistsError:
+        return None
+    finally:
+        part.unlink()
+    return token
+
+
+def is_mine(folder: Path, token: str) -> bool:
+    """Whether the claim in this folder is still the one with this token."""
+    claim = _read(folder / CLAIM)
+    return claim is not None and claim["token"] == token
+
+
+def release(folder: Path, token: str) -> None:
+    """Give a claim back, if it is still ours."""
+    if is_mine(folder, token):
+        (folder / CLAIM).unlink(missing_ok=True)
+
+
+@contextmanager
+def beating(held: dict[Path, str]) -> Iterator[None]:
+    """Keep these claims (folder -> token) alive while the body runs; those still held are released at its end."""
+    stop = threading.Event()
+
+    def beat() -> None:
+        while not stop.wait(BEAT_S):
+            for folder, token in list(held.items()):
+                if is_mine(folder, token):
+                    _touch(folder / CLAIM)
+
+    thread = threading.Thread(target=beat, daemon=True, name="fca-heartbeat")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        for folder, token in held.items():
+            release(folder, token)
+
+
+def acquire_all(folders: Iterable[Path]) -> dict[Path, str]:
+    """Claim as many of these folders as are free: folder -> token."""
+    taken = {folder: acquire(folder) for folder in folders}
+    return {folder: token for folder, token in taken.items() if token is not None}
+
+
+def _touch(path: Path) -> None:
+    with suppress(FileNotFoundError):  # taken over since the look; the holder finds out before it writes its row
+        os.utime(path)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        claim: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        return None
+    return claim
+
+
+def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
+    if claim["host"] == socket.gethostname():
+        try:
+            alive = psutil.Process(claim["pid"]).create_time() == claim["process_started"]
+        except psutil.NoSuchProcess:
+            alive = False
+        if not alive:
+            return True
+    try:
+        return time.time() - path.stat().st_mtime > STALE_S
+    except FileNotFoundError:
+        return True
+
+
+def _take_away(path: Path, token: str) -> None:
+    """Rename the stale claim; if another worker has taken over in between, its fresh claim is put back."""
+    grave = path.with_name(f".{CLAIM}.stale.{uuid.uuid4().hex}")
+    try:
+        path.rename(grave)
+    except FileNotFoundError:
+        return
+    claim = _read(grave)
+    if claim is not None and claim["token"] != token:
+        with suppress(FileExistsError):  # a third worker was faster; the one put out finds out before it writes
+            os.link(grave, path)
+    grave.unlink()

@@ -1,0 +1,98 @@
+"""What a row may say: the columns of the results table, declared once. A row is flat JSON; the missing stays out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+Row = dict[str, Any]
+
+_WITH_INTERVAL = ("top1", "top1_open", "top1_masked", "top1_grouped")
+
+COLUMNS: dict[str, type] = {
+    "run_id": str,  # 12 hex digits of the run's identity
+    "task": str,
+    "parent": str,  # the run whose weights or arrays this one read
+    "dataset": str,
+    "fingerprint": str,  # of the images, labels and splits
+    "split": str,
+    "num_classes": int,  # classes of the data set
+    "model": str,
+    "weights": str,
+    "snapshot": str,
+    "encoder": str,
+    "shift": str,
+    "adaptation": str,
+    "ncl": int,
+    "subset_seed": int,
+    "sampler": str,
+    "classes": tuple,  # label indices in the data set, sorted
+    "seed": int,
+    "compat": str,
+    **{f"{name}{end}": float for name in _WITH_INTERVAL for end in ("", "_low", "_high")},
+    "val_top1": float,
+    "n_train": int,
+    "n_val": int,
+    "n_test": int,
+    "best_epoch": int,
+    "flag": str,  # diverged, or chance: not told apart from guessing
+    "train_s": float,
+    "predict_s": float,
+    "images_per_s": float,
+    "params": int,
+    "n_images": int,
+    "class_min": int,  # images of the smallest class
+    "height_min": int,
+    "height_max": int,
+    "width_min": int,
+    "width_max": int,
+    "duplicates_exact": int,  # pairs
+    "duplicates_near": int,
+    "duplicates_between_splits": int,
+    "device": str,
+    "host": str,
+    "command": str,
+    "commit": str,
+    "versions": str,
+    "finished": str,  # UTC, ISO 8601
+}
+RECIPE = "recipe_"  # one column a key of the recipe, e.g. recipe_epochs
+
+
+def checked(values: Mapping[str, Any]) -> Row:
+    """The row of these values, in declared order; raises ValueError for an undeclared column, a wrong type or a NaN.
+
+    >>> checked({"task": "score", "run_id": "0123456789ab", "top1": None})
+    {'run_id': '0123456789ab', 'task': 'score'}
+    """
+    row = {}
+    for name in [*COLUMNS, *sorted(set(values) - set(COLUMNS))]:
+        value = values.get(name)
+        if value is None:
+            continue
+        if not name.startswith(RECIPE):
+            row[name] = _typed(name, value)
+        else:
+            row[name] = list(value) if isinstance(value, tuple) else value
+    return row
+
+
+def _typed(name: str, value: Any) -> Any:
+    if name not in COLUMNS:
+        raise ValueError(f"column {name!r} (value {value!r}) is not declared in fca/store/columns.py")
+    kind = COLUMNS[name]
+    if kind is tuple:
+        return [int(v) for v in value]
+    if kind is float:
+        value = float(value)
+        if not math.isfinite(value):
+            raise ValueError(f"{name}={value} is not a number; leave out what was not measured")
+        return value
+    if kind is int:
+        if int(value) != value:
+            raise ValueError(f"{name}={value!r} is not a whole number")
+        return int(value)
+    if not isinstance(value, str):
+        raise ValueError(f"{name}={value!r} is a {type(value).__name__}, not a string")
+    return value

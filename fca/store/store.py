@@ -1,0 +1,167 @@
+"""The store: everything that was computed, as files. A row that exists is a run that is done."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fca.nouns import Arrays, FcaError, ImageData, Table
+from fca.store import claims
+from fca.store.columns import COLUMNS, RECIPE, Row, checked
+from fca.store.files import write_array, write_frame, write_json, write_text
+
+
+class State(Enum):
+    """Where a run stands: its row exists; its error does; a live worker holds it; none of these."""
+
+    DONE = "done"
+    FAILED = "failed"
+    RUNNING = "running"
+    ABSENT = "absent"
+
+
+class ClaimLost(Exception):
+    """Another worker took this run over (this one was silent for too long); its result is not written."""
+
+
+@dataclass(frozen=True)
+class Store:
+    """The folder `outputs`: runs/, items/, tables/, cache/ and reports/."""
+
+    outputs: Path
+
+    def folder(self, run_id: str) -> Path:
+        """Where a run's files lie."""
+        return self.outputs / "runs" / run_id
+
+    def state(self, run_id: str) -> State:
+        """Where a run stands now."""
+        folder = self.folder(run_id)
+        if (folder / "row.json").exists():
+            return State.DONE
+        if claims.is_held(folder):
+            return State.RUNNING
+        return State.FAILED if (folder / "error.json").exists() else State.ABSENT
+
+    def row(self, run_id: str) -> Row:
+        """One finished run; raises FcaError if there is none."""
+        try:
+            return _row_of(self.folder(run_id) / "row.json")
+        except FileNotFoundError:
+            raise FcaError("run_id", run_id, f"a finished run in {self.outputs}", "list them: fca results") from None
+
+    def rows(self, query: str | None = None) -> pd.DataFrame:
+        """One line a finished run, in declared columns; see `results`."""
+        return results(self.outputs, query)
+
+    def array(self, run_id: str, name: str) -> np.ndarray:
+        """A run's array, memory-mapped."""
+        return np.load(self.folder(run_id) / f"{name}.npy", mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+
+    def write(self, row: Mapping[str, Any], arrays: Arrays, token: str) -> Row:
+        """Store a finished run: arrays first, the row last. Raises ClaimLost if the claim is no longer ours."""
+        row = checked(row)
+        folder = self.folder(row["run_id"])
+        for name, array in arrays.items():
+            write_array(folder / f"{name}.npy", array)
+        if not claims.is_mine(folder, token):
+            raise ClaimLost(f"run {row['run_id']} was taken over by another worker")
+        write_json(folder / "row.json", row)
+        (folder / "error.json").unlink(missing_ok=True)
+        return row
+
+    def fail(self, run_id: str, error: Mapping[str, Any]) -> None:
+        """Record why a run failed: message, traceback and the command that repeats it."""
+        write_json(self.folder(run_id) / "error.json", dict(error))
+
+    def forgive(self, run_id: str) -> None:
+        """Forget that a run failed, so that it is done again."""
+        (self.folder(run_id) / "error.json").unlink(missing_ok=True)
+
+    def drop(self, run_id: str) -> None:
+        """Remove the folder of a run that was refused before it computed anything; weights and results stay."""
+        folder = self.folder(run_id)
+        if not any((folder / name).exists() for name in ("row.json", "last.ckpt")):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def error(self, run_id: str) -> dict[str, Any]:
+        """The record of a failed run."""
+        error: dict[str, Any] = json.loads((self.folder(run_id) / "error.json").read_text())
+        return error
+
+    def keep_items(self, data: ImageData) -> None:
+        """Write the list of images, once; rows of every array follow its order."""
+        path = self.outputs / "items" / f"{data.fingerprint}.parquet"
+        if not path.exists():
+            write_frame(path, data.items)
+
+    def items(self, fingerprint: str) -> pd.DataFrame:
+        """The images behind this fingerprint: image_id, label, split and annotations."""
+        return pd.read_parquet(self.outputs / "items" / f"{fingerprint}.parquet")
+
+    def save(self, table: Table) -> Path:
+        """Save an analysis' table under an id of what it asks and of the runs it read; returns its folder."""
+        asked = {"name": table.name, "parameters": dict(table.parameters), "runs": sorted(table.runs)}
+        table_id = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+        folder = self.outputs / "tables" / table_id
+        write_frame(folder / "table.parquet", table.frame)
+        write_text(folder / "table.csv", table.frame.to_csv(index=False))
+        write_json(folder / "table.json", {**asked, "question": table.question, "source": table.source})
+        return folder
+
+
+def _row_of(path: str | Path) -> Row:
+    with open(path, "rb") as file:  # noqa: PTH123  half the time of Path.read_bytes over ten thousand rows
+        row: Row = json.loads(file.read())
+    return row
+
+
+def results(outputs: str | Path = "outputs", query: str | None = None) -> pd.DataFrame:
+    """One line a finished run, in the columns of fca/store/columns.py and one `recipe_*` column a key of the recipes.
+
+    outputs: the store's folder.    query: a pandas query on the columns, e.g. "task == 'train' and ncl <= 5".
+    A value that a run does not have is missing, never 0. Raises FcaError for a query that cannot be read.
+
+    >>> results("no/such/folder").empty
+    True
+    """
+    folder = Path(outputs) / "runs"
+    rows = []
+    for entry in os.scandir(folder) if folder.is_dir() else []:
+        try:
+            rows.append(_row_of(os.path.join(entry.path, "row.json")))  # noqa: PTH118  as above
+        except FileNotFoundError:
+            continue  # running, failed or abandoned: not a result
+    rows.sort(key=lambda row: (row.get("finished", ""), row["run_id"]))
+    frame = _frame(rows)
+    if query is None:
+        return frame
+    try:
+        return frame.query(query, engine="python").reset_index(drop=True)
+    except Exception as error:
+        raise FcaError("query", query, f"a pandas query on {', '.join(frame.columns)}", f"mend it: {error}") from error
+
+
+def _frame(rows: list[Row]) -> pd.DataFrame:
+    """A column a list; missing values are None, NaN or <NA> by the column's type."""
+    dtypes = {str: "str", int: "Int64", float: "float64", tuple: "object"}
+    columns = {}
+    for name, kind in COLUMNS.items():
+        values = [row.get(name) for row in rows]
+        if kind is tuple:
+            values = [None if value is None else tuple(value) for value in values]
+        columns[name] = pd.Series(values, dtype=dtypes[kind])
+    for name in sorted({key for row in rows for key in row if key.startswith(RECIPE)}):
+        values = [row.get(name) for row in rows]
+        columns[name] = pd.Series([tuple(v) if isinstance(v, list) else v for v in values])
+    return pd.DataFrame(columns)

@@ -1,0 +1,48 @@
+"""Tasks: a plan of runs, and the work that yields them. GPU time ends here; the door writes what is yielded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from fca.nouns import ClassSubset, Finished, ImageData, Model, Run, Tracker
+from fca.store import Store
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where the work runs; none of it changes a result, so none of it is part of a run's identity."""
+
+    accelerator: str = "auto"  # auto, cpu or gpu
+    workers: int = 0  # threads that decode images; 0 = one a core
+    cache_gb: float = 4.0  # data sets up to this size are decoded once into outputs/cache; larger ones stream
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One configuration, made of real nouns: what a task plans and works with."""
+
+    data: ImageData
+    model: Model
+    encoder: Model
+    subset: ClassSubset
+    seed: int
+    machine: Machine
+    store: Store
+    tracker: Tracker
+
+    @property
+    def cache(self) -> Path:
+        """Where decoded pixels lie."""
+        return self.store.outputs / "cache"
+
+
+@runtime_checkable
+class Task(Protocol):
+    """A kind of work: `plan` names the runs of a configuration, `run` yields each of those asked for as it is done."""
+
+    def plan(self, setup: Setup) -> list[Run]: ...
+
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]: ...

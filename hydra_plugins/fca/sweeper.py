@@ -1,0 +1,9 @@
+"""Hydra accepts a sweeper only from the namespace package hydra_plugins; ours lives in fca/sweeper.py."""
+
+from hydra.plugins.sweeper import Sweeper
+
+from fca.sweeper import ResumingSweep
+
+
+class FcaSweeper(ResumingSweep, Sweeper):
+    """Hydra multiruns that resume."""

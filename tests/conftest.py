@@ -1,0 +1,61 @@
+"""Shared by all tests: the command line in process, and one small study on embedded images."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from fca.doors import run as run_door
+
+SMALL = ["logger=none", "limit=8", "task.recipe.epochs=1"]
+
+
+def pytest_collection_modifyitems(items):
+    if "FCA_REAL_DATA" not in os.environ:
+        for item in items:
+            if "real" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="needs FCA_REAL_DATA: a folder of real images, weights, answers"))
+
+
+@pytest.fixture(autouse=True)
+def no_tracking_account(monkeypatch):
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+
+
+@pytest.fixture
+def fca(tmp_path, monkeypatch, capsys):
+    """Run a door in this process; returns (exit code, output, errors). The store is tmp_path/outputs."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words, door=run_door):
+        monkeypatch.setattr(sys, "argv", list(sys.argv))
+        try:
+            code = door.main(list(words))
+        except SystemExit as error:
+            code = error.code
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    return call
+
+
+@pytest.fixture
+def start():
+    """Start `fca` as a process of its own; those still alive are ended with the test."""
+    started = []
+
+    def begin(*words, cwd):
+        command = [sys.executable, "-m", "fca.doors.main", *words]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        process = subprocess.Popen(
+            command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.wait()

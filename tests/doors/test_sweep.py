@@ -1,0 +1,171 @@
+"""Sweeps: planned whole, resumed, shared; killed ones go on. Real processes where processes are the point."""
+
+import json
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from fca.store import results
+from tests.conftest import SMALL
+
+GRID = ["-m", "model=test_resnet", "subset.ncl=2,3", "subset.seed=0,1", *SMALL]
+
+
+def starts(outputs):
+    """How often each run was begun: one line a start in its log of claims."""
+    return {path.parent.name: path for path in outputs.glob("runs/*/row.json")}
+
+
+def test_a_grid_is_planned_run_once_and_found_done(fca, tmp_path):
+    code, out, err = fca(*GRID)
+    assert code == 0, err
+    assert "8 runs: 0 done, 0 failed, 0 running, 8 to run" in out
+    rows = results("outputs")
+    assert sorted(rows["task"]) == ["predict"] * 4 + ["train"] * 4
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("outputs/runs/*/*")}
+    code, out, _ = fca(*GRID)
+    assert code == 0
+    assert "8 runs: 8 done, 0 failed, 0 running, 0 to run" in out
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("outputs/runs/*/*")} == before
+
+
+def test_all_classes_are_one_run_whatever_the_subset_seed(fca):
+    code, out, _ = fca("-m", "subset.ncl=10", "subset.seed=0,1,2", "sweep.print=true", *SMALL)
+    assert code == 0
+    assert out.count("fca run") == 1
+
+
+def test_print_gives_a_command_a_run_that_runs_and_starts_nothing(fca, tmp_path):
+    code, out, _ = fca(*GRID, "sweep.print=true")
+    assert code == 0
+    lines = out.strip().splitlines()
+    assert len(lines) == 4
+    assert not (tmp_path / "outputs").exists()
+    code, _, err = fca(*lines[0].split()[2:])
+    assert code == 0, err
+    assert len(results("outputs")) == 2
+
+
+def test_predicting_many_subsets_forwards_the_model_once(fca):
+    fca("subset=all", *SMALL)
+    run_id = results("outputs", "task == 'train'")["run_id"].iloc[0]
+    code, out, err = fca(
+        "-m",
+        "task=predict",
+        "model=run",
+        f"model.run_id={run_id}",
+        "subset.ncl=2,3",
+        "subset.seed=range(0,5)",
+        "logger=none",
+        "limit=8",
+    )
+    assert code == 0, err
+    rows = results("outputs")
+    assert len(rows.query("task == 'predict'")) == 1, "the predict row of the training itself"
+    scores = rows.query("task == 'score'")
+    assert len(scores) == 10
+    assert set(scores["parent"]) == set(rows.query("task == 'predict'")["run_id"])
+    assert (scores["top1_masked"] >= scores["top1_open"]).all()
+
+
+def test_a_failed_run_is_a_record_does_not_stop_the_others_and_is_retried_on_request(fca, tmp_path):
+    images = tmp_path / "images"
+    _write_images(images)
+    broken = images / "train" / "ant" / "1.png"
+    whole = broken.read_bytes()
+    broken.write_bytes(whole[:60])
+    grid = [
+        "-m",
+        "dataset=folder",
+        f"dataset.root={images}",
+        "subset.classes=[ant,bee],[bee,cat]",
+        "logger=none",
+        "task.recipe.epochs=1",
+    ]
+    code, out, _ = fca(*grid)
+    assert code == 1
+    assert str(broken) in out
+    assert sorted(results("outputs")["task"]) == ["predict", "train"]
+    record = json.loads(next(p for p in tmp_path.glob("outputs/runs/*/error.json")).read_text())
+    assert record["command"].startswith("fca run dataset=folder")
+    assert fca(*grid)[1].count("2 failed, 0 running, 0 to run") == 1
+    code, out, _ = fca(*grid, "sweep.retry=true")
+    assert (code, "4 runs: 2 done, 2 failed, 0 running, 2 to run" in out) == (1, True)
+
+
+def _write_images(folder):
+    import numpy as np
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for split in ("train", "test"):
+        for index, key in enumerate(("ant", "bee", "cat")):
+            place = folder / split / key
+            place.mkdir(parents=True)
+            for i in range(12):
+                pixels = rng.integers(0, 120, (32, 32, 3), dtype=np.uint8)
+                pixels[:, :, index] += 120
+                Image.fromarray(pixels).save(place / f"{i}.png")
+
+
+@pytest.mark.slow
+def test_a_killed_sweep_goes_on_where_it_was_and_does_nothing_twice(start, tmp_path):
+    grid = ["run", "-m", "model=test_resnet", "subset.ncl=2,10", "subset.seed=0", "logger=none", "task.recipe.epochs=8"]
+    first = start(*grid, cwd=tmp_path)
+    outputs = tmp_path / "outputs"
+    deadline = time.time() + 120
+    while not list(outputs.glob("runs/*/last.ckpt")) or len(list(outputs.glob("runs/*/row.json"))) < 2:
+        assert first.poll() is None, first.stdout.read()
+        assert time.time() < deadline
+        time.sleep(0.02)
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    done = {path: path.stat().st_mtime_ns for path in outputs.glob("runs/*/row.json")}
+    assert 2 <= len(done) < 4
+    second = start(*grid, cwd=tmp_path)
+    out = second.communicate(timeout=180)[0]
+    assert second.returncode == 0, out
+    assert f"4 runs: {len(done)} done, 0 failed, 0 running, {4 - len(done)} to run" in out
+    assert {path: path.stat().st_mtime_ns for path in done} == done
+    assert len(results(outputs)) == 4
+    assert not list(outputs.glob("runs/*/claim.json"))
+    logs = "".join(path.read_text() for path in outputs.glob("runs/*/log.txt"))
+    assert re.search(r"going on after epoch \d", logs), "the killed run started again from nothing"
+
+
+@pytest.mark.slow
+def test_two_sweeps_at_once_over_one_grid_do_nothing_twice(start, tmp_path):
+    grid = ["run", "-m", "model=test_resnet", "subset.ncl=2,3", "subset.seed=0,1", *SMALL]
+    sweeps = [start(*grid, cwd=tmp_path) for _ in range(2)]
+    for sweep in sweeps:
+        out = sweep.communicate(timeout=180)[0]
+        assert sweep.returncode == 0, out
+    outputs = tmp_path / "outputs"
+    assert len(results(outputs)) == 8
+    begun = [
+        line
+        for path in outputs.glob("runs/*/log.txt")
+        for line in path.read_text().splitlines()
+        if "begin train" in line
+    ]
+    assert len(begun) == 4, begun
+
+
+@pytest.mark.slow
+def test_the_joblib_launcher_shares_a_grid_among_processes(start, tmp_path):
+    grid = [
+        "run",
+        "-m",
+        "subset.ncl=2,3",
+        "subset.seed=0,1",
+        "hydra/launcher=joblib",
+        "hydra.launcher.n_jobs=2",
+        *SMALL,
+    ]
+    sweep = start(*grid, cwd=tmp_path)
+    out = sweep.communicate(timeout=180)[0]
+    assert sweep.returncode == 0, out
+    assert len(results(tmp_path / "outputs")) == 8

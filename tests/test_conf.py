@@ -1,0 +1,60 @@
+"""Every YAML composes, and binds to the fields of the class it names."""
+
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
+
+from fca.doors.application import CONF
+from fca.doors.plugs import typed
+from fca.doors.schema import register
+
+OF_DOOR = {"analysis": "analyse", "report": "report"}
+YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name not in ("hydra", "local"))
+PLUGS = [path for path in YAMLS if path.parent.name not in ("subset", "debug", "experiment")]
+
+
+@pytest.fixture(autouse=True)
+def hydra():
+    register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        yield
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=str)
+def test_every_yaml_composes_into_its_root(path):
+    group = path.parent.name
+    config = compose(OF_DOOR.get(group, "run"), [f"{group}={path.stem}"])
+    assert OmegaConf.is_config(config)
+
+
+@pytest.mark.parametrize("path", PLUGS, ids=str)
+def test_every_plug_binds_to_the_fields_of_its_class(path):
+    group = path.parent.name
+    config = compose(OF_DOOR.get(group, "run"), [f"{group}={path.stem}"])
+    typed(config, group)  # raises for a key that is no field, or a value of another type
+
+
+@pytest.mark.parametrize("path", YAMLS, ids=str)
+def test_every_yaml_says_what_it_is_for(path):
+    first = (CONF / path).read_text().splitlines()
+    assert first[0].startswith("#")
+    assert len(first) <= 40, "a YAML of over 40 lines"
+
+
+def test_conf_holds_no_yaml_that_no_group_knows():
+    known = {
+        "analysis",
+        "dataset",
+        "debug",
+        "experiment",
+        "logger",
+        "machine",
+        "model",
+        "report",
+        "subset",
+        "task",
+        "hydra",
+    }
+    assert {path.name for path in Path(CONF).iterdir() if path.is_dir()} - {"local"} <= known

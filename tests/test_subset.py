@@ -1,0 +1,79 @@
+"""Subsets: who can be drawn, by whom, and what is refused."""
+
+import json
+import os
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fca.nouns import FcaError
+from fca.subset import draw_subset, named_subset
+
+
+def test_uniform_draws_are_the_documented_ones():
+    expected = random.Random("100:5:3").sample(range(100), 5)
+    assert draw_subset(100, 5, 3).classes == tuple(sorted(expected))
+
+
+@given(st.integers(2, 60), st.data())
+def test_a_subset_has_ncl_different_classes_in_order(num_classes, data):
+    ncl = data.draw(st.integers(2, num_classes))
+    classes = draw_subset(num_classes, ncl, data.draw(st.integers(0, 99))).classes
+    assert len(set(classes)) == ncl
+    assert classes == tuple(sorted(classes))
+    assert 0 <= classes[0] <= classes[-1] < num_classes
+
+
+def test_uniform_can_draw_the_last_class_and_fca_cannot():
+    drawn = {
+        sampler: {c for s in range(200) for c in draw_subset(10, 2, s, sampler).classes}
+        for sampler in ("uniform", "fca")
+    }
+    assert drawn["uniform"] == set(range(10))
+    assert drawn["fca"] == set(range(9))
+
+
+def test_fca_subsets_of_one_seed_are_nested():
+    assert set(draw_subset(1000, 2, 4, "fca").classes) < set(draw_subset(1000, 10, 4, "fca").classes)
+
+
+def test_all_classes_are_one_subset_whatever_the_seed():
+    assert draw_subset(10, 10, 0) == draw_subset(10, 10, 7, "fca")
+
+
+@pytest.mark.parametrize(("ncl", "allowed"), [(1, "2 to 10"), (11, "2 to 10")])
+def test_ncl_outside_the_classes_is_refused(ncl, allowed):
+    with pytest.raises(FcaError, match=f"subset.ncl = {ncl}; allowed: {allowed}"):
+        draw_subset(10, ncl, 0)
+
+
+def test_an_unknown_sampler_is_refused():
+    with pytest.raises(FcaError, match=r"subset\.sampler = zipf; allowed: uniform, fca"):
+        draw_subset(10, 2, 0, "zipf")
+
+
+@pytest.mark.parametrize("wanted", [["cat", "eel"], ["cat", 3], ["cat", -1]])
+def test_a_class_that_the_data_set_lacks_is_refused_by_name(wanted):
+    with pytest.raises(FcaError, match=f"subset.classes = {wanted[1]}; allowed: ant, bee, cat; or 0 to 2"):
+        named_subset(("ant", "bee", "cat"), wanted)
+
+
+def test_a_class_named_twice_is_refused():
+    with pytest.raises(FcaError, match=r"subset.classes = \['cat', 2\]"):
+        named_subset(("ant", "bee", "cat"), ["cat", 2])
+
+
+@pytest.mark.real
+def test_fca_subsets_equal_the_original_sampler_on_all_ten_datasets():
+    lists = json.loads((Path(os.environ["FCA_REAL_DATA"]) / "tables" / "fca_subsets_seed0-4.json").read_text())
+    compared = 0
+    for dataset in lists["datasets"].values():
+        for name, drawn in dataset["subsets"].items():
+            _, ncl, _, seed = name.split("_")
+            assert draw_subset(dataset["num_classes"], int(ncl), int(seed), "fca").classes == tuple(sorted(drawn))
+            compared += 1
+    assert (len(lists["datasets"]), compared) == (10, sum(len(d["subsets"]) for d in lists["datasets"].values()))
+    assert compared >= 10 * 5 * 5
