@@ -64,7 +64,7 @@ class ImageData:
         """Positions in `items` of a split's images, optionally only those of some label indices."""
         chosen = (self.items["split"] == split).to_numpy()
         if classes is not None:
-            chosen &= np.isin(self.labels, np.asarray(classes))
+            chosen = chosen & np.isin(self.labels, np.asarray(classes))
         return np.flatnonzero(chosen)
 
 

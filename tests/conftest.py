@@ -8,7 +8,7 @@ import pytest
 
 from fca.doors import run as run_door
 
-SMALL = ["logger=none", "limit=8", "task.recipe.epochs=1"]
+SMALL = ["logger=none", "limit=8", "recipe.epochs=1"]
 
 
 def pytest_collection_modifyitems(items):

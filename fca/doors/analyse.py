@@ -12,6 +12,8 @@ from fca.doors.plugs import plug
 from fca.doors.show import show_frame
 from fca.store import Store
 
+LINES = 40  # of a table shown in the terminal; the file has all
+
 
 def main(arguments: Sequence[str]) -> int:
     """Exit code 0, or 2 when there is nothing to analyse or the configuration is wrong."""
@@ -22,5 +24,5 @@ def analyse(config: DictConfig) -> None:
     """Print every table with its question and source, and where it is kept."""
     store = Store(Path(config.outputs))
     for table in plug(config, "analysis")(store):
-        show_frame(table.frame, f"{table.name}: {table.question}")
+        show_frame(table.frame, f"{table.name}: {table.question}", LINES)
         print(f"{table.source}\n{len(table.runs)} runs; kept in {store.save(table)}\n")

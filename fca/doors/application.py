@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
@@ -23,13 +25,27 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
     """Compose conf/<root>.yaml with the command line's overrides and hand it to `work`; returns the exit code."""
     register()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra's errors through to us: it would print tracebacks and exit with 1
-    sys.argv = [f"fca {root}", *arguments]
+    # -m may stand anywhere; to Hydra's parser only in front of the overrides
+    sys.argv = [f"fca {root}", *sorted(arguments, key=lambda word: word not in ("-m", "--multirun"))]
+
+    def job(config: DictConfig) -> None:
+        try:
+            work(config)
+        except FcaError as error:
+            if HydraConfig.get().mode is RunMode.MULTIRUN:
+                raise
+            raise SystemExit(_refuse(error)) from error  # passes Hydra silently, where an Exception is announced
+
     try:
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(work)()
+        hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(job)()
     except (HydraException, OmegaConfBaseException, FcaError) as error:
-        print(f"error: {_said(error)}", file=sys.stderr)
-        return 2
+        return _refuse(error)
     return 0
+
+
+def _refuse(error: Exception) -> int:
+    print(f"error: {_said(error)}", file=sys.stderr)
+    return 2
 
 
 def _said(error: Exception) -> str:

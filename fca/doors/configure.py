@@ -36,6 +36,7 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         data=data,
         model=plug(config, "model"),
         encoder=plug(config, "encoder"),
+        recipe=plug(config, "recipe"),
         subset=_subset(config, data),
         seed=config.seed,
         machine=plug(config, "machine"),

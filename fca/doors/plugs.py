@@ -69,5 +69,6 @@ def _schema(plug_class: type) -> DictConfig:
 def _unlock(node: DictConfig) -> None:
     OmegaConf.set_readonly(node, None)
     for key in node:
-        if not OmegaConf.is_missing(node, key) and OmegaConf.is_dict(node[key]):
-            _unlock(node[key])
+        child = node._get_node(key)  # there is no public way to a child whose value is still missing
+        if isinstance(child, DictConfig):
+            _unlock(child)

@@ -35,6 +35,7 @@ class RunConfig:
     model: Any
     encoder: Any
     task: Any
+    recipe: Any
     logger: Any
     machine: Any
     subset: SubsetConfig = field(default_factory=SubsetConfig)

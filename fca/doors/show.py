@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pandas as pd
-from rich.console import Console
-from rich.table import Table as RichTable
 
 from fca.doors.configure import Job
 from fca.store import State, Store
+from fca.store.columns import COLUMNS, Row
 
-_HEADLINES = ("top1", "top1_open", "top1_masked")
+HEADLINES = ("top1", "top1_open", "top1_masked")
+COUNTS = [name for name in COLUMNS if name.startswith(("n_", "class_", "height_", "width_", "duplicates_"))]
 
 
 def show_job(job: Job) -> list[str]:
@@ -19,19 +19,22 @@ def show_job(job: Job) -> list[str]:
     store = job.setup.store
     for run in job.plan:
         if store.state(run.run_id) is State.DONE:
-            row = store.row(run.run_id)
-            what = " ".join(str(row[key]) for key in ("task", "dataset", "model", "encoder") if key in row)
-            ncl = f" ncl={row['ncl']}" if "ncl" in row else ""
-            scores = "".join(
-                f"  {name} {row[name]:.3f} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]"
-                for name in _HEADLINES
-                if name in row
-            )
-            flag = f"  {row['flag']}!" if "flag" in row else ""
-            print(f"{what}{ncl}{scores}{flag}  {store.folder(run.run_id)}")
+            print(f"{_line(store.row(run.run_id))}  {store.folder(run.run_id)}")
     failed = [run.run_id for run in job.plan if store.state(run.run_id) is State.FAILED]
     show_failures(store, failed)
     return failed
+
+
+def _line(row: Row) -> str:
+    what = [str(row[key]) for key in ("task", "dataset", "model", "encoder") if key in row]
+    if "n_images" in row:
+        what += [f"{key}={row[key]}" for key in COUNTS if key in row]
+    elif "ncl" in row:
+        what.append(f"ncl={row['ncl']}")
+    for name in HEADLINES:
+        if name in row:
+            what.append(f" {name} {row[name]:.3f} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]")
+    return " ".join(what) + (f"  {row['flag']}!" if "flag" in row else "")
 
 
 def show_failures(store: Store, failed: Sequence[str], most: int = 5) -> None:
@@ -41,21 +44,17 @@ def show_failures(store: Store, failed: Sequence[str], most: int = 5) -> None:
         print(f"failed {run_id} ({error['task']}): {error['error']}\n  {error['command']}")
     if failed:
         more = f"{len(failed)} failed; " if len(failed) > most else ""
-        print(f"{more}all of them: fca status    again: the same command with sweep.retry=true")
+        print(f"{more}all of them: fca status    a sweep runs them again with sweep.retry=true")
 
 
-def show_frame(frame: pd.DataFrame, title: str) -> None:
-    """A frame as a table in the terminal; columns without any value are left out."""
-    frame = frame.dropna(axis="columns", how="all")
-    table = RichTable(title=title, title_justify="left")
-    for name in frame.columns:
-        table.add_column(str(name), justify="right" if pd.api.types.is_numeric_dtype(frame[name]) else "left")
-    for values in frame.itertuples(index=False):
-        table.add_row(*(_cell(value) for value in values))
-    Console().print(table)
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return "" if value != value else f"{value:.4g}"
-    return "" if value is None or value is pd.NA else str(value)
+def show_frame(frame: pd.DataFrame, title: str, most: int | None = None) -> None:
+    """A frame as plain text, its first `most` lines; columns without any value are left out."""
+    print(title)
+    if frame.empty:
+        print("(no line)")
+        return
+    shown = frame.dropna(axis="columns", how="all").head(most or len(frame))
+    shown = shown.astype(object).where(shown.notna(), "")
+    print(shown.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
+    if len(shown) < len(frame):
+        print(f"... and {len(frame) - len(shown)} lines more")

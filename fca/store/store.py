@@ -100,10 +100,11 @@ class Store:
         return error
 
     def keep_items(self, data: ImageData) -> None:
-        """Write the list of images, once; rows of every array follow its order."""
+        """Write the list of images, once; rows of every array follow its order, label categories the class order."""
         path = self.outputs / "items" / f"{data.fingerprint}.parquet"
         if not path.exists():
-            write_frame(path, data.items)
+            label = pd.Categorical(data.items["label"], categories=list(data.classes))
+            write_frame(path, data.items.assign(label=label))
 
     def items(self, fingerprint: str) -> pd.DataFrame:
         """The images behind this fingerprint: image_id, label, split and annotations."""

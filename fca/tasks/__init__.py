@@ -9,6 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from fca.nouns import ClassSubset, Finished, ImageData, Model, Run, Tracker
 from fca.store import Store
+from fca.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Setup:
     data: ImageData
     model: Model
     encoder: Model
+    recipe: Recipe
     subset: ClassSubset
     seed: int
     machine: Machine

@@ -34,7 +34,8 @@ class Embed:
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Embed the split's images in the order of its items, as float16."""
-        from fca.training.infer import device_name, features_of
+        from fca.training.device import device_name
+        from fca.training.infer import features_of
 
         for run in runs:
             setup.store.keep_items(setup.data)

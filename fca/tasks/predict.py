@@ -73,7 +73,8 @@ def predict_run(
 
 def answers(run: Run, setup: Setup, data: ImageData, classifier: Classifier, split: str) -> Finished:
     """Forward every image of the split whose class the classifier knows, and keep what it said."""
-    from fca.training.infer import device_name, logits_of
+    from fca.training.device import device_name
+    from fca.training.infer import logits_of
 
     known = [index for index, key in enumerate(data.classes) if key in classifier.classes]
     if not known:

@@ -14,25 +14,22 @@ from fca.nouns import Classifier, Finished, ImageData, Run
 from fca.store.files import write_json
 from fca.tasks import Setup
 from fca.tasks.predict import answers, data_columns, predict_run, subset_columns, with_interval
-from fca.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class Train:
     """`task=train`: a sub-model (or the full model, when the subset has all classes) and its answers on test."""
 
-    recipe: Recipe
-
     def plan(self, setup: Setup) -> list[Run]:
         """The training run and the predict run of its best weights."""
-        self.recipe.check()
+        setup.recipe.check()
         data = for_training(setup.data)
         keys = [data.classes[c] for c in setup.subset.classes]
         identity = {
             "data": data.fingerprint,
             "classes": keys,
             "model": setup.model.identity(),
-            "recipe": settled("recipe", asdict(self.recipe)),
+            "recipe": settled("recipe", asdict(setup.recipe)),
             "seed": setup.seed,
         }
         about = {
@@ -42,7 +39,7 @@ class Train:
             "weights": setup.model.weights_label(),
             "adaptation": "scratch" if setup.model.weights_label() is None else "finetune",
             "seed": setup.seed,
-            **{f"recipe_{key}": value for key, value in asdict(self.recipe).items()},
+            **{f"recipe_{key}": value for key, value in asdict(setup.recipe).items()},
         }
         train = Run("train", identity, about)
         best = {"run": train.run_id, "snapshot": "best"}
@@ -68,7 +65,7 @@ class Train:
             yield said
 
     def _train(self, run: Run, setup: Setup, data: ImageData) -> tuple[Classifier, dict[str, Any]]:
-        from fca.training import Examples, fit, seed_everything
+        from fca.training import Examples, Place, fit, seed_everything
 
         subset, machine = setup.subset, setup.machine
         keys = [data.classes[c] for c in subset.classes]
@@ -77,17 +74,9 @@ class Train:
         pixels = open_pixels(data, classifier.geometry, setup.cache, machine.workers, machine.cache_gb)
         rows = {split: data.rows(split, subset.classes) for split in ("train", "val")}
         examples = {s: Examples(pixels, r, subset.new_labels(data.labels[r])) for s, r in rows.items()}
-        folder = setup.store.folder(run.run_id)
-        write_json(folder / "model.json", describe_model(setup.model, keys))
-        fitted = fit(
-            classifier,
-            examples["train"],
-            examples["val"],
-            self.recipe,
-            seed=setup.seed,
-            folder=folder,
-            logger=setup.tracker.start(run),
-        )
+        place = Place(setup.store.folder(run.run_id), machine.accelerator, setup.tracker.start(run))
+        write_json(place.folder / "model.json", describe_model(setup.model, keys))
+        fitted = fit(classifier, examples["train"], examples["val"], setup.recipe, setup.seed, place)
         return classifier, {
             "n_train": len(rows["train"]),
             "n_val": len(rows["val"]),

@@ -83,7 +83,7 @@ def test_a_failed_run_is_a_record_does_not_stop_the_others_and_is_retried_on_req
         f"dataset.root={images}",
         "subset.classes=[ant,bee],[bee,cat]",
         "logger=none",
-        "task.recipe.epochs=1",
+        "recipe.epochs=1",
     ]
     code, out, _ = fca(*grid)
     assert code == 1
@@ -113,7 +113,7 @@ def _write_images(folder):
 
 @pytest.mark.slow
 def test_a_killed_sweep_goes_on_where_it_was_and_does_nothing_twice(start, tmp_path):
-    grid = ["run", "-m", "model=test_resnet", "subset.ncl=2,10", "subset.seed=0", "logger=none", "task.recipe.epochs=8"]
+    grid = ["run", "-m", "model=test_resnet", "subset.ncl=2,10", "subset.seed=0", "logger=none", "recipe.epochs=8"]
     first = start(*grid, cwd=tmp_path)
     outputs = tmp_path / "outputs"
     deadline = time.time() + 120

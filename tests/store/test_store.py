@@ -133,13 +133,14 @@ store.write({ROW!r}, {{"logits": np.zeros((1000, 1000))}}, token)
 
 def test_items_are_written_once_and_come_back_in_order(store):
     items = pd.DataFrame({"image_id": ["b", "a"], "label": ["x", "y"], "split": ["test", "train"]})
-    data = ImageData("toy", items, ("x", "y"), "f" * 12, read=lambda i: np.zeros((1, 1, 3), np.uint8))
+    data = ImageData("toy", items, ("y", "x", "z"), "f" * 12, read=lambda i: np.zeros((1, 1, 3), np.uint8))
     store.keep_items(data)
     path = store.outputs / "items" / ("f" * 12 + ".parquet")
     before = path.stat().st_mtime_ns
     store.keep_items(data)
     assert path.stat().st_mtime_ns == before
     assert store.items("f" * 12)["image_id"].tolist() == ["b", "a"]
+    assert store.items("f" * 12)["label"].cat.categories.tolist() == ["y", "x", "z"]
 
 
 def test_a_table_has_one_id_whatever_the_order_of_its_runs(store):
