@@ -1,0 +1,1 @@
+"""fca: which image classifier, when the job has few classes?"""

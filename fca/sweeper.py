@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 import itertools
+import os
 import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -59,6 +61,7 @@ class ResumingSweep:
         print(_plan_line(states, left), flush=True)
         for run_id in left:
             store.forgive(run_id)
+        os.environ.setdefault("WANDB_RUN_GROUP", self._name())  # the workers inherit it
         with progress(store, left, total=len(runs)):
             while left:
                 self._work(points, left)
@@ -67,6 +70,11 @@ class ResumingSweep:
         if failed:
             show_failures(store, failed)
             raise SystemExit(1)
+
+    def _name(self) -> str:
+        """The experiment, if there is one, and when the sweep began."""
+        hydra = self.config.hydra
+        return "-".join(filter(None, (hydra.runtime.choices.get("experiment"), Path(hydra.sweep.dir).name)))
 
     def _is_left(self, state: State) -> bool:
         return state in (State.ABSENT, State.RUNNING) or (self.config.sweep.retry and state is State.FAILED)

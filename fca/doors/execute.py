@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -93,7 +94,12 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         "parent": run.parent,
         "command": job.command,
     }
-    job.setup.tracker.finish(job.setup.store.write(row, finished.arrays, token))
+    stored = job.setup.store.write(row, finished.arrays, token)
+    try:
+        job.setup.tracker.finish(stored)
+    except Exception:  # the run is done and kept; its copy elsewhere is not worth failing it
+        log.exception("run %s is stored, but was not tracked", run.run_id)
+        print(f"warning: run {run.run_id} is stored, but was not tracked; see its log.txt", file=sys.stderr)
 
 
 def _fail(job: Job, left: Sequence[Run], message: str, trace: str | None) -> list[Run]:

@@ -1,0 +1,61 @@
+"""What every loader ends with: listed images -> ImageData with final splits, order and fingerprint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, UInt8
+
+from fca.data.splits import Share, our_splits, shown, with_val
+from fca.identity import fingerprint
+from fca.nouns import FcaError, ImageData, no_mask
+
+Read = Callable[[int], UInt8[np.ndarray, "height width 3"]]
+Mask = Callable[[int], Bool[np.ndarray, "height width"] | None]
+
+
+def assemble(
+    name: str,
+    listed: pd.DataFrame,
+    read: Callable[[pd.DataFrame], Read],
+    val: Share,
+    splits: Mapping[str, str | None] | None = None,
+    version: str = "",
+    mask: Callable[[pd.DataFrame], Mask] | None = None,
+) -> ImageData:
+    """The data set of these images, in the order of their ids.
+
+    listed:  a line an image: `image_id`, `label`, the set's own `split` if it has any, other columns (kept).
+    read:    items in their final order -> the reader of the image at a position; `mask` likewise, where there are any.
+    splits:  own split name -> ours; see our_splits.    val: what to carve when there is no usable val.
+    version: what images are meant when they are not files with a size.
+
+    Raises FcaError for no image, an image id that stands twice, one class only, and bad splits.
+    """
+    ours = our_splits(listed["split"].tolist(), splits) if "split" in listed else ["test"] * len(listed)
+    items = (
+        listed.assign(split=pd.Series(ours, listed.index, dtype="str"))
+        .dropna(subset="split")
+        .sort_values("image_id", ignore_index=True)
+    )
+    if items.empty:
+        raise FcaError(f"images of {name}", 0, "at least two classes of images", "look at dataset.root and its keys")
+    twice = items["image_id"][items["image_id"].duplicated()].unique().tolist()
+    if twice:
+        raise FcaError("image ids that stand twice", shown(twice), "one line an image", f"remove the copies in {name}")
+    classes = tuple(sorted(items["label"].unique()))
+    if len(classes) < 2:
+        raise FcaError(f"classes of {name}", classes[0], "at least two", "look at dataset.root and its keys")
+    items = with_val(items, val, name)
+    front = ["image_id", "label", "split"]
+    items = items[front + [column for column in items if column not in front]]
+    return ImageData(
+        name=name,
+        items=items,
+        classes=classes,
+        fingerprint=fingerprint(items, version),
+        read=read(items),
+        mask=mask(items) if mask else no_mask,
+    )

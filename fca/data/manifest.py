@@ -1,0 +1,160 @@
+"""Images listed by a CSV or Parquet file, with labels, splits, masks and annotations of any kind."""
+
+from __future__ import annotations
+
+import io
+import posixpath
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool
+
+from fca.data.assemble import assemble
+from fca.data.decode import MASK_OBJECTS, decode_mask, upright_size
+from fca.data.files import Files, ImageReader, content_of, name_of, open_root
+from fca.data.splits import Share, shown
+from fca.nouns import FcaError, ImageData, UnreadableImage
+
+REQUIRED = ("path", "label")
+OPTIONAL = ("image_id", "split", "mask")
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """`dataset=manifest`: one line an image in a CSV or Parquet file.
+
+    root:    the directory or .zip that the paths are relative to.
+    file:    the manifest, relative to the root (so it may lie inside the .zip) or elsewhere.
+    columns: our column -> the file's, where names differ: path, label, image_id (default: the path), split, mask.
+    where:   a pandas query on the file's columns that selects lines, e.g. "kind == 'conflict'".
+    mask_object: which side of a mask image is the object, "bright" or "dark".
+    splits:  the set's own split names -> train, val or test, or null to leave one out.    val: how to carve one.
+    Other columns stay with the images as annotations.
+    """
+
+    root: str
+    file: str
+    val: Share
+    name: str | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    where: str | None = None
+    mask_object: str = "bright"
+    splits: dict[str, str | None] | None = None
+
+    def load(self) -> ImageData:
+        """List the images; nothing is decoded. Raises FcaError for missing columns, values and files, naming them."""
+        if self.mask_object not in MASK_OBJECTS:
+            raise FcaError("dataset.mask_object", self.mask_object, ", ".join(MASK_OBJECTS), "take one of these")
+        files = open_root(self.root, "the images that the manifest lists")
+        sizes = dict(files.listing().files)
+        listed = self._lines(self._read(files, sizes))
+        self._no_gaps(listed, sizes)
+        listed["bytes"] = [sizes[path] for path in listed["path"]]
+        if "image_id" not in listed:
+            listed["image_id"] = listed["path"]
+
+        def reader(items: pd.DataFrame) -> ImageReader:
+            return ImageReader(files, items["path"].tolist())
+
+        def masks(items: pd.DataFrame) -> MaskReader:
+            return MaskReader(files, items["path"].tolist(), items["mask"].tolist(), self.mask_object)
+
+        return assemble(
+            self.name or name_of(self.root),
+            listed,
+            reader,
+            self.val,
+            self.splits,
+            mask=masks if "mask" in listed else None,
+        )
+
+    def _named(self) -> dict[str, str]:
+        """Our column -> the file's."""
+        ours = REQUIRED + OPTIONAL
+        if unknown := sorted(set(self.columns) - set(ours)):
+            raise FcaError("dataset.columns", shown(unknown), ", ".join(ours), "map only these; others are kept anyway")
+        return {column: self.columns.get(column, column) for column in ours}
+
+    def _read(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
+        """The file as it is; our columns as text, "" where a value is missing (a class may be called NA or 01)."""
+        elsewhere = Path(self.file).expanduser()
+        if self.file in sizes:
+            content = files.read(self.file)
+        elif elsewhere.is_file():
+            content = elsewhere.read_bytes()
+        else:
+            raise FcaError("dataset.file", self.file, f"a file in {self.root}, or a path", "name the manifest")
+        try:
+            return self._parsed(content)
+        except Exception as error:  # pandas and pyarrow raise many kinds
+            raise FcaError(
+                "dataset.file", self.file, "a CSV with a header, or .parquet", f"mend it: {error}"
+            ) from error
+
+    def _parsed(self, content: bytes) -> pd.DataFrame:
+        theirs = set(self._named().values())
+        if self.file.lower().endswith(".parquet"):
+            frame = pd.read_parquet(io.BytesIO(content))
+            return frame.assign(**{c: frame[c].astype("str").fillna("") for c in theirs & set(frame)})
+        frame = pd.read_csv(io.BytesIO(content), low_memory=False)
+        text = pd.read_csv(io.BytesIO(content), usecols=sorted(theirs & set(frame)), dtype="str", na_filter=False)
+        return frame.assign(**text)
+
+    def _lines(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The selected lines under our column names."""
+        named = self._named()
+        needed = {named[c] for c in REQUIRED} | {named[c] for c in self.columns}
+        if missing := sorted(needed - set(frame)):
+            raise FcaError(
+                "columns of the manifest",
+                shown(missing),
+                f"some of {', '.join(map(str, frame))}",
+                "map them: dataset.columns='{label: its_name}'",
+            )
+        if self.where is not None:
+            try:
+                frame = frame.query(self.where)
+            except Exception as error:
+                raise FcaError(
+                    "dataset.where", self.where, f"a query on {', '.join(map(str, frame))}", str(error)
+                ) from error
+        theirs = {name: column for column, name in named.items() if name in frame}
+        taken = [column for column in frame if column not in theirs and column in (*named, "bytes")]
+        kept = frame.rename(columns={**theirs, **{column: f"{column}_in_file" for column in taken}})
+        for column in {"path", "mask"} & set(kept):
+            kept[column] = [posixpath.normpath(path) if path else "" for path in kept[column]]
+        return kept.reset_index(drop=True)
+
+    def _no_gaps(self, listed: pd.DataFrame, sizes: dict[str, int]) -> None:
+        for column in (*REQUIRED, "image_id"):
+            if column in listed and (listed[column] == "").any():
+                lines = [str(line) for line in np.flatnonzero(listed[column] == "") + 1]
+                raise FcaError(
+                    f"selected lines without {column}", shown(lines), "a value in every line", "fill them, or use where"
+                )
+        wanted = [*listed["path"], *(path for path in listed.get("mask", []) if path)]
+        if gone := [path for path in wanted if path not in sizes]:
+            raise FcaError(f"files that {self.file} lists", shown(gone), f"files in {self.root}", "correct the paths")
+
+
+@dataclass(frozen=True)
+class MaskReader:
+    """Decodes the mask of the image at a position, where it has one."""
+
+    files: Files
+    paths: list[str]
+    masks: list[str]
+    objects: str
+
+    def __call__(self, index: int) -> Bool[np.ndarray, "height width"] | None:
+        """True on the object, or None. Raises UnreadableImage for a mask that does not fit its image."""
+        if not self.masks[index]:
+            return None
+        content, name = content_of(self.files, self.masks[index])
+        mask = decode_mask(content, name, self.objects)
+        size = upright_size(*content_of(self.files, self.paths[index]))
+        if mask.shape != size:
+            raise UnreadableImage(f"{name}: a mask of {mask.shape}, its image {self.paths[index]} has {size}")
+        return mask

@@ -1,0 +1,163 @@
+"""From a set's own split names to train, val and test; what is missing is carved by a draw keyed by image id."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Int
+
+from fca.identity import fingerprint
+from fca.nouns import FcaError, ImageData
+
+SPLITS = ("train", "val", "test")
+UNUSED = "unused"  # the split of images of a given val that lacks a class
+KNOWN_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part to hold out: this share of every class (at least one image, and at least one stays), drawn by `seed`."""
+
+    share: float
+    seed: int
+
+
+def known_split(name: str, splits: Mapping[str, str | None] | None) -> bool:
+    """Whether a set's own split name can be understood: it is mapped, or one of the usual names in any case."""
+    return name in (splits or {}) or name.casefold() in KNOWN_NAMES
+
+
+def our_splits(own: Sequence[str], splits: Mapping[str, str | None] | None) -> list[str | None]:
+    """Each image's split of ours (None = left out) from the set's own name for it.
+
+    splits: own name -> train, val or test, or null to leave those images out; goes before the usual names. What is
+    left under one name of ours is all "test": there is nothing to choose anything with.
+
+    Raises FcaError listing the names: neither mapped nor usual (a single one may be called anything), mapped but not in
+    the set, or two usual names of one meaning.
+
+    >>> our_splits(["Training", "holdout", "extra"], {"holdout": "test", "extra": None})
+    ['train', 'test', None]
+    """
+    mapped = dict(splits or {})
+    found = sorted(set(own))
+    if wrong := sorted({str(ours) for ours in mapped.values() if ours is not None} - set(SPLITS)):
+        raise FcaError("dataset.splits", shown(wrong), ", ".join((*SPLITS, "null (left out)")), "map to one of these")
+    unknown = [name for name in found if not known_split(name, mapped)] if mapped or len(found) > 1 else []
+    absent = [name for name, ours in mapped.items() if ours is not None and name not in found]
+    ours = {name: mapped[name] if name in mapped else KNOWN_NAMES.get(name.casefold(), "test") for name in found}
+    automatic = [ours[name] for name in found if name not in mapped]
+    same = [name for name in found if name not in mapped and automatic.count(ours[name]) > 1]
+    if culprits := unknown or absent or same:
+        raise FcaError(
+            "dataset.splits",
+            shown(culprits),
+            f"one of train, val and test for each split found: {', '.join(found) or 'none'}",
+            "map each, as in dataset.splits='{its_name: test, another: null}'",
+        )
+    if len(set(ours.values()) - {None}) == 1:
+        ours = {name: None if split is None else "test" for name, split in ours.items()}
+    return [ours[name] for name in own]
+
+
+def draw_order(image_ids: Iterable[str], seed: int) -> list[bytes]:
+    """A random but repeatable key an image: an image keeps its key whatever other images the set has."""
+    return [hashlib.sha256(f"{seed}:{image_id}".encode()).digest() for image_id in image_ids]
+
+
+def rank_in_class(items: pd.DataFrame, seed: int) -> Int[np.ndarray, " images"]:
+    """Each image's place in a random order of its class, 0 first; independent of the order of the lines."""
+    drawn = pd.DataFrame({"label": items["label"].to_numpy(), "key": draw_order(items["image_id"], seed)})
+    ranks: np.ndarray = drawn.sort_values("key").groupby("label").cumcount().sort_index().to_numpy()
+    return ranks
+
+
+def class_sizes(items: pd.DataFrame) -> Int[np.ndarray, " images"]:
+    """How many images the class of each image has."""
+    return np.asarray(items["label"].map(items["label"].value_counts()))
+
+
+def held_out(items: pd.DataFrame, part: Share) -> Bool[np.ndarray, " images"]:
+    """Which images a stratified draw holds out: round(share * n) of the n of a class, at least 1 and at most n - 1.
+
+    Raises FcaError for a share outside (0, 1).
+    """
+    if not 0 < part.share < 1:
+        raise FcaError("share", part.share, "above 0 and below 1", "e.g. dataset.val.share=0.1")
+    sizes = class_sizes(items)
+    wanted = np.minimum(np.maximum(np.floor(part.share * sizes + 0.5), 1), sizes - 1)
+    held: np.ndarray = rank_in_class(items, part.seed) < wanted
+    return held
+
+
+def with_val(items: pd.DataFrame, val: Share, name: str) -> pd.DataFrame:
+    """A multi-split set with a val that has every class: the given one, else one carved from the full train split.
+
+    Images of a given val that lacks a class are not used at all (split "unused"). A class with one train image gives
+    none to val; only training minds. Raises FcaError for a set whose train or test split lacks a class.
+    """
+    split = np.array(items["split"].tolist(), dtype=object)
+    if set(split) == {"test"}:
+        return items
+    classes = set(items["label"])
+    have = {s: set(items["label"][split == s]) for s in SPLITS}
+    for s in ("train", "test"):
+        if missing := sorted(classes - have[s]) if have[s] or s == "test" else []:
+            raise FcaError(
+                "dataset.splits",
+                f"{s} split without images of {shown(missing)}",
+                f"every class of {name} in train and in test",
+                "add images, leave a split out by dataset.splits='{its_name: null}', or map another one to it",
+            )
+    if have["train"] and have["val"] != classes:
+        split[split == "val"] = UNUSED
+        train = np.flatnonzero(split == "train")
+        split[train[held_out(items.iloc[train], val)]] = "val"
+    return items.assign(split=split.astype(str))
+
+
+def for_training(data: ImageData, seed: int = 0) -> ImageData:
+    """The data to train on: as they are if they have a train split; a set that is all test is cut 70/10/20.
+
+    The cut is stratified and drawn by `seed`; the result has a fingerprint of its own. Raises FcaError naming the
+    class that has too few images: train and val need one each, and a cut set one for test.
+    """
+    made: dict[int, ImageData] = vars(data).setdefault("_for_training", {})  # planning asks once a run
+    if seed not in made:
+        made[seed] = _checked(data if set(data.items["split"]) != {"test"} else _cut(data, seed))
+    return made[seed]
+
+
+def _cut(data: ImageData, seed: int) -> ImageData:
+    sizes, rank = class_sizes(data.items), rank_in_class(data.items, seed)
+    n_val, n_test = (np.maximum(1, np.floor(share * sizes + 0.5)) for share in (0.1, 0.2))
+    split = np.where(rank < n_test, "test", np.where(rank < n_test + n_val, "val", "train"))
+    items = data.items.assign(split=split)
+    return replace(data, items=items, fingerprint=fingerprint(items, data.fingerprint))
+
+
+def _checked(data: ImageData) -> ImageData:
+    for split in SPLITS:
+        counts = np.bincount(data.labels[data.rows(split)], minlength=len(data.classes))
+        lacking = [data.classes[c] for c in np.flatnonzero(counts == 0)]
+        if lacking:
+            raise FcaError(
+                f"images of {shown(lacking)} in the {split} split of {data.name}",
+                0,
+                "at least 1 each in train, val and test, to train on",
+                "add images, or leave those classes out of the data set",
+            )
+    return data
+
+
+def shown(keys: Sequence[str]) -> str:
+    """The first few of many names, for a message."""
+    return ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")

@@ -1,0 +1,86 @@
+"""From a stored image of any size to the square that a network takes: the same box for the image and for its mask."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, UInt8
+from PIL import Image
+
+from fca.nouns import FcaError
+
+INTERPOLATIONS = {
+    "nearest": Image.Resampling.NEAREST,
+    "box": Image.Resampling.BOX,
+    "bilinear": Image.Resampling.BILINEAR,
+    "hamming": Image.Resampling.HAMMING,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+
+
+@dataclass(frozen=True)
+class ResizeCrop:
+    """Resize so that the shorter side is floor(size / crop_pct), then cut the centre: timm's evaluation transform.
+
+    size:          side of the result in pixels.
+    crop_pct:      share of the shorter side that is kept, in (0, 1].
+    interpolation: Pillow's filter for images; masks take the nearest pixel.
+    squash:        resize both sides to floor(size / crop_pct), so that no margin is lost but the shape changes.
+
+    Raises FcaError for a value out of range. An image that already has the size is unchanged at crop_pct 1.
+
+    >>> ResizeCrop(224, 0.875, "bicubic").key
+    '224-256-bicubic'
+    >>> ResizeCrop(2)(np.zeros((4, 6, 3), np.uint8))[0].shape
+    (2, 2, 3)
+    """
+
+    size: int
+    crop_pct: float = 1.0
+    interpolation: str = "bilinear"
+    squash: bool = False
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise FcaError("input_size", self.size, "at least 1 pixel", "set the model's input_size")
+        if not 0 < self.crop_pct <= 1:
+            raise FcaError("crop_pct", self.crop_pct, "above 0 and at most 1", "set the model's crop_pct")
+        if self.interpolation not in INTERPOLATIONS:
+            allowed = ", ".join(INTERPOLATIONS)
+            raise FcaError("interpolation", self.interpolation, allowed, "set the model's interpolation")
+
+    @property
+    def key(self) -> str:
+        """Names the result among cached pixels: size, resized side and filter."""
+        return f"{self.size}-{self._side}-{self.interpolation}" + ("-squash" if self.squash else "")
+
+    def __call__(
+        self, image: UInt8[np.ndarray, "height width 3"], mask: Bool[np.ndarray, "height width"] | None = None
+    ) -> tuple[UInt8[np.ndarray, "size size 3"], Bool[np.ndarray, "size size"] | None]:
+        """The image, and its mask if there is one, at input size."""
+        height, width = image.shape[:2]
+        sides = self._resized(width, height)
+        box = self._box(*sides)
+        pixels = Image.fromarray(image).resize(sides, INTERPOLATIONS[self.interpolation]).crop(box)
+        if mask is None:
+            return np.array(pixels), None
+        shape = Image.fromarray(mask.view(np.uint8)).resize(sides, Image.Resampling.NEAREST).crop(box)
+        return np.array(pixels), np.array(shape, dtype=bool)
+
+    @property
+    def _side(self) -> int:
+        return math.floor(self.size / self.crop_pct)
+
+    def _resized(self, width: int, height: int) -> tuple[int, int]:
+        """Width and height after the resize; the longer side is rounded down."""
+        if self.squash:
+            return self._side, self._side
+        shorter = min(width, height)
+        return self._side * width // shorter, self._side * height // shorter
+
+    def _box(self, width: int, height: int) -> tuple[int, int, int, int]:
+        left, top = round((width - self.size) / 2), round((height - self.size) / 2)
+        return left, top, left + self.size, top + self.size

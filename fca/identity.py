@@ -1,0 +1,59 @@
+"""What a thing is, in hex digits that do not depend on where it lies or when it was made."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+ADDED_LATER: Mapping[str, Mapping[str, Any]] = {}
+"""group -> key -> the value that the code behaved as before the key existed: golden run ids survive a new key."""
+
+
+def fingerprint(items: pd.DataFrame, version: str = "") -> str:
+    """Which images with which labels in which splits: 12 hex digits of sha256, whatever the order of the lines.
+
+    items:   columns `image_id`, `label`, `split`, and `bytes` (file sizes) where images are files.
+    version: of a named set whose images are not files.
+
+    A record a line (image_id, bytes, label, split), sorted by image_id; fields end in \\x1f, records in \\x1e, the
+    version comes last: no two different sets give the same text.
+
+    >>> fingerprint(pd.DataFrame({"image_id": ["a", "b"], "label": ["cat", "dog"], "split": ["test", "test"]}))
+    '705e9bb044d9'
+    """
+    columns = [c for c in ("image_id", "bytes", "label", "split") if c in items]
+    records = sorted(zip(*(items[c].astype(str).tolist() for c in columns), strict=True))
+    text = "".join("\x1f".join(record) + "\x1e" for record in records) + version
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def file_sha256(path: str | Path) -> str:
+    """sha256 of a file's content, 64 hex digits; read once as long as its size and time of change stay."""
+    resolved = Path(path).expanduser().resolve()
+    stat = resolved.stat()
+    return _file_sha256(resolved, stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=1024)
+def _file_sha256(path: Path, _size: int, _mtime_ns: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def settled(
+    group: str, values: Mapping[str, Any], added: Mapping[str, Mapping[str, Any]] = ADDED_LATER
+) -> dict[str, Any]:
+    """The values that enter an identity: without the keys that were added later and still mean what was always done.
+
+    group:  the kind of values, a key of `added`.    added: group -> key -> old default.
+
+    >>> settled("recipe", {"epochs": 3, "ema": 0.0}, added={"recipe": {"ema": 0.0}})
+    {'epochs': 3}
+    """
+    old = added.get(group, {})
+    return {key: value for key, value in values.items() if key not in old or value != old[key]}

@@ -1,0 +1,153 @@
+"""Weights on disk: what they are (for identities and tables), reading them, and fitting them to a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fca.identity import file_sha256, settled
+from fca.models.inputs import classes_meaning
+from fca.nouns import FcaError
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+SUFFIXES = (".safetensors", ".pt")
+SHOWN = 3  # keys of each kind in a message
+LOCAL = "a .safetensors or .pt file that holds a state dict"
+
+
+def identity_of(family: str, model: Any) -> dict[str, Any]:
+    """All fields of a model (a dataclass), with the content (sha256) of its weights file for its path.
+
+    `classes` say what the weights' logits mean: without weights they mean nothing and stay out.
+    Raises FcaError for a file that is not there or has another suffix, and for classes that are no keys.
+    """
+    weights, classes = None, None
+    if model.weights is not None:
+        weights = file_sha256(checked(model.weights))
+        classes = classes_meaning(model.classes)
+    values = {**asdict(model), "weights": weights, "classes": classes}
+    return {"family": family, **settled("model", values)}
+
+
+def file_label(weights: str | None) -> str | None:
+    """The weights' name in tables: that of their file; None from scratch."""
+    return None if weights is None else Path(weights).name
+
+
+def checked(weights: str) -> Path:
+    """The file of these weights; raises FcaError if it is not there or cannot be a state dict."""
+    path = Path(weights).expanduser()
+    if path.suffix not in SUFFIXES:
+        raise FcaError("model.weights", weights, LOCAL, "give the path of one as model.weights=PATH")
+    if not path.is_file():
+        raise FcaError("model.weights", weights, f"{LOCAL}; this file is not there", "correct the path")
+    return path
+
+
+def read_weights(weights: str) -> dict[str, Tensor]:
+    """The state dict in a file, by key; never runs code from it. Raises FcaError for a file that is something else."""
+    import pickle
+
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    path = checked(weights)
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, EOFError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise FcaError("model.weights", weights, f"{LOCAL}, but: {reason}", "fetch or export it again") from error
+    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
+        state = state["state_dict"]
+    if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+        raise FcaError("model.weights", weights, LOCAL, "write it with torch.save(module.state_dict(), path)")
+    return dict(state)
+
+
+def with_weights(
+    make: Callable[[int], nn.Module],
+    head: Sequence[str],
+    weights: str | None,
+    known: Sequence[str],
+    classes: Sequence[str] | None,
+) -> tuple[nn.Module, tuple[str, ...]]:
+    """A network with its weights, and the class keys of its logits.
+
+    make:    number of logits -> network with random weights; 0 = without a head.
+    head:    names of the modules that give the logits.
+    known:   class keys of the logits in the file; empty when it has none, or nobody told.
+    classes: to train anew: the file's head, if any, is left out for a fresh one of these classes.
+
+    Without `classes` the file's own head is kept, or none if `known` is empty. Raises FcaError for weights that do
+    not fit (which keys), another number of logits than class keys, and neither weights nor classes.
+    """
+    if weights is None:
+        return make(len(trainable(classes))), tuple(classes or ())
+    state = read_weights(weights)
+    kept = tuple(known if classes is None else classes)
+    if classes is None and known:
+        _check_logits(state, head, known, weights)
+        fresh: Sequence[str] = ()
+    else:
+        state = {key: value for key, value in state.items() if not _belongs(key, head)}
+        fresh = head
+    module = make(len(kept))
+    fit_weights(module, state, fresh, weights)
+    return module, kept
+
+
+def trainable(classes: Sequence[str] | None) -> Sequence[str]:
+    """The classes to train for; raises FcaError if there are none: random weights can be trained, and nothing else."""
+    if classes is None:
+        step = "train it first (task=train, then model=run model.run_id=...) or give its weights: model.weights=PATH"
+        raise FcaError("model.weights", None, "weights: a model from scratch has no classes and no features", step)
+    return classes
+
+
+def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Sequence[str], name: str) -> None:
+    """Put a state dict into a network, key by key; only modules named in `fresh` may keep their random weights.
+
+    Raises FcaError naming missing, unexpected and misshaped keys.
+    """
+    wanted = module.state_dict()
+    problems = {
+        "missing": [key for key in wanted if key not in state and not _belongs(key, fresh)],
+        "unexpected": [key for key in state if key not in wanted],
+        "misshaped": [
+            f"{key} {tuple(state[key].shape)} for {tuple(value.shape)}"
+            for key, value in wanted.items()
+            if key in state and state[key].shape != value.shape
+        ],
+    }
+    said = [_shown(kind, keys) for kind, keys in problems.items() if keys]
+    if said:
+        allowed = f"the {len(wanted)} keys of this network; {'; '.join(said)}"
+        raise FcaError("model.weights", name, allowed, "choose the model that these weights belong to")
+    module.load_state_dict(state, strict=False)
+
+
+def _check_logits(state: Mapping[str, Tensor], head: Sequence[str], known: Sequence[str], name: str) -> None:
+    logits = [len(state[key]) for key in (f"{part}.weight" for part in head) if key in state]
+    if not logits:
+        keys = ", ".join(head)
+        step = "train a head for them (task=train), or use them as an encoder (model.classes=null)"
+        raise FcaError("model.weights", name, f"weights with a head ({keys}); these have none", step)
+    if logits[0] != len(known):
+        step = "give the class key of every logit, in their order: model.classes=[...]"
+        raise FcaError("model.classes", f"{len(known)} keys", f"{logits[0]} keys, the logits in {name}", step)
+
+
+def _belongs(key: str, modules: Sequence[str]) -> bool:
+    return any(key.startswith(f"{module}.") for module in modules)
+
+
+def _shown(kind: str, keys: Sequence[str]) -> str:
+    more = ", ..." if len(keys) > SHOWN else ""
+    return f"{len(keys)} {kind}: {', '.join(keys[:SHOWN])}{more}"

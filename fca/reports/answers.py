@@ -1,0 +1,91 @@
+"""The first lines of a page: what the tables say, in words. Every number in them stands in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+import pandas as pd
+
+from fca.nouns import Table
+from fca.reports.similarity import says
+from fca.reports.style import differs
+
+_MODELS = {
+    "sub": "sub-models",
+    "open": "open full models",
+    "masked": "masked full models",
+    "grouped": "grouped full models",
+}
+_VERDICTS = {
+    "sub-models above open full models": "sub-models are more accurate than open full models",
+    "not above": "sub-models are not above open full models",
+    "cannot tell": "it cannot be told whether sub-models are above open full models",
+}
+
+
+def answers(tables: Mapping[str, Table]) -> list[str]:
+    """One sentence a finding; none for a table that is missing or empty."""
+    told = {"gap": gap_answers, "ranks": rank_answers, "correlation": correlation_answers}
+    return [line for name, tell in told.items() if name in tables for line in tell(tables[name].frame)]
+
+
+def gap_answers(gap: pd.DataFrame) -> Iterator[str]:
+    """Whether sub-models beat open full models, verdict by verdict, and how they stand against masked ones.
+
+    >>> line = {"dataset": "digits", "ncl": 2, "verdict": "not above"}
+    >>> line |= {"sub_minus_open": -0.041, "sub_minus_open_low": -0.08, "sub_minus_open_high": -0.002}
+    >>> next(gap_answers(pd.DataFrame([line])))
+    'digits: sub-models are not above open full models at ncl 2 (-4.1 [-8.0, -0.2]); percentage points, 95 % interval.'
+    """
+    for (dataset, verdict), part in gap.groupby(["dataset", "verdict"], sort=False):
+        at = ", ".join(_points(line, "open") for line in part.to_dict("records"))
+        yield f"{dataset}: {_VERDICTS[str(verdict)]} at ncl {at}; percentage points, 95 % interval."
+    for dataset, part in gap.groupby("dataset", sort=False):
+        at = ", ".join(_points(line, "masked") for line in part.to_dict("records"))
+        yield f"{dataset!s}: sub-models minus masked full models at ncl {at}; percentage points, 95 % interval."
+
+
+def _points(line: Mapping[Hashable, Any], protocol: str) -> str:
+    mean, low, high = (line[f"sub_minus_{protocol}{end}"] for end in ("", "_low", "_high"))
+    interval = "one subset" if pd.isna(low) else f"[{100 * low:+.1f}, {100 * high:+.1f}]"
+    return f"{line['ncl']} ({100 * mean:+.1f} {interval})"
+
+
+def rank_answers(ranks: pd.DataFrame) -> Iterator[str]:
+    """Which model has the best mean rank, protocol by protocol, at which ncl; nothing where there is one model.
+
+    >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2}
+    >>> frame = pd.DataFrame([{**line, "model": "a", "rank": 1.2}, {**line, "model": "b", "rank": 1.8}])
+    >>> list(rank_answers(frame))
+    ['digits: best by mean rank are, among sub-models, a (ncl 2).']
+    """
+    for dataset, part in ranks.groupby("dataset", sort=False):
+        found = [
+            f"among {name}, {_best(part[part['protocol'] == protocol])}"
+            for protocol, name in _MODELS.items()
+            if differs(part.loc[part["protocol"] == protocol, "model"])
+        ]
+        if found:
+            yield f"{dataset}: best by mean rank are, {'; '.join(found)}."
+
+
+def _best(ranks: pd.DataFrame) -> str:
+    best: dict[str, list[str]] = {}
+    for ncl, same in ranks.groupby("ncl"):
+        names = " and ".join(same.loc[same["rank"] == same["rank"].min(), "model"].astype(str))
+        best.setdefault(names, []).append(str(ncl))
+    return ", ".join(f"{names} (ncl {', '.join(ncl)})" for names, ncl in best.items())
+
+
+def correlation_answers(correlation: pd.DataFrame) -> Iterator[str]:
+    """SimSS against the best sub-model and the best open full model: all subsets, equal ncl, and ncl alone."""
+    frame = correlation[(correlation["method"] == "pearson") & correlation["target"].isin(["DCN sub", "DCN open"])]
+    for (dataset, encoder, target), part in frame.groupby(["dataset", "encoder", "target"], sort=False):
+        line = {(one["predictor"], one["scope"]): says(one) for one in part.to_dict("records")}
+        best = _MODELS[str(target).removeprefix("DCN ")]
+        yield (
+            f"{dataset}: SimSS by {encoder} and the best of the {best} ({target}): "
+            f"{line['simss', 'all']} over all subsets; {line['simss', 'within ncl']} among subsets of equal ncl; "
+            f"the number of classes alone: {line['ncl', 'all']}."
+        )

@@ -1,0 +1,196 @@
+"""How every figure looks, how it is filtered, and how it becomes a file. Nothing here knows what is drawn."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import pandas as pd
+import vl_convert
+
+FILTERS = ("dataset", "model", "ncl", "protocol")  # what a reader can choose, in every figure and table at once
+PROTOCOLS = {  # in this order, so that each keeps its colour and shape in every figure
+    "sub": "sub-model, trained on the subset",
+    "open": "full model, open (all classes compete)",
+    "masked": "full model, masked (only the subset's)",
+    "grouped": "full model, grouped classes",
+}
+VEGA_LITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]  # 6.4: what altair writes and the page runs
+FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
+# Okabe and Ito's colours (told apart under every colour blindness), darkened or lightened to 3:1 against the ground.
+_LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b0568f", "#56b4e9", "#8a6d00", "#000000")
+_DARK = ("#4db3f0", "#ff9248", "#2fcf9f", "#e79ac8", "#9ad4f5", "#e0c04a", "#ffffff")
+
+
+class NothingToDraw(Exception):
+    """A figure without a single point; the message says why."""
+
+
+def config(dark: bool = False) -> dict[str, Any]:
+    """Vega-Lite's configuration: fonts, colours and grid of the light or the dark page."""
+    ink, soft, grid = ("#e8eaed", "#a9b0bb", "#2e343d") if dark else ("#1c2128", "#57606a", "#e6e8eb")
+    text = {"labelColor": soft, "titleColor": soft, "labelFont": FONT, "titleFont": FONT}
+    size = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
+    return {
+        "background": "transparent" if dark else "#ffffff",
+        "font": FONT,
+        "padding": 8,
+        "view": {"stroke": None},
+        "axis": {
+            **text,
+            **size,
+            "labelLimit": 240,
+            "gridColor": grid,
+            "domainColor": soft,
+            "tickColor": soft,
+            "titlePadding": 8,
+        },
+        "axisX": {"grid": False, "labelAngle": 0},
+        "legend": {**text, **size, "labelLimit": 320, "symbolSize": 90, "symbolOpacity": 1, "orient": "top"},
+        "header": {**text, "labelFontSize": 13, "labelColor": ink, "labelFontWeight": 600, "titleFontSize": 12},
+        "title": {
+            "anchor": "start",
+            "font": FONT,
+            "fontSize": 16,
+            "fontWeight": 600,
+            "color": ink,
+            "offset": 14,
+            "subtitleFont": FONT,
+            "subtitleFontSize": 12,
+            "subtitleColor": soft,
+            "subtitlePadding": 6,
+        },
+        "rule": {"color": soft},
+        "text": {"color": ink, "font": FONT},
+        "range": {
+            "category": list(_DARK if dark else _LIGHT),
+            "ordinal": {"scheme": "viridis", "extent": [0.3, 1.0] if dark else [0.0, 0.85]},
+            "heatmap": {"scheme": "viridis"},
+        },
+    }
+
+
+def data(frame: pd.DataFrame) -> alt.InlineData:
+    """The lines of a frame as JSON of a figure."""
+    names = [str(name) for name in frame]
+    lines = zip(*(cells(frame[name]) for name in frame), strict=True)
+    return alt.InlineData(values=[dict(zip(names, line, strict=True)) for line in lines])
+
+
+def cells(column: pd.Series) -> list[Any]:
+    """A column as JSON: missing stays null, a list of classes becomes a short text.
+
+    >>> cells(pd.Series([(0, 7), None])), cells(pd.Series([0.5, float("nan")]))
+    (['0, 7', None], [0.5, None])
+    >>> cells(pd.Series([range(20)]))
+    ['0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 8 more']
+    """
+    return [_text(value) for value in column.astype(object).where(column.notna(), None).tolist()]
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return value
+    shown = ", ".join(str(part) for part in value[:12])
+    return shown if len(value) <= 12 else f"{shown} and {len(value) - 12} more"
+
+
+def panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
+    """The heading of each line's panel: the values of those fields that differ within the figure."""
+    if frame.empty:
+        raise NothingToDraw("no run has what this figure needs, or no value among them is defined")
+    told = [name for name in fields if differs(frame[name])] or fields[-1:]
+    return frame[list(told)].astype(str).agg(" · ".join, axis="columns")
+
+
+def faceted(
+    chart: alt.TopLevelMixin, frame: pd.DataFrame, height: int = 240, columns: int | None = None
+) -> alt.FacetChart:
+    """One panel a value of `panel`, in order of appearance; columns: panels in a row, else what the page is wide."""
+    order = list(dict.fromkeys(frame["panel"]))
+    columns = columns or min(len(order), 3 if len(order) in (5, 6, 9) else 4)
+    width = {1: 560, 2: 400, 3: 290}.get(columns, 220)
+    heading = alt.Header(title=None, labelExpr="split(datum.label, '\\n')")
+    panel = alt.Facet("panel:N", sort=order, header=heading)
+    sized: Any = chart.properties(width=width, height=height)
+    drawn: alt.FacetChart = sized.facet(facet=panel, columns=columns, data=data(frame))
+    return drawn
+
+
+def differs(values: pd.Series) -> bool:
+    """Whether there is more than one value."""
+    return len(values.unique()) > 1
+
+
+def filtered(chart: alt.FacetChart, fields: Iterable[str]) -> alt.FacetChart:
+    """The chart behind one filter a field: the parameter `only_<field>` lists what is shown; empty shows all.
+
+    What has no value in the field (a best of all models has no model) stays.
+    """
+    for field in fields:
+        shown = f"!length(only_{field}) || datum.{field} == null || indexof(only_{field}, datum.{field}) >= 0"
+        chart = chart.transform_filter(shown).add_params(alt.param(name=f"only_{field}", value=[]))
+    return chart
+
+
+def picked(field: str) -> alt.Parameter:
+    """A click in the legend of this field, taken back by another: the figure dims the rest, the page filters by it."""
+    return alt.selection_point(name=f"picked_{field}", fields=[field], bind="legend", toggle="true")
+
+
+def protocol_colour(present: Iterable[str]) -> alt.Color:
+    """Each protocol in its own colour, which stays the same whether or not the others are there."""
+    return alt.Color("protocol:N", scale=alt.Scale(domain=list(PROTOCOLS)), legend=_named(present))
+
+
+def protocol_shape(present: Iterable[str]) -> alt.Shape:
+    """Each protocol in its own shape too, for eyes and printers without colour."""
+    scale = alt.Scale(domain=list(PROTOCOLS), range=["circle", "square", "triangle-up", "diamond"])
+    return alt.Shape("protocol:N", scale=scale, legend=_named(present))
+
+
+def _named(present: Iterable[str]) -> alt.Legend | None:
+    if not list(present):
+        return None
+    names = f"{json.dumps(PROTOCOLS)}[datum.value]"
+    return alt.Legend(title=None, values=[p for p in PROTOCOLS if p in set(present)], labelExpr=names)
+
+
+def side_by_side(field: str, present: Iterable[str]) -> alt.XOffset:
+    """Marks at the same ncl beside each other, in the order given."""
+    return alt.XOffset(f"{field}:N", scale=alt.Scale(domain=list(dict.fromkeys(present))))
+
+
+def ncl_axis(gap: float | None = 0.4) -> alt.X:
+    """The number of classes as steps: 2, 3, 5, 10, 100 would crowd on a scale. gap: share of a step left empty.
+
+    None: for single dots, which have no width.
+    """
+    scale = alt.Undefined if gap is None else alt.Scale(paddingInner=gap)
+    return alt.X("ncl:O", title="ncl, number of classes", sort="ascending", scale=scale)
+
+
+def tooltips(formats: Mapping[str, str]) -> list[alt.Tooltip]:
+    """What hovering shows: field -> format (% for fractions, empty for text)."""
+    return [
+        alt.Tooltip(name, type="quantitative", format=form) if form else alt.Tooltip(name, type="nominal")
+        for name, form in formats.items()
+    ]
+
+
+def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
+    """The figure as Vega-Lite, without any look (the page and the files add theirs) and without any address."""
+    figure: dict[str, Any] = chart.to_dict()
+    return {name: part for name, part in figure.items() if name not in ("config", "$schema")}
+
+
+def save(figure: dict[str, Any], stem: Path) -> None:
+    """Write `stem`.svg, .png and .pdf, on white, without a browser."""
+    svg = vl_convert.vegalite_to_svg({**figure, "config": config()}, vl_version=VEGA_LITE)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    stem.with_suffix(".svg").write_text(svg)
+    stem.with_suffix(".png").write_bytes(vl_convert.svg_to_png(svg, scale=2))
+    stem.with_suffix(".pdf").write_bytes(vl_convert.svg_to_pdf(svg))

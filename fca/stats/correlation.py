@@ -1,0 +1,145 @@
+"""Pearson's and Spearman's correlation, over all points or within groups, and under resampling.
+
+Within groups: both variables lose the mean of their group (Spearman: they are ranked within it first), and the rest is
+pooled. What only differs between groups then explains nothing. One group gives the ordinary coefficient.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Integer, Num
+from scipy.special import stdtr
+
+METHODS = ("pearson", "spearman")
+
+
+class Correlation(NamedTuple):
+    """r in [-1, 1]; p of no correlation (two-sided, as if the points were independent); n points that counted.
+
+    r is NaN where it is undefined: fewer than two points in every group, or a variable that does not vary. p is NaN
+    where r is, and where n leaves no degree of freedom.
+    """
+
+    r: float
+    p: float
+    n: int
+
+
+def correlation(
+    x: Num[np.ndarray, " points"],
+    y: Num[np.ndarray, " points"],
+    method: str = "pearson",
+    groups: Integer[np.ndarray, " points"] | None = None,
+) -> Correlation:
+    """Correlation of x and y; with `groups`, pooled within them (a partial correlation given the group).
+
+    p: Student's t of r with n - groups - 1 degrees of freedom. Groups of one point say nothing and are not in n.
+
+    >>> correlation(np.array([1, 2, 3, 4]), np.array([1, 4, 9, 16]), "spearman").r
+    1.0
+    >>> correlation(np.array([1.0, 2, 11, 12]), np.array([1.0, 0, 11, 10]), groups=np.array([0, 0, 1, 1])).r
+    -1.0
+    """
+    group = _codes(groups, len(x))
+    members = np.bincount(group)
+    counted = members[group] > 1
+    n = len(x) if groups is None else int(counted.sum())
+    [r] = resampled_correlation(x, y, np.ones((1, len(x)), dtype=np.int64), method, groups)
+    freedom = n - int((members > 1).sum()) - 1
+    if np.isnan(r) or freedom < 1:
+        return Correlation(float(r), float("nan"), n)
+    with np.errstate(divide="ignore"):  # |r| = 1: t is infinite and p is 0
+        t = r * np.sqrt(freedom / np.float64(1 - r**2))
+    return Correlation(float(r), float(2 * stdtr(freedom, -abs(t))), n)
+
+
+def resampled_correlation(
+    x: Num[np.ndarray, " points"],
+    y: Num[np.ndarray, " points"] | Num[np.ndarray, "resamples points"],
+    weights: Integer[np.ndarray, "resamples points"],
+    method: str = "pearson",
+    groups: Integer[np.ndarray, " points"] | None = None,
+) -> Float[np.ndarray, " resamples"]:
+    """The coefficient in every resample: as if point i were repeated weights[r, i] times. NaN where undefined.
+
+    y: one value a point, or one a resample and point (a best of resampled models); NaN there leaves the point out.
+
+    >>> resampled_correlation(np.array([1.0, 2, 3]), np.array([2.0, 4, 5]), np.array([[2, 1, 0], [0, 0, 3]]))
+    array([ 1., nan])
+    """
+    if method not in METHODS:
+        raise ValueError(f"method={method!r} is not one of {', '.join(METHODS)}")
+    group = _codes(groups, len(x))
+    if y.ndim == 1:
+        return _one_y(x, y, weights, method, group)
+    answer = np.empty(len(weights))
+    distinct, which = np.unique(y, axis=0, return_inverse=True)
+    for k, values in enumerate(distinct):
+        rows = which.ravel() == k
+        there = ~np.isnan(values)
+        answer[rows] = _one_y(x[there], values[there], weights[rows][:, there], method, group[there])
+    return answer
+
+
+def _one_y(
+    x: Num[np.ndarray, " points"],
+    y: Num[np.ndarray, " points"],
+    weights: Integer[np.ndarray, "resamples points"],
+    method: str,
+    group: Integer[np.ndarray, " points"],
+) -> Float[np.ndarray, " resamples"]:
+    if method == "spearman":
+        return _pearson(_ranks(x, weights, group), _ranks(y, weights, group), weights, group)
+    return _pearson(x.astype(np.float64)[None], y.astype(np.float64)[None], weights, group)
+
+
+def _ranks(
+    values: Num[np.ndarray, " points"],
+    weights: Integer[np.ndarray, "resamples points"],
+    group: Integer[np.ndarray, " points"],
+) -> Float[np.ndarray, "resamples points"]:
+    """Ranks within the group among repeated points, ties averaged: (points below) + (points equal + 1) / 2."""
+    below = values[:, None] > values[None, :]
+    equal = values[:, None] == values[None, :]
+    same = group[:, None] == group[None, :]
+    counts: Float[np.ndarray, "resamples points"] = weights @ ((below + 0.5 * equal) * same).T
+    return counts + 0.5
+
+
+def _pearson(
+    x: Float[np.ndarray, "one_or_resamples points"],
+    y: Float[np.ndarray, "one_or_resamples points"],
+    weights: Integer[np.ndarray, "resamples points"],
+    group: Integer[np.ndarray, " points"],
+) -> Float[np.ndarray, " resamples"]:
+    dx, dy = _centred(x, weights, group), _centred(y, weights, group)
+    sxx, syy, sxy = ((weights * a * b).sum(axis=1) for a, b in ((dx, dx), (dy, dy), (dx, dy)))
+    varies = (sxx > _noise(x)) & (syy > _noise(y))
+    r = np.full(len(weights), np.nan)
+    r[varies] = sxy[varies] / np.sqrt(sxx[varies] * syy[varies])
+    return np.clip(r, -1.0, 1.0, out=r)
+
+
+def _centred(
+    values: Float[np.ndarray, "one_or_resamples points"],
+    weights: Integer[np.ndarray, "resamples points"],
+    group: Integer[np.ndarray, " points"],
+) -> Float[np.ndarray, "resamples points"]:
+    member = (group[:, None] == np.arange(group.max(initial=0) + 1)).astype(np.float64)
+    total = weights @ member
+    mean = (weights * values) @ member / np.maximum(total, 1)  # a group without a point in the resample: any mean does
+    centred: Float[np.ndarray, "resamples points"] = values - mean[:, group]
+    return centred
+
+
+def _noise(values: Float[np.ndarray, "one_or_resamples points"]) -> float:
+    """What rounding alone leaves of the squares of centred equal numbers, generously."""
+    return float(values.size * (1e-13 * np.abs(values).max(initial=0.0)) ** 2)
+
+
+def _codes(groups: Integer[np.ndarray, " points"] | None, points: int) -> Integer[np.ndarray, " points"]:
+    if groups is None:
+        return np.zeros(points, dtype=np.int64)
+    return np.unique(groups, return_inverse=True)[1]

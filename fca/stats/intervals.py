@@ -1,0 +1,90 @@
+"""How sure a number is: Wilson's interval for an accuracy, the bootstrap over what was drawn for all else."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Integer, Num
+from scipy.special import ndtri
+
+LEVEL = 0.95
+RESAMPLES = 2000
+
+
+def wilson(correct: int, n: int, level: float = LEVEL) -> tuple[float, float]:
+    """Wilson's score interval of an accuracy: what true accuracies `correct` of `n` independent images agree with.
+
+    centre = (p + z²/2n) / (1 + z²/n),   half = z / (1 + z²/n) · sqrt(p(1-p)/n + z²/4n²)   (Wilson 1927)
+
+    Unlike p ± 2 standard errors it stays in [0, 1] and does not vanish at p = 1. Raises ValueError without images.
+
+    >>> [round(end, 3) for end in wilson(95, 100)]
+    [0.888, 0.978]
+    """
+    if not 0 <= correct <= n or n == 0:
+        raise ValueError(f"correct={correct} of n={n} images: n must be 1 or more, and correct between 0 and n")
+    z = float(ndtri(0.5 + level / 2))
+    p = correct / n
+    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * (p * (1 - p) / n + z**2 / (4 * n**2)) ** 0.5
+    low = 0.0 if correct == 0 else centre - half  # exactly so in theory; rounding would leave the range
+    high = 1.0 if correct == n else centre + half
+    return low, high
+
+
+def cluster_draws(
+    clusters: int, seed: int = 0, resamples: int = RESAMPLES
+) -> Integer[np.ndarray, "resamples clusters"]:
+    """How often each cluster is in each bootstrap resample of all of them, with replacement.
+
+    >>> cluster_draws(3, resamples=4).sum(axis=1)
+    array([3, 3, 3, 3])
+    """
+    return np.random.default_rng(seed).multinomial(clusters, np.full(clusters, 1 / clusters), size=resamples)
+
+
+def point_weights(
+    cluster: Integer[np.ndarray, " points"], seed: int = 0, resamples: int = RESAMPLES
+) -> Integer[np.ndarray, "resamples points"]:
+    """How often each point is in each resample when whole clusters are drawn (points of one cluster come together).
+
+    cluster: 0..k-1, or -1 for a point that was not drawn at random and so stays in every resample once.
+
+    >>> weights = point_weights(np.array([0, 0, 1, -1]))
+    >>> sorted({tuple(row) for row in weights.tolist()})
+    [(0, 0, 2, 1), (1, 1, 1, 1), (2, 2, 0, 1)]
+    """
+    clusters = int(cluster.max(initial=-1)) + 1
+    if not clusters:
+        return np.ones((resamples, len(cluster)), dtype=np.int64)
+    drawn = cluster_draws(clusters, seed, resamples)
+    return np.where(cluster < 0, 1, drawn[:, cluster])
+
+
+def percentile_interval(values: Float[np.ndarray, " resamples"], level: float = LEVEL) -> tuple[float, float]:
+    """The middle `level` of a statistic over resamples; NaN, NaN if it is undefined (NaN) in half of them or more."""
+    defined = values[~np.isnan(values)]
+    if 2 * len(defined) <= len(values):
+        return float("nan"), float("nan")
+    low, high = np.quantile(defined, [0.5 - level / 2, 0.5 + level / 2])
+    return float(low), float(high)
+
+
+def bootstrap_mean(
+    values: Num[np.ndarray, " points"], cluster: Integer[np.ndarray, " points"], level: float = LEVEL, seed: int = 0
+) -> tuple[float, float]:
+    """Percentile bootstrap interval of a mean whose points come in clusters (see point_weights).
+
+    With fewer than two drawn clusters nothing is known about another draw: NaN, NaN. With three or four it is narrow:
+    the bootstrap sees only the spread of those that were drawn.
+
+    >>> bootstrap_mean(np.array([0.7, 0.9]), np.array([0, 1]))
+    (0.7, 0.9)
+    """
+    clusters = int(cluster.max(initial=-1)) + 1
+    if clusters < 2:
+        return float("nan"), float("nan")
+    drawn, fixed = cluster >= 0, values[cluster < 0]
+    sums = np.bincount(cluster[drawn], weights=values[drawn], minlength=clusters)
+    counts = np.bincount(cluster[drawn], minlength=clusters)
+    draws = cluster_draws(clusters, seed)
+    return percentile_interval((draws @ sums + fixed.sum()) / (draws @ counts + len(fixed)), level)

@@ -1,0 +1,133 @@
+"""What a data set holds: counts, sizes, thumbnails, masks, and which images are copies of each other."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int32, UInt8
+from PIL import Image, ImageOps
+
+from fca.data.duplicates import exact_pairs, near_pairs, perceptual_hashes, signature
+from fca.data.parallel import in_order
+from fca.nouns import Arrays, Finished, ImageData, Run, UnreadableImage
+from fca.tasks import Setup
+
+THUMBNAIL = 64  # pixels a side
+SHOWN = 5  # unreadable images that are named
+
+
+@dataclass(frozen=True)
+class Describe:
+    """`task=describe`: one run that reads every image of the set once."""
+
+    def plan(self, setup: Setup) -> list[Run]:
+        """One run, whatever the subset, model and seed."""
+        data = setup.data
+        about = {"dataset": data.name, "fingerprint": data.fingerprint, "num_classes": len(data.classes)}
+        return [Run("describe", {"data": data.fingerprint}, about)]
+
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+        """Raises UnreadableImage, naming the images, when some cannot be read."""
+        for run in runs:
+            setup.store.keep_items(setup.data)
+            arrays = described(setup.data, setup.machine.workers)
+            yield Finished(run, summary(setup.data, arrays), arrays)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one image shows."""
+
+    height: int
+    width: int
+    thumbnail: UInt8[np.ndarray, "64 64 3"]
+    signature: UInt8[np.ndarray, "32 32"]
+    digest: bytes
+    mask: tuple[float, float, float]  # area, y and x of the centroid
+
+
+def described(data: ImageData, workers: int = 0) -> Arrays:
+    """Arrays over all images, in the order of `data.items`; 12 kB an image, most of it thumbnails.
+
+    thumbnails: uint8 (images, 64, 64, 3), the whole image fitted in and framed with white.    height, width: pixels.
+    mask_area, mask_y, mask_x: the object's share of the image and its centroid as shares of height and width (from the
+    top and the left); NaN without a mask, the centroid also for an empty one.    phash: 64-bit perceptual hash.
+    duplicates_exact: pairs of positions with equal pixels.    duplicates_near: pairs of pictures that differ by no
+    more than a re-encoding, a resizing or a shift by a pixel; the first image stands for its exact copies.
+
+    Raises UnreadableImage once all were tried, naming the first few.
+    """
+    looks: list[Look] = []
+    unreadable: list[UnreadableImage] = []
+    for seen in in_order(lambda i: _try_look(data, i), len(data.items), workers, f"looking at {data.name}"):
+        if isinstance(seen, Look):
+            looks.append(seen)
+        else:
+            unreadable.append(seen)
+    if unreadable:
+        more = f" and {len(unreadable) - SHOWN} more" if len(unreadable) > SHOWN else ""
+        raise UnreadableImage("; ".join(map(str, unreadable[:SHOWN])) + more)
+    signatures = np.stack([look.signature for look in looks])
+    height, width = (np.array([getattr(look, side) for look in looks], np.int32) for side in ("height", "width"))
+    area, y, x = np.array([look.mask for look in looks], np.float32).T
+    return {
+        "thumbnails": np.stack([look.thumbnail for look in looks]),
+        "height": height,
+        "width": width,
+        "mask_area": area,
+        "mask_y": y,
+        "mask_x": x,
+        "phash": perceptual_hashes(signatures),
+        **_duplicates([look.digest for look in looks], signatures, np.minimum(height, width)),
+    }
+
+
+def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
+    """The row's columns: counts, extreme sizes, and pairs of duplicates (those between splits are counted again)."""
+    splits = data.items["split"].to_numpy()
+    exact, near = arrays["duplicates_exact"], arrays["duplicates_near"]
+    first, second = splits[np.concatenate([exact, near])].T
+    return {
+        "n_images": len(splits),
+        **{f"n_{split}": int((splits == split).sum()) for split in ("train", "val", "test")},
+        "class_min": int(np.bincount(data.labels, minlength=len(data.classes)).min()),
+        **{
+            f"{side}_{name}": int(extreme(arrays[side]))
+            for side in ("height", "width")
+            for name, extreme in (("min", np.min), ("max", np.max))
+        },
+        "duplicates_exact": len(exact),
+        "duplicates_near": len(near),
+        "duplicates_between_splits": int((first != second).sum()),
+    }
+
+
+def _try_look(data: ImageData, index: int) -> Look | UnreadableImage:
+    try:
+        image, mask = data.read(index), data.mask(index)
+    except UnreadableImage as error:
+        return error
+    height, width = image.shape[:2]
+    small = ImageOps.pad(Image.fromarray(image), (THUMBNAIL, THUMBNAIL), Image.Resampling.BICUBIC, "white")
+    digest = hashlib.sha256(f"{height} {width} ".encode() + image.tobytes()).digest()
+    return Look(height, width, np.asarray(small), signature(image), digest, _mask_facts(mask))
+
+
+def _mask_facts(mask: Bool[np.ndarray, "height width"] | None) -> tuple[float, float, float]:
+    if mask is None or not mask.any():
+        return (np.nan if mask is None else 0.0), np.nan, np.nan
+    rows, columns = np.nonzero(mask)
+    return mask.mean(), (rows.mean() + 0.5) / mask.shape[0], (columns.mean() + 0.5) / mask.shape[1]
+
+
+def _duplicates(
+    digests: list[bytes], signatures: UInt8[np.ndarray, "images 32 32"], sides: Int32[np.ndarray, " images"]
+) -> Arrays:
+    _, first = np.unique(np.array(digests, dtype="S32"), return_index=True)
+    first.sort()  # of each group of exact copies
+    near = first[near_pairs(signatures[first], sides[first])]
+    return {"duplicates_exact": exact_pairs(digests), "duplicates_near": near.astype(np.int32)}

@@ -1,0 +1,137 @@
+"""How a network is trained. Every field is part of a run's identity; nothing here imports torch."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from fca.nouns import FcaError
+
+SCHEDULES = ("cosine", "step", "constant")
+PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
+# Names that every timm has. Any other one is looked up in timm itself, which takes seconds to import.
+COMMON_OPTIMISERS = ("sgd", "momentum", "adam", "adamw", "nadam", "nadamw", "radam", "rmsprop", "lamb", "lion", "muon")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What `recipe` in YAML says. A value of 0 switches off label_smoothing, mixup, shift and grad_clip.
+
+    epochs:          passes over the training images.
+    batch_size:      images a step, at most: an epoch is cut into equal batches, so none is tiny.
+    optimiser:       any name of timm.optim.create_optimizer_v2; biases and norms are not decayed.
+    lr:              highest learning rate.
+    weight_decay:    as the optimiser defines it.
+    momentum:        of optimisers that have one (sgd, rmsprop, ...).
+    schedule:        cosine (to 0), step (times `gamma` at every milestone) or constant.
+    warmup_epochs:   linear growth of the learning rate from 0, part of `epochs`.
+    milestones:      for `step`: shares of training, each in (0, 1).
+    gamma:           for `step`.
+    precision:       32-true, bf16-mixed or 16-mixed (the latter needs a GPU).
+    label_smoothing: share of the target spread over all classes.
+    mixup:           alpha of mixup's Beta(alpha, alpha).
+    flip:            mirror half of the images, left to right.
+    shift:           largest random translation, as a share of the side: 0.125 = 4 of 32 pixels, filled with black.
+    scale_min:       smallest area of a random resized crop, as a share of the image; 1 = no crop.
+    grad_clip:       largest norm of all gradients together.
+    snapshots:       weights to keep on the way, as fractions of all steps, each in (0, 1].
+    """
+
+    epochs: int
+    batch_size: int
+    optimiser: str
+    lr: float
+    weight_decay: float
+    momentum: float
+    schedule: str
+    warmup_epochs: float
+    milestones: list[float]
+    gamma: float
+    precision: str
+    label_smoothing: float
+    mixup: float
+    flip: bool
+    shift: float
+    scale_min: float
+    grad_clip: float
+    snapshots: list[float]
+
+    def check(self) -> None:
+        """Raise FcaError for the first value outside its range, naming the key as the user types it."""
+        for name, (inside, allowed) in self._ranges().items():
+            if not inside:
+                raise FcaError(f"recipe.{name}", getattr(self, name), allowed, f"set recipe.{name}=...")
+
+    def _ranges(self) -> dict[str, tuple[bool, str]]:
+        def number(value: float, low: float = 0.0) -> tuple[bool, str]:
+            return low <= value < math.inf, f"a finite number of at least {low:g}"
+
+        return {
+            "epochs": (self.epochs >= 1, "at least 1"),
+            "batch_size": (self.batch_size >= 2, "at least 2"),
+            "optimiser": _optimiser(self.optimiser),
+            "lr": (0 < self.lr < math.inf, "a finite number above 0"),
+            "weight_decay": number(self.weight_decay),
+            "momentum": (0 <= self.momentum < 1, "at least 0 and below 1"),
+            "schedule": (self.schedule in SCHEDULES, ", ".join(SCHEDULES)),
+            "warmup_epochs": (0 <= self.warmup_epochs <= self.epochs, f"from 0 to epochs={self.epochs}"),
+            "milestones": (all(0 < m < 1 for m in self.milestones), "shares of training, each above 0 and below 1"),
+            "gamma": (0 < self.gamma <= 1, "above 0 and at most 1"),
+            "precision": (self.precision in PRECISIONS, ", ".join(PRECISIONS)),
+            "label_smoothing": (0 <= self.label_smoothing < 1, "at least 0 and below 1"),
+            "mixup": number(self.mixup),
+            "shift": (0 <= self.shift < 1, "at least 0 and below 1, a share of the side"),
+            "scale_min": (0 < self.scale_min <= 1, "above 0 and at most 1, a share of the area"),
+            "grad_clip": number(self.grad_clip),
+            "snapshots": (all(0 < s <= 1 for s in self.snapshots), "fractions of all steps, each above 0, at most 1"),
+        }
+
+    @property
+    def warps(self) -> bool:
+        """Whether training images are flipped, shifted or cropped."""
+        return self.flip or self.shift > 0 or self.scale_min < 1
+
+    def lr_share(self, step: int, steps: int) -> float:
+        """The learning rate of a step (from 0) of `steps`, as a share of `lr`.
+
+        Warm-up: (step + 1) / warm. Then cosine: (1 + cos(π t)) / 2 with t from 0 to 1 over what is left of training
+        (arXiv:1608.03983, without restarts); step: gamma to the number of milestones passed.
+        """
+        warm = self.warmup_epochs / self.epochs * steps
+        if step + 1 < warm:
+            return (step + 1) / warm
+        if self.schedule == "cosine":
+            return (1 + math.cos(math.pi * (step - warm) / (steps - warm))) / 2 if step > warm else 1.0
+        if self.schedule == "step":
+            return self.gamma ** sum(milestone * steps <= step for milestone in self.milestones)
+        return 1.0
+
+    def snapshot_steps(self, steps: int) -> dict[int, list[float]]:
+        """Number of steps done -> the asked fractions whose weights are kept then: ceil(fraction * steps)."""
+        kept: dict[int, list[float]] = {}
+        for fraction in self.snapshots:
+            done = max(1, math.ceil(fraction * steps - 1e-9))  # 0.07 * 100 is 7.000000000000001
+            kept.setdefault(done, []).append(fraction)
+        return kept
+
+
+def snapshot_file(fraction: float) -> str:
+    """The file of a snapshot's weights: at least two decimals, more where the fraction has more.
+
+    >>> snapshot_file(0.5), snapshot_file(0.125), snapshot_file(1.0)
+    ('snapshot-0.50.safetensors', 'snapshot-0.125.safetensors', 'snapshot-1.00.safetensors')
+    """
+    short = f"{fraction:.2f}"
+    return f"snapshot-{short if float(short) == fraction else fraction}.safetensors"
+
+
+def _optimiser(name: str) -> tuple[bool, str]:
+    if name in COMMON_OPTIMISERS:
+        return True, ""
+    from fca.torchvision_ops import declare_torchvision_ops
+
+    declare_torchvision_ops()
+    import timm.optim
+
+    names = [str(known) for known in timm.optim.list_optimizers()]  # type: ignore[attr-defined]
+    return name in names, ", ".join(names)

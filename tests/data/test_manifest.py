@@ -1,0 +1,143 @@
+import io
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from fca.data.manifest import Manifest
+from fca.nouns import FcaError, UnreadableImage
+from tests.data.trees import VAL, encoded, pack, plant
+
+PATHS = ["shots/a.png", "shots/b.png", "shots/c.png", "shots/d.png"]
+
+
+def lines(**columns):
+    return pd.DataFrame({"path": PATHS, "label": ["cat", "dog", "cat", "dog"], **columns})
+
+
+@pytest.fixture
+def root(tmp_path):
+    return plant(tmp_path / "shots", PATHS)
+
+
+def loaded(root, frame, **keys):
+    frame.to_csv(root / "index.csv", index=False)
+    return Manifest(str(root), "index.csv", VAL, **keys).load()
+
+
+def test_every_line_is_an_image_with_its_annotations(root):
+    data = loaded(root, lines(pose=["left", "right", "left", None], weight=[1, 2, 3, 4]))
+    assert data.name == "shots"
+    assert data.classes == ("cat", "dog")
+    assert data.items["image_id"].tolist() == PATHS
+    assert data.items["weight"].tolist() == [1, 2, 3, 4]
+    assert data.items["pose"].isna().tolist() == [False, False, False, True]
+    assert data.items["bytes"].tolist() == [(root / path).stat().st_size for path in PATHS]
+    assert data.mask(0) is None
+    expected = np.random.default_rng(2).integers(0, 256, (4, 5, 3), dtype=np.uint8)
+    assert (data.read(2) == expected).all()
+
+
+def test_a_zip_may_hold_the_manifest(tmp_path):
+    archive = pack(tmp_path / "shots.zip", PATHS)
+
+    with zipfile.ZipFile(archive, "a") as file:
+        file.writestr("tables/index.csv", lines().to_csv(index=False))
+    data = Manifest(str(archive), "tables/index.csv", VAL).load()
+    assert data.read(0).shape == (4, 5, 3)
+
+
+def test_a_parquet_manifest_may_lie_elsewhere(root, tmp_path):
+    frame = lines(split=["train", "train", "test", "test"], label=pd.Series([7, 12, 7, 12]))
+    frame.to_parquet(tmp_path / "elsewhere.parquet")
+    data = Manifest(str(root), str(tmp_path / "elsewhere.parquet"), VAL).load()
+    assert data.classes == ("12", "7")
+    assert data.items["split"].tolist() == ["train", "train", "test", "test"]
+
+
+def test_csv_and_parquet_of_the_same_lines_are_one_set(root):
+    frame = lines(split=["train", "train", "test", "test"])
+    csv = loaded(root, frame)
+    frame.to_parquet(root / "index.parquet")
+    assert Manifest(str(root), "index.parquet", VAL).load().fingerprint == csv.fingerprint
+
+
+def test_class_keys_are_text_to_the_letter(root):
+    data = loaded(root, lines(label=["01", "NA", "01", "NA"]))
+    assert data.classes == ("01", "NA")
+
+
+def test_columns_are_mapped_and_the_displaced_ones_kept(root):
+    frame = lines(shape=["x", "y", "x", "y"], key=["i4", "i3", "i2", "i1"])
+    data = loaded(root, frame, columns={"label": "shape", "image_id": "key"})
+    assert data.classes == ("x", "y")
+    assert data.items["image_id"].tolist() == ["i1", "i2", "i3", "i4"]
+    assert data.items["label_in_file"].tolist() == ["dog", "cat", "dog", "cat"]
+    expected = np.random.default_rng(3).integers(0, 256, (4, 5, 3), dtype=np.uint8)
+    assert (data.read(0) == expected).all()  # i1 is d.png
+
+
+def test_where_selects_lines_by_the_files_own_columns(root):
+    frame = lines(kind=["photo", "photo", "sketch", "photo"])
+    assert loaded(root, frame, where="kind == 'photo'").items["image_id"].tolist() == [PATHS[0], PATHS[1], PATHS[3]]
+
+
+def test_paths_may_start_with_a_dot(root):
+    assert loaded(root, lines(path=[f"./{path}" for path in PATHS])).items["path"].tolist() == PATHS
+
+
+def test_masks_come_from_their_files_in_either_polarity(root):
+    values = np.zeros((4, 5), np.uint8)
+    values[1:3, 2:] = 255
+    (root / "shots/m.png").write_bytes(encoded(Image.fromarray(values), "PNG"))
+    frame = lines(mask=["shots/m.png", "", None, "./shots/m.png"])
+    bright = loaded(root, frame)
+    assert (bright.mask(0) == (values > 0)).all()
+    assert bright.mask(1) is None
+    assert bright.mask(2) is None
+    assert (loaded(root, frame, mask_object="dark").mask(3) == (values == 0)).all()
+
+
+def test_a_mask_that_does_not_fit_its_image_is_named(root):
+    (root / "shots/m.png").write_bytes(encoded(Image.new("L", (5, 9)), "PNG"))
+    data = loaded(root, lines(mask=["shots/m.png"] * 4))
+    with pytest.raises(UnreadableImage, match=r"shots/m\.png: a mask of \(9, 5\), its image shots/b.png has \(4, 5\)"):
+        data.mask(1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "keys", "message"),
+    [
+        ({}, {"columns": {"label": "breed"}}, "columns of the manifest = breed; allowed: some of path, label"),
+        ({}, {"columns": {"lable": "label"}}, "dataset.columns = lable; allowed: path, label, image_id, split, mask"),
+        ({"label": ["cat", "", "dog", None]}, {}, "lines without label = 2, 4; "),
+        ({"path": [*PATHS[:3], "shots/gone.png"]}, {}, "files that index.csv lists = shots/gone.png; "),
+        ({"mask": ["shots/gone.png", "", "", ""]}, {}, "files that index.csv lists = shots/gone.png; "),
+        ({"path": [PATHS[0], *PATHS[:3]]}, {}, "image ids that stand twice = shots/a.png; "),
+        ({}, {"where": "kind == 'photo'"}, "dataset.where = kind == 'photo'; allowed: a query on path, label; "),
+        ({}, {"where": "label == 'cow'"}, "images of shots = 0; "),
+        ({}, {"mask_object": "white"}, "dataset.mask_object = white; allowed: bright, dark"),
+        ({"split": ["train", "train", "test", "exam"]}, {}, "dataset.splits = exam; "),
+        ({"split": ["train", "train", "test", ""]}, {}, "one of train, val and test for each split found: , test"),
+    ],
+)
+def test_what_is_wrong_in_a_manifest_is_named(root, columns, keys, message):
+    with pytest.raises(FcaError, match=message):
+        loaded(root, lines().assign(**columns), **keys)
+
+
+def test_a_missing_column_or_manifest_is_named(root):
+    with pytest.raises(FcaError, match="columns of the manifest = label; allowed: some of path; "):
+        loaded(root, lines()[["path"]])
+    with pytest.raises(FcaError, match=r"dataset.file = list.csv; allowed: a file in .*shots, or a path"):
+        Manifest(str(root), "list.csv", VAL).load()
+
+
+def test_a_bigger_csv_keeps_its_column_types(root):
+    data = loaded(root, lines(score=[0.5, None, 2, 3], flag=[True, False, True, True]))
+    buffer = io.BytesIO()
+    data.items.to_parquet(buffer)  # as the store keeps it
+    assert data.items["score"].dtype == np.float64
+    assert data.items["flag"].dtype == bool

@@ -1,0 +1,121 @@
+"""Correlations against scipy's, and against resamples that are written out point by point."""
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fca.stats.correlation import correlation, resampled_correlation
+
+SCIPY = {"pearson": scipy.stats.pearsonr, "spearman": scipy.stats.spearmanr}
+methods = pytest.mark.parametrize("method", SCIPY)
+
+
+def tied(seed, points=40):
+    """Two related variables with many ties."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 8, size=points).astype(float)
+    return x, np.round(x + rng.normal(scale=3, size=points))
+
+
+@methods
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 10**6))
+def test_over_all_points_it_equals_scipy(method, seed):
+    x, y = tied(seed)
+    reference = SCIPY[method](x, y)
+    ours = correlation(x, y, method)
+    assert (ours.r, ours.p) == pytest.approx((reference.statistic, reference.pvalue), abs=1e-10)
+    assert ours.n == 40
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 10**6))
+def test_within_groups_it_is_the_partial_correlation_given_the_group(seed):
+    x, y = tied(seed)
+    groups = np.arange(40) % 4
+    dummies = (groups[:, None] == np.arange(4)).astype(float)
+
+    def residuals(v):
+        return v - dummies @ np.linalg.lstsq(dummies, v, rcond=None)[0]
+
+    ours = correlation(x, y, groups=groups)
+    r = scipy.stats.pearsonr(residuals(x), residuals(y)).statistic
+    t = r * np.sqrt(35 / (1 - r**2))  # 40 points, 4 means, one slope
+    assert (ours.r, ours.p) == pytest.approx((r, 2 * scipy.stats.t.sf(abs(t), 35)), abs=1e-10)
+
+
+def test_within_groups_spearman_ranks_inside_each_group():
+    x, y = tied(3)
+    groups = np.repeat([7, 2], 20)
+    ranks = [np.concatenate([scipy.stats.rankdata(part) for part in np.split(v, 2)]) for v in (x, y)]
+    expected = correlation(*ranks, groups=groups)
+    assert correlation(x, y, "spearman", groups) == pytest.approx(expected)
+
+
+@methods
+def test_a_trend_between_groups_is_no_correlation_within_them(method):
+    ncl = np.repeat([2, 3, 4, 5, 10, 100], 40)
+    rng = np.random.default_rng(0)
+    simss, top1 = (rng.normal(scale=0.5, size=len(ncl)) - np.log(ncl) for _ in range(2))
+    assert correlation(simss, top1, method).r > 0.7
+    within = correlation(simss, top1, method, ncl)
+    assert abs(within.r) < 0.15  # 240 points: standard error 0.065
+    assert within.p > 0.05
+
+
+def test_groups_of_one_point_do_not_count():
+    ours = correlation(np.array([1.0, 2, 3, 9]), np.array([1.0, 3, 2, 50]), groups=np.array([0, 0, 0, 1]))
+    assert ours.n == 3
+    assert ours.r == pytest.approx(0.5)
+
+
+@methods
+@pytest.mark.parametrize(("x", "y"), [([1, 2, 3], [0.9, 0.9, 0.9]), ([2, 2], [1, 2]), ([1], [2]), ([], [])])
+def test_what_does_not_vary_has_no_correlation_but_keeps_its_n(method, x, y):
+    ours = correlation(np.array(x, dtype=float), np.array(y, dtype=float), method)
+    assert np.isnan([ours.r, ours.p]).all()
+    assert ours.n == len(x)
+
+
+def test_rounding_alone_is_no_variation():
+    assert np.isnan(correlation(np.array([0.1 + 0.2, 0.3, 0.3]), np.array([1.0, 2, 3])).r)
+
+
+def test_two_points_have_a_sign_and_no_p():
+    ours = correlation(np.array([1.0, 2.0]), np.array([5.0, 3.0]))
+    assert (ours.r, ours.n) == (-1.0, 2)
+    assert np.isnan(ours.p)
+
+
+@methods
+@pytest.mark.parametrize("grouped", [False, True])
+def test_a_weight_is_the_same_as_repeating_the_point(method, grouped):
+    x, y = tied(5, points=12)
+    groups = np.arange(12) % 3 if grouped else None
+    weights = np.random.default_rng(1).integers(0, 3, size=(20, 12))
+    ours = resampled_correlation(x, y, weights, method, groups)
+    for r, w in zip(ours, weights, strict=True):
+        chosen = np.repeat(np.arange(12), w)
+        written_out = correlation(x[chosen], y[chosen], method, groups[chosen] if grouped else None)
+        assert r == pytest.approx(written_out.r, nan_ok=True, abs=1e-12)
+
+
+@methods
+def test_every_resample_may_have_its_own_y(method):
+    x, y = tied(6, points=10)
+    rng = np.random.default_rng(2)
+    own = np.stack([y, -y, y])
+    own[2, 4] = np.nan
+    weights = rng.integers(0, 3, size=(3, 10))
+    ours = resampled_correlation(x, own, weights, method)
+    there = np.arange(10) != 4
+    assert ours[0] == pytest.approx(resampled_correlation(x, y, weights[:1], method)[0])
+    assert ours[1] == pytest.approx(resampled_correlation(x, -y, weights[1:2], method)[0])
+    assert ours[2] == pytest.approx(resampled_correlation(x[there], y[there], weights[2:, there], method)[0])
+
+
+def test_an_unknown_method_is_named():
+    with pytest.raises(ValueError, match="method='kendall' is not one of pearson, spearman"):
+        correlation(np.arange(3), np.arange(3), "kendall")

@@ -1,0 +1,78 @@
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+from timm.optim import list_optimizers
+
+from fca.nouns import FcaError
+from fca.training.recipe import COMMON_OPTIMISERS
+from tests.training.tiny import recipe
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("lr", -1.0, r"recipe\.lr = -1\.0; allowed: a finite number above 0"),
+        ("lr", math.nan, r"recipe\.lr = nan"),
+        ("epochs", 0, r"recipe\.epochs = 0; allowed: at least 1"),
+        ("batch_size", 1, r"recipe\.batch_size = 1; allowed: at least 2"),
+        ("optimiser", "adamww", r"recipe\.optimiser = adamww; allowed: .*\badamw\b"),
+        ("schedule", "linear", r"recipe\.schedule = linear; allowed: cosine, step, constant"),
+        ("warmup_epochs", 4.0, r"recipe\.warmup_epochs = 4\.0; allowed: from 0 to epochs=3"),
+        ("milestones", [0.5, 30.0], r"recipe\.milestones = \[0\.5, 30\.0\]"),
+        ("precision", "16", r"recipe\.precision = 16; allowed: 32-true, bf16-mixed, 16-mixed"),
+        ("scale_min", 0.0, r"recipe\.scale_min = 0\.0"),
+        ("snapshots", [0.5, 1.5], r"recipe\.snapshots = \[0\.5, 1\.5\]"),
+    ],
+)
+def test_a_value_out_of_range_is_named_as_the_user_types_it(name, value, message):
+    with pytest.raises(FcaError, match=message):
+        recipe(**{name: value}).check()
+
+
+def test_an_optimiser_that_only_timm_knows_is_accepted():
+    recipe(optimiser="adabelief").check()
+    assert set(COMMON_OPTIMISERS) <= set(list_optimizers())
+
+
+def test_cosine_schedule_is_torch_s_after_a_linear_warm_up():
+    ours = [recipe(epochs=5, warmup_epochs=1.0).lr_share(step, 50) for step in range(50)]
+    optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=40)
+    expected = []
+    for _ in range(40):
+        expected.append(optimiser.param_groups[0]["lr"])
+        optimiser.step()
+        cosine.step()
+    assert ours[:10] == pytest.approx([(step + 1) / 10 for step in range(10)])
+    assert ours[10:] == pytest.approx(expected, abs=1e-12)  # closed form against torch's recursion
+
+
+def test_step_schedule_drops_at_every_milestone_and_constant_never():
+    stepped = recipe(schedule="step", warmup_epochs=0.0, milestones=[0.5, 0.8], gamma=0.1)
+    assert [stepped.lr_share(step, 10) for step in range(10)] == pytest.approx([1] * 5 + [0.1] * 3 + [0.01] * 2)
+    constant = recipe(schedule="constant", warmup_epochs=0.0)
+    assert {constant.lr_share(step, 10) for step in range(10)} == {1.0}
+
+
+@pytest.mark.parametrize("warmup", [0.0, 0.5, 3.0])
+def test_the_learning_rate_is_never_zero_on_the_way_nor_above_its_peak(warmup):
+    for schedule in ("cosine", "step", "constant"):
+        shares = [recipe(schedule=schedule, warmup_epochs=warmup).lr_share(step, 7) for step in range(7)]
+        assert all(0 < share <= 1 for share in shares)
+
+
+def test_snapshots_are_due_at_the_ceiling_of_their_share_of_all_steps():
+    steps = recipe(snapshots=[0.001, 0.07, 0.5, 0.501, 1.0]).snapshot_steps(100)
+    assert steps == {1: [0.001], 7: [0.07], 50: [0.5], 51: [0.501], 100: [1.0]}
+    assert recipe(snapshots=[0.1, 0.2]).snapshot_steps(2) == {1: [0.1, 0.2]}
+
+
+def test_planning_with_a_recipe_imports_no_torch():
+    code = (
+        "import sys, fca.training.recipe; from fca.training import Recipe; "
+        "assert not {'torch', 'timm', 'pytorch_lightning'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
