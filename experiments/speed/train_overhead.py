@@ -16,7 +16,6 @@ import platform
 import tempfile
 import time
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +26,7 @@ from torch.nn.functional import cross_entropy
 from fca.torchvision_ops import declare_torchvision_ops
 
 declare_torchvision_ops()
-from timm.models.resnet import BasicBlock, ResNet  # noqa: E402
-
-from fca.nouns import Classifier  # noqa: E402
+from fca.models.timm_net import TimmModel  # noqa: E402
 from fca.training import Examples, Place, Recipe, fit, logits_of  # noqa: E402
 
 CLASSES, EPOCHS, BATCH, LR = 5, 5, 64, 0.05
@@ -38,17 +35,10 @@ RECIPE = Recipe(
     warmup_epochs=0.0, milestones=[], gamma=0.1, precision="32-true", label_smoothing=0.0, mixup=0.0, flip=False,
     shift=0.0, scale_min=1.0, grad_clip=0.0, snapshots=[],
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Whole:
-    """Images of 32 pixels as they are."""
-
-    key: str = "whole32"
-    size: int = 32
-
-    def __call__(self, image, mask=None):
-        return image, mask
+MODEL = TimmModel(
+    name="resnet18", weights=None, stem="cifar", kwargs={"channels": [16, 32, 64, 128]}, input_size=32, crop_pct=1.0,
+    interpolation=None, mean=[0.47] * 3, std=[0.25] * 3, classes=None, projection=False,
+)  # fmt: skip
 
 
 def read(split):
@@ -64,20 +54,14 @@ def read(split):
     return np.stack(images), np.array(labels)
 
 
-def network(seed):
+def classifier(seed):
     torch.manual_seed(seed)
-    net = ResNet(BasicBlock, (2, 2, 2, 2), num_classes=CLASSES, channels=(16, 32, 64, 128))
-    net.conv1, net.maxpool = torch.nn.Conv2d(3, 64, 3, 1, 1, bias=False), torch.nn.Identity()
-    return net
-
-
-def normalise(x):
-    return (x - 0.47) / 0.25
+    return MODEL.build([str(i) for i in range(CLASSES)])
 
 
 def bare(seed, train, test):
     """What one would write by hand; `train` and `test` are normalised float tensors and labels."""
-    net = network(seed)
+    net = classifier(seed).module
     optimiser = torch.optim.SGD(net.parameters(), lr=LR, momentum=0.9, nesterov=True)
     steps = -(-len(train[0]) // BATCH) * EPOCHS
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
@@ -95,14 +79,12 @@ def bare(seed, train, test):
 
 
 def ours(seed, train, test):
-    net = network(seed)
-    keys = tuple(str(i) for i in range(CLASSES))
-    classifier = Classifier(net, keys, Whole(), normalise, net.forward_features, net.fc)
+    built = classifier(seed)
     examples = Examples(train[0], np.arange(len(train[0])), train[1])
     val = Examples(train[0], np.arange(0, len(train[0]), 10), train[1][::10])
     with tempfile.TemporaryDirectory() as folder:
-        fit(classifier, examples, val, RECIPE, seed, Place(Path(folder), accelerator="cpu"))
-        logits = logits_of(classifier, test[0], np.arange(len(test[0])), "cpu")
+        fit(built, examples, val, RECIPE, seed, Place(Path(folder), accelerator="cpu"))
+        logits = logits_of(built, test[0], np.arange(len(test[0])), "cpu")
     return float(np.mean(logits.argmax(1) == test[1]))
 
 
@@ -113,7 +95,7 @@ def timed(function, *arguments):
 
 
 def as_tensors(images, labels, memory_format):
-    floats = normalise(torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255)
+    floats = (torch.from_numpy(images).permute(0, 3, 1, 2).float() / 255 - 0.47) / 0.25
     return floats.contiguous(memory_format=memory_format), torch.from_numpy(labels)
 
 

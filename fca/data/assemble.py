@@ -32,22 +32,18 @@ def assemble(
     splits:  own split name -> ours; see our_splits.    val: what to carve when there is no usable val.
     version: what images are meant when they are not files with a size.
 
-    Raises FcaError for no image, an image id that stands twice, one class only, and bad splits.
+    Raises FcaError for no image, an image id that stands twice, one class only, and splits that do not fit.
     """
+    if splits and "split" not in listed:
+        raise FcaError("dataset.splits", ", ".join(splits), f"null: {name} has no splits", "look at dataset.root")
     ours = our_splits(listed["split"].tolist(), splits) if "split" in listed else ["test"] * len(listed)
     items = (
         listed.assign(split=pd.Series(ours, listed.index, dtype="str"))
         .dropna(subset="split")
         .sort_values("image_id", ignore_index=True)
     )
-    if items.empty:
-        raise FcaError(f"images of {name}", 0, "at least two classes of images", "look at dataset.root and its keys")
-    twice = items["image_id"][items["image_id"].duplicated()].unique().tolist()
-    if twice:
-        raise FcaError("image ids that stand twice", shown(twice), "one line an image", f"remove the copies in {name}")
+    _check(items, name)
     classes = tuple(sorted(items["label"].unique()))
-    if len(classes) < 2:
-        raise FcaError(f"classes of {name}", classes[0], "at least two", "look at dataset.root and its keys")
     items = with_val(items, val, name)
     front = ["image_id", "label", "split"]
     items = items[front + [column for column in items if column not in front]]
@@ -59,3 +55,14 @@ def assemble(
         read=read(items),
         mask=mask(items) if mask else no_mask,
     )
+
+
+def _check(items: pd.DataFrame, name: str) -> None:
+    if items.empty:
+        raise FcaError(f"images of {name}", 0, "at least two classes of images", "look at dataset.root and its keys")
+    twice = items["image_id"][items["image_id"].duplicated()].unique().tolist()
+    if twice:
+        raise FcaError("image ids that stand twice", shown(twice), "one line an image", f"remove the copies in {name}")
+    if items["label"].nunique() < 2:
+        only = items["label"].iloc[0]
+        raise FcaError(f"classes of {name}", only, "at least two", "look at dataset.root and its keys")

@@ -20,7 +20,7 @@ def decode(content: bytes, path: str) -> UInt8[np.ndarray, "height width 3"]:
     are scaled to 8 (65535 -> 255), not clipped. Grey, palette, 1 bit and CMYK are converted. Of an animation the first
     frame counts. Raises UnreadableImage naming `path` for anything else: truncated, no image, floating point.
     """
-    return np.asarray(_upright(content, path, "RGB"))
+    return np.array(_upright(content, path, "RGB"))
 
 
 def decode_mask(content: bytes, path: str, objects: str) -> Bool[np.ndarray, "height width"]:

@@ -47,6 +47,4 @@ class Scans:
 
     def __call__(self, index: int) -> UInt8[np.ndarray, "height width 3"]:
         """RGB pixels of the scan at this position."""
-        return np.asarray(
-            Image.fromarray(self.grey[index]).resize((SIZE, SIZE), Image.Resampling.BICUBIC).convert("RGB")
-        )
+        return np.array(Image.fromarray(self.grey[index]).resize((SIZE, SIZE), Image.Resampling.BICUBIC).convert("RGB"))

@@ -75,7 +75,7 @@ def draw_order(image_ids: Iterable[str], seed: int) -> list[bytes]:
 
 def rank_in_class(items: pd.DataFrame, seed: int) -> Int[np.ndarray, " images"]:
     """Each image's place in a random order of its class, 0 first; independent of the order of the lines."""
-    drawn = pd.DataFrame({"label": items["label"].to_numpy(), "key": draw_order(items["image_id"], seed)})
+    drawn = pd.DataFrame({"label": items["label"].to_numpy(), "key": draw_order(items["image_id"].tolist(), seed)})
     ranks: np.ndarray = drawn.sort_values("key").groupby("label").cumcount().sort_index().to_numpy()
     return ranks
 

@@ -7,24 +7,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from timm.models import EfficientNet, register_model
+from timm.models import EfficientNet, generate_default_cfgs, register_model
 from timm.models.efficientnet import _gen_mobilenet_v1
+
+_RECORD = {"num_classes": 1000, "input_size": (3, 224, 224), "first_conv": "conv_stem", "classifier": "classifier"}
+default_cfgs = generate_default_cfgs({"mobilenetv1_025.untrained": _RECORD, "mobilenetv1_050.untrained": _RECORD})
 
 
 @register_model
 def mobilenetv1_025(pretrained: bool = False, **kwargs: Any) -> EfficientNet:
     """A quarter of the channels."""
-    return _narrow(0.25, pretrained, kwargs)
+    return _narrow("mobilenetv1_025", 0.25, pretrained, kwargs)
 
 
 @register_model
 def mobilenetv1_050(pretrained: bool = False, **kwargs: Any) -> EfficientNet:
     """Half of the channels."""
-    return _narrow(0.5, pretrained, kwargs)
+    return _narrow("mobilenetv1_050", 0.5, pretrained, kwargs)
 
 
-def _narrow(channels: float, pretrained: bool, kwargs: dict[str, Any]) -> EfficientNet:
-    # timm looks up the record of the wide network: it refuses a variant without one.
+def _narrow(name: str, channels: float, pretrained: bool, kwargs: dict[str, Any]) -> EfficientNet:
     kwargs = {"pad_type": "same", **kwargs}
-    network: EfficientNet = _gen_mobilenet_v1("mobilenetv1_100", channels, pretrained=pretrained, **kwargs)  # type: ignore[no-untyped-call]
+    network: EfficientNet = _gen_mobilenet_v1(name, channels, pretrained=pretrained, **kwargs)  # type: ignore[no-untyped-call]
     return network

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -23,6 +24,8 @@ from fca.models.inputs import Normalise, class_keys  # noqa: E402
 from fca.models.timm_net import PRETRAINED, TimmModel  # noqa: E402
 from fca.models.weights import with_weights  # noqa: E402
 from fca.nouns import Classifier, FcaError  # noqa: E402
+
+Layer = Callable[[Tensor], Tensor]
 
 
 def record_of(name: str) -> PretrainedCfg:
@@ -65,18 +68,13 @@ def classifier_of(model: TimmModel, classes: Sequence[str] | None) -> Classifier
             lambda logits: network(model, None if projects else logits), head, model.weights, known, classes
         )
 
-    def embed(images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch features"]:
-        return module.forward_head(module.forward_features(images), pre_logits=True)  # type: ignore[operator, no-any-return]
-
     geometry, normalise = _input(model, module)
-    return Classifier(
-        module=module,
-        classes=keys,
-        geometry=geometry,
-        normalise=normalise,
-        embed=module if projects else embed,
-        head=_head(model, module) if keys else None,
-    )
+    embed, layer = _pooled(module), None
+    if projects:
+        embed = module
+    elif keys:
+        embed, layer = _split(model, module, geometry.size)
+    return Classifier(module, keys, geometry, normalise, embed, layer)
 
 
 def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> nn.Module:
@@ -157,15 +155,38 @@ def _input(model: TimmModel, module: nn.Module) -> tuple[ResizeCrop, Normalise]:
     return geometry, Normalise(tuple(config["mean"]), tuple(config["std"]))
 
 
-def _head(model: TimmModel, module: nn.Module) -> nn.Module:
-    """The layer that makes logits of pooled features."""
-    layer = module.get_classifier()  # type: ignore[operator]
-    if not isinstance(layer, nn.Module):
-        allowed = f"networks with one head; {model.name} takes the mean over several"
-        raise FcaError("model.name", model.name, allowed, "choose another network")
-    if isinstance(layer, nn.Conv2d):
-        return nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), layer, nn.Flatten())
-    return layer
+def _pooled(module: nn.Module) -> Layer:
+    """What timm pools for the last layer."""
+
+    def embed(images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch features"]:
+        return module.forward_head(module.forward_features(images), pre_logits=True)  # type: ignore[operator, no-any-return]
+
+    return embed
+
+
+def _split(model: TimmModel, module: nn.Module, size: int) -> tuple[Layer, Layer]:
+    """Pooled features and the layer over them; or, where logits are more than that, logits and the identity.
+
+    The latter are networks that take the mean over several heads (deit_*_distilled, levit, crossvit, volo, ...).
+    Raises FcaError if the network cannot take an image of this size.
+    """
+    embed, head = _pooled(module), module.get_classifier()  # type: ignore[operator]
+    if isinstance(head, nn.Conv2d):
+        head = nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), head, nn.Flatten())
+    trains = module.training
+    module.eval()
+    image = torch.linspace(-1, 1, 3 * size * size).view(1, 3, size, size)
+    with torch.no_grad():  # not inference_mode: some networks keep tensors of their first pass
+        try:
+            logits = module(image)
+        except Exception as error:  # each network says in its own way that a size does not fit
+            raise _refused(model, False, error) from error
+        try:
+            holds = torch.equal(logits, head(embed(image)))
+        except (IndexError, NotImplementedError, TypeError):  # a list of heads
+            holds = False
+    module.train(trains)
+    return (embed, head) if holds else (module, nn.Identity())
 
 
 def _tags(architecture: str) -> str:

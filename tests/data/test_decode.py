@@ -15,6 +15,10 @@ def test_rgb_is_kept_as_it_is():
     assert (decode(encoded(Image.fromarray(RGB), "PNG"), "a.png") == RGB).all()
 
 
+def test_pixels_may_be_written_on():
+    assert decode(encoded(Image.fromarray(RGB), "PNG"), "a.png").flags.writeable
+
+
 @pytest.mark.parametrize("kind", ["PNG", "TIFF"])
 def test_sixteen_bit_grey_is_scaled_and_not_clipped(kind):
     grey = np.array([[0, 257, 32896, 65535]], np.uint16)

@@ -154,6 +154,11 @@ def test_unknown_splits_are_listed(rooted):
         loaded(rooted(grid("train", "test", "holdout")))
 
 
+def test_splits_for_a_set_that_has_none_are_refused(rooted):
+    with pytest.raises(FcaError, match=r"dataset.splits = web; allowed: null: photos has no splits"):
+        loaded(rooted(grid()), splits={"web": "test"})
+
+
 def test_an_empty_class_directory_is_named(rooted):
     with pytest.raises(FcaError, match="folder without an image = fish; "):
         loaded(rooted([*grid(), "fish/"]))
@@ -186,14 +191,11 @@ def test_an_archive_that_holds_a_path_twice_is_refused(tmp_path):
         loaded(str(archive))
 
 
-@pytest.mark.parametrize("layout", ["split", "class/class", "split/klass", ""])
+@pytest.mark.parametrize("layout", ["split", "class/class", "split/klass"])
 def test_a_layout_that_names_no_class_is_refused(tmp_path, layout):
     root = plant(tmp_path / "photos", grid())
-    if layout:
-        with pytest.raises(FcaError, match=f"dataset.layout = {layout}; "):
-            loaded(str(root), layout=layout)
-    else:
-        assert loaded(str(root), layout=None).classes == ("cat", "dog")
+    with pytest.raises(FcaError, match=f"dataset.layout = {layout}; "):
+        loaded(str(root), layout=layout)
 
 
 def test_a_missing_root_is_named():

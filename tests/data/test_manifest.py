@@ -135,7 +135,14 @@ def test_a_missing_column_or_manifest_is_named(root):
         Manifest(str(root), "list.csv", VAL).load()
 
 
-def test_a_bigger_csv_keeps_its_column_types(root):
+@pytest.mark.parametrize("name", ["list.csv", "list.parquet"])
+def test_a_manifest_that_is_no_table_is_named(root, name):
+    (root / name).write_bytes(b"" if name.endswith("csv") else b"PAR1 no more")
+    with pytest.raises(FcaError, match=f"dataset.file = {name}; allowed: a CSV with a header, or .parquet; next: mend"):
+        Manifest(str(root), name, VAL).load()
+
+
+def test_annotations_keep_their_types(root):
     data = loaded(root, lines(score=[0.5, None, 2, 3], flag=[True, False, True, True]))
     buffer = io.BytesIO()
     data.items.to_parquet(buffer)  # as the store keeps it

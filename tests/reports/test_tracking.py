@@ -166,8 +166,9 @@ def test_a_report_is_one_run_with_page_figures_and_tables_and_leaves_nothing_out
     frame = pd.DataFrame({"ncl": pd.array([2, None], dtype="Int64"), "classes": [(1, 4), None], "top1": [0.5, None]})
     tracker_in(outputs).publish([Table("dcn", "?", "eq. 1", frame, {}, ())], folder / "index.html")
     (run_folder,) = folders(outputs).values()
-    summary = written(run_folder)["summary"]
-    assert {"page", "figures/dcn", "tables/dcn"} <= set(summary)
+    found = written(run_folder)
+    summary = found["summary"]
+    assert {"page", "figures/dcn", "tables/dcn"} <= set(summary), found
     media = {path.suffix: path for path in (run_folder / "files" / "media").rglob("*.*")}
     assert media[".html"].read_text() == (folder / "index.html").read_text()
     assert json.loads(media[".json"].read_text())["data"] == [[2, [1, 4], 0.5], [None, None, None]]

@@ -22,7 +22,8 @@ def test_a_training_that_was_killed_goes_on_after_its_last_epoch_to_the_same_bit
     whole = train(tmp_path / "whole")
     assert killed(tmp_path / "killed", 20) == -signal.SIGKILL  # the third epoch is steps 16 to 23
     left = {path.name for path in (tmp_path / "killed").iterdir()}
-    assert left == {"last.ckpt", "snapshot-0.30.safetensors"}
+    assert "last.ckpt" in left
+    assert not {"best.safetensors", "fitted.json"} & left
     with caplog.at_level("INFO", logger="fca"):
         resumed = train(tmp_path / "killed")
     told = [record.message.split(":")[0] for record in caplog.records]
