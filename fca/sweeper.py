@@ -7,7 +7,7 @@ import itertools
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ class Configuration:
 class ResumingSweep:
     """The body of the sweeper plugin (hydra_plugins/fca); `params` are the axes that an experiment file brings."""
 
-    def __init__(self, params: dict[str, str] | None = None) -> None:
+    def __init__(self, params: Mapping[str, str] | None = None) -> None:
         self.params = dict(params or {})
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:

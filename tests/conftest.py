@@ -15,7 +15,9 @@ def pytest_collection_modifyitems(items):
     if "FCA_REAL_DATA" not in os.environ:
         for item in items:
             if "real" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="needs FCA_REAL_DATA: a folder of real images, weights, answers"))
+                item.add_marker(
+                    pytest.mark.skip(reason="needs FCA_REAL_DATA: a folder of real images, weights, answers")
+                )
 
 
 @pytest.fixture(autouse=True)
@@ -58,4 +60,4 @@ def start():
     yield begin
     for process in started:
         process.kill()
-        process.wait()
+        process.communicate()

@@ -1,7 +1,5 @@
 """Every YAML composes, and binds to the fields of the class it names."""
 
-from pathlib import Path
-
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
@@ -41,20 +39,3 @@ def test_every_yaml_says_what_it_is_for(path):
     first = (CONF / path).read_text().splitlines()
     assert first[0].startswith("#")
     assert len(first) <= 40, "a YAML of over 40 lines"
-
-
-def test_conf_holds_no_yaml_that_no_group_knows():
-    known = {
-        "analysis",
-        "dataset",
-        "debug",
-        "experiment",
-        "logger",
-        "machine",
-        "model",
-        "report",
-        "subset",
-        "task",
-        "hydra",
-    }
-    assert {path.name for path in Path(CONF).iterdir() if path.is_dir()} - {"local"} <= known

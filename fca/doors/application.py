@@ -9,10 +9,10 @@ from pathlib import Path
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from fca.doors.schema import register
 from fca.nouns import FcaError
@@ -50,6 +50,13 @@ def _refuse(error: Exception) -> int:
 
 def _said(error: Exception) -> str:
     """An error and what caused it, without Hydra's search path and hints."""
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
+        group, _, name = error.missing_cfg_file.rpartition("/")
+        return str(FcaError(group, name, ", ".join(error.options), f"choose one, or add conf/{group}/{name}.yaml"))
+    unknown = error.__cause__ if isinstance(error.__cause__, ConfigAttributeError | ConfigKeyError) else None
+    if unknown is not None and isinstance(unknown.parent_node, DictConfig):
+        keys = ", ".join(str(key) for key in unknown.parent_node if key not in ("_target_", "hydra"))
+        return str(FcaError("key", unknown.full_key, keys, "correct its name"))
     lines = [line for line in str(error).splitlines() if line.strip()]
     cause = error.__cause__
     if cause is not None and not isinstance(error, FcaError) and str(cause) not in str(error):

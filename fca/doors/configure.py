@@ -31,6 +31,8 @@ class Job:
 
 def job_of(config: DictConfig, overrides: list[str]) -> Job:
     """Check a configuration whole and plan it; reads no image and writes nothing."""
+    if config.seed < 0:
+        raise FcaError("seed", config.seed, "0 or more", "set seed=0")
     data = _load(config)
     setup = Setup(
         data=data,
@@ -44,8 +46,14 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         tracker=plug(config, "logger"),
     )
     task = plug(config, "task")
-    command = shlex.join(["fca", "run", *overrides])
-    return Job(task, setup, task.plan(setup), OmegaConf.to_yaml(config, resolve=True), command)
+    return Job(task, setup, task.plan(setup), OmegaConf.to_yaml(config, resolve=True), _command(overrides))
+
+
+def _command(overrides: list[str]) -> str:
+    """The command line of this configuration alone; an experiment that sweeps is told not to."""
+    words = [word for word in overrides if not word.startswith("sweep.")]
+    alone = ["hydra.mode=RUN"] if any(word.startswith("experiment=") for word in words) else []
+    return shlex.join(["fca", "run", *words, *alone])
 
 
 def _load(config: DictConfig) -> ImageData:

@@ -27,7 +27,7 @@ def run(config: DictConfig) -> None:
     store = job.setup.store
     if config.sweep.print:
         left = [r for r in job.plan if store.state(r.run_id) is not State.DONE]
-        print(job.command.replace("sweep.print=true", "").strip() if left else "")
+        print(job.command if left else "nothing is left to run")
         return
     alone = told.mode is RunMode.RUN
     if not alone:

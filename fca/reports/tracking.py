@@ -25,6 +25,7 @@ _QUIET: dict[str, Any] = {
     "disable_code": True,
     "disable_job_creation": True,
     "x_save_requirements": False,
+    "x_transaction_log_flush_interval": 1.0,  # not 15 s: what a killed worker leaves has its config, and leet is live
 }
 # A run that opens only to be closed has no use for machine statistics either: 8 ms instead of 15.
 _LIGHT: dict[str, Any] = {"x_disable_stats": True, "x_disable_meta": True, "x_disable_machine_info": True}

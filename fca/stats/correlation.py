@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Integer, Num
-from scipy.special import stdtr
+from scipy.special import gammaln, stdtr
 
 METHODS = ("pearson", "spearman")
 
@@ -35,7 +35,9 @@ def correlation(
 ) -> Correlation:
     """Correlation of x and y; with `groups`, pooled within them (a partial correlation given the group).
 
-    p: Student's t of r with n - groups - 1 degrees of freedom. Groups of one point say nothing and are not in n.
+    p: Student's t of r with n - groups - 1 degrees of freedom; for ranks never below what permuting them within their
+    groups can reach, 2 / (n_1! n_2! ...), as t would say 0 for four points in order. Groups of one point say nothing
+    and are not in n.
 
     >>> correlation(np.array([1, 2, 3, 4]), np.array([1, 4, 9, 16]), "spearman").r
     1.0
@@ -52,7 +54,9 @@ def correlation(
         return Correlation(float(r), float("nan"), n)
     with np.errstate(divide="ignore"):  # |r| = 1: t is infinite and p is 0
         t = r * np.sqrt(freedom / np.float64(1 - r**2))
-    return Correlation(float(r), float(2 * stdtr(freedom, -abs(t))), n)
+    p = float(2 * stdtr(freedom, -abs(t)))
+    reachable = float(2 * np.exp(-gammaln(members + 1).sum()))
+    return Correlation(float(r), max(p, min(reachable, 1.0)) if method == "spearman" else p, n)
 
 
 def resampled_correlation(

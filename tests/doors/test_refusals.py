@@ -16,6 +16,7 @@ REFUSED = {
     "subset.sampler=zipf subset.ncl=3": ["zipf", "uniform, fca"],
     "subset.classes=[0,cat]": ["subset.classes = cat", "0 to 9"],
     "subset.classes=[1,2,3] subset.ncl=2": ["subset.ncl = 2", "3"],
+    "seed=-1": ["seed = -1", "0 or more"],
     "seed=x": ["seed", "x", "Integer"],
     "recipe.epochs=ten": ["recipe.epochs", "ten", "Integer"],
     "recipe.epochs=0": ["recipe.epochs", "0"],

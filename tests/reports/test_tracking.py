@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pandas as pd
@@ -60,7 +61,13 @@ def inspect(folder: Path, *flags: str) -> str:
 
 
 def written(folder: Path) -> dict:
-    return json.loads(inspect(folder, "--summary"))
+    """State, config and summary. W&B's process closes a run's file some milliseconds after `finish` came back."""
+    for _ in range(200):
+        found = json.loads(inspect(folder, "--summary"))
+        if found["state"] != "running":
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"still running: {found}")
 
 
 def folders(outputs: Path) -> dict[str, Path]:
@@ -126,6 +133,25 @@ def test_parallel_offline_workers_lose_no_config_summary_or_curve(tmp_path):
         assert "top1_open" not in scored["config"]
 
 
+def stuck(outputs: Path) -> None:
+    tracker_in(outputs).start(training_run(5)).log_metrics({"train_loss": 0.5}, step=0)
+    time.sleep(60)
+
+
+def test_a_worker_that_is_killed_leaves_its_config_and_curves(tmp_path):
+    process = multiprocessing.get_context("spawn").Process(target=stuck, args=(tmp_path,))
+    process.start()
+    begun = time.monotonic()
+    while not (found := folders(tmp_path)) or not json.loads(inspect(*found.values(), "--summary"))["summary"]:
+        assert time.monotonic() - begun < 60
+        time.sleep(0.1)
+    process.kill()
+    process.join()
+    left = json.loads(inspect(*folders(tmp_path).values(), "--summary"))
+    assert left["config"]["identity"] == dict(training_run(5).identity)
+    assert left["summary"]["train_loss"] == 0.5
+
+
 def test_a_run_carries_its_id_name_type_group_and_tags(tmp_path):
     tracker_in(tmp_path).finish(score_row(3))
     (folder,) = folders(tmp_path).values()
@@ -166,9 +192,8 @@ def test_a_report_is_one_run_with_page_figures_and_tables_and_leaves_nothing_out
     frame = pd.DataFrame({"ncl": pd.array([2, None], dtype="Int64"), "classes": [(1, 4), None], "top1": [0.5, None]})
     tracker_in(outputs).publish([Table("dcn", "?", "eq. 1", frame, {}, ())], folder / "index.html")
     (run_folder,) = folders(outputs).values()
-    found = written(run_folder)
-    summary = found["summary"]
-    assert {"page", "figures/dcn", "tables/dcn"} <= set(summary), found
+    summary = written(run_folder)["summary"]
+    assert {"page", "figures/dcn", "tables/dcn"} <= set(summary)
     media = {path.suffix: path for path in (run_folder / "files" / "media").rglob("*.*")}
     assert media[".html"].read_text() == (folder / "index.html").read_text()
     assert json.loads(media[".json"].read_text())["data"] == [[2, [1, 4], 0.5], [None, None, None]]

@@ -65,6 +65,15 @@ def test_a_trend_between_groups_is_no_correlation_within_them(method):
     assert within.p > 0.05
 
 
+def test_a_few_ranks_in_order_are_no_proof():
+    x = np.arange(5.0)
+    reachable = scipy.stats.permutation_test(
+        (x,), lambda v: scipy.stats.spearmanr(v, x).statistic, permutation_type="pairings", n_resamples=np.inf
+    )
+    assert correlation(x, x, "spearman").p == pytest.approx(reachable.pvalue)  # t would say 0
+    assert correlation(x[:4], x[:4], "spearman", np.array([0, 0, 1, 1])).p == 0.5
+
+
 def test_groups_of_one_point_do_not_count():
     ours = correlation(np.array([1.0, 2, 3, 9]), np.array([1.0, 3, 2, 50]), groups=np.array([0, 0, 0, 1]))
     assert ours.n == 3

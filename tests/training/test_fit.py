@@ -184,12 +184,6 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_written(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="there is a GPU here")
-def test_a_gpu_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(FcaError, match=r"machine\.accelerator = gpu; allowed: auto or cpu"):
-        fit(classifier(), examples(60), examples(9), recipe(), 0, Place(tmp_path, accelerator="gpu"))
-
-
 def test_a_streamed_set_trains_the_same_network(tmp_path, monkeypatch):
     held, _ = train(tmp_path / "held")
     monkeypatch.setattr(batches, "HELD_BYTES", SIZE)

@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from fca.nouns import UnreadableImage
+from fca.nouns import FcaError, UnreadableImage
 from fca.training import features_of, infer, logits_of
 from fca.training.infer import device_name
 from tests.training.tiny import SIZE, classifier, examples
@@ -64,3 +64,10 @@ def test_an_unreadable_image_is_named_and_no_image_is_no_answer():
 
 def test_the_device_has_a_name():
     assert device_name("cpu").endswith(f"{torch.get_num_threads()} threads")
+
+
+@pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_there_is_refused():
+    data = examples(6)
+    with pytest.raises(FcaError, match=r"machine\.accelerator = gpu; allowed: auto or cpu"):
+        logits_of(classifier(), data.pixels, data.rows, "gpu")

@@ -1,0 +1,112 @@
+"""Encoders without weights: `model@encoder=hog`, `model@encoder=pixels`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Float32
+
+from fca.geometry import ResizeCrop
+from fca.identity import settled
+from fca.nouns import Classifier, FcaError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Grey = Float32[np.ndarray, "images size size"]
+LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, ITU-R BT.601
+
+
+@dataclass(frozen=True)
+class Hog:
+    """Histograms of oriented gradients (Dalal and Triggs, CVPR 2005) of the grey image, by scikit-image.
+
+    input_size:   side in pixels that images are brought to.    cell: side of a cell in pixels.
+    block:        side of a block, over which histograms are normalised, in cells.
+    orientations: bins of a histogram.
+    """
+
+    input_size: int
+    cell: int
+    block: int
+    orientations: int
+
+    def label(self) -> str:
+        return "hog"
+
+    def weights_label(self) -> str | None:
+        return None
+
+    def identity(self) -> dict[str, Any]:
+        """All fields. Raises FcaError for an image that is smaller than a block."""
+        if not 0 < self.cell * self.block <= self.input_size:
+            allowed = f"at most input_size={self.input_size} together"
+            raise FcaError("cell x block", f"{self.cell} x {self.block}", allowed, "lower one, or raise input_size")
+        return {"family": "hog", **settled("model", asdict(self))}
+
+    def build(self, classes: Sequence[str] | None = None) -> Classifier:
+        """An encoder; raises FcaError when asked for classes."""
+        return encoder("hog", self.input_size, self._embed, classes)
+
+    def _embed(self, images: Tensor) -> Tensor:
+        import torch
+        from skimage.feature import hog
+
+        features = [
+            hog(image, self.orientations, (self.cell, self.cell), (self.block, self.block), feature_vector=True)
+            for image in grey(images.cpu().numpy())
+        ]
+        return torch.from_numpy(np.stack(features).astype(np.float32))
+
+
+@dataclass(frozen=True)
+class PixelFeatures:
+    """The pixels themselves, in [0, 1], row by row.
+
+    input_size: side in pixels that images are brought to.    grey: one channel instead of three.
+    """
+
+    input_size: int
+    grey: bool
+
+    def label(self) -> str:
+        return "pixels"
+
+    def weights_label(self) -> str | None:
+        return None
+
+    def identity(self) -> dict[str, Any]:
+        """All fields."""
+        return {"family": "pixels", **settled("model", asdict(self))}
+
+    def build(self, classes: Sequence[str] | None = None) -> Classifier:
+        """An encoder; raises FcaError when asked for classes."""
+        return encoder("pixels", self.input_size, self._embed, classes)
+
+    def _embed(self, images: Tensor) -> Tensor:
+        import torch
+
+        return (torch.from_numpy(grey(images.cpu().numpy())) if self.grey else images).flatten(1)
+
+
+def encoder(name: str, size: int, embed: Callable[[Tensor], Tensor], classes: Sequence[str] | None) -> Classifier:
+    """A classifier without logits; the shorter side becomes `size`."""
+    import torch
+
+    if classes is not None:
+        allowed = "a network: this one has no weights that could be trained"
+        raise FcaError("model", name, allowed, "use it as model@encoder, or choose another model")
+    module = torch.nn.Identity()
+    return Classifier(module, (), ResizeCrop(size), normalise=module, embed=embed, head=None)
+
+
+def grey(images: Float[np.ndarray, "images 3 size size"]) -> Grey:
+    """The luma of RGB images.
+
+    >>> grey(np.ones((1, 3, 1, 1), np.float32)).round(3).tolist()
+    [[[1.0]]]
+    """
+    return np.tensordot(images, np.array(LUMA, images.dtype), axes=(1, 0)).astype(np.float32)

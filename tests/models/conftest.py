@@ -1,0 +1,26 @@
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+
+from fca.doors.application import CONF
+from fca.doors.plugs import plug
+
+
+@pytest.fixture(scope="session")
+def model():
+    """A model by the name of its YAML, with overrides as the user types them: model("test_vit", "model.stem=cifar")."""
+
+    def make(name, *overrides):
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            return plug(compose(f"model/{name}", list(overrides)), "model")
+
+    return make
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread():
+    """Networks this small only wait for each other's threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

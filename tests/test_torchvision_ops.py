@@ -1,0 +1,28 @@
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fca.torchvision_ops import declare_torchvision_ops
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.skipif(torch.version.cuda is not None, reason="a CUDA build of torch loads torchvision's operators")
+def test_torchvision_still_needs_help_beside_a_cpu_build_of_torch():
+    """The day this fails, fca/torchvision_ops.py and its calls may go."""
+    done = run("import torchvision")
+    assert done.returncode == 1
+    assert "operator torchvision::nms does not exist" in done.stderr
+
+
+def test_with_the_declarations_torchvision_and_timm_import():
+    done = run("import fca.torchvision_ops as o; o.declare_torchvision_ops(); import torchvision.models, timm")
+    assert done.returncode == 0, done.stderr
+
+
+def test_declaring_twice_is_declaring_once():
+    assert declare_torchvision_ops() is declare_torchvision_ops()
