@@ -92,10 +92,15 @@ class ClassSubset:
 
 @runtime_checkable
 class Geometry(Protocol):
-    """Resize and crop of an image and its mask to the model's input size; `key` names it among cached pixels."""
+    """Resize and crop of an image and its mask to the model's input size."""
 
-    key: str
-    size: int
+    @property
+    def key(self) -> str:
+        """Names this geometry among cached pixels."""
+
+    @property
+    def size(self) -> int:
+        """Side of the square that comes out, in pixels."""
 
     def __call__(
         self, image: UInt8[np.ndarray, "height width 3"], mask: Bool[np.ndarray, "height width"] | None = None

@@ -27,11 +27,11 @@ def declare_torchvision_ops() -> Any:
     for folder in (spec and spec.submodule_search_locations) or []:
         for binary in Path(folder).glob("_C*.so"):
             try:
-                torch.ops.load_library(str(binary))
+                torch.ops.load_library(str(binary))  # type: ignore[no-untyped-call]
             except OSError:
                 continue
             return None
-    library = torch.library.Library("torchvision", "DEF")
+    library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
     for name in ("nms", "qnms"):
-        library.define(name + BOXES)
+        library.define(name + BOXES)  # type: ignore[no-untyped-call]
     return library

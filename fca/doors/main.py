@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 DOORS = {
@@ -24,7 +25,15 @@ def main() -> None:
         print(f"error: {words[0]!r} is no fca command; there are: {', '.join(DOORS)}. Try: fca --help", file=sys.stderr)
         sys.exit(2)
     door = importlib.import_module(f"fca.doors.{words[0]}")
-    sys.exit(door.main(words[1:]))
+    try:
+        code = door.main(words[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = 0
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
 
 
 def _help() -> str:

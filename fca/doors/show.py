@@ -33,7 +33,7 @@ def _line(row: Row) -> str:
         what.append(f"ncl={row['ncl']}")
     for name in HEADLINES:
         if name in row:
-            what.append(f" {name} {row[name]:.3f} [{row[f'{name}_low']:.3f}, {row[f'{name}_high']:.3f}]")
+            what.append(f" {name} {row[name]:.4f} [{row[f'{name}_low']:.4f}, {row[f'{name}_high']:.4f}]")
     return " ".join(what) + (f"  {row['flag']}!" if "flag" in row else "")
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from fca.nouns import Table
 from fca.reports import style
 
+_NO_MODEL = ("dataset", "ncl", "protocol")  # filters of what was found over all models: it cannot be asked of some
 _INTERVAL = "95 % interval over subset seeds"
 
 
@@ -49,7 +50,7 @@ def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
         "How does accuracy change with the number of classes?",
         subtitle=[f"Small: one class subset. Large: mean of the subsets with its {_INTERVAL}."],
     )
-    return style.filtered(style.faceted(layers, frame), style.FILTERS).properties(title=title)
+    return style.faceted(layers, frame, title, style.FILTERS)
 
 
 def dcn_figure(dcn: Table) -> alt.FacetChart:
@@ -77,8 +78,7 @@ def dcn_figure(dcn: Table) -> alt.FacetChart:
         "How accurate is the best of the models?",
         subtitle=["One dot a class subset: the best model's accuracy on it (DCN). Hover to see which model that is."],
     )
-    # not by model: what is best of all models cannot be asked of some of them
-    return style.filtered(style.faceted(layers, frame), ("dataset", "ncl", "protocol")).properties(title=title)
+    return style.faceted(layers, frame, title, _NO_MODEL)
 
 
 def ranks_figure(ranks: Table) -> alt.FacetChart:
@@ -114,8 +114,8 @@ def ranks_figure(ranks: Table) -> alt.FacetChart:
         "Does the best model change with the number of classes?",
         subtitle=["Mean rank of the models over the class subsets; 1 is the most accurate."],
     )
-    chart = style.faceted(layers, frame, height=max(90, 30 * models), columns=len(_present(frame)))
-    return style.filtered(chart, style.FILTERS).properties(title=title)
+    tall, columns = max(90, 30 * models), len(_present(frame))
+    return style.faceted(layers, frame, title, style.FILTERS, height=tall, columns=columns)
 
 
 def gap_figure(gap: Table) -> alt.FacetChart:
@@ -140,8 +140,7 @@ def gap_figure(gap: Table) -> alt.FacetChart:
     )
     axis = alt.Axis(labelExpr="datum.value == 0 ? '0' : format(100 * datum.value, '+')")
     y = alt.Y("difference:Q", title="sub-model minus full (% points)", axis=axis)
-    chart = _intervals_by_ncl(frame, "difference", y, told, zero=True)
-    return style.filtered(chart, ("dataset", "ncl", "protocol")).properties(title=title)
+    return _intervals_by_ncl(frame, "difference", y, told, title)
 
 
 def agreement_figure(agreement: Table) -> alt.FacetChart:
@@ -153,11 +152,12 @@ def agreement_figure(agreement: Table) -> alt.FacetChart:
         subtitle=[f"1: the same order; 0: unrelated. Mean over class subsets with its {_INTERVAL}."],
     )
     y = alt.Y("rho:Q", title="Spearman's rho of the rankings", scale=alt.Scale(domainMax=1))
-    chart = _intervals_by_ncl(frame, "rho", y, {**told, "models": ".0f", "subsets": ".0f"}, zero=True)
-    return style.filtered(chart, ("dataset", "ncl", "protocol")).properties(title=title)
+    return _intervals_by_ncl(frame, "rho", y, {**told, "models": ".0f", "subsets": ".0f"}, title)
 
 
-def _intervals_by_ncl(frame: pd.DataFrame, name: str, y: alt.Y, told: dict[str, str], *, zero: bool) -> alt.FacetChart:
+def _intervals_by_ncl(
+    frame: pd.DataFrame, name: str, y: alt.Y, told: dict[str, str], title: alt.Title
+) -> alt.FacetChart:
     """Dots with the interval `<name>_low` to `<name>_high`, coloured by protocol, over a line at 0."""
     picked = style.picked("protocol")
     base = alt.Chart().encode(
@@ -176,7 +176,7 @@ def _intervals_by_ncl(frame: pd.DataFrame, name: str, y: alt.Y, told: dict[str, 
         .encode(y=y, shape=shape, tooltip=style.tooltips(told))
         .add_params(picked),
     )
-    return style.faceted(layers, frame)
+    return style.faceted(layers, frame, title, _NO_MODEL)
 
 
 def _in_order(frame: pd.DataFrame, *fields: str) -> pd.DataFrame:

@@ -37,7 +37,7 @@ def similarity_figure(similarity: Table) -> alt.FacetChart:
         "How alike are the images of the class subsets?",
         subtitle=["One dot a class subset. High SimSS: images resemble their own class more than the nearest other."],
     )
-    return style.filtered(style.faceted(chart, frame), ("dataset", "ncl")).properties(title=title)
+    return style.faceted(chart, frame, title, ("dataset", "ncl"))
 
 
 def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
@@ -75,21 +75,13 @@ def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
         ],
     )
     # not by model, as for DCN; the protocol is the panel
-    chart = style.faceted(layers, frame, columns=frame["protocol"].nunique())
-    return style.filtered(chart, ("dataset", "ncl", "protocol")).properties(title=title)
+    columns = frame["protocol"].nunique()
+    return style.faceted(layers, frame, title, ("dataset", "ncl", "protocol"), columns=columns)
 
 
 def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
     """Every correlation with its interval: SimSS over all subsets, within equal ncl, and ncl alone beside it."""
-    known = points.frame.drop_duplicates("target").set_index("target")
-    pairs = zip(correlation.frame["predictor"], correlation.frame["scope"], strict=True)
-    frame = correlation.frame.assign(
-        says=pd.Series([_SAYS.get(pair) for pair in pairs], index=correlation.frame.index, dtype="str"),
-        protocol=correlation.frame["target"].map(known["protocol"]),
-        model=correlation.frame["target"].map(known["model"].where(~known.index.str.startswith("DCN "))),
-    ).dropna(subset=["says", "r"])
-    frame = _by_encoder(frame)
-    frame["panel"] = frame["method"] + (" · " + frame["panel"] if style.differs(frame["panel"]) else "")
+    frame = _coefficients(correlation.frame, points.frame)
     targets = list(dict.fromkeys(frame["target"]))
     # not the colours of the protocols; these three have 3:1 on white and on black
     colours = alt.Scale(domain=list(_SAYS.values()), range=["#a9629a", "#b07d00", "#7d8590"])
@@ -122,8 +114,21 @@ def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
             "DCN: the best model of each subset; its interval is over models too.",
         ],
     )
-    chart = style.faceted(layers, frame, height=max(150, 32 * len(targets)))
-    return style.filtered(chart, ("dataset", "model", "protocol")).properties(title=title)
+    tall = max(150, 32 * len(targets))
+    return style.faceted(layers, frame, title, ("dataset", "model", "protocol"), height=tall)
+
+
+def _coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
+    """The defined coefficients to draw, with what they say and the model and protocol of their target."""
+    known = points.drop_duplicates("target").set_index("target")
+    pairs = zip(frame["predictor"], frame["scope"], strict=True)
+    frame = frame.assign(
+        says=pd.Series([_SAYS.get(pair) for pair in pairs], index=frame.index, dtype="str"),
+        protocol=frame["target"].map(known["protocol"]),
+        model=frame["target"].map(known["model"].where(~known.index.str.startswith("DCN "))),
+    )
+    frame = _by_encoder(frame.dropna(subset=["says", "r"]))
+    return frame.assign(panel=frame["method"] + (" · " + frame["panel"] if style.differs(frame["panel"]) else ""))
 
 
 _OPEN = alt.Scale(zero=False, padding=8)

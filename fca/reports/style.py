@@ -24,6 +24,17 @@ FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Aria
 _LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b0568f", "#56b4e9", "#8a6d00", "#000000")
 _DARK = ("#4db3f0", "#ff9248", "#2fcf9f", "#e79ac8", "#9ad4f5", "#e0c04a", "#ffffff")
 
+_TITLE = {
+    "anchor": "start",
+    "font": FONT,
+    "fontSize": 16,
+    "fontWeight": 600,
+    "offset": 14,
+    "subtitleFont": FONT,
+    "subtitleFontSize": 12,
+    "subtitlePadding": 6,
+}
+
 
 class NothingToDraw(Exception):
     """A figure without a single point; the message says why."""
@@ -33,36 +44,18 @@ def config(dark: bool = False) -> dict[str, Any]:
     """Vega-Lite's configuration: fonts, colours and grid of the light or the dark page."""
     ink, soft, grid = ("#e8eaed", "#a9b0bb", "#2e343d") if dark else ("#1c2128", "#57606a", "#e6e8eb")
     text = {"labelColor": soft, "titleColor": soft, "labelFont": FONT, "titleFont": FONT}
+    lines = {"gridColor": grid, "domainColor": soft, "tickColor": soft}
     size = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
     return {
         "background": "transparent" if dark else "#ffffff",
         "font": FONT,
         "padding": 8,
         "view": {"stroke": None},
-        "axis": {
-            **text,
-            **size,
-            "labelLimit": 240,
-            "gridColor": grid,
-            "domainColor": soft,
-            "tickColor": soft,
-            "titlePadding": 8,
-        },
+        "axis": {**text, **size, "labelLimit": 240, "titlePadding": 8, **lines},
         "axisX": {"grid": False, "labelAngle": 0},
         "legend": {**text, **size, "labelLimit": 320, "symbolSize": 90, "symbolOpacity": 1, "orient": "top"},
         "header": {**text, "labelFontSize": 13, "labelColor": ink, "labelFontWeight": 600, "titleFontSize": 12},
-        "title": {
-            "anchor": "start",
-            "font": FONT,
-            "fontSize": 16,
-            "fontWeight": 600,
-            "color": ink,
-            "offset": 14,
-            "subtitleFont": FONT,
-            "subtitleFontSize": 12,
-            "subtitleColor": soft,
-            "subtitlePadding": 6,
-        },
+        "title": {**_TITLE, "color": ink, "subtitleColor": soft},
         "rule": {"color": soft},
         "text": {"color": ink, "font": FONT},
         "range": {
@@ -107,33 +100,34 @@ def panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
 
 
 def faceted(
-    chart: alt.TopLevelMixin, frame: pd.DataFrame, height: int = 240, columns: int | None = None
+    chart: alt.TopLevelMixin,
+    frame: pd.DataFrame,
+    title: alt.Title,
+    filters: Iterable[str],
+    height: int = 240,
+    columns: int | None = None,
 ) -> alt.FacetChart:
-    """One panel a value of `panel`, in order of appearance; columns: panels in a row, else what the page is wide."""
+    """One panel a value of `panel`, in order of appearance, behind one filter a field.
+
+    filters: the parameter `only_<field>` lists what is shown; empty shows all. What has no value in the field (a best
+    of all models has no model) stays.    columns: panels in a row, else what the page is wide.
+    """
     order = list(dict.fromkeys(frame["panel"]))
     columns = columns or min(len(order), 3 if len(order) in (5, 6, 9) else 4)
     width = {1: 560, 2: 400, 3: 290}.get(columns, 220)
-    heading = alt.Header(title=None, labelExpr="split(datum.label, '\\n')")
-    panel = alt.Facet("panel:N", sort=order, header=heading)
+    panel = alt.Facet("panel:N", sort=order, header=alt.Header(title=None, labelExpr="split(datum.label, '\\n')"))
     sized: Any = chart.properties(width=width, height=height)
-    drawn: alt.FacetChart = sized.facet(facet=panel, columns=columns, data=data(frame))
+    drawn: alt.FacetChart = sized.facet(facet=panel, columns=columns, data=alt.NamedData("table"), title=title)
+    for field in filters:
+        shown = f"!length(only_{field}) || datum.{field} == null || indexof(only_{field}, datum.{field}) >= 0"
+        drawn = drawn.transform_filter(shown).add_params(alt.param(name=f"only_{field}", value=[]))
+    drawn.data = data(frame)  # last, because altair copies a chart with its data at every step
     return drawn
 
 
 def differs(values: pd.Series) -> bool:
     """Whether there is more than one value."""
     return len(values.unique()) > 1
-
-
-def filtered(chart: alt.FacetChart, fields: Iterable[str]) -> alt.FacetChart:
-    """The chart behind one filter a field: the parameter `only_<field>` lists what is shown; empty shows all.
-
-    What has no value in the field (a best of all models has no model) stays.
-    """
-    for field in fields:
-        shown = f"!length(only_{field}) || datum.{field} == null || indexof(only_{field}, datum.{field}) >= 0"
-        chart = chart.transform_filter(shown).add_params(alt.param(name=f"only_{field}", value=[]))
-    return chart
 
 
 def picked(field: str) -> alt.Parameter:

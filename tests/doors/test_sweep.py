@@ -10,6 +10,7 @@ import pytest
 
 from fca.store import results
 from tests.conftest import SMALL
+from tests.images import write_images
 
 GRID = ["-m", "model=test_resnet", "subset.ncl=2,3", "subset.seed=0,1", *SMALL]
 
@@ -67,8 +68,7 @@ def test_predicting_many_subsets_forwards_the_model_once(fca):
 
 
 def test_a_failed_run_is_a_record_does_not_stop_the_others_and_is_retried_on_request(fca, tmp_path):
-    images = tmp_path / "images"
-    _write_images(images)
+    images = write_images(tmp_path / "images", classes=("ant", "bee", "cat"))
     broken = images / "train" / "ant" / "1.png"
     whole = broken.read_bytes()
     broken.write_bytes(whole[:60])
@@ -89,21 +89,6 @@ def test_a_failed_run_is_a_record_does_not_stop_the_others_and_is_retried_on_req
     assert fca(*grid)[1].count("2 failed, 0 running, 0 to run") == 1
     code, out, _ = fca(*grid, "sweep.retry=true")
     assert (code, "4 runs: 2 done, 2 failed, 0 running, 2 to run" in out) == (1, True)
-
-
-def _write_images(folder):
-    import numpy as np
-    from PIL import Image
-
-    rng = np.random.default_rng(0)
-    for split in ("train", "test"):
-        for index, key in enumerate(("ant", "bee", "cat")):
-            place = folder / split / key
-            place.mkdir(parents=True)
-            for i in range(12):
-                pixels = rng.integers(0, 120, (32, 32, 3), dtype=np.uint8)
-                pixels[:, :, index] += 120
-                Image.fromarray(pixels).save(place / f"{i}.png")
 
 
 @pytest.mark.slow
