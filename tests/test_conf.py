@@ -5,7 +5,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from fca.doors.application import CONF
-from fca.doors.plugs import typed
+from fca.doors.plugs import plug, typed
 from fca.doors.schema import register
 
 OF_DOOR = {"analysis": "analyse", "report": "report"}
@@ -31,7 +31,9 @@ def test_every_yaml_composes_into_its_root(path):
 def test_every_plug_binds_to_the_fields_of_its_class(path):
     group = path.parent.name
     config = compose(OF_DOOR.get(group, "run"), [f"{group}={path.stem}"])
-    typed(config, group)  # raises for a key that is no field, or a value of another type
+    values = typed(config, group)  # raises for a key that is no field, or a value of another type
+    given = set(config[group]) - {"_target_"}
+    assert set(values) == given, "a field that is not in the YAML cannot be set from the command line"
 
 
 @pytest.mark.parametrize("path", YAMLS, ids=str)
@@ -39,3 +41,10 @@ def test_every_yaml_says_what_it_is_for(path):
     first = (CONF / path).read_text().splitlines()
     assert first[0].startswith("#")
     assert len(first) <= 40, "a YAML of over 40 lines"
+
+
+@pytest.mark.parametrize("name", [path.stem for path in YAMLS if path.parent.name == "analysis"])
+def test_an_analysis_in_a_notebook_asks_what_its_yaml_asks(name):
+    config = compose("analyse", [f"analysis={name}"])
+    made = plug(config, "analysis")
+    assert type(made)() == made

@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of RGB in [0, 1]
-IMAGENETS = ("imagenet-1k", "imagenet-12k", "imagenet-21k", "imagenet-21k-miil", "imagenet-22k", "imagenet-22k-ms")
+IMAGENETS = (
+    "imagenet-1k",
+    "imagenet-12k",
+    "imagenet-21k-goog",
+    "imagenet-21k-miil",
+    "imagenet-22k",
+    "imagenet-22k-ms",
+)  # as timm calls them
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
         color=style.protocol_colour(frame["protocol"]),
     )
     mean = base.transform_filter("datum.mark == 'mean'")
-    y = alt.Y("top1:Q", title="top-1 accuracy (%)", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False))
+    y = alt.Y("top1:Q", title="top-1 accuracy (%)", axis=style.PERCENT, scale=alt.Scale(zero=False))
     layers = alt.layer(
         mean.mark_line(strokeWidth=1.5).encode(y=y, opacity=_dimmed(picked)),
         mean.transform_filter("isValid(datum.top1_low)")
@@ -61,7 +61,7 @@ def dcn_figure(dcn: Table) -> alt.FacetChart:
     base = alt.Chart().encode(
         x=style.ncl_axis(),
         xOffset=style.side_by_side("protocol", _present(frame)),
-        y=alt.Y("top1:Q", title="DCN (%)", axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=False)),
+        y=alt.Y("top1:Q", title="DCN (%)", axis=style.PERCENT, scale=alt.Scale(zero=False)),
         color=style.protocol_colour(frame["protocol"]),
     )
     layers = alt.layer(

@@ -84,8 +84,11 @@ def correlation_answers(correlation: pd.DataFrame) -> Iterator[str]:
     for (dataset, encoder, target), part in frame.groupby(["dataset", "encoder", "target"], sort=False):
         line = {(one["predictor"], one["scope"]): says(one) for one in part.to_dict("records")}
         best = _MODELS[str(target).removeprefix("DCN ")]
+        told = f"{dataset}: SimSS by {encoder} and the best of the {best} ({target}): "
+        if part["r"].isna().all():
+            yield told + "no correlation, because the accuracies do not differ or there are too few."
+            continue
         yield (
-            f"{dataset}: SimSS by {encoder} and the best of the {best} ({target}): "
-            f"{line['simss', 'all']} over all subsets; {line['simss', 'within ncl']} among subsets of equal ncl; "
+            f"{told}{line['simss', 'all']} over all subsets; {line['simss', 'within ncl']} among subsets of equal ncl; "
             f"the number of classes alone: {line['ncl', 'all']}."
         )

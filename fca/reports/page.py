@@ -19,6 +19,7 @@ from fca.reports import style
 
 _HERE = Path(__file__).parent
 _FRACTIONS = ("top1", "val_top1", "spread", "sub_minus_")  # shown in percent
+_FIRST = ("run_id", "task", "dataset", "model", "encoder", "ncl", "subset_seed", "top1", "top1_low", "top1_high")
 _MADE_BY = ("commit", "versions", "device", "host")
 
 
@@ -113,7 +114,8 @@ def _split(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
     """The columns in which runs differ, and the value of those in which all agree."""
     shown = {str(name): style.cells(rows[name]) for name in rows}
     constant = {name: values[0] for name, values in shown.items() if len(set(values)) == 1 and values[0] is not None}
-    return rows[[name for name in rows if name not in constant]], constant
+    varying = [name for name in rows if name not in constant]
+    return rows[sorted(varying, key=lambda name: name not in _FIRST)], constant
 
 
 def _choices(tables: Sequence[Table], field: str) -> list[Any]:

@@ -54,7 +54,7 @@ def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
     hover = {"dataset": "", "encoder": "", "target": "", "ncl": ".0f", "simss": ".4f", "top1": ".2%", "model": ""}
     base = alt.Chart().encode(
         x=alt.X("simss:Q", title="SimSS (higher: easier to tell apart)", scale=_OPEN, axis=alt.Axis(tickCount=5)),
-        y=alt.Y("top1:Q", title="accuracy of the best model (%)", axis=alt.Axis(format=".0%"), scale=_OPEN),
+        y=alt.Y("top1:Q", title="accuracy of the best model (%)", axis=style.PERCENT, scale=_OPEN),
     )
     layers = alt.layer(
         base.transform_regression("simss", "top1").mark_line(strokeDash=[5, 3], color="#8b949e", strokeWidth=1.5),

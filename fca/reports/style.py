@@ -36,6 +36,9 @@ _TITLE = {
 }
 
 
+PERCENT = alt.Axis(format=".2~%")  # 95 %, and 99.25 % where ticks are that close
+
+
 class NothingToDraw(Exception):
     """A figure without a single point; the message says why."""
 

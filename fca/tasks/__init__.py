@@ -16,9 +16,9 @@ from fca.training.recipe import Recipe
 class Machine:
     """Where the work runs; none of it changes a result, so none of it is part of a run's identity."""
 
-    accelerator: str = "auto"  # auto, cpu or gpu
-    workers: int = 0  # threads that decode images; 0 = one a core
-    cache_gb: float = 4.0  # data sets up to this size are decoded once into outputs/cache; larger ones stream
+    accelerator: str  # auto, cpu or gpu
+    workers: int  # threads that decode images; 0 = one a core
+    cache_gb: float  # data sets up to this size are decoded once into outputs/cache; larger ones stream
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from fca.tasks.predict import data_columns
 class Embed:
     """`task=embed model@encoder=...`: one pass of the encoder, whatever the subset, model and seed."""
 
-    split: str = "test"
+    split: str
 
     def plan(self, setup: Setup) -> list[Run]:
         """One run: data, split and encoder weights."""

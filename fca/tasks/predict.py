@@ -23,7 +23,7 @@ LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16
 class Predict:
     """`task=predict`: one heavy run for the whole split, and a light `score` run when a subset is asked for."""
 
-    split: str = "test"
+    split: str
 
     def plan(self, setup: Setup) -> list[Run]:
         """The predict run, whatever the subset and seed, and the score of the subset on its stored logits."""

@@ -147,5 +147,5 @@ def test_golden_identities(model):
         "classes": None,
         "input_size": 227,
         "crop_pct": 0.88671875,
-        "interpolation": "bilinear",
+        "interpolation": "bicubic",
     }

@@ -62,8 +62,20 @@ def test_cifar_resnets_score_what_was_measured(model, cifar10, name, measured):
 
 
 @pytest.mark.parametrize(
-    ("name", "measured"),
-    [("mobilenetv1_025", 0.470), ("mobilenetv1_050", 0.691), ("mobilenetv1_100", 0.887), ("squeezenet1_0", 0.637)],
+    ("name", "here", "published"),
+    [
+        ("mobilenetv1_025", 0.466, 0.470),
+        ("mobilenetv1_050", 0.680, 0.691),
+        pytest.param("mobilenetv1_100", 0.860, 0.887, marks=pytest.mark.slow),
+        pytest.param("squeezenet1_0", 0.599, 0.637, marks=pytest.mark.slow),
+    ],
 )
-def test_imagenet_networks_score_what_was_measured(model, imagenet_sample, name, measured):
-    print(name, top1(with_file(model, name), *imagenet_sample), measured)
+def test_imagenet_networks_score_what_images_of_288_pixels_allow(model, imagenet_sample, name, here, published):
+    """The published figures are of the photographs before they were stored with a short side of 288 pixels.
+
+    A crop of 0.875 agrees best with the predictions that were kept for them (91 % for mobilenetv1_025), and no resize
+    of the stored images agrees with all. Storing them once more in that way costs mobilenetv1_050 another 4 points.
+    """
+    score = top1(with_file(model, name), *imagenet_sample)
+    assert score == pytest.approx(here, abs=0.003)  # an image or two may turn with the order of additions
+    assert score == pytest.approx(published, abs=0.04)

@@ -123,6 +123,16 @@ def test_answers_do_not_claim_a_gap_that_the_table_denies():
     )
 
 
+def test_answers_say_in_words_that_a_correlation_is_undefined(written):
+    frame = written.table("correlation").frame.query("method == 'pearson' and target == 'DCN open'")
+    table = Table("correlation", "?", "figure 5", frame.assign(r=float("nan"), p=float("nan")), {}, ())
+    (told,) = answers({"correlation": table})
+    assert told.startswith(
+        "digits: SimSS by hog and the best of the open full models (DCN open): no correlation, because"
+    )
+    assert "nan" not in told
+
+
 def test_what_is_missing_is_left_out_with_its_reason(tmp_path):
     made = [table for table in tables() if table.name in ("gap", "dcn")]
     reason = "stored embed rows = 0 of 30 rows; next: fca run task=embed"

@@ -1,0 +1,60 @@
+"""Run ids that must never change by accident: results under an id are found again only while it stays."""
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from fca.doors.application import CONF
+from fca.doors.configure import job_of
+from fca.doors.schema import register
+from fca.nouns import Run
+
+GOLDEN = {
+    "": ["3bb7bc5f99e6", "b8721a0052fe"],
+    "subset.ncl=5 subset.seed=3 seed=1": ["4a7edee589b7", "8efd5926cb31"],
+    "model=cifar_resnet20 recipe.epochs=3": ["b6a6b0ea6644", "19732ed916e3"],
+    "task=embed": ["5a324462bd3d"],
+    "task=describe": ["e39133d33e47"],
+}
+
+
+def ids(line):
+    register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        words = line.split()
+        return [run.run_id for run in job_of(compose("run", [*words, "logger=none"]), words).plan]
+
+
+@pytest.mark.parametrize("line", GOLDEN)
+def test_a_run_has_the_id_that_it_always_had(line):
+    assert ids(line) == GOLDEN[line]
+
+
+def test_an_id_is_the_sha256_of_task_and_identity():
+    # printf '{"a": 1, "b": [2, "x"], "task": "train"}' | sha256sum
+    assert Run("train", {"b": [2, "x"], "a": 1}).run_id == "87d1760da56d"
+
+
+@pytest.mark.parametrize(
+    "word",
+    ["machine.workers=3", "machine.accelerator=cpu", "outputs=elsewhere", "sweep.retry=true", "encoder.input_size=64"],
+)
+def test_where_and_how_a_run_is_done_is_not_what_it_means(word):
+    assert ids(word) == ids("")
+
+
+@pytest.mark.parametrize("word", ["seed=1", "subset.ncl=3", "recipe.lr=0.1", "model.input_size=64", "limit=9"])
+def test_what_changes_a_number_changes_the_id(word):
+    assert set(ids(word)).isdisjoint(ids(""))
+
+
+def test_predictions_know_neither_subset_nor_seed_of_the_question(tmp_path):
+    weights = tmp_path / "a.safetensors"
+    weights.write_bytes(b"any bytes: planning does not open them")
+    model = f"task=predict model=cifar_resnet20 model.weights={weights}"
+    heavy, score = ids(f"{model} subset.ncl=3 subset.seed=1 seed=7")
+    assert [heavy] == ids(model)
+    other_heavy, other_score = ids(f"{model} subset.ncl=3 subset.seed=2")
+    assert (heavy, score != other_score) == (other_heavy, True)
+    copied = tmp_path / "b.safetensors"
+    copied.write_bytes(weights.read_bytes())
+    assert ids(f"task=predict model=cifar_resnet20 model.weights={copied}") == [heavy]
