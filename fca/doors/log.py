@@ -14,8 +14,9 @@ def logged(path: Path) -> Iterator[None]:
     handler = logging.FileHandler(path, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.setLevel(logging.INFO)
-    logging.getLogger("fca").setLevel(logging.INFO)
-    root = logging.getLogger()
+    ours, root = logging.getLogger("fca"), logging.getLogger()
+    level = ours.level
+    ours.setLevel(logging.INFO)
     root.addHandler(handler)
     logging.captureWarnings(True)
     try:
@@ -23,4 +24,5 @@ def logged(path: Path) -> Iterator[None]:
     finally:
         logging.captureWarnings(False)
         root.removeHandler(handler)
+        ours.setLevel(level)
         handler.close()

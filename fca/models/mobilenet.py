@@ -7,8 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from timm.models import EfficientNet, generate_default_cfgs, register_model
-from timm.models.efficientnet import _gen_mobilenet_v1
+from fca.torchvision_ops import declare_torchvision_ops
+
+declare_torchvision_ops()
+from timm.models import EfficientNet, generate_default_cfgs, register_model  # noqa: E402
+from timm.models.efficientnet import _gen_mobilenet_v1  # noqa: E402
 
 _RECORD = {"num_classes": 1000, "input_size": (3, 224, 224), "first_conv": "conv_stem", "classifier": "classifier"}
 default_cfgs = generate_default_cfgs({"mobilenetv1_025.untrained": _RECORD, "mobilenetv1_050.untrained": _RECORD})

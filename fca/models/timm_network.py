@@ -22,7 +22,7 @@ from fca.geometry import ResizeCrop  # noqa: E402
 from fca.models import mobilenet  # noqa: E402, F401  (makes its names known to timm)
 from fca.models.inputs import Normalise, class_keys  # noqa: E402
 from fca.models.timm_net import PRETRAINED, TimmModel  # noqa: E402
-from fca.models.weights import with_weights  # noqa: E402
+from fca.models.weights import one_line, with_weights  # noqa: E402
 from fca.nouns import Classifier, FcaError  # noqa: E402
 
 Layer = Callable[[Tensor], Tensor]
@@ -138,9 +138,10 @@ def _refused(model: TimmModel, pretrained: bool, error: Exception) -> FcaError:
         file = f"https://huggingface.co/timm/{resolved_tag(model.name)}/resolve/main/model.safetensors"
         step = f"connect once, or copy {file} here and set model.weights=PATH"
         return FcaError("model.weights", PRETRAINED, f"weights that can be fetched ({type(error).__name__})", step)
-    reason = f"{type(error).__name__}: {str(error).strip().splitlines()[0] if str(error).strip() else ''}"
     asked = {"input_size": model.input_size, **model.kwargs}
-    return FcaError("model.kwargs", asked, f"what timm's {model.name} takes ({reason})", "correct or remove them")
+    return FcaError(
+        "model.kwargs", asked, f"what timm's {model.name} takes ({one_line(error)})", "correct or remove them"
+    )
 
 
 def _input(model: TimmModel, module: nn.Module) -> tuple[ResizeCrop, Normalise]:

@@ -62,8 +62,7 @@ def read_weights(weights: str) -> dict[str, Tensor]:
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, EOFError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
-        raise FcaError("model.weights", weights, f"{LOCAL}, but: {reason}", "fetch or export it again") from error
+        raise FcaError("model.weights", weights, f"{LOCAL} ({one_line(error)})", "fetch or export it again") from error
     if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
         state = state["state_dict"]
     if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
@@ -131,6 +130,16 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Sequence[
         allowed = f"the {len(wanted)} keys of this network; {'; '.join(said)}"
         raise FcaError("model.weights", name, allowed, "choose the model that these weights belong to")
     module.load_state_dict(state, strict=False)
+
+
+def one_line(error: Exception) -> str:
+    """Kind and first line of another library's error.
+
+    >>> one_line(ValueError("too short\\nsee above")), one_line(EOFError())
+    ('ValueError: too short', 'EOFError')
+    """
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
 
 
 def _check_logits(state: Mapping[str, Tensor], head: Sequence[str], known: Sequence[str], name: str) -> None:

@@ -104,12 +104,13 @@ class WandbTracker:
 
         os.environ.setdefault("WANDB_DATA_DIR", str(Path(self.dir, "wandb").resolve()))  # else tables litter the home
         opened = self._init("report", {"tables": [table.name for table in tables]}, light=True, name=page.parent.name)
-        opened.log({"page": wandb.Html(page, inject=False)})
+        shown: dict[str, Any] = {"page": wandb.Html(page, inject=False)}
         for figure in sorted((page.parent / "figures").glob("*.png")):
-            opened.log({f"figures/{figure.stem}": wandb.Image(str(figure))})
+            shown[f"figures/{figure.stem}"] = wandb.Image(str(figure))
         for table in tables:
             plain = table.frame.astype(object).where(table.frame.notna(), None)
-            opened.log({f"tables/{table.name}": wandb.Table(dataframe=plain, allow_mixed_types=True)})
+            shown[f"tables/{table.name}"] = wandb.Table(dataframe=plain, allow_mixed_types=True)
+        opened.log(shown)
         opened.finish()
 
     @cached_property

@@ -65,7 +65,8 @@ def test_the_input_is_what_timm_has_on_record_where_the_yaml_says_null(model):
     record = timm.get_pretrained_cfg("vit_tiny_patch16_224.augreg_in21k")
     assert classifier.geometry.key == "224-248-bicubic"
     assert (classifier.normalise.mean, classifier.normalise.std) == (record.mean, record.std)
-    assert model("timm", "model.name=vit_base_patch16_siglip_224").build(THREE).geometry.key == "224-248-bicubic"
+    squashed = model("timm", "model.name=tf_efficientnetv2_b3.in21k_ft_in1k").build(THREE)
+    assert squashed.geometry.key == "240-266-bicubic-squash"
 
 
 def test_what_the_yaml_says_overrules_the_record(model):
@@ -138,7 +139,10 @@ def test_what_cannot_be_is_refused_while_planning(model, overrides, said):
     [
         (["model.name=test_vit", "model.stem=cifar"], "model.stem = cifar; allowed: timm, for test_vit"),
         (["model.name=test_vit", "+model.kwargs.widht=3"], "'widht': 3}; allowed: what timm's test_vit takes .*widht"),
-        (["model.name=swin_tiny_patch4_window7_224", "model.input_size=5"], "{'input_size': 5}; allowed: what timm's"),
+        (
+            ["model.name=inception_v3", "model.input_size=32"],
+            "{'input_size': 32}; allowed: what timm's .*[Kk]ernel size",
+        ),
     ],
 )
 def test_what_timm_refuses_is_said_in_one_line(model, overrides, said):

@@ -1,0 +1,96 @@
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from fca.models.cifar_resnet import CifarResNet
+from fca.models.stored import StoredRun, describe_model, model_from
+from fca.nouns import FcaError
+
+CLASSES = ["owl", "cat", "dog"]
+IMAGES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.fixture
+def outputs(tmp_path, model):
+    """A store with one train run, as the train task leaves it: three epochs' worth of different weights."""
+    made = model("test_vit", "+model.kwargs.drop_rate=0.1")
+    folder = tmp_path / "runs" / "0123456789ab"
+    folder.mkdir(parents=True)
+    (folder / "model.json").write_text(json.dumps(describe_model(made, CLASSES)))
+    for seed, name in enumerate(("best", "snapshot-0.50", "snapshot-0.125")):
+        torch.manual_seed(seed)
+        save_file(made.build(CLASSES).module.state_dict(), folder / f"{name}.safetensors")
+    return tmp_path
+
+
+def stored(outputs, snapshot="best", run_id="0123456789ab"):
+    return StoredRun(str(outputs), run_id, snapshot)
+
+
+@pytest.mark.parametrize(("snapshot", "seed"), [("best", 0), ("0.5", 1), ("0.50", 1), ("0.125", 2)])
+def test_a_snapshot_answers_as_the_network_did_then(outputs, model, snapshot, seed):
+    torch.manual_seed(seed)
+    then = model("test_vit").build(CLASSES)
+    now = stored(outputs, snapshot).build()
+    with torch.inference_mode():
+        assert torch.equal(now.module.eval()(IMAGES), then.module.eval()(IMAGES))
+    assert now.classes == tuple(CLASSES)
+    assert now.geometry == then.geometry
+    assert now.normalise == then.normalise
+
+
+def test_a_snapshot_has_one_identity_however_it_is_written(outputs):
+    assert stored(outputs, "0.50").identity() == {"run": "0123456789ab", "snapshot": "0.5"}
+    assert stored(outputs, "0.5").identity() == stored(outputs, "0.50").identity()
+    assert stored(outputs).identity() == {"run": "0123456789ab", "snapshot": "best"}
+
+
+def test_it_is_called_like_the_network_that_was_trained(outputs):
+    assert stored(outputs).label() == "test_vit drop_rate=0.1"
+    assert stored(outputs, "0.50").weights_label() == "0123456789ab/0.5"
+
+
+def test_training_can_begin_with_it_under_a_fresh_head(outputs):
+    old, new = stored(outputs).build(), stored(outputs).build(["left", "right"])
+    state = new.module.state_dict()
+    same = {key for key, value in old.module.state_dict().items() if torch.equal(value, state[key])}
+    assert set(state) - same == {"head.weight", "head.bias"}
+    assert new.classes == ("left", "right")
+    described = describe_model(stored(outputs), ["left", "right"])
+    assert described["target"] == "fca.models.timm_net.TimmModel"
+    assert described["classes"] == ["left", "right"]
+
+
+def test_every_family_comes_back_from_its_description(model):
+    for made in (model("cifar_resnet20"), model("squeezenet1_0"), model("timm", "model.name=resnet18")):
+        described = json.loads(json.dumps(describe_model(made, CLASSES)))
+        assert model_from(described) == (made, CLASSES)
+
+
+def test_weights_that_training_began_with_are_not_needed_again(outputs, tmp_path):
+    first = tmp_path / "first.safetensors"
+    save_file(CifarResNet(8, None, None).build(CLASSES).module.state_dict(), first)
+    made = CifarResNet(8, str(first), CLASSES)
+    folder = outputs / "runs" / "ba9876543210"
+    folder.mkdir()
+    (folder / "model.json").write_text(json.dumps(describe_model(made, CLASSES)))
+    save_file(made.build(CLASSES).module.state_dict(), folder / "best.safetensors")
+    first.unlink()
+    assert stored(outputs, run_id="ba9876543210").build().classes == tuple(CLASSES)
+
+
+def test_an_unknown_run_is_refused_with_those_there_are(outputs):
+    with pytest.raises(FcaError, match=r"model.run_id = ffff; allowed: a train run in .*: 0123456789ab; next"):
+        stored(outputs, run_id="ffff").identity()
+    with pytest.raises(FcaError, match=r"model.run_id = ffff; allowed: a train run in .*: none yet"):
+        stored(outputs / "nowhere", run_id="ffff").label()
+
+
+def test_an_unknown_snapshot_is_refused_with_those_there_are(outputs):
+    with pytest.raises(FcaError, match=r"model.snapshot = 0.75; allowed: .* kept: 0.125, 0.5, best; next"):
+        stored(outputs, "0.75").identity()
+    (outputs / "runs" / "0123456789ab" / "best.safetensors").rename(outputs / "moved.safetensors")
+    with pytest.raises(FcaError, match=r"model.snapshot = best; allowed: .* kept: 0.125, 0.5; next"):
+        stored(outputs).build()
