@@ -76,14 +76,14 @@ class TimmModel:
 
     def _resolved(self) -> str:
         """The name with the tag of the weights that timm would fetch."""
-        from fca.models.timm_network import resolved_tag
+        from fca.models.timm_records import resolved_tag
 
         return resolved_tag(self.name)
 
     def _check(self) -> None:
         """Raise FcaError for a name, stem, mean or std that cannot be."""
         if "." in self.name or self.name not in _registered():
-            from fca.models.timm_network import record_of
+            from fca.models.timm_records import record_of
 
             record_of(self.name)
         if self.stem not in STEMS:

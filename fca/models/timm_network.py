@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,48 +15,24 @@ declare_torchvision_ops()
 import timm  # noqa: E402
 from timm.data.config import resolve_data_config  # noqa: E402
 from timm.data.imagenet_info import infer_imagenet_subset  # noqa: E402
-from timm.models import PretrainedCfg, ResNet, get_pretrained_cfg, list_models, list_pretrained  # noqa: E402
+from timm.models import PretrainedCfg, ResNet  # noqa: E402
 
 from fca.geometry import ResizeCrop  # noqa: E402
-from fca.models import mobilenet  # noqa: E402, F401  (makes its names known to timm)
 from fca.models.inputs import Normalise, class_keys  # noqa: E402
 from fca.models.timm_net import PRETRAINED, TimmModel  # noqa: E402
+from fca.models.timm_records import record_of, resolved_tag  # noqa: E402
 from fca.models.weights import one_line, with_weights  # noqa: E402
 from fca.nouns import Classifier, FcaError  # noqa: E402
 
 Layer = Callable[[Tensor], Tensor]
 
 
-def record_of(name: str) -> PretrainedCfg:
-    """What timm knows about a name's weights and their input; raises FcaError for a name or tag it does not know."""
-    architecture, _, tag = name.partition(".")
-    names = list_models()
-    if architecture not in names:
-        near = difflib.get_close_matches(architecture, names) or names[:3]
-        allowed = f"one of timm's {len(names)} names, such as {', '.join(near)}"
-        raise FcaError("model.name", name, allowed, "list them: python -c 'import timm; print(timm.list_models())'")
-    try:
-        record = get_pretrained_cfg(name)
-    except RuntimeError:
-        record = None
-    if record is None:
-        raise FcaError("model.name", name, _tags(architecture), f"correct the tag {tag!r}, or leave it out")
-    return record
-
-
-def resolved_tag(name: str) -> str:
-    """The name with the tag of the weights that timm would fetch; raises FcaError if there are none."""
-    record = record_of(name)
-    if not record.has_weights:
-        architecture = name.partition(".")[0]
-        raise FcaError("model.weights", PRETRAINED, _tags(architecture), "train it from scratch: model.weights=null")
-    return f"{record.architecture}.{record.tag}" if record.tag else str(record.architecture)
-
-
 def classifier_of(model: TimmModel, classes: Sequence[str] | None) -> Classifier:
     """The built network with its input as the model says, or else as timm's record does."""
-    record = record_of(model.name)
+    record = record_of(model.name if model.weights != PRETRAINED else resolved_tag(model.name))
     known = class_keys(model.classes)
+    if model.weights == PRETRAINED:
+        known = known or class_keys(infer_imagenet_subset({"num_classes": record.num_classes}))
     projects = model.projection and classes is None and not known
     if model.weights == PRETRAINED:
         module, keys = _from_hub(model, record, known, classes)
@@ -117,15 +92,11 @@ def _from_hub(
     model: TimmModel, record: PretrainedCfg, known: Sequence[str], classes: Sequence[str] | None
 ) -> tuple[nn.Module, tuple[str, ...]]:
     """timm's pretrained network and the class keys of its logits, as `with_weights` for a file."""
-    resolved_tag(model.name)
     if classes is not None:
         module = network(model, len(classes), pretrained=True)
         if len(classes) == record.num_classes:
             module.reset_classifier(len(classes))  # type: ignore[operator]  # timm kept the pretrained head
         return module, tuple(classes)
-    if not known:
-        subset = infer_imagenet_subset({"num_classes": record.num_classes})
-        known = class_keys(subset)
     if known and len(known) != record.num_classes:
         step = "give the class key of every logit, in their order: model.classes=[...]"
         raise FcaError("model.classes", f"{len(known)} keys", f"{record.num_classes} keys, the logits", step)
@@ -188,11 +159,6 @@ def _split(model: TimmModel, module: nn.Module, size: int) -> tuple[Layer, Layer
             holds = False
     module.train(trains)
     return (embed, head) if holds else (module, nn.Identity())
-
-
-def _tags(architecture: str) -> str:
-    tags = ", ".join(list_pretrained(f"{architecture}.*"))
-    return tags if tags else f"no pretrained weights: timm has none for {architecture}"
 
 
 def _names(classifier: Any) -> tuple[str, ...]:

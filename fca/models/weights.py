@@ -118,7 +118,7 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Sequence[
     wanted = module.state_dict()
     problems = {
         "missing": [key for key in wanted if key not in state and not _belongs(key, fresh)],
-        "unexpected": [key for key in state if key not in wanted],
+        "unexpected": sorted(key for key in state if key not in wanted),
         "misshaped": [
             f"{key} {tuple(state[key].shape)} for {tuple(value.shape)}"
             for key, value in wanted.items()

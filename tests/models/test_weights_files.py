@@ -85,7 +85,7 @@ def test_weights_of_another_network_are_refused_key_by_key(trained):
         CifarResNet(14, str(path), TEN).build()
     assert "unexpected" not in str(caught.value)
     save_file({f"module.{key}": value for key, value in module.state_dict().items() if "linear" not in key}, path)
-    with pytest.raises(FcaError, match=r"50 missing: conv1.weight, .* 50 unexpected: module.bn1.bias"):
+    with pytest.raises(FcaError, match=r"42 missing: conv1.weight, .* 42 unexpected: module.bn1.bias"):
         CifarResNet(8, str(path), None).build()
     state = {**module.state_dict(), "conv1.weight": torch.zeros(16, 1, 3, 3)}
     save_file(state, path)
