@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -187,6 +188,9 @@ class Tracker(Protocol):
 
     def finish(self, row: Mapping[str, Any]) -> None:
         """The run's final columns; called once its row is stored."""
+
+    def publish(self, tables: Sequence[Table], page: Path) -> None:
+        """A report: its tables, its page and the pictures beside it."""
 
 
 class Finished(NamedTuple):

@@ -17,6 +17,7 @@ _MODELS = {
     "masked": "masked full models",
     "grouped": "grouped full models",
 }
+FEW = 5  # subsets at each ncl
 _VERDICTS = {
     "sub-models above open full models": "sub-models are more accurate than open full models",
     "not above": "sub-models are not above open full models",
@@ -33,17 +34,23 @@ def answers(tables: Mapping[str, Table]) -> list[str]:
 def gap_answers(gap: pd.DataFrame) -> Iterator[str]:
     """Whether sub-models beat open full models, verdict by verdict, and how they stand against masked ones.
 
-    >>> line = {"dataset": "digits", "ncl": 2, "verdict": "not above"}
+    >>> line = {"dataset": "digits", "ncl": 2, "subsets": 9, "verdict": "not above"}
     >>> line |= {"sub_minus_open": -0.041, "sub_minus_open_low": -0.08, "sub_minus_open_high": -0.002}
     >>> next(gap_answers(pd.DataFrame([line])))
-    'digits: sub-models are not above open full models at ncl 2 (-4.1 [-8.0, -0.2]); percentage points, 95 % interval.'
+    'digits: sub-models are not above open full models at ncl 2 (-4.1 [-8.0, -0.2]); points, 95 % over 9 subsets.'
     """
     for (dataset, verdict), part in gap.groupby(["dataset", "verdict"], sort=False):
         at = ", ".join(_points(line, "open") for line in part.to_dict("records"))
-        yield f"{dataset}: {_VERDICTS[str(verdict)]} at ncl {at}; percentage points, 95 % interval."
+        yield f"{dataset}: {_VERDICTS[str(verdict)]} at ncl {at}; {_unit(part)}."
     for dataset, part in gap.groupby("dataset", sort=False):
         at = ", ".join(_points(line, "masked") for line in part.to_dict("records"))
-        yield f"{dataset!s}: sub-models minus masked full models at ncl {at}; percentage points, 95 % interval."
+        yield f"{dataset!s}: sub-models minus masked full models at ncl {at}; {_unit(part)}."
+
+
+def _unit(part: pd.DataFrame) -> str:
+    """Of the numbers in a sentence; the bootstrap sees only the spread of the subsets that were drawn."""
+    fewest = part["subsets"].min()
+    return f"points, 95 % over {fewest} subsets" + (", too few for a trusty interval" if fewest < FEW else "")
 
 
 def _points(line: Mapping[Hashable, Any], protocol: str) -> str:
