@@ -45,8 +45,7 @@ class ImageData:
 
     items:   one line an image: `image_id`, `label` (a class KEY), `split` (train, val or test) and annotation columns.
     classes: class keys in label order.
-    read:    position in items -> uint8 RGB pixels of the stored image, upright.
-    mask:    position in items -> object mask of the same height and width, or None.
+    read, mask: position in items -> upright RGB pixels; object mask of the same height and width, or None.
     """
 
     name: str
