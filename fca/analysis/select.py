@@ -14,7 +14,12 @@ from fca.store import Store
 # Columns that say what was asked for, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
 # classes (with ncl and subset_seed) and seed; whatever else differs is never averaged over or compared unnoticed.
 CONFIG = ("fingerprint", "num_classes", "split", "shift", "adaptation", "sampler", "compat")
-WEIGHTS = ("adaptation", "weights", "snapshot")  # may differ between models; within one, even a missing value counts
+WEIGHTS = (
+    "adaptation",
+    "weights",
+    "snapshot",
+    "input_size",
+)  # may differ between models; within one, even a missing value counts
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ COLUMNS: dict[str, type] = {
     "predict_s": float,
     "images_per_s": float,
     "params": int,
+    "input_size": int,  # side of the network's square input, pixels
     "n_images": int,
     "class_min": int,  # images of the smallest class
     "height_min": int,

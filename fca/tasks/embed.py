@@ -51,6 +51,7 @@ class Embed:
                 "predict_s": seconds,
                 "images_per_s": len(rows) / seconds,
                 "params": sum(p.numel() for p in encoder.module.parameters()),
+                "input_size": encoder.input_size,
                 "device": device_name(machine.accelerator),
             }
             yield Finished(run, columns, {"features": features.astype(np.float16)})

@@ -98,6 +98,7 @@ def answers(run: Run, setup: Setup, data: ImageData, classifier: Classifier, spl
         "predict_s": seconds,
         "images_per_s": len(rows) / seconds,
         "params": sum(p.numel() for p in classifier.module.parameters()),
+        "input_size": classifier.input_size,
         "device": device_name(setup.machine.accelerator),
     }
     return Finished(run, columns, answer_arrays(logits, true, classifier.classes))

@@ -57,7 +57,10 @@ class Train:
             classifier, columns = StoredRun(str(setup.store.outputs), train.run_id, "best").build(), {}
         said = answers(predict, setup, data, classifier, "test")
         if "train" in wanted:
-            shared = {key: said.columns[key] for key in ("n_test", "predict_s", "images_per_s", "params", "device")}
+            shared = {
+                key: said.columns[key]
+                for key in ("n_test", "predict_s", "images_per_s", "params", "input_size", "device")
+            }
             top1 = with_interval("top1", said.columns["top1_open"], said.columns["n_test"])
             flag = columns.pop("flag") or ("chance" if top1["top1_low"] <= 1 / setup.subset.ncl else None)
             yield Finished(train, {**columns, **shared, **top1, "flag": flag}, {})

@@ -71,10 +71,10 @@ def test_cifar_resnets_score_what_was_measured(model, cifar10, name, measured):
     ],
 )
 def test_imagenet_networks_score_what_images_of_288_pixels_allow(model, imagenet_sample, name, here, published):
-    """The published figures are of the photographs before they were stored with a short side of 288 pixels.
+    """The published figures lie higher: they are probably of the photographs before these were stored at 288 pixels.
 
-    A crop of 0.875 agrees best with the predictions that were kept for them (91 % for mobilenetv1_025), and no resize
-    of the stored images agrees with all. Storing them once more in that way costs mobilenetv1_050 another 4 points.
+    A crop of 0.875 agrees best with the predictions kept beside them, but no resize of the stored images comes near
+    agreeing with all. Storing the images once more in that way costs mobilenetv1_050 another 4 to 8 points.
     """
     score = top1(with_file(model, name), *imagenet_sample)
     assert score == pytest.approx(here, abs=0.003)  # an image or two may turn with the order of additions
