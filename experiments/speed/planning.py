@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-GRID = "model=test_resnet,test_vit,test_efficientnet subset.ncl=2,3,4,5,6 subset.seed=range(0,100) logger=none"
+GRID = "model=test_resnet,test_vit,test_efficientnet subset.ncl=2,3,4,5,6 seed=range(0,100) logger=none"
 RUNS = 3000  # 1,500 trainings and the predictions of each
 
 
