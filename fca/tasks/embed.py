@@ -38,8 +38,8 @@ class Embed:
         from fca.training.infer import features_of
 
         for run in runs:
-            setup.store.keep_items(setup.data)
             encoder = setup.encoder.build()
+            setup.store.keep_items(setup.data)
             machine = setup.machine
             pixels = open_pixels(setup.data, encoder.geometry, setup.cache, machine.workers, machine.cache_gb)
             rows = setup.data.rows(self.split)

@@ -41,8 +41,8 @@ class Predict:
             if run.task == "score":
                 yield Finished(run, score(setup, run), {})
             else:
-                setup.store.keep_items(setup.data)
                 classifier = setup.model.build()
+                setup.store.keep_items(setup.data)
                 yield answers(run, setup, setup.data, classifier, self.split)
 
 

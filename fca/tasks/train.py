@@ -48,13 +48,13 @@ class Train:
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Train when asked to, then let the best weights answer the test split."""
         data = for_training(setup.data)
-        setup.store.keep_items(data)
         wanted = {run.task: run for run in runs}
         train, predict = self.plan(setup)
         if "train" in wanted:
             classifier, columns = self._train(train, setup, data)
         else:
             classifier, columns = StoredRun(str(setup.store.outputs), train.run_id, "best").build(), {}
+        setup.store.keep_items(data)
         said = answers(predict, setup, data, classifier, "test")
         if "train" in wanted:
             shared = {

@@ -1,6 +1,8 @@
 """Wrong command lines: short message with the value and what is allowed, exit code 2, no traceback, nothing written."""
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from fca.doors import analyse, main, report, results
 
@@ -51,6 +53,17 @@ def test_a_sweep_with_a_wrong_value_starts_nothing(fca, tmp_path, line):
     code, out, err = fca("-m", "seed=0,1" if "seed" not in line else "task=train", *line.split(), "logger=none")
     assert (code, "Traceback" in err) == (2, False), (out, err)
     assert not (tmp_path / "outputs").exists()
+
+
+def test_weights_that_do_not_fit_are_refused_by_their_keys_and_leave_nothing(fca, tmp_path):
+    head_only = {"linear.weight": torch.zeros(10, 64), "linear.bias": torch.zeros(10), "odd": torch.zeros(1)}
+    save_file(head_only, tmp_path / "other.safetensors")
+    code, _, err = fca("task=predict", "model=cifar_resnet20", "model.weights=other.safetensors", "logger=none")
+    assert code == 2
+    assert "other.safetensors" in err
+    assert "missing: conv1.weight" in err
+    assert "unexpected: odd" in err
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "other.safetensors"]
 
 
 def test_an_empty_store_is_no_analysis_and_no_report(fca):
