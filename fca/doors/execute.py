@@ -70,6 +70,8 @@ def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) ->
                 for finished in job.task.run(left, job.setup):
                     _write(job, finished, tokens[finished.run.run_id])
                     left = [run for run in left if run.run_id != finished.run.run_id]
+            if left:  # a defect of the task; without this the run would be tried for ever
+                raise RuntimeError(f"{type(job.task).__name__} ended without a row for {left[0].task} {left[0].run_id}")
             return
         except ClaimLost:
             left = left[1:]
