@@ -11,6 +11,7 @@ import pytest
 from fca.store import results
 from tests.conftest import SMALL
 from tests.images import write_images
+from tests.wandb_files import folders, written
 
 GRID = ["-m", "model=test_resnet", "subset.ncl=2,3", "subset.seed=0,1", *SMALL]
 
@@ -135,7 +136,7 @@ def test_two_sweeps_at_once_over_one_grid_do_nothing_twice(start, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_joblib_launcher_shares_a_grid_among_processes(start, tmp_path):
+def test_parallel_workers_share_a_grid_and_w_and_b_has_every_run_whole(start, tmp_path):
     grid = [
         "run",
         "-m",
@@ -145,7 +146,15 @@ def test_the_joblib_launcher_shares_a_grid_among_processes(start, tmp_path):
         "hydra.launcher.n_jobs=2",
         *SMALL,
     ]
-    sweep = start(*grid, cwd=tmp_path)
+    sweep = start(*grid, "logger=wandb", cwd=tmp_path)
     out = sweep.communicate(timeout=180)[0]
     assert sweep.returncode == 0, out
-    assert len(results(tmp_path / "outputs")) == 8
+    rows = results(tmp_path / "outputs")
+    assert len(rows) == 8
+    tracked = {run_id: written(folder) for run_id, folder in folders(tmp_path / "outputs").items()}
+    assert set(tracked) == set(rows["run_id"]), "one run in W&B for every row"
+    for row in rows.to_dict("records"):
+        config, summary = tracked[row["run_id"]]["config"], tracked[row["run_id"]]["summary"]
+        assert (config["task"], config["model"], config["ncl"]) == (row["task"], "test_resnet", row["ncl"])
+        headline = "top1" if row["task"] == "train" else "top1_open"
+        assert summary[headline] == row[headline]

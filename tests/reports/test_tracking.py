@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-import wandb
 from PIL import Image
 
 from fca.nouns import FcaError, Run, Table
 from fca.reports.tracking import NoTracker, WandbTracker
 from fca.torchvision_ops import declare_torchvision_ops
-
-CORE = Path(wandb.__file__).parent / "bin" / "wandb-core"  # what `wandb leet` starts, without a second of Python
+from tests.wandb_files import folders, inspect, written
 
 
 @pytest.fixture(autouse=True)
@@ -52,27 +50,6 @@ def stored_row(run: Run) -> dict:
 def score_row(seed: int) -> dict:
     row = {"run_id": f"5c0de{seed:07x}", "task": "score", "parent": "0123456789ab", "dataset": "digits", "ncl": 2}
     return {**row, "classes": [1, 4], "seed": seed, "recipe_lr": 0.1, "top1_open": 0.5, "top1_masked": 0.875}
-
-
-def inspect(folder: Path, *flags: str) -> str:
-    """What W&B's own reader finds in one run folder."""
-    (file,) = folder.glob("run-*.wandb")
-    command = [CORE, "leet", "inspect", "--no-observability", "--json", *flags, "--run-file", file]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def written(folder: Path) -> dict:
-    """State, config and summary. W&B's process closes a run's file some milliseconds after `finish` came back."""
-    for _ in range(200):
-        found = json.loads(inspect(folder, "--summary"))
-        if found["state"] != "running":
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"still running: {found}")
-
-
-def folders(outputs: Path) -> dict[str, Path]:
-    return {path.name.rsplit("-", 1)[1]: path for path in (outputs / "wandb").glob("offline-run-*")}
 
 
 def worker(outputs: Path, seeds: list[int]) -> None:
