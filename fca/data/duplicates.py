@@ -32,7 +32,6 @@ SHIFTS = np.array(list(product((-1, 0, 1), repeat=2)))
 
 Signatures = UInt8[np.ndarray, "images 32 32"]
 Pictures = Float32[np.ndarray, "pairs 32 32"]
-Pairs = Int[np.ndarray, "pairs 2"]
 
 
 def signature(image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "32 32"]:

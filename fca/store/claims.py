@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -91,12 +91,6 @@ def beating(held: dict[Path, str]) -> Iterator[None]:
         thread.join()
         for folder, token in held.items():
             release(folder, token)
-
-
-def acquire_all(folders: Iterable[Path]) -> dict[Path, str]:
-    """Claim as many of these folders as are free: folder -> token."""
-    taken = {folder: acquire(folder) for folder in folders}
-    return {folder: token for folder, token in taken.items() if token is not None}
 
 
 def _touch(path: Path) -> None:

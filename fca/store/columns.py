@@ -36,7 +36,7 @@ COLUMNS: dict[str, type] = {
     "n_val": int,
     "n_test": int,
     "best_epoch": int,
-    "flag": str,  # diverged, or chance: not told apart from guessing
+    "flag": str,  # diverged, or chance: not told apart from always naming the commonest class
     "train_s": float,
     "predict_s": float,
     "images_per_s": float,

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from fca.data.pixels import open_pixels
 from fca.data.splits import for_training
 from fca.identity import settled
@@ -62,7 +64,9 @@ class Train:
                 for key in ("n_test", "predict_s", "images_per_s", "params", "input_size", "device")
             }
             top1 = with_interval("top1", said.columns["top1_open"], said.columns["n_test"])
-            flag = columns.pop("flag") or ("chance" if top1["top1_low"] <= 1 / setup.subset.ncl else None)
+            tested = data.labels[data.rows("test", setup.subset.classes)]
+            commonest = np.bincount(tested).max() / len(tested)  # what always naming one class would score
+            flag = columns.pop("flag") or ("chance" if top1["top1_low"] <= commonest else None)
             yield Finished(train, {**columns, **shared, **top1, "flag": flag}, {})
         if "predict" in wanted:
             yield said

@@ -52,6 +52,8 @@ def test_a_sweep_with_a_wrong_value_starts_nothing(fca, tmp_path, line):
         pytest.skip("found when the model is built, or no sweep")
     code, out, err = fca("-m", "seed=0,1" if "seed" not in line else "task=train", *line.split(), "logger=none")
     assert (code, "Traceback" in err) == (2, False), (out, err)
+    for word in REFUSED[line]:
+        assert word in err
     assert not (tmp_path / "outputs").exists()
 
 

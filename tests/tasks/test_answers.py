@@ -9,6 +9,7 @@ from scipy.stats import binomtest
 
 from fca.store import Store, results
 from tests.conftest import SMALL
+from tests.images import write_images
 
 
 @pytest.fixture
@@ -84,6 +85,17 @@ def test_a_network_that_guesses_is_flagged(fca, tmp_path):
     assert code == 0
     assert "chance!" in out
     assert results(tmp_path / "outputs", "task == 'train'")["flag"].tolist() == ["chance"]
+
+
+def test_naming_the_commonest_class_of_unequal_ones_is_chance(fca, tmp_path):
+    images = write_images(tmp_path / "images", per_class=10, classes=("ant", "bee"))
+    for i in range(2, 10):
+        (images / "test" / "bee" / f"{i}.png").unlink()  # 10 ants and 2 bees: ten of twelve right by saying ant
+    words = ["dataset=folder", f"dataset.root={images}", "recipe.lr=1e-9", "recipe.warmup_epochs=0"]
+    assert fca(*words, "logger=none", "recipe.epochs=1")[0] == 0
+    row = results(tmp_path / "outputs", "task == 'train'").iloc[0]
+    assert row["top1"] in (10 / 12, 2 / 12)
+    assert row["flag"] == "chance"
 
 
 def test_a_network_that_diverges_is_flagged(fca, tmp_path):
