@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 
+from fca.store.files import write_whole
 from fca.torchvision_ops import declare_torchvision_ops
 
 declare_torchvision_ops()
@@ -28,26 +26,12 @@ CHECKPOINT = "last.ckpt"
 log = logging.getLogger(__name__)
 
 
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """A file that is either whole or absent: written under another name, flushed, renamed."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        yield part
-        with part.open("rb") as written:
-            os.fsync(written.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-
-
 class WholeFiles(TorchCheckpointIO):
     """Lightning's checkpoints, but never half of one after a kill."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         """Write beside, then rename."""
-        with whole(Path(path)) as part:
-            torch.save(checkpoint, part)
+        write_whole(Path(path), lambda file: torch.save(checkpoint, file))
 
 
 def weights_of(module: nn.Module) -> dict[str, Tensor]:
@@ -57,8 +41,7 @@ def weights_of(module: nn.Module) -> dict[str, Tensor]:
 
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
     """One whole .safetensors file."""
-    with whole(path) as part:
-        save_file(weights, part)
+    write_whole(path, lambda file: file.write(save(weights)))
 
 
 class Keeper(pl.Callback):

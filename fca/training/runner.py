@@ -15,12 +15,13 @@ import torch
 from safetensors.torch import load_file
 
 from fca.nouns import Classifier, FcaError
+from fca.store.files import write_json
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.training.augment import DRAWS
 from fca.training.batches import Batches, Examples
 from fca.training.device import device_of
 from fca.training.infer import batch_size_of
-from fca.training.keep import CHECKPOINT, Keeper, WholeFiles, save_weights, whole
+from fca.training.keep import CHECKPOINT, Keeper, WholeFiles, save_weights
 from fca.training.module import Diverged, Training
 from fca.training.recipe import Recipe
 
@@ -169,7 +170,6 @@ def _finish(classifier: Classifier, keeper: Keeper, diverged: bool, folder: Path
         history=keeper.history,
     )
     save_weights(folder / BEST, best["weights"])
-    with whole(folder / FITTED) as part:
-        part.write_text(json.dumps(asdict(fitted), allow_nan=False, indent=1))
+    write_json(folder / FITTED, asdict(fitted))
     (folder / CHECKPOINT).unlink(missing_ok=True)
     return fitted
