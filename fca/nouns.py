@@ -46,6 +46,7 @@ class ImageData:
     items:   one line an image: `image_id`, `label` (a class KEY), `split` (train, val or test) and annotation columns.
     classes: class keys in label order.
     read, mask: position in items -> upright RGB pixels; object mask of the same height and width, or None.
+    mirror:  whether a mirrored image still shows its class.
     """
 
     name: str
@@ -54,6 +55,7 @@ class ImageData:
     fingerprint: str
     read: Callable[[int], UInt8[np.ndarray, "height width 3"]]
     mask: Callable[[int], Bool[np.ndarray, "height width"] | None] = no_mask
+    mirror: bool = True
 
     @cached_property
     def labels(self) -> Int[np.ndarray, " images"]:
@@ -133,8 +135,7 @@ class Classifier:
 class Model(Protocol):
     """A configured network, not yet built: cheap to make and to plan with, no torch until `build`."""
 
-    def label(self) -> str:
-        """Its name in tables and figures."""
+    def label(self) -> str: ...  # its name in tables and figures
 
     def weights_label(self) -> str | None:
         """Which weights, for tables: a tag, a file name, a run; None from scratch."""
@@ -182,8 +183,7 @@ class Tracker(Protocol):
     def start(self, run: Run) -> Any:
         """A Lightning logger for the curves of this run, or False."""
 
-    def fail(self, run: Run) -> None:
-        """The run ended with an error."""
+    def fail(self, run: Run) -> None: ...  # it ended with an error
 
     def finish(self, row: Mapping[str, Any]) -> None:
         """The run's final columns; called once its row is stored."""

@@ -10,8 +10,9 @@ import numpy as np
 import pandas as pd
 
 from fca.analysis.few_class import DRAW, PAPER, per_subset
-from fca.analysis.points import PROTOCOLS, accuracy_points, similarity_points
+from fca.analysis.points import PROTOCOLS, accuracy_points
 from fca.analysis.select import one_config, require, select
+from fca.analysis.similarity_points import similarity_points
 from fca.analysis.subsets import Grid, subsets_of
 from fca.nouns import Table
 from fca.stats.correlation import METHODS, correlation, resampled_correlation

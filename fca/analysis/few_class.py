@@ -36,7 +36,7 @@ class FewClass:
     per_model: list[str] = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables accuracy_points, accuracy, dcn, ranks, rank_agreement and gap."""
+        """Tables accuracy_points, accuracy, gap, dcn, ranks and rank_agreement."""
         rows = select(store, self.query)
         command = "fca run -m task=train subset.ncl=2,5 'subset.seed=range(0,5)'"
         require(rows.models, "rows of trained or full models", rows.total, command)
@@ -49,10 +49,10 @@ class FewClass:
         frames = {
             "accuracy_points": points,
             "accuracy": accuracy(subset),
+            "gap": gap(partial),
             "dcn": dcn(subset),
             "ranks": ranks(subset),
             "rank_agreement": rank_agreement(partial, rows.full),
-            "gap": gap(partial),
         }
         runs = tuple(sorted(set(points["run_id"])))
         parameters = {**asdict(self), "intervals": INTERVALS}

@@ -1,4 +1,4 @@
-"""The points that few-class tables are made of: one accuracy, or one set of similarity scores, a subset."""
+"""The points that accuracy tables are made of: one accuracy a model, protocol and subset."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from fca.analysis.select import Rows, records
 from fca.nouns import FcaError
 from fca.stats.intervals import wilson
 from fca.stats.protocols import masked_top1
-from fca.stats.similarity import class_similarity, subset_scores
 from fca.store import Store
 
 SUBSET = ["ncl", "subset_seed", "sampler", "classes"]
 ACCURACY = ["dataset", "model", "protocol", *SUBSET, "seed", "top1", "top1_low", "top1_high", "n_test", "run_id"]
-SCORES = ["simss", "simss_pooled", "intra", "inter", "nearest_inter"]
-SIMILARITY = ["dataset", "encoder", "split", *SUBSET, *SCORES, "images", "note", "run_id"]
 PROTOCOLS = ("sub", "open", "masked")
 
 
@@ -37,7 +34,7 @@ def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.DataF
 
 def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame) -> list[dict[str, Any]]:
     """One full model on each subset, under both protocols."""
-    keys, labels = _labels(store, row)
+    keys, labels = labels_of(store, row)
     logit_of = {key: logit for logit, key in enumerate(store.array(row["run_id"], "logit_classes").tolist())}
     column = np.array([logit_of[key] for key in keys])
     true = column[labels]
@@ -58,31 +55,7 @@ def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame) -> list
     return lines
 
 
-def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.DataFrame:
-    """Similarity scores of every subset by every encoder: one matrix a data set and encoder, whatever the subsets.
-
-    A subset with a class of fewer than two images has no score; its `note` says which class.
-    """
-    lines = []
-    for row in records(rows.embedded):
-        keys, labels = _labels(store, row)
-        counts = np.bincount(labels, minlength=len(keys))
-        usable = counts[labels] > 1
-        similarity = class_similarity(np.asarray(store.array(row["run_id"], "features"))[usable], labels[usable])
-        for subset in records(subsets[subsets["dataset"] == row["dataset"]]):
-            classes = np.array(subset["classes"])
-            small = [f"{keys[c]} has {counts[c]}" for c in classes if counts[c] < 2]
-            note = f"images in {row['split']}: {', '.join(small)}; a class needs 2" if small else None
-            scores = {} if small else subset_scores(similarity, labels[usable], classes)._asdict()
-            same = {name: row[name] for name in ("encoder", "split", "run_id")}
-            lines.append({**subset, **same, **scores, "images": int(counts[classes].sum()), "note": note})
-    points = pd.DataFrame(lines, columns=SIMILARITY)
-    points[SCORES] = points[SCORES].astype("float64")
-    points = points.astype({"ncl": "int64", "subset_seed": "Int64", "images": "int64"})
-    return points.sort_values(["dataset", "encoder", *SUBSET, "run_id"], ignore_index=True)
-
-
-def _labels(store: Store, row: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
+def labels_of(store: Store, row: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
     """Class keys in label order, and the label of each image behind a row's arrays."""
     items = store.items(row["fingerprint"])
     label = items["label"][items["split"] == row["split"]].cat

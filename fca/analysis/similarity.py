@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
-from fca.analysis.points import similarity_points
 from fca.analysis.select import one_config, require, select
+from fca.analysis.similarity_points import similarity_points
 from fca.analysis.subsets import Grid, subsets_of
 from fca.nouns import Table
 from fca.store import Store

@@ -24,6 +24,8 @@ def assemble(
     splits: Mapping[str, str | None] | None = None,
     version: str = "",
     mask: Callable[[pd.DataFrame], Mask] | None = None,
+    mirror: bool = True,
+    together: str | None = None,
 ) -> ImageData:
     """The data set of these images, in the order of their ids.
 
@@ -31,6 +33,8 @@ def assemble(
     read:    items in their final order -> the reader of the image at a position; `mask` likewise, where there are any.
     splits:  own split name -> ours; see our_splits.    val: what to carve when there is no usable val.
     version: what images are meant when they are not files with a size.
+    mirror:  whether an image mirrored left to right still shows its class.
+    together: a column; images of a class that share its value are never cut apart when val is carved.
 
     Raises FcaError for no image, an image id that stands twice, one class only, and splits that do not fit.
     """
@@ -44,7 +48,7 @@ def assemble(
     )
     _check(items, name)
     classes = tuple(sorted(items["label"].unique()))
-    items = with_val(items, val, name)
+    items = with_val(items, val, name, together)
     front = ["image_id", "label", "split"]
     items = items[front + [column for column in items if column not in front]]
     return ImageData(
@@ -54,6 +58,7 @@ def assemble(
         fingerprint=fingerprint(items, version),
         read=read(items),
         mask=mask(items) if mask else no_mask,
+        mirror=mirror,
     )
 
 

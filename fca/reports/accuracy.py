@@ -9,6 +9,8 @@ import pandas as pd
 
 from fca.nouns import Table
 from fca.reports import style
+from fca.reports.answers import gap_answers
+from fca.reports.part import Part
 
 _NO_MODEL = ("dataset", "ncl", "protocol")  # filters of what was found over all models: it cannot be asked of some
 _INTERVAL = "95 % interval over subset seeds"
@@ -79,43 +81,6 @@ def dcn_figure(dcn: Table) -> alt.FacetChart:
         subtitle=["One dot a class subset: the best model's accuracy on it (DCN). Hover to see which model that is."],
     )
     return style.faceted(layers, frame, title, _NO_MODEL)
-
-
-def ranks_figure(ranks: Table) -> alt.FacetChart:
-    """Mean rank of every model at every ncl as a heat map, one panel a protocol."""
-    frame = ranks.frame.assign(way=ranks.frame["protocol"].map(style.PROTOCOLS))
-    frame["protocol"] = pd.Categorical(frame["protocol"], categories=list(style.PROTOCOLS))
-    frame = frame.sort_values(["dataset", "protocol", "ncl"], ignore_index=True).astype({"protocol": "str"})
-    frame["panel"] = style.panels(frame, "dataset", "way")
-    models = frame["model"].nunique()
-    told = {"dataset": "", "model": "", "protocol": "", "ncl": ".0f", "rank": ".2f", "rank_low": ".2f"}
-    by_rank = alt.EncodingSortField("rank", op="mean")
-    base = alt.Chart().encode(
-        x=style.ncl_axis(gap=0.04),
-        y=alt.Y(
-            "model:N",
-            scale=alt.Scale(paddingInner=0.08),
-            title=None,
-            sort=by_rank,
-            axis=alt.Axis(domain=False, ticks=False),
-        ),
-        tooltip=style.tooltips({**told, "rank_high": ".2f", "subsets": ".0f"}),
-    )
-    best_is_bright = alt.Scale(domain=[1, max(models, 2)], reverse=True)
-    middle = (1 + max(models, 2)) / 2
-    layers = alt.layer(
-        base.mark_rect().encode(color=alt.Color("rank:Q", scale=best_is_bright, legend=None)),
-        base.mark_text(fontSize=12).encode(
-            text=alt.Text("rank:Q", format=".1f"),
-            color=alt.condition(f"datum.rank > {middle}", alt.value("#ffffff"), alt.value("#000000")),
-        ),
-    )
-    title = alt.Title(
-        "Does the best model change with the number of classes?",
-        subtitle=["Mean rank of the models over the class subsets; 1 is the most accurate."],
-    )
-    tall, columns = max(90, 30 * models), len(_present(frame))
-    return style.faceted(layers, frame, title, style.FILTERS, height=tall, columns=columns)
 
 
 def gap_figure(gap: Table) -> alt.FacetChart:
@@ -191,3 +156,12 @@ def _present(frame: pd.DataFrame) -> list[str]:
 
 def _dimmed(picked: alt.Parameter, opacity: float = 1.0) -> Any:
     return alt.condition(picked, alt.value(opacity), alt.value(0.1 * opacity))
+
+
+PARTS = (
+    Part("accuracy", "Accuracy", "few_class", ("accuracy_points", "accuracy"), accuracy_figure),
+    Part("gap", "Sub-models against full models", "few_class", ("gap",), gap_figure),
+    Part("dcn", "The best model (DCN)", "few_class", ("dcn",), dcn_figure),
+    Part("rank_agreement", "Ranks on all classes", "few_class", ("rank_agreement",), agreement_figure),
+)
+ANSWERS = {"gap": gap_answers}

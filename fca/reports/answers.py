@@ -7,11 +7,9 @@ from typing import Any
 
 import pandas as pd
 
-from fca.nouns import Table
 from fca.reports.similarity import says
-from fca.reports.style import differs
 
-_MODELS = {
+MODELS = {
     "sub": "sub-models",
     "open": "open full models",
     "masked": "masked full models",
@@ -23,12 +21,6 @@ _VERDICTS = {
     "not above": "sub-models are not above open full models",
     "cannot tell": "it cannot be told whether sub-models are above open full models",
 }
-
-
-def answers(tables: Mapping[str, Table]) -> list[str]:
-    """One sentence a finding; none for a table that is missing or empty."""
-    told = {"gap": gap_answers, "ranks": rank_answers, "correlation": correlation_answers}
-    return [line for name, tell in told.items() if name in tables for line in tell(tables[name].frame)]
 
 
 def gap_answers(gap: pd.DataFrame) -> Iterator[str]:
@@ -59,38 +51,12 @@ def _points(line: Mapping[Hashable, Any], protocol: str) -> str:
     return f"{line['ncl']} ({100 * mean:+.1f} {interval})"
 
 
-def rank_answers(ranks: pd.DataFrame) -> Iterator[str]:
-    """Which model has the best mean rank, protocol by protocol, at which ncl; nothing where there is one model.
-
-    >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2}
-    >>> frame = pd.DataFrame([{**line, "model": "a", "rank": 1.2}, {**line, "model": "b", "rank": 1.8}])
-    >>> list(rank_answers(frame))
-    ['digits: best by mean rank are, among sub-models, a (ncl 2).']
-    """
-    for dataset, part in ranks.groupby("dataset", sort=False):
-        found = [
-            f"among {name}, {_best(part[part['protocol'] == protocol])}"
-            for protocol, name in _MODELS.items()
-            if differs(part.loc[part["protocol"] == protocol, "model"])
-        ]
-        if found:
-            yield f"{dataset}: best by mean rank are, {'; '.join(found)}."
-
-
-def _best(ranks: pd.DataFrame) -> str:
-    best: dict[str, list[str]] = {}
-    for ncl, same in ranks.groupby("ncl"):
-        names = " and ".join(same.loc[same["rank"] == same["rank"].min(), "model"].astype(str))
-        best.setdefault(names, []).append(str(ncl))
-    return ", ".join(f"{names} (ncl {', '.join(ncl)})" for names, ncl in best.items())
-
-
 def correlation_answers(correlation: pd.DataFrame) -> Iterator[str]:
     """SimSS against the best sub-model and the best open full model: all subsets, equal ncl, and ncl alone."""
     frame = correlation[(correlation["method"] == "pearson") & correlation["target"].isin(["DCN sub", "DCN open"])]
     for (dataset, encoder, target), part in frame.groupby(["dataset", "encoder", "target"], sort=False):
         line = {(one["predictor"], one["scope"]): says(one) for one in part.to_dict("records")}
-        best = _MODELS[str(target).removeprefix("DCN ")]
+        best = MODELS[str(target).removeprefix("DCN ")]
         told = f"{dataset}: SimSS by {encoder} and the best of the {best} ({target}): "
         if part["r"].isna().all():
             yield told + "no correlation, because the accuracies do not differ or there are too few."
@@ -99,3 +65,6 @@ def correlation_answers(correlation: pd.DataFrame) -> Iterator[str]:
             f"{told}{line['simss', 'all']} over all subsets; {line['simss', 'within ncl']} among subsets of equal ncl; "
             f"the number of classes alone: {line['ncl', 'all']}."
         )
+
+
+ANSWERS = {"correlation": correlation_answers}

@@ -10,6 +10,7 @@ import pandas as pd
 
 from fca.nouns import Table
 from fca.reports import style
+from fca.reports.part import Part
 
 _SAYS = {  # (predictor, scope) of the correlation table, in the order drawn
     ("simss", "all"): "SimSS, all subsets",
@@ -157,3 +158,18 @@ def says(line: Mapping[Hashable, Any]) -> str:
         return f"r undefined, n = {line['n']}"
     p = "undefined" if pd.isna(line["p"]) else f"{line['p']:.2g}"
     return f"r = {line['r']:.2f}, p = {p}, n = {line['n']}"
+
+
+PARTS = (
+    Part("similarity", "Similarity of the subsets", "similarity", ("similarity",), similarity_figure),
+    Part(
+        "simss_accuracy",
+        "Similarity and accuracy",
+        "correlation",
+        ("correlation_points", "correlation"),
+        scatter_figure,
+    ),
+    Part(
+        "correlation", "What similarity tells", "correlation", ("correlation", "correlation_points"), correlation_figure
+    ),
+)

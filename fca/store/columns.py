@@ -51,6 +51,8 @@ COLUMNS: dict[str, type] = {
     "duplicates_exact": int,  # pairs
     "duplicates_near": int,
     "duplicates_between_splits": int,
+    "checksum": str,  # of all images, labels and splits
+    "similarity_calls": int,  # of a user's own pair function
     "device": str,
     "host": str,
     "command": str,

@@ -166,7 +166,18 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
     identity = {"run_id", "task", "parent"}
     config = {*select.CONFIG, *select.WEIGHTS}
     measured = {name for name in COLUMNS if name.startswith("top1") or COLUMNS[name] is float}
-    counted = {"n_train", "n_val", "n_test", "n_images", "best_epoch", "flag", "params", "class_min"}
+    counted = {
+        "n_train",
+        "n_val",
+        "n_test",
+        "n_images",
+        "best_epoch",
+        "flag",
+        "params",
+        "class_min",
+        "checksum",
+        "similarity_calls",
+    }
     described = {name for name in COLUMNS if name.startswith(("height_", "width_", "duplicates_"))}
     provenance = {"device", "host", "command", "commit", "versions", "finished"}
     known = axes | identity | config | measured | counted | described | provenance

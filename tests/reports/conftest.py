@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from fca.nouns import Table
-from fca.reports.few_class import FewClassReport
+from fca.reports.analyses import AnalysesReport
 from tests.reports.invented import run_rows, tables
 
 
@@ -26,6 +26,6 @@ def written(tmp_path_factory) -> Written:
     made = tables()
     rows = run_rows(made)
     folder = tmp_path_factory.mktemp("reports") / "few_class"
-    report = FewClassReport("few_class", "Few classes", ["few_class", "similarity", "correlation"])
+    report = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"])
     assert report(folder, made, rows, {}) == folder / "index.html"
     return Written(folder, made, rows)

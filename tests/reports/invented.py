@@ -7,7 +7,8 @@ import pandas as pd
 
 from fca.analysis import correlation as correlation_analysis
 from fca.analysis import few_class
-from fca.analysis.points import ACCURACY, SIMILARITY
+from fca.analysis.points import ACCURACY
+from fca.analysis.similarity_points import SIMILARITY
 from fca.nouns import Table
 from fca.stats.intervals import wilson
 from fca.store.columns import COLUMNS
@@ -62,10 +63,10 @@ def few_class_tables(frame: pd.DataFrame) -> list[Table]:
     frames = {
         "accuracy_points": frame,
         "accuracy": few_class.accuracy(subset),
+        "gap": few_class.gap(partial),
         "dcn": few_class.dcn(subset),
         "ranks": few_class.ranks(subset),
         "rank_agreement": few_class.rank_agreement(partial, full),
-        "gap": few_class.gap(partial),
     }
     runs = tuple(frame["run_id"])
     return [Table(name, *few_class.ABOUT[name], part, {"sampler": "uniform"}, runs) for name, part in frames.items()]

@@ -11,14 +11,14 @@ import pytest
 import vl_convert
 
 from fca.nouns import Table
-from fca.reports import accuracy, similarity, style
+from fca.reports import accuracy, ranks, similarity, style
 from tests.reports.invented import tables
 
 FIGURES = {
     accuracy.accuracy_figure: ("accuracy_points", "accuracy"),
     accuracy.gap_figure: ("gap",),
     accuracy.dcn_figure: ("dcn",),
-    accuracy.ranks_figure: ("ranks",),
+    ranks.ranks_figure: ("ranks",),
     accuracy.agreement_figure: ("rank_agreement",),
     similarity.similarity_figure: ("similarity",),
     similarity.scatter_figure: ("correlation_points", "correlation"),
@@ -110,7 +110,7 @@ def test_an_interval_that_is_missing_is_not_drawn():
     ("draw", "kind", "name", "query"),
     [
         (accuracy.dcn_figure, "symbol", "dcn", "ncl == 3 and protocol == 'sub'"),
-        (accuracy.ranks_figure, "rect", "ranks", "ncl == 3 and protocol == 'sub'"),
+        (ranks.ranks_figure, "rect", "ranks", "ncl == 3 and protocol == 'sub'"),
         (accuracy.agreement_figure, "symbol", "rank_agreement", "ncl == 3 and protocol == 'sub'"),
         (similarity.similarity_figure, "symbol", "similarity", "ncl == 3"),
         (similarity.scatter_figure, "symbol", "correlation_points", "ncl == 3 and target == 'DCN sub'"),

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from fca.nouns import Table
-from fca.reports.answers import answers
-from fca.reports.few_class import FewClassReport
+from fca.reports.analyses import AnalysesReport
 from fca.reports.page import Page, Section, grid, render, write_page
+from fca.reports.part import answers
 from tests.reports.invented import run_rows, tables
 
-REPORT = FewClassReport("few_class", "Few classes", ["few_class", "similarity", "correlation"])
+REPORT = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"])
 
 
 class Parts(HTMLParser):

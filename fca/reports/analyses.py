@@ -1,57 +1,25 @@
-"""The report of the few-class analyses: accuracy, DCN, ranks, similarity and their correlation."""
+"""The report of some analyses: one page with every figure that draws their tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
-import altair as alt
 import pandas as pd
 
 from fca.nouns import Table
-from fca.reports import accuracy, similarity
-from fca.reports.answers import answers
 from fca.reports.page import Page, Section, write_page
+from fca.reports.part import answers, parts
 from fca.reports.style import NothingToDraw, spec
 
 
-class _Part(NamedTuple):
-    key: str
-    title: str
-    analysis: str  # which analysis makes its tables
-    tables: tuple[str, ...]  # those that the figure draws, in the order of its arguments
-    draw: Callable[..., alt.FacetChart]
-
-
-_PARTS = (
-    _Part("accuracy", "Accuracy", "few_class", ("accuracy_points", "accuracy"), accuracy.accuracy_figure),
-    _Part("gap", "Sub-models against full models", "few_class", ("gap",), accuracy.gap_figure),
-    _Part("dcn", "The best model (DCN)", "few_class", ("dcn",), accuracy.dcn_figure),
-    _Part("ranks", "Ranks of the models", "few_class", ("ranks",), accuracy.ranks_figure),
-    _Part("rank_agreement", "Ranks on all classes", "few_class", ("rank_agreement",), accuracy.agreement_figure),
-    _Part("similarity", "Similarity of the subsets", "similarity", ("similarity",), similarity.similarity_figure),
-    _Part(
-        "simss_accuracy",
-        "Similarity and accuracy",
-        "correlation",
-        ("correlation_points", "correlation"),
-        similarity.scatter_figure,
-    ),
-    _Part(
-        "correlation",
-        "What similarity tells",
-        "correlation",
-        ("correlation", "correlation_points"),
-        similarity.correlation_figure,
-    ),
-)
-
-
 @dataclass(frozen=True)
-class FewClassReport:
-    """`report=few_class`. name: of its folder under reports/.    analyses: run first; left out where no rows are."""
+class AnalysesReport:
+    """`report=few_class`. name: of its folder under reports/.
+
+    analyses: run first, and told in this order; left out where no rows are.
+    """
 
     name: str
     title: str
@@ -66,15 +34,15 @@ class FewClassReport:
         known = {table.name: table for table in tables}
         read = {run_id for table in tables for run_id in table.runs}
         used = rows[rows["run_id"].isin(read | set(rows.loc[rows["run_id"].isin(read), "parent"].dropna()))]
-        sections = list(_sections(known, reasons))
+        sections = list(_sections(self.analyses, known, reasons))
         page = Page(self.title, answers(known), sections, used, f"fca report report={self.name}")
         return write_page(folder, page)
 
 
-def _sections(known: Mapping[str, Table], reasons: Mapping[str, str]) -> Iterator[Section]:
+def _sections(analyses: Sequence[str], known: Mapping[str, Table], reasons: Mapping[str, str]) -> Iterator[Section]:
     """Each part with its figure, or with the reason why there is none. A table is shown where it is first drawn."""
     shown: set[str] = set()
-    for part in _PARTS:
+    for part in sorted((p for p in parts() if p.analysis in analyses), key=lambda p: analyses.index(p.analysis)):
         tables = tuple(known[name] for name in part.tables if name in known)
         new = tuple(table for table in tables if table.name not in shown and len(table.frame))
         shown |= {table.name for table in new}
