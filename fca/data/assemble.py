@@ -38,6 +38,22 @@ def assemble(
 
     Raises FcaError for no image, an image id that stands twice, one class only, and splits that do not fit.
     """
+    items = _in_order(listed, splits, name)
+    _check(items, name)
+    items = with_val(items, val, name, together)
+    return ImageData(
+        name=name,
+        items=items,
+        classes=tuple(sorted(items["label"].unique())),
+        fingerprint=fingerprint(items, version),
+        read=read(items),
+        mask=mask(items) if mask else no_mask,
+        mirror=mirror,
+    )
+
+
+def _in_order(listed: pd.DataFrame, splits: Mapping[str, str | None] | None, name: str) -> pd.DataFrame:
+    """The lines with our splits, without those that are left out, by image id; our columns first."""
     if splits and "split" not in listed:
         raise FcaError("dataset.splits", ", ".join(splits), f"null: {name} has no splits", "look at dataset.root")
     ours = our_splits(listed["split"].tolist(), splits) if "split" in listed else ["test"] * len(listed)
@@ -46,20 +62,8 @@ def assemble(
         .dropna(subset="split")
         .sort_values("image_id", ignore_index=True)
     )
-    _check(items, name)
-    classes = tuple(sorted(items["label"].unique()))
-    items = with_val(items, val, name, together)
     front = ["image_id", "label", "split"]
-    items = items[front + [column for column in items if column not in front]]
-    return ImageData(
-        name=name,
-        items=items,
-        classes=classes,
-        fingerprint=fingerprint(items, version),
-        read=read(items),
-        mask=mask(items) if mask else no_mask,
-        mirror=mirror,
-    )
+    return items[front + [column for column in items if column not in front]]
 
 
 def _check(items: pd.DataFrame, name: str) -> None:

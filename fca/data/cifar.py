@@ -24,6 +24,7 @@ class Cifar:
     name:     cifar10 or cifar100 (its 100 fine classes).    version: of the images; part of the fingerprint.
     root:     the folder that holds, or shall hold, the extracted python archive (cifar-10-batches-py).
     download: fetch it when it is not there.    val: what to carve from the training images.
+    mirror:   whether a mirrored image still shows its class.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Cifar:
     root: str
     download: bool
     val: Share
+    mirror: bool = True
 
     def load(self) -> ImageData:
         """List the images; torchvision checks the files' md5. Raises FcaError when they are absent or damaged."""
@@ -50,7 +52,7 @@ class Cifar:
         def reader(items: pd.DataFrame) -> Rows:
             return Rows(images, items["image_id"].tolist())
 
-        return assemble(self.name, listed, reader, self.val, version=self.version)
+        return assemble(self.name, listed, reader, self.val, version=self.version, mirror=self.mirror)
 
     def _part(self, *, train: bool) -> Any:
         from fca.torchvision_ops import declare_torchvision_ops

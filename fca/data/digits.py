@@ -22,11 +22,13 @@ class Digits:
 
     version: of these images and of how they are enlarged; part of the fingerprint.
     test, val: the fixed stratified draws of both from all images and from what is left of them.
+    mirror:  whether a mirrored image still shows its class.
     """
 
     version: str
     test: Share
     val: Share
+    mirror: bool = False
 
     def load(self) -> ImageData:
         """The scans, in their own order."""
@@ -36,7 +38,11 @@ class Digits:
         listed = pd.DataFrame({"image_id": [f"{i:04d}" for i in range(len(scans))], "label": targets.astype(str)})
         listed["split"] = np.where(held_out(listed, self.test), "test", "train")
         grey = np.round(scans.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
-        return assemble("digits", listed, lambda _: Scans(grey), self.val, version=self.version)
+
+        def reader(_: pd.DataFrame) -> Scans:
+            return Scans(grey)
+
+        return assemble("digits", listed, reader, self.val, version=self.version, mirror=self.mirror)
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ class Folder:
     root:   the directory or .zip archive.    name: what the set is called; null = the root's name.
     layout: what each folder of a path is; null = recognised from the folders' names. See fca.data.layout.
     splits: the set's own split names -> train, val or test, or null to leave one out.    val: how to carve one.
+    mirror: whether a mirrored image still shows its class.
     """
 
     root: str
@@ -27,6 +28,7 @@ class Folder:
     name: str | None = None
     layout: str | None = None
     splits: dict[str, str | None] | None = None
+    mirror: bool = True
 
     def load(self) -> ImageData:
         """List the images; nothing is decoded. Files that are no images are ignored."""
@@ -39,4 +41,4 @@ class Folder:
         def reader(items: pd.DataFrame) -> ImageReader:
             return ImageReader(files, items["image_id"].tolist())
 
-        return assemble(self.name or name_of(self.root), listed, reader, self.val, self.splits)
+        return assemble(self.name or name_of(self.root), listed, reader, self.val, self.splits, mirror=self.mirror)

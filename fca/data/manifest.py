@@ -31,6 +31,7 @@ class Manifest:
     where:   a pandas query on the file's columns that selects lines, e.g. "kind == 'conflict'".
     mask_object: which side of a mask image is the object, "bright" or "dark".
     splits:  the set's own split names -> train, val or test, or null to leave one out.    val: how to carve one.
+    mirror:  whether a mirrored image still shows its class.
     Other columns stay with the images as annotations.
     """
 
@@ -42,6 +43,7 @@ class Manifest:
     where: str | None = None
     mask_object: str = "bright"
     splits: dict[str, str | None] | None = None
+    mirror: bool = True
 
     def load(self) -> ImageData:
         """List the images; nothing is decoded. Raises FcaError for missing columns, values and files, naming them."""
@@ -68,6 +70,7 @@ class Manifest:
             self.val,
             self.splits,
             mask=masks if "mask" in listed else None,
+            mirror=self.mirror,
         )
 
     def _named(self) -> dict[str, str]:

@@ -85,11 +85,18 @@ def class_sizes(items: pd.DataFrame) -> Int[np.ndarray, " images"]:
     return np.asarray(items["label"].map(items["label"].value_counts()))
 
 
-def held_out(items: pd.DataFrame, part: Share) -> Bool[np.ndarray, " images"]:
+def held_out(items: pd.DataFrame, part: Share, together: str | None = None) -> Bool[np.ndarray, " images"]:
     """Which images a stratified draw holds out: round(share * n) of the n of a class, at least 1 and at most n - 1.
+
+    together: a column, e.g. `track`; images of a class that share its value are drawn as one, and n counts values.
 
     Raises FcaError for a share outside (0, 1).
     """
+    if together is not None:
+        unit = items["label"] + "\x1f" + items[together]
+        units = items.assign(image_id=unit).drop_duplicates("image_id")
+        drawn: np.ndarray = unit.isin(units["image_id"][held_out(units, part)]).to_numpy()
+        return drawn
     if not 0 < part.share < 1:
         raise FcaError("share", part.share, "above 0 and below 1", "e.g. dataset.val.share=0.1")
     sizes = class_sizes(items)
@@ -98,11 +105,13 @@ def held_out(items: pd.DataFrame, part: Share) -> Bool[np.ndarray, " images"]:
     return held
 
 
-def with_val(items: pd.DataFrame, val: Share, name: str) -> pd.DataFrame:
+def with_val(items: pd.DataFrame, val: Share, name: str, together: str | None = None) -> pd.DataFrame:
     """A multi-split set with a val that has every class: the given one, else one carved from the full train split.
 
     Images of a given val that lacks a class are not used at all (split "unused"). A class with one train image gives
-    none to val; only training minds. Raises FcaError for a set whose train or test split lacks a class.
+    none to val; only training minds. together: see held_out.
+
+    Raises FcaError for a set whose train or test split lacks a class.
     """
     split = np.array(items["split"].tolist(), dtype=object)
     if set(split) == {"test"}:
@@ -120,7 +129,7 @@ def with_val(items: pd.DataFrame, val: Share, name: str) -> pd.DataFrame:
     if have["train"] and have["val"] != classes:
         split[split == "val"] = UNUSED
         train = np.flatnonzero(split == "train")
-        split[train[held_out(items.iloc[train], val)]] = "val"
+        split[train[held_out(items.iloc[train], val, together)]] = "val"
     return items.assign(split=split.astype(str))
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int32, UInt8
+from jaxtyping import Bool, Int32, Shaped, UInt8
 from PIL import Image, ImageOps
 
 from fca.data.duplicates import exact_pairs, near_pairs, perceptual_hashes, signature
@@ -56,6 +56,8 @@ def described(data: ImageData, workers: int = 0) -> Arrays:
     thumbnails: uint8 (images, 64, 64, 3), the whole image fitted in and framed with white.    height, width: pixels.
     mask_area, mask_y, mask_x: the object's share of the image and its centroid as shares of height and width (from the
     top and the left); NaN without a mask, the centroid also for an empty one.    phash: 64-bit perceptual hash.
+    sha256: 64 hex digits, as bytes, over "height width " and the decoded RGB pixels (decoders of JPEG may differ by a
+    grey level, so compare them between machines of one Pillow).
     duplicates_exact: pairs of positions with equal pixels.    duplicates_near: pairs of pictures that differ by no
     more than a re-encoding, a resizing or a shift by a pixel; the first image stands for its exact copies.
 
@@ -82,12 +84,16 @@ def described(data: ImageData, workers: int = 0) -> Arrays:
         "mask_y": y,
         "mask_x": x,
         "phash": perceptual_hashes(signatures),
+        "sha256": np.array([look.digest.hex() for look in looks], dtype="S64"),
         **_duplicates([look.digest for look in looks], signatures, np.minimum(height, width)),
     }
 
 
 def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
-    """The row's columns: counts, extreme sizes, and pairs of duplicates (those between splits are counted again)."""
+    """The row's columns: counts, extreme sizes, pairs of duplicates (those between splits are counted again), checksum.
+
+    The checksum is one value for the whole set, which two people can compare; see `checksum`.
+    """
     splits = data.items["split"].to_numpy()
     exact, near = arrays["duplicates_exact"], arrays["duplicates_near"]
     first, second = splits[np.concatenate([exact, near])].T
@@ -103,7 +109,18 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
         "duplicates_exact": len(exact),
         "duplicates_near": len(near),
         "duplicates_between_splits": int((first != second).sum()),
+        "checksum": checksum(data, arrays["sha256"]),
     }
+
+
+def checksum(data: ImageData, digests: Shaped[np.ndarray, " images"]) -> str:
+    """sha256 over every image's id, label, split and digest, whatever their order: 64 hex digits.
+
+    A record a line, sorted; fields end in \\x1f, records in \\x1e. Unlike the fingerprint it depends on the pixels.
+    """
+    columns = [data.items[column].tolist() for column in ("image_id", "label", "split")]
+    records = sorted(zip(*columns, digests.astype(str).tolist(), strict=True))
+    return hashlib.sha256("".join("\x1f".join(record) + "\x1e" for record in records).encode()).hexdigest()
 
 
 def _try_look(data: ImageData, index: int) -> Look | UnreadableImage:

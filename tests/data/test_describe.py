@@ -1,3 +1,5 @@
+import hashlib
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -5,6 +7,7 @@ from PIL import Image
 
 from fca.data.folder import Folder
 from fca.data.manifest import Manifest
+from fca.data.splits import Share
 from fca.nouns import UnreadableImage
 from fca.store import Store
 from fca.tasks.describe import described, summary
@@ -83,6 +86,33 @@ def test_a_mask_gives_area_and_centroid(tmp_path):
     np.testing.assert_allclose(arrays["mask_x"], [0.7, nan, nan], rtol=1e-6)
 
 
+def test_the_checksum_is_of_pixels_labels_and_splits_and_of_nothing_else(photos, tmp_path):
+    data = Folder(str(photos), VAL).load()
+    arrays = described(data)
+    pixels = data.read(3)
+    height, width = pixels.shape[:2]
+    by_hand = hashlib.sha256(f"{height} {width} ".encode() + pixels.tobytes()).hexdigest()
+    assert arrays["sha256"].dtype == np.dtype("S64")
+    assert arrays["sha256"][3].decode() == by_hand
+    first = summary(data, arrays)["checksum"]
+    assert len(first) == 64
+
+    def of(folder, val=VAL):
+        again = Folder(str(folder), val).load()
+        return summary(again, described(again))["checksum"]
+
+    moved = photos.rename(tmp_path / "elsewhere")
+    for path in moved.rglob("*.png"):  # other bytes of the same pixels
+        Image.open(path).save(path, compress_level=1)
+    assert of(moved) == first
+    assert of(moved, Share(0.5, 0)) != first  # other splits
+    changed = moved / "train/cat/2.png"
+    image = np.array(Image.open(changed))
+    image[0, 0, 0] ^= 1
+    Image.fromarray(image).save(changed)
+    assert of(moved) != first
+
+
 def test_all_unreadable_images_are_counted_and_the_first_named(tmp_path):
     root = plant(tmp_path / "photos", grid(each=8))
     for number in range(7):
@@ -99,3 +129,5 @@ def test_the_task_stores_a_row_and_the_list_of_images(fca, tmp_path, photos):
     assert (row["task"], row["dataset"], row["num_classes"], row["n_images"]) == ("describe", "photos", 2, 15)
     assert len(store.items(row["fingerprint"])) == 15
     assert store.array(row["run_id"], "phash").dtype == np.uint64
+    assert store.array(row["run_id"], "sha256").shape == (15,)
+    assert len(row["checksum"]) == 64

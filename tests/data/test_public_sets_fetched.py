@@ -1,0 +1,153 @@
+"""Downloads, from a server on this machine, of archives packed as the originals are."""
+
+import shutil
+import threading
+import time
+import zipfile
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from fca.data import cub, gtsrb
+from fca.data.caltech import Caltech
+from fca.data.class_lists import Dtd, Food101
+from fca.data.cub import Cub200
+from fca.data.gtsrb import Gtsrb
+from fca.data.public import found
+from fca.nouns import FcaError
+from fca.torchvision_ops import declare_torchvision_ops
+from tests.data import public_trees
+from tests.data.public_trees import md5, packed
+from tests.data.test_public_sets import TEST
+from tests.data.trees import VAL
+
+declare_torchvision_ops()
+from torchvision import datasets  # noqa: E402  after the operators are declared
+
+
+def packed_caltech(root, there):
+    """One is a zip of a folder with a tar, the other a tar; returns their md5."""
+    inner = root / "caltech-101"
+    inner.mkdir()
+    packed(root / "caltech101/caltech101", "101_ObjectCategories", inner / "101_ObjectCategories.tar.gz")
+    (inner / "show_annotation.m").write_text("disp")
+    with zipfile.ZipFile(there / "caltech-101.zip", "w") as file:
+        for path in inner.iterdir():
+            file.write(path, path.relative_to(root))
+    packed(root / "caltech256/caltech256", "256_ObjectCategories", there / "256_ObjectCategories.tar")
+    return {path.name: md5(path) for path in there.iterdir() if path.name[0].isdigit() or path.suffix == ".zip"}
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def there(tmp_path):
+    """A folder, and the address under which its files can be downloaded."""
+    folder = tmp_path / "there"
+    folder.mkdir()
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield folder, f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture
+def mirrors(tmp_path, there, monkeypatch):
+    """Archives of the sets; whoever downloads gets these. Returns their folder."""
+    there, url = there
+    for name in ("caltech101", "caltech256", "food101", "dtd", "cub200", "gtsrb"):
+        getattr(public_trees, name)(tmp_path / name)
+    food = packed(tmp_path / "food101", "food-101", there / "food-101.tar.gz")
+    textures = packed(tmp_path / "dtd/dtd", "dtd", there / "dtd-r1.0.1.tar.gz")
+    birds = packed(tmp_path / "cub200", "CUB_200_2011", there / "CUB_200_2011.tgz")
+    caltech = packed_caltech(tmp_path, there)
+
+    def from_here(_, download_root, filename, md5):
+        assert len(md5) == 32
+        datasets.utils.download_and_extract_archive(url + filename, download_root, md5=caltech[filename])
+
+    monkeypatch.setattr(datasets.caltech, "download_and_extract_archive", from_here)
+    for original, archive in ((datasets.Food101, food), (datasets.DTD, textures)):
+        monkeypatch.setattr(original, "_URL", url + archive.name)
+        monkeypatch.setattr(original, "_MD5", md5(archive))
+    monkeypatch.setattr(cub, "URL", url + birds.name)
+    monkeypatch.setattr(cub, "MD5", md5(birds))
+    folder = tmp_path / "gtsrb/gtsrb"
+    archives = dict.fromkeys(gtsrb.ARCHIVES, "")
+    parts = ("GTSRB/Final_Training", "GTSRB/Final_Test", "GT-final_test.csv")
+    for archive, part in zip(archives, parts, strict=True):
+        with zipfile.ZipFile(there / archive, "w") as file:
+            for path in [*(folder / part).rglob("*.*"), *(p for p in [folder / part] if p.is_file())]:
+                file.write(path, path.relative_to(folder))
+        archives[archive] = md5(there / archive)
+    monkeypatch.setattr(gtsrb, "URL", url)
+    monkeypatch.setattr(gtsrb, "ARCHIVES", archives)
+    return there
+
+
+SETS = {
+    "caltech101": (lambda root: Caltech("caltech101", root, True, TEST, VAL, 48), "caltech101", 48),
+    "caltech256": (lambda root: Caltech("caltech256", root, True, TEST, VAL, 30), "caltech256", 30),
+    "food101": (lambda root: Food101(root, True, VAL), "food-101", 50),
+    "dtd": (lambda root: Dtd(root, True, VAL), "dtd", 36),
+    "cub200": (lambda root: Cub200(root, True, VAL), "CUB_200_2011", 60),
+    "gtsrb": (lambda root: Gtsrb(root, True, VAL), "gtsrb", 212),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_first_use_downloads_and_the_second_does_not(mirrors, tmp_path, name):
+    made, top, count = SETS[name]
+    root = tmp_path / "cache"
+    first = made(str(root)).load()
+    assert len(first.items) == count
+    assert sorted(path.name for path in root.iterdir()) == [f".{top}.lock", top]  # no archive, no half of a tree
+    shutil.rmtree(mirrors)
+    assert made(str(root)).load().fingerprint == first.fingerprint
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_a_damaged_download_is_refused_and_leaves_no_tree(mirrors, tmp_path, name):
+    made, top, count = SETS[name]
+    whole = {file: file.read_bytes() for file in mirrors.iterdir()}
+    for file, content in whole.items():
+        file.write_bytes(content[:-20] + b"damaged, twenty bytes"[:20])
+    root = tmp_path / "cache"
+    with pytest.raises(FcaError, match=rf"dataset.root = {root}; .*try the download again: .*corrupted"):
+        made(str(root)).load()
+    assert not (root / top).exists()
+    (root / f"{top}.part" / top / "images").mkdir(parents=True, exist_ok=True)  # of one that was ended too early
+    for file, content in whole.items():
+        file.write_bytes(content)
+    assert len(made(str(root)).load().items) == count
+
+
+def test_two_that_want_a_set_at_once_fetch_it_once(tmp_path):
+    fetched = []
+
+    def fetch(_, folder):
+        fetched.append(folder)
+        time.sleep(0.2)
+        (Path(folder) / "birds").mkdir(parents=True)
+
+    with ThreadPoolExecutor(3) as pool:
+        folders = list(pool.map(lambda _: found(str(tmp_path), ["birds"], "there", fetch), range(3)))
+    assert folders == [tmp_path / "birds"] * 3
+    assert len(fetched) == 1
+
+
+def test_a_download_that_holds_something_else_is_refused(tmp_path):
+    with pytest.raises(FcaError, match=r"holds birds; next: the download holds no birds; bring it: there"):
+        found(str(tmp_path), ["birds"], "there", lambda *_: None)
+
+
+def test_no_network_is_told_with_what_to_bring(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.Food101, "_URL", "http://127.0.0.1:9/food-101.tar.gz")
+    with pytest.raises(FcaError, match=r"holds food-101; next: bring it \(http://data.vision.* refused"):
+        Food101(str(tmp_path), True, VAL).load()
