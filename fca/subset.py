@@ -38,6 +38,20 @@ def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform")
     return ClassSubset(tuple(sorted(rng.sample(range(reachable), ncl))), seed, sampler)
 
 
+def number_of_classes(asked: int | float, num_classes: int) -> int:
+    """The ncl that is asked for: a whole number of classes, or a share of them below 1 (rounded down, as the paper's).
+
+    Raises FcaError for a number in between.
+
+    >>> number_of_classes(5, 100), number_of_classes(0.1, 47)
+    (5, 4)
+    """
+    if asked != int(asked) and not 0 < asked < 1:
+        allowed = f"a whole number from 2 to {num_classes}, or a share of them between 0 and 1"
+        raise FcaError("subset.ncl", asked, allowed, "e.g. subset.ncl=5, or subset.ncl=0.1 for a tenth of the classes")
+    return int(asked) if asked == int(asked) else int(num_classes * asked)
+
+
 def full_set(num_classes: int) -> ClassSubset:
     """All classes: one subset whatever the seed, so nothing says how it was drawn."""
     return ClassSubset(tuple(range(num_classes)))

@@ -7,9 +7,10 @@ from typing import Any
 
 import pandas as pd
 
-from fca.analysis.points import PROTOCOLS, accuracy_points
+from fca.analysis.points import accuracy_points
 from fca.analysis.select import one_config, require, select
 from fca.analysis.subsets import Grid, subsets_of
+from fca.groups import read_groups
 from fca.nouns import Table
 from fca.stats.correlation import correlation
 from fca.stats.intervals import RESAMPLES, bootstrap_mean
@@ -26,14 +27,17 @@ class FewClass:
 
     query:       narrows the rows.
     ncl, seeds:  a grid of draws to score instead of the subsets of the stored sub-models; sampler: how it is drawn.
-    per_model:   config columns that differ between models by intention, e.g. [recipe_lr].
+    per_model:   config columns that differ between models by intention, e.g. [recipe_lr]; [recipe]: all of them.
+    groups, group_columns: a file of classes and groups for the grouped protocol; see fca.groups.read_groups.
     """
 
     query: str | None = None
-    ncl: list[int] | None = None
+    ncl: list[int | float] | None = None
     seeds: list[int] | None = None
     sampler: str = "uniform"
     per_model: list[str] = field(default_factory=list)
+    groups: str | None = None
+    group_columns: list[str] = field(default_factory=lambda: ["class", "group"])
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables accuracy_points, accuracy, gap, dcn, ranks and rank_agreement."""
@@ -42,7 +46,8 @@ class FewClass:
         require(rows.models, "rows of trained or full models", rows.total, command)
         one_config(rows.models, "model", self.per_model)
         subsets = subsets_of(rows, Grid(self.ncl, self.seeds, self.sampler))
-        points = accuracy_points(store, rows, subsets)
+        groups = read_groups(self.groups, self.group_columns) if self.groups else None
+        points = accuracy_points(store, rows, subsets, groups)
         require(points, "models of these subsets", rows.total, command)
         subset = per_subset(points)
         partial = subset[subset["ncl"] < subset["dataset"].map(rows.models.groupby("dataset")["num_classes"].max())]
@@ -62,7 +67,8 @@ class FewClass:
 ABOUT = {
     "accuracy_points": (
         "How accurate is each model on each class subset?",
-        f"{PAPER} sections 3.4 (FC-Full = open) and 3.5 (FC-Sub = sub); masked: arg max over the subset's classes only",
+        f"{PAPER} sections 3.4 (FC-Full = open) and 3.5 (FC-Sub = sub); masked: arg max over the subset's classes; "
+        "grouped: over groups, by summed probability",
     ),
     "accuracy": (
         "How does accuracy change with the number of classes? (mean and standard deviation over subset seeds)",
@@ -146,7 +152,8 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
     """
     by, pair = ["dataset", "ncl"], ["dataset", "ncl", "model", *DRAW]
     sub, open_, masked = (
-        partial.loc[partial["protocol"] == p, [*pair, "top1"]].rename(columns={"top1": p}) for p in PROTOCOLS
+        partial.loc[partial["protocol"] == p, [*pair, "top1"]].rename(columns={"top1": p})
+        for p in ("sub", "open", "masked")
     )
     wide = sub.merge(open_, on=pair).merge(masked, on=pair)
     names = ["sub_minus_open", "sub_minus_masked"]

@@ -9,22 +9,26 @@ import numpy as np
 import pandas as pd
 
 from fca.analysis.select import Rows, records
+from fca.groups import Groups
 from fca.nouns import FcaError
 from fca.stats.intervals import wilson
-from fca.stats.protocols import masked_top1
+from fca.stats.protocols import grouped_top1, masked_top1
 from fca.store import Store
 
 SUBSET = ["ncl", "subset_seed", "sampler", "classes"]
 ACCURACY = ["dataset", "model", "protocol", *SUBSET, "seed", "top1", "top1_low", "top1_high", "n_test", "run_id"]
-PROTOCOLS = ("sub", "open", "masked")
+PROTOCOLS = ("sub", "open", "masked", "grouped")
 
 
-def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.DataFrame:
-    """Accuracy of every model on every subset: `sub` from its training run, `open` and `masked` from stored answers."""
+def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Groups | None = None) -> pd.DataFrame:
+    """Accuracy of every model on every subset: `sub` from its training run, the other protocols from stored answers.
+
+    With groups also `grouped`, on those images of the subset whose class is in a group; missing where there is none.
+    """
     how = rows.trained[["dataset", "model", "classes", "seed", "top1", "top1_low", "top1_high", "n_test", "run_id"]]
     lines = records(subsets.merge(how, on=["dataset", "classes"]).assign(protocol="sub"))
     for row in records(rows.full):
-        lines += _scored(store, row, subsets[subsets["dataset"] == row["dataset"]])
+        lines += _scored(store, row, subsets[subsets["dataset"] == row["dataset"]], groups)
     points = pd.DataFrame(lines, columns=ACCURACY)
     points = points.astype(
         {"ncl": "int64", "subset_seed": "Int64", "seed": "Int64", "n_test": "Int64", "top1": "float64"}
@@ -32,10 +36,12 @@ def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.DataF
     return points.sort_values([c for c in ACCURACY if not c.startswith("top1")], ignore_index=True)
 
 
-def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame) -> list[dict[str, Any]]:
-    """One full model on each subset, under both protocols."""
+def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups: Groups | None) -> list[dict[str, Any]]:
+    """One full model on each subset, under every protocol."""
     keys, labels = labels_of(store, row)
-    logit_of = {key: logit for logit, key in enumerate(store.array(row["run_id"], "logit_classes").tolist())}
+    logit_keys = store.array(row["run_id"], "logit_classes").tolist()
+    logit_of = {key: logit for logit, key in enumerate(logit_keys)}
+    group = None if groups is None else groups.codes(logit_keys)
     column = np.array([logit_of[key] for key in keys])
     true = column[labels]
     right = store.array(row["run_id"], "pred") == true  # kept from float32 logits; the logits may be float16
@@ -47,10 +53,12 @@ def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame) -> list
         n = int(inside.sum())
         if not n:
             raise FcaError("test images of classes", subset["classes"], "at least one", "leave the subset out")
-        top1 = {"open": float(right[inside].mean()), "masked": masked_top1(logits, columns, true)}
-        for protocol, value in top1.items():
-            low, high = wilson(round(value * n), n)
-            scored = {"protocol": protocol, "top1": value, "top1_low": low, "top1_high": high, "n_test": n}
+        top1 = {"open": (float(right[inside].mean()), n), "masked": (masked_top1(logits, columns, true), n)}
+        if group is not None and (group[columns] >= 0).any():
+            top1["grouped"] = grouped_top1(logits[inside], group, true[inside])
+        for protocol, (value, of) in top1.items():
+            low, high = wilson(round(value * of), of)
+            scored = {"protocol": protocol, "top1": value, "top1_low": low, "top1_high": high, "n_test": of}
             lines.append({**subset, **scored, **{name: row[name] for name in ("model", "seed", "run_id")}})
     return lines
 

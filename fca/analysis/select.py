@@ -13,7 +13,7 @@ from fca.store import Store
 
 # Columns that say what was asked for, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
 # classes (with ncl and subset_seed) and seed; whatever else differs is never averaged over or compared unnoticed.
-CONFIG = ("fingerprint", "num_classes", "split", "shift", "adaptation", "sampler", "compat")
+CONFIG = ("fingerprint", "num_classes", "split", "shift", "sampler", "compat")
 WEIGHTS = (
     "adaptation",
     "weights",
@@ -50,6 +50,7 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     """
     rows = store.rows()
     _check(rows, query)
+    rows = _told_apart(rows)
     every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)
     clean = rows["shift"] == "clean"
     full = (rows["task"] == "predict") & every_class & (rows["split"] == "test") & clean
@@ -60,6 +61,13 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
         embedded=_narrowed(rows[embedded], query),
         total=len(rows),
     )
+
+
+def _told_apart(rows: pd.DataFrame) -> pd.DataFrame:
+    """A network that came to its classes in several ways on one data set is several models: `resnet18, probe`."""
+    ways = rows.groupby(["dataset", "model"])["adaptation"].transform("nunique")
+    several = (ways > 1) & rows["adaptation"].notna()
+    return rows.assign(model=rows["model"].where(~several, rows["model"] + ", " + rows["adaptation"]))
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -76,12 +84,14 @@ def require(rows: pd.DataFrame, what: str, total: int, command: str) -> None:
 def one_config(rows: pd.DataFrame, name: str, per_model: Sequence[str] = ()) -> None:
     """Stop when rows of one data set differ in a column that is no axis, naming the values and the filter to add.
 
-    name: the column that names models or encoders.    per_model: columns that may differ between models by intention.
+    name: the column that names models or encoders.    per_model: columns that may differ between models by intention,
+    `recipe` for all of the recipe.
     A missing value differs from nothing, except in WEIGHTS.
     """
     columns = [str(c) for c in rows]
     for column in [c for c in columns if c in CONFIG or c.startswith("recipe_")]:
-        within = ["dataset", name] if column in per_model else ["dataset"]
+        own_by_intention = column in per_model or ("recipe" in per_model and column.startswith("recipe_"))
+        within = ["dataset", name] if own_by_intention else ["dataset"]
         for _, part in rows.groupby(within):
             if len(_values(part[column].dropna())) > 1:
                 own = all(len(_values(p[column].dropna())) < 2 for _, p in part.groupby(name))
@@ -103,7 +113,8 @@ def _differ(column: str, values: pd.Series, own: bool) -> FcaError:
     shown = _values(values)
     step = f'keep one, e.g. analysis.query="\\"{column} == {shown[0]}\\""'
     if own:
-        step += f"; or, where each model has its own by intention, analysis.per_model=[{column}]"
+        also = " or, for all of the recipe, [recipe]" if column.startswith("recipe_") else ""
+        step += f"; or, where each model has its own by intention, analysis.per_model=[{column}]{also}"
     return FcaError(f"{column} of the rows read", ", ".join(shown), "one value: it is no axis of this analysis", step)
 
 

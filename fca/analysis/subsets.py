@@ -8,16 +8,16 @@ import pandas as pd
 
 from fca.analysis.select import Rows, one_config
 from fca.nouns import ClassSubset, FcaError
-from fca.subset import draw_subset, full_set
+from fca.subset import draw_subset, full_set, number_of_classes
 
 COLUMNS = ["dataset", "ncl", "subset_seed", "sampler", "classes"]
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Every (ncl, seed) drawn by one sampler; both None: no grid, take what the store has."""
+    """Every (ncl, or share of the classes below 1, and seed) drawn by one sampler; both None: what the store has."""
 
-    ncl: list[int] | None
+    ncl: list[int | float] | None
     seeds: list[int] | None
     sampler: str
 
@@ -46,7 +46,8 @@ def subsets_of(rows: Rows, grid: Grid) -> pd.DataFrame:
 
 
 def _of_grid(num_classes: int, grid: Grid) -> list[ClassSubset]:
-    drawn = [draw_subset(num_classes, n, seed, grid.sampler) for n in grid.ncl or () for seed in grid.seeds or ()]
+    sizes = [number_of_classes(asked, num_classes) for asked in grid.ncl or ()]
+    drawn = [draw_subset(num_classes, n, seed, grid.sampler) for n in sizes for seed in grid.seeds or ()]
     return list(dict.fromkeys(drawn))  # all classes are one subset, whatever the seed
 
 

@@ -62,4 +62,5 @@ def _said(error: Exception) -> str:
     if cause is not None and not isinstance(error, FcaError) and str(cause) not in str(error):
         lines += str(cause).splitlines()
     hidden = ("Config search path", "Set the environment variable", "provider=", "reference_type", "object_type")
-    return "\n  ".join(line.strip() for line in lines if not line.strip().startswith(hidden))
+    said = "\n  ".join(line.strip() for line in lines if not line.strip().startswith(hidden))
+    return said.replace("incompatible with type hint 'Optional[Union[int, float]]'", "not a number")

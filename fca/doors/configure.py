@@ -12,9 +12,10 @@ from fca.data.limit import first_images
 from fca.doors.plugs import plug
 from fca.nouns import ClassSubset, FcaError, ImageData, Run
 from fca.store import Store
-from fca.subset import draw_subset, full_set, named_subset
+from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
 
+COMPATS = ("fca",)
 _LOADED: dict[tuple[int, int | None], ImageData] = {}  # listed once for all jobs of a process
 
 
@@ -33,6 +34,8 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
     """Check a configuration whole and plan it; reads no image and writes nothing."""
     if config.seed < 0:
         raise FcaError("seed", config.seed, "0 or more", "set seed=0")
+    if config.compat not in (None, *COMPATS):
+        raise FcaError("compat", config.compat, f"null, {', '.join(COMPATS)}", "take one of these")
     data = _load(config)
     setup = Setup(
         data=data,
@@ -41,6 +44,8 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         recipe=plug(config, "recipe"),
         subset=_subset(config, data),
         seed=config.seed,
+        adaptation=config.adaptation,
+        compat=config.compat,
         machine=plug(config, "machine"),
         store=Store(Path(config.outputs)),
         tracker=plug(config, "logger"),
@@ -75,4 +80,5 @@ def _subset(config: DictConfig, data: ImageData) -> ClassSubset:
         return named_subset(data.classes, list(asked.classes))
     if asked.ncl is None:
         return full_set(len(data.classes))
-    return draw_subset(len(data.classes), asked.ncl, asked.seed, asked.sampler)
+    ncl = number_of_classes(asked.ncl, len(data.classes))
+    return draw_subset(len(data.classes), ncl, asked.seed, asked.sampler)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ def report(config: DictConfig) -> None:
     reasons: dict[str, str] = {}
     for name in maker.analyses:
         try:
-            tables += _analysis(name, config.query)(store)
+            tables += _analysis(name, {**maker.options, "query": config.query})(store)
         except FcaError as error:
             reasons[name] = str(error)
     if not tables:
@@ -43,6 +42,12 @@ def report(config: DictConfig) -> None:
     print(f"page: {page}")
 
 
-def _analysis(name: str, query: str | None) -> Any:
-    node = OmegaConf.create({"analysis": OmegaConf.load(CONF / "analysis" / f"{name}.yaml")})
-    return replace(plug(node, "analysis"), query=query)
+def _analysis(name: str, options: Mapping[str, Any]) -> Any:
+    """The analysis of this name with those of the options that it has."""
+    path = CONF / "analysis" / f"{name}.yaml"
+    if not path.exists():
+        known = ", ".join(sorted(found.stem for found in path.parent.glob("*.yaml")))
+        raise FcaError("report.analyses", name, known, "name analyses of conf/analysis/")
+    values = OmegaConf.load(path)
+    chosen = {key: value for key, value in options.items() if key in values}
+    return plug(OmegaConf.create({"analysis": OmegaConf.merge(values, chosen)}), "analysis")

@@ -10,9 +10,9 @@ from hydra.core.config_store import ConfigStore
 
 @dataclass
 class SubsetConfig:
-    """Which classes: `ncl` drawn by `seed`, or `classes` by key or index; neither = all."""
+    """Which classes: `ncl` (a share below 1) drawn by `seed`, or `classes` by key or index; neither = all."""
 
-    ncl: int | None = None
+    ncl: int | float | None = None
     seed: int = 0
     sampler: str = "uniform"
     classes: list[Any] | None = None
@@ -41,6 +41,8 @@ class RunConfig:
     subset: SubsetConfig = field(default_factory=SubsetConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
     seed: int = 0
+    adaptation: str | None = None
+    compat: str | None = None
     limit: int | None = None
     outputs: str = "outputs"
 

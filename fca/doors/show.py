@@ -10,7 +10,7 @@ from fca.doors.configure import Job
 from fca.store import State, Store
 from fca.store.columns import COLUMNS, Row
 
-HEADLINES = ("top1", "top1_open", "top1_masked")
+HEADLINES = ("top1", "top1_open", "top1_masked", "top1_grouped")
 COUNTS = [name for name in COLUMNS if name.startswith(("n_", "class_", "height_", "width_", "duplicates_"))]
 
 

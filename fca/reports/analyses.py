@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -19,11 +20,13 @@ class AnalysesReport:
     """`report=few_class`. name: of its folder under reports/.
 
     analyses: run first, and told in this order; left out where no rows are.
+    options:  field -> value, for each analysis that has the field.
     """
 
     name: str
     title: str
     analyses: list[str]
+    options: dict[str, Any]
 
     def __call__(self, folder: Path, tables: Sequence[Table], rows: pd.DataFrame, reasons: Mapping[str, str]) -> Path:
         """Write the page, its figures and tables into the folder; returns the page.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Integer
+from scipy.special import logsumexp
 
 from fca.nouns import FcaError
 
@@ -40,6 +41,34 @@ def masked_top1(
     _check(rows)
     answers = columns[_largest(np.take(logits[rows], columns, axis=1))]
     return float((answers == true[rows]).mean())
+
+
+def grouped_top1(
+    logits: Float[np.ndarray, "images logits"],
+    group: Integer[np.ndarray, " logits"],
+    true: Integer[np.ndarray, " images"],
+) -> tuple[float, int]:
+    """Accuracy when only the group of a class is asked for (dog, or not): the arg max over summed probabilities.
+
+    p(group) = sum of softmax(logits) over its columns (model-vs-human, arXiv:2106.07411, takes their mean instead).
+    Answers the accuracy, and the number of images that it is of: those whose class is in a group.
+
+    group: of every column, 0..groups-1; -1 for none, whose probability then goes to no group.
+    true:  the column of each image's class. Raises FcaError if no image's class is in a group, or for fewer than two.
+
+    >>> logits = np.array([[2.0, 2.0, 3.0, 9.0], [0.0, 0.0, 3.0, 9.0]])
+    >>> grouped_top1(logits, np.array([0, 0, 1, -1]), true=np.array([0, 3]))
+    (1.0, 1)
+    """
+    known = np.unique(group[group >= 0])
+    if len(known) < 2:
+        raise FcaError("groups of these classes", len(known), "two or more", "give groups of this data set's classes")
+    there = group[true] >= 0
+    _check(np.flatnonzero(there))
+    wide = logits[there].astype(np.float64)
+    sums = np.stack([logsumexp(wide[:, group == g], axis=1) for g in known], axis=1)  # logarithms of the sums
+    right = known[sums.argmax(axis=1)] == group[true[there]]
+    return float(right.mean()), len(right)
 
 
 def _largest(logits: Float[np.ndarray, "images logits"]) -> Integer[np.ndarray, " images"]:

@@ -30,11 +30,14 @@ COLUMNS: dict[str, type] = {
     "classes": tuple,  # label indices in the data set, sorted
     "seed": int,
     "compat": str,
+    "groups": str,  # which groups of classes, of the grouped protocol
     **{f"{name}{end}": float for name in _WITH_INTERVAL for end in ("", "_low", "_high")},
     "val_top1": float,
+    "penalty": float,  # of a probe
     "n_train": int,
     "n_val": int,
     "n_test": int,
+    "n_grouped": int,  # test images whose class is in a group
     "best_epoch": int,
     "flag": str,  # diverged, or chance: not told apart from always naming the commonest class
     "train_s": float,

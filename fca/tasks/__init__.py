@@ -31,6 +31,8 @@ class Setup:
     recipe: Recipe
     subset: ClassSubset
     seed: int
+    adaptation: str | None
+    compat: str | None
     machine: Machine
     store: Store
     tracker: Tracker

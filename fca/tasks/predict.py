@@ -5,45 +5,66 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from fca.data.pixels import open_pixels
-from fca.nouns import Arrays, Classifier, FcaError, Finished, ImageData, Run
-from fca.stats.intervals import wilson
-from fca.stats.protocols import masked_top1, open_top1
+from fca.groups import Groups, read_groups
+from fca.nouns import Arrays, Classifier, FcaError, Finished, ImageData, Model, Run
+from fca.stats.protocols import open_top1
 from fca.tasks import Setup
+from fca.tasks.score import score, score_run, with_interval
 
 LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16
 
 
+@runtime_checkable
+class Nameable(Protocol):
+    """A model that answers about any classes it is told the names of (zero-shot)."""
+
+    def naming(self, classes: Sequence[str]) -> Model: ...
+
+
 @dataclass(frozen=True)
 class Predict:
-    """`task=predict`: one heavy run for the whole split, and a light `score` run when a subset is asked for."""
+    """`task=predict`: one heavy run for the whole split, and a light `score` run when a subset or groups are asked for.
+
+    groups: a file of classes and groups, or the name of one (see fca.groups), for the grouped protocol.
+    group_columns: the file's columns of class keys and of groups.
+    """
 
     split: str
+    groups: str | None
+    group_columns: list[str]
 
     def plan(self, setup: Setup) -> list[Run]:
         """The predict run, whatever the subset and seed, and the score of the subset on its stored logits."""
-        columns = {"model": setup.model.label(), "weights": setup.model.weights_label()}
-        heavy = predict_run(setup.data, self.split, setup.model.identity(), columns)
-        if setup.subset.ncl == len(setup.data.classes):
+        model = _model(setup)
+        columns = {"model": model.label(), "weights": model.weights_label()}
+        heavy = predict_run(setup.data, self.split, model.identity(), columns)
+        groups = self._groups()
+        if setup.subset.ncl == len(setup.data.classes) and groups is None:
             return [heavy]
-        keys = [setup.data.classes[c] for c in setup.subset.classes]
-        about = {**heavy.about, **subset_columns(setup)}
-        return [heavy, Run("score", {"parent": heavy.run_id, "classes": keys}, about, heavy.run_id, light=True)]
+        return [heavy, score_run(heavy, setup, groups, subset_columns(setup))]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Forward the split once; score from what is stored."""
         for run in runs:
             if run.task == "score":
-                yield Finished(run, score(setup, run), {})
+                yield Finished(run, score(setup, run, self._groups()), {})
             else:
-                classifier = setup.model.build()
+                classifier = _model(setup).build()
                 setup.store.keep_items(setup.data)
                 yield answers(run, setup, setup.data, classifier, self.split)
+
+    def _groups(self) -> Groups | None:
+        return None if self.groups is None else read_groups(self.groups, self.group_columns)
+
+
+def _model(setup: Setup) -> Model:
+    return setup.model.naming(setup.data.classes) if isinstance(setup.model, Nameable) else setup.model
 
 
 def subset_columns(setup: Setup) -> dict[str, Any]:
@@ -71,12 +92,18 @@ def predict_run(
     return Run("predict", identity, {**data_columns(data, split), **about}, parent)
 
 
-def answers(run: Run, setup: Setup, data: ImageData, classifier: Classifier, split: str) -> Finished:
-    """Forward every image of the split whose class the classifier knows, and keep what it said."""
+def answers(
+    run: Run, setup: Setup, data: ImageData, classifier: Classifier, split: str, classes: Sequence[int] | None = None
+) -> Finished:
+    """Forward every image of the split whose class the classifier knows, and keep what it said.
+
+    classes: label indices to ask about, where that is not all it knows.
+    """
     from fca.training.device import device_name
     from fca.training.infer import logits_of
 
-    known = [index for index, key in enumerate(data.classes) if key in classifier.classes]
+    asked = range(len(data.classes)) if classes is None else classes
+    known = [index for index in asked if data.classes[index] in classifier.classes]
     if not known:
         raise FcaError(
             "model.classes",
@@ -129,31 +156,4 @@ def answer_arrays(
         "p_max": p.max(axis=1).astype(np.float32),
         "logits": logits.astype(np.float32 if small else np.float16),
         "logit_classes": np.array(classes),
-    }
-
-
-def with_interval(name: str, top1: float, n: int) -> dict[str, float]:
-    """A headline accuracy with its Wilson interval, as three columns."""
-    low, high = wilson(round(top1 * n), n)
-    return {name: top1, f"{name}_low": low, f"{name}_high": high}
-
-
-def score(setup: Setup, run: Run) -> dict[str, Any]:
-    """A subset's open and masked accuracy from the parent's stored logits."""
-    parent = setup.store.row(str(run.parent))
-    unknown = set(setup.subset.classes) - set(parent["classes"])
-    if unknown:
-        keys = ", ".join(setup.data.classes[c] for c in sorted(unknown))
-        raise FcaError("subset.classes", keys, "classes that the model knows", "choose another subset or model")
-    rows = setup.data.rows(parent["split"], parent["classes"])
-    logit_of = {key: logit for logit, key in enumerate(setup.store.array(parent["run_id"], "logit_classes"))}
-    columns = np.array([logit_of.get(key, -1) for key in setup.data.classes])
-    inside = np.isin(setup.data.labels[rows], setup.subset.classes)
-    true = columns[setup.data.labels[rows][inside]]
-    logits = setup.store.array(parent["run_id"], "logits")[inside]
-    chosen = columns[list(setup.subset.classes)]
-    return {
-        "n_test": int(inside.sum()),
-        **with_interval("top1_open", open_top1(logits, true), len(true)),
-        **with_interval("top1_masked", masked_top1(logits, chosen, true), len(true)),
     }

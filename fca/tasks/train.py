@@ -1,4 +1,4 @@
-"""Train a network on a class subset, keep its best epoch on val, and score it on the subset's test images."""
+"""Adapt a network to a class subset (from scratch, from weights, or as a probe) and score it on the test images."""
 
 from __future__ import annotations
 
@@ -7,41 +7,54 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from fca.data.pixels import open_pixels
 from fca.data.splits import for_training
 from fca.identity import settled
 from fca.models.stored import StoredRun, describe_model
-from fca.nouns import Classifier, Finished, ImageData, Run
+from fca.nouns import Classifier, ClassSubset, Finished, ImageData, Run
 from fca.store.files import write_json
+from fca.subset import full_set
 from fca.tasks import Setup
-from fca.tasks.predict import answers, data_columns, predict_run, subset_columns, with_interval
+from fca.tasks.adaptation import PROBE, adaptation_of, model_of, recipe_of
+from fca.tasks.predict import answers, data_columns, predict_run, subset_columns
+from fca.tasks.probe import plan_probe, run_probe
+from fca.tasks.score import scored
 
 
 @dataclass(frozen=True)
 class Train:
-    """`task=train`: a sub-model (or the full model, when the subset has all classes) and its answers on test."""
+    """`task=train`: a sub-model (or the full model, when the subset has all classes) and its answers on test.
+
+    `adaptation` says how it comes to its classes. With compat=fca as released: a head of all classes, trained on all
+    images that are not test and chosen by its accuracy on test.
+    """
 
     def plan(self, setup: Setup) -> list[Run]:
-        """The training run and the predict run of its best weights."""
-        setup.recipe.check()
+        """The training run and the predict run of its best weights; for a probe first the run of its features."""
+        adaptation = adaptation_of(setup)
         data = for_training(setup.data)
-        keys = [data.classes[c] for c in setup.subset.classes]
+        if adaptation == PROBE:
+            return plan_probe(setup, data)
+        model, recipe = model_of(setup, adaptation), recipe_of(setup, adaptation)
         identity = {
             "data": data.fingerprint,
-            "classes": keys,
-            "model": setup.model.identity(),
-            "recipe": settled("recipe", asdict(setup.recipe)),
+            "classes": [data.classes[c] for c in setup.subset.classes],
+            "model": model.identity(),
+            "recipe": settled("recipe", asdict(recipe)),
             "seed": setup.seed,
+            **({"compat": setup.compat} if setup.compat else {}),
         }
         about = {
             **data_columns(data, "test"),
             **subset_columns(setup),
-            "model": setup.model.label(),
-            "weights": setup.model.weights_label(),
-            "adaptation": "scratch" if setup.model.weights_label() is None else "finetune",
+            "model": model.label(),
+            "weights": model.weights_label(),
+            "adaptation": adaptation,
+            "compat": setup.compat,
             "seed": setup.seed,
-            **{f"recipe_{key}": value for key, value in asdict(setup.recipe).items()},
+            **{f"recipe_{key}": value for key, value in asdict(recipe).items()},
         }
         train = Run("train", identity, about)
         best = {"run": train.run_id, "snapshot": "best"}
@@ -50,45 +63,52 @@ class Train:
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Train when asked to, then let the best weights answer the test split."""
         data = for_training(setup.data)
+        if adaptation_of(setup) == PROBE:
+            yield from run_probe(runs, setup, data)
+            return
         wanted = {run.task: run for run in runs}
         train, predict = self.plan(setup)
         if "train" in wanted:
-            classifier, columns = self._train(train, setup, data)
+            classifier, columns = _train(train, setup, data)
         else:
             classifier, columns = StoredRun(str(setup.store.outputs), train.run_id, "best").build(), {}
         setup.store.keep_items(data)
-        said = answers(predict, setup, data, classifier, "test")
+        said = answers(predict, setup, data, classifier, "test", setup.subset.classes)
         if "train" in wanted:
-            shared = {
-                key: said.columns[key]
-                for key in ("n_test", "predict_s", "images_per_s", "params", "input_size", "device")
-            }
-            top1 = with_interval("top1", said.columns["top1_open"], said.columns["n_test"])
-            tested = data.labels[data.rows("test", setup.subset.classes)]
-            commonest = np.bincount(tested).max() / len(tested)  # what always naming one class would score
-            flag = columns.pop("flag") or ("chance" if top1["top1_low"] <= commonest else None)
-            yield Finished(train, {**columns, **shared, **top1, "flag": flag}, {})
+            yield Finished(train, {**columns, **scored(said.columns, data, setup.subset, columns["flag"])}, {})
         if "predict" in wanted:
             yield said
 
-    def _train(self, run: Run, setup: Setup, data: ImageData) -> tuple[Classifier, dict[str, Any]]:
-        from fca.training import Examples, Place, fit, seed_everything
 
-        subset, machine = setup.subset, setup.machine
-        keys = [data.classes[c] for c in subset.classes]
-        seed_everything(setup.seed)
-        classifier = setup.model.build(keys)
-        pixels = open_pixels(data, classifier.geometry, setup.cache, machine.workers, machine.cache_gb)
-        rows = {split: data.rows(split, subset.classes) for split in ("train", "val")}
-        examples = {s: Examples(pixels, r, subset.new_labels(data.labels[r])) for s, r in rows.items()}
-        place = Place(setup.store.folder(run.run_id), machine.accelerator, setup.tracker.start(run))
-        write_json(place.folder / "model.json", describe_model(setup.model, keys))
-        fitted = fit(classifier, examples["train"], examples["val"], setup.recipe, setup.seed, place)
-        return classifier, {
-            "n_train": len(rows["train"]),
-            "n_val": len(rows["val"]),
-            "val_top1": fitted.val_top1,
-            "best_epoch": fitted.best_epoch,
-            "train_s": fitted.train_s,
-            "flag": "diverged" if fitted.diverged else None,
-        }
+def _train(run: Run, setup: Setup, data: ImageData) -> tuple[Classifier, dict[str, Any]]:
+    from fca.training import Examples, Place, fit, seed_everything
+
+    adaptation, machine = adaptation_of(setup), setup.machine
+    model, recipe = model_of(setup, adaptation), recipe_of(setup, adaptation)
+    head = full_set(len(data.classes)) if setup.compat else setup.subset
+    keys = [data.classes[c] for c in head.classes]
+    seed_everything(setup.seed)
+    classifier = model.build(keys)
+    pixels = open_pixels(data, classifier.geometry, setup.cache, machine.workers, machine.cache_gb)
+    train, val = (
+        Examples(pixels, rows, head.new_labels(data.labels[rows])) for rows in _rows(data, setup.subset, setup.compat)
+    )
+    place = Place(setup.store.folder(run.run_id), machine.accelerator, setup.tracker.start(run))
+    write_json(place.folder / "model.json", describe_model(model, keys))
+    fitted = fit(classifier, train, val, recipe, setup.seed, place)
+    return classifier, {
+        "n_train": len(train),
+        "n_val": len(val),
+        "val_top1": fitted.val_top1,
+        "best_epoch": fitted.best_epoch,
+        "train_s": fitted.train_s,
+        "flag": "diverged" if fitted.diverged else None,
+    }
+
+
+def _rows(
+    data: ImageData, subset: ClassSubset, compat: str | None
+) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " val"]]:
+    """The images to train on, and those that choose the epoch (as released, these are the test images)."""
+    train, val, test = (data.rows(split, subset.classes) for split in ("train", "val", "test"))
+    return (np.sort(np.concatenate([train, val])), test) if compat else (train, val)

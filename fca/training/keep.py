@@ -71,7 +71,7 @@ class Keeper(pl.Callback):
         assert isinstance(pl_module, Training)
         for fraction in self.snapshots.get(trainer.global_step, ()):
             pl_module.look()
-            save_weights(self.folder / snapshot_file(fraction), weights_of(pl_module.network))
+            save_weights(self.folder / snapshot_file(fraction), weights_of(pl_module.answering))
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Compare the epoch with the best one, then write the checkpoint."""
@@ -86,6 +86,6 @@ class Keeper(pl.Callback):
         log.info("epoch %d: %s", epoch, ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
         rank = [figures["val_top1"], -figures["val_loss"]]
         if rank > self.best["rank"]:
-            self.best = {"epoch": epoch, "rank": rank, "weights": weights_of(pl_module.network)}
+            self.best = {"epoch": epoch, "rank": rank, "weights": weights_of(pl_module.answering)}
         if epoch < pl_module.recipe.epochs:
             trainer.save_checkpoint(self.folder / CHECKPOINT, weights_only=False)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from fca.torchvision_ops import declare_torchvision_ops
@@ -14,7 +15,8 @@ from fca.torchvision_ops import declare_torchvision_ops
 declare_torchvision_ops()
 import pytorch_lightning as pl  # noqa: E402
 import timm.optim  # noqa: E402
-from torchvision.transforms.v2 import MixUp  # noqa: E402
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn  # noqa: E402
+from torchvision.transforms.v2 import CutMix, MixUp, RandomChoice  # noqa: E402
 
 from fca.nouns import Classifier  # noqa: E402
 from fca.training.augment import warp  # noqa: E402
@@ -40,7 +42,9 @@ class Training(pl.LightningModule):
         super().__init__()
         self.network, self.normalise = classifier.module, classifier.normalise
         self.recipe, self.steps, self.seed = recipe, steps, seed
-        self.mix = MixUp(alpha=recipe.mixup, num_classes=len(classifier.classes)) if recipe.mixup else None
+        self.mix = _mixing(recipe, len(classifier.classes))
+        average = get_ema_multi_avg_fn(recipe.ema)  # type: ignore[no-untyped-call]
+        self.average = AveragedModel(self.network, multi_avg_fn=average, use_buffers=True) if recipe.ema else None
         self.figures: dict[str, float] = {}
 
     def configure_optimizers(self) -> Any:
@@ -77,6 +81,16 @@ class Training(pl.LightningModule):
             self.log("train_loss_step", loss.detach(), batch_size=len(batch.labels))
         return loss
 
+    @property
+    def answering(self) -> nn.Module:
+        """The network whose answers count: the running average, if there is one."""
+        return self.network if self.average is None else self.average.module
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Let the running average follow."""
+        if self.average is not None:
+            self.average.update_parameters(self.network)
+
     def look(self) -> None:
         """Raise Diverged if a loss of this epoch was not finite; waits for the device."""
         if not torch.isfinite(self.train_loss):
@@ -88,7 +102,7 @@ class Training(pl.LightningModule):
 
     def validation_step(self, batch: Batch, index: int) -> None:
         """Add up loss, correct answers and images, without waiting for the device."""
-        logits = self.network(self.normalise(as_input(batch.images))).float()
+        logits = self.answering(self.normalise(as_input(batch.images))).float()
         loss = cross_entropy(logits, batch.labels, reduction="sum")
         correct = (logits.argmax(1) == batch.labels).sum()
         self.val += torch.stack([loss, correct, torch.full_like(loss, len(batch.labels))])
@@ -100,3 +114,8 @@ class Training(pl.LightningModule):
         lr = self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps)
         self.figures = {"train_loss": train_loss, "val_loss": loss / images, "val_top1": correct / images, "lr": lr}
         self.log_dict(self.figures)
+
+
+def _mixing(recipe: Recipe, ncl: int) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None:
+    kinds = [kind(alpha=a, num_classes=ncl) for kind, a in ((MixUp, recipe.mixup), (CutMix, recipe.cutmix)) if a]
+    return RandomChoice(kinds) if len(kinds) > 1 else next(iter(kinds), None)

@@ -84,10 +84,12 @@ def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, 
     whether it was interrupted or not. Called again in the same folder, it goes on after the last finished epoch, and
     only loads the weights when all are done. torch's global generator is left in another state.
 
+    A recipe whose learning rate is for other batches is scaled as from scratch; one that is scaled already stays.
     place.folder then has best.safetensors, snapshot-0.50.safetensors, ... as asked, and fitted.json.
     Raises FcaError for a recipe out of range, an empty train or val set, a GPU that is not there.
     """
     recipe.check()
+    recipe = recipe.scaled(finetune=False)
     device = device_of(place.accelerator)
     _check(train, val, recipe, device)
     done = place.folder / FITTED

@@ -11,7 +11,7 @@ REFUSED = {
     "model=nosuch": ["nosuch", "test_resnet"],
     "task=nosuch": ["nosuch", "train", "predict"],
     "experiment=nosuch": ["nosuch", "quickstart"],
-    "subset.ncl=five": ["subset.ncl", "five", "Integer"],
+    "subset.ncl=five": ["subset.ncl", "five", "not a number"],
     "subset.ncl=1": ["subset.ncl = 1", "2 to 10"],
     "subset.ncl=11": ["subset.ncl = 11", "2 to 10"],
     "subset.nlc=3": ["nlc", "ncl"],

@@ -26,6 +26,6 @@ def written(tmp_path_factory) -> Written:
     made = tables()
     rows = run_rows(made)
     folder = tmp_path_factory.mktemp("reports") / "few_class"
-    report = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"])
+    report = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"], {})
     assert report(folder, made, rows, {}) == folder / "index.html"
     return Written(folder, made, rows)

@@ -14,7 +14,7 @@ from fca.reports.page import Page, Section, grid, render, write_page
 from fca.reports.part import answers
 from tests.reports.invented import run_rows, tables
 
-REPORT = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"])
+REPORT = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"], {})
 
 
 class Parts(HTMLParser):

@@ -1,0 +1,149 @@
+"""What the Few-Class Arena paper reports (arXiv:2411.01099), under the names that stored runs have.
+
+Its numbers are read from two files that are not part of this project: paper_table1_top1.csv (percent; a row a data set,
+a column a model, and DCN) and paper_fig5_correlations.csv (target, similarity_base, pearson_r, p_value, n_points).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fca.nouns import FcaError
+
+PAPER = "Few-Class Arena (arXiv:2411.01099)"
+IMAGENET = "imagenet"
+DCN = "DCN"
+SEEDS = range(5)
+FEW = (2, 3, 4, 5)  # "few classes" in the findings of figure 1
+FIGURE4 = (2, 3, 4)
+FIGURE5 = (2, 3, 4, 5, 10, 100)
+FAMILY = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")  # figures 1 and 5
+DATASETS = {  # the paper's name -> dataset=...
+    "GT43": "gtsrb",
+    "CF100": "cifar100",
+    "IN1K": IMAGENET,
+    "FD101": "food101",
+    "CT101": "caltech101",
+    "CT256": "caltech256",
+    "QD345": "quickdraw",
+    "CB200": "cub200",
+    "ID67": "indoor67",
+    "TT47": "dtd",
+}
+CLASSES = dict(zip(DATASETS.values(), (43, 100, 1000, 101, 101, 257, 345, 200, 67, 47), strict=True))
+MODELS = {  # the paper's name -> model=..., and what runs of that network are called (lower case, _ for -)
+    "RN50": ("resnet50", r"resnet50(_\d+xb.*)?"),
+    "VGG16": ("vgg16", r"vgg16(_\d+xb.*)?"),
+    "CNv2": ("convnextv2_base", r"convnextv2_base(_.*)?"),
+    "INCv3": ("inception_v3", r"inception_v3(_.*)?"),
+    "EFv2": ("efficientnetv2_m", r"(tf_)?efficientnetv2_m(_.*)?"),
+    "SNv2": ("shufflenet_v2_x1_0", r"shufflenet_v2_(x1_0|1x(_.*)?)"),
+    "MNv3": ("mobilenetv3_small", r"mobilenet_?v3_small(_100|_\d+xb.*)?"),
+    "ViTb": ("vit_base_patch16", r"vit_base_p(atch)?16(_224|_384|_\d+xb.*)?"),
+    "SWv2b": ("swinv2_base", r"swinv2_base(_.*)?"),
+    "MViTs": ("mobilevit_s", r"mobilevit_s(mall(_.*)?)?"),
+}
+TEN = tuple(conf for conf, _ in MODELS.values())
+ENCODERS = {"CLIP": ("clip_vit_b32", "clip"), "DINOv2": ("dinov2_vit_b14", "dinov2")}  # -> model@encoder=..., its mark
+TARGETS = {"DCN-Full": "DCN open", "DCN-Sub": "DCN sub"}  # the paper's name -> ours
+
+
+def base(study: str) -> str:
+    """The data set of a study: `cifar10 · sampler fca` is one of cifar10."""
+    return study.partition(" · ")[0]
+
+
+def short_model(label: str) -> str | None:
+    """The paper's name of the network that a stored run calls `label`; None for one that is not in Table 1.
+
+    >>> short_model("tf_efficientnetv2_m"), short_model("mobilenetv3_small_075")
+    ('EFv2', None)
+    """
+    plain = label.rpartition("/")[2].lower().replace("-", "_")
+    return next((short for short, (_, name) in MODELS.items() if re.fullmatch(name, plain)), None)
+
+
+def short_encoder(label: str) -> str | None:
+    """The paper's name of an encoder."""
+    return next((short for short, (_, mark) in ENCODERS.items() if mark in label.lower()), None)
+
+
+def grid(num_classes: int) -> list[int]:
+    """The paper's numbers of classes for a set of so many: 2, 3, 4, 5, 10; 10, 20, 40, 60 and 80 percent; all.
+
+    >>> grid(47)
+    [2, 3, 4, 5, 9, 10, 18, 28, 37, 47]
+    """
+    wanted = {*FEW, 10, num_classes, *(num_classes * percent // 100 for percent in (10, 20, 40, 60, 80))}
+    return sorted(n for n in wanted if 2 <= n <= num_classes)
+
+
+def table1(data: Path) -> pd.DataFrame:
+    """Top-1 of every data set (row, the paper's name) and model (column; the last is DCN), as fractions."""
+    frame = _read(data / "tables" / "paper_table1_top1.csv", ["dataset", *MODELS, DCN]).set_index("dataset")
+    unknown = sorted(set(frame.index) - set(DATASETS))
+    if unknown:
+        raise FcaError("data sets of Table 1", ", ".join(unknown), ", ".join(DATASETS), "mend the file")
+    return (frame[[*MODELS, DCN]] / 100).round(6)  # else 99.85 % is .9984999999999999
+
+
+def figure5(data: Path) -> pd.DataFrame:
+    """Pearson's r of SimSS with DCN-Full and DCN-Sub: target, encoder, r_paper with interval, p_paper, n_paper.
+
+    The interval is Fisher's, tanh(atanh r ± 1.96 / sqrt(n - 3)), as if the n subsets were independent.
+    """
+    names = {"target": "target", "similarity_base": "encoder", "pearson_r": "r", "p_value": "p", "n_points": "n"}
+    frame = _read(data / "tables" / "paper_fig5_correlations.csv", list(names)).rename(columns=names)
+    half = 1.959964 / np.sqrt(frame["n"] - 3)
+    return pd.DataFrame(
+        {
+            "encoder": frame["encoder"],
+            "target": frame["target"].map(TARGETS),
+            "r_paper": frame["r"],
+            "r_paper_low": np.tanh(np.arctanh(frame["r"]) - half),
+            "r_paper_high": np.tanh(np.arctanh(frame["r"]) + half),
+            "p_paper": frame["p"],
+            "n_paper": frame["n"],
+        }
+    )
+
+
+def full_command(dataset: str, models: Sequence[str] = ()) -> str:
+    """Makes full models (all ten, unless named): their answers give Table 1 and every point of FC-Full.
+
+    As in the paper, ImageNet's are published weights, and the others' are trained.
+    """
+    published = {"task": ["predict"], "model.weights": ["pretrained"]} if dataset == IMAGENET else {}
+    return _command("fc_full", dataset, model=models or TEN, **published)
+
+
+def sub_command(dataset: str, models: Sequence[str] = (), ncl: int | None = None) -> str:
+    """Trains sub-models (of all ten, unless named), at one ncl or at the paper's."""
+    return _command("fc_sub", dataset, model=models or TEN, **{"subset.ncl": [ncl] if ncl else []})
+
+
+def sim_command(dataset: str, encoder: str) -> str:
+    """Embeds the test images."""
+    return _command("fc_sim", dataset, **{"model@encoder": [encoder]})
+
+
+def _command(experiment: str, dataset: str, **axes: Sequence[Any]) -> str:
+    asked = [f"{name}={','.join(map(str, values))}" for name, values in axes.items() if values]
+    return " ".join([f"fca run -m experiment={experiment} dataset={dataset}", *asked])
+
+
+def _read(path: Path, columns: list[str]) -> pd.DataFrame:
+    step = "give --data or FCA_REAL_DATA the folder that holds tables/"
+    if not path.is_file():
+        raise FcaError("the paper's numbers", path, "an existing CSV file", step)
+    frame = pd.read_csv(path)
+    absent = [name for name in columns if name not in frame]
+    if absent:
+        raise FcaError(f"columns of {path}", ", ".join(map(str, frame)), ", ".join(columns), f"add {', '.join(absent)}")
+    return frame

@@ -1,0 +1,164 @@
+"""Figures 1, 3, 4 and 5, the findings, and the page, from stored runs."""
+
+import os
+
+import curves
+import findings
+import measures
+import numpy as np
+import pandas as pd
+import paper
+import parity
+import pytest
+import scipy.stats
+import similarities
+from studies import ready, studies
+
+from fca.analysis.few_class import per_subset
+from fca.reports import style
+from fca.subset import draw_subset
+from tests.analysis.conftest import RECIPE
+from tests.parity.conftest import COMMAND, full, sub_models
+
+
+def test_dcn_full_is_the_best_of_the_models_on_the_drawn_subsets(data, labs):
+    lab = labs("dtd")
+    for seed, model in enumerate(("vgg16", "resnet50")):
+        full(lab, model, seed)
+    [study] = studies(lab.store)
+    frame = curves.figure3([study], paper.table1(data)["DCN"])
+    line = frame[(frame["dataset"] == "dtd") & (frame["protocol"] == "open") & (frame["ncl"] == 3)].iloc[0]
+    best = []
+    for seed in range(5):
+        inside = np.isin(lab.true, draw_subset(6, 3, seed, "fca").classes)
+        best.append(max((lab.logits(k).argmax(axis=1) == lab.true)[inside].mean() for k in range(2)))
+    assert line["top1"] == pytest.approx(np.mean(best))
+    assert line["spread"] == pytest.approx(np.std(best, ddof=1))
+    assert (line["subsets"], line["models"]) == (5, 2)
+    assert pd.isna(line["command"])
+
+
+def test_probes_and_trained_sub_models_are_two_studies_and_a_mixed_one_is_told(labs):
+    mixed, plain = labs("cifar10"), labs("dtd")
+    sub_models(plain, "test_resnet")
+    for adaptation in ("scratch", "probe"):
+        sub_models(mixed, "test_resnet", adaptation=adaptation)
+    full(mixed, "cifar_resnet20", 0)
+    usable, reasons = ready(studies(mixed.store))
+    assert [study.name for study in usable] == ["dtd", "cifar10 · scratch", "cifar10 · probe"]
+    assert not reasons
+    assert all("cifar_resnet20" in set(study.points["model"]) for study in usable[1:])  # published: of both
+    sub_models(mixed, "test_resnet", ncl=(5,), adaptation="probe", recipe_epochs=RECIPE["recipe_epochs"] + 1)
+    usable, reasons = ready(studies(mixed.store))
+    assert "recipe_epochs of the rows read = 10, 11" in reasons["cifar10 · probe"]
+    assert [study.name for study in usable] == ["dtd", "cifar10 · scratch"]
+
+
+def test_figure_5_is_of_the_resnet_family_with_the_paper_s_r_beside_ours(data, labs):
+    lab = labs("imagenet")
+    for seed, model in enumerate(("resnet18", "resnet50", "resnet152")):
+        sub_models(lab, model, ncl=(2, 3))
+        full(lab, model, seed)
+    sub_models(lab, "vgg16", ncl=(2, 3))
+    lab.embed("vit_base_patch32_clip_224", lab.features(1), **COMMAND)
+    found, reasons = similarities.gathered(studies(lab.store))
+    figure = similarities.figure5(paper.figure5(data), found)
+    assert not reasons
+    line = figure.set_index(["encoder", "target", "predictor", "scope"]).loc["CLIP", "DCN sub", "simss", "all"]
+    points = found["imagenet"]["correlation_points"].frame.query("target == 'DCN sub'")
+    r = scipy.stats.pearsonr(points["simss"], points["top1"]).statistic
+    assert (line["r"], line["r_paper"], line["n_paper"]) == (pytest.approx(r), 0.9, 30)
+    assert line["agrees"] == ("yes" if line["r_paper_low"] <= r <= line["r_paper_high"] <= line["r_high"] else "no")
+    assert set(points["model"]) <= set(paper.FAMILY)
+    assert figure.loc[figure["encoder"] == "DINOv2", "r"].isna().all()
+
+
+def drawn(values):
+    """Accuracies of subsets: (model, protocol, ncl, seed) -> top1."""
+    lines = [(*key, (key[2], key[3]), top1) for key, top1 in values.items()]
+    return pd.DataFrame(lines, columns=["model", "protocol", "ncl", "subset_seed", "classes", "top1"])
+
+
+def test_the_measures_of_the_findings_are_what_they_say():
+    rng = np.random.default_rng(5)
+    keys = [(m, p, n, s) for m in "xyz" for p in ("sub", "open") for n in (2, 3, 20) for s in range(4)]
+    values = {key: rng.uniform(0.3, 1) for key in keys}
+    subset = drawn(values)
+    few = subset[subset["ncl"] < 20]
+    draws = [(n, s) for n in (2, 3) for s in range(4)]
+    best = [max(values[m, "sub", *d] for m in "xyz") - max(values[m, "open", *d] for m in "xyz") for d in draws]
+    assert measures.mean_of(*measures.paired(few, "open", "max"))["value"] == pytest.approx(100 * np.mean(best))
+    mean = [values[m, "sub", *d] - values[m, "open", *d] for m in "xyz" for d in draws]
+    assert measures.mean_of(*measures.paired(few, "open"))["value"] == pytest.approx(100 * np.mean(mean))
+    gained = [values[m, "sub", n, s] - values[m, "sub", 20, s] for m in "xyz" for n, s in draws]
+    found = measures.mean_of(*measures.growth(subset))
+    assert found["value"] == pytest.approx(100 * np.mean(gained))
+    apart = subset[(subset["model"] == "x") == (subset["protocol"] == "sub")]
+    best = [values["x", "sub", *d] - max(values[m, "open", *d] for m in "yz") for d in draws]
+    found = measures.mean_of(*measures.unpaired(apart[apart["ncl"] < 20], "open"))
+    assert (found["value"], found["models"]) == (pytest.approx(100 * np.mean(best)), 3)
+    assert not measures.mean_of(*measures.unpaired(few, "open"))
+    rho = [scipy.stats.spearmanr([1, 2, 3], [values[m, "open", *d] for m in "xyz"]).statistic for d in draws]
+    found = measures.mean_of(*measures.scaling(few, pd.Series({"x": 1.0, "y": 2.0, "z": 3.0}), "open"))
+    assert found["value"] == pytest.approx(np.mean(rho))
+    spread = {}
+    for p in ("sub", "open"):
+        means = np.array([[np.mean([values[m, p, n, s] for m in "xyz"]) for s in range(4)] for n in (2, 3)])
+        spread[p] = np.sqrt(means.var(axis=1, ddof=1).mean())  # pooled over ncl: equal degrees of freedom
+    found = measures.ratio(few, "open", few, "sub")
+    assert found["value"] == pytest.approx(spread["open"] / spread["sub"])
+    assert found["low"] < found["value"] < found["high"]
+
+
+def test_a_finding_is_told_apart_only_when_its_interval_says_so(labs):
+    lab = labs("imagenet")
+    for model, params in (("resnet18", 1), ("resnet34", 2), ("resnet50", 3)):
+        for n in (2, 3, 5):
+            for seed in range(5):
+                lab.train(model, draw_subset(6, n, seed, "fca"), 1.0, params=params, **COMMAND)
+        full(lab, model, 1, params=params)
+    usable, _ = ready(studies(lab.store))
+    found = findings.findings(usable).set_index("finding")
+    subset = per_subset(usable[0].points)
+    assert (subset.loc[(subset["protocol"] == "open") & (subset["ncl"] == 2), "top1"] < 1).any()
+    assert found.loc["a, best of models", "told_apart"] == "yes, as the paper says"
+    assert (found.loc["c.1", "low"] <= 0) == (found.loc["c.1", "told_apart"] == "no" or found.loc["c.1", "high"] < 0)
+    assert pd.isna(found.loc["d.2", "value"])  # equal accuracies have no order
+    assert "fc_sub" in found.loc["d.2", "command"]
+
+
+def test_the_page_shows_other_data_sets_beyond_the_paper_s_ten(data, labs, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(style, "save", lambda _, stem: stem.with_suffix(".png").touch())  # drawn in a `real` test below
+    lab = labs("cifar10")
+    sub_models(lab, "test_resnet", ncl=(2, 3), params=5)
+    full(lab, "cifar_resnet20", 2, params=9)
+    lab.embed("mobilenetv1_025", lab.features(2), **COMMAND)
+    full(labs("dtd"), "resnet50", 3)
+    to = tmp_path / "parity"
+    assert parity.main(["--data", str(data), "--outputs", str(lab.store.outputs), "--to", str(to)]) == 0
+    out = capsys.readouterr().out
+    assert "Table 1: 1 of 30 cells have a run here" in out
+    assert "imagenet: no run here tells of the findings of figure 1" in out
+    assert "cifar10, mobilenetv1_025, DCN sub: simss (all) r = " in out
+    names = {path.stem for path in (to / "figures").glob("*.png")}
+    assert {"table1", "figure2a", "figure2b", "figure3", "figure5", "beyond_figure1", "beyond_figure5"} <= names
+    assert "figure1" not in names  # no ResNet on ImageNet
+    beyond = pd.read_csv(to / "tables" / "beyond_dcn.csv")
+    assert set(beyond["dataset"]) == {"cifar10"}
+    assert set(beyond["protocol"]) == {"sub", "open", "masked"}
+    page = (to / "index.html").read_text()
+    assert "experiment=fc_full dataset=dtd model=vgg16" in page
+    assert "python experiments/few_class_arena/parity.py --data" in page
+
+
+@pytest.mark.real
+def test_the_page_of_an_empty_store_shows_the_paper_alone(tmp_path):
+    assert parity.main(["--data", os.environ["FCA_REAL_DATA"], "--outputs", str(tmp_path / "outputs")]) == 0
+    to = tmp_path / "outputs" / "reports" / "parity"
+    assert {path.stem for path in (to / "figures").glob("*.png")} == {
+        *("table1", "figure2a", "figure2b", "rank_agreement", "regret", "figure5")
+    }
+    table = pd.read_csv(to / "tables" / "table1.csv")
+    assert len(table) == 110
+    assert table["top1"].isna().all()
+    assert table["command"].notna().all()
