@@ -35,7 +35,7 @@ class Correlation:
     """
 
     query: str | None = None
-    ncl: list[int] | None = None
+    ncl: list[int | float] | None = None
     seeds: list[int] | None = None
     sampler: str = "uniform"
     split: str = "test"

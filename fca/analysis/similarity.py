@@ -1,9 +1,10 @@
-"""How hard class subsets look: SimSS and its parts, from features that an encoder computed once."""
+"""How hard class subsets look: SimSS and its parts, by the definitions and as the released script has them."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 
+from fca.analysis.released import released_tables
 from fca.analysis.select import one_config, require, select
 from fca.analysis.similarity_points import similarity_points
 from fca.analysis.subsets import Grid, subsets_of
@@ -21,13 +22,13 @@ class Similarity:
     """
 
     query: str | None = None
-    ncl: list[int] | None = None
+    ncl: list[int | float] | None = None
     seeds: list[int] | None = None
     sampler: str = "uniform"
     split: str = "test"
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table similarity."""
+        """Tables similarity, released and released_agreement."""
         rows = select(store, self.query, self.split)
         command = "fca run task=embed model@encoder=hog"
         require(rows.embedded, f"embed rows of split {self.split}", rows.total, command)
@@ -41,5 +42,6 @@ class Similarity:
                 points,
                 asdict(self),
                 tuple(sorted(set(points["run_id"]))),
-            )
+            ),
+            *released_tables(store, rows, points, self.ncl, asdict(self)),
         ]

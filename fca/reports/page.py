@@ -77,7 +77,7 @@ def render(page: Page) -> str:
         page=page,
         constant=constant,
         data=data,
-        commands=_counted(page.rows, ["command"]),
+        commands=_counted(page.rows.dropna(subset="command"), ["command"]),
         made_by=_counted(page.rows, list(_MADE_BY)),
         css=Markup((_HERE / "page.css").read_text()),  # noqa: S704  ours, as are the next two
         js=Markup((_HERE / "page.js").read_text()),  # noqa: S704

@@ -58,7 +58,9 @@ def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
         y=alt.Y("top1:Q", title="accuracy of the best model (%)", axis=style.PERCENT, scale=_OPEN),
     )
     layers = alt.layer(
-        base.transform_regression("simss", "top1").mark_line(strokeDash=[5, 3], color="#8b949e", strokeWidth=1.5),
+        base.transform_regression("simss", "top1").mark_line(
+            strokeDash=[5, 3], color="#8b949e", strokeWidth=1.5, clip=True
+        ),
         base.mark_point(filled=True, size=90)
         .encode(
             color=_ncl_colour(frame, alt.Legend(title="ncl, number of classes")),

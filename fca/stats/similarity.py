@@ -54,7 +54,7 @@ def class_similarity(
     """
     classes, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
     _check_counts(classes, counts)
-    units = _unit_vectors(features)
+    units = unit_vectors(features)
     means = np.stack([units[own == c].mean(axis=0) for c in range(len(classes))])
     similarity: Float[np.ndarray, "images classes"] = units @ means.T
     similarity += 1.0
@@ -74,7 +74,7 @@ def similarity_scores(
     SimilarityScores(intra=1.0, inter=0.5, nearest_inter=0.5, simss=0.5, simss_pooled=0.5)
     """
     own = np.unique(labels, return_inverse=True)[1]
-    return _scores(class_similarity(features, labels), own)
+    return scores_of(class_similarity(features, labels), own)
 
 
 def subset_scores(
@@ -91,18 +91,43 @@ def subset_scores(
     >>> subset_scores(class_similarity(features, labels), labels, np.array([0, 8])).inter
     0.5
     """
-    known = np.unique(labels)
-    chosen = np.unique(classes)
+    known, chosen = chosen_classes(labels, classes)
+    rows = np.flatnonzero(np.isin(labels, chosen))
+    columns = np.searchsorted(known, chosen)
+    return scores_of(similarity[np.ix_(rows, columns)], np.searchsorted(chosen, labels[rows]))
+
+
+def silhouette(own: Float[np.ndarray, "*shape"], nearest: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """(own - nearest) / max(own, nearest), the summand of eq. 4, for similarities in [0, 1]: between -1 and 1.
+
+    Both are 0 (but for rounding) only for an image opposite to every other one; equal ones score 0.
+
+    >>> silhouette(np.array([1.0, 0.5, 0.0]), np.array([0.5, 1.0, 0.0]))
+    array([ 0.5, -0.5,  0. ])
+    """
+    larger = np.maximum(own, nearest)
+    scored: Float[np.ndarray, "*shape"] = own - nearest
+    np.divide(scored, larger, out=scored, where=larger > 1e-12)
+    scored[larger <= 1e-12] = 0.0
+    return scored
+
+
+def chosen_classes(
+    labels: Integer[np.ndarray, " images"], classes: Integer[np.ndarray, " subset"]
+) -> tuple[Integer[np.ndarray, " known"], Integer[np.ndarray, " chosen"]]:
+    """All labels and those asked for, both sorted and once each; raises FcaError naming one that has no image."""
+    known, chosen = np.unique(labels), np.unique(classes)
     missing = np.setdiff1d(chosen, known)
     if len(missing):
         raise FcaError("class", missing[0], f"the {len(known)} labels that have images", "leave it out of the subset")
-    rows = np.flatnonzero(np.isin(labels, chosen))
-    columns = np.searchsorted(known, chosen)
-    return _scores(similarity[np.ix_(rows, columns)], np.searchsorted(chosen, labels[rows]))
+    return known, chosen
 
 
-def _scores(similarity: Float[np.ndarray, "images classes"], own: Integer[np.ndarray, " images"]) -> SimilarityScores:
-    """Uses up `similarity`: at 50,000 images and 1,000 classes a copy of it is 400 MB."""
+def scores_of(similarity: Float[np.ndarray, "images classes"], own: Integer[np.ndarray, " images"]) -> SimilarityScores:
+    """The five scores from a matrix of class_similarity and the column of each image's class; raises as above.
+
+    Uses up `similarity`: at 50,000 images and 1,000 classes a copy of it is 400 MB.
+    """
     images, classes = similarity.shape
     if classes < 2:
         raise FcaError("number of classes", classes, "2 or more", "similarity compares classes: name more")
@@ -111,10 +136,7 @@ def _scores(similarity: Float[np.ndarray, "images classes"], own: Integer[np.nda
     to_others = (similarity.sum(axis=1) - to_own) / (classes - 1)
     similarity[rows, own] = -np.inf
     to_nearest = similarity.max(axis=1)
-    larger = np.maximum(to_own, to_nearest)
-    # Both are 0 (but for rounding) only for an image opposite to every other one; equal ones score 0.
-    silhouette = np.divide(to_own - to_nearest, larger, out=np.zeros(images), where=larger > 1e-12)
-
+    scored = silhouette(to_own, to_nearest)
     counts = np.bincount(own)
 
     def mean_of_class_means(values: Float[np.ndarray, " images"]) -> float:
@@ -124,8 +146,8 @@ def _scores(similarity: Float[np.ndarray, "images classes"], own: Integer[np.nda
         intra=mean_of_class_means(to_own),
         inter=mean_of_class_means(to_others),  # every pair of classes is met from both sides with the same mean
         nearest_inter=mean_of_class_means(to_nearest),
-        simss=mean_of_class_means(silhouette),
-        simss_pooled=float(silhouette.mean()),
+        simss=mean_of_class_means(scored),
+        simss_pooled=float(scored.mean()),
     )
 
 
@@ -139,7 +161,12 @@ def _check_counts(classes: Integer[np.ndarray, " classes"], counts: Integer[np.n
         raise FcaError("class with one image", alone, "two images or more a class", "leave it out or add images")
 
 
-def _unit_vectors(features: Float[np.ndarray, "images features"]) -> Float[np.ndarray, "images features"]:
+def unit_vectors(features: Float[np.ndarray, "images features"]) -> Float[np.ndarray, "images features"]:
+    """Each line scaled to length 1, in float64; raises FcaError naming the images that are zero or not finite.
+
+    >>> unit_vectors(np.array([[3.0, 4.0]]))
+    array([[0.6, 0.8]])
+    """
     units = features.astype(np.float64)
     norms = np.sqrt(np.einsum("if,if->i", units, units))
     bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))

@@ -13,6 +13,7 @@ import fca.analysis
 from fca.analysis import select
 from fca.analysis.correlation import Correlation
 from fca.analysis.few_class import FewClass
+from fca.analysis.prediction import Prediction
 from fca.analysis.similarity import Similarity
 from fca.nouns import FcaError, Table
 from fca.store.columns import COLUMNS
@@ -96,7 +97,7 @@ def test_a_query_that_cannot_be_read_is_named(analysis, study):
         analysis(query="nlc < 5")(study.store)
 
 
-readers_of_models = pytest.mark.parametrize("analysis", [FewClass, Correlation], ids=lambda a: a.__name__)
+readers_of_models = pytest.mark.parametrize("analysis", [FewClass, Correlation, Prediction], ids=lambda a: a.__name__)
 
 
 @readers_of_models
@@ -119,7 +120,7 @@ def test_a_recipe_for_each_model_must_be_declared(analysis, study):
         analysis(per_model=["recipe_lr"])(study.store)
 
 
-@readers_of_models
+@pytest.mark.parametrize("analysis", [FewClass, Correlation], ids=lambda a: a.__name__)
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
@@ -142,7 +143,7 @@ def test_two_samplers_are_not_averaged(analysis, study):
         analysis()(study.store)
 
 
-@pytest.mark.parametrize("analysis", [Similarity, Correlation], ids=lambda a: a.__name__)
+@pytest.mark.parametrize("analysis", [Similarity, Correlation, Prediction], ids=lambda a: a.__name__)
 def test_two_weights_of_one_encoder_are_not_mixed(analysis, study):
     study.embed("hog", study.features(seed=5), weights="other")
     with pytest.raises(FcaError, match="weights of the rows read = 'other', missing"):
@@ -162,7 +163,7 @@ def test_initialisation_seeds_and_shifted_or_partial_answers_do_not_stop_it(anal
 
 
 def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
-    axes = {"dataset", "model", "encoder", "ncl", "subset_seed", "classes", "seed"}
+    axes = {"dataset", "model", "encoder", "ncl", "subset_seed", "classes", "seed", "groups"}
     identity = {"run_id", "task", "parent"}
     config = {*select.CONFIG, *select.WEIGHTS}
     measured = {name for name in COLUMNS if name.startswith("top1") or COLUMNS[name] is float}
@@ -177,6 +178,7 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
         "class_min",
         "checksum",
         "similarity_calls",
+        "n_grouped",
     }
     described = {name for name in COLUMNS if name.startswith(("height_", "width_", "duplicates_"))}
     provenance = {"device", "host", "command", "commit", "versions", "finished"}

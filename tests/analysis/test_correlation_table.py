@@ -26,7 +26,7 @@ def line(frame, target, scope="all", method="pearson", predictor="simss"):
 def simss(lab):
     """SimSS of each draw, from stored features."""
     lab.embed("hog", lab.features(seed=1))
-    [table] = Similarity(ncl=[2, 3], seeds=list(SEEDS))(lab.store)
+    table, *_ = Similarity(ncl=[2, 3], seeds=list(SEEDS))(lab.store)
     return {(n.ncl, n.subset_seed): n.simss for n in table.frame.itertuples()}
 
 

@@ -1,0 +1,164 @@
+"""How well numbers known in advance predict accuracy on subsets never seen before, and what they add to ncl.
+
+The model is a straight line: accuracy = intercept + weights * regressors, by least squares, cut off at 0 and 1. Not on
+the logit: sub-models reach 100 % on easy subsets, where the logit is infinite, and errors are judged in points anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Integer, Num
+
+from fca.stats.intervals import bootstrap_mean
+
+LEVEL = 0.9
+_RANK = (
+    1e-10  # singular values below this share of the largest are rounding: a regressor that is constant, or another's
+)
+
+
+class HeldOut(NamedTuple):
+    """Prediction of every point from the other folds, as fractions, and its interval; NaN where it has none."""
+
+    predicted: Float[np.ndarray, " points"]
+    low: Float[np.ndarray, " points"]
+    high: Float[np.ndarray, " points"]
+
+
+class Judgement(NamedTuple):
+    """Means over the held-out points, as fractions, with 95 % bootstrap intervals over clusters (subset seeds).
+
+    error: mean absolute error.    gain: by how much that is below the baseline's (negative: above).
+    coverage, width: of the prediction intervals.
+    """
+
+    error: float
+    error_low: float
+    error_high: float
+    gain: float
+    gain_low: float
+    gain_high: float
+    coverage: float
+    coverage_low: float
+    coverage_high: float
+    width: float
+
+
+def held_out(
+    regressors: Num[np.ndarray, "points regressors"],
+    accuracy: Float[np.ndarray, " points"],
+    fold: Integer[np.ndarray, " points"],
+    level: float = LEVEL,
+) -> HeldOut:
+    """Predict each fold from the others, with CV+ intervals (Barber et al. 2021, arXiv:1905.02928).
+
+    Every training point i has a fit f_i that left out its own fold, and a residual R_i = |y_i - f_i(x_i)|. At a point x
+    the interval begins at the floor((1 - level)(n + 1))-th smallest of the n values f_i(x) - R_i, and ends at the
+    ceil(level (n + 1))-th smallest of f_i(x) + R_i. Coverage is promised for exchangeable points only, which those of
+    different data sets are not: it has to be measured (see judge).
+
+    regressors: none gives the mean of the training points.    accuracy: fractions in [0, 1].
+    fold:       what is left out together: a data set, or a subset seed. With one fold all is NaN.
+    level:      an interval at 0.9 needs 9 training points of 2 folds; it is NaN where there are fewer.
+
+    >>> held_out(np.array([[0.1], [0.2], [0.3]]), np.array([0.2, 0.4, 0.6]), np.array([0, 1, 2])).predicted.round(6)
+    array([0.2, 0.4, 0.6])
+    """
+    x = regressors.astype(np.float64)
+    answer = HeldOut(*(np.full(len(accuracy), np.nan) for _ in range(3)))
+    for k in np.unique(fold):
+        test, train = fold == k, fold != k
+        if not train.any():
+            continue
+        answer.predicted[test] = _predict(x[train], accuracy[train], x[test])
+        answer.low[test], answer.high[test] = _cv_plus(x[train], accuracy[train], fold[train], x[test], level)
+    return answer
+
+
+def judge(
+    accuracy: Float[np.ndarray, " points"], model: HeldOut, baseline: HeldOut, cluster: Integer[np.ndarray, " points"]
+) -> Judgement:
+    """Error, gain over the baseline's predictions of the same points, and what the intervals are worth.
+
+    cluster: 0..k-1, the points that were drawn together; -1 for a point that was not drawn (all classes).
+    What cannot be had (no prediction, no interval, one cluster) is NaN. The fits are taken as they are: the bootstrap
+    resamples the points they are judged on.
+
+    >>> sure = HeldOut(np.array([0.9, 0.8]), np.array([0.8, 0.7]), np.array([1.0, 0.9]))
+    >>> off = HeldOut(np.array([0.7, 0.7]), *sure[1:])
+    >>> [round(value, 3) for value in judge(np.array([0.9, 0.8]), sure, off, np.array([0, 1]))[:6]]
+    [0.0, 0.0, 0.0, 0.15, 0.1, 0.2]
+    """
+    error = np.abs(accuracy - model.predicted)
+    inside = ((accuracy >= model.low) & (accuracy <= model.high)).astype(np.float64)
+    inside[np.isnan(model.low)] = np.nan
+    means = [_mean(values, cluster) for values in (error, np.abs(accuracy - baseline.predicted) - error, inside)]
+    return Judgement(*means[0], *means[1], *means[2], _mean(model.high - model.low, cluster)[0])
+
+
+def verdict(
+    gain: tuple[float, float], worth: float, r: tuple[float, float] | None = None, error: float | None = None
+) -> str:
+    """Whether a predictor tells more than ncl alone, in words, from the intervals of what was found.
+
+    gain:  over ncl alone.    worth: a gain below this is of no use; same unit.
+    r:     correlation with accuracy among subsets of equal ncl. For a yes it must leave out 0 as well, because a
+           predictor can also gain by tracing an effect of ncl that is no straight line.
+    error: of ncl alone, where the r applies. For a no, the strongest r of the interval must not be worth it either, as
+           few points can hide a gain: errors shrink by sqrt(1 - r²).
+
+    >>> verdict((0.01, 0.02), 0.005, (0.3, 0.8)), verdict((-0.01, 0.001), 0.005, (-0.2, 0.4), error=0.02)
+    ('beyond ncl', 'not beyond ncl')
+    >>> verdict((0.01, 0.02), 0.005, (-0.1, 0.8)), verdict((-0.01, 0.001), 0.005, (-0.2, 0.8), error=0.02)
+    ('cannot tell', 'cannot tell')
+    """
+    if gain[0] > 0 and (r is None or r[0] > 0 or r[1] < 0):
+        return "beyond ncl"
+    hidden = error * (1 - (1 - max(abs(r[0]), abs(r[1])) ** 2) ** 0.5) if r and error is not None else gain[1]
+    return "not beyond ncl" if gain[1] < worth and hidden < worth else "cannot tell"
+
+
+def _predict(
+    x: Float[np.ndarray, "train regressors"], y: Float[np.ndarray, " train"], at: Float[np.ndarray, "test regressors"]
+) -> Float[np.ndarray, " test"]:
+    """Least squares with intercept; of equally good weights the smallest, so a constant regressor gets none."""
+    centre, level = x.mean(axis=0), y.mean()
+    weights = np.linalg.lstsq(x - centre, y - level, rcond=_RANK)[0]
+    predicted: Float[np.ndarray, " test"] = np.clip(level + (at - centre) @ weights, 0.0, 1.0)
+    return predicted
+
+
+def _cv_plus(
+    x: Float[np.ndarray, "train regressors"],
+    y: Float[np.ndarray, " train"],
+    fold: Integer[np.ndarray, " train"],
+    at: Float[np.ndarray, "test regressors"],
+    level: float,
+) -> tuple[Float[np.ndarray, " test"], Float[np.ndarray, " test"]]:
+    n = len(y)
+    rank = math.ceil(round(level * (n + 1), 9))
+    missing = np.full(len(at), np.nan)
+    if rank > n or len(np.unique(fold)) < 2:
+        return missing, missing
+    residual, centre = np.empty(n), np.empty((n, len(at)))
+    for k in np.unique(fold):
+        out: Bool[np.ndarray, " train"] = fold == k
+        both = _predict(x[~out], y[~out], np.concatenate([x[out], at]))
+        residual[out], centre[out] = np.abs(y[out] - both[: out.sum()]), both[out.sum() :]
+    low = np.sort(centre - residual[:, None], axis=0)[n - rank]
+    high = np.sort(centre + residual[:, None], axis=0)[rank - 1]
+    return np.clip(low, 0.0, 1.0), np.clip(high, 0.0, 1.0)
+
+
+def _mean(values: Float[np.ndarray, " points"], cluster: Integer[np.ndarray, " points"]) -> tuple[float, float, float]:
+    """Over the points that have a value, with its interval."""
+    there = ~np.isnan(values)
+    if not there.any():
+        return (float("nan"),) * 3
+    drawn = cluster[there]
+    codes = np.full(len(drawn), -1)
+    codes[drawn >= 0] = np.unique(drawn[drawn >= 0], return_inverse=True)[1]
+    return (float(values[there].mean()), *bootstrap_mean(values[there], codes))

@@ -1,0 +1,182 @@
+"""Predictors against loops, refitting, and direct maximisation, and against what may not change them."""
+
+import time
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import Ridge
+from sklearn.metrics import pairwise_distances, silhouette_samples
+from sklearn.preprocessing import normalize
+
+from fca.nouns import FcaError
+from fca.stats.predictors import PENALTIES, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
+from fca.stats.similarity import similarity_scores
+
+SCORES = (cosine_silhouette, knn_top1, probe_top1, logme)
+every_score = pytest.mark.parametrize("score", SCORES, ids=lambda score: score.__name__)
+
+
+def images(seed, classes=3, per_class=8, size=5, spread=1.0):
+    """Features around a centre a class, under labels with holes, in any order."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.repeat(rng.choice(50, classes, replace=False), per_class))
+    centres = rng.normal(size=(50, size))
+    return centres[labels] + spread * rng.normal(size=(len(labels), size)) + 0.5, labels
+
+
+@settings(deadline=None, max_examples=10)
+@given(seed=st.integers(0, 10**6))
+def test_silhouette_equals_the_definition(seed):
+    features, labels = images(seed)
+    distance = pairwise_distances(features, metric="cosine")
+    values = []
+    for i, own in enumerate(labels):
+        mean = {c: distance[i, (labels == c) & (np.arange(len(labels)) != i)].mean() for c in set(labels.tolist())}
+        a, b = mean[own], min(value for c, value in mean.items() if c != own)
+        values.append((b - a) / max(a, b))
+    assert cosine_silhouette(features, labels) == pytest.approx(np.mean(values), abs=1e-10)
+    assert cosine_silhouette(features, labels) == pytest.approx(
+        silhouette_samples(features, labels, metric="cosine").mean()
+    )
+
+
+@settings(deadline=None, max_examples=10)
+@given(seed=st.integers(0, 10**6), neighbours=st.integers(1, 7))
+def test_knn_equals_a_vote_counted_image_by_image(seed, neighbours):
+    features, labels = images(seed)
+    units = normalize(features)
+    right = []
+    for i, unit in enumerate(units):
+        order = [j for j in np.argsort(-(units @ unit)).tolist() if j != i][:neighbours]
+        votes = [labels[j] for j in order]
+        most = max(votes.count(c) for c in votes)
+        right.append(next(c for c in votes if votes.count(c) == most) == labels[i])  # of equals, the nearest
+    assert knn_top1(features, labels, neighbours) == np.mean(right)
+
+
+@settings(deadline=None, max_examples=3)
+@given(seed=st.integers(0, 10**6), classes=st.sampled_from([2, 3]))
+def test_the_probe_left_out_equals_refitting_without_each_image(seed, classes):
+    features, labels = images(seed, classes=classes)
+    units, targets = normalize(features), (labels[:, None] == np.unique(labels)).astype(float)
+    left_out = np.empty((len(PENALTIES), *targets.shape))
+    for number, penalty in enumerate(PENALTIES):
+        for i in range(len(labels)):
+            rest = np.arange(len(labels)) != i
+            fit = Ridge(penalty).fit(units[rest], targets[rest])
+            left_out[number, i] = fit.predict(units[i : i + 1])[0]
+    best = ((left_out - targets) ** 2).mean(axis=(1, 2)).argmin()
+    expected = (left_out[best].argmax(axis=1) == targets.argmax(axis=1)).mean()
+    assert probe_top1(features, labels) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("per_class", "size", "scale"), [(20, 5, 1.0), (6, 40, 30.0)], ids=["more images", "more features"]
+)
+def test_logme_is_the_greatest_evidence_that_direct_search_finds(per_class, size, scale):
+    features, labels = images(3, per_class=per_class, size=size)
+    features *= scale
+    best = []
+    for c in np.unique(labels):
+        y = (labels == c).astype(float)
+
+        def loss(logs, y=y):
+            covariance = features @ features.T * np.exp(-logs[0]) + np.exp(-logs[1]) * np.eye(len(y))
+            return -scipy.stats.multivariate_normal(cov=covariance, allow_singular=True).logpdf(y) / len(y)
+
+        starts = [(np.log(a * scale**2), np.log(b)) for a in (0.1, 10) for b in (1, 30)]
+        best.append(max(-scipy.optimize.minimize(loss, start, method="Nelder-Mead").fun for start in starts))
+    assert logme(features, labels) == pytest.approx(np.mean(best), abs=1e-4)  # what Nelder-Mead stops at
+
+
+def test_logme_equals_the_published_update_written_out_with_matrices():
+    features, labels = images(5, per_class=15)
+    evidences = []
+    for c in np.unique(labels):
+        y, (n, size) = (labels == c).astype(float), features.shape
+        alpha = beta = 1.0
+        for _ in range(500):
+            a = alpha * np.eye(size) + beta * features.T @ features
+            mean = beta * np.linalg.solve(a, features.T @ y)
+            gamma = beta * np.trace(np.linalg.solve(a, features.T @ features))
+            residual = ((features @ mean - y) ** 2).sum()
+            alpha, beta = gamma / (mean @ mean), (n - gamma) / residual
+        evidence = size * np.log(alpha) + n * np.log(beta) - n * np.log(2 * np.pi) - np.linalg.slogdet(a)[1]
+        evidences.append((evidence - beta * residual - alpha * mean @ mean) / 2 / n)
+    assert logme(features, labels) == pytest.approx(np.mean(evidences), abs=1e-8)
+
+
+def test_logme_of_features_that_tell_the_classes_without_noise_is_finite_and_high():
+    labels = np.repeat([0, 1, 2], 10)
+    assert 2 < logme(np.eye(3)[labels], labels) < 100
+
+
+@every_score
+def test_closer_classes_are_harder_for_every_predictor(score):
+    found = [np.mean([score(*images(seed, per_class=20, spread=s)) for seed in range(3)]) for s in (0.2, 1.0, 4.0)]
+    assert found == sorted(found, reverse=True)
+
+
+@every_score
+@settings(deadline=None, max_examples=5)
+@given(seed=st.integers(0, 10**6))
+def test_neither_order_nor_names_nor_the_scale_of_features_change_a_predictor(score, seed):
+    features, labels = images(seed)
+    order = np.random.default_rng(seed).permutation(len(labels))
+    again = score(7 * features[order], 1000 - labels[order])
+    assert again == pytest.approx(score(features, labels), abs=1e-6)
+
+
+def test_separation_is_half_the_difference_of_mean_cosines():
+    features, labels = images(1)
+    units = normalize(features)
+    cosine = units @ units.T
+    off = ~np.eye(len(labels), dtype=bool)
+    same = labels[:, None] == labels[None, :]  # classes of one size, so that means of means are means
+    expected = (cosine[same & off].mean() - cosine[~same].mean()) / 2
+    assert separation(similarity_scores(features, labels)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_sample_has_as_many_images_of_every_class_and_is_nested():
+    labels = np.random.default_rng(0).permutation(np.repeat([4, 9, 11], [50, 3, 80]))
+    rows = sample_rows(labels, images=60)
+    assert (np.diff(rows) > 0).all()
+    assert [(labels[rows] == c).sum() for c in (4, 9, 11)] == [20, 3, 20]
+    assert set(sample_rows(labels, images=12)) < set(rows)
+    assert set(rows[labels[rows] == 4]) == set(
+        np.flatnonzero(np.isin(labels, [4]))[sample_rows(labels[labels == 4], 20)]
+    )
+    assert [(labels[sample_rows(labels, images=1)] == c).sum() for c in (4, 9, 11)] == [2, 2, 2]
+    assert set(sample_rows(labels, images=12, seed=1)) != set(sample_rows(labels, images=12))
+
+
+def test_few_images_are_all_taken():
+    assert sample_rows(np.array([0, 1, 0, 1, 1]), images=10).tolist() == [0, 1, 2, 3, 4]
+
+
+@every_score
+def test_what_cannot_be_compared_is_refused_by_name(score):
+    features, labels = images(0)
+    with pytest.raises(FcaError, match="number of classes = 1; allowed: 2 or more"):
+        score(features[:4], np.zeros(4, dtype=int))
+    with pytest.raises(FcaError, match="number of classes = 0"):
+        score(features[:0], labels[:0])
+    with pytest.raises(FcaError, match="class with one image = 7"):
+        score(features[:5], np.array([1, 1, 2, 2, 7]))
+    features[3] = 0
+    features[5, 1] = np.nan
+    with pytest.raises(FcaError, match="features of image = 3, 5"):
+        score(features, labels)
+
+
+def test_a_subset_of_five_classes_is_scored_in_a_fraction_of_a_second():
+    features, labels = images(0, classes=5, per_class=1000, size=512)
+    begin = time.process_time()
+    rows = sample_rows(labels)
+    for score in SCORES:
+        score(features[rows], labels[rows])
+    assert time.process_time() - begin < 3  # 0.2 s on an idle core
