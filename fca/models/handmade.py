@@ -49,7 +49,7 @@ class Hog:
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """An encoder; raises FcaError when asked for classes."""
-        return encoder("hog", self.input_size, self._embed, classes)
+        return encoder("hog", ResizeCrop(self.input_size), self._embed, classes)
 
     def _embed(self, images: Tensor) -> Tensor:
         import torch
@@ -84,7 +84,7 @@ class PixelFeatures:
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """An encoder; raises FcaError when asked for classes."""
-        return encoder("pixels", self.input_size, self._embed, classes)
+        return encoder("pixels", ResizeCrop(self.input_size), self._embed, classes)
 
     def _embed(self, images: Tensor) -> Tensor:
         import torch
@@ -92,15 +92,17 @@ class PixelFeatures:
         return (torch.from_numpy(grey(images.cpu().numpy())) if self.grey else images).flatten(1)
 
 
-def encoder(name: str, size: int, embed: Callable[[Tensor], Tensor], classes: Sequence[str] | None) -> Classifier:
-    """A classifier without logits; the shorter side becomes `size`."""
+def encoder(
+    name: str, geometry: ResizeCrop, embed: Callable[[Tensor], Tensor], classes: Sequence[str] | None
+) -> Classifier:
+    """A classifier without logits."""
     import torch
 
     if classes is not None:
         allowed = "a network: this one has no weights that could be trained"
         raise FcaError("model", name, allowed, "use it as model@encoder, or choose another model")
     module = torch.nn.Identity()
-    return Classifier(module, (), ResizeCrop(size), normalise=module, embed=embed, head=None)
+    return Classifier(module, (), geometry, normalise=module, embed=embed, head=None)
 
 
 def grey(images: Float[np.ndarray, "images 3 size size"]) -> Grey:

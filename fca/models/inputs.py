@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fca.geometry import ResizeCrop
 from fca.nouns import FcaError
 
 if TYPE_CHECKING:
@@ -39,6 +41,21 @@ class Normalise:
         """On the images' device and in their precision."""
         mean, std = (images.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
         return (images - mean) / std
+
+
+def resize_crop(
+    crop: int, side: int, size: int | None, crop_pct: float | None, interpolation: str, squash: bool = False
+) -> ResizeCrop:
+    """The geometry on record (crop to `crop` after a resize of the shorter side to `side`) with what the user set.
+
+    >>> resize_crop(224, 232, None, None, "bilinear").key, resize_crop(224, 256, 112, None, "bicubic").key
+    ('224-232-bilinear', '112-128-bicubic')
+    """
+    size = size or crop
+    share = crop_pct or min(1.0, crop / side)
+    if crop_pct is None and math.floor(size / share) < size * side // crop:
+        share = math.nextafter(share, 0)  # the quotient was rounded up
+    return ResizeCrop(size, share, interpolation, squash)
 
 
 def class_keys(classes: Any) -> tuple[str, ...]:

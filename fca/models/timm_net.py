@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
@@ -46,7 +46,7 @@ class TimmModel:
     def label(self) -> str:
         """The architecture: name without tag, stem and keywords where they differ from timm's."""
         stem = [f"stem={self.stem}"] if self.stem != "timm" else []
-        return " ".join([self.architecture, *stem, *(f"{key}={_short(value)}" for key, value in self.kwargs.items())])
+        return keywords_label(" ".join([self.architecture, *stem]), self.kwargs)
 
     def weights_label(self) -> str | None:
         """The tag of timm's weights, or the name of the file."""
@@ -110,6 +110,15 @@ def _registered() -> frozenset[str]:
     return frozenset(
         name for file in files for name in re.findall(r"^def (\w+)\(\s*pretrained\b", file.read_text(), re.M)
     )
+
+
+def keywords_label(name: str, kwargs: Mapping[str, Any]) -> str:
+    """A network's name in tables with the keywords that it was given.
+
+    >>> keywords_label("resnet18", {"channels": [16, 32], "drop_rate": 0.1})
+    'resnet18 channels=16-32 drop_rate=0.1'
+    """
+    return " ".join([name, *(f"{key}={_short(value)}" for key, value in kwargs.items())])
 
 
 def _short(value: Any) -> str:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -18,13 +17,12 @@ from timm.data.imagenet_info import infer_imagenet_subset  # noqa: E402
 from timm.models import PretrainedCfg, ResNet  # noqa: E402
 
 from fca.geometry import ResizeCrop  # noqa: E402
+from fca.models.heads import Layer, split  # noqa: E402
 from fca.models.inputs import Normalise, class_keys  # noqa: E402
 from fca.models.timm_net import PRETRAINED, TimmModel  # noqa: E402
 from fca.models.timm_records import record_of, resolved_tag  # noqa: E402
 from fca.models.weights import one_line, with_weights  # noqa: E402
 from fca.nouns import Classifier, FcaError  # noqa: E402
-
-Layer = Callable[[Tensor], Tensor]
 
 
 def classifier_of(model: TimmModel, classes: Sequence[str] | None) -> Classifier:
@@ -137,28 +135,11 @@ def _pooled(module: nn.Module) -> Layer:
 
 
 def _split(model: TimmModel, module: nn.Module, size: int) -> tuple[Layer, Layer]:
-    """Pooled features and the layer over them; or, where logits are more than that, logits and the identity.
-
-    The latter are networks that take the mean over several heads (deit_*_distilled, levit, crossvit, volo, ...).
-    Raises FcaError if the network cannot take an image of this size.
-    """
-    embed, head = _pooled(module), module.get_classifier()  # type: ignore[operator]
+    """Pooled features and the layer over them, where that is all; see `split`."""
+    head = module.get_classifier()  # type: ignore[operator]
     if isinstance(head, nn.Conv2d):
         head = nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), head, nn.Flatten())
-    trains = module.training
-    module.eval()
-    image = torch.linspace(-1, 1, 3 * size * size).view(1, 3, size, size)
-    with torch.no_grad():  # not inference_mode: some networks keep tensors of their first pass
-        try:
-            logits = module(image)
-        except Exception as error:  # each network says in its own way that a size does not fit
-            raise _refused(model, False, error) from error
-        try:
-            holds = torch.equal(logits, head(embed(image)))
-        except (IndexError, NotImplementedError, TypeError):  # a list of heads
-            holds = False
-    module.train(trains)
-    return (embed, head) if holds else (module, nn.Identity())
+    return split(module, _pooled(module), head, size, lambda error: _refused(model, False, error))
 
 
 def _names(classifier: Any) -> tuple[str, ...]:

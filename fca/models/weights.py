@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -14,9 +15,16 @@ from fca.nouns import FcaError
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-SUFFIXES = (".safetensors", ".pt")
+SUFFIXES = (".safetensors", ".pt", ".pth")
 SHOWN = 3  # keys of each kind in a message
-LOCAL = "a .safetensors or .pt file that holds a state dict"
+_GLOBAL = re.compile(r"GLOBAL (\w[\w.]*\w)")  # torch's words for what it refused to call
+LOGGED = (
+    "mmengine.logging.history_buffer.HistoryBuffer",
+    *(f"{module}.getattr" for module in ("builtins", "__builtin__")),  # how such a buffer names its own methods
+    *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
+    *("numpy.ndarray", "numpy.dtype"),
+)
+LOCAL = "a .safetensors, .pt or .pth file that holds a state dict"
 
 
 def identity_of(family: str, model: Any) -> dict[str, Any]:
@@ -48,8 +56,19 @@ def checked(weights: str) -> Path:
     return path
 
 
+class _Skipped:
+    """Stands for what lies in a checkpoint beside tensors: it does nothing, whatever the file says."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def __setstate__(self, state: Any) -> None: ...
+
+
 def read_weights(weights: str) -> dict[str, Tensor]:
-    """The state dict in a file, by key; never runs code from it. Raises FcaError for a file that is something else."""
+    """The state dict in a file, by key; never runs code from it. Raises FcaError for a file that is something else.
+
+    Logged numbers and their buffers are passed over (the names in LOGGED, none of which is called).
+    """
     import pickle
 
     import torch
@@ -60,9 +79,10 @@ def read_weights(weights: str) -> dict[str, Tensor]:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals([(_Skipped, name) for name in LOGGED]):
+            state = torch.load(path, map_location="cpu", weights_only=True)
     except (SafetensorError, pickle.UnpicklingError, EOFError, RuntimeError) as error:
-        raise FcaError("model.weights", weights, f"{LOCAL} ({one_line(error)})", "fetch or export it again") from error
+        raise _unread(path, weights, error) from error
     if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
         state = state["state_dict"]
     if not isinstance(state, Mapping) or not all(isinstance(value, torch.Tensor) for value in state.values()):
@@ -76,6 +96,7 @@ def with_weights(
     weights: str | None,
     known: Sequence[str],
     classes: Sequence[str] | None,
+    read: Callable[[str], dict[str, Tensor]] = read_weights,
 ) -> tuple[nn.Module, tuple[str, ...]]:
     """A network with its weights, and the class keys of its logits.
 
@@ -83,13 +104,14 @@ def with_weights(
     head:    names of the modules that give the logits.
     known:   class keys of the logits in the file; empty when it has none, or nobody told.
     classes: to train anew: the file's head, if any, is left out for a fresh one of these classes.
+    read:    weights -> state dict, for files whose keys are not yet those of the network.
 
     Without `classes` the file's own head is kept, or none if `known` is empty. Raises FcaError for weights that do
     not fit (which keys), another number of logits than class keys, and neither weights nor classes.
     """
     if weights is None:
         return make(len(trainable(classes))), tuple(classes or ())
-    state = read_weights(weights)
+    state = read(weights)
     kept = tuple(known if classes is None else classes)
     if classes is None and known:
         _check_logits(state, head, known, weights)
@@ -140,6 +162,21 @@ def one_line(error: Exception) -> str:
     """
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def _unread(path: Path, weights: str, error: Exception) -> FcaError:
+    """Why a file is no state dict; for a pickle that names code: which, and how to be rid of it."""
+    code = _GLOBAL.findall(str(error)) if path.suffix != ".safetensors" else []
+    if not code:
+        return FcaError("model.weights", weights, f"{LOCAL} ({one_line(error)})", "fetch or export it again")
+    told = f"{LOCAL}, and no code; to read this one would run {', '.join(code)} ({type(error).__name__})"
+    target = path.with_suffix(".safetensors").name
+    step = (
+        "if you trust it, convert it once, in a container without network or files of yours: python -c "
+        f"\"import torch, safetensors.torch as s; d = torch.load('{path.name}', 'cpu', weights_only=False); "
+        f"s.save_file(d.get('state_dict', d), '{target}')\"; then model.weights={target}"
+    )
+    return FcaError("model.weights", weights, told, step)
 
 
 def _check_logits(state: Mapping[str, Tensor], head: Sequence[str], known: Sequence[str], name: str) -> None:

@@ -1,3 +1,5 @@
+from functools import cache
+
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
@@ -10,6 +12,7 @@ from fca.doors.plugs import plug
 def model():
     """A model by the name of its YAML, with overrides as the user types them: model("test_vit", "model.stem=cifar")."""
 
+    @cache  # a model is frozen, and composing its configuration is what takes time
     def make(name, *overrides):
         with initialize_config_dir(str(CONF), version_base="1.3"):
             return plug(compose(f"model/{name}", list(overrides)), "model")

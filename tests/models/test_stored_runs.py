@@ -64,7 +64,10 @@ def test_training_can_begin_with_it_under_a_fresh_head(outputs):
 
 
 def test_every_family_comes_back_from_its_description(model):
-    for made in (model("cifar_resnet20"), model("squeezenet1_0"), model("timm", "model.name=resnet18")):
+    mmpretrain = model("mmpretrain", "model.name=resnet18_8xb32_in1k", "+model.kwargs.backbone.norm_eval=true")
+    open_clip = model("open_clip", "model.name=ViT-B-32", "+model.names.cat=kitten")
+    others = (model("squeezenet1_0"), model("timm", "model.name=resnet18"), mmpretrain, open_clip)
+    for made in (model("cifar_resnet20"), *others):
         described = json.loads(json.dumps(describe_model(made, CLASSES)))
         assert model_from(described) == (made, CLASSES)
 

@@ -1,0 +1,125 @@
+import itertools
+
+import numpy as np
+import pytest
+import skimage.data
+import torch
+
+from fca.models.own import mean_colour
+from fca.models.pair import structural_similarity
+from fca.nouns import FcaError
+
+MODULES = itertools.count()  # a name of its own for every test's module: Python imports a name once
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """Writes a user's module into the current folder; returns its name."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text):
+        name = f"users_module_{next(MODULES)}"
+        (tmp_path / f"{name}.py").write_text(text)
+        return name
+
+    return write
+
+
+def test_an_embedding_sees_the_very_bytes_and_gives_its_features(model, module):
+    name = module(
+        "seen = []\ndef embed(pixels):\n    seen.append(pixels)\n    return pixels.reshape(len(pixels), -1)\n"
+    )
+    encoder = model("own", f"model.function={name}.embed", "model.input_size=16").build()
+    image = skimage.data.astronaut()[:32, :32]
+    pixels, _ = encoder.geometry(image)
+    features = encoder.embed(encoder.normalise(torch.from_numpy(pixels).permute(2, 0, 1)[None] / 255))
+    assert features.dtype == torch.float32
+    np.testing.assert_array_equal(features.numpy()[0], pixels.ravel())
+    every = torch.arange(256).float().view(1, 1, 16, 16).expand(1, 3, 16, 16) / 255
+    assert set(encoder.embed(every).flatten().tolist()) == set(map(float, range(256))), "a byte was lost on the way"
+
+
+def test_the_shipped_embedding_is_mean_and_deviation_of_each_colour(model):
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    found = model("own").build().embed(torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255)
+    expected = [
+        [*(image[..., c].mean() / 255 for c in range(3)), *(image[..., c].std() / 255 for c in range(3))]
+        for image in pixels
+    ]
+    np.testing.assert_allclose(found, expected, atol=1e-6)  # float32
+    assert mean_colour(pixels).shape == (2, 6)
+
+
+def test_the_source_is_the_identity(model, module, tmp_path):
+    name = module("def embed(pixels):\n    return pixels.mean((1, 2))\n")
+    made = model("own", f"model.function={name}.embed")
+    before = made.identity()
+    assert before["function"] == f"{name}.embed"
+    (tmp_path / f"{name}.py").write_text("def embed(pixels):\n    return pixels.max((1, 2))\n")
+    assert made.identity()["source"] != before["source"]
+
+
+def test_planning_does_not_run_the_module(model, module):
+    name = module("raise SystemExit('planning ran me')\n")
+    assert model("own", f"model.function={name}.embed").identity()["family"] == "own"
+    assert model("pair", f"model.function={name}.sim").identity()["family"] == "pair"
+
+
+@pytest.mark.parametrize(
+    ("text", "function", "said"),
+    [
+        ("def embed(p): return p.mean()", "embed", r"embed -> float64 \(\); allowed: .* shape \(2, features\)"),
+        ("def embed(p): return p[:1].mean((1, 2))", "embed", r"embed -> float64 \(1, 3\)"),
+        (
+            "def embed(p): return p.mean((1, 2)) * float('nan')",
+            "embed",
+            "allowed: a function that gives finite numbers",
+        ),
+        ("def embed(p): return p.no_such", "embed", r"a function of uint8 \(2, 8, 8, 3\) \(AttributeError: "),
+        ("embed = 3", "embed", r"embed; allowed: the name of a function in"),
+        ("import no_such_module", "embed", "allowed: a module that imports .ModuleNotFoundError"),
+    ],
+)
+def test_a_function_that_is_none_or_gives_something_else_is_named(model, module, text, function, said):
+    made = model("own", f"model.function={module(text)}.{function}", "model.input_size=8")
+    with pytest.raises(FcaError, match=said):
+        made.build().embed(torch.rand(2, 3, 8, 8))
+
+
+@pytest.mark.parametrize("function", ["no_such_module.embed", "embed", "no.such.package.embed"])
+def test_a_module_that_is_not_there_is_refused_while_planning(model, function):
+    for name in ("own", "pair"):
+        with pytest.raises(FcaError, match=f"model.function = {function}; allowed: module.name, with the module in"):
+            model(name, f"model.function={function}").identity()
+
+
+def test_a_pair_function_is_asked_with_uint8_images_of_one_size(model, module):
+    text = "def sim(a, b):\n    assert a.dtype == b.dtype == 'uint8'\n    return 1 - abs(a.mean() - b.mean()) / 255\n"
+    made = model("pair", f"model.function={module(text)}.sim", "model.input_size=16")
+    first, second = (made.geometry(image[:40, :40])[0] for image in (skimage.data.astronaut(), skimage.data.cat()))
+    assert first.shape == second.shape == (16, 16, 3)
+    assert made.similarity(first, second) == pytest.approx(1 - abs(first.mean() - second.mean()) / 255)
+
+
+@pytest.mark.parametrize("value", ["1.01", "-0.01", "float('nan')", "'high'", "None"])
+def test_a_similarity_outside_0_to_1_is_refused_with_its_value(model, module, value):
+    made = model("pair", f"model.function={module(f'def sim(a, b): return {value}')}.sim", "model.input_size=8")
+    black = np.zeros((8, 8, 3), np.uint8)
+    with pytest.raises(FcaError, match=r"sim -> \S+; allowed: a number in \[0, 1\]"):
+        made.similarity(black, black)
+
+
+def test_the_shipped_pair_function_orders_likeness():
+    photo = skimage.data.astronaut()[:64, :64]
+    noise = np.random.default_rng(0).integers(0, 256, photo.shape, dtype=np.uint8)
+    blurred = (photo // 16) * 16
+    assert structural_similarity(photo, photo) == pytest.approx(1)
+    assert 1 > structural_similarity(photo, blurred) > structural_similarity(photo, noise) > 0
+    assert structural_similarity(photo, noise) == pytest.approx(structural_similarity(noise, photo))
+
+
+def test_a_pair_function_cannot_be_built_and_needs_pairs(model):
+    with pytest.raises(FcaError, match="gives neither features nor logits; next: use it as model@encoder=pair"):
+        model("pair").build()
+    with pytest.raises(FcaError, match=r"model.images_per_class = 1; allowed: at least 2"):
+        model("pair", "model.images_per_class=1").identity()
