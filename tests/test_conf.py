@@ -48,3 +48,27 @@ def test_an_analysis_in_a_notebook_asks_what_its_yaml_asks(name):
     config = compose("analyse", [f"analysis={name}"])
     made = plug(config, "analysis")
     assert type(made)() == made
+
+
+PAPER = [
+    "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "vgg16", "convnextv2_base", "inception_v3",
+    "efficientnetv2_m", "shufflenet_v2_x1_0", "mobilenetv3_small", "vit_base_patch16", "swinv2_base", "mobilevit_s",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("model", PAPER)
+def test_a_model_of_the_paper_takes_its_own_recipe_ours_or_as_released(model):
+    ours = compose("run", ["experiment=fc_sub", f"model={model}"])
+    assert ours.recipe == compose("run", [f"recipe={model}"]).recipe
+    assert ours.recipe.lr_batch > 0, "ours is for any batch size"
+    released = compose("run", ["experiment=fc_sub", f"model={model}", "recipe=fca_${model}"])
+    assert released.recipe == compose("run", [f"recipe=fca_{model}"]).recipe
+    assert released.recipe.lr_batch == 0
+    assert ours.recipe.epochs < 300
+    for config in (ours, released):
+        plug(config, "recipe").check()
+
+
+def test_every_recipe_is_of_a_model():
+    names = {path.stem.removeprefix("fca_") for path in YAMLS if path.parent.name == "recipe"}
+    assert names == {*PAPER, "default"}

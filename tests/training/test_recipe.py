@@ -76,3 +76,32 @@ def test_planning_with_a_recipe_imports_no_torch():
         "assert not {'torch', 'timm', 'pytorch_lightning'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(("optimiser", "share"), [("sgd", 1 / 16), ("adamw", 1 / 4), ("lamb", 1 / 4)])
+def test_the_learning_rate_follows_the_batch_size_as_in_timm_s_train_script(optimiser, share):
+    scaled = recipe(optimiser=optimiser, lr=0.4, lr_min=0.04, lr_batch=256, batch_size=16).scaled(finetune=False)
+    assert (scaled.lr, scaled.lr_min) == pytest.approx((0.4 * share, 0.04 * share))
+    assert scaled.scaled(finetune=False) == scaled
+
+
+def test_a_share_of_the_learning_rate_is_for_given_weights_only():
+    asked = recipe(lr=0.4, finetune_lr=0.1)
+    assert asked.scaled(finetune=True).lr == pytest.approx(0.04)
+    assert asked.scaled(finetune=False).lr == 0.4
+
+
+def test_cosine_ends_at_lr_min_as_torch_s_does():
+    ours = [recipe(lr=1.0, lr_min=0.2, warmup_epochs=0.0).lr_share(step, 30) for step in range(30)]
+    optimiser = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=30, eta_min=0.2)
+    for share in ours:
+        assert share == pytest.approx(optimiser.param_groups[0]["lr"], abs=1e-12)
+        optimiser.step()
+        cosine.step()
+
+
+def test_steps_by_epochs_are_torch_s():
+    stepped = recipe(epochs=6, schedule="step", warmup_epochs=0.0, milestones=[], gamma=0.9, step_epochs=2.0)
+    shares = [stepped.lr_share(step, 60) for step in range(60)]
+    assert shares == pytest.approx([0.9 ** (step // 20) for step in range(60)])

@@ -1,0 +1,38 @@
+#!/usr/bin/env bash
+# The real runs behind README.md: DATA=folder of images/ and weights/, OUT=the store. Two cores, about an hour; resumes.
+#   DATA=... OUT=outputs bash experiments/few_class_arena/study.sh
+set -euo pipefail
+: "${DATA:?the folder of images/ and weights/}" "${OUT:=outputs}"
+export OMP_NUM_THREADS=1
+run() { fca run -m "outputs=$OUT" logger=none hydra/launcher=joblib "hydra.launcher.n_jobs=${JOBS:-2}" "$@" || true; }
+images="$DATA/images" weights="$DATA/weights"
+mobilenet() { echo "model=mobilenetv1_$1 model.weights=$weights/mobilenetv1_$1.safetensors"; }
+encoder="model@encoder=mobilenetv1_050 encoder.weights=$weights/mobilenetv1_050.safetensors"
+grid="subset.ncl=2,3,4,5 subset.seed=range(0,5)"
+
+# CIFAR-10: published full models, sub-models of four architectures with two initialisations each, a probe, similarity
+cifar="dataset=folder dataset.root=$images/cifar10.zip"
+for depth in 20 56; do
+  run $cifar task=predict model=cifar_resnet$depth model.weights="$weights/cifar10_resnet$depth.safetensors"
+done
+run $cifar task=embed $encoder
+run $cifar $grid seed=0,1 model=test_resnet,test_efficientnet,test_vit
+run $cifar $grid seed=0,1 model=cifar_resnet20 recipe.batch_size=32
+run $cifar $grid $(mobilenet 025) adaptation=probe
+
+# ImageNet, one image a class: four published networks under every protocol
+imagenet="dataset=folder dataset.root=$images/imagenet_sample.zip task=predict"
+for width in 025 050 100; do run $imagenet $(mobilenet $width); done
+run $imagenet model=squeezenet1_0 model.weights="$weights/squeezenet1_0.safetensors"
+
+# Few images a class: sub-models from scratch, probes, similarity
+small() { # dataset words, after which the sizes
+  run "$@" task=embed $encoder
+  run "$@" subset.ncl=2,3,5,10 'subset.seed=range(0,5)' model=test_resnet,test_efficientnet model.input_size=64 recipe.epochs=30
+  run "$@" subset.ncl=2,3,5,10 'subset.seed=range(0,5)' $(mobilenet 025) adaptation=probe
+}
+small dataset=folder dataset.root="$images/clothing.zip"
+small dataset=folder dataset.root="$images/signdigits.zip" dataset.mirror=false
+small dataset=folder dataset.root="$images/omniglot_small.zip" dataset.mirror=false
+small dataset=manifest dataset.root="$images/grocery.zip" dataset.file=index.csv dataset.name=grocery
+small dataset=manifest dataset.root="$images/grocery.zip" dataset.file=index.csv dataset.name=grocery_coarse 'dataset.columns={label: coarse_id}'
