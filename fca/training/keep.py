@@ -67,8 +67,9 @@ class Keeper(pl.Callback):
         log.info("go on after epoch %d", len(self.history))
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        """Write the snapshots of this step."""
+        """Let the average follow, then write the snapshots of this step."""
         assert isinstance(pl_module, Training)
+        pl_module.follow()
         for fraction in self.snapshots.get(trainer.global_step, ()):
             pl_module.look()
             save_weights(self.folder / snapshot_file(fraction), weights_of(pl_module.answering))

@@ -86,8 +86,8 @@ class Training(pl.LightningModule):
         """The network whose answers count: the running average, if there is one."""
         return self.network if self.average is None else self.average.module
 
-    def on_train_batch_end(self, *_: Any) -> None:
-        """Let the running average follow."""
+    def follow(self) -> None:
+        """Let the running average take in the weights of a step."""
         if self.average is not None:
             self.average.update_parameters(self.network)
 

@@ -11,10 +11,12 @@ import pytest
 
 import fca.analysis
 from fca.analysis import select
+from fca.analysis.comparison import Comparison
 from fca.analysis.correlation import Correlation
 from fca.analysis.few_class import FewClass
 from fca.analysis.prediction import Prediction
 from fca.analysis.similarity import Similarity
+from fca.analysis.variance import Variance
 from fca.nouns import FcaError, Table
 from fca.store.columns import COLUMNS
 from fca.subset import draw_subset
@@ -97,7 +99,9 @@ def test_a_query_that_cannot_be_read_is_named(analysis, study):
         analysis(query="nlc < 5")(study.store)
 
 
-readers_of_models = pytest.mark.parametrize("analysis", [FewClass, Correlation, Prediction], ids=lambda a: a.__name__)
+readers_of_models = pytest.mark.parametrize(
+    "analysis", [FewClass, Correlation, Prediction, Comparison, Variance], ids=lambda a: a.__name__
+)
 
 
 @readers_of_models
@@ -120,7 +124,7 @@ def test_a_recipe_for_each_model_must_be_declared(analysis, study):
         analysis(per_model=["recipe_lr"])(study.store)
 
 
-@pytest.mark.parametrize("analysis", [FewClass, Correlation], ids=lambda a: a.__name__)
+@pytest.mark.parametrize("analysis", [FewClass, Correlation, Comparison, Variance], ids=lambda a: a.__name__)
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

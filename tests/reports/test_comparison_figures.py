@@ -15,7 +15,7 @@ from fca.subset import draw_subset
 from tests.reports.test_figures import marks, parts, values
 
 
-def points(models=4, ncl=(2, 5), seeds=5, inits=1, classes=10, per_class=40, protocols=("sub", "open", "masked")):
+def points(models=3, ncl=(2, 5), seeds=5, inits=1, classes=10, per_class=40, protocols=("sub", "open", "masked")):
     """Accuracies and answers of invented models: classes and images of unlike ease, models some points apart."""
     rng = np.random.default_rng(0)
     ease = np.repeat(1.4 + rng.normal(size=classes), per_class) + 1.5 * rng.normal(size=classes * per_class)
@@ -51,9 +51,9 @@ def test_the_forest_plot_has_every_pair_with_its_interval():
     drawn = values(spec)
     for name in ("difference", "difference_low", "difference_high", "p_holm"):
         assert sorted(drawn[name]) == sorted(table[name])
-    assert marks(spec, "symbol") == len(table) == 6 * 3 * 2
+    assert marks(spec, "symbol") == len(table) == 3 * 3 * 2
     assert marks(spec, "rule") == 2 * len(table)  # the interval and the line at 0
-    assert marks(spec, "symbol", ncl=[2], protocol=["sub"]) == 6
+    assert marks(spec, "symbol", ncl=[2], protocol=["sub"]) == 3
 
 
 def test_told_apart_is_a_colour_and_a_shape():
@@ -80,7 +80,7 @@ def test_the_heat_map_has_every_chance_to_be_the_best():
     table = tables()["rank_stability"].frame
     spec = style.spec(stability_figure(tables()["rank_stability"]))
     assert sorted(values(spec)["p_best"]) == sorted(table["p_best"])
-    assert marks(spec, "rect") == len(table) == 4 * 3 * 2
+    assert marks(spec, "rect") == len(table) == 3 * 3 * 2
     assert marks(spec, "rect", model=["net1"], ncl=[5]) == 3
 
 
@@ -101,7 +101,7 @@ def test_without_a_point_there_is_nothing_to_draw(part):
 def test_one_draw_of_classes_leaves_no_chance_to_draw():
     with pytest.raises(style.NothingToDraw):
         stability_figure(tables(seeds=1)["rank_stability"])
-    assert marks(style.spec(paired_figure(tables(seeds=1)["paired"])), "symbol") == 6 * 3 * 2
+    assert marks(style.spec(paired_figure(tables(seeds=1)["paired"])), "symbol") == 3 * 3 * 2
 
 
 def test_sentences_count_what_the_table_says():
@@ -109,7 +109,7 @@ def test_sentences_count_what_the_table_says():
     sub = table[table["protocol"] == "sub"]
     [line] = [line for line in paired_answers(table) if "sub-models" in line]
     at = {ncl: part["told_apart"].sum() for ncl, part in sub.groupby("ncl")}
-    assert line.startswith(f"zoo: pairs of sub-models told apart: {at[2]} of 6 at ncl 2, {at[5]} of 6 at ncl 5")
+    assert line.startswith(f"zoo: pairs of sub-models told apart: {at[2]} of 3 at ncl 2, {at[5]} of 3 at ncl 5")
     stable = tables()["rank_stability"].frame
     best = stable.query("protocol == 'sub' and ncl == 2").set_index("model")["p_best"]
     [line] = [line for line in stability_answers(stable) if "sub-models" in line]

@@ -12,13 +12,13 @@ from tests.training.tiny import classifier, examples, recipe
 
 def test_the_average_is_what_is_kept_and_follows_its_equation(tmp_path, monkeypatch):
     path = []
-    after = Training.on_train_batch_end
+    after = Training.follow
 
-    def watched(self, *words):
+    def watched(self):
         path.append({k: v.clone() for k, v in self.network.state_dict().items()})
-        after(self, *words)
+        after(self)
 
-    monkeypatch.setattr(Training, "on_train_batch_end", watched)
+    monkeypatch.setattr(Training, "follow", watched)
     asked = recipe(ema=0.5, snapshots=[1.0])
     fit(classifier(), examples(48), examples(12, seed=1), asked, 0, Place(tmp_path))
     expected = path[0]  # the first step is where the average begins

@@ -1,0 +1,82 @@
+"""Paired comparisons against published examples, scipy, the definition of Holm's method, and simulated coverage."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fca.stats.paired import holm, mcnemar, paired_interval
+
+
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_mcnemar_is_the_chance_of_a_split_as_uneven(only_a, only_b):
+    discordant = only_a + only_b
+    splits = np.arange(discordant + 1)
+    chance = scipy.stats.binom.pmf(splits, discordant, 0.5)
+    expected = chance[np.abs(2 * splits - discordant) >= abs(only_a - only_b)].sum()
+    assert mcnemar(only_a, only_b) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("cells", "low", "high"),
+    [  # Fagerland, Lydersen and Laake 2014 (Stat. Med. 33:2850): airway reactivity and complete response
+        ((1, 1, 7, 12), -0.5069, -0.0256),
+        ((59, 6, 16, 80), -0.1186, -0.0046),
+    ],
+)
+def test_the_paired_interval_gives_published_values(cells, low, high):
+    assert paired_interval(*cells) == pytest.approx((low, high), abs=6e-5)  # four printed digits
+    mirrored = (cells[0], cells[2], cells[1], cells[3])
+    assert paired_interval(*mirrored) == pytest.approx((-high, -low), abs=6e-5)
+
+
+def test_the_paired_interval_covers_the_true_difference():
+    rng = np.random.default_rng(0)
+    p, n, repeats = np.array([0.8, 0.1, 0.04, 0.06]), 80, 2000
+    ends = np.array([paired_interval(*cells) for cells in rng.multinomial(n, p, size=repeats).tolist()])
+    covered = ((ends[:, 0] <= p[1] - p[2]) & (p[1] - p[2] <= ends[:, 1])).mean()
+    assert covered == pytest.approx(0.95, abs=0.02)  # standard error 0.005, and a method near its level, not at it
+
+
+@given(st.tuples(*[st.integers(0, 60)] * 4).filter(any))
+def test_the_paired_interval_stays_in_range_around_the_difference(cells):
+    low, high = paired_interval(*cells)
+    assert -1 <= low <= (cells[1] - cells[2]) / sum(cells) <= high <= 1
+    assert low < high
+
+
+def test_agreeing_on_every_image_is_no_proof_of_equality():
+    low, high = paired_interval(20, 0, 0, 0)
+    assert low < -0.1
+    assert high > 0.1
+
+
+def test_fractions_of_images_lie_between_the_whole_tables():
+    whole = np.array([paired_interval(80, a, 4, 16 - a) for a in (8, 9)])
+    assert (whole[0] < paired_interval(80.0, 8.6, 4.0, 7.4)).all()
+    assert (paired_interval(80.0, 8.6, 4.0, 7.4) < whole[1]).all()
+
+
+@pytest.mark.parametrize("cells", [(0, 0, 0, 0), (5, -1, 2, 3)])
+def test_counts_that_cannot_be_are_refused(cells):
+    with pytest.raises(ValueError, match=str(cells).replace("(", r"\(").replace(")", r"\)")):
+        paired_interval(*cells)
+    with pytest.raises(ValueError, match="only_a=-1, only_b=2"):
+        mcnemar(-1, 2)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_holm_is_the_closure_of_bonferroni(p):
+    """A hypothesis falls if Bonferroni rejects every set of hypotheses that it is in."""
+    members = range(len(p))
+    groups = [g for size in members for g in itertools.combinations(members, size + 1)]
+    closed = [max(min(1.0, len(g) * min(p[k] for k in g)) for g in groups if i in g) for i in members]
+    assert holm(np.array(p)) == pytest.approx(closed, abs=1e-12)
+
+
+def test_holm_of_no_test_is_none():
+    assert len(holm(np.array([]))) == 0

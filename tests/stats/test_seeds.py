@@ -1,0 +1,135 @@
+"""Numbers of seeds against published sample sizes and simulation; ranks against scipy and resamples written out."""
+
+import itertools
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fca.stats.intervals import point_weights
+from fca.stats.seeds import MANY, kendall_w, rank_stability, seeds_for, seeds_needed, t_power
+
+
+@pytest.mark.parametrize(("effect", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)])
+def test_numbers_of_pairs_are_those_of_the_published_tables(effect, pairs):
+    assert seeds_for(effect) == pairs  # two-sided paired t, level 0.05, power 0.8: G*Power 3 gives these
+
+
+def test_power_is_how_often_a_simulated_t_test_finds_the_difference():
+    drawn = np.random.default_rng(0).normal(0.7, 1.0, size=(20_000, 12))
+    found = scipy.stats.ttest_1samp(drawn, 0, axis=1).pvalue < 0.05
+    assert t_power(0.7, 12) == pytest.approx(found.mean(), abs=0.01)  # 3 standard errors of 20,000 tests
+    assert t_power(-0.7, 12) == t_power(0.7, 12)
+    assert t_power(0.0, 12) == pytest.approx(0.05)
+
+
+@settings(max_examples=40)
+@given(st.floats(0.004, 8))
+def test_one_seed_fewer_would_not_do(effect):
+    seeds = int(seeds_for(effect))
+    t, nc = (lambda n: scipy.stats.t.isf(0.025, n - 1)), (lambda n: effect * n**0.5)
+    if seeds < 5000:  # scipy's noncentral t, the slower and independent way
+        power = [scipy.stats.nct.sf(t(n), n - 1, nc(n)) for n in (seeds, seeds - 1) if n > 1]
+        assert power[0] > 0.8 - 1e-6
+        assert seeds == 2 or power[1] < 0.8
+    else:
+        assert t_power(effect, seeds) == pytest.approx(0.8, abs=1e-4)
+
+
+def test_the_normal_distribution_takes_over_where_it_makes_no_difference():
+    edge = (7.8489 / MANY) ** 0.5  # (1.960 + 0.8416)² = 7.849
+    assert seeds_for(0.99 * edge) == pytest.approx(seeds_for(1.01 * edge) * (1.01 / 0.99) ** 2, rel=1e-4)
+
+
+@pytest.mark.parametrize("effect", [0.0, 1e-300, 1e-17, 0.0027])
+def test_more_than_a_million_seeds_is_no_end(effect):
+    assert seeds_for(effect) == np.inf
+    assert seeds_for(0.0029) < 1e6
+
+
+def test_the_interval_of_seeds_covers_the_truth():
+    rng, truth = np.random.default_rng(1), 1.2
+    wanted = seeds_for(truth)
+    found = [seeds_needed(row) for row in rng.normal(truth, 1.0, size=(600, 6))]
+    covered = np.mean([needed.low <= wanted <= needed.high for needed in found])
+    assert 0.92 < covered <= 0.995  # 95 %, standard error 0.009; whole numbers round it up
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 10**6), st.integers(2, 9), st.floats(-3, 3))
+def test_no_bound_exactly_where_the_t_test_finds_nothing(seed, seeds, mean):
+    differences = np.random.default_rng(seed).normal(mean, 1.0, size=seeds)
+    needed = seeds_needed(differences)
+    assert np.isinf(needed.high) == (scipy.stats.ttest_1samp(differences, 0).pvalue > 0.05)
+    assert 2 <= needed.low <= needed.total <= needed.high
+    assert needed.total == seeds_for(differences.mean() / differences.std(ddof=1))
+    assert seeds_needed(-differences) == needed
+
+
+def test_what_cannot_be_known_is_missing_and_what_never_ends_is_infinite():
+    assert np.isnan(seeds_needed(np.array([0.1]))).all()
+    assert np.isnan(seeds_needed(np.array([]))).all()
+    assert seeds_needed(np.array([0.1, 0.1, 0.1])) == (2, 2, 2)
+    assert seeds_needed(np.zeros(3)) == (np.inf, np.inf, np.inf)
+
+
+def scores(seed, subsets=7, models=4):
+    """Accuracies with ties."""
+    rng = np.random.default_rng(seed)
+    return np.round(rng.normal(size=(subsets, models)) + np.arange(models), 0) / 10
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10**6))
+def test_kendalls_w_is_friedmans_statistic_over_its_largest(seed):
+    accuracy = scores(seed)
+    friedman = scipy.stats.friedmanchisquare(*accuracy.T).statistic
+    assert kendall_w(accuracy) == pytest.approx(friedman / (7 * 3), abs=1e-12)
+
+
+def test_kendalls_w_gives_the_mean_spearman_correlation_between_subsets():
+    accuracy = np.random.default_rng(2).normal(size=(6, 5))
+    pairs = [scipy.stats.spearmanr(a, b).statistic for a, b in itertools.combinations(accuracy, 2)]
+    assert (6 * kendall_w(accuracy) - 1) / 5 == pytest.approx(np.mean(pairs), abs=1e-12)
+
+
+@pytest.mark.parametrize("accuracy", [np.ones((1, 3)), np.ones((3, 1)), np.ones((3, 3))])
+def test_kendalls_w_is_missing_where_nothing_is_ranked(accuracy):
+    assert np.isnan(kendall_w(accuracy))
+
+
+def test_rank_stability_counts_resamples_one_by_one():
+    accuracy, cluster = scores(3), np.array([0, 1, 2, 3, 3, 4, -1])
+    found = rank_stability(accuracy, cluster)
+    best, kept, ranks = np.zeros(4), np.zeros((4, 4)), []
+    order = accuracy.mean(axis=0)
+    weights = point_weights(cluster)
+    for weight in weights:
+        mean = np.round(np.average(accuracy, axis=0, weights=weight), 12)
+        first = mean == mean.max()
+        best += first / first.sum()
+        ranks.append(scipy.stats.rankdata(-mean))
+        for a, b in itertools.product(range(4), repeat=2):
+            kept[a, b] += (mean[a] - mean[b]) * (order[a] - order[b]) > 0
+    assert found.p_best == pytest.approx(best / len(weights))
+    assert found.p_best.sum() == pytest.approx(1)
+    assert np.stack([found.low, found.high]) == pytest.approx(np.quantile(ranks, [0.025, 0.975], axis=0))
+    assert found.rank.tolist() == scipy.stats.rankdata(-order.round(12)).tolist()
+    different = ~np.isnan(found.kept)
+    assert found.kept[different] == pytest.approx(kept[different] / len(weights))
+    assert np.isnan(np.diag(found.kept)).all()
+
+
+def test_equal_models_share_the_best_place():
+    found = rank_stability(np.tile([[0.7, 0.7, 0.1]], (3, 1)), np.arange(3))
+    assert found.p_best.tolist() == [0.5, 0.5, 0.0]
+    assert found.rank.tolist() == [1.5, 1.5, 3.0]
+    assert np.isnan(found.kept[0, 1])
+
+
+def test_one_seed_says_nothing_of_another():
+    found = rank_stability(np.array([[0.9, 0.8], [0.9, 0.8]]), np.array([0, -1]))
+    assert found.rank.tolist() == [1.0, 2.0]
+    assert np.isnan([*found.p_best, *found.low, *found.high, *found.kept.ravel()]).all()
