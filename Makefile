@@ -21,7 +21,7 @@ demo: $(STAMP)  ## the quickstart study on embedded images, and its page
 	$(BIN)/fca report report=few_class
 
 test: $(STAMP)  ## all tests that need no network, no GPU and no other data
-	$(BIN)/python -m pytest -m 'not real'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not real' -n logical --dist worksteal
 
 check: $(STAMP)  ## style, types, layers, and every YAML against its class
 	$(BIN)/ruff format --check .

@@ -32,4 +32,5 @@ def test_an_experiment_runs_under_debug_smoke(fca, tmp_path, name):
     assert " 0 failed, 0 running" in out
     rows = results(tmp_path / "outputs" / "smoke")
     assert TASKS.get(name, {"train", "predict", "embed"}) <= set(rows["task"])
-    assert (rows.query("task == 'train'")["recipe_epochs"] == 1).all()
+    trained = rows.query("task == 'train'")
+    assert trained.empty or (trained["recipe_epochs"] == 1).all()

@@ -56,7 +56,7 @@ def grouped_top1(
     group: of every column, 0..groups-1; -1 for none, whose probability then goes to no group.
     true:  the column of each image's class. Raises FcaError if no image's class is in a group, or for fewer than two.
 
-    >>> logits = np.array([[2.0, 2.0, 3.0, 9.0], [0.0, 0.0, 3.0, 9.0]])
+    >>> logits = np.array([[2.5, 2.5, 3.0, 9.0], [0.0, 0.0, 3.0, 9.0]])
     >>> grouped_top1(logits, np.array([0, 0, 1, -1]), true=np.array([0, 3]))
     (1.0, 1)
     """
