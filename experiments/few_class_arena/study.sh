@@ -10,14 +10,14 @@ mobilenet() { echo "model=mobilenetv1_$1 model.weights=$weights/mobilenetv1_$1.s
 encoder="model@encoder=mobilenetv1_050 encoder.weights=$weights/mobilenetv1_050.safetensors"
 grid="subset.ncl=2,3,4,5 subset.seed=range(0,5)"
 
-# CIFAR-10: published full models, sub-models of four architectures with two initialisations each, a probe, similarity
+# CIFAR-10: published full models, sub-models of four architectures (three of them twice), a probe, similarity
 cifar="dataset=folder dataset.root=$images/cifar10.zip"
 for depth in 20 56; do
   run $cifar task=predict model=cifar_resnet$depth model.weights="$weights/cifar10_resnet$depth.safetensors"
 done
 run $cifar task=embed $encoder
 run $cifar $grid seed=0,1 model=test_resnet,test_efficientnet,test_vit
-run $cifar $grid seed=0,1 model=cifar_resnet20 recipe.batch_size=32
+run $cifar $grid model=cifar_resnet20
 run $cifar $grid $(mobilenet 025) adaptation=probe
 
 # ImageNet, one image a class: four published networks under every protocol
@@ -28,7 +28,7 @@ run $imagenet model=squeezenet1_0 model.weights="$weights/squeezenet1_0.safetens
 # Few images a class: sub-models from scratch, probes, similarity
 small() { # dataset words, after which the sizes
   run "$@" task=embed $encoder
-  run "$@" subset.ncl=2,3,5,10 'subset.seed=range(0,5)' model=test_resnet,test_efficientnet model.input_size=64 recipe.epochs=30
+  run "$@" subset.ncl=2,3,5,10 'subset.seed=range(0,5)' model=test_resnet model.input_size=64 recipe.epochs=30
   run "$@" subset.ncl=2,3,5,10 'subset.seed=range(0,5)' $(mobilenet 025) adaptation=probe
 }
 small dataset=folder dataset.root="$images/clothing.zip"

@@ -43,9 +43,14 @@ class AnalysesReport:
 
 
 def _sections(analyses: Sequence[str], known: Mapping[str, Table], reasons: Mapping[str, str]) -> Iterator[Section]:
-    """Each part with its figure, or with the reason why there is none. A table is shown where it is first drawn."""
+    """Each part with its figure, or with the reason why there is none. In the order of analyses
+    and of their tables; a table is shown where it is first drawn."""
     shown: set[str] = set()
-    for part in sorted((p for p in parts() if p.analysis in analyses), key=lambda p: analyses.index(p.analysis)):
+    order = {name: place for place, name in enumerate(known)}
+    for part in sorted(
+        (part for part in parts() if part.analysis in analyses),
+        key=lambda part: (analyses.index(part.analysis), order.get(part.tables[0], 0)),
+    ):
         tables = tuple(known[name] for name in part.tables if name in known)
         new = tuple(table for table in tables if table.name not in shown and len(table.frame))
         shown |= {table.name for table in new}

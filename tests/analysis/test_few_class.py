@@ -3,10 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import softmax
 
 from fca.analysis.few_class import FewClass
 from fca.nouns import ClassSubset, FcaError
 from fca.subset import draw_subset, full_set
+from tests.analysis.conftest import KEYS
 
 
 def tables(lab, **fields):
@@ -198,3 +200,39 @@ def test_models_alone_or_sub_models_alone_are_enough(lab):
     lab.predict("net", lab.logits(seed=1))
     assert tables(lab)["gap"].empty
     assert set(tables(lab)["accuracy"]["protocol"]) == {"open", "masked"}
+
+
+def test_a_network_that_was_adapted_in_two_ways_is_two_models(lab):
+    for subset in lab.subsets(ncl=(2,), seeds=range(3)):
+        lab.train("net", subset, 0.6)
+        lab.train("net", subset, 0.9, adaptation="probe", recipe_epochs=None, recipe_lr=None)
+        lab.train("other", subset, 0.7)
+    accuracy = next(table.frame for table in FewClass()(lab.store) if table.name == "accuracy")
+    assert dict(zip(accuracy["model"], accuracy["top1"], strict=True)) == pytest.approx(
+        {"net, probe": 0.9, "net, scratch": 0.6, "other": 0.7}
+    )
+
+
+def test_recipes_may_all_differ_between_models_by_intention(lab):
+    [subset] = lab.subsets(ncl=(2,), seeds=[0])
+    lab.train("slow", subset, 0.6, recipe_epochs=99, recipe_lr=0.2)
+    lab.train("quick", subset, 0.9)
+    with pytest.raises(FcaError, match=r"or, for all of the recipe, \[recipe\]"):
+        FewClass()(lab.store)
+    assert {table.name for table in FewClass(per_model=["recipe"])(lab.store)} >= {"accuracy", "dcn"}
+
+
+def test_grouped_accuracy_is_that_of_the_images_whose_class_is_in_a_group(lab, tmp_path):
+    (tmp_path / "kinds.csv").write_text("class,group\nwolf,dog\ndog,dog\ncat,cat\n")
+    logits = lab.logits(seed=5)
+    lab.predict("net", logits)
+    table = FewClass(ncl=[3], seeds=[0, 1, 2, 3], groups=str(tmp_path / "kinds.csv"))(lab.store)[0].frame
+    p = softmax(logits.astype(np.float64), axis=1)
+    dog = p[:, KEYS.index("wolf")] + p[:, KEYS.index("dog")] > p[:, KEYS.index("cat")]
+    kind = {KEYS.index("wolf"): True, KEYS.index("dog"): True, KEYS.index("cat"): False}
+    grouped = table[table["protocol"] == "grouped"]
+    assert len(grouped), "some draw holds a class of a group"
+    for row in grouped.to_dict("records"):
+        inside = np.isin(lab.true, list(set(row["classes"]) & set(kind)))
+        right = dog[inside] == np.array([kind[label] for label in lab.true[inside]])
+        assert (row["top1"], row["n_test"]) == (pytest.approx(right.mean()), inside.sum())
