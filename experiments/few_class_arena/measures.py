@@ -80,12 +80,19 @@ def mean_of(draws: pd.DataFrame, models: int) -> dict[str, Any]:
 
 
 def ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_protocol: str) -> dict[str, Any]:
-    """Standard deviation between subsets of one ncl, pooled over ncl; models averaged first, the same ones on top."""
+    """Standard deviation between subsets of one ncl, pooled over ncl; models averaged first, the same ones on top.
+
+    A subset that one of these models has not answered is left out: else the spread would also be between models.
+    """
     parts = [top[top["protocol"] == top_protocol], bottom[bottom["protocol"] == bottom_protocol]]
     models = set(parts[0]["model"]) & set(parts[1]["model"])
     means = [
-        part[part["model"].isin(models)].groupby(DRAW, as_index=False).agg(top1=("top1", "mean")) for part in parts
+        part[part["model"].isin(models)]
+        .groupby(DRAW, as_index=False)
+        .agg(top1=("top1", "mean"), models=("model", "size"))
+        for part in parts
     ]
+    means = [part[part["models"] == len(models)] for part in means]
     if any(part["subset_seed"].nunique() < 2 for part in means):
         return {}
     seeds = sorted({*means[0]["subset_seed"], *means[1]["subset_seed"]})

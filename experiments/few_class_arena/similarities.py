@@ -60,7 +60,8 @@ def gathered(studies: Iterable[Study]) -> tuple[dict[str, dict[str, Table]], dic
 
 
 def figure5(paper: pd.DataFrame, found: dict[str, dict[str, Table]]) -> pd.DataFrame:
-    """On ImageNet, a line a target, encoder and scope. agrees: whether each r lies in the other's interval.
+    """On ImageNet, a line a target, encoder and scope. agrees: whether each r lies in the other's interval;
+    missing where ours has none.
 
     Empty lines have the commands that fill them.
     """
@@ -76,7 +77,7 @@ def figure5(paper: pd.DataFrame, found: dict[str, dict[str, Table]]) -> pd.DataF
     frame = frame.merge(published, on=[*KEY, "predictor", "scope"], how="left")
     inside = frame["r"].between(frame["r_paper_low"], frame["r_paper_high"])
     inside &= frame["r_paper"].between(frame["r_low"], frame["r_high"])
-    frame["agrees"] = inside.map({True: "yes", False: "no"}).where(frame["r"].notna() & frame["r_paper"].notna())
+    frame["agrees"] = inside.map({True: "yes", False: "no"}).where(frame["r_low"].notna() & frame["r_paper"].notna())
     frame = frame.sort_values(KEY, key=lambda column: column.map(PLACE), kind="stable", ignore_index=True)
     return frame[COLUMNS]
 

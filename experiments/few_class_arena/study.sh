@@ -17,7 +17,7 @@ for depth in 20 56; do
 done
 run $cifar task=embed $encoder
 run $cifar $grid seed=0,1 model=test_resnet,test_efficientnet,test_vit
-run $cifar $grid model=cifar_resnet20
+run $cifar subset.ncl=2 "subset.seed=range(0,5)" model=cifar_resnet20
 run $cifar $grid $(mobilenet 025) adaptation=probe
 
 # ImageNet, one image a class: four published networks under every protocol
@@ -36,3 +36,6 @@ small dataset=folder dataset.root="$images/signdigits.zip" dataset.mirror=false
 small dataset=folder dataset.root="$images/omniglot_small.zip" dataset.mirror=false
 small dataset=manifest dataset.root="$images/grocery.zip" dataset.file=index.csv dataset.name=grocery
 small dataset=manifest dataset.root="$images/grocery.zip" dataset.file=index.csv dataset.name=grocery_coarse 'dataset.columns={label: coarse_id}'
+
+# Grocery with all its 81 products: a full model whose answers can be grouped to their kinds (its own classes.csv)
+run dataset=manifest dataset.root="$images/grocery.zip" dataset.file=index.csv dataset.name=grocery $(mobilenet 100) adaptation=probe
