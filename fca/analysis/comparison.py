@@ -63,7 +63,8 @@ class Comparison:
 
 
 METHOD = {
-    "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often",
+    "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it is "
+    "of the networks at hand and knows nothing of others of the same models, newly initialised",
     "p_holm": "Holm's correction over all pairs of models of one data set, protocol and ncl",
     "difference": f"mean over subsets; 95 %: {RESAMPLES} bootstrap resamples of subset seeds, one subset: Newcombe 10",
     "told_apart": "p_holm below 0.05 and 0 outside the interval of the difference",

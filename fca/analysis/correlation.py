@@ -60,7 +60,7 @@ class Correlation:
                 lines += [{"dataset": dataset, "encoder": encoder, **line} for line in correlations(target)]
                 drawn.append(target.points.assign(dataset=str(dataset), encoder=str(encoder)))
         runs = tuple(sorted({*accuracies["run_id"], *similarities["run_id"]}))
-        parameters = {**asdict(self), "intervals": INTERVALS}
+        parameters = {**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"}
         frames = {
             "correlation": pd.DataFrame(lines, columns=["dataset", "encoder", *COLUMNS]),
             "correlation_points": pd.concat(drawn, ignore_index=True)[["dataset", "encoder", *POINTS]],

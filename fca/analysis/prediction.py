@@ -22,7 +22,9 @@ from fca.store import Store
 TARGETS = ("sub", "open", "masked")
 METHOD = (
     f"accuracy = intercept + weights * regressors, least squares, cut off at 0 and 1; {LEVEL:.0%} intervals: CV+; "
-    f"intervals of the table: 95 %, {RESAMPLES} bootstrap resamples of subset seeds within the data sets at hand"
+    f"intervals of the table: 95 %, {RESAMPLES} bootstrap resamples of the subset seeds of the data sets at hand, or "
+    "of data sets where those are held out (r: always of subset seeds); each predictor is judged by itself, with no "
+    "correction for how many there are; within_ncl_p: as if subsets were independent"
 )
 
 
@@ -84,8 +86,9 @@ class Prediction:
 ABOUT = {
     "prediction": (
         "Does SimSS predict accuracy beyond the number of classes, and does anything else? (gain: over log ncl alone)",
-        f"{PAPER} eq. 4 (simss), what arXiv:2404.05981 starts from (intra_inter with fitted, separation with equal "
-        "weights), arXiv:2102.11005 (logme), arXiv:1905.02928 (CV+ intervals); knn and probe: 1 - error, left one out",
+        f"{PAPER} eqs. 1 and 2 (intra_inter: with a fitted weight each; separation: intra - inter) and 4 (simss); the "
+        "S of arXiv:2404.05981 is made of ncl, intra and inter too, but is none of these; arXiv:2102.11005 (logme), "
+        "arXiv:1905.02928 (CV+ intervals); knn and probe: accuracy of the features, left one out",
     ),
     "prediction_points": (
         "Which accuracy was predicted for each subset, from other seeds of its data set or from other data sets?",

@@ -11,7 +11,7 @@ from fca.analysis.few_class import DRAW, dcn, per_subset
 from fca.analysis.points import SUBSET
 from fca.analysis.select import Rows, records
 from fca.analysis.similarity_points import Embedded, embedded, similarity_points
-from fca.stats.predictors import cosine_silhouette, knn_top1, logme, probe_top1, sample_rows
+from fca.stats.predictors import cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
 from fca.store import Store
 
 OF_IMAGES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {  # read a sample; the others read all images
@@ -36,7 +36,7 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
         found = embedded(store, row_of[run_id])
         for line in records(part):
             told = _of_images(found, np.array(line["classes"]), images)
-            lines.append({**line, "separation": line["intra"] - line["inter"], **told})
+            lines.append({**line, "separation": separation(line["intra"], line["inter"]), **told})
     points = pd.DataFrame(lines, columns=["dataset", "encoder", *SUBSET, *VALUES, "run_id"])
     return points.astype({"ncl": "int64", "subset_seed": "Int64", **dict.fromkeys(VALUES, "float64")})
 

@@ -39,7 +39,8 @@ PREDICTED = ["top1_predicted", "top1_predicted_low", "top1_predicted_high"]
 def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
     """Every predictor on the same points of one encoder and target: its line of `prediction`, and its points.
 
-    Unseen are the subset seeds of a known data set, and then, where there are several, whole data sets.
+    Unseen are the subset seeds of a known data set, and then, where there are several, whole data sets. What is unseen
+    is what the bootstrap resamples: points of one data set share what is particular to it.
     points: one line a subset: the columns that PREDICTORS name, top1, dataset, subset_seed, ncl. A predictor with a
             missing value is left out.
     worth:  the least gain that is of use, as a fraction.
@@ -54,9 +55,10 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
     within = _within(points, alone, cluster)
     for way in HELD_OUT[: 1 + (counts["datasets"] > 1)]:
         held = {name: _held(points, list(regressors), way) for name, regressors in known.items()}
-        error = judge(accuracy, held[BASELINE], held[BASELINE], cluster).error
+        unseen = cluster if way == HELD_OUT[0] else pd.factorize(points["dataset"])[0]
+        error = judge(accuracy, held[BASELINE], held[BASELINE], unseen).error
         for name in known:
-            line = {**same, "held_out": way, "predictor": name, **within[name], **_gain(name, accuracy, held, cluster)}
+            line = {**same, "held_out": way, "predictor": name, **within[name], **_gain(name, accuracy, held, unseen)}
             line["better_in"] = None if name == BASELINE else _better(points, held[name], held[BASELINE])
             line["verdict"] = _verdict(line, name in alone, error, worth)
             yield line, _predicted(points, line, alone.get(name), held[name])
@@ -101,10 +103,11 @@ def _gain(name: str, accuracy: np.ndarray, held: Mapping[str, HeldOut], cluster:
     return {**told, **covered, "width_points": 100 * found.width}
 
 
-def _better(points: pd.DataFrame, held: HeldOut, alone: HeldOut) -> int:
-    """In how many data sets the mean error is below that of ncl alone."""
+def _better(points: pd.DataFrame, held: HeldOut, alone: HeldOut) -> int | None:
+    """In how many data sets the mean error is below that of ncl alone; None where nothing was predicted."""
     gain = (points["top1"] - alone.predicted).abs() - (points["top1"] - held.predicted).abs()
-    return int((gain.groupby(points["dataset"]).mean() > 0).sum())
+    each = gain.groupby(points["dataset"]).mean()
+    return int((each > 0).sum()) if each.notna().any() else None
 
 
 def _verdict(line: Mapping[str, Any], alone: bool, error: float, worth: float) -> str:

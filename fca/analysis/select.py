@@ -50,24 +50,28 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     """
     rows = store.rows()
     _check(rows, query)
-    rows = _told_apart(rows)
     every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)
     clean = rows["shift"] == "clean"
     full = (rows["task"] == "predict") & every_class & (rows["split"] == "test") & clean
     embedded = (rows["task"] == "embed") & (rows["split"] == split) & clean
+    trained, complete = _narrowed(rows[rows["task"] == "train"], query), _narrowed(rows[full], query)
+    model = _told_apart(pd.concat([trained, complete]))
     return Rows(
-        trained=_narrowed(rows[rows["task"] == "train"], query),
-        full=_narrowed(rows[full], query),
+        trained=trained.assign(model=model[trained.index]),
+        full=complete.assign(model=model[complete.index]),
         embedded=_narrowed(rows[embedded], query),
         total=len(rows),
     )
 
 
-def _told_apart(rows: pd.DataFrame) -> pd.DataFrame:
-    """A network that came to its classes in several ways on one data set is several models: `resnet18, probe`."""
-    ways = rows.groupby(["dataset", "model"])["adaptation"].transform("nunique")
-    several = (ways > 1) & rows["adaptation"].notna()
-    return rows.assign(model=rows["model"].where(~several, rows["model"] + ", " + rows["adaptation"]))
+def _told_apart(rows: pd.DataFrame) -> pd.Series:
+    """Names: where networks came to a data set's classes in several ways, `resnet18, probe` is told from `resnet18`.
+
+    From scratch stays unmarked. After the query, which asks for the names that are stored.
+    """
+    ways = rows.groupby("dataset")["adaptation"].transform("nunique")
+    marked = (ways > 1) & rows["adaptation"].isin(["finetune", "probe"])
+    return rows["model"].where(~marked, rows["model"] + ", " + rows["adaptation"])
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

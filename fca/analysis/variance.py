@@ -101,7 +101,10 @@ def _notes(split: VarianceSplit, subsets: list[SubsetRuns], drawn: int) -> Itera
     if len(subsets) == 1:
         yield "one subset: var_subset unknown"
     if max(inits) == 1:
-        yield "one initialisation: var_init unknown, its share is within var_subset and var_test"
+        same = len({s.runs for s in subsets}) == 1 < len(subsets)
+        yield "one initialisation: var_init unknown, its share is within var_subset and var_test" + (
+            ", but for what is common to all subsets, as one network answered them" if same else ""
+        )
     elif min(inits) < max(inits):
         yield f"{min(inits)} to {max(inits)} initialisations a subset"
     if any(np.unique(s.strata, return_counts=True)[1].min() == 1 for s in subsets):

@@ -8,7 +8,8 @@ from typing import Any
 
 from fca.geometry import ResizeCrop
 from fca.models.inputs import IMAGENET_MEAN, IMAGENET_STD, Normalise, class_keys
-from fca.models.weights import file_label, identity_of, with_weights
+from fca.models.labels import file_label
+from fca.models.weights import identity_of, with_weights
 from fca.nouns import Classifier, FcaError
 
 HEAD = "linear"

@@ -24,7 +24,7 @@ def source_of(what: str, function: str) -> str:
     try:
         with _current_folder():
             spec = find_spec(module) if module and name else None
-    except (ImportError, ValueError):
+    except Exception:  # it imports the packages that the module lies in, whatever these do
         spec = None
     if spec is None or spec.origin is None or not Path(spec.origin).is_file():
         allowed = f"module.name, with the module in {Path.cwd()} or installed"
@@ -49,7 +49,8 @@ def function_of(what: str, function: str) -> Callable[..., Any]:
 def called(what: str, name: str, function: Callable[..., Any], *pixels: Any) -> Any:
     """What the function gives for these pixels; its errors as FcaError."""
     try:
-        return function(*pixels)
+        with _current_folder():
+            return function(*pixels)
     except Exception as error:  # whatever a user's function may raise
         shapes = ", ".join(f"uint8 {image.shape}" for image in pixels)
         raise FcaError(what, name, f"a function of {shapes} ({one_line(error)})", "correct the function") from error

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fca.nouns import FcaError
+from fca.nouns import Classifier, FcaError, Geometry
 
 Layer = Callable[[Tensor], Tensor]
 MARK = 7919  # logits of a network that is built only to be looked at: a prime, so no other layer is as wide
@@ -43,11 +43,32 @@ def looked_at(make: Callable[[int], nn.Module]) -> tuple[str, ...]:
     return layers_of(module, MARK)
 
 
-def without(module: nn.Module, head: Sequence[str]) -> nn.Module:
-    """The network with the identity for its layers of logits: it gives its features."""
-    for name in head:
-        module.set_submodule(name, nn.Identity())
-    return module
+def with_or_without(network: Callable[[int], nn.Module], head: Sequence[str]) -> Callable[[int], nn.Module]:
+    """Number of logits -> network; for 0 the identity stands for its layers of logits, and it gives its features."""
+
+    def make(logits: int) -> nn.Module:
+        module = network(max(logits, 1))
+        for name in () if logits else head:
+            module.set_submodule(name, nn.Identity())
+        return module
+
+    return make
+
+
+def classifier(
+    module: nn.Module,
+    keys: tuple[str, ...],
+    head: Sequence[str],
+    geometry: Geometry,
+    normalise: Layer,
+    refused: Callable[[Exception], FcaError],
+) -> Classifier:
+    """The network with its features and the layer over them, as `split` has it; without class keys an encoder."""
+    if not keys:
+        return Classifier(module, (), geometry, normalise, embed=module, head=None)
+    last = module.get_submodule(head[-1])
+    embed, layer = split(module, before(module, last), last, geometry.size, refused)
+    return Classifier(module, keys, geometry, normalise, embed, layer)
 
 
 def split(

@@ -43,6 +43,13 @@ class Normalise:
         return (images - mean) / std
 
 
+def check_rgb(mean: Sequence[float] | None, std: Sequence[float] | None) -> None:
+    """Raise FcaError for a given mean or std that is not one of three channels."""
+    for key, value in (("mean", mean), ("std", std)):
+        if value is not None and len(value) != 3:
+            raise FcaError(f"model.{key}", value, "three numbers, of red, green and blue", f"correct model.{key}")
+
+
 def resize_crop(
     crop: int, side: int, size: int | None, crop_pct: float | None, interpolation: str, squash: bool = False
 ) -> ResizeCrop:

@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from fca.models.inputs import classes_meaning
+from fca.models.inputs import check_rgb, classes_meaning
+from fca.models.labels import PRETRAINED, file_label, keywords_label
 from fca.models.mmpretrain_records import record_of, weights_of
-from fca.models.timm_net import keywords_label
-from fca.models.weights import file_label, identity_of
-from fca.nouns import Classifier, FcaError
-
-PRETRAINED = "pretrained"
+from fca.models.weights import identity_of
+from fca.nouns import Classifier
 
 
 @dataclass(frozen=True)
@@ -51,9 +49,7 @@ class MmpretrainModel:
     def identity(self) -> dict[str, Any]:
         """Published checkpoints enter by their name, which ends with digits of their sha256."""
         record_of(self.name)
-        for key, value in (("mean", self.mean), ("std", self.std)):
-            if value is not None and len(value) != 3:
-                raise FcaError(f"model.{key}", value, "three numbers, of red, green and blue", f"correct model.{key}")
+        check_rgb(self.mean, self.std)
         if self.weights != PRETRAINED:
             return identity_of("mmpretrain", self)
         identity = identity_of("mmpretrain", replace(self, weights=None))

@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -31,10 +32,11 @@ except ImportError as error:
     raise FcaError("model", "mmpretrain", f"a machine where it imports ({error})", step) from error
 
 from fca.geometry import ResizeCrop  # noqa: E402
-from fca.models.heads import before, looked_at, split, without  # noqa: E402
+from fca.models.heads import classifier, looked_at, with_or_without  # noqa: E402
 from fca.models.hub import fetched  # noqa: E402
 from fca.models.inputs import Normalise, class_keys, resize_crop  # noqa: E402
-from fca.models.mmpretrain_net import PRETRAINED, MmpretrainModel  # noqa: E402
+from fca.models.labels import PRETRAINED  # noqa: E402
+from fca.models.mmpretrain_net import MmpretrainModel  # noqa: E402
 from fca.models.mmpretrain_records import record_of, weights_of  # noqa: E402
 from fca.models.weights import one_line, read_weights, with_weights  # noqa: E402
 
@@ -43,13 +45,13 @@ MMLogger.get_current_instance().setLevel("WARNING")  # else it tells how it init
 
 @dataclass(frozen=True)
 class Bgr:
-    """Red and blue change places before the normalisation: networks that were trained on OpenCV's order."""
+    """Red and blue change places behind the normalisation: networks that were trained on OpenCV's order."""
 
     normalise: Normalise
 
     def __call__(self, images: Tensor) -> Tensor:
-        """Mean and std are in the network's order."""
-        return self.normalise(images.flip(1))
+        """Mean and std are of red, green and blue."""
+        return self.normalise(images).flip(1)
 
 
 def classifier_of(model: MmpretrainModel, classes: Sequence[str] | None) -> Classifier:
@@ -58,25 +60,18 @@ def classifier_of(model: MmpretrainModel, classes: Sequence[str] | None) -> Clas
     weights, known = model.weights, class_keys(model.classes)
     if weights == PRETRAINED:
         weights, known = str(fetched(weights_of(model.name))), known or _classes(config)
-    head = tuple(f"head.{name}" for name in looked_at(lambda logits: _made(model, {**config.model.head}, logits)))
-
-    def make(logits: int) -> nn.Module:
-        module = network(model, config, max(logits, 1))
-        return module if logits else without(module, head)
-
+    end = _end(config)
+    head = tuple(f"{end}.{name}" for name in looked_at(lambda logits: _made(model, config.model[end], logits)))
+    make = with_or_without(partial(network, model, config), head)
     module, keys = with_weights(make, head, weights, known, classes, read)
-    geometry, normalise = _input(model, config)
-    if not keys:
-        return Classifier(module, (), geometry, normalise, embed=module, head=None)
-    last = module.get_submodule(head[-1])
-    embed, layer = split(module, before(module, last), last, geometry.size, lambda error: _refused(model, error))
-    return Classifier(module, keys, geometry, normalise, embed, layer)
+    return classifier(module, keys, head, *_input(model, config), lambda error: _refused(model, error))
 
 
 def network(model: MmpretrainModel, config: Config, logits: int) -> nn.Module:
     """mmpretrain's network with random weights, initialised as its configuration says but without fetching any."""
     parts = _unfetched(copy.deepcopy(config.model))
-    parts.update(head=ConfigDict({**parts.head, "num_classes": logits}), data_preprocessor=None, train_cfg=None)
+    parts[_end(config)].num_classes = logits
+    parts.update(data_preprocessor=None, train_cfg=None)
     module = _made(model, parts, None)
     module.init_weights()  # type: ignore[operator]
     return module
@@ -89,7 +84,7 @@ def read(weights: str) -> dict[str, Tensor]:
 
 
 def _config(model: MmpretrainModel) -> Config:
-    config = Config.fromfile(record_of(model.name).config)
+    config = Config.fromfile(record_of(model.name).config, lazy_import=False)  # its guess is wrong for RepLKNet
     if model.kwargs:
         config.merge_from_dict({"model": model.kwargs})
     if config.model.get("type") != "ImageClassifier" or "head" not in config.model:
@@ -98,8 +93,13 @@ def _config(model: MmpretrainModel) -> Config:
     return config
 
 
+def _end(config: Config) -> str:
+    """The part that gives the logits: the head, but the backbone of VGG and Inception, whose heads only add a loss."""
+    return "backbone" if "num_classes" in config.model.backbone else "head"
+
+
 def _made(model: MmpretrainModel, parts: dict[str, Any], logits: int | None) -> nn.Module:
-    """The module that a part of a configuration describes; `logits` overrules a head's."""
+    """The module that a part of a configuration describes; `logits` overrules its own."""
     if logits is not None:
         parts = {**parts, "num_classes": logits}
     with DefaultScope.overwrite_default_scope("mmpretrain"):
@@ -126,7 +126,7 @@ def _classes(config: Config) -> tuple[str, ...]:
     if kind == "ImageNet":
         return class_keys("imagenet-1k")
     keys = (getattr(DATASETS.get(kind), "METAINFO", None) or {}).get("classes") or ()
-    return tuple(map(str, keys)) if len(keys) == config.model.head.num_classes else ()
+    return tuple(map(str, keys)) if len(keys) == config.model[_end(config)].num_classes else ()
 
 
 def _input(model: MmpretrainModel, config: Config) -> tuple[ResizeCrop, Normalise | Bgr]:
@@ -143,9 +143,12 @@ def _input(model: MmpretrainModel, config: Config) -> tuple[ResizeCrop, Normalis
     mean, std = (
         tuple(round(value / 255, 9) for value in preprocessor.get(key) or (0, 0, 0)) for key in ("mean", "std")
     )
-    normalise = Normalise(tuple(model.mean or mean), tuple(model.std or (std if any(std) else (1 / 255,) * 3)))
+    std = std if any(std) else (1 / 255,) * 3
     reads_bgr = any(step["type"] == "LoadImageFromFile" for step in steps) and not preprocessor.get("to_rgb")
-    return geometry, Bgr(normalise) if reads_bgr and model.mean is None else normalise
+    if reads_bgr:  # and so does its record
+        mean, std = mean[::-1], std[::-1]
+    normalise = Normalise(tuple(model.mean or mean), tuple(model.std or std))
+    return geometry, Bgr(normalise) if reads_bgr else normalise
 
 
 def _step(step: dict[str, Any]) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fca.models.inputs import classes_meaning
+from fca.models.inputs import check_rgb, classes_meaning
+from fca.models.labels import file_label
 from fca.models.prompts import display_names
-from fca.models.weights import SUFFIXES, file_label, identity_of
+from fca.models.weights import SUFFIXES, identity_of
 from fca.nouns import Classifier, FcaError
 
 
@@ -95,9 +96,7 @@ class OpenClip:
         if odd or not self.templates:
             allowed = "at least one prompt, each with one {} where the class is named"
             raise FcaError("model.templates", odd or self.templates, allowed, "correct model.templates")
-        for key, value in (("mean", self.mean), ("std", self.std)):
-            if value is not None and len(value) != 3:
-                raise FcaError(f"model.{key}", value, "three numbers, of red, green and blue", f"correct model.{key}")
+        check_rgb(self.mean, self.std)
         if self.is_tag:
             from fca.models.open_clip_network import record_of
 

@@ -51,16 +51,19 @@ class OwnEmbedding:
         geometry = ResizeCrop(self.input_size, self.crop_pct, self.interpolation)
         function = function_of("model.function", self.function)
 
+        def numbers(pixels: UInt8[np.ndarray, "images size size 3"]) -> np.ndarray:
+            return np.array(function(pixels), np.float32)
+
         def embed(images: Tensor) -> Tensor:
             import torch
 
             pixels = (images * 255).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy()
-            features = np.asarray(called("model.function", self.function, function, pixels))
+            features = called("model.function", self.function, numbers, pixels)
             if features.ndim != 2 or len(features) != len(pixels) or not np.isfinite(features).all():
                 allowed = f"a function that gives finite numbers of shape ({len(pixels)}, features) for as many images"
-                value = f"{self.function} -> {features.dtype} {features.shape}"
+                value = f"{self.function} -> {features.shape}"
                 raise FcaError("model.function", value, allowed, "correct the function")
-            return torch.from_numpy(features.astype(np.float32))
+            return torch.from_numpy(features)
 
         return encoder(self.function, geometry, embed, classes)
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fca.models.inputs import classes_meaning
-from fca.models.weights import file_label, identity_of
+from fca.models.inputs import check_rgb, classes_meaning
+from fca.models.labels import PRETRAINED, file_label, keywords_label
+from fca.models.weights import identity_of
 from fca.nouns import Classifier, FcaError
 
-PRETRAINED = "pretrained"
 STEMS = ("timm", "cifar")
 
 
@@ -92,9 +92,7 @@ class TimmModel:
             raise FcaError(
                 "model.stem", "cifar", "timm: pretrained weights belong to timm's stem", "train from scratch"
             )
-        for key, value in (("mean", self.mean), ("std", self.std)):
-            if value is not None and len(value) != 3:
-                raise FcaError(f"model.{key}", value, "three numbers, of red, green and blue", f"correct model.{key}")
+        check_rgb(self.mean, self.std)
 
 
 @cache
@@ -110,16 +108,3 @@ def _registered() -> frozenset[str]:
     return frozenset(
         name for file in files for name in re.findall(r"^def (\w+)\(\s*pretrained\b", file.read_text(), re.M)
     )
-
-
-def keywords_label(name: str, kwargs: Mapping[str, Any]) -> str:
-    """A network's name in tables with the keywords that it was given.
-
-    >>> keywords_label("resnet18", {"channels": [16, 32], "drop_rate": 0.1})
-    'resnet18 channels=16-32 drop_rate=0.1'
-    """
-    return " ".join([name, *(f"{key}={_short(value)}" for key, value in kwargs.items())])
-
-
-def _short(value: Any) -> str:
-    return "-".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -19,7 +19,8 @@ from timm.models import PretrainedCfg, ResNet  # noqa: E402
 from fca.geometry import ResizeCrop  # noqa: E402
 from fca.models.heads import Layer, split  # noqa: E402
 from fca.models.inputs import Normalise, class_keys  # noqa: E402
-from fca.models.timm_net import PRETRAINED, TimmModel  # noqa: E402
+from fca.models.labels import PRETRAINED  # noqa: E402
+from fca.models.timm_net import TimmModel  # noqa: E402
 from fca.models.timm_records import record_of, resolved_tag  # noqa: E402
 from fca.models.weights import one_line, with_weights  # noqa: E402
 from fca.nouns import Classifier, FcaError  # noqa: E402

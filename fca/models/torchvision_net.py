@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fca.models.inputs import classes_meaning
-from fca.models.timm_net import keywords_label
-from fca.models.weights import file_label, identity_of
+from fca.models.labels import PRETRAINED, file_label, keywords_label
+from fca.models.weights import identity_of
 from fca.nouns import Classifier, FcaError
-
-PRETRAINED = "pretrained"
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from torch import Tensor, nn
@@ -14,15 +15,17 @@ declare_torchvision_ops()
 from torchvision.models import WeightsEnum, get_model, get_model_weights  # noqa: E402
 
 from fca.geometry import ResizeCrop  # noqa: E402
-from fca.models.heads import before, layers_of, looked_at, split, without  # noqa: E402
+from fca.models.heads import classifier, looked_at, with_or_without  # noqa: E402
 from fca.models.hub import fetched  # noqa: E402
 from fca.models.inputs import Normalise, class_keys, resize_crop  # noqa: E402
-from fca.models.torchvision_net import PRETRAINED, TorchvisionModel  # noqa: E402
+from fca.models.labels import PRETRAINED  # noqa: E402
+from fca.models.torchvision_net import TorchvisionModel  # noqa: E402
 from fca.models.weights import one_line, read_weights, with_weights  # noqa: E402
 from fca.nouns import Classifier, FcaError  # noqa: E402
 
 # transform_input: from ImageNet's mean and std to the mean and std of 0.5 that Google's weights were trained with.
 OF_GOOGLE = ("googlenet", "inception_v3")
+OURS = {"num_classes", "weights", "aux_logits"}
 AUXILIARY = ("AuxLogits.", "aux1.", "aux2.")
 _OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")  # in files written before torch allowed no dots
 
@@ -33,23 +36,16 @@ def classifier_of(model: TorchvisionModel, classes: Sequence[str] | None) -> Cla
     weights, known = model.weights, class_keys(model.classes)
     if weights == PRETRAINED:
         weights, known = str(fetched(record.url)), known or class_keys("imagenet-1k")
-    head = looked_at(lambda logits: network(model, logits))
-
-    def make(logits: int) -> nn.Module:
-        module = network(model, max(logits, 1))
-        return module if logits else without(module, head)
-
-    module, keys = with_weights(make, head, weights, known, classes, read)
-    geometry, normalise = _input(model, record)
-    if not keys:
-        return Classifier(module, (), geometry, normalise, embed=module, head=None)
-    last = module.get_submodule(head[-1])
-    embed, layer = split(module, before(module, last), last, geometry.size, lambda error: _refused(model, error))
-    return Classifier(module, keys, geometry, normalise, embed, layer)
+    make = partial(network, model)
+    head = looked_at(make)
+    module, keys = with_weights(with_or_without(make, head), head, weights, known, classes, read)
+    return classifier(module, keys, head, *_input(model, record), lambda error: _refused(model, error))
 
 
 def network(model: TorchvisionModel, logits: int) -> nn.Module:
     """torchvision's network with random weights; raises FcaError for keywords that it does not take."""
+    if ours := OURS & set(model.kwargs):
+        raise _refused(model, ValueError(f"{', '.join(sorted(ours))} is set by fca"))
     kwargs: dict[str, Any] = {"num_classes": logits, **model.kwargs}
     if model.architecture in OF_GOOGLE:
         kwargs = {"aux_logits": False, "transform_input": True, "init_weights": True, **kwargs}
@@ -57,8 +53,6 @@ def network(model: TorchvisionModel, logits: int) -> nn.Module:
         module: nn.Module = get_model(model.architecture, **kwargs)
     except (AssertionError, TypeError, ValueError) as error:
         raise _refused(model, error) from error
-    if not layers_of(module, logits):
-        raise _refused(model, ValueError("num_classes is set by fca"))
     return module
 
 

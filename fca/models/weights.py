@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -39,11 +40,6 @@ def identity_of(family: str, model: Any) -> dict[str, Any]:
         classes = classes_meaning(model.classes)
     values = {**asdict(model), "weights": weights, "classes": classes}
     return {"family": family, **settled("model", values)}
-
-
-def file_label(weights: str | None) -> str | None:
-    """The weights' name in tables: that of their file; None from scratch."""
-    return None if weights is None else Path(weights).name
 
 
 def checked(weights: str) -> Path:
@@ -135,23 +131,23 @@ def trainable(classes: Sequence[str] | None) -> Sequence[str]:
 def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Sequence[str], name: str) -> None:
     """Put a state dict into a network, key by key; only modules named in `fresh` may keep their random weights.
 
-    Raises FcaError naming missing, unexpected and misshaped keys.
+    Layers rename the keys of older files, as their libraries wrote them to: no file says which version it is of.
+    Raises FcaError naming misshaped keys, or else missing and unexpected ones.
     """
-    wanted = module.state_dict()
-    problems = {
-        "missing": [key for key in wanted if key not in state and not _belongs(key, fresh)],
-        "unexpected": sorted(key for key in state if key not in wanted),
-        "misshaped": [
-            f"{key} {tuple(state[key].shape)} for {tuple(value.shape)}"
-            for key, value in wanted.items()
-            if key in state and state[key].shape != value.shape
-        ],
-    }
+    told = OrderedDict(state)
+    told._metadata = {"": {"version": module._version}}  # type: ignore[attr-defined]  # MNASNet asks for its own
+    try:
+        found = module.load_state_dict(told, strict=False)
+    except RuntimeError as error:
+        misshaped = [line.strip().removeprefix("size mismatch for ") for line in str(error).splitlines()[1:]]
+        problems = {"misshaped": misshaped}
+    else:
+        missing = [key for key in found.missing_keys if not _belongs(key, fresh)]
+        problems = {"missing": missing, "unexpected": sorted(found.unexpected_keys)}
     said = [_shown(kind, keys) for kind, keys in problems.items() if keys]
     if said:
-        allowed = f"the {len(wanted)} keys of this network; {'; '.join(said)}"
+        allowed = f"the {len(module.state_dict())} keys of this network; {'; '.join(said)}"
         raise FcaError("model.weights", name, allowed, "choose the model that these weights belong to")
-    module.load_state_dict(state, strict=False)
 
 
 def one_line(error: Exception) -> str:

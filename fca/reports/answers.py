@@ -15,7 +15,7 @@ MODELS = {
     "masked": "masked full models",
     "grouped": "grouped full models",
 }
-FEW = 5  # subsets at each ncl
+FEW = 5  # subsets at each ncl, or data sets
 _VERDICTS = {
     "sub-models above open full models": "sub-models are more accurate than open full models",
     "not above": "sub-models are not above open full models",

@@ -92,7 +92,7 @@ def stability_figure(stability: Table) -> alt.FacetChart:
         ),
     )
     title = alt.Title(
-        "Would other classes have another winner?",
+        "Would other draws of the classes have another winner?",
         subtitle=["How often each model has the best mean accuracy, over bootstrap resamples of the subset seeds."],
     )
     tall, columns = max(90, 30 * frame["model"].nunique()), frame["protocol"].nunique()
@@ -144,20 +144,21 @@ def _next(others: pd.DataFrame) -> str:
 
 
 def stability_answers(stability: pd.DataFrame) -> Iterator[str]:
-    """Which model is most often the best over subset seeds, at each ncl.
+    """Which model has the best mean accuracy in most resamples of the subset seeds, at each ncl.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model": "a", "p_best": 0.93, "subsets": 5}
     >>> list(stability_answers(pd.DataFrame([line, {**line, "model": "b", "p_best": 0.07}])))
-    ['digits: most often the best of sub-models over draws of the classes: a at ncl 2 (93 %).']
+    ['digits: best of sub-models by mean accuracy in most resamples of the subset seeds: a at ncl 2 (93 % of them).']
     """
     known = stability.dropna(subset="p_best")
     for (dataset, protocol), part in known.groupby(["dataset", "protocol"], sort=False):
         best = part.sort_values("p_best", ascending=False, kind="stable").groupby("ncl").first()
         found: dict[str, list[str]] = {}
         for line in best.reset_index().to_dict("records"):
-            found.setdefault(line["model"], []).append(f"{line['ncl']} ({100 * line['p_best']:.0f} %)")
+            found.setdefault(line["model"], []).append(f"{line['ncl']} ({100 * line['p_best']:.0f} % of them)")
         at = "; ".join(f"{model} at ncl {', '.join(sizes)}" for model, sizes in found.items())
-        yield f"{dataset}: most often the best of {MODELS[str(protocol)]} over draws of the classes: {at}."
+        best_of = f"best of {MODELS[str(protocol)]} by mean accuracy in most resamples of the subset seeds"
+        yield f"{dataset}: {best_of}: {at}."
 
 
 PARTS = (

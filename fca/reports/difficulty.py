@@ -11,6 +11,7 @@ import pandas as pd
 from fca.nouns import Table
 from fca.reports import style
 from fca.reports.part import Part
+from fca.reports.similarity import by_encoder
 
 NAMED = 5  # classes in a sentence
 LISTED = 20  # classes, or changes of one kind, in a panel
@@ -25,7 +26,7 @@ def map_figure(pairs: Table) -> alt.FacetChart:
     turned = frame.rename(
         columns={"class_a": "class_b", "class_b": "class_a", "place_a": "place_b", "place_b": "place_a"}
     )
-    frame = _by_encoder(pd.concat([frame, turned], ignore_index=True))
+    frame = by_encoder(pd.concat([frame, turned], ignore_index=True))
     classes = 0 if frame.empty else int(frame["place_a"].max()) + 1
     columns = 1 if classes > 25 else 2
     axis = alt.Axis(labelFontSize=12 if classes <= 25 else 8, labelLimit=120, title=None, ticks=False, domain=False)
@@ -50,7 +51,7 @@ def map_figure(pairs: Table) -> alt.FacetChart:
 def classes_figure(classes: Table) -> alt.FacetChart:
     """The hardest classes: SimSS with the nearest class, and the mean over all others."""
     frame = classes.frame.dropna(subset="simss_nearest").sort_values("simss_nearest", kind="stable")
-    frame = _by_encoder(frame.groupby(["dataset", "encoder"], sort=False).head(LISTED))
+    frame = by_encoder(frame.groupby(["dataset", "encoder"], sort=False).head(LISTED))
     told = {"dataset": "", "encoder": "", "class": "", "nearest": "", "simss_nearest": ".4f", "simss_mean": ".4f"}
     base = alt.Chart().encode(y=alt.Y("class:N", title=None, sort=alt.EncodingSortField("simss_nearest", op="min")))
     x = alt.X("simss_nearest:Q", title=_HARD)
@@ -70,7 +71,7 @@ def classes_figure(classes: Table) -> alt.FacetChart:
 
 def subsets_figure(subsets: Table) -> alt.FacetChart:
     """SimSS of the hardest and the easiest subset of each size, over the spread of random subsets."""
-    frame = _by_encoder(subsets.frame)
+    frame = by_encoder(subsets.frame)
     told = {"dataset": "", "encoder": "", "extreme": "", "ncl": ".0f", "simss": ".4f", "random_mean": ".4f", "keys": ""}
     told |= {"random_q05": ".4f", "random_q95": ".4f", "random": ".0f"}
     x, picked = style.ncl_axis(gap=None), style.picked("extreme")
@@ -104,7 +105,7 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
     """The change of SimSS by each class added to a subset, and by each two of its classes made one."""
     frame = what_if.frame.groupby(["dataset", "encoder", "change"], sort=False).head(LISTED)
     both = frame["class_a"] + frame["class_b"].map(lambda key: "" if pd.isna(key) else f" = {key}")
-    frame = _by_encoder(frame.assign(says=frame["change"] + " " + both))
+    frame = by_encoder(frame.assign(says=frame["change"] + " " + both))
     told = {"dataset": "", "encoder": "", "says": "", "simss_before": ".4f", "simss_after": ".4f", "difference": "+.4f"}
     colours = alt.Scale(domain=["add", "merge"], range=["#a9629a", "#b07d00"])
     layers = alt.layer(
@@ -170,11 +171,6 @@ def _own_scales(chart: alt.FacetChart, **axes: Any) -> alt.FacetChart:
     """Each panel has its own classes."""
     drawn: alt.FacetChart = chart.resolve_scale(y="independent", **axes)
     return drawn
-
-
-def _by_encoder(frame: pd.DataFrame) -> pd.DataFrame:
-    frame = frame.sort_values(["dataset", "encoder"], kind="stable", ignore_index=True)
-    return frame.assign(panel=style.panels(frame, "dataset", "encoder"))
 
 
 PARTS = (

@@ -20,8 +20,8 @@ NAMES = {
     "separation": "intra - inter similarity",
     "intra_inter": "intra and inter, fitted",
     "silhouette": "silhouette",
-    "knn": "kNN error",
-    "probe": "probe error",
+    "knn": "kNN accuracy",
+    "probe": "probe accuracy",
     "logme": "LogME",
 }
 VERDICTS = ("beyond ncl", "cannot tell", "not beyond ncl", "baseline")
@@ -36,8 +36,8 @@ def error_figure(prediction: Table) -> alt.FacetChart:
     title = alt.Title(
         "How far off is accuracy that was predicted before training?",
         subtitle=[
-            "Mean absolute error on what the prediction never saw, with its 95 % interval over subset seeds.",
-            "Dashed: what the number of classes alone achieves.",
+            "Mean absolute error on what the prediction never saw, with its 95 % interval over subset seeds (new data",
+            "sets: over data sets). Dashed: what the number of classes alone achieves.",
         ],
     )
     return _dots(frame.assign(line=frame["panel"].map(alone)), "error_points", "mean absolute error (% points)", title)
@@ -50,7 +50,7 @@ def gain_figure(prediction: Table) -> alt.FacetChart:
         "Does anything predict accuracy beyond the number of classes?",
         subtitle=[
             "By how much the error on what was never seen falls below that of ncl alone, with its 95 % interval over",
-            "subset seeds. Right of the dashed line: better than ncl alone.",
+            "subset seeds (new data sets: over data sets). Right of the dashed line: better than ncl alone.",
         ],
     )
     return _dots(frame.assign(line=0.0), "gain_points", "gain over ncl alone (% points)", title)

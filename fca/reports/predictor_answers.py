@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from fca.reports.answers import FEW
 from fca.reports.prediction import BASELINE, NAMES, PANEL
 
 _WAYS = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}
@@ -37,14 +38,21 @@ def prediction_answers(prediction: pd.DataFrame) -> Iterator[str]:
         yield (
             f"{told}; it errs by {_interval(simss, 'error_points', '.1f')} points and ncl alone by "
             f"{_interval(alone, 'error_points', '.1f')}, a gain of {_interval(simss, 'gain_points', '+.2f')} "
-            f"(better in {simss['better_in']:.0f} of {simss['datasets']} data sets); {_covers(simss)}."
+            f"(better in {simss['better_in']:.0f} of {simss['datasets']} data sets{_few(way, simss)}); "
+            f"{_covers(simss)}."
         )
         best = part[part["verdict"] != "baseline"].sort_values("error_points", kind="stable").iloc[0]
         beyond = [NAMES[name] for name in part.loc[part["verdict"] == "beyond ncl", "predictor"]]
         yield (
-            f"On {_WAYS[str(way)]}, of all predictors of {target} by {encoder}, {NAMES[best['predictor']]} errs least "
-            f"({_interval(best, 'error_points', '.1f')} points); beyond ncl: {', '.join(beyond) or 'none for sure'}."
+            f"On {_WAYS[str(way)]}, of all that is added to ncl to predict {target} by {encoder}, "
+            f"{NAMES[best['predictor']]} errs least ({_interval(best, 'error_points', '.1f')} points); beyond ncl, "
+            f"each judged by itself: {', '.join(beyond) or 'none that can be told'}."
         )
+
+
+def _few(way: object, line: Mapping[Hashable, Any]) -> str:
+    """The bootstrap sees only the spread of the data sets at hand."""
+    return ", too few for a trusty interval" if way == "data set" and line["datasets"] < FEW else ""
 
 
 def _covers(line: Mapping[Hashable, Any]) -> str:

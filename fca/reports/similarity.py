@@ -21,7 +21,7 @@ _SAYS = {  # (predictor, scope) of the correlation table, in the order drawn
 
 def similarity_figure(similarity: Table) -> alt.FacetChart:
     """SimSS of every subset against ncl, one panel an encoder."""
-    frame = _by_encoder(similarity.frame.dropna(subset="simss"))
+    frame = by_encoder(similarity.frame.dropna(subset="simss"))
     told = {"dataset": "", "encoder": "", "ncl": ".0f", "simss": ".4f", "simss_pooled": ".4f", "intra": ".4f"}
     told |= {"inter": ".4f", "nearest_inter": ".4f", "subset_seed": ".0f", "classes": "", "images": ".0f"}
     chart = (
@@ -47,7 +47,7 @@ def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
     keys = ["dataset", "encoder", "target"]
     pearson = correlation.frame[correlation.frame["method"] == "pearson"]
     told = {key: _told(part) for key, part in pearson.groupby(keys)}
-    frame = _by_encoder(best)
+    frame = by_encoder(best)
     where = frame["panel"] + " · " if style.differs(frame["panel"]) else ""
     lines = [told[key] for key in frame[keys].itertuples(index=False, name=None)]
     frame["panel"] = where + frame["target"] + "\n" + pd.Series(lines, index=frame.index)
@@ -130,7 +130,7 @@ def _coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
         protocol=frame["target"].map(known["protocol"]),
         model=frame["target"].map(known["model"].where(~known.index.str.startswith("DCN "))),
     )
-    frame = _by_encoder(frame.dropna(subset=["says", "r"]))
+    frame = by_encoder(frame.dropna(subset=["says", "r"]))
     return frame.assign(panel=frame["method"] + (" · " + frame["panel"] if style.differs(frame["panel"]) else ""))
 
 
@@ -143,7 +143,8 @@ def _ncl_colour(frame: pd.DataFrame, legend: alt.Legend | None) -> alt.Color:
     return alt.Color("ncl:O", scale=alt.Scale(domain=sorted(frame["ncl"].unique().tolist())), legend=legend)
 
 
-def _by_encoder(frame: pd.DataFrame) -> pd.DataFrame:
+def by_encoder(frame: pd.DataFrame) -> pd.DataFrame:
+    """With a `panel` for each data set and encoder, in their order."""
     frame = frame.sort_values(["dataset", "encoder"], kind="stable", ignore_index=True)
     return frame.assign(panel=style.panels(frame, "dataset", "encoder"))
 

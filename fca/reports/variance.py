@@ -91,19 +91,23 @@ def _long(frame: pd.DataFrame) -> pd.DataFrame:
 def variance_answers(variance: pd.DataFrame) -> Iterator[str]:
     """Which source has the largest share of the variance, in how many of the models and ncl; by protocol.
 
+    Where init is unknown, the other two have its share: such lines are counted by themselves.
+
     >>> line = {"dataset": "digits", "protocol": "sub", "share_subset": 0.6, "share_init": 0.3, "share_test": 0.1}
     >>> next(variance_answers(pd.DataFrame([line])))
     'digits: what accuracies of sub-models vary with most is the draw of the classes (1 of 1 models and ncl).'
     """
     shares = [f"share_{name}" for name in _FROM]
     known = variance.dropna(subset="share_subset")
-    for (dataset, protocol), part in known.groupby(["dataset", "protocol"], sort=False):
+    known = known.assign(several=known["share_init"].notna())
+    for (dataset, protocol, several), part in known.groupby(["dataset", "protocol", "several"], sort=False):
         most = part[shares].idxmax(axis="columns").value_counts()
         told = [
             f"the {_FROM[str(name).removeprefix('share_')]} ({n} of {len(part)} models and ncl)"
             for name, n in most.items()
         ]
-        yield f"{dataset}: what accuracies of {MODELS[str(protocol)]} vary with most is {', '.join(told)}."
+        alone = "" if several else " where one initialisation leaves its share in both"
+        yield f"{dataset}: what accuracies of {MODELS[str(protocol)]} vary with most is {', '.join(told)}{alone}."
 
 
 PARTS = (Part("variance", "What accuracy varies with", "variance", ("variance",), variance_figure),)

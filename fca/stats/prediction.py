@@ -15,9 +15,7 @@ from jaxtyping import Bool, Float, Integer, Num
 from fca.stats.intervals import bootstrap_mean
 
 LEVEL = 0.9
-_RANK = (
-    1e-10  # singular values below this share of the largest are rounding: a regressor that is constant, or another's
-)
+_RANK = 1e-10  # a regressor that varies by less of its mean, or of the others, is rounding: constant, or another's
 
 
 class HeldOut(NamedTuple):
@@ -29,7 +27,7 @@ class HeldOut(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """Means over the held-out points, as fractions, with 95 % bootstrap intervals over clusters (subset seeds).
+    """Means over the held-out points, as fractions, with 95 % bootstrap intervals over clusters.
 
     error: mean absolute error.    gain: by how much that is below the baseline's (negative: above).
     coverage, width: of the prediction intervals.
@@ -57,8 +55,9 @@ def held_out(
 
     Every training point i has a fit f_i that left out its own fold, and a residual R_i = |y_i - f_i(x_i)|. At a point x
     the interval begins at the floor((1 - level)(n + 1))-th smallest of the n values f_i(x) - R_i, and ends at the
-    ceil(level (n + 1))-th smallest of f_i(x) + R_i. Coverage is promised for exchangeable points only, which those of
-    different data sets are not: it has to be measured (see judge).
+    ceil(level (n + 1))-th smallest of f_i(x) + R_i. What is promised is a coverage of 2 level - 1 and little less (0.8
+    at 0.9), mostly it is near level; and for exchangeable points only, which those of different data sets are not. So
+    it has to be measured (see judge).
 
     regressors: none gives the mean of the training points.    accuracy: fractions in [0, 1].
     fold:       what is left out together: a data set, or a subset seed. With one fold all is NaN.
@@ -83,7 +82,8 @@ def judge(
 ) -> Judgement:
     """Error, gain over the baseline's predictions of the same points, and what the intervals are worth.
 
-    cluster: 0..k-1, the points that were drawn together; -1 for a point that was not drawn (all classes).
+    cluster: 0..k-1, the points that were drawn together: those of a subset seed, or of a data set where the claim is
+             about others; -1 for a point that was not drawn (all classes).
     What cannot be had (no prediction, no interval, one cluster) is NaN. The fits are taken as they are: the bootstrap
     resamples the points they are judged on.
 
@@ -126,7 +126,9 @@ def _predict(
 ) -> Float[np.ndarray, " test"]:
     """Least squares with intercept; of equally good weights the smallest, so a constant regressor gets none."""
     centre, level = x.mean(axis=0), y.mean()
-    weights = np.linalg.lstsq(x - centre, y - level, rcond=_RANK)[0]
+    # what centring leaves of a constant is rounding, which alone would get any weight: it must be an exact 0
+    varies = np.ptp(x, axis=0) > _RANK * np.abs(centre)
+    weights = np.linalg.lstsq((x - centre) * varies, y - level, rcond=_RANK)[0]
     predicted: Float[np.ndarray, " test"] = np.clip(level + (at - centre) @ weights, 0.0, 1.0)
     return predicted
 

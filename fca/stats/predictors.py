@@ -13,7 +13,7 @@ from sklearn.metrics import silhouette_score
 from sklearn.neighbors import NearestNeighbors
 
 from fca.nouns import FcaError
-from fca.stats.similarity import SimilarityScores, unit_vectors
+from fca.stats.similarity import unit_vectors
 
 IMAGES = 500
 SAMPLE_SEED = 0
@@ -41,18 +41,18 @@ def sample_rows(
     return np.sort(np.concatenate(rows)) if rows else np.empty(0, dtype=np.int64)
 
 
-def separation(scores: SimilarityScores) -> float:
-    """Intra- minus inter-class similarity, in [-1, 1]: what Cao et al. (arXiv:2404.05981) start from, weighted equally.
+def separation(intra: float, inter: float) -> float:
+    """Intra- minus inter-class similarity, in [-1, 1]: half the difference of the mean cosines (eqs. 1 and 2).
 
-    Their difficulty S takes three numbers: the number of classes, the mean cosine similarity S_R of two images of one
-    class and S_E of two images of different classes. This is (S_R - S_E) / 2, means of class means. It is NOT their S:
-    how S weighs the three is not restated here. With ncl as a second regressor, and weights fitted to accuracies, any
-    linear S of the three is a special case of regressing on intra, inter and ncl.
+    Cao et al. (arXiv:2404.05981) compute their difficulty S from the number of classes and from intra- and inter-class
+    cosine similarity. This is NOT their S: how S combines the three is not restated here, and no result on it is one on
+    S. What is judged in its place are straight lines in log ncl and this, or in log ncl, intra and inter with a weight
+    each. An S of another form, one linear in ncl itself included, is none of them.
 
-    >>> separation(SimilarityScores(intra=0.75, inter=0.5, nearest_inter=0.6, simss=0.2, simss_pooled=0.2))
+    >>> separation(intra=0.75, inter=0.5)
     0.25
     """
-    return scores.intra - scores.inter
+    return intra - inter
 
 
 def cosine_silhouette(features: Float[np.ndarray, "images features"], labels: Integer[np.ndarray, " images"]) -> float:

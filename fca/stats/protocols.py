@@ -39,8 +39,19 @@ def masked_top1(
     """
     rows = np.flatnonzero(np.isin(true, columns))
     _check(rows)
-    answers = columns[_largest(np.take(logits[rows], columns, axis=1))]
-    return float((answers == true[rows]).mean())
+    return float((masked_answers(logits[rows], columns) == true[rows]).mean())
+
+
+def masked_answers(
+    logits: Float[np.ndarray, "images logits"], columns: Integer[np.ndarray, " subset"]
+) -> Integer[np.ndarray, " images"]:
+    """The column that a classifier answers when only these are allowed; of equal logits the first of `columns`.
+
+    >>> masked_answers(np.array([[3.0, 1.0, 9.0], [0.0, 1.0, 2.0]]), np.array([0, 1]))
+    array([0, 1])
+    """
+    answers: Integer[np.ndarray, " images"] = columns[_largest(np.take(logits, columns, axis=1))]
+    return answers
 
 
 def grouped_top1(

@@ -81,8 +81,9 @@ def split_variance(subsets: Sequence[SubsetRuns], level: float = LEVEL) -> Varia
     test: mean over subsets of the variance from sampling images within their class. Interval: normal, over images.
 
     With one subset `subset` is NaN. With one init everywhere `init` is NaN; then `test` has the residual E as well (it
-    is what one binomial accuracy has) and `subset` has B. Some subsets with one init: the mean of the others stands for
-    theirs. A class with one test image: all images of its subset count as one class. Raises ValueError without subsets.
+    is what one binomial accuracy has) and `subset` has B, but for what is common to subsets that one network answered:
+    that is in none. Some subsets with one init: the mean of the others stands for theirs. A class with one test image:
+    all images of its subset count as one class. Raises ValueError without subsets.
 
     >>> image, strata = np.arange(4), np.zeros(4, dtype=int)
     >>> a = SubsetRuns(np.array([[True, True, True, False], [True, False, True, False]]), image, strata, ("a", "b"))

@@ -209,8 +209,13 @@ def test_a_network_that_was_adapted_in_two_ways_is_two_models(lab):
         lab.train("other", subset, 0.7)
     accuracy = next(table.frame for table in FewClass()(lab.store) if table.name == "accuracy")
     assert dict(zip(accuracy["model"], accuracy["top1"], strict=True)) == pytest.approx(
-        {"net, probe": 0.9, "net, scratch": 0.6, "other": 0.7}
+        {"net, probe": 0.9, "net": 0.6, "other": 0.7}
     )
+    for query, models in {
+        "model == 'net'": {"net, probe", "net"},  # the name that is stored, not that of the table
+        "adaptation == 'probe'": {"net"},
+    }.items():
+        assert set(FewClass(query=query)(lab.store)[0].frame["model"]) == models
 
 
 def test_recipes_may_all_differ_between_models_by_intention(lab):

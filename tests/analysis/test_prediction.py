@@ -125,6 +125,11 @@ def test_two_data_sets_are_also_predicted_from_each_other(easy):
     assert np.isnan(new["coverage"])  # one other data set cannot tell by how much they differ
     assert known["within_ncl_r"] == new["within_ncl_r"]
     points = found["prediction_points"]
+    both = points[(points["predictor"] == "simss") & (points["held_out"] == "data set")]
+    error = 100 * (both["top1"] - both["top1_predicted"]).abs()
+    each = error.groupby(both["dataset"]).mean()
+    of_two = [new["error_points_low"], new["error_points_high"]]
+    assert of_two == pytest.approx([each.min(), each.max()])  # the same data set twice, either, is a quarter each
     part = points[(points["predictor"] == "log_ncl") & (points["held_out"] == "data set")]
     zoo, other = (part[part["dataset"] == d] for d in ("zoo", "farm"))
     fit = LinearRegression().fit(np.log(zoo[["ncl"]].to_numpy()), zoo["top1"])
@@ -162,6 +167,7 @@ def test_one_subset_seed_leaves_nothing_unseen(lab):
     simss = line(found["prediction"], "simss")
     assert np.isnan([simss[name] for name in ("error_points", "gain_points", "coverage", "within_ncl_r_low")]).all()
     assert simss["verdict"] == "cannot tell"
+    assert found["prediction"]["better_in"].isna().all()
     assert found["prediction_points"]["top1_predicted"].isna().all()
 
 

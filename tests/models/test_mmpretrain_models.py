@@ -12,6 +12,7 @@ from fca.models.mmpretrain_records import _records
 from fca.nouns import FcaError
 
 NAME = "resnet18_8xb32_in1k"
+BLUE_FIRST = "mobilevit-xxsmall_3rdparty_in1k"
 TWO = ["left", "right"]
 
 
@@ -50,7 +51,7 @@ def test_a_network_by_name_has_the_input_of_its_configuration_and_a_head_of_two(
     assert classifier.geometry.key == "224-256-bilinear"
     assert classifier.normalise.mean == pytest.approx((0.485, 0.456, 0.406))
     assert classifier.normalise.std == pytest.approx((0.229, 0.224, 0.225))
-    images = classifier.normalise(torch.rand(2, 3, 224, 224))
+    images = classifier.normalise(torch.rand(2, 3, 64, 64))
     module = classifier.module
     assert module.training
     with torch.inference_mode():
@@ -68,6 +69,7 @@ def test_a_network_by_name_has_the_input_of_its_configuration_and_a_head_of_two(
         ("deit-tiny-distilled_3rdparty_in1k", "224-256-bicubic", 2),  # the mean over two heads is its own feature
         ("efficientnet-b0_3rdparty_8xb32_in1k", "224-256-bicubic", 1280),
         ("mobilevit-xxsmall_3rdparty_in1k", "256-288-bilinear", 320),
+        ("inception-v3_3rdparty_8xb32_in1k", "299-342-bilinear", 2048),  # the backbone gives the logits
     ],
 )
 def test_other_families_too(model, package, name, key, features):
@@ -75,26 +77,51 @@ def test_other_families_too(model, package, name, key, features):
     module = classifier.module.eval()
     images = torch.rand(1, 3, classifier.input_size, classifier.input_size)
     with torch.inference_mode():
-        assert classifier.embed(images).shape == (1, features)
-        assert torch.equal(classifier.head(classifier.embed(images)), module(images))
+        found = classifier.embed(images)
+        assert found.shape == (1, features)
+        assert torch.equal(classifier.head(found), module(images))
     assert classifier.geometry.key == key
 
 
 def test_a_network_that_takes_blue_first_is_given_blue_first(model, package):
     """MobileViT's configuration reads images with OpenCV and leaves them so: blue, green, red in 0..255, over 255."""
-    normalise = model("mmpretrain", "model.name=mobilevit-xxsmall_3rdparty_in1k").build(TWO).normalise
     rgb = torch.rand(1, 3, 2, 2)
-    torch.testing.assert_close(normalise(rgb), rgb.flip(1))
+    torch.testing.assert_close(normalise_of(model("mmpretrain", f"model.name={BLUE_FIRST}"))(rgb), rgb.flip(1))
 
 
-def test_mobilenets_preprocessor_agrees_with_its_own_package(model, package, original):
+def test_a_mean_and_std_of_ones_own_are_of_rgb_and_blue_still_comes_first(model, package):
+    given = ["model.mean=[0.1,0.2,0.3]", "model.std=[1,2,4]"]
+    normalise = normalise_of(model("mmpretrain", f"model.name={BLUE_FIRST}", *given))
+    assert normalise(torch.ones(1, 3, 1, 1)).flatten().tolist() == pytest.approx([0.7 / 4, 0.8 / 2, 0.9])
+
+
+def test_mean_and_std_on_record_are_in_the_order_that_the_network_is_given(model, package):
+    """RegNetX: mean=[103.53, 116.28, 123.675], of images as OpenCV reads them."""
+    normalise = normalise_of(model("mmpretrain", "model.name=regnetx-400mf_8xb128_in1k"))
+    grey = torch.full((1, 3, 1, 1), 103.53 / 255)
+    assert normalise(grey).flatten().tolist()[0] == pytest.approx(0, abs=1e-6)  # float32 around 0.4
+
+
+def normalise_of(made):
+    from fca.models.mmpretrain_network import _config, _input
+
+    return _input(made, _config(made))[1]
+
+
+def test_a_configuration_that_mmengine_takes_for_another_kind_is_read(model, package):
+    from fca.models.mmpretrain_network import _config
+
+    assert _config(model("mmpretrain", "model.name=replknet-31b_3rdparty_in1k")).model.backbone.type == "RepLKNet"
+
+
+def test_normalisation_agrees_with_its_own_package(model, package):
     """Images on the way in, against mmpretrain's own ClsDataPreprocessor."""
     image = torch.randint(0, 256, (3, 4, 4), dtype=torch.uint8)  # blue first, as its loader reads them
     theirs = package[0].models.ClsDataPreprocessor(
         mean=[123.675, 116.28, 103.53], std=[58.395, 57.12, 57.375], to_rgb=True
     )
     expected = theirs({"inputs": [image]})["inputs"]
-    ours = model("mmpretrain", f"model.name={NAME}").build(TWO).normalise(image.flip(0)[None] / 255)
+    ours = normalise_of(model("mmpretrain", f"model.name={NAME}"))(image.flip(0)[None] / 255)
     torch.testing.assert_close(ours, expected, atol=1e-5, rtol=0)  # float32 around 2
 
 
@@ -178,7 +205,8 @@ def test_from_scratch_fetches_nothing_whatever_the_configuration_says(model, pac
     import mmengine.runner.checkpoint as loading
 
     monkeypatch.setattr(loading, "_load_checkpoint", lambda *_, **__: pytest.fail("it fetched weights"))
-    classifier = model("mmpretrain", "model.name=resnet50_8xb8_cub").build(TWO)
+    smaller = ["+model.kwargs.backbone.depth=18", "+model.kwargs.head.in_channels=512", "model.input_size=64"]
+    classifier = model("mmpretrain", "model.name=resnet50_8xb8_cub", *smaller).build(TWO)
     assert classifier.classes == tuple(TWO)
 
 

@@ -13,6 +13,8 @@ declare_torchvision_ops()
 import timm  # noqa: E402
 from torchvision.transforms.v2.functional import normalize  # noqa: E402
 
+from fca.models.timm_network import _input, network  # noqa: E402
+
 THREE = ["cat", "dog", "owl"]
 
 
@@ -49,9 +51,17 @@ def test_where_logits_are_a_mean_over_heads_they_are_their_own_features(model, n
         assert torch.equal(classifier.head(classifier.embed(image)), module(image))
 
 
-@pytest.mark.parametrize("name", ["resnetv2_50", "mobilenetv4_conv_small_050", "vgg11", "swin_tiny_patch4_window7_224"])
-def test_pooled_features_and_head_give_the_logits_in_other_families_too(model, name):
-    classifier = model("timm", f"model.name={name}").build(THREE)
+@pytest.mark.parametrize(
+    ("name", "smaller"),
+    [
+        ("resnetv2_50", "channels=[32,64,128,256]"),
+        ("mobilenetv4_conv_small_050", "drop_rate=0"),
+        ("vgg11", "mlp_ratio=0.05"),
+        ("swinv2_tiny_window8_256", "embed_dim=24"),
+    ],
+)
+def test_pooled_features_and_head_give_the_logits_in_other_families_too(model, name, smaller):
+    classifier = model("timm", f"model.name={name}", f"+model.kwargs.{smaller}").build(THREE)
     image = torch.rand(1, 3, classifier.input_size, classifier.input_size)
     module = classifier.module.eval()
     with torch.inference_mode():
@@ -61,12 +71,16 @@ def test_pooled_features_and_head_give_the_logits_in_other_families_too(model, n
 
 
 def test_the_input_is_what_timm_has_on_record_where_the_yaml_says_null(model):
-    classifier = model("timm", "model.name=vit_tiny_patch16_224.augreg_in21k").build(THREE)
+    def found(name):
+        made = model("timm", f"model.name={name}")
+        with torch.device("meta"):  # no memory for weights
+            return _input(made, network(made, 3))
+
+    geometry, normalise = found("vit_tiny_patch16_224.augreg_in21k")
     record = timm.get_pretrained_cfg("vit_tiny_patch16_224.augreg_in21k")
-    assert classifier.geometry.key == "224-248-bicubic"
-    assert (classifier.normalise.mean, classifier.normalise.std) == (record.mean, record.std)
-    squashed = model("timm", "model.name=tf_efficientnetv2_b3.in21k_ft_in1k").build(THREE)
-    assert squashed.geometry.key == "240-266-bicubic-squash"
+    assert geometry.key == "224-248-bicubic"
+    assert (normalise.mean, normalise.std) == (record.mean, record.std)
+    assert found("tf_efficientnetv2_b3.in21k_ft_in1k")[0].key == "240-266-bicubic-squash"
 
 
 def test_what_the_yaml_says_overrules_the_record(model):

@@ -7,11 +7,14 @@ from safetensors.torch import save_file
 from torch import nn
 
 from fca.models.torchvision_net import _registered
+from fca.models.weights import fit_weights
 from fca.nouns import FcaError
 from fca.torchvision_ops import declare_torchvision_ops
 
 declare_torchvision_ops()
 import torchvision.models as tv  # noqa: E402
+
+from fca.models.torchvision_network import _input, read, record_of  # noqa: E402
 
 TWO = ["left", "right"]
 
@@ -43,9 +46,9 @@ def test_the_names_read_off_files_are_the_names_that_torchvision_lists():
     "name", ["alexnet", "mnasnet0_5", "regnet_x_400mf", "densenet121", "googlenet", "mobilenet_v2"]
 )
 def test_a_head_of_two_is_fitted_to_every_family_and_logits_are_head_of_features(model, name):
-    classifier = model("torchvision", f"model.name={name}").build(TWO)
+    classifier = model("torchvision", f"model.name={name}", "model.input_size=64").build(TWO)
     module = classifier.module.eval()
-    images = classifier.normalise(torch.rand(1, 3, classifier.input_size, classifier.input_size))
+    images = classifier.normalise(torch.rand(1, 3, 64, 64))
     with torch.inference_mode():
         assert torch.equal(classifier.head(classifier.embed(images)), module(images))
     assert isinstance(classifier.head, nn.Linear)
@@ -70,7 +73,8 @@ def test_networks_with_auxiliary_heads_train_on_plain_logits(model):
     ],
 )
 def test_the_input_is_that_of_the_weights_own_transforms(model, name, key):
-    assert model("torchvision", f"model.name={name}").build(TWO).geometry.key == key
+    geometry, _ = _input(model("torchvision", f"model.name={name}"), record_of(name))
+    assert geometry.key == key
 
 
 def test_what_the_yaml_says_overrules_the_record(model):
@@ -113,14 +117,14 @@ def test_published_weights_keep_their_backbone_under_a_fresh_head(model, hub):
 
 def test_published_weights_of_inception_leave_their_auxiliary_head_behind(model, hub):
     original = hub("googlenet", tv.googlenet(aux_logits=True, transform_input=True, init_weights=False))
-    classifier = model("torchvision", "model.name=googlenet", "model.weights=pretrained").build()
-    images = torch.rand(1, 3, 224, 224)
+    classifier = model("torchvision", "model.name=googlenet", "model.weights=pretrained", "model.input_size=64").build()
+    images = torch.rand(1, 3, 64, 64)
     with torch.inference_mode():
         assert torch.equal(classifier.module.eval()(images), original(images))
 
 
-def test_keys_of_old_densenet_files_are_read(model, tmp_path):
-    network = tv.densenet121(num_classes=3).eval()
+def test_keys_of_old_densenet_files_are_read(tmp_path):
+    network = tv.DenseNet(growth_rate=4, block_config=(2, 2), num_init_features=8, num_classes=3)
     old = {
         key.replace("norm1", "norm.1")
         .replace("norm2", "norm.2")
@@ -131,11 +135,32 @@ def test_keys_of_old_densenet_files_are_read(model, tmp_path):
         for key, value in network.state_dict().items()
     }
     torch.save(old, tmp_path / "old.pth")
-    overrides = ["model.name=densenet121", f"model.weights={tmp_path}/old.pth", "model.classes=[a,b,c]"]
+    found = read(str(tmp_path / "old.pth"))
+    assert found.keys() == network.state_dict().keys() != old.keys()
+    assert all(torch.equal(found[key], value) for key, value in network.state_dict().items())
+
+
+def test_keys_of_old_vision_transformer_files_are_read():
+    """torchvision renames them on loading: the two layers of a block were once called linear_1 and linear_2."""
+    network = tv.VisionTransformer(32, 16, 1, 1, 8, 16, num_classes=3)
+    old = {
+        key.replace("mlp.0.", "mlp.linear_1.").replace("mlp.3.", "mlp.linear_2."): torch.rand_like(value)
+        for key, value in network.state_dict().items()
+    }
+    assert sum("linear_" in key for key in old) == 4
+    fit_weights(network, old, (), "old.pth")
+    name = "encoder.layers.encoder_layer_0.mlp"
+    assert torch.equal(network.get_submodule(name)[3].weight, old[f"{name}.linear_2.weight"])
+
+
+def test_a_network_that_asks_for_the_version_of_its_file_is_read_from_one_that_has_none(model, tmp_path):
+    trained = model("torchvision", "model.name=mnasnet0_5").build(TWO).module.eval()
+    save_file(trained.state_dict(), tmp_path / "best.safetensors")
+    given = ["model.name=mnasnet0_5", f"model.weights={tmp_path}/best.safetensors", "model.classes=[left,right]"]
     images = torch.rand(1, 3, 64, 64)
     with torch.inference_mode():
-        built = model("torchvision", *overrides, "model.input_size=64").build()
-        assert torch.equal(built.module.eval()(images), network(images))
+        again = model("torchvision", *given, "model.input_size=64").build().module.eval()
+        assert torch.equal(again(images), trained(images))
 
 
 def test_squeezenets_features_are_its_logits_or_the_mean_of_its_last_map(model, tmp_path):
@@ -198,8 +223,10 @@ def test_what_cannot_be_is_refused_while_planning(model, overrides, said):
     ("overrides", "said"),
     [
         (["model.name=resnet18", "+model.kwargs.widht=3"], "'widht': 3}; allowed: what torchvision's resnet18 takes"),
-        (["model.name=vit_b_32", "model.input_size=32"], "'input_size': 32}; allowed: .*Wrong image height"),
+        (["model.name=squeezenet1_1", "model.input_size=8"], "'input_size': 8}; allowed: .*too small"),
         (["model.name=resnet18", "+model.kwargs.num_classes=7"], "allowed: .*num_classes is set by fca"),
+        (["model.name=googlenet", "+model.kwargs.aux_logits=true"], "allowed: .*aux_logits is set by fca"),
+        (["model.name=resnet18", "+model.kwargs.weights=DEFAULT"], "allowed: .*weights is set by fca"),
     ],
 )
 def test_what_torchvision_refuses_is_said_in_one_line(model, overrides, said):

@@ -113,4 +113,4 @@ def test_sentences_count_what_the_table_says():
     stable = tables()["rank_stability"].frame
     best = stable.query("protocol == 'sub' and ncl == 2").set_index("model")["p_best"]
     [line] = [line for line in stability_answers(stable) if "sub-models" in line]
-    assert f"{best.idxmax()} at ncl 2 ({100 * best.max():.0f} %)" in line
+    assert f"{best.idxmax()} at ncl 2 ({100 * best.max():.0f} % of them)" in line

@@ -117,12 +117,13 @@ def test_the_first_lines_answer_for_every_encoder_and_way():
         assert number in said
     assert f"gain of {simss['gain_points']:+.2f} [{simss['gain_points_low']:+.2f}, " in said
     assert f"hold {100 * simss['coverage']:.0f} %" in said
+    assert ["too few for a trusty interval" in one for one in told] == ["new data sets: r" in one for one in told]
 
 
 def test_no_signal_is_told_as_none():
     told = list(prediction_answers(tables(signal=0.0)["prediction"].frame))
     assert told[0].startswith("SimSS by hog does not predict accuracy")
-    assert told[1].endswith("beyond ncl: none for sure.")
+    assert told[1].endswith("beyond ncl, each judged by itself: none that can be told.")
 
 
 def test_one_subset_seed_is_told_as_too_little():

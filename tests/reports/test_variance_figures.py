@@ -56,6 +56,15 @@ def test_what_is_unknown_is_not_drawn():
     assert list(variance_answers(one.frame)) == []
 
 
+def test_one_initialisation_is_not_passed_off_as_the_draw_of_the_classes():
+    frame = table().frame.query("protocol == 'open'")
+    [line] = variance_answers(frame)
+    assert frame["share_init"].isna().all()
+    assert line.endswith("where one initialisation leaves its share in both.")
+    assert frame["note"].str.contains("as one network answered them").all()
+    assert not table(inits=1).frame.query("protocol == 'sub'")["note"].str.contains("one network").any()
+
+
 def test_the_sentence_counts_the_largest_shares():
     frame = table().frame.query("protocol == 'sub'")
     [line] = variance_answers(frame)

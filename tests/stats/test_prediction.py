@@ -97,6 +97,18 @@ def test_a_constant_or_repeated_regressor_changes_no_prediction():
         assert again.predicted == pytest.approx(plain.predicted, abs=1e-10)
 
 
+@pytest.mark.parametrize("ncl", [3, 7, 10, 19])
+def test_what_was_constant_in_training_says_nothing_elsewhere(ncl):
+    """One ncl in training, another one held out: rounding of the mean of log ncl became a slope, 78 points off."""
+    rng = np.random.default_rng(ncl)
+    accuracy, x = rng.uniform(0.5, 1, 24), rng.normal(size=24)
+    log_ncl = np.log([ncl] * 23 + [50])
+    fold = np.array([0] * 23 + [1])
+    assert held_out(log_ncl[:, None], accuracy, fold).predicted[-1] == pytest.approx(accuracy[:23].mean(), abs=1e-12)
+    both = held_out(np.column_stack([log_ncl, x]), accuracy, fold).predicted[-1]
+    assert both == pytest.approx(held_out(x[:, None], accuracy, fold).predicted[-1], abs=1e-12)
+
+
 def test_predictions_and_intervals_stay_fractions():
     accuracy, log_ncl, x, fold, _ = study(4, signal=0.2)
     found = held_out(np.column_stack([log_ncl, x]), accuracy, fold)

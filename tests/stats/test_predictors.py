@@ -138,7 +138,8 @@ def test_separation_is_half_the_difference_of_mean_cosines():
     off = ~np.eye(len(labels), dtype=bool)
     same = labels[:, None] == labels[None, :]  # classes of one size, so that means of means are means
     expected = (cosine[same & off].mean() - cosine[~same].mean()) / 2
-    assert separation(similarity_scores(features, labels)) == pytest.approx(expected, abs=1e-12)
+    scores = similarity_scores(features, labels)
+    assert separation(scores.intra, scores.inter) == pytest.approx(expected, abs=1e-12)
 
 
 def test_a_sample_has_as_many_images_of_every_class_and_is_nested():
