@@ -15,6 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from fca.analysis.few_class import FewClass
+from fca.groups import read_groups
 from fca.stats.intervals import wilson
 from fca.store import Store
 
@@ -22,16 +23,16 @@ NCL = [2, 3, 4, 5, 10, 100, 200, 400, 600, 800]
 QUERY = "dataset == 'imagenet_sample'"
 
 
-def pooled(points: pd.DataFrame) -> pd.DataFrame:
+def pooled(points: pd.DataFrame, groups: str) -> pd.DataFrame:
     """One line a model, protocol and ncl: right answers over all subsets, interval of the distinct images."""
+    keys = sorted(read_groups("imagenet_dog").of)  # all 1,000 wnids in label order
+    named = {label for label, key in enumerate(keys) if key in read_groups(groups).of}
     lines = []
     for (model, protocol, ncl), part in points.groupby(["model", "protocol", "ncl"]):
         share = (part["top1"] * part["n_test"]).sum() / part["n_test"].sum()
-        distinct = len(set().union(*part["classes"]))
-        if protocol == "grouped":
-            distinct = min(distinct, int(part["n_test"].sum()))
-        low, high = wilson(round(share * distinct), distinct)
-        lines.append((model, protocol, ncl, share, low, high, distinct))
+        asked: set[int] = set().union(*part["classes"])
+        distinct = len(asked & named if protocol == "grouped" else asked)
+        lines.append((model, protocol, ncl, share, *wilson(round(share * distinct), distinct), distinct))
     return pd.DataFrame(lines, columns=["model", "protocol", "ncl", "top1", "low", "high", "images"])
 
 
@@ -71,7 +72,7 @@ def main() -> None:
     for groups in ("imagenet_dog", "imagenet_16"):
         analysis = FewClass(QUERY, NCL, [0, 1, 2, 3, 4], "fca", groups=groups)
         points = next(table.frame for table in analysis(Store(asked.outputs)) if table.name == "accuracy_points")
-        table = pooled(points.dropna(subset="top1"))
+        table = pooled(points.dropna(subset="top1"), groups)
         kept = table if groups == "imagenet_dog" else table[table["protocol"] == "grouped"]
         print(f"groups: {groups}\n{shown(kept)}\n")
     print(masked_in_timm(asked.data).round(2).to_string(index=False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import posixpath
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,7 @@ class Manifest:
     file: str
     val: Share
     name: str | None = None
-    columns: dict[str, str] = field(default_factory=dict)
+    columns: dict[str, str] | None = None
     where: str | None = None
     mask_object: str = "bright"
     splits: dict[str, str | None] | None = None
@@ -76,9 +76,9 @@ class Manifest:
     def _named(self) -> dict[str, str]:
         """Our column -> the file's."""
         ours = REQUIRED + OPTIONAL
-        if unknown := sorted(set(self.columns) - set(ours)):
+        if unknown := sorted(set(self.columns or {}) - set(ours)):
             raise FcaError("dataset.columns", shown(unknown), ", ".join(ours), "map only these; others are kept anyway")
-        return {column: self.columns.get(column, column) for column in ours}
+        return {column: (self.columns or {}).get(column, column) for column in ours}
 
     def _read(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
         """The file as it is; our columns as text, "" where a value is missing (a class may be called NA or 01)."""
@@ -108,7 +108,7 @@ class Manifest:
     def _lines(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The selected lines under our column names."""
         named = self._named()
-        needed = {named[c] for c in REQUIRED} | {named[c] for c in self.columns}
+        needed = {named[c] for c in REQUIRED} | {named[c] for c in self.columns or {}}
         if missing := sorted(needed - set(frame)):
             raise FcaError(
                 "columns of the manifest",

@@ -35,7 +35,7 @@ class OpenClip:
     name: str
     weights: str | None
     templates: list[str]
-    names: dict[str, str]
+    names: dict[str, str] | None
     input_size: int | None
     crop_pct: float | None
     interpolation: str | None
@@ -59,10 +59,10 @@ class OpenClip:
         """For a zero-shot classifier also class names and templates. Raises FcaError for what cannot be."""
         self._check()
         asks = self.weights is not None and self.classes is not None
-        prompts: dict[str, Any] = {"templates": self.templates, "names": self.names} if asks else {}
+        prompts: dict[str, Any] = {"templates": self.templates, "names": self.names or {}} if asks else {}
         if asks and not isinstance(self.classes, str):
             prompts["names"] = list(self.prompt_names([str(key) for key in self.classes]))
-        told = replace(self, weights=None, templates=[], names={}) if self.is_tag else self
+        told = replace(self, weights=None, templates=[], names=None) if self.is_tag else self
         identity = {**identity_of("open_clip", told), "templates": None, "names": None, **prompts}
         if self.is_tag:
             identity |= {"weights": self.weights, "classes": classes_meaning(self.classes)}
@@ -77,7 +77,7 @@ class OpenClip:
 
     def prompt_names(self, keys: Sequence[str]) -> tuple[str, ...]:
         """What stands for {} in the templates, for each of the class keys."""
-        return display_names(keys, self.names)
+        return display_names(keys, self.names or {})
 
     @property
     def is_tag(self) -> bool:

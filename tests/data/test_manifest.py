@@ -9,6 +9,7 @@ from PIL import Image
 from fca.data.manifest import Manifest
 from fca.nouns import FcaError, UnreadableImage
 from tests.data.trees import VAL, encoded, pack, plant
+from tests.images import write_images
 
 PATHS = ["shots/a.png", "shots/b.png", "shots/c.png", "shots/d.png"]
 
@@ -148,3 +149,14 @@ def test_annotations_keep_their_types(root):
     data.items.to_parquet(buffer)  # as the store keeps it
     assert data.items["score"].dtype == np.float64
     assert data.items["flag"].dtype == bool
+
+
+def test_columns_are_named_on_the_command_line(fca, tmp_path):
+    write_images(tmp_path / "shots")
+    images = sorted(path.relative_to(tmp_path / "shots") for path in (tmp_path / "shots").rglob("*.png"))
+    lines = [f"{path},{path.parent.name}" for path in images]
+    (tmp_path / "shots" / "list.csv").write_text("\n".join(["path,shape", *lines]))
+    words = ["task=describe", "dataset=manifest", "dataset.root=shots", "dataset.file=list.csv", "logger=none"]
+    for mode in ([], ["-m"]):  # a map that begins as {} could not be given: its keys would be unknown
+        code, _, err = fca(*mode, *words, "dataset.columns={label: shape}")
+        assert code == 0, err
