@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check smoke clean
+.PHONY: help setup demo test test-slow check smoke clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
@@ -13,15 +13,18 @@ setup: $(STAMP)  ## a .venv with everything, from pyproject.toml and constraints
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[launchers,mmpretrain,open_clip,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[launchers,mmpretrain,open-clip,dev]'
 	touch $@
 
 demo: $(STAMP)  ## the quickstart study on embedded images, and its page
 	$(BIN)/fca run -m experiment=quickstart
 	$(BIN)/fca report report=few_class
 
-test: $(STAMP)  ## all tests that need no network, no GPU and no other data
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not real' -n logical --dist worksteal
+test: $(STAMP)  ## tests that need no network, no GPU and no other data, in minutes
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not real and not slow' -n logical --dist worksteal
+
+test-slow: $(STAMP)  ## the long ones: killed and parallel sweeps, every experiment
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow and not real' -n logical --dist worksteal
 
 check: $(STAMP)  ## style, types, layers, and every YAML against its class
 	$(BIN)/ruff format --check .

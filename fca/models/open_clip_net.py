@@ -109,5 +109,5 @@ def _registered() -> frozenset[str]:
     spec = find_spec("open_clip")  # finds the package without running its __init__
     for folder in (spec and spec.submodule_search_locations) or []:
         return frozenset(file.stem for file in Path(folder, "model_configs").glob("*.json"))
-    step = "install it: pip install -c constraints.txt 'fca[open_clip]'"
+    step = "install it: pip install -c constraints.txt 'fca[open-clip]'"
     raise FcaError("model", "open_clip", "a family whose package is installed; open_clip_torch is not", step)

@@ -176,6 +176,7 @@ def test_the_page_lists_the_runs_that_the_tables_read_and_their_parents(tmp_path
     assert len(shown) == len(rows) + 1
 
 
+@pytest.mark.slow
 def test_ten_thousand_runs_fit_on_a_page():
     rows = run_rows(tables()).sample(10_000, replace=True, random_state=0, ignore_index=True)
     text = render(Page("many", [], [], rows, "fca report"))

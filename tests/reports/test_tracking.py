@@ -83,6 +83,7 @@ def worker(outputs: Path, seeds: list[int]) -> None:
         tracker.finish(score_row(seed))
 
 
+@pytest.mark.slow
 def test_parallel_offline_workers_lose_no_config_summary_or_curve(tmp_path):
     # wandb/wandb#7227: offline Lightning runs in parallel, of which some had neither config nor summary
     outputs = tmp_path / "outputs"
@@ -124,6 +125,7 @@ def stuck(outputs: Path) -> None:
     time.sleep(60)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_leaves_its_config_and_curves(tmp_path):
     process = multiprocessing.get_context("spawn").Process(target=stuck, args=(tmp_path,))
     process.start()

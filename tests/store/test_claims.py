@@ -52,6 +52,7 @@ def test_a_claim_of_a_live_process_is_respected_and_of_a_killed_one_taken_over(t
     assert claims.is_mine(tmp_path, mine)
 
 
+@pytest.mark.slow
 def test_of_many_that_take_over_one_dead_claim_exactly_one_wins(tmp_path):
     for round_ in range(5):
         folder = tmp_path / str(round_)

@@ -18,6 +18,7 @@ def killed(folder, step):
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
+@pytest.mark.slow
 def test_a_training_that_was_killed_goes_on_after_its_last_epoch_to_the_same_bits(tmp_path, caplog):
     whole = train(tmp_path / "whole")
     assert killed(tmp_path / "killed", 20) == -signal.SIGKILL  # the third epoch is steps 16 to 23
