@@ -7,7 +7,6 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -147,6 +146,19 @@ class Model(Protocol):
         """With `classes`: a fresh head for them (to train). Without: the weights' own classes (to predict or embed)."""
 
 
+@runtime_checkable
+class Shift(Protocol):
+    """A named, seeded change of images: the same pixels for the same image, in any order, worker or batch."""
+
+    def label(self) -> str: ...  # its name in tables: clean, corruption/defocus_blur/3
+
+    def identity(self) -> Any:
+        """JSON of all that decides its pixels: kind, severity, seed, version or file content."""
+
+    def reader(self, data: ImageData) -> Callable[[int], UInt8[np.ndarray, "height width 3"]]:
+        """Position in `data.items` -> the changed pixels, before geometry. Raises FcaError if it has no such images."""
+
+
 @dataclass(frozen=True)
 class Run:
     """One unit of work. `identity` is what it means (and all that `run_id` hashes); `about` fills its Row's columns."""
@@ -174,22 +186,6 @@ class Table:
     frame: pd.DataFrame
     parameters: Mapping[str, Any]
     runs: tuple[str, ...]
-
-
-@runtime_checkable
-class Tracker(Protocol):
-    """Where runs are followed live beside the store (W&B, or nothing)."""
-
-    def start(self, run: Run) -> Any:
-        """A Lightning logger for the curves of this run, or False."""
-
-    def fail(self, run: Run) -> None: ...  # it ended with an error
-
-    def finish(self, row: Mapping[str, Any]) -> None:
-        """The run's final columns; called once its row is stored."""
-
-    def publish(self, tables: Sequence[Table], page: Path) -> None:
-        """A report: its tables, its page and the pictures beside it."""
 
 
 class Finished(NamedTuple):

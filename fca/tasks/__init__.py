@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from fca.nouns import ClassSubset, Finished, ImageData, Model, Run, Tracker
+from fca.nouns import ClassSubset, Finished, ImageData, Model, Run, Table
 from fca.store import Store
 from fca.training.recipe import Recipe
 
@@ -19,6 +19,22 @@ class Machine:
     accelerator: str  # auto, cpu or gpu
     workers: int  # threads that decode images; 0 = one a core
     cache_gb: float  # data sets up to this size are decoded once into outputs/cache; larger ones stream
+
+
+@runtime_checkable
+class Tracker(Protocol):
+    """Where runs are followed live beside the store (W&B, or nothing)."""
+
+    def start(self, run: Run) -> Any:
+        """A Lightning logger for the curves of this run, or False."""
+
+    def fail(self, run: Run) -> None: ...  # it ended with an error
+
+    def finish(self, row: Mapping[str, Any]) -> None:
+        """The run's final columns; called once its row is stored."""
+
+    def publish(self, tables: Sequence[Table], page: Path) -> None:
+        """A report: its tables, its page and the pictures beside it."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,40 @@
+"""Shifts: what is done to images before a model sees them. A configuration names a family, which lists its shifts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import UInt8
+
+from fca.nouns import ImageData, Shift
+
+
+@runtime_checkable
+class Shifts(Protocol):
+    """What `shift=...` configures: one shift or many, each of which is a run of its own."""
+
+    def shifts(self) -> list[Shift]: ...
+
+
+@dataclass(frozen=True)
+class Clean:
+    """`shift=clean`: the images as they are."""
+
+    def shifts(self) -> list[Shift]:
+        """Itself."""
+        return [self]
+
+    def label(self) -> str:
+        """As in tables."""
+        return "clean"
+
+    def identity(self) -> str:
+        """A word: nothing decides its pixels."""
+        return "clean"
+
+    def reader(self, data: ImageData) -> Callable[[int], UInt8[np.ndarray, "height width 3"]]:
+        """The data's own."""
+        return data.read
