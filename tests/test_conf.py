@@ -55,6 +55,11 @@ PAPER = [
     "efficientnetv2_m", "shufflenet_v2_x1_0", "mobilenetv3_small", "vit_base_patch16", "swinv2_base", "mobilevit_s",
 ]  # fmt: skip
 
+OF_ITEM_RESPONSES = [  # of Sharma et al. (2023), beside those that are above
+    "vit_b16", "vit_b32", "swin_base", "convnext_base", "convnext_tiny", "efficientnetv2_s", "mobilenetv2",
+    "mobilenetv3_large", "alexnet", "vgg19", "densenet121",
+]  # fmt: skip
+
 
 @pytest.mark.parametrize("model", PAPER)
 def test_a_model_of_the_paper_takes_its_own_recipe_ours_or_as_released(model):
@@ -69,6 +74,19 @@ def test_a_model_of_the_paper_takes_its_own_recipe_ours_or_as_released(model):
         plug(config, "recipe").check()
 
 
+@pytest.mark.parametrize("model", OF_ITEM_RESPONSES)
+def test_a_model_of_the_item_response_paper_takes_its_own_recipe(model):
+    taken = compose("run", ["experiment=fc_sub", f"model={model}"])
+    assert taken.recipe == compose("run", [f"recipe={model}"]).recipe
+    assert taken.recipe.lr_batch > 0, "for any batch size"
+    plug(taken, "recipe").check()
+
+
+def test_two_names_of_one_network_plan_the_same_runs():
+    short, long = (compose("run", [f"model={name}", f"recipe={name}"]) for name in ("vit_b16", "vit_base_patch16"))
+    assert (short.model, short.recipe) == (long.model, long.recipe)
+
+
 def test_every_recipe_is_of_a_model():
     names = {path.stem.removeprefix("fca_") for path in YAMLS if path.parent.name == "recipe"}
-    assert names == {*PAPER, "default"}
+    assert names == {*PAPER, *OF_ITEM_RESPONSES, "default"}

@@ -27,7 +27,8 @@ class Rows:
     """The rows that the few-class analyses read, by what they are.
 
     trained:  `train` rows: sub-models, and full models where ncl is the number of classes.
-    full:     `predict` rows on clean test images by classifiers that know every class of the data set.
+    full:     `predict` rows on clean test images by classifiers that know every class of the data set, with their best
+              weights (not snapshots of training).
     embedded: `embed` rows of one split.
     """
 
@@ -49,17 +50,18 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     split: of the embedded images.
     """
     rows = store.rows()
-    _check(rows, query)
+    check_query(rows, query)
     every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)
     clean = rows["shift"] == "clean"
-    full = (rows["task"] == "predict") & every_class & (rows["split"] == "test") & clean
+    final = rows["snapshot"].fillna("best") == "best"  # weights on the way there are other models
+    full = (rows["task"] == "predict") & every_class & (rows["split"] == "test") & clean & final
     embedded = (rows["task"] == "embed") & (rows["split"] == split) & clean
-    trained, complete = _narrowed(rows[rows["task"] == "train"], query), _narrowed(rows[full], query)
+    trained, complete = narrowed(rows[rows["task"] == "train"], query), narrowed(rows[full], query)
     model = _told_apart(pd.concat([trained, complete]))
     return Rows(
         trained=trained.assign(model=model[trained.index]),
         full=complete.assign(model=model[complete.index]),
-        embedded=_narrowed(rows[embedded], query),
+        embedded=narrowed(rows[embedded], query),
         total=len(rows),
     )
 
@@ -122,7 +124,8 @@ def _differ(column: str, values: pd.Series, own: bool) -> FcaError:
     return FcaError(f"{column} of the rows read", ", ".join(shown), "one value: it is no axis of this analysis", step)
 
 
-def _check(rows: pd.DataFrame, query: str | None) -> None:
+def check_query(rows: pd.DataFrame, query: str | None) -> None:
+    """Raise FcaError for a query that pandas cannot read on these columns."""
     if query is None:
         return
     try:
@@ -132,7 +135,8 @@ def _check(rows: pd.DataFrame, query: str | None) -> None:
         raise FcaError("analysis.query", query, f"a pandas query on {columns}", f"mend it: {error}") from error
 
 
-def _narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
+def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
+    """The rows that a query keeps; all of them where they have no column that it asks for."""
     if query is None:
         return rows
     try:

@@ -8,12 +8,14 @@ from pathlib import Path
 import pandas as pd
 
 from fca.data.public import matching, public_data, whole
-from fca.data.splits import Share
+from fca.data.splits import Share, class_sizes, held_out, shown
 from fca.nouns import FcaError, ImageData
 
 SPLIT_OF = {"train": "train", "val": "test"}  # folder -> ours: the authors keep the labels of their test images
 FILE = r"n\d{8}/[^/]+\.(JPEG|jpeg|jpg)"
 DEVKIT = "ILSVRC2012_devkit_t12.tar.gz"
+VAL_HALF = "val_half"
+"""The value of `dataset.split` that halves the published validation images into test and val."""
 
 
 @dataclass(frozen=True)
@@ -24,15 +26,25 @@ class ImageNet:
               devkit, which are then checked and extracted there. val alone is enough to predict.
     images:   how many images each folder holds as published; null = whatever is there (a part of the classes).
     val:      what to carve from the training images.    mirror: whether a mirrored image still shows its class.
+    split:    null, or val_half: of each class's published validation images one half is test, the other half val
+              (Sharma et al., 2023, appendix C: 25 and 25), drawn by val.seed; of an odd number n test has ceil(n / 2)
+              and val floor(n / 2). Nothing is carved then (val.share is not used): all training images are train.
     """
 
     root: str
     val: Share
     images: dict[str, int] | None = None
     mirror: bool = True
+    split: str | None = None
 
     def load(self) -> ImageData:
-        """List the images. Raises FcaError when they are absent, fewer than published or not in wnid folders."""
+        """List the images.
+
+        Raises FcaError when they are absent, fewer than published or not in wnid folders, for an unknown split, and for
+        a class with too few validation images to halve.
+        """
+        if self.split not in (None, VAL_HALF):
+            raise FcaError("dataset.split", self.split, f"null or {VAL_HALF}", "see conf/dataset/imagenet.yaml")
         root = Path(self.root).expanduser()
         there = [name for name in SPLIT_OF if (root / name).is_dir() or _extracted(root, name)]
         if "val" not in there:
@@ -44,6 +56,8 @@ class ImageNet:
                 "bring them from https://image-net.org/download-images (after its terms), and set dataset.root",
             )
         listed = pd.concat([self._listed(root, name) for name in there], ignore_index=True)
+        if self.split == VAL_HALF:
+            listed = _halved(listed, self.val.seed)
         return public_data("imagenet", root, listed, self.val, self.mirror)
 
     def _listed(self, root: Path, name: str) -> pd.DataFrame:
@@ -51,6 +65,20 @@ class ImageNet:
         expected = None if self.images is None else self.images.get(name)
         whole(f"images in {name} of imagenet", len(listed), expected, root / name, "images")
         return listed.assign(image_id=name + "/" + listed["image_id"], split=SPLIT_OF[name])
+
+
+def _halved(listed: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """The lines with the smaller half of each class's test images as val."""
+    given = listed[listed["split"] == "test"]
+    if lone := sorted(given["label"][class_sizes(given) < 2]):
+        raise FcaError(
+            f"validation images of {shown(lone)}",
+            1,
+            f"at least 2 with dataset.split={VAL_HALF}: one for test, one for val",
+            "add images, leave these classes out, or set dataset.split=null",
+        )
+    test = held_out(given, Share(0.5, seed))  # floor(n / 2 + 1 / 2) of n, which is ceil(n / 2)
+    return listed.assign(split=listed["split"].mask(listed.index.isin(given.index[~test]), "val"))
 
 
 def _extracted(root: Path, name: str) -> bool:

@@ -41,6 +41,7 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         data=data,
         model=plug(config, "model"),
         encoder=plug(config, "encoder"),
+        shifts=plug(config, "shift").shifts(),
         recipe=plug(config, "recipe"),
         subset=_subset(config, data),
         seed=config.seed,

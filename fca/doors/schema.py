@@ -34,6 +34,7 @@ class RunConfig:
     dataset: Any
     model: Any
     encoder: Any
+    shift: Any
     task: Any
     recipe: Any
     logger: Any

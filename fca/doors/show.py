@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from fca.doors.configure import Job
+from fca.reports.pictures import is_pictures
 from fca.store import State, Store
 from fca.store.columns import COLUMNS, Row
 
@@ -31,6 +32,7 @@ def _line(row: Row) -> str:
         what += [f"{key}={row[key]}" for key in COUNTS if key in row]
     elif "ncl" in row:
         what.append(f"ncl={row['ncl']}")
+    what += [str(row[key]) for key, usual in (("snapshot", "best"), ("shift", "clean")) if row.get(key, usual) != usual]
     for name in HEADLINES:
         if name in row:
             what.append(f" {name} {row[name]:.4f} [{row[f'{name}_low']:.4f}, {row[f'{name}_high']:.4f}]")
@@ -48,12 +50,13 @@ def show_failures(store: Store, failed: Sequence[str], most: int = 5) -> None:
 
 
 def show_frame(frame: pd.DataFrame, title: str, most: int | None = None) -> None:
-    """A frame as plain text, its first `most` lines; columns without any value are left out."""
+    """A frame as plain text, its first `most` lines; pictures and columns without any value are left out."""
     print(title)
     if frame.empty:
         print("(no line)")
         return
-    shown = frame.dropna(axis="columns", how="all").head(most or len(frame))
+    seen = [name for name in frame if frame[name].notna().any() and not is_pictures(frame[name])]
+    shown = frame[seen].head(most or len(frame))
     shown = shown.astype(object).where(shown.notna(), "")
     print(shown.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
     if len(shown) < len(frame):

@@ -13,6 +13,7 @@ from fca.nouns import Classifier, FcaError, Model
 
 DESCRIPTION = "model.json"
 SUFFIX = ".safetensors"
+BEST = "best"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class StoredRun:
 
     @property
     def _name(self) -> str:
-        return _snapshot(self.snapshot)
+        return snapshot_name(self.snapshot)
 
     @property
     def _folder(self) -> Path:
@@ -66,7 +67,7 @@ class StoredRun:
 
     def _weights(self) -> Path:
         self._trained()
-        found = {_snapshot(path.stem.removeprefix("snapshot-")): path for path in self._folder.glob(f"*{SUFFIX}")}
+        found = {snapshot_name(path.stem.removeprefix("snapshot-")): path for path in self._folder.glob(f"*{SUFFIX}")}
         if self._name not in found:
             allowed = f"what run {self.run_id} kept: {', '.join(sorted(found)) or 'nothing yet'}"
             step = "choose one, or train with recipe.snapshots=[...]"
@@ -96,13 +97,13 @@ def model_from(description: Mapping[str, Any]) -> tuple[Model, list[str]]:
     return model, list(description["classes"])
 
 
-def _snapshot(name: str) -> str:
+def snapshot_name(name: str | float) -> str:
     """One spelling of a snapshot: 0.5 for 0.50.
 
-    >>> _snapshot("0.50"), _snapshot("best")
+    >>> snapshot_name("0.50"), snapshot_name("best")
     ('0.5', 'best')
     """
     try:
         return str(float(name))
     except ValueError:
-        return name
+        return str(name)

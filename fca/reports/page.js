@@ -100,12 +100,18 @@ async function drawFigures(theme) {
 // ---- tables
 
 const PAGE = 50;
+const right = ({ kind }) => (kind === "text" || kind === "image" ? null : "right");
 
 function shown(value, kind) {
-  if (value === null) return "";
+  if (value === null || kind === "image") return "";
   if (kind === "percent") return (100 * value).toFixed(2);
   if (kind === "number" && !Number.isInteger(value)) return String(Number(value.toPrecision(4)));
   return String(value);
+}
+
+function cell(value, column) {
+  if (column.kind === "image" && value) return element("td", {}, element("img", { src: value, alt: column.name, loading: "lazy" }));
+  return element("td", { class: right(column), title: value === null ? null : String(value) }, shown(value, column.kind));
 }
 
 /** `resnet ncl<=3 top1>90`: every word must be in some cell, every comparison true; percent as shown. */
@@ -148,7 +154,7 @@ function drawTable(place) {
     page = 0;
     draw();
   } }));
-  const cells = columns.map((column, at) => element("th", { scope: "col", class: column.kind === "text" ? null : "right" }, heads[at]));
+  const cells = columns.map((column, at) => element("th", { scope: "col", class: right(column) }, heads[at]));
   head.append(element("tr", {}, ...cells));
 
   function draw() {
@@ -173,10 +179,7 @@ function drawTable(place) {
       cells[at].setAttribute("aria-sort", sorted.at !== at ? "none" : sorted.down ? "descending" : "ascending");
     });
     body.replaceChildren(...found.slice(page * PAGE, (page + 1) * PAGE).map((line) =>
-      element("tr", {}, ...line.map((value, at) => element("td", {
-        class: columns[at].kind === "text" ? null : "right",
-        title: value === null ? null : String(value),
-      }, shown(value, columns[at].kind))))));
+      element("tr", {}, ...line.map((value, at) => cell(value, columns[at])))));
   }
   tables.push(draw);
   draw();

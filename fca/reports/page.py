@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from fca.nouns import Table
 from fca.reports import style
+from fca.reports.pictures import is_pictures
 
 _HERE = Path(__file__).parent
 _FRACTIONS = ("top1", "val_top1", "spread", "sub_minus_")  # shown in percent
@@ -93,7 +94,7 @@ def _vega() -> str:
 
 
 def grid(frame: pd.DataFrame) -> dict[str, Any]:
-    """A frame for the page's tables: columns with their kind (percent, number or text), and lines of JSON values.
+    """A frame for the page's tables: columns with their kind (percent, number, image or text) and lines of JSON values.
 
     >>> grid(pd.DataFrame({"ncl": [2], "top1": [0.5], "classes": [(0, 7)]}))["lines"]
     [[2, 0.5, '0, 7']]
@@ -107,7 +108,10 @@ def grid(frame: pd.DataFrame) -> dict[str, Any]:
 def _kind(name: str, values: pd.Series) -> str:
     if name.startswith(_FRACTIONS):
         return "percent"
-    return "number" if pd.api.types.is_numeric_dtype(values) else "text"
+    if is_pictures(values):
+        return "image"
+    number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)  # True is no number
+    return "number" if number else "text"
 
 
 def _split(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,13 +10,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from fca.nouns import FcaError, Run, Table
+from fca.reports.pictures import is_pictures, picture
 from fca.torchvision_ops import declare_torchvision_ops
 
 if TYPE_CHECKING:
     import wandb
 
 MODES = ("offline", "online", "disabled")
+LINES = 10_000  # of a table that W&B still shows well; longer ones stay in the store
+
+log = logging.getLogger(__name__)
 
 # The row already holds commit and versions, and log.txt the console; listing packages alone takes 50 ms a run.
 _QUIET: dict[str, Any] = {
@@ -97,7 +104,10 @@ class WandbTracker:
         opened.finish(exit_code=1)
 
     def publish(self, tables: Sequence[Table], page: Path) -> None:
-        """One run of type `report` with the page, its figures (figures/*.png beside the page) and its tables."""
+        """One run of type `report` with the page, its figures (figures/*.png beside the page) and its tables.
+
+        Tables of more than LINES lines are left out, with a line in the log.
+        """
         if _mode() == "disabled":
             return
         import wandb
@@ -108,8 +118,10 @@ class WandbTracker:
         for figure in sorted((page.parent / "figures").glob("*.png")):
             shown[f"figures/{figure.stem}"] = wandb.Image(str(figure))
         for table in tables:
-            plain = table.frame.astype(object).where(table.frame.notna(), None)
-            shown[f"tables/{table.name}"] = wandb.Table(dataframe=plain, allow_mixed_types=True)
+            if len(table.frame) > LINES:
+                log.warning("table %s is not in W&B: %d lines, over %d", table.name, len(table.frame), LINES)
+                continue
+            shown[f"tables/{table.name}"] = _table(table.frame)
         opened.log(shown)
         opened.finish()
 
@@ -149,7 +161,23 @@ class WandbTracker:
 def _name(row: Mapping[str, Any]) -> str:
     """What the run is called in a list of runs: `train digits resnet18 ncl=5 subset_seed=0 seed=0`."""
     named = [f"{name}={row[name]}" for name in ("ncl", "subset_seed", "seed") if row.get(name) is not None]
-    return " ".join([*(str(row[n]) for n in ("task", "dataset", "model", "encoder") if row.get(n)), *named])
+    other = [str(row[n]) for n, usual in (("snapshot", "best"), ("shift", "clean")) if row.get(n, usual) != usual]
+    return " ".join([*(str(row[n]) for n in ("task", "dataset", "model", "encoder") if row.get(n)), *named, *other])
+
+
+def _table(frame: pd.DataFrame) -> wandb.Table:
+    """What W&B can show: missing is None, and a data URI of a picture is a picture."""
+    import wandb
+
+    plain = frame.astype(object).where(frame.notna(), None)
+    pictured = [str(name) for name in frame if is_pictures(frame[name])]
+    for name in pictured:
+        shown = [None if uri is None else wandb.Image(picture(uri)) for uri in plain[name]]
+        plain[name] = pd.Series(shown, index=plain.index, dtype="object")
+    table = wandb.Table(dataframe=plain, allow_mixed_types=True)
+    for name in pictured:  # else W&B keeps the word Image
+        table.cast(name, wandb.Image, optional=True)
+    return table
 
 
 def _mode() -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from fca.nouns import ClassSubset, Finished, ImageData, Model, Run, Table
+from fca.nouns import ClassSubset, FcaError, Finished, ImageData, Model, Run, Shift, Table
 from fca.store import Store
 from fca.training.recipe import Recipe
 
@@ -44,6 +44,7 @@ class Setup:
     data: ImageData
     model: Model
     encoder: Model
+    shifts: Sequence[Shift]
     recipe: Recipe
     subset: ClassSubset
     seed: int
@@ -57,6 +58,11 @@ class Setup:
     def cache(self) -> Path:
         """Where decoded pixels lie."""
         return self.store.outputs / "cache"
+
+    def clean_only(self, task: str) -> None:
+        """Raise FcaError if this configuration asks a task that looks at images as they are for a shift."""
+        if other := [shift.label() for shift in self.shifts if shift.label() != "clean"]:
+            raise FcaError("shift", ", ".join(other[:3]), f"clean for task={task}", "use task=predict or task=train")
 
 
 @runtime_checkable

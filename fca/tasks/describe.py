@@ -26,6 +26,7 @@ class Describe:
 
     def plan(self, setup: Setup) -> list[Run]:
         """One run, whatever the subset, model and seed."""
+        setup.clean_only("describe")
         data = setup.data
         about = {"dataset": data.name, "fingerprint": data.fingerprint, "num_classes": len(data.classes)}
         return [Run("describe", {"data": data.fingerprint}, about)]

@@ -18,7 +18,7 @@ from fca.data.pixels import open_pixels
 from fca.data.splits import rank_in_class
 from fca.nouns import Arrays, Finished, Geometry, Run
 from fca.tasks import Setup
-from fca.tasks.predict import data_columns
+from fca.tasks.answers import data_columns
 
 log = logging.getLogger(__name__)
 ALL = "all"  # every image, whatever its split
@@ -49,6 +49,7 @@ class Embed:
 
     def plan(self, setup: Setup) -> list[Run]:
         """One run: data, split and encoder weights."""
+        setup.clean_only("embed")
         identity = {"data": setup.data.fingerprint, "split": self.split, "encoder": setup.encoder.identity()}
         about = {
             **data_columns(setup.data, self.split),

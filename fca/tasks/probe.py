@@ -11,14 +11,22 @@ import numpy as np
 from safetensors.numpy import save
 
 from fca.models.probe import Probed
-from fca.models.stored import describe_model
+from fca.models.stored import BEST, describe_model
 from fca.nouns import Finished, ImageData, Run
 from fca.stats.probe import Probe, fit_probe
 from fca.store.files import write_json, write_whole
 from fca.tasks import Setup
 from fca.tasks.adaptation import PROBE
+from fca.tasks.answers import (
+    CLEAN,
+    answer_arrays,
+    answer_columns,
+    data_columns,
+    predict_run,
+    stored_answers,
+    subset_columns,
+)
 from fca.tasks.embed import ALL, Embed
-from fca.tasks.predict import answer_arrays, answer_columns, data_columns, predict_run, subset_columns
 from fca.tasks.score import scored
 
 MEASURED = ("params", "input_size", "device", "predict_s", "images_per_s")  # by the pass that the features came from
@@ -40,14 +48,15 @@ def plan_probe(setup: Setup, data: ImageData) -> list[Run]:
         "adaptation": PROBE,
     }
     train = Run("train", identity, about, features.run_id, light=True)
-    best = {"run": train.run_id, "snapshot": "best"}
-    predict = predict_run(data, "test", best, {**about, "snapshot": "best"}, train.run_id)
-    return [features, train, replace(predict, light=True)]
+    best, about = {"run": train.run_id, "snapshot": BEST}, {**about, "snapshot": BEST}
+    clean = replace(predict_run(data, "test", best, about, parent=train.run_id), light=True)
+    others = [shift for shift in setup.shifts if shift.label() != CLEAN.label()]
+    return [features, train, clean, *(predict_run(data, "test", best, about, s, train.run_id) for s in others)]
 
 
 def run_probe(runs: Sequence[Run], setup: Setup, data: ImageData) -> Iterator[Finished]:
-    """Embed once; solve for the subset; answer its test images."""
-    features, train, predict = plan_probe(setup, data)
+    """Embed once; solve for the subset; answer its test images, those of a shift by the network and the probe on it."""
+    features, train, predict, *others = plan_probe(setup, data)
     wanted = {run.run_id for run in runs}
     if features.run_id in wanted:
         yield from Embed(ALL).run([features], _as_encoder(setup, data))
@@ -55,10 +64,11 @@ def run_probe(runs: Sequence[Run], setup: Setup, data: ImageData) -> Iterator[Fi
         for finished in _solved(features, train, predict, setup, data):
             if finished.run.run_id in wanted:
                 yield finished
+    yield from stored_answers([run for run in others if run.run_id in wanted], setup, data)
 
 
 def _as_encoder(setup: Setup, data: ImageData) -> Setup:
-    return replace(setup, data=data, encoder=setup.model)
+    return replace(setup, data=data, encoder=setup.model, shifts=[CLEAN])
 
 
 def _solved(features: Run, train: Run, predict: Run, setup: Setup, data: ImageData) -> Iterator[Finished]:

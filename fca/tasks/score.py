@@ -50,7 +50,7 @@ def score(setup: Setup, run: Run, groups: Groups | None) -> dict[str, Any]:
     columns = np.array([logit_of.get(key, -1) for key in setup.data.classes])
     inside = np.isin(setup.data.labels[rows], setup.subset.classes)
     true = columns[setup.data.labels[rows][inside]]
-    logits = setup.store.array(parent["run_id"], "logits")[inside]
+    logits = _logits(setup, parent["run_id"])[inside]
     chosen = columns[list(setup.subset.classes)]
     answers = {
         "n_test": int(inside.sum()),
@@ -61,3 +61,12 @@ def score(setup: Setup, run: Run, groups: Groups | None) -> dict[str, Any]:
         top1, n = grouped_top1(logits, groups.codes(logit_keys), true)
         answers |= {"n_grouped": n, **with_interval("top1_grouped", top1, n)}
     return answers
+
+
+def _logits(setup: Setup, run_id: str) -> np.ndarray:
+    try:
+        return setup.store.array(run_id, "logits")
+    except FileNotFoundError:
+        folder = setup.store.folder(run_id)
+        step = f"remove {folder} and ask again with task.keep=logits"
+        raise FcaError("logits of run", run_id, "kept: it was made without task.keep=logits", step) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,13 @@ from jaxtyping import Int
 from fca.data.pixels import open_pixels
 from fca.data.splits import for_training
 from fca.identity import settled
-from fca.models.stored import StoredRun, describe_model
-from fca.nouns import Classifier, ClassSubset, Finished, ImageData, Run
+from fca.models.stored import BEST, describe_model, snapshot_name
+from fca.nouns import Classifier, ClassSubset, Finished, ImageData, Run, Shift
 from fca.store.files import write_json
 from fca.subset import full_set
 from fca.tasks import Setup
 from fca.tasks.adaptation import PROBE, adaptation_of, model_of, recipe_of
-from fca.tasks.predict import answers, data_columns, predict_run, subset_columns
+from fca.tasks.answers import CLEAN, answers, data_columns, predict_run, stored_answers, subset_columns
 from fca.tasks.probe import plan_probe, run_probe
 from fca.tasks.score import scored
 
@@ -32,7 +33,10 @@ class Train:
     """
 
     def plan(self, setup: Setup) -> list[Run]:
-        """The training run and the predict run of its best weights; for a probe first the run of its features."""
+        """The training run and the predict runs of its best weights and of every snapshot, under every shift.
+
+        For a probe first the run of its features.
+        """
         adaptation = adaptation_of(setup)
         data = for_training(setup.data)
         if adaptation == PROBE:
@@ -57,8 +61,11 @@ class Train:
             **{f"recipe_{key}": value for key, value in asdict(recipe).items()},
         }
         train = Run("train", identity, about)
-        best = {"run": train.run_id, "snapshot": "best"}
-        return [train, predict_run(data, "test", best, {**about, "snapshot": "best"}, train.run_id)]
+        return [train, *(self._predict(train, data, *asked) for asked in _asked(setup))]
+
+    def _predict(self, train: Run, data: ImageData, snapshot: str, shift: Shift) -> Run:
+        model = {"run": train.run_id, "snapshot": snapshot}
+        return predict_run(data, "test", model, {**train.about, "snapshot": snapshot}, shift, train.run_id)
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Train when asked to, then let the best weights answer the test split."""
@@ -66,18 +73,24 @@ class Train:
         if adaptation_of(setup) == PROBE:
             yield from run_probe(runs, setup, data)
             return
-        wanted = {run.task: run for run in runs}
-        train, predict = self.plan(setup)
-        if "train" in wanted:
-            classifier, columns = _train(train, setup, data)
-        else:
-            classifier, columns = StoredRun(str(setup.store.outputs), train.run_id, "best").build(), {}
+        wanted = {run.run_id for run in runs}
+        train, clean, *others = self.plan(setup)
         setup.store.keep_items(data)
-        said = answers(predict, setup, data, classifier, "test", setup.subset.classes)
-        if "train" in wanted:
+        if train.run_id in wanted:
+            classifier, columns = _train(train, setup, data)
+            said = answers(clean, setup, data, classifier, "test", setup.subset.classes)
             yield Finished(train, {**columns, **scored(said.columns, data, setup.subset, columns["flag"])}, {})
-        if "predict" in wanted:
-            yield said
+            if clean.run_id in wanted:
+                yield said
+                wanted -= {clean.run_id}
+        yield from stored_answers([run for run in (clean, *others) if run.run_id in wanted], setup, data)
+
+
+def _asked(setup: Setup) -> list[tuple[str, Shift]]:
+    """Which weights answer under which shift: the best ones on clean images always and first."""
+    snapshots = [snapshot_name(fraction) for fraction in setup.recipe.snapshots]
+    pairs = product((BEST, *snapshots), {shift.label(): shift for shift in (CLEAN, *setup.shifts)}.values())
+    return list(pairs)
 
 
 def _train(run: Run, setup: Setup, data: ImageData) -> tuple[Classifier, dict[str, Any]]:

@@ -103,6 +103,31 @@ class Lab:
     def subsets(self, ncl=(2, 3), seeds=range(4)):
         return [draw_subset(len(self.data.classes), n, s) for n in ncl for s in seeds]
 
+    def answered(self, model, right, shift="clean", **columns):
+        """A full model's answers that are right where told, the next class elsewhere; no logits are kept.
+
+        right: bool, one a test image; or the chance of each to be right.
+        """
+        classes = len(self.data.classes)
+        right = np.asarray(right)
+        if right.dtype != bool:
+            right = np.random.default_rng(next(self.count)).random(len(self.true)) < right
+        pred = np.where(right, self.true, (self.true + 1) % classes).astype(np.int32)
+        arrays = {"pred": pred, "logit_classes": np.array(self.data.classes)}
+        about = {"task": "predict", "model": model, "ncl": classes, "classes": range(classes), "shift": shift}
+        return self.write(arrays, **{**about, "top1_open": right.mean(), **columns})
+
+    def corrupted(self, models, kinds=("fog", "snow"), severities=range(1, 6), **columns):
+        """Answers of models {name: logit of being right on a middling image} on clean images and under corruptions.
+
+        Harder with severity; images differ in ease, the same at every severity.
+        """
+        ease = np.random.default_rng(5).normal(size=len(self.true))
+        for model, skill in models.items():
+            shifts = [("clean", 0), *((f"corruption/{kind}/{s}", s) for kind in kinds for s in severities)]
+            for shift, severity in shifts:
+                self.answered(model, 1 / (1 + np.exp(0.5 * severity - skill - ease)), shift, **columns)
+
 
 @pytest.fixture
 def lab(tmp_path):

@@ -129,6 +129,16 @@ def imagenet(root: Path) -> Path:
     return write(root, train + [f"val/{path}" for path in val])
 
 
+def imagenet_val(root: Path, counts: dict[str, int]) -> Path:
+    """So many validation images of each wnid, numbered as the published ones are; they differ in size alone."""
+    numbers = iter(range(1, 50_001))
+    for wnid, count in counts.items():
+        (root / "val" / wnid).mkdir(parents=True)
+        for number in (next(numbers) for _ in range(count)):
+            (root / f"val/{wnid}/ILSVRC2012_val_{number:08d}.JPEG").write_bytes(bytes(number))
+    return root
+
+
 def quickdraw(root: Path, n: int = 60) -> Path:
     """Two classes of n drawings; a drawing's first pixel is its row, its second its class."""
     (root / "quickdraw").mkdir(parents=True)

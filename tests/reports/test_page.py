@@ -184,6 +184,11 @@ def test_ten_thousand_runs_fit_on_a_page():
     assert len(json.loads(Parts(text).data)["tables"]["runs"]["lines"]) == 10_000
 
 
+def test_a_yes_or_no_is_no_number():
+    shown = grid(pd.DataFrame({"converged": [True, False]}))  # the page once stopped at toPrecision of a boolean
+    assert shown["columns"] == [{"name": "converged", "kind": "text"}]
+
+
 def test_a_grid_keeps_what_is_missing_missing_and_knows_what_is_a_fraction():
     frame = pd.DataFrame({"ncl": pd.array([2, None], dtype="Int64"), "top1": [None, 0.5], "none": [None, None]})
     shown = grid(frame)

@@ -8,10 +8,12 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 from PIL import Image
 
+from fca.analysis.gallery_pictures import data_uri
 from fca.nouns import FcaError, Run, Table
 from fca.reports.tracking import NoTracker, WandbTracker
 from fca.torchvision_ops import declare_torchvision_ops
@@ -186,6 +188,27 @@ def test_a_report_is_one_run_with_page_figures_and_tables_and_leaves_nothing_out
     assert media[".html"].read_text() == (folder / "index.html").read_text()
     assert json.loads(media[".json"].read_text())["data"] == [[2, [1, 4], 0.5], [None, None, None]]
     assert {path.name for path in tmp_path.iterdir()} <= {"reports", "outputs", "cache"}
+
+
+def test_a_table_of_pictures_becomes_one_in_wandb_and_a_long_table_stays_in_the_store(tmp_path, caplog):
+    folder, outputs = tmp_path / "reports" / "irt", tmp_path / "outputs"
+    folder.mkdir(parents=True)
+    (folder / "index.html").write_text("<!doctype html><title>x</title>")
+    uri = data_uri(np.full((4, 4, 3), 200, np.uint8))
+    short = Table("gallery", "?", "fig. 6", pd.DataFrame({"rank": [1, 2], "thumbnail": [uri, None]}), {}, ())
+    long = Table("label_error_scores", "?", "eq. 3", pd.DataFrame({"rank": range(10_001)}), {}, ())
+    tracker_in(outputs).publish([short, long], folder / "index.html")
+    (run_folder,) = folders(outputs).values()
+    summary = written(run_folder)["summary"]
+    assert "tables/gallery" in summary
+    assert "tables/label_error_scores" not in summary
+    assert "label_error_scores" in caplog.text
+    assert "10001 lines" in caplog.text
+    staged = [file.read_bytes() for file in (outputs / "wandb" / "artifacts").rglob("tmp*")]  # what a sync uploads
+    assert any(content.startswith(b"\x89PNG") for content in staged)
+    kept = [json.loads(content) for content in staged if content.startswith(b"{")]
+    shown = [table["data"] for table in kept if table.get("_type") == "table"]
+    assert {(first[0], first[1]["_type"], *last) for first, last in shown} == {(1, "image-file", 2, None)}
 
 
 def test_wandb_sync_would_send_what_is_left(tmp_path):

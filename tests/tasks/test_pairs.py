@@ -9,6 +9,7 @@ import pytest
 from fca.analysis.similarity import Similarity
 from fca.geometry import ResizeCrop
 from fca.nouns import ImageData
+from fca.shifts import Clean
 from fca.store import Store, claims, results
 from fca.tasks import Machine, Setup
 from fca.tasks.embed import Embed
@@ -68,7 +69,7 @@ def made(**given):
 @pytest.fixture
 def setup(tmp_path):
     store, machine = Store(tmp_path / "outputs"), Machine("cpu", 1, 1.0)
-    return made(data=colours(), encoder=Closeness(), machine=machine, store=store)
+    return made(data=colours(), encoder=Closeness(), shifts=[Clean()], machine=machine, store=store)
 
 
 def changed(setup, **given):

@@ -13,7 +13,8 @@ from pytorch_lightning.loggers.logger import DummyLogger  # noqa: E402
 from fca.training import Place, fit  # noqa: E402
 from tests.training.tiny import classifier, examples, recipe  # noqa: E402
 
-BUSY = {"epochs": 4, "mixup": 0.2, "flip": True, "shift": 0.125, "snapshots": [0.3, 0.7, 1.0], "batch_size": 8}
+SNAPSHOTS = [0.01, 0.02, 0.1, 0.3, 0.5, 0.7, 1.0]  # the first two after one step
+BUSY = {"epochs": 4, "mixup": 0.2, "flip": True, "shift": 0.125, "snapshots": SNAPSHOTS, "batch_size": 8}
 
 
 class Kills(DummyLogger):

@@ -1,0 +1,171 @@
+"""Who answered what, from stored runs and files: the matrices that item response theory and label checks start from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fca.analysis.points import labels_of
+from fca.analysis.select import records, require
+from fca.analysis.subjects import answering_rows
+from fca.nouns import FcaError
+from fca.responses import Responses, frame_of_subjects
+from fca.responses.files import read_responses, stem_of
+from fca.store import Store
+
+COMMAND = "fca run -m task=predict dataset=cifar10 model=resnet18,vgg16 shift=clean,corruption/all"
+
+
+class Gathered(NamedTuple):
+    """The answers of all subjects of one data set, and the runs that they are from.
+
+    left_out: subjects that are not there because they lack a severity, with what they lack.
+    """
+
+    dataset: str
+    fingerprint: str | None  # None for files
+    responses: Responses
+    runs: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) -> list[Gathered]:
+    """Answers on clean test images, one a data set: every snapshot of every full model, and those of the files.
+
+    Sub-models are no subjects, because they know only some of the classes.
+    files: each is a data set of its own, named by its stem; or more subjects of a stored data set, where all its items
+    are image_ids of that. query: narrows the stored rows, not the files.
+    Raises FcaError when there is nothing, and for a file whose items are images of a stored data set only in part.
+    """
+    rows = answering_rows(store, query)
+    rows = rows[rows["shift"] == "clean"]
+    found = {str(name): _gathered(store, str(name), part) for name, part in rows.groupby("dataset", sort=True)}
+    for file in files:
+        read, name = read_responses(file), stem_of(file)
+        of_stored = [stored for stored in found.values() if stored.fingerprint and _is_of(read, stored, file)]
+        if of_stored:
+            found[of_stored[0].dataset] = _joined(of_stored[0], read)
+        elif name in found:
+            raise FcaError("analysis.responses", file, f"no second data set called {name}", "rename the file")
+        else:
+            found[name] = Gathered(name, None, read, ())
+    require(pd.DataFrame(list(found)), "answers of full models on clean test images", len(store.rows()), COMMAND)
+    return list(found.values())
+
+
+def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Iterator[tuple[str, Gathered]]:
+    """Answers under every kind of corruption, one a kind and data set: items are images at each severity, and clean.
+
+    Subjects are those that answered every severity that any did; the others are named in `left_out`. Severity 0 (clean)
+    is there where it is stored, NaN for a subject without. A kind that fewer than `fewest` subjects answered is left
+    out. Raises FcaError for a kind that enough subjects answered, but too few of them at every severity.
+    """
+    rows = answering_rows(store, query)
+    clean = rows[rows["shift"] == "clean"]
+    for (dataset, kind), part in rows[rows["shift"] != "clean"].groupby(["dataset", "corruption"], sort=True):
+        if part["subject"].nunique() < fewest:
+            continue
+        severities = set(part["severity"])
+        lacking = {str(subject): severities - set(of["severity"]) for subject, of in part.groupby("subject")}
+        left_out = [f"{name} lacks {', '.join(map(str, sorted(of)))}" for name, of in lacking.items() if of]
+        whole = [name for name, of in lacking.items() if not of]
+        if len(whole) < fewest:
+            what = f"subjects with every severity of {kind} on {dataset}"
+            step = "run the missing ones, or leave the severity out by analysis.query"
+            raise FcaError(what, f"{len(whole)}: {'; '.join(left_out)}", f"{fewest} or more", step)
+        used = pd.concat([clean[clean["dataset"] == dataset], part])
+        used = used[used["subject"].isin(whole)]
+        yield str(kind), _gathered(store, str(dataset), used)._replace(left_out=tuple(left_out))
+
+
+def at_severity(gathered: Gathered, severity: int) -> Gathered:
+    """The items of one severity alone, and the subjects that were asked any of them."""
+    all_of = gathered.responses
+    items = (all_of.items["severity"] == severity).to_numpy()
+    subjects = ~np.isnan(all_of.correct[:, items]).all(axis=1)
+    both: dict[str, Any] = {"correct": all_of.correct[np.ix_(subjects, items)]}
+    if all_of.pred is not None:
+        both["pred"] = all_of.pred[np.ix_(subjects, items)]
+    frames = {
+        "subjects": all_of.subjects[subjects].reset_index(drop=True),
+        "items": all_of.items[items].reset_index(drop=True),
+    }
+    return gathered._replace(responses=replace(all_of, **frames, **both))
+
+
+def _gathered(store: Store, dataset: str, rows: pd.DataFrame) -> Gathered:
+    """The matrix of these rows of one data set: a block of items a shift, in order of severity."""
+    first = records(rows.head(1))[0]
+    keys, labels = labels_of(store, first)
+    images = store.items(first["fingerprint"])
+    images = images.loc[images["split"] == first["split"], "image_id"].to_numpy(dtype=object)
+    about = rows.drop_duplicates("subject").sort_values("subject")
+    position = {name: at for at, name in enumerate(about["subject"])}
+    blocks: list[pd.DataFrame] = []
+    pred, correct = [], []
+    for severity in sorted(rows["severity"].unique()):
+        part = rows[rows["severity"] == severity]
+        shift = str(part["shift"].iloc[0])
+        blocks.append(_items(images, labels, keys, shift, part["corruption"].iloc[0], int(severity)))
+        said = np.full((len(position), len(images)), -1, dtype=np.int32)
+        right = np.full(said.shape, np.nan)
+        for row in records(part):
+            at = position[row["subject"]]
+            said[at] = _classes_said(store, row["run_id"], keys)
+            right[at] = said[at] == labels
+        pred.append(said)
+        correct.append(right)
+    snapshots = [None if pd.isna(snapshot) else str(snapshot) for snapshot in about["snapshot"]]
+    subjects = frame_of_subjects(about["subject"].tolist(), about["model"].tolist(), snapshots)
+    items = pd.concat(blocks, ignore_index=True)
+    responses = Responses(np.hstack(correct), subjects, items, np.hstack(pred), tuple(keys))
+    return Gathered(dataset, str(first["fingerprint"]), responses, tuple(sorted(rows["run_id"])))
+
+
+def _items(
+    images: np.ndarray, labels: np.ndarray, keys: list[str], shift: str, corruption: str, severity: int
+) -> pd.DataFrame:
+    names = images if shift == "clean" else np.array([f"{image}@{shift}" for image in images], dtype=object)
+    label = np.array(keys, dtype=object)[labels]
+    about = {"item": names, "image_id": images, "label": label, "corruption": corruption, "severity": severity}
+    return pd.DataFrame(about).astype({"severity": "int64"})
+
+
+def _classes_said(store: Store, run_id: str, keys: list[str]) -> np.ndarray:
+    """What a run answered on each image, as positions in `keys`; -1 another class."""
+    position = {key: at for at, key in enumerate(keys)}
+    class_of = np.array([position.get(key, -1) for key in store.array(run_id, "logit_classes").tolist()])
+    said: np.ndarray = class_of[np.asarray(store.array(run_id, "pred"))]
+    return said.astype(np.int32)
+
+
+def _is_of(read: Responses, stored: Gathered, file: str) -> bool:
+    """Whether all items of a file are images of a stored data set; raises FcaError where only some are."""
+    known = read.items["item"].isin(set(stored.responses.items["image_id"]))
+    if known.any() and not known.all():
+        unknown = read.items.loc[~known, "item"]
+        what = f"{len(unknown)} of {len(known)} items of {file}"
+        allowed = f"all or none are image_ids of {stored.dataset}, of which it names {known.sum()}"
+        raise FcaError(what, ", ".join(unknown.head(5)), allowed, "rename the items, or leave them out")
+    return bool(known.all())
+
+
+def _joined(stored: Gathered, read: Responses) -> Gathered:
+    """The subjects of a file below those of the store; NaN where they were not asked."""
+    old = stored.responses
+    at = pd.Index(old.items["item"]).get_indexer(pd.Index(read.items["item"]))
+    correct = np.full((len(read.subjects), len(old.items)), np.nan)
+    correct[:, at] = read.correct
+    pred = np.full(correct.shape, -1, dtype=np.int32)
+    if read.pred is not None:
+        position = {key: place for place, key in enumerate(old.classes)}
+        class_of = np.array([*(position.get(key, -1) for key in read.classes), -1])  # the last for -1, not asked
+        pred[:, at] = class_of[read.pred]
+    assert old.pred is not None  # as stored rows have it
+    subjects = pd.concat([old.subjects, read.subjects], ignore_index=True)
+    both: dict[str, Any] = {"correct": np.vstack([old.correct, correct]), "pred": np.vstack([old.pred, pred])}
+    return stored._replace(responses=replace(old, subjects=subjects, **both))

@@ -1,0 +1,149 @@
+"""The 19 corruptions of CIFAR-10-C and ImageNet-C (Hendrycks and Dietterich, arXiv:1903.12261) as shifts."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+
+from fca.nouns import FcaError, ImageData, Shift
+from fca.shifts import blur, digital, encoding, noise, weather
+from fca.shifts.constants import check_kinds, check_severities, constants
+from fca.shifts.sampling import to_bytes, to_unit
+
+DRAWING = 1  # raised whenever any corruption's pixels change
+SMALLEST = 8  # pixels of the shorter side: below, kernels are wider than the image
+FAMILIES: tuple[ModuleType, ...] = (noise, blur, weather, digital, encoding)
+
+Read = Callable[[int], UInt8[np.ndarray, "height width 3"]]
+
+
+@dataclass(frozen=True)
+class Corruptions:
+    """`shift=corruption/...`: one shift a kind and severity.
+
+    kinds:      names of corruptions (see `conf/shift/corruption/`).    severities: 1 (weakest) to 5.
+    seed:       of whatever is drawn: noise, angles, flakes. The same image gets the same under the same seed.
+    """
+
+    kinds: list[str]
+    severities: list[int]
+    seed: int
+
+    def shifts(self) -> list[Shift]:
+        """Kinds in their order, each at every severity. Raises FcaError for what does not exist."""
+        check_kinds(self.kinds)
+        check_severities(self.severities)
+        if self.seed < 0:
+            raise FcaError("shift.seed", self.seed, "0 and above", "take another seed")
+        return [Corruption(kind, severity, self.seed) for kind in self.kinds for severity in self.severities]
+
+
+@dataclass(frozen=True)
+class Corruption:
+    """One corruption at one severity, applied to the stored image, before the model's resize and crop."""
+
+    kind: str
+    severity: int
+    seed: int = 0
+
+    def label(self) -> str:
+        """As in tables.
+
+        >>> Corruption("fog", 2).label()
+        'corruption/fog/2'
+        """
+        return f"corruption/{self.kind}/{self.severity}"
+
+    def identity(self) -> dict[str, Any]:
+        """Kind, severity, the version of the drawing code; the seed where something is drawn; what the ice of frost is.
+
+        >>> Corruption("contrast", 1, seed=7).identity()
+        {'corruption': 'contrast', 'severity': 1, 'drawing': 1}
+        """
+        known = {"corruption": self.kind, "severity": self.severity, "drawing": DRAWING}
+        if draws(self.kind):
+            known["seed"] = self.seed
+        return {**known, "ice": "procedural, not the published photographs"} if self.kind == "frost" else known
+
+    def reader(self, data: ImageData) -> Read:
+        """The corrupted pixels of the image at a position; the same in any order, worker or batch."""
+        return Corrupted(self, data.read, data.items["image_id"].tolist())
+
+
+@dataclass(frozen=True)
+class Corrupted:
+    """Reads images and corrupts them, each with random numbers of its own."""
+
+    corruption: Corruption
+    read: Read
+    ids: list[str]
+
+    def __call__(self, index: int) -> UInt8[np.ndarray, "height width 3"]:
+        """The corrupted pixels of the image at this position."""
+        made, image_id = self.corruption, self.ids[index]
+        image = self.read(index)
+        if min(image.shape[:2]) < SMALLEST:
+            size = f"{image.shape[0]} x {image.shape[1]} pixels"
+            raise FcaError(f"size of {image_id}", size, f"{SMALLEST} pixels or more a side", "leave it out, or enlarge")
+        return corrupted(image, made.kind, made.severity, generator(made.seed, image_id, made.label()))
+
+
+def corrupted(
+    image: UInt8[np.ndarray, "height width 3"], kind: str, severity: int, rng: np.random.Generator
+) -> UInt8[np.ndarray, "height width 3"]:
+    """An image after a corruption, with the published constants for its size (see `constants`).
+
+    The published ImageNet-C was made from crops of 224 pixels; this works on an image of any size as it is stored.
+    Raises FcaError for a kind or severity that does not exist.
+
+    >>> image = np.full((32, 48, 3), 100, np.uint8)
+    >>> corrupted(image, "brightness", 5, np.random.default_rng(0))[0, 0].tolist()
+    [176, 176, 176]
+    """
+    known = constants(kind, severity, image.shape[0], image.shape[1])
+    draw = drawing(kind)
+    if draw.__module__ == encoding.__name__:
+        stored: np.ndarray = draw(image, *known)
+        return stored
+    return to_bytes(draw(to_unit(image), *known, **({"rng": rng} if draws(kind) else {})))
+
+
+def generator(seed: int, image_id: str, label: str) -> np.random.Generator:
+    """Random numbers that depend on nothing but these three: a counter (Philox) keyed by their sha256.
+
+    >>> round(generator(0, "test/00017", "corruption/fog/1").random(), 3)
+    0.743
+    """
+    key = hashlib.sha256("\x1f".join((str(seed), image_id, label)).encode()).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(key[:16], "little")))
+
+
+@cache
+def drawing(kind: str) -> Callable[..., Any]:
+    """The function that draws a kind: the one of its name in a family's file.
+
+    >>> drawing("fog").__module__
+    'fca.shifts.weather'
+    """
+    check_kinds([kind], "corruption")
+    [found] = [getattr(family, kind) for family in FAMILIES if hasattr(family, kind)]
+    function: Callable[..., Any] = found
+    return function
+
+
+@cache
+def draws(kind: str) -> bool:
+    """Whether a kind draws random numbers.
+
+    >>> draws("fog"), draws("contrast")
+    (True, False)
+    """
+    return "rng" in inspect.signature(drawing(kind)).parameters
