@@ -14,8 +14,16 @@ SMALLER = {
     "fc_full": ["dataset=folder", "model=test_resnet", "recipe=default"],
     "fc_sub": ["dataset=folder", "model=test_resnet", "recipe=default", "subset.ncl=2,0.5"],
     "fc_sim": ["dataset=folder", "model@encoder=hog"],
+    "irt_corruption": [
+        "dataset=digits",
+        "model=test_resnet",
+        "recipe=default",
+        "shift=corruption/fog",
+        "shift.severities=[1,5]",
+    ],
 }
-TASKS = {"fc_full": {"train", "predict"}, "fc_sub": {"train", "predict"}, "fc_sim": {"embed"}}
+BOTH = {"train", "predict"}
+TASKS = {"fc_full": BOTH, "fc_sub": BOTH, "fc_sim": {"embed"}, "irt_corruption": BOTH}
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 
 

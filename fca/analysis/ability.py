@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import pandas as pd
 
 from fca.analysis.fits import digest_of
 from fca.analysis.irt import PAPER, THEORY
-from fca.analysis.irt_calibration import Asked, calibrated, clean_with_subjects
+from fca.analysis.irt_calibration import SEVERAL, Asked, calibrated
 from fca.analysis.irt_tables import ITEMS, Z, items
 from fca.analysis.responses import Gathered, clean_responses, shifted_responses
 from fca.nouns import FcaError, Table
@@ -62,9 +63,8 @@ class Ability:
         return [Table("bank_ability", QUESTION, source, frame, parameters, runs)]
 
     def _fitted(self, store: Store) -> pd.DataFrame:
-        clean_with_subjects(store, self.query, self.responses)
-        fits = calibrated(store, self.query, self.responses, Asked())
-        return pd.concat([items(one) for one in fits if one.corruption == "clean"], ignore_index=True)
+        fits = takewhile(lambda one: one.first, calibrated(store, self.query, self.responses, Asked()))
+        return pd.concat([items(one) for one in fits], ignore_index=True)
 
     def _answers(self, store: Store, shifted: bool) -> Iterator[tuple[str, Gathered]]:
         for gathered in clean_responses(store, self.query, self.responses):
@@ -96,7 +96,7 @@ def _fits(gathered: Gathered, corruption: str, dataset: str, kind: str) -> bool:
     """Whether these answers may be to items of this data set and kind: by name where stored, else by their items."""
     if gathered.fingerprint is not None:
         return (gathered.dataset, corruption) == (dataset, kind)
-    return bool((gathered.responses.items["corruption"] == kind).any())
+    return kind == SEVERAL or bool((gathered.responses.items["corruption"] == kind).any())
 
 
 def _scored(gathered: Gathered, kind: str, bank: pd.DataFrame) -> pd.DataFrame:

@@ -40,7 +40,7 @@ ABOUT = {  # name: question, source
         f"{PAPER}, section 3.2, with the sign of the score turned: a class that moves less is more robust",
     ),
     "class_robustness_shown": (
-        "The same for the most and the least robust classes",
+        "Which classes break under which corruption? (the most and the least robust)",
         f"{PAPER}, section 3.2, with the sign of the score turned",
     ),
     "robust_classes": ("Which classes are susceptible to a corruption, and which robust?", f"{PAPER}, Table 1"),
@@ -48,9 +48,12 @@ ABOUT = {  # name: question, source
         "How many images of each class are in which segment at every severity? (severity 0 = clean)",
         f"{PAPER}, Figures 5 and 8 to 10",
     ),
-    "class_severity_difficulty": ("The same for the easy and the hard segment", f"{PAPER}, Figures 5 and 10"),
+    "class_severity_difficulty": (
+        "Do easy images stay easy? (the easy and the hard segment)",
+        f"{PAPER}, Figures 5 and 10",
+    ),
     "class_severity_discrimination": (
-        "The same for the least and the most discriminating segment",
+        "Do images still tell models apart? (the least and the most discriminating segment)",
         f"{PAPER}, Figures 8 and 9",
     ),
 }
@@ -91,8 +94,9 @@ class ClassRobustness:
             runs.update(gathered.runs)
             left_out += gathered.left_out
         if not robust:
-            what = f"corruptions with two severities among {len(left_out)} stored"
-            raise FcaError(what, "none", "1 or more", "fca run task=predict shift=corruption/all")
+            command = "fca run -m task=predict shift=corruption/all"
+            seen = f"none among the {len(store.rows())} stored rows" + "".join(f"; {why}" for why in left_out)
+            raise FcaError("corruptions with two severities", seen, "1 or more", f"make some with: {command}")
         frames = _frames(pd.concat(robust, ignore_index=True), pd.concat(severe, ignore_index=True))
         parameters = {**asdict(self), **STATED, "left_out": "; ".join(dict.fromkeys(left_out)) or None}
         return [Table(name, *ABOUT[name], frames[name], parameters, tuple(sorted(runs))) for name in ABOUT]

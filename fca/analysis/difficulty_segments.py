@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 
 import pandas as pd
 
-from fca.analysis.responses import clean_responses, shifted_responses
+from fca.analysis.responses import clean_with_subjects, shifted_responses
 from fca.analysis.segment_items import METHOD, quartered
 from fca.analysis.segment_tables import (
     CLASSES,
@@ -27,7 +27,7 @@ ABOUT = {  # name: question, source
         f"{PAPER}, Table 3, with segments by expected success",
     ),
     "segment_models_shown": (
-        "The same for subjects spread evenly from best to worst, on clean images and at the highest severity",
+        "Who solves the hard images? (subjects from best to worst, clean and at the highest severity)",
         f"{PAPER}, Table 3, with segments by expected success",
     ),
     "segment_classes": (
@@ -35,7 +35,7 @@ ABOUT = {  # name: question, source
         f"{PAPER}, Figure 4: classes in the top and the bottom 25 % of clean images",
     ),
     "segment_classes_shown": (
-        "The same for the classes that differ most between the top and the bottom quarter",
+        "Which classes are hard, which discriminating? (those that differ most between the quarters)",
         f"{PAPER}, Figure 4",
     ),
 }
@@ -62,7 +62,7 @@ class DifficultySegments:
         models, classes = [pd.DataFrame(columns=MODELS)], [pd.DataFrame(columns=CLASSES)]
         runs: set[str] = set()
         left_out: list[str] = []
-        for gathered in clean_responses(store, self.query, self.responses):
+        for gathered in clean_with_subjects(store, self.query, self.responses):
             found = quartered(gathered, self.model, self.compat, self.seed)
             models += [subject_lines(gathered, found, *place) for place in places(gathered)]
             classes.append(class_lines(gathered, found))

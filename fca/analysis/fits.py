@@ -7,10 +7,10 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 import numpy as np
-from jaxtyping import Float
 
 from fca.analysis.responses import Gathered
-from fca.stats.irt import HeldOut, IrtFit, choose_model, fit_irt, held_out_fit
+from fca.nouns import FcaError
+from fca.stats.irt import HeldOut, IrtFit, check_responses, choose_model, fit_irt, held_out_fit
 
 Made = TypeVar("Made")
 _made: dict[Hashable, Any] = {}  # by what was asked and a digest of the answers, not the answers themselves
@@ -18,35 +18,38 @@ _made: dict[Hashable, Any] = {}  # by what was asked and a digest of the answers
 
 def fitted(gathered: Gathered, model: str = "2pl", compat: str | None = None, seed: int = 0) -> IrtFit:
     """`fca.stats.irt.fit_irt` of these answers; model "auto": the one that predicts hidden answers best."""
-    correct = gathered.responses.correct
     name = chosen(gathered, seed)[0].model if model == "auto" else model
-    return _once(correct, ("fit", name, compat, seed), lambda: fit_irt(correct, name, compat=compat, seed=seed))
+    correct = gathered.responses.correct
+    return _once(gathered, ("fit", name, compat, seed), lambda: fit_irt(correct, name, compat=compat, seed=seed))
 
 
 def chosen(gathered: Gathered, seed: int = 0) -> list[HeldOut]:
     """`fca.stats.choose_model` of these answers: how well each model predicts hidden ones, best first."""
     correct = gathered.responses.correct
-    return _once(correct, ("choice", seed), lambda: choose_model(correct, seed=seed))
+    return _once(gathered, ("choice", seed), lambda: choose_model(correct, seed=seed))
 
 
 def held_out(gathered: Gathered, model: str, seed: int = 0) -> HeldOut:
     """`fca.stats.held_out_fit` of these answers and one model."""
     correct = gathered.responses.correct
-    return _once(correct, ("held out", model, seed), lambda: held_out_fit(correct, model, seed=seed))
+    return _once(gathered, ("held out", model, seed), lambda: held_out_fit(correct, model, seed=seed))
 
 
 def digest_of(gathered: Gathered) -> str:
     """Which answers these are, whatever they are called: 32 hex digits."""
-    return _digest(gathered.responses.correct)
+    correct = np.ascontiguousarray(gathered.responses.correct)
+    return hashlib.blake2b(correct.tobytes(), digest_size=16).hexdigest()
 
 
-def _digest(correct: Float[np.ndarray, "subjects items"]) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(correct).tobytes(), digest_size=16).hexdigest()
-
-
-def _once(correct: Float[np.ndarray, "subjects items"], asked: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
-    key = (_digest(correct), correct.shape, *asked)
+def _once(gathered: Gathered, asked: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
+    correct = gathered.responses.correct
+    key = (digest_of(gathered), correct.shape, *asked)
     if key not in _made:
+        try:
+            check_responses(correct)
+        except FcaError as error:
+            error.args = (f"{gathered.dataset}: {error}",)  # one of several: which?
+            raise
         _made[key] = make()
     made: Made = _made[key]
     return made

@@ -13,7 +13,7 @@ from jaxtyping import Float, Integer
 
 from fca.analysis.fits import fitted
 from fca.analysis.gallery_pictures import pictures
-from fca.analysis.responses import Gathered, clean_responses
+from fca.analysis.responses import Gathered, clean_with_subjects
 from fca.nouns import FcaError, Table
 from fca.responses import Responses
 from fca.stats.label_errors import item_top1, modal_wrong
@@ -44,7 +44,7 @@ class Gallery:
         """Table gallery; its pictures are those of `task=describe`, missing where that has not run."""
         if self.shown < 1:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
-        sources = clean_responses(store, self.query, self.responses)
+        sources = clean_with_subjects(store, self.query, self.responses)
         runs = {run for source in sources for run in source.runs}
         frames = []
         for source in sources:

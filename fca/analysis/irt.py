@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -9,7 +10,7 @@ import pandas as pd
 
 from fca.analysis import irt_drawn, irt_tables
 from fca.analysis.fits import digest_of
-from fca.analysis.irt_calibration import Asked, calibrated
+from fca.analysis.irt_calibration import Asked, Calibrated, calibrated
 from fca.nouns import Table
 from fca.stats.intervals import RESAMPLES
 from fca.store import Store
@@ -64,23 +65,31 @@ class Irt:
     def __call__(self, store: Store) -> list[Table]:
         """Tables irt_abilities, irt_fits, irt_plane, irt_severity, irt_curves, irt_items (a bank), and irt_choice."""
         asked = Asked(self.model, self.calibration, self.compat, self.seed)
-        fits = list(calibrated(store, self.query, self.responses, asked))
-        runs = tuple(sorted({run for one in fits for run in one.gathered.runs}))
-        left_out = [f"{one.corruption}: {who}" for one in fits for who in one.gathered.left_out]
-        answers = [digest_of(one.gathered) for one in fits]  # files are named, but they can change
-        clean = [one for one in fits if one.corruption == "clean"]
-        items = pd.concat([irt_tables.items(one) for one in fits], ignore_index=True)
-        abilities = pd.concat([irt_tables.abilities(one, self.trait) for one in fits], ignore_index=True)
-        lines = [irt_tables.fit_line(one, self.trait, self.seed) for one in fits]
-        frames = {
-            "irt_abilities": abilities.astype({"severity": "Int64"}),
-            "irt_fits": pd.DataFrame(lines, columns=irt_tables.FITS).astype({"severity": "Int64"}),
-            "irt_plane": irt_drawn.plane(items, self.seed),
-            "irt_severity": irt_drawn.severity_shares(items),
-            "irt_curves": pd.concat([irt_drawn.curves(one, self.trait) for one in clean], ignore_index=True),
-            "irt_items": items,
-        }
-        if self.model == "auto":
-            frames["irt_choice"] = pd.concat([irt_tables.choice(one, self.seed) for one in clean], ignore_index=True)
-        parameters: dict[str, Any] = {**asdict(self), **METHOD, "left_out": left_out, "answers": answers}
-        return [Table(name, *ABOUT[name], frame, parameters, runs) for name, frame in frames.items()]
+        runs: set[str] = set()
+        told: dict[str, list[str]] = {"left_out": [], "answers": []}
+        parts: dict[str, list[pd.DataFrame]] = {}
+        for one in calibrated(store, self.query, self.responses, asked):  # one at a time: the answers are large
+            runs |= set(one.gathered.runs)
+            told["left_out"] += [f"{one.corruption}: {who}" for who in one.gathered.left_out]
+            told["answers"].append(digest_of(one.gathered))  # files are named, but they can change
+            for name, frame in self._frames(one):
+                parts.setdefault(name, []).append(frame)
+        frames = {name: pd.concat(found, ignore_index=True) for name, found in parts.items()}
+        for name in ("irt_abilities", "irt_fits"):
+            frames[name] = frames[name].astype({"severity": "Int64"})
+        frames["irt_plane"] = irt_drawn.plane(frames["irt_items"], self.seed)
+        frames["irt_severity"] = irt_drawn.severity_shares(frames["irt_items"])
+        parameters: dict[str, Any] = {**asdict(self), **METHOD, **told}
+        return [
+            Table(name, *ABOUT[name], frames[name], parameters, tuple(sorted(runs))) for name in ABOUT if name in frames
+        ]
+
+    def _frames(self, one: Calibrated) -> Iterator[tuple[str, pd.DataFrame]]:
+        """What one fit adds to each table."""
+        yield "irt_abilities", irt_tables.abilities(one, self.trait)
+        yield "irt_fits", pd.DataFrame([irt_tables.fit_line(one, self.trait, self.seed)], columns=irt_tables.FITS)
+        yield "irt_items", irt_tables.items(one)
+        if one.first:
+            yield "irt_curves", irt_drawn.curves(one, self.trait)
+            if self.model == "auto":
+                yield "irt_choice", irt_tables.choice(one, self.seed)

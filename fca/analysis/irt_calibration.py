@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 
 from fca.analysis.fits import chosen, fitted
-from fca.analysis.responses import COMMAND, Gathered, at_severity, clean_responses, shifted_responses
-from fca.analysis.select import require
+from fca.analysis.responses import Gathered, at_severity, clean_with_subjects, shifted_responses
 from fca.nouns import FcaError
 from fca.stats import irt
 from fca.stats.irt import IrtFit
@@ -19,6 +18,7 @@ from fca.store import Store
 
 CALIBRATIONS = ("joint", "ability", "separate")
 COMPAT = (None, "seed001")
+SEVERAL = "several"  # kinds of corruption in one file
 _PER_ITEM = ("difficulty", "difficulty_se", "discrimination", "discrimination_se", "feasibility", "guess")
 
 
@@ -32,7 +32,11 @@ class Asked(NamedTuple):
 
 
 class Calibrated(NamedTuple):
-    """One scale: the answers on it, and their fit. severity: 0 clean, missing where all severities share the scale."""
+    """One scale: the answers on it, and their fit.
+
+    corruption: clean, or a kind with its clean images; `several` where a file has several kinds.
+    severity:   0 clean, missing where all severities share the scale.
+    """
 
     corruption: str
     severity: int | None
@@ -40,14 +44,10 @@ class Calibrated(NamedTuple):
     gathered: Gathered
     fit: IrtFit
 
-
-def clean_with_subjects(store: Store, query: str | None, files: Sequence[str]) -> list[Gathered]:
-    """`clean_responses`; raises FcaError when no data set has two subjects, so that nothing can be fitted."""
-    clean = clean_responses(store, query, files)
-    enough = pd.DataFrame([one.dataset for one in clean if len(one.responses.subjects) > 1])
-    if not files:
-        require(enough, "data sets whose test images two subjects answered", len(store.rows()), COMMAND)
-    return clean
+    @property
+    def first(self) -> bool:
+        """Whether this is the fit of a data set itself: its clean images, or all that a file holds."""
+        return self.corruption == "clean" or self.gathered.fingerprint is None
 
 
 def calibrated(store: Store, query: str | None, files: Sequence[str], asked: Asked) -> Iterator[Calibrated]:
@@ -68,7 +68,9 @@ def calibrated(store: Store, query: str | None, files: Sequence[str], asked: Ask
     for name, gathered in clean.items():
         model[name] = chosen(gathered, asked.seed)[0].model if asked.model == "auto" else asked.model
         fit = fitted(gathered, model[name], asked.compat, asked.seed)
-        yield Calibrated("clean", 0, asked.calibration, gathered, fit)
+        corruption = corruption_of(gathered)
+        severity, how = (0, asked.calibration) if corruption == "clean" else (None, "joint")
+        yield Calibrated(corruption, severity, how, gathered, fit)
     for kind, gathered in shifted_responses(store, query):
         name = gathered.dataset
         if asked.calibration == "ability":
@@ -82,6 +84,18 @@ def calibrated(store: Store, query: str | None, files: Sequence[str], asked: Ask
         for severity, part in parts:
             fit = fitted(part, model.get(name, asked.model), asked.compat, asked.seed)
             yield Calibrated(kind, severity, asked.calibration, part, fit)
+
+
+def corruption_of(gathered: Gathered) -> str:
+    """What the images of one data set were under: clean, the one kind that there is, or `several`.
+
+    >>> from fca.responses import Responses, frame_of_items, frame_of_subjects
+    >>> items = frame_of_items(["a", "a@corruption/fog/1"])
+    >>> corruption_of(Gathered("zoo", None, Responses(np.ones((1, 2)), frame_of_subjects(["m"]), items), ()))
+    'fog'
+    """
+    kinds = [kind for kind in gathered.responses.items["corruption"].unique() if kind != "clean"]
+    return str(kinds[0]) if len(kinds) == 1 else SEVERAL if kinds else "clean"
 
 
 def _on_clean(kind: str, gathered: Gathered, clean: Gathered | None, asked: Asked) -> IrtFit:

@@ -13,7 +13,8 @@ from fca.analysis.irt_calibration import Calibrated
 from fca.stats.irt import ItemBank
 
 SAMPLED = 2000  # items a data set on the plane
-BINS = 12
+BINS = (6, 12)  # of a histogram, at least and at most
+LINES = 3000  # of all histograms, which a page holds
 INSIDE = 0.99  # of all items lie between the outer edges; the first and the last bin hold those beyond
 CURVES = 12  # items a data set
 GRID = 41  # abilities of a curve
@@ -50,12 +51,17 @@ def plane(items: pd.DataFrame, seed: int) -> pd.DataFrame:
 
 
 def severity_shares(items: pd.DataFrame) -> pd.DataFrame:
-    """Histograms of difficulty, discrimination, and feasibility or p_max at every severity, on common bins."""
+    """Histograms of difficulty, discrimination, and feasibility or p_max at every severity, on common bins.
+
+    12 bins, and fewer (not below 6) where more than 3,000 lines would come of many corruptions.
+    """
+    histograms = 3 * len(items[["dataset", "corruption", "severity"]].drop_duplicates())
+    bins = int(np.clip(LINES // histograms, *BINS))
     lines: list[dict[str, Any]] = []
     for (dataset, corruption), part in items.groupby(["dataset", "corruption"], sort=False):
         for parameter in ("difficulty", "discrimination", ceiling_of(part["irt_model"].iloc[0])):
             values = part[parameter].to_numpy()
-            edges = _edges(values, unit=parameter in ("feasibility", "p_max"))
+            edges = _edges(values, bins, unit=parameter in ("feasibility", "p_max"))
             for severity, of in part.groupby("severity", sort=True):
                 counts, _ = np.histogram(np.clip(of[parameter], edges[0], edges[-1]), edges)
                 about = {"dataset": dataset, "corruption": corruption, "parameter": parameter, "severity": severity}
@@ -64,13 +70,13 @@ def severity_shares(items: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=SEVERITY)
 
 
-def _edges(values: Float[np.ndarray, " items"], unit: bool) -> Float[np.ndarray, " edges"]:
+def _edges(values: Float[np.ndarray, " items"], bins: int, unit: bool) -> Float[np.ndarray, " edges"]:
     if unit:
-        return np.linspace(0, 1, BINS + 1)
+        return np.linspace(0, 1, bins + 1)
     low, high = np.quantile(values, [0.5 - INSIDE / 2, 0.5 + INSIDE / 2])
     if high - low < 1e-9:  # one value: a bin around it
         low, high = low - 0.5, high + 0.5
-    return np.linspace(low, high, BINS + 1)
+    return np.linspace(low, high, bins + 1)
 
 
 def curves(one: Calibrated, trait: str) -> pd.DataFrame:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from fca.analysis.fits import fitted
 from fca.analysis.label_error_verdicts import Judged, judge, no_match, read_verdicts
-from fca.analysis.responses import Gathered, clean_responses
+from fca.analysis.responses import Gathered, clean_with_subjects
 from fca.nouns import FcaError, Table
 from fca.stats.detection import auc, precision_at, recall_at, recall_curve
 from fca.stats.label_errors import RULES, item_rest, item_top1, modal_wrong, suspicion
@@ -55,7 +55,8 @@ class LabelErrors:
     def __call__(self, store: Store) -> list[Table]:
         """Tables label_error_rules, label_error_curve (empty without verdicts), label_suspects, label_error_scores."""
         verdicts = None if self.verdicts is None else read_verdicts(self.verdicts, self.verdict_columns)
-        sources = clean_responses(store, self.query, self.responses)
+        every = clean_with_subjects(store, self.query, self.responses)
+        sources = _with_classes(every)
         scored = [_scored(source, self.model, self.seed, verdicts) for source in sources]
         if verdicts is not None and all(one.judged is None for one in scored):
             raise no_match(str(self.verdicts), verdicts, sources[0].responses.items["item"])
@@ -70,7 +71,9 @@ class LabelErrors:
             "label_error_scores": scores,
         }
         runs = tuple(run for source in sources for run in source.runs)
-        parameters = {**asdict(self), **METHOD, "rules": "; ".join(f"{name}: {rule}" for name, rule in RULES.items())}
+        told = {"rules": "; ".join(f"{name}: {rule}" for name, rule in RULES.items())}
+        left_out = [f"{one.dataset}: answers without classes" for one in every if one.responses.pred is None]
+        parameters = {**asdict(self), **METHOD, **told, "left_out": left_out}
         return [Table(name, *ABOUT[name], frame, parameters, runs) for name, frame in frames.items()]
 
 
@@ -90,7 +93,7 @@ ABOUT = {
     "label_error_curve": ("Which share of the known errors is found when a share of all is flagged?", f"{PAPER}, 3.1"),
     "label_suspects": (
         f"Which labels look wrong? (the {SUSPECTS} images of each data set that most models give one other class)",
-        "modal wrong share, ties by few right answers, then low p_max",
+        "modal wrong share (p_max: Sharma et al., 2023), ties by few right answers, then low p_max",
     ),
     "label_error_scores": ("How suspect is the label of every image?", f"as label_suspects; {PAPER}, eq. 3"),
 }
@@ -105,11 +108,19 @@ class Scored(NamedTuple):
     judged: Judged | None
 
 
+def _with_classes(every: list[Gathered]) -> list[Gathered]:
+    """Those whose answers are known as classes; raises FcaError if none are."""
+    sources = [source for source in every if source.responses.pred is not None]
+    if not sources:
+        step = "give the answers as classes (pred), not only whether they are right"
+        what = f"answers of {', '.join(source.dataset for source in every)}"
+        raise FcaError(what, "only right or wrong", "classes: wrong ones are compared", step)
+    return sources
+
+
 def _scored(source: Gathered, model: str, seed: int, verdicts: pd.Series | None) -> Scored:
     answers = source.responses
-    if answers.pred is None:
-        step = "give the answers as classes (pred), not only whether they are right"
-        raise FcaError(f"answers of {source.dataset}", "only right or wrong", "classes: wrong ones are compared", step)
+    assert answers.pred is not None  # others are left out
     fit = fitted(source, model, None, seed)
     of_fit = {name: getattr(fit, name) for name in ("discrimination", "feasibility", "p_max")}
     agreed, top1 = modal_wrong(answers.correct, answers.pred), item_top1(answers.correct)

@@ -10,9 +10,8 @@ import pandas as pd
 
 from fca.analysis.fits import digest_of, fitted
 from fca.analysis.irt import METHOD, PAPER, THEORY
-from fca.analysis.irt_calibration import clean_with_subjects
 from fca.analysis.irt_tau import agreement
-from fca.analysis.responses import Gathered, at_severity, shifted_responses
+from fca.analysis.responses import Gathered, at_severity, clean_with_subjects, shifted_responses
 from fca.nouns import Table
 from fca.store import Store
 
@@ -55,7 +54,7 @@ class Reliability:
         return [Table("reliability", QUESTION, source, frame, parameters, tuple(sorted(runs)))]
 
     def _each(self, store: Store) -> Iterator[tuple[str, int, Gathered]]:
-        for gathered in clean_with_subjects(store, self.query, ()):
+        for gathered in clean_with_subjects(store, self.query):
             yield "clean", 0, gathered
         for kind, gathered in shifted_responses(store, self.query):
             severities = gathered.responses.items["severity"].drop_duplicates().tolist()

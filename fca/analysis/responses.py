@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from fca.analysis.points import labels_of
+from fca.analysis.response_files import joined, stored_set
 from fca.analysis.select import records, require
 from fca.analysis.subjects import answering_rows
 from fca.nouns import FcaError
@@ -17,6 +19,7 @@ from fca.responses import Responses, frame_of_subjects
 from fca.responses.files import read_responses, stem_of
 from fca.store import Store
 
+log = logging.getLogger(__name__)
 COMMAND = "fca run -m task=predict dataset=cifar10 model=resnet18,vgg16 shift=clean,corruption/all"
 
 
@@ -39,16 +42,16 @@ def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) 
     Sub-models are no subjects, because they know only some of the classes.
     files: each is a data set of its own, named by its stem; or more subjects of a stored data set, where all its items
     are image_ids of that. query: narrows the stored rows, not the files.
-    Raises FcaError when there is nothing, and for a file whose items are images of a stored data set only in part.
+    Raises FcaError when there is nothing, and for a file whose data set is in doubt (see `stored_set`).
     """
     rows = answering_rows(store, query)
     rows = rows[rows["shift"] == "clean"]
     found = {str(name): _gathered(store, str(name), part) for name, part in rows.groupby("dataset", sort=True)}
     for file in files:
         read, name = read_responses(file), stem_of(file)
-        of_stored = [stored for stored in found.values() if stored.fingerprint and _is_of(read, stored, file)]
-        if of_stored:
-            found[of_stored[0].dataset] = _joined(of_stored[0], read)
+        dataset = stored_set(read, {key: one.responses for key, one in found.items() if one.fingerprint}, file)
+        if dataset is not None:
+            found[dataset] = found[dataset]._replace(responses=joined(found[dataset].responses, read))
         elif name in found:
             raise FcaError("analysis.responses", file, f"no second data set called {name}", "rename the file")
         else:
@@ -57,17 +60,34 @@ def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) 
     return list(found.values())
 
 
+def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = ()) -> list[Gathered]:
+    """`clean_responses` that can be fitted: stored data sets that a single subject answered are left out, with a line
+    in the log.
+
+    Raises FcaError when none is left.
+    """
+    every = clean_responses(store, query, files)
+    clean = [one for one in every if one.fingerprint is None or len(one.responses.subjects) > 1]
+    for dataset in sorted({one.dataset for one in every} - {one.dataset for one in clean}):
+        log.warning("%s is left out: a single subject answered its clean images, and fits need two", dataset)
+    enough = pd.DataFrame([one.dataset for one in clean])
+    require(enough, "data sets whose test images two subjects answered", len(store.rows()), COMMAND)
+    return clean
+
+
 def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Iterator[tuple[str, Gathered]]:
     """Answers under every kind of corruption, one a kind and data set: items are images at each severity, and clean.
 
     Subjects are those that answered every severity that any did; the others are named in `left_out`. Severity 0 (clean)
     is there where it is stored, NaN for a subject without. A kind that fewer than `fewest` subjects answered is left
-    out. Raises FcaError for a kind that enough subjects answered, but too few of them at every severity.
+    out, with a line in the log. Raises FcaError for a kind that enough subjects answered, but too few of them at every
+    severity.
     """
     rows = answering_rows(store, query)
     clean = rows[rows["shift"] == "clean"]
     for (dataset, kind), part in rows[rows["shift"] != "clean"].groupby(["dataset", "corruption"], sort=True):
         if part["subject"].nunique() < fewest:
+            log.warning("%s on %s is left out: fewer than %d subjects answered it", kind, dataset, fewest)
             continue
         severities = set(part["severity"])
         lacking = {str(subject): severities - set(of["severity"]) for subject, of in part.groupby("subject")}
@@ -141,31 +161,3 @@ def _classes_said(store: Store, run_id: str, keys: list[str]) -> np.ndarray:
     class_of = np.array([position.get(key, -1) for key in store.array(run_id, "logit_classes").tolist()])
     said: np.ndarray = class_of[np.asarray(store.array(run_id, "pred"))]
     return said.astype(np.int32)
-
-
-def _is_of(read: Responses, stored: Gathered, file: str) -> bool:
-    """Whether all items of a file are images of a stored data set; raises FcaError where only some are."""
-    known = read.items["item"].isin(set(stored.responses.items["image_id"]))
-    if known.any() and not known.all():
-        unknown = read.items.loc[~known, "item"]
-        what = f"{len(unknown)} of {len(known)} items of {file}"
-        allowed = f"all or none are image_ids of {stored.dataset}, of which it names {known.sum()}"
-        raise FcaError(what, ", ".join(unknown.head(5)), allowed, "rename the items, or leave them out")
-    return bool(known.all())
-
-
-def _joined(stored: Gathered, read: Responses) -> Gathered:
-    """The subjects of a file below those of the store; NaN where they were not asked."""
-    old = stored.responses
-    at = pd.Index(old.items["item"]).get_indexer(pd.Index(read.items["item"]))
-    correct = np.full((len(read.subjects), len(old.items)), np.nan)
-    correct[:, at] = read.correct
-    pred = np.full(correct.shape, -1, dtype=np.int32)
-    if read.pred is not None:
-        position = {key: place for place, key in enumerate(old.classes)}
-        class_of = np.array([*(position.get(key, -1) for key in read.classes), -1])  # the last for -1, not asked
-        pred[:, at] = class_of[read.pred]
-    assert old.pred is not None  # as stored rows have it
-    subjects = pd.concat([old.subjects, read.subjects], ignore_index=True)
-    both: dict[str, Any] = {"correct": np.vstack([old.correct, correct]), "pred": np.vstack([old.pred, pred])}
-    return stored._replace(responses=replace(old, subjects=subjects, **both))

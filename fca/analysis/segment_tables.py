@@ -78,10 +78,9 @@ def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
     clean = models[models["severity"] == 0].groupby(["dataset", "subject"])[["right", "n"]].sum()
     shown = []
     for dataset, part in lines.groupby("dataset", sort=False):
-        own = clean.loc[dataset]
-        ordered = (own["right"] / own["n"]).sort_values(ascending=False, kind="stable").index
-        rest = [name for name in dict.fromkeys(part["subject"]) if name not in ordered]  # asked shifted images only
-        ordered = [*ordered, *rest]
+        own = clean[clean.index.get_level_values("dataset") == dataset].droplevel("dataset")
+        best_first = (own["right"] / own["n"]).sort_values(ascending=False, kind="stable").index
+        ordered = list(dict.fromkeys([*best_first, *part["subject"]]))  # last who was asked shifted images only
         picked = np.unique(np.linspace(0, len(ordered) - 1, min(most, len(ordered))).round().astype(int))
         place = {ordered[at]: int(at) for at in picked}
         kept = part[part["subject"].isin(place)]

@@ -145,6 +145,20 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
     return made[seed]
 
 
+def as_trained_on(data: ImageData, trained_on: str) -> ImageData:
+    """The cut that a training with this fingerprint made of a set that is all test, or else the data as they are.
+
+    A model must not be tested on what it was trained on because its data came in one folder.
+    """
+    if trained_on == data.fingerprint or set(data.items["split"]) != {"test"}:
+        return data
+    made: dict[str, ImageData] = vars(data).setdefault("_as_trained_on", {})
+    if trained_on not in made:
+        cut = _cut(data, 0)
+        made[trained_on] = cut if cut.fingerprint == trained_on else data
+    return made[trained_on]
+
+
 def _cut(data: ImageData, seed: int) -> ImageData:
     sizes, rank = class_sizes(data.items), rank_in_class(data.items, seed)
     n_val, n_test = (np.maximum(1, np.floor(share * sizes + 0.5)) for share in (0.1, 0.2))

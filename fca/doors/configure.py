@@ -41,7 +41,7 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         data=data,
         model=plug(config, "model"),
         encoder=plug(config, "encoder"),
-        shifts=plug(config, "shift").shifts(),
+        shifts=list({shift.label(): shift for shift in plug(config, "shift").shifts()}.values()),
         recipe=plug(config, "recipe"),
         subset=_subset(config, data),
         seed=config.seed,

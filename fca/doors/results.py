@@ -16,6 +16,8 @@ SHORT = [
     "dataset",
     "model",
     "encoder",
+    "snapshot",
+    "shift",
     "ncl",
     "subset_seed",
     "seed",

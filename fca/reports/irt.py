@@ -41,7 +41,7 @@ def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
             "a model. Kendall's tau: 1 where it orders the subjects exactly as accuracy does.",
         ],
     )
-    drawn = style.faceted(layers, frame, title, ("dataset", "model"))
+    drawn = style.faceted(layers, frame, title, ("dataset", "model", "corruption"))
     own: alt.FacetChart = drawn.resolve_scale(y="independent")  # panels have their own models, and as tall as they need
     own.spec.height, own.align = alt.Step(_ROW), "each"
     return own

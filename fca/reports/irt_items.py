@@ -9,6 +9,7 @@ from fca.reports import style
 from fca.reports.part import Part
 
 _RIDGE = 0.9  # of the distance between severities, at the highest bin of a panel
+FEW = 4  # corruptions whose histograms are drawn tall
 _PERCENT = alt.Axis(format=".0%", tickCount=5)
 
 
@@ -42,7 +43,7 @@ def plane_figure(plane: Table) -> alt.FacetChart:
             "p_max: the chance of the ablest subject; feasibility: the highest chance that any ability reaches.",
         ],
     )
-    return style.faceted(chart, frame, title, ("dataset",), height=280)
+    return style.faceted(chart, frame, title, ("dataset", "corruption"), height=280)
 
 
 def severity_figure(severity: Table) -> alt.FacetChart:
@@ -74,7 +75,8 @@ def severity_figure(severity: Table) -> alt.FacetChart:
         asked,
         subtitle=["Share of images at each value, severity by severity; the outer bins hold what lies beyond."],
     )
-    drawn = style.faceted(chart, frame, title, ("dataset",), height=60 + 34 * len(levels), columns=3)
+    tall = 60 + (34 if frame["corruption"].nunique() <= FEW else 20) * len(levels)
+    drawn = style.faceted(chart, frame, title, ("dataset", "corruption"), height=tall, columns=3)
     own: alt.FacetChart = drawn.resolve_scale(x="independent")  # parameters have their own units
     return own
 

@@ -1,5 +1,5 @@
 "use strict";
-// One choice (data set, model, ncl, protocol) filters every figure and every table.
+// One choice (data set, model, ncl, protocol, corruption) filters every figure and every table.
 const data = JSON.parse(document.getElementById("data").textContent);
 const chosen = Object.fromEntries(Object.keys(data.filters).map((field) => [field, new Set()]));
 const views = new Map(); // figure -> Vega view

@@ -47,7 +47,7 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
             "Diamonds: the severity of the paper's table.",
         ],
     )
-    drawn = style.faceted(layers, frame, title, ("dataset",))
+    drawn = style.faceted(layers, frame, title, ("dataset", "corruption"))
     own: alt.FacetChart = drawn.resolve_scale(y="independent")
     own.spec.height, own.align = alt.Step(10, **{"for": "offset"}), "each"
     return own

@@ -64,7 +64,7 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
     )
     tall = max(100, 18 * int(frame["panel"].value_counts().max()))
     columns = None if style.differs(frame["panel"]) else 1
-    drawn: alt.FacetChart = style.faceted(layers, frame, title, ("dataset",), height=tall, columns=columns)
+    drawn: alt.FacetChart = style.faceted(layers, frame, title, ("dataset", "corruption"), height=tall, columns=columns)
     own: alt.FacetChart = drawn.resolve_scale(y="independent").resolve_axis(x="independent")
     return own
 
@@ -94,7 +94,7 @@ def table_figure(named: Table) -> alt.FacetChart:
         subtitle=[f"The two classes that move most and the two that move least{as_written(named.parameters)}."],
     )
     tall = max(80, 24 * frame["corruption"].nunique())
-    drawn: alt.FacetChart = style.faceted(chart, frame, title, ("dataset",), height=tall, columns=1)
+    drawn: alt.FacetChart = style.faceted(chart, frame, title, ("dataset", "corruption"), height=tall, columns=1)
     own: alt.FacetChart = drawn.resolve_scale(x="independent")
     return own
 

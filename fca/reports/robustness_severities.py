@@ -63,7 +63,7 @@ def _severities(shown: Table, title: str, segments: Mapping[str, str], noun: str
     ]
     columns = 4 if len(order) > 2 else 2
     drawn: alt.FacetChart = style.faceted(
-        layers, frame, alt.Title(title, subtitle=subtitle), ("dataset",), height=190, columns=columns
+        layers, frame, alt.Title(title, subtitle=subtitle), ("dataset", "corruption"), height=190, columns=columns
     )
     own: alt.FacetChart = drawn.resolve_axis(x="independent")
     return own

@@ -61,7 +61,9 @@ def models_figure(shown: Table) -> alt.FacetChart:
         ],
     )
     tall = max(80, 19 * int(frame.groupby("panel")["subject"].nunique().max()))
-    drawn: alt.FacetChart = style.faceted(layers, frame.assign(text=text), title, ("dataset", "model"), height=tall)
+    drawn: alt.FacetChart = style.faceted(
+        layers, frame.assign(text=text), title, ("dataset", "model", "corruption"), height=tall
+    )
     drawn = drawn.resolve_axis(x="independent")
     return drawn.resolve_scale(y="independent") if style.differs(frame["dataset"]) else drawn
 

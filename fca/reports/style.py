@@ -11,7 +11,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-FILTERS = ("dataset", "model", "ncl", "protocol")  # what a reader can choose, in every figure and table at once
+FILTERS = ("dataset", "model", "ncl", "protocol", "corruption")  # what a reader can choose, everywhere at once
 PROTOCOLS = {  # in this order, so that each keeps its colour and shape in every figure
     "sub": "sub-model, trained on the subset",
     "open": "full model, open (all classes compete)",

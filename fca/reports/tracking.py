@@ -174,7 +174,8 @@ def _table(frame: pd.DataFrame) -> wandb.Table:
     for name in pictured:
         shown = [None if uri is None else wandb.Image(picture(uri)) for uri in plain[name]]
         plain[name] = pd.Series(shown, index=plain.index, dtype="object")
-    table = wandb.Table(dataframe=plain, allow_mixed_types=True)
+    lines = plain.to_numpy(dtype=object)  # of a frame W&B would look up every cell by itself
+    table = wandb.Table(columns=[str(name) for name in plain], data=lines, allow_mixed_types=True)
     for name in pictured:  # else W&B keeps the word Image
         table.cast(name, wandb.Image, optional=True)
     return table

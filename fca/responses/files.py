@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Mapping
 from io import TextIOWrapper
 from pathlib import Path
@@ -28,8 +29,8 @@ def read_responses(path: Path | str) -> Responses:
     .csv, .csv.gz:         first column the subject, one column an item, cells 0, 1 or empty.
     .jsonlines, .jsonl:    a line a subject, as py-irt has it: {"subject_id": "a", "responses": {"item": 1}}.
     A name `resnet18/0.1` is snapshot 0.1 of model resnet18; an item `cat.png@corruption/fog/3` is that image under fog.
-    Raises FcaError for another suffix, no file, nothing in it, ragged lines, names that are there twice, and answers
-    other than 0, 1 or missing.
+    Raises FcaError for another suffix, no file, one that is damaged or empty, ragged lines, names that are there twice,
+    and answers other than 0, 1 or missing.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "zoo.csv"
@@ -41,7 +42,10 @@ def read_responses(path: Path | str) -> Responses:
     read = _of_suffix(path, {".npz": read_npz, ".csv": _read_csv, ".csv.gz": _read_csv}, _read_jsonlines)
     if not Path(path).is_file():
         raise FcaError("file of answers", path, "a file that exists", "mend the path")
-    responses: Responses = read(Path(path))
+    try:
+        responses: Responses = read(Path(path))
+    except (UnicodeDecodeError, OSError, EOFError, csv.Error, zlib.error) as error:
+        raise FcaError("file of answers", path, "one that can be read", f"write it again: {error}") from None
     if not responses.correct.size:
         raise FcaError(f"answers in {path}", "none", "1 subject and 1 item or more", "is this the right file?")
     return responses

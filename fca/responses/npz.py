@@ -43,8 +43,8 @@ def read_npz(path: Path) -> Responses:
             allowed = f"({len(subjects)}, {len(items)}), subjects and items"
             raise FcaError(f"shape of {name} in {path}", found[name].shape, allowed, "mend the array")
     labels = _labels(found.get("labels"), classes, len(items), path)
-    pred = found["pred"].astype(np.int32) if "pred" in found else None
-    correct = _correct(found.get("correct"), pred, labels, classes)
+    pred = _pred(found["pred"], classes, path) if "pred" in found else None
+    correct = _correct(found.get("correct"), pred, labels, classes, path)
     unknown = ~np.isin(correct, (0, 1)) & ~np.isnan(correct)
     if unknown.any():
         at, on = np.argwhere(unknown)[0]
@@ -74,14 +74,27 @@ def _labels(given: np.ndarray | None, classes: Sequence[str], items: int, path: 
     return [classes[at] for at in given]
 
 
+def _pred(given: np.ndarray, classes: Sequence[str], path: Path) -> Integer[np.ndarray, "subjects items"]:
+    """What was answered, as positions in `classes`; -1 not asked, or another class."""
+    whole = given.dtype.kind in "iu"
+    if not whole or (given.size and not NOT_ASKED <= given.min() <= given.max() < len(classes)):
+        value = f"{given.min()} to {given.max()}" if whole else f"an array of {given.dtype}"
+        allowed = f"integers, -1 or positions among the {len(classes)} classes of the file"
+        raise FcaError(f"pred in {path}", value, allowed, "mend pred, or add `classes`")
+    return given.astype(np.int32)
+
+
 def _correct(
     given: np.ndarray | None,
     pred: Integer[np.ndarray, "subjects items"] | None,
     labels: Iterable[str | None] | None,
     classes: Sequence[str],
+    path: Path,
 ) -> Float[np.ndarray, "subjects items"]:
     """1, 0 and NaN: as given, or whether `pred` is the label."""
     if given is not None:
+        if given.dtype.kind not in "biuf":
+            raise FcaError(f"correct in {path}", f"an array of {given.dtype}", "numbers: 1, 0, -1", "mend the array")
         correct = given.astype(np.float64)
         return np.where(correct == NOT_ASKED, np.nan, correct)
     assert pred is not None  # either is in the file

@@ -18,7 +18,7 @@ class Machine:
 
     accelerator: str  # auto, cpu or gpu
     workers: int  # threads that decode images; 0 = one a core
-    cache_gb: float  # data sets up to this size are decoded once into outputs/cache; larger ones stream
+    cache_gb: float  # what is not larger, a data set or all shifts, is decoded once into outputs/cache; else it streams
 
 
 @runtime_checkable

@@ -84,7 +84,8 @@ def answers(
         raise FcaError("split", split, f"a split of {data.name} with images of the known classes", "see: task=describe")
     clean = shift.label() == "clean"
     shown = data if clean else shifted(data, shift, split)
-    pixels = open_pixels(shown, classifier.geometry, setup.cache, setup.machine.workers, setup.machine.cache_gb)
+    room = setup.machine.cache_gb if clean else setup.machine.cache_gb / len(setup.shifts)  # for all of them together
+    pixels = open_pixels(shown, classifier.geometry, setup.cache, setup.machine.workers, room)
     places = rows if clean else np.searchsorted(data.rows(split), rows)
     start = time.perf_counter()
     logits = logits_of(classifier, pixels, places, accelerator=setup.machine.accelerator)

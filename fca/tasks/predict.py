@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from fca.data.splits import as_trained_on
 from fca.groups import Groups, read_groups
+from fca.models.stored import StoredRun
 from fca.nouns import FcaError, Finished, Model, Run
+from fca.store import State, Store
+from fca.store.columns import Row
 from fca.tasks import Setup
 from fca.tasks.answers import CLEAN, answers, predict_run, subset_columns
 from fca.tasks.score import score, score_run
@@ -38,6 +43,7 @@ class Predict:
         """A predict run a shift, whatever the subset and seed; the scores of the subset on their stored logits."""
         if self.keep not in (None, "logits"):
             raise FcaError("task.keep", self.keep, "null or logits", "leave it out, or set task.keep=logits")
+        setup, _ = _as_trained(setup)
         model, groups = _model(setup), self._groups()
         snapshot = model.identity().get("snapshot")  # of a stored run
         columns = {"model": model.label(), "weights": model.weights_label(), "snapshot": snapshot}
@@ -50,6 +56,7 @@ class Predict:
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Build the model once and forward the split once a shift; score from what is stored."""
+        setup, asks = _as_trained(setup)
         wanted = {run.run_id for run in runs}
         heavy = [run for run in self.plan(setup) if run.task == "predict"]
         asked = [(run, shift) for run, shift in zip(heavy, setup.shifts, strict=True) if run.run_id in wanted]
@@ -57,15 +64,35 @@ class Predict:
             classifier = _model(setup).build()
             setup.store.keep_items(setup.data)
         for run, shift in asked:
-            yield answers(
-                run, setup, setup.data, classifier, self.split, shift=shift, keep_logits=self.keep == "logits"
-            )
+            yield answers(run, setup, setup.data, classifier, self.split, asks, shift, self.keep == "logits")
         for run in runs:
             if run.task == "score":
                 yield Finished(run, score(setup, run, self._groups()), {})
 
     def _groups(self) -> Groups | None:
         return None if self.groups is None else read_groups(self.groups, self.group_columns)
+
+
+def _as_trained(setup: Setup) -> tuple[Setup, Sequence[int] | None]:
+    """The setup with the data as a stored run's training cut them, and the classes that it is asked about, if not all.
+
+    As released (compat), a sub-model's head has all classes, and it is asked about those of its subset alone. So the
+    answers of a stored run are the same, whether its training or a later prediction asks for them.
+    """
+    trained = _trained(setup.model)
+    if trained is None:
+        return setup, None
+    data = as_trained_on(setup.data, trained["fingerprint"])
+    own = data.fingerprint == trained["fingerprint"]
+    return replace(setup, data=data), trained["classes"] if own and trained.get("compat") else None
+
+
+def _trained(model: Model) -> Row | None:
+    """The row of the training that a stored run is, once that is done."""
+    if not isinstance(model, StoredRun):
+        return None
+    store = Store(Path(model.outputs))
+    return store.row(model.run_id) if store.state(model.run_id) is State.DONE else None
 
 
 def _model(setup: Setup) -> Model:

@@ -88,9 +88,9 @@ class Train:
 
 def _asked(setup: Setup) -> list[tuple[str, Shift]]:
     """Which weights answer under which shift: the best ones on clean images always and first."""
-    snapshots = [snapshot_name(fraction) for fraction in setup.recipe.snapshots]
-    pairs = product((BEST, *snapshots), {shift.label(): shift for shift in (CLEAN, *setup.shifts)}.values())
-    return list(pairs)
+    snapshots = dict.fromkeys((BEST, *(snapshot_name(fraction) for fraction in setup.recipe.snapshots)))
+    shifts = {shift.label(): shift for shift in (CLEAN, *setup.shifts)}
+    return list(product(snapshots, shifts.values()))
 
 
 def _train(run: Run, setup: Setup, data: ImageData) -> tuple[Classifier, dict[str, Any]]:

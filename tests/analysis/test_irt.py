@@ -1,5 +1,7 @@
 """Item response theory over stored answers: scales, intervals, what is held out, and tables that can be drawn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -101,7 +103,7 @@ def test_auto_takes_what_predicts_hidden_answers_best_for_all_corruptions(read):
     choice = found["irt_choice"].frame
     nll = choice["held_out_nll"].tolist()
     assert nll == sorted(nll)
-    assert choice["chosen"].tolist() == [True, False, False]
+    assert choice["chosen"].tolist() == [True, False, False, False]
     assert set(found["irt_fits"].frame["irt_model"]) == {choice["irt_model"].iloc[0]}
     assert chosen(clean_responses(read[0].store, None)[0])[0].model == choice["irt_model"].iloc[0]
     assert "irt_choice" not in read[1]
@@ -154,12 +156,38 @@ def test_what_cannot_be_fitted_is_named(lab, tmp_path):
         tables(lab)
     one = Responses(np.ones((1, 2)), frame_of_subjects(["a"]), frame_of_items(["x", "y"]))
     write_responses(one, tmp_path / "one.csv")
-    with pytest.raises(FcaError, match="subjects = 1; allowed: 2 or more"):
+    with pytest.raises(FcaError, match="one: subjects = 1; allowed: 2 or more"):
         tables(lab, responses=[str(tmp_path / "one.csv")])
     lab.answered("alone", 0.5, seed=1)
     for field in ("calibration", "model", "compat"):
         with pytest.raises(FcaError, match="nonsense"):
             tables(lab, **{field: "nonsense"})
+
+
+def test_a_data_set_that_one_subject_answered_does_not_stop_the_others(lab, caplog):
+    for model in ("one", "two"):
+        lab.answered(model, 0.5)
+    other = replace(lab.data, name="other", fingerprint="elsewhere")
+    type(lab)(lab.store, other, lab.count).answered("one", 0.5)
+    assert tables(lab)["irt_fits"].frame["dataset"].tolist() == ["zoo"]
+    assert "other is left out: a single subject" in caplog.text
+
+
+def test_shifted_answers_of_a_file_are_not_called_clean(lab, tmp_path):
+    def fits(kinds):
+        items = [f"{i}.png@corruption/{kind}/{s}" for kind in kinds for s in (1, 2) for i in range(10)]
+        correct = (np.random.default_rng(0).random((6, len(items))) < np.linspace(0.2, 0.9, 6)[:, None]).astype(float)
+        made = Responses(correct, frame_of_subjects([f"m{k}" for k in range(6)]), frame_of_items(items))
+        write_responses(made, tmp_path / "quiz.csv")
+        return tables(lab, responses=[str(tmp_path / "quiz.csv")], calibration="separate")
+
+    for kinds, told in ((["fog"], "fog"), (["fog", "snow"], "several")):
+        found = fits(kinds)
+        [line] = found["irt_fits"].frame.to_dict("records")
+        assert (line["corruption"], line["calibration"]) == (told, "joint")
+        assert pd.isna(line["severity"])
+        assert set(found["irt_items"].frame["corruption"]) == {told}
+        assert len(found["irt_curves"].frame)
 
 
 def test_subjects_that_are_left_out_are_in_the_parameters(lab):

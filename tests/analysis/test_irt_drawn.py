@@ -38,6 +38,12 @@ def test_histograms_hold_every_image_on_common_bins(read):
     assert last["share"] == (items["difficulty"] >= last["bin_low"]).mean()
 
 
+def test_histograms_of_all_corruptions_fit_into_a_page(read):
+    items = read[1]["irt_items"].frame.query("corruption == 'fog'")
+    kinds = [items.assign(corruption=f"kind{kind}", severity=s) for kind in range(19) for s in range(6)]
+    assert 2000 < len(severity_shares(pd.concat(kinds, ignore_index=True))) <= 3000
+
+
 def test_constant_parameters_have_a_histogram_too(read):
     items = read[1]["irt_items"].frame.assign(discrimination=1.0)
     shares = severity_shares(items).query("parameter == 'discrimination'")

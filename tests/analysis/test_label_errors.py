@@ -139,6 +139,13 @@ def test_answers_without_classes_are_refused_by_name(empty, tmp_path):
         asked(empty, responses=[str(file)])
 
 
+def test_answers_without_classes_are_left_out_beside_others(empty, answers, tmp_path):
+    (tmp_path / "bits.csv").write_text("subject,a,b\nx,1,0\ny,0,1\nz,1,1\n")
+    scores = asked(empty, responses=[answers, str(tmp_path / "bits.csv")])["label_error_scores"]
+    assert scores.frame["dataset"].unique().tolist() == ["zoo"]
+    assert scores.parameters["left_out"] == ["bits: answers without classes"]
+
+
 def test_verdicts_on_other_items_are_refused_with_examples_of_both(empty, answers, tmp_path):
     file = verdicts(tmp_path / "other.csv", ["7.jpg,1", "8.jpg,0"])
     with pytest.raises(FcaError, match=r"7\.jpg, 8\.jpg.*test/0\.png, test/1\.png, test/2\.png"):

@@ -31,6 +31,16 @@ def test_shown_subjects_are_the_best_the_worst_and_some_between():
     assert set(shown["subjects"]) == {60}
 
 
+def test_a_data_set_without_clean_answers_is_shown_too():
+    lines = [
+        {"dataset": dataset, "corruption": "fog", "severity": severity, "subject": "s", "model": "m"}
+        | {"segment": segment, "right": 1, "n": 2, "share": 0.5, "share_low": 0, "share_high": 1}
+        for dataset, severity in (("zoo", 0), ("zoo", 1), ("farm", 1))
+        for segment in SEGMENTS
+    ]
+    assert set(shown_subjects(pd.DataFrame(lines))["dataset"]) == {"zoo", "farm"}
+
+
 def test_shown_classes_are_the_ends_of_many():
     rng = np.random.default_rng(0)
     lines = [

@@ -31,6 +31,14 @@ REFUSED = {
     "task=predict model=run model.run_id=nope": ["nope"],
     "task=predict model.weights=nowhere.safetensors": ["nowhere.safetensors"],
     "nosuchkey=1": ["nosuchkey"],
+    "shift=corruption/fgo": ["shift = corruption/fgo", "corruption/fog", "clean"],
+    "shift=corruption/fog shift.kinds=[fgo]": ["shift.kinds = fgo", "fog"],
+    "shift=corruption/fog shift.severities=[6]": ["shift.severities = 6", "1 (weakest) to 5"],
+    "shift=corruption/fog shift.severity=[1]": ["shift.severity", "severities"],
+    "shift=cifar_c/all": ["shift.root"],
+    "shift=cifar_c/all shift.root=nowhere": ["shift.root = nowhere", "no arrays"],
+    "shift=imagenet_c/all shift.root=nowhere": ["shift.root = nowhere", "no kinds"],
+    "-m shift=corruption/fog,corruption/snow shift.severity=[1]": ["shift.severity = [1]", "shift.severities"],
 }
 
 

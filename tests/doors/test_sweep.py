@@ -46,6 +46,16 @@ def test_print_gives_a_command_a_run_that_runs_and_starts_nothing(fca, tmp_path)
     assert len(results("outputs")) == 2
 
 
+def test_a_key_of_a_swept_group_goes_with_every_choice(fca):
+    shifts = "shift=corruption/fog,corruption/snow"
+    code, _, err = fca("-m", shifts, "shift.severities=[1]", *SMALL)
+    assert code == 0, err
+    assert set(results("outputs")["shift"]) == {"clean", "corruption/fog/1", "corruption/snow/1"}
+    code, out, _ = fca("-m", shifts, "shift.severities=[1],[2]", *SMALL, "sweep.print=true")
+    assert code == 0
+    assert len(out.strip().splitlines()) == 2, "severity 1 is done"
+
+
 def test_predicting_many_subsets_forwards_the_model_once(fca):
     fca("subset=all", *SMALL)
     run_id = results("outputs", "task == 'train'")["run_id"].iloc[0]

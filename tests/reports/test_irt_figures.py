@@ -100,6 +100,22 @@ def test_a_choice_of_the_page_leaves_its_data_set(part):
     assert 0 < chosen < every
 
 
+@pytest.mark.parametrize("part", [part for part in DRAWN if part.key != "irt_curves"], ids=lambda part: part.key)
+def test_a_choice_of_corruption_leaves_it_alone(part):
+    kind = "rect" if part.key == "irt_severity" else "symbol"
+    every, chosen = (marks(figure(part, "corrupted"), kind, **only) for only in ({}, {"corruption": ["fog"]}))
+    assert 0 < chosen < every
+
+
+def test_histograms_of_many_corruptions_are_lower_so_that_the_figure_can_be_read_on():
+    [part] = [part for part in DRAWN if part.key == "irt_severity"]
+    few = figure(part, "corrupted")["spec"]["height"]
+    [table] = [tables(**CASES["corrupted"])[name] for name in part.tables]
+    fog = table.frame[table.frame["corruption"] == "fog"]
+    many = pd.concat([fog.assign(corruption=f"kind {k}") for k in range(19)], ignore_index=True)
+    assert 0 < style.spec(part.draw(Table("irt_severity", "?", "?", many, {}, ())))["spec"]["height"] < few
+
+
 def test_every_subject_and_its_interval_is_drawn():
     [part] = PARTS
     frame = tables()["irt_abilities"].frame

@@ -122,6 +122,12 @@ def test_decimals_that_pandas_writes_beside_gaps_are_read(tmp_path):
         ("a.jsonl", '{"subject_id": "a", "responses": {"x": 0, "x": 1}}', r"line 1 of .*x twice"),
         ("a.jsonl", '{"subject": "a"}', r"line 1 of .*a.jsonl = \{\"subject\": \"a\"\}; allowed: .*KeyError"),
         ("a.jsonl", "x", r"line 1 of .*a.jsonl = x; allowed"),
+        (
+            "a.csv.gz",
+            "subject,x\nann,1\n",
+            r"file of answers = .*a.csv.gz; allowed: one that can be read.*Not a gzipped",
+        ),
+        ("a.npz", "", r"file of answers = .*a.npz; allowed: one that can be read.*No data left"),
         ("a.npz", "x", r"file of answers = .*a.npz; allowed: an npz of plain arrays"),
         ("a.xlsx", "x", r"suffix of a file of answers = a.xlsx; allowed: .npz, .csv, .csv.gz, .jsonlines, .jsonl"),
     ],
@@ -138,6 +144,7 @@ def test_what_is_wrong_with_a_file_is_named(name, content, message, tmp_path):
         ({"correct": np.array([[1, 2]])}, r"answer of a to y in .* = 2.0; allowed: 0, 1, or missing"),
         ({"correct": np.array([[1], [0]])}, r"shape of correct in .* = \(2, 1\); allowed: \(1, 2\)"),
         ({"correct": np.array([[None, 1]])}, "file of answers = .*; allowed: an npz of plain arrays"),
+        ({"correct": np.array([["yes", "no"]])}, "correct in .* = an array of <U3; allowed: numbers"),
         ({"models": np.array(["a", "b"])}, r"shape of models in .* = \(2,\); allowed: \(1,\)"),
         ({"labels": np.array(["k"])}, r"shape of labels in .* = \(1,\)"),
         ({"labels": np.array([0, 7]), "classes": np.array(["k"])}, "labels in .* = 0 to 7; allowed: positions among"),
@@ -150,6 +157,28 @@ def test_what_is_wrong_with_an_npz_is_named(changed, message, tmp_path):
     np.savez(tmp_path / "a.npz", **{name: array for name, array in arrays.items() if array is not None})
     with pytest.raises(FcaError, match=message):
         read_responses(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(
+    ("pred", "classes", "message"),
+    [
+        ([[0, 2]], ["k", "l"], "pred in .* = 0 to 2; allowed: integers, -1 or positions among the 2 classes"),
+        ([[0, -2]], ["k", "l"], "pred in .* = -2 to 0"),
+        ([[0.5, 0.0]], ["k", "l"], "pred in .* = an array of float64"),
+        ([[0, 1]], [], "pred in .* = 0 to 1; allowed: .* the 0 classes of the file; next: .*add `classes`"),
+    ],
+)
+def test_answers_that_are_no_class_are_named(pred, classes, message, tmp_path):
+    known = {"subjects": np.array(["a"]), "items": np.array(["x", "y"]), "correct": np.array([[1, 0]])}
+    np.savez(tmp_path / "a.npz", **known, pred=np.array(pred), classes=np.array(classes, dtype=str))
+    with pytest.raises(FcaError, match=message):
+        read_responses(tmp_path / "a.npz")
+
+
+def test_letters_that_are_no_utf_8_are_named(tmp_path):
+    (tmp_path / "a.csv").write_bytes("subject,é\nann,1\n".encode("latin-1"))
+    with pytest.raises(FcaError, match=r"file of answers = .*a.csv; allowed: one that can be read.*codec"):
+        read_responses(tmp_path / "a.csv")
 
 
 def test_no_file_is_said():

@@ -82,7 +82,7 @@ def test_shifted_images_are_those_of_one_split_in_their_order_under_another_name
     rows = data.rows("test")
     assert view.items["image_id"].tolist() == data.items["image_id"].iloc[rows].tolist()
     assert view.fingerprint != data.fingerprint
-    assert view.read(3).std() < data.read(rows[3]).std(), "less contrast"
+    assert view.read(3).std() < data.read(int(rows[3])).std(), "less contrast"
 
 
 def test_a_probe_answers_under_a_shift(fca, store):
