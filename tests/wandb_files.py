@@ -18,11 +18,16 @@ def inspect(folder: Path, *flags: str) -> str:
 
 
 def written(folder: Path) -> dict:
-    """State, config and summary. W&B's process closes a run's file some milliseconds after `finish` came back."""
+    """State, config and summary. W&B's process closes a run's file some milliseconds after `finish` came back.
+
+    On a busy machine the state was seen to be final before the summary was there: read until nothing changes.
+    """
+    before = None
     for _ in range(200):
         found = json.loads(inspect(folder, "--summary"))
-        if found["state"] != "running":
+        if found["state"] != "running" and found == before:
             return found
+        before = found
         time.sleep(0.1)
     raise AssertionError(f"still running: {found}")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from fca.doors.application import CONF, application
@@ -22,6 +24,7 @@ def main(arguments: Sequence[str]) -> int:
 def report(config: DictConfig) -> None:
     """Print where the page is; analyses that find no rows are left out with their reason on the page."""
     store = Store(Path(config.outputs))
+    command = shlex.join(["fca", "report", *HydraConfig.get().overrides.task])
     maker = plug(config, "report")
     tables: list[Table] = []
     reasons: dict[str, str] = {}
@@ -37,7 +40,7 @@ def report(config: DictConfig) -> None:
     for table in tables:
         store.save(table)
     folder = store.outputs / "reports" / OmegaConf.select(config, "report.name")
-    page = maker(folder, tables, store.rows(config.query), reasons)
+    page = maker(folder, tables, store.rows(config.query), reasons, command)
     plug(config, "logger").publish(tables, page)
     print(f"page: {page}")
 

@@ -28,17 +28,19 @@ class AnalysesReport:
     analyses: list[str]
     options: dict[str, Any]
 
-    def __call__(self, folder: Path, tables: Sequence[Table], rows: pd.DataFrame, reasons: Mapping[str, str]) -> Path:
+    def __call__(
+        self, folder: Path, tables: Sequence[Table], rows: pd.DataFrame, reasons: Mapping[str, str], command: str
+    ) -> Path:
         """Write the page, its figures and tables into the folder; returns the page.
 
         rows: all that the store holds; the page lists those that the tables read and those that these were made from.
-        reasons: analysis -> why it could not answer; shown in its place.
+        reasons: analysis -> why it could not answer; shown in its place.    command: what was asked, to make it again.
         """
         known = {table.name: table for table in tables}
         read = {run_id for table in tables for run_id in table.runs}
         used = rows[rows["run_id"].isin(read | set(rows.loc[rows["run_id"].isin(read), "parent"].dropna()))]
         sections = list(_sections(self.analyses, known, reasons))
-        page = Page(self.title, answers(known), sections, used, f"fca report report={self.name}")
+        page = Page(self.title, answers(known), sections, used, command)
         return write_page(folder, page)
 
 

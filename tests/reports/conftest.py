@@ -27,5 +27,5 @@ def written(tmp_path_factory) -> Written:
     rows = run_rows(made)
     folder = tmp_path_factory.mktemp("reports") / "few_class"
     report = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"], {})
-    assert report(folder, made, rows, {}) == folder / "index.html"
+    assert report(folder, made, rows, {}, "fca report report=few_class") == folder / "index.html"
     return Written(folder, made, rows)

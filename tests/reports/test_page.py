@@ -136,7 +136,7 @@ def test_answers_say_in_words_that_a_correlation_is_undefined(written):
 def test_what_is_missing_is_left_out_with_its_reason(tmp_path):
     made = [table for table in tables() if table.name in ("gap", "dcn")]
     reason = "stored embed rows = 0 of 30 rows; next: fca run task=embed"
-    index = REPORT(tmp_path, made, run_rows(tables()), {"similarity": reason})
+    index = REPORT(tmp_path, made, run_rows(tables()), {"similarity": reason}, "fca report")
     page = Parts(index.read_text())
     assert f"Similarity of the subsets Left out: {reason}" in page.text
     assert "What similarity tells Left out: analysis correlation did not run" in page.text
@@ -169,7 +169,7 @@ def test_the_page_lists_the_runs_that_the_tables_read_and_their_parents(tmp_path
     made = [table for table in tables() if table.name == "dcn"]
     rows["parent"] = ["feedfeedfeed"] + [None] * (len(rows) - 1)
     extra = rows.head(2).assign(run_id=["feedfeedfeed", "0badf00d0bad"], parent=None)
-    page = Parts(REPORT(tmp_path, made, pd.concat([rows, extra]), {}).read_text())
+    page = Parts(REPORT(tmp_path, made, pd.concat([rows, extra]), {}, "fca report").read_text())
     shown = {line[0] for line in json.loads(page.data)["tables"]["runs"]["lines"]}
     assert "feedfeedfeed" in shown
     assert "0badf00d0bad" not in shown
