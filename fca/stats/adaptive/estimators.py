@@ -1,0 +1,128 @@
+"""Both targets of every group from what a test asked: shares as they are, or with the help of an item bank."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtri
+
+from fca.nouns import FcaError
+from fca.stats.adaptive.bank_policies import ability_of
+from fca.stats.adaptive.policies import check_bank
+from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Pool, Record
+from fca.stats.adaptive.sampling import fixed_size_variance
+from fca.stats.intervals import LEVEL
+from fca.stats.irt import ItemBank
+
+Z = float(ndtri(0.5 + LEVEL / 2))
+STEP = 1e-4  # of ability, for slopes
+
+
+class Estimate(NamedTuple):
+    """Targets of the finite pool: were every item asked, `value` would be the truth and `se` 0. Shares, not percent.
+
+    NaN where the answers say nothing: a level of which a group was asked no item.
+    """
+
+    value: Float[np.ndarray, "groups targets"]
+    se: Float[np.ndarray, "groups targets"]
+
+    @property
+    def low(self) -> Float[np.ndarray, "groups targets"]:
+        """Lower end of the 95 % interval, value - 1.96 se, at least 0."""
+        return np.maximum(self.value - Z * self.se, 0.0)
+
+    @property
+    def high(self) -> Float[np.ndarray, "groups targets"]:
+        """Upper end, at most 1."""
+        return np.minimum(self.value + Z * self.se, 1.0)
+
+
+def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
+    """Share right by session and level, averaged over a group's sessions (each counts as many items as it has there).
+
+    Variance: within sessions, (1 - n / N) s² / n; one lone item takes the mean s² of the group's level, and a session
+    without any counts with the whole variance of the level. Right for `static_k`; biased where a session's own answers
+    decide how many more it is asked.
+    """
+    asked, right = pool.by_stratum(record.asked), pool.by_stratum(record.right)
+    some = asked > 0
+    share = right / np.maximum(asked, 1)
+    seen = pool.by_group(pool.sizes * some)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        level = pool.by_group(pool.sizes * share * some) / seen
+        spread = share * (1 - share) * asked / (asked - 1)
+        many = asked > 1
+        known = pool.by_group(np.where(many, spread, 0.0)) / pool.by_group(many.astype(int))
+    whole = level * (1 - level)
+    usual = np.where(np.isnan(known), whole, known)[pool.session_group]
+    within = np.where(many, spread, usual) * (1 - asked / pool.sizes) / np.maximum(asked, 1)
+    variance = np.where(some, within, whole[pool.session_group])
+    total = pool.by_group(pool.sizes**2 * variance) / pool.group_sizes**2
+    return Estimate(level @ LEVEL_WEIGHTS.T, np.sqrt(total @ LEVEL_WEIGHTS.T**2))
+
+
+def pooled(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
+    """Share right by level of all of a group's asked items, whatever their session.
+
+    Variance (1 - n / N) p (1 - p) / (n - 1), as of a simple random sample. Right for `random`, where it is the
+    post-stratified mean; biased where sessions are asked unequally because of their answers.
+    """
+    asked = pool.by_group(pool.by_stratum(record.asked))
+    right = pool.by_group(pool.by_stratum(record.right))
+    with np.errstate(invalid="ignore"):
+        level = right / asked
+    variance = level * (1 - level) * (1 - asked / pool.group_sizes) / np.maximum(asked - 1, 1)
+    return Estimate(level @ LEVEL_WEIGHTS.T, np.sqrt(variance @ LEVEL_WEIGHTS.T**2))
+
+
+def p_irt(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
+    """Answers where asked, the bank's probabilities at the ability they give where not. Needs a bank.
+
+    Variance: of unasked answers, Σ w² p (1 - p), and of the ability, (Σ w dp/dθ)² se². It trusts the bank: what the
+    bank has wrong is bias that the interval does not know of.
+    """
+    bank = check_bank("p_irt", pool, bank)
+    ability, ability_se = ability_of(record, bank)
+    below, chance, above = bank.probability(ability + STEP * np.array([-1.0, 0.0, 1.0]))
+    slope = (above - below) / (2 * STEP)
+    expected = np.where(record.asked, record.right, chance)
+    left = np.where(record.asked, 0.0, chance * (1 - chance))
+    slope = np.where(record.asked, 0.0, slope)
+    value, own, shared = (
+        _sums(pool, w) for w in (pool.weights * expected, pool.weights**2 * left, pool.weights * slope)
+    )
+    return Estimate(value, np.sqrt(own + (shared * ability_se) ** 2))
+
+
+def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
+    """The bank's probabilities of all items, corrected by the asked ones. Needs a bank and a policy of known chances.
+
+        Y = Σ_i w_i p_i + Σ_{i asked} w_i (y_i - p_i) / π_i      (Särndal, Swensson & Wretman 1992, section 6.3)
+
+    Unbiased whatever the bank is worth, for p_i fixed before the sample was drawn (`neyman_irt`, from its pilot; a
+    pilot's items are known and leave the sum). After `static_k` and `random` the ability comes from the sample itself,
+    a bias of the order of 1 / n. Variance: Horvitz-Thompson, by group (a little wide where the draw was spread).
+    """
+    bank = check_bank("difference", pool, bank)
+    if record.inclusion is None:
+        allowed = "neyman_irt, random, static_k: each item's chance to be asked is known"
+        raise FcaError("policy", "one of unknown chances", allowed, "take one of these, or estimator mixed_logit")
+    chance = record.chance
+    if chance is None:
+        chance = bank.probability(np.array([ability_of(record, bank)[0]]))[0]
+    residual = record.right - chance
+    known = np.where(record.certain, record.right, chance)
+    sampled = record.asked & ~record.certain
+    value = _sums(pool, pool.weights * (known + np.where(sampled, residual / record.inclusion, 0.0)))
+    variance = np.empty_like(value)
+    for group in range(pool.groups):
+        drawn = np.flatnonzero(sampled & (pool.group == group))
+        variance[group] = fixed_size_variance(pool.weights[:, drawn] * residual[drawn], record.inclusion[drawn])
+    return Estimate(value, np.sqrt(variance))
+
+
+def _sums(pool: Pool, values: Float[np.ndarray, "targets items"]) -> Float[np.ndarray, "groups targets"]:
+    return np.stack([np.bincount(pool.group, weights=row, minlength=pool.groups) for row in values], axis=1)

@@ -1,0 +1,183 @@
+"""Does a model fail hard images before easy ones? The share of (easy, medium, hard) triplets it answers in that order.
+
+Huang et al. (2025, arXiv 2503.13058), section 3.2: of the eight patterns of right (1) and wrong (0) on a triplet, four
+follow the principle that whoever solves the harder also solves the easier: 000, 100, 110 and 111.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Integer, Num, Shaped
+from scipy.special import stdtr
+
+from fca.nouns import FcaError
+from fca.stats.correlation import Correlation, correlation
+from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
+
+PATTERNS = ("000", "001", "010", "011", "100", "101", "110", "111")  # easy, medium, hard
+FOLLOWING = ("000", "100", "110", "111")
+
+
+class TripletScore(NamedTuple):
+    """score: share of triplets whose pattern follows the principle; patterns: how many triplets have each pattern.
+
+    Over all triplets of each session the counts are expected ones: their sum is a third of the items.
+    """
+
+    score: float
+    patterns: dict[str, int | float]
+
+
+class ScoreInterval(NamedTuple):
+    """A score, the score by chance and their difference, each with its 95 % bootstrap interval over sessions."""
+
+    score: float
+    score_low: float
+    score_high: float
+    chance: float
+    chance_low: float
+    chance_high: float
+    excess: float
+    excess_low: float
+    excess_high: float
+
+
+class Figure4(NamedTuple):
+    """Over models: score and accuracy, and the same with what chance explains of both taken out."""
+
+    pearson: Correlation
+    partial: Correlation
+
+
+def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
+    """Score and patterns of matched triplets, one line each, easy to hard. Raises FcaError without triplets.
+
+    >>> hierarchical_score(np.array([[True, True, False], [False, True, False]])).score
+    0.5
+    """
+    if not len(correct):
+        raise FcaError("triplets", 0, "1 or more", "give the answers to an easy, a medium and a hard image each")
+    counts = np.bincount(correct @ np.array([4, 2, 1]), minlength=8)
+    patterns: dict[str, int | float] = dict(zip(PATTERNS, counts.tolist(), strict=True))
+    return TripletScore(sum(patterns[name] for name in FOLLOWING) / len(correct), patterns)
+
+
+def chance_score(
+    easy: Float[np.ndarray, " n"] | float,
+    medium: Float[np.ndarray, " n"] | float,
+    hard: Float[np.ndarray, " n"] | float,
+) -> Float[np.ndarray, " n"] | float:
+    """Score expected of a model that is right at these rates, image by image independently.
+
+    (1 - m)(1 - h) + e m: of 000 and 100 together e cancels, of 110 and 111 h does. High accuracy on easy images and low
+    on hard ones force much of a score; what a model has beyond chance is that the same objects make it fail.
+
+    >>> round(chance_score(0.9, 0.7, 0.3), 2)
+    0.84
+    """
+    return (1 - medium) * (1 - hard) + easy * medium
+
+
+def all_triplets_score(
+    correct: Bool[np.ndarray, " items"],
+    levels: Integer[np.ndarray, " items"],
+    sessions: Shaped[np.ndarray, " items"],
+) -> TripletScore:
+    """The score over every triplet that each session's items can form: the mean over all random matchings, no noise.
+
+    Within a session, with level accuracies e, m, h, it is (1 - m)(1 - h) + e m; sessions count equally. levels: 0 easy,
+    1 medium, 2 hard. Raises FcaError for a session that lacks a level.
+
+    >>> levels, session = np.array([0, 0, 1, 2]), np.zeros(4, dtype=int)
+    >>> all_triplets_score(np.array([True, False, True, False]), levels, session).score
+    0.5
+    """
+    rates = level_rates(correct, levels, sessions)
+    right = np.stack([1 - rates, rates])  # (wrong or right, sessions, levels)
+    triplets = len(levels) / 3
+    patterns: dict[str, int | float] = {}
+    for name in PATTERNS:
+        chosen = [right[int(mark), :, level] for level, mark in enumerate(name)]
+        patterns[name] = float(triplets * np.mean(chosen[0] * chosen[1] * chosen[2]))
+    return TripletScore(float(np.mean(chance_score(*rates.T))), patterns)
+
+
+def score_interval(
+    correct: Bool[np.ndarray, " items"],
+    levels: Integer[np.ndarray, " items"],
+    sessions: Shaped[np.ndarray, " items"],
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> ScoreInterval:
+    """Score over all triplets, that of chance at the same overall level accuracies, and the excess, with intervals.
+
+    What is resampled are sessions, whole: another draw of classes and attributes, their images as they are. Both scores
+    are computed anew in each resample. Level accuracies are means over sessions, which count equally. One session has
+    no interval (NaN).
+
+    >>> levels, session = np.tile([0, 1, 2], 4), np.repeat(np.arange(4), 3)
+    >>> found = score_interval(levels < np.array([0, 1, 2, 3])[session], levels, session)
+    >>> found.score, round(found.chance, 3)
+    (1.0, 0.75)
+    """
+    rates = level_rates(correct, levels, sessions)
+    each = np.asarray(chance_score(*rates.T))
+    score, chance = float(each.mean()), float(chance_score(*rates.mean(axis=0)))
+    ends = [(float("nan"), float("nan"))] * 3
+    if len(rates) > 1:
+        share = cluster_draws(len(rates), seed, resamples) / len(rates)
+        scores = share @ each
+        chances = np.asarray(chance_score(*(share @ rates).T))
+        ends = [percentile_interval(values) for values in (scores, chances, scores - chances)]
+    return ScoreInterval(score, *ends[0], chance, *ends[1], score - chance, *ends[2])
+
+
+def level_rates(
+    correct: Bool[np.ndarray, " items"],
+    levels: Integer[np.ndarray, " items"],
+    sessions: Shaped[np.ndarray, " items"],
+) -> Float[np.ndarray, "sessions 3"]:
+    """Accuracy of every session by level, sessions in sorted order.
+
+    >>> level_rates(np.array([True, False, True]), np.arange(3), np.zeros(3, dtype=int))
+    array([[1., 0., 1.]])
+    """
+    names, session = np.unique(sessions, return_inverse=True)
+    if not len(names) or not np.isin(levels, [0, 1, 2]).all():
+        raise FcaError("levels", sorted(set(levels.tolist())), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
+    cell = 3 * session + levels
+    asked, right = (np.bincount(cell[keep], minlength=3 * len(names)) for keep in (slice(None), correct))
+    if (asked == 0).any():
+        place = int(np.flatnonzero(asked == 0)[0])
+        what = f"{('easy', 'medium', 'hard')[place % 3]} items of session {names[place // 3]}"
+        raise FcaError(what, 0, "1 or more", "add such items or leave the session out")
+    return np.asarray(right / asked).reshape(-1, 3)
+
+
+def score_and_accuracy(
+    score: Num[np.ndarray, " models"], accuracy: Num[np.ndarray, " models"], chance: Num[np.ndarray, " models"]
+) -> Figure4:
+    """Pearson's correlation of score and accuracy over models (figure 4), plain and given the score of chance.
+
+    Partial: of the residuals of both after a straight line on `chance`; p has one degree of freedom less. Accurate
+    models score high by chance alone; only what the partial correlation leaves is about the order of failure. NaN with
+    fewer than four models, or where nothing varies.
+
+    >>> found = score_and_accuracy(np.array([0.8, 0.84, 0.9]), np.array([0.4, 0.5, 0.6]), np.array([0.7, 0.75, 0.8]))
+    >>> round(found.pearson.r, 3)
+    0.993
+    """
+    plain = correlation(score, accuracy)
+    nothing = Correlation(float("nan"), float("nan"), len(score))
+    if len(score) < 4 or np.ptp(chance) == 0:
+        return Figure4(plain, nothing)
+    line = np.column_stack([np.ones(len(chance)), chance])
+    left = [values - line @ np.linalg.lstsq(line, values, rcond=None)[0] for values in (score, accuracy)]
+    if any(np.abs(rest).max() < 1e-12 * np.ptp(values) for rest, values in zip(left, (score, accuracy), strict=True)):
+        return Figure4(plain, nothing)  # chance says all there is: rounding is left
+    r = correlation(*left).r
+    with np.errstate(divide="ignore"):
+        t = r * np.sqrt((len(score) - 3) / np.float64(1 - r**2))
+    return Figure4(plain, Correlation(r, float(2 * stdtr(len(score) - 3, -abs(t))), len(score)))

@@ -1,0 +1,171 @@
+"""Estimators against brute force: every sample of a tiny pool, simulated variances, and the whole pool asked."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from fca.nouns import FcaError
+from fca.stats.adaptive import ESTIMATORS, WARNINGS, Record, estimate, make_pool, run_policy, start_policy, warning
+from fca.stats.irt import ItemBank
+
+LEVELS = np.array([0, 0, 1, 1, 2, 2, 2])
+ONE = np.zeros(7, dtype=int)
+CORRECT = np.array([True, False, True, True, False, True, False])
+BANK = ItemBank("2pl", np.linspace(-2, 2, 7), np.ones(7), np.ones(7), np.zeros(7))
+
+
+def recorded(asked, certain=(), inclusion=None, chance=None):
+    record = Record(7)
+    record.add(np.array(asked), CORRECT[list(asked)])
+    record.certain[list(certain)] = True
+    record.inclusion, record.chance = inclusion, chance
+    return record
+
+
+def test_both_targets_are_the_formulas_of_level_accuracies():
+    easy, medium, hard = 1 / 2, 1.0, 1 / 3
+    truth = make_pool(LEVELS, ONE, ONE).truth(CORRECT)[0]
+    assert truth == pytest.approx([(easy + medium + hard) / 3, (easy + 2 * medium + 4 * hard) / 7])
+
+
+def test_the_difference_estimator_is_unbiased_over_every_sample_however_wrong_the_bank():
+    pool = make_pool(LEVELS, ONE, ONE)
+    chance = np.array([0.1, 0.9, 0.2, 0.5, 0.9, 0.05, 0.99])
+    mean, said, values = np.zeros(2), np.zeros(2), []
+    others = range(1, 7)  # item 0 was the pilot
+    samples = list(itertools.combinations(others, 3))
+    for sample in samples:
+        record = recorded((0, *sample), certain=(0,), inclusion=np.full(7, 3 / 6), chance=chance)
+        found = estimate("difference", pool, record, BANK)
+        values.append(found.value[0])
+        mean += found.value[0] / len(samples)
+        said += found.se[0] ** 2 / len(samples)
+    assert mean == pytest.approx(pool.truth(CORRECT)[0], abs=1e-12)
+    assert said == pytest.approx(np.var(values, axis=0), rel=1e-9)  # equal chances: exact
+
+
+def test_the_difference_estimator_is_unbiased_with_unequal_chances():
+    """Three of six, each set with a probability of its own: any design will do if its chances are those stated."""
+    pool = make_pool(LEVELS, ONE, ONE)
+    rng = np.random.default_rng(0)
+    samples = list(itertools.combinations(range(1, 7), 3))
+    design = rng.dirichlet(np.ones(len(samples)))
+    inclusion = np.ones(7)
+    for item in range(1, 7):
+        inclusion[item] = sum(q for q, s in zip(design, samples, strict=True) if item in s)
+    mean = np.zeros(2)
+    for q, sample in zip(design, samples, strict=True):
+        record = recorded((0, *sample), certain=(0,), inclusion=inclusion, chance=np.linspace(0.1, 0.8, 7))
+        mean += q * estimate("difference", pool, record, BANK).value[0]
+    assert mean == pytest.approx(pool.truth(CORRECT)[0], abs=1e-12)
+
+
+def test_neyman_and_difference_have_the_mean_and_variance_they_state(drawn):
+    data = drawn(sessions=20, groups=1)
+    pool, correct = make_pool(*data.pool), data.correct[0]
+    wrong = data.bank._replace(difficulty=data.bank.difficulty + 0.7 * np.sin(np.arange(pool.items)))
+    values, said = [], []
+    for seed in range(500):
+        record = run_policy(start_policy("neyman_irt", pool, 0.25, wrong), correct, np.random.default_rng(seed)).record
+        found = estimate("difference", pool, record, wrong)
+        values.append(found.value[0])
+        said.append(found.se[0] ** 2)
+    error = np.mean(values, axis=0) - pool.truth(correct)[0]
+    assert np.abs(error / np.std(values, axis=0) * 500**0.5).max() < 4
+    # systematic draws along p vary a little less than the formula for random order says
+    assert np.mean(said, axis=0) / np.var(values, axis=0) == pytest.approx(
+        [1.05, 1.05], abs=0.25
+    )  # variances of 500: 6.3 % each
+
+
+@pytest.mark.parametrize(("policy", "estimator"), [("static_k", "session_mean"), ("random", "pooled")])
+def test_shares_of_one_round_are_unbiased_with_the_variance_they_state(policy, estimator, drawn):
+    data = drawn(sessions=20, groups=1, sd=1.5)
+    pool, correct = make_pool(*data.pool), data.correct[0]
+    values, said = [], []
+    for seed in range(800):
+        record = run_policy(start_policy(policy, pool, 0.25), correct, np.random.default_rng(seed)).record
+        found = estimate(estimator, pool, record)
+        values.append(found.value[0])
+        said.append(found.se[0] ** 2)
+    error = np.mean(values, axis=0) - pool.truth(correct)[0]
+    assert np.abs(error / np.std(values, axis=0) * 800**0.5).max() < 4
+    assert np.mean(said, axis=0) == pytest.approx(np.var(values, axis=0), rel=0.2)  # variances of 800: 5 % each
+
+
+def test_session_means_take_the_usual_variance_where_a_session_was_asked_once(drawn):
+    data = drawn(sessions=20, groups=1)
+    pool = make_pool(*data.pool)
+    record = run_policy(start_policy("gre_two_stage", pool, 0.25), data.correct[0], np.random.default_rng(0)).record
+    assert (pool.by_stratum(record.asked) == 1).any()
+    assert (estimate("session_mean", pool, record).se > 0).all()
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+@pytest.mark.parametrize("policy", ["static_k", "random"])
+def test_the_whole_pool_asked_is_the_truth_with_no_error(estimator, policy, drawn):
+    data = drawn(sessions=12)
+    pool = make_pool(*data.pool)
+    record = run_policy(start_policy(policy, pool, 1.0), data.correct[0], np.random.default_rng(0)).record
+    found = estimate(estimator, pool, record, data.bank)
+    assert found.value == pytest.approx(pool.truth(data.correct[0]), abs=1e-12)
+    assert found.se == pytest.approx(np.zeros((2, 2)), abs=1e-7)
+
+
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_the_order_of_items_and_the_names_of_sessions_do_not_matter(estimator, drawn):
+    data = drawn(sessions=12)
+    pool = make_pool(*data.pool)
+    record = run_policy(start_policy("static_k", pool, 0.25), data.correct[0], np.random.default_rng(0)).record
+    found = estimate(estimator, pool, record, data.bank)
+    order = np.random.default_rng(1).permutation(pool.items)
+    names = np.array([f"s{k:02}" for k in np.random.default_rng(2).permutation(12)])
+    other = make_pool(data.levels[order], names[data.sessions[order]], data.groups[order])
+    moved = Record(pool.items)
+    moved.add(np.flatnonzero(record.asked[order]), record.right[order][record.asked[order]])
+    moved.inclusion = record.inclusion[order]
+    bank = ItemBank("2pl", *(values[order] for values in data.bank[1:]))
+    again = estimate(estimator, other, moved, bank)
+    assert again.value == pytest.approx(found.value, abs=1e-7)
+    assert again.se == pytest.approx(found.se, rel=1e-5)
+
+
+def test_a_level_that_was_never_asked_has_no_share():
+    record = recorded((0, 2, 3))
+    pool = make_pool(LEVELS, ONE, ONE)
+    for estimator in ("pooled", "session_mean"):
+        assert np.isnan(estimate(estimator, pool, record).value).all()
+
+
+def test_intervals_stay_between_nothing_and_all():
+    found = estimate("pooled", make_pool(LEVELS, ONE, ONE), recorded((0, 2, 4, 5)))
+    assert (found.low >= 0).all()
+    assert (found.high <= 1).all()
+
+
+def test_what_is_biased_under_adaptivity_says_so():
+    assert set(WARNINGS) == {"session_mean", "pooled"}
+    assert "biased under an adaptive policy" in warning("session_mean")
+    assert warning("mixed_logit") is None
+
+
+def test_what_cannot_be_estimated_is_refused(drawn):
+    pool = make_pool(LEVELS, ONE, ONE)
+    with pytest.raises(FcaError, match="estimator = 'mean'; allowed: session_mean, pooled, mixed_logit"):
+        estimate("mean", pool, recorded((0, 2, 4)))
+    for estimator in ("p_irt", "difference"):
+        with pytest.raises(FcaError, match=f"bank = None; allowed: an item bank: {estimator} needs one"):
+            estimate(estimator, pool, recorded((0, 2, 4)))
+    with pytest.raises(FcaError, match="policy = one of unknown chances; allowed: neyman_irt, random, static_k"):
+        estimate("difference", pool, recorded((0, 2, 4)), BANK)
+    with pytest.raises(FcaError, match="items asked = 0"):
+        estimate("pooled", pool, Record(7))
+
+
+def test_an_item_is_answered_once():
+    record = recorded((0, 1))
+    with pytest.raises(ValueError, match="twice"):
+        record.add(np.array([1]), np.array([True]))
+    with pytest.raises(ValueError, match="twice"):
+        record.add(np.array([3, 3]), np.array([True, True]))
