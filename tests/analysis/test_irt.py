@@ -98,6 +98,7 @@ def test_subjects_without_clean_answers_have_no_ability_to_hold_fixed(lab):
     assert "late" in set(tables(lab)["irt_abilities"].frame["subject"])
 
 
+@pytest.mark.slow
 def test_auto_takes_what_predicts_hidden_answers_best_for_all_corruptions(read):
     found = tables(read[0], model="auto")
     choice = found["irt_choice"].frame

@@ -17,6 +17,7 @@ def read(tmp_path_factory):
     return lab
 
 
+@pytest.mark.slow
 def test_every_severity_has_a_fit_of_its_own(read):
     [table] = Reliability()(read.store)
     frame = table.frame

@@ -12,6 +12,7 @@ from fca.store import Store
 from tests.irt_corruption.conftest import CLASSES, MODULES
 
 paper, side_by_side = (MODULES[name] for name in ("paper", "side_by_side"))
+pytestmark = pytest.mark.slow  # every analysis both ways
 COMPAT = {"model": "3pl-upper", "compat": "seed001"}
 
 
@@ -148,7 +149,6 @@ def test_verdicts_give_the_share_of_annotation_errors(page, found, store, verdic
     assert not any("nan" in line for line in page.answers)
 
 
-@pytest.mark.slow
 def test_the_page_is_written_with_every_figure_and_table(store, found, tmp_path):
     assert side_by_side.main([str(store.outputs), "--to", str(tmp_path)]) == 0
     assert {path.stem for path in (tmp_path / "figures").glob("*.png")} == {"table1", "table2", "table3", "figure4"}
