@@ -1,0 +1,126 @@
+"""Objects drawn on demand by ten attributes and three levels of difficulty: no network, no folder, exact masks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, UInt8
+
+from fca.data.assemble import assemble
+from fca.data.splits import Share
+from fca.nouns import FcaError, ImageData
+from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, LEVELS, SIZES, VERSION, Rendered, Scene, render, scene_of
+
+FIRST_INDEX = {"test": 0, "val": 10**6, "train": 2 * 10**6}  # of a split's scenes: none is in two splits
+
+
+@dataclass(frozen=True)
+class RenderedObjects:
+    """`dataset=rendered`: solid objects, their test images in matched triplets easy, medium, hard of each attribute.
+
+    classes, attributes: which; an attribute is what makes a test image hard, all others are at their easy values.
+    per_level:       test images a (class, attribute, level).
+    train_per_class, val_per_class: images of a class, spread evenly over the attributes and `train_levels`.
+    size:            pixels a side.    seed: of all images.
+    mirror:          whether a mirrored image still shows its class.
+    """
+
+    classes: list[str]
+    attributes: list[str]
+    per_level: int
+    train_per_class: int
+    val_per_class: int
+    train_levels: list[str]
+    size: int
+    seed: int
+    mirror: bool = True
+
+    def load(self) -> ImageData:
+        """The images, listed; each is drawn when it is read. Raises FcaError for names and counts that are none."""
+        self._check()
+        listed = pd.DataFrame([*self._test(), *self._easy("val"), *self._easy("train")])
+
+        def drawer(items: pd.DataFrame) -> Drawer:
+            return Drawer(items, self.size, self.seed)
+
+        return assemble(
+            "rendered",
+            listed,
+            lambda items: drawer(items),
+            Share(0.1, self.seed),
+            version=f"drawing {VERSION}, size {self.size}, seed {self.seed}",
+            mask=lambda items: drawer(items).visible,
+            mirror=self.mirror,
+        )
+
+    def _test(self) -> Iterator[dict[str, object]]:
+        for label in self.classes:
+            for attribute in self.attributes:
+                for level in LEVELS:
+                    yield from (_item("test", label, attribute, level, index) for index in range(self.per_level))
+
+    def _easy(self, split: str) -> Iterator[dict[str, object]]:
+        """A class's training images go round the attributes, then round the levels."""
+        ways = [(attribute, level) for level in self.train_levels for attribute in self.attributes]
+        count = self.train_per_class if split == "train" else self.val_per_class
+        for label in self.classes:
+            for place in range(count):
+                index, way = divmod(place, len(ways))
+                yield _item(split, label, *ways[way], index)
+
+    def _check(self) -> None:
+        _known("dataset.classes", self.classes, CLASSES)
+        _known("dataset.attributes", self.attributes, (*ATTRIBUTES, BACKGROUND))
+        _known("dataset.train_levels", self.train_levels, LEVELS)
+        ranges = {"per_level": (1, 10**6), "train_per_class": (0, 10**6), "val_per_class": (0, 10**6), "size": SIZES}
+        for key, (low, high) in ranges.items():
+            if not low <= (number := getattr(self, key)) <= high:
+                raise FcaError(f"dataset.{key}", number, f"{low:,} to {high:,}", "take another number")
+
+
+def _known(key: str, names: Sequence[str], known: Sequence[str]) -> None:
+    wrong = [name for name in names if name not in known or list(names).count(name) > 1]
+    if wrong or not names:
+        raise FcaError(key, ", ".join(wrong) or "nothing", ", ".join(known), "name each that you want once")
+
+
+def _item(split: str, label: str, attribute: str, level: str, index: int) -> dict[str, object]:
+    return {
+        "image_id": f"{split}/{label}/{attribute}/{level}/{index:02d}",
+        "label": label,
+        "split": split,
+        "attribute": attribute,
+        "level": level,
+        "index": index,
+        "triplet": f"{split}/{label}/{attribute}/{index:02d}",
+    }
+
+
+@dataclass(frozen=True)
+class Drawer:
+    """Draws the image at a position of these items, the same wherever and in whatever order it is asked for."""
+
+    items: pd.DataFrame
+    size: int
+    seed: int
+
+    def scene(self, position: int) -> Scene:
+        """Its true parameters."""
+        item = self.items.iloc[position]
+        first = FIRST_INDEX[str(item["image_id"]).split("/", 1)[0]]  # the id's own split: val may be carved from train
+        return scene_of(item["label"], item["attribute"], item["level"], first + int(item["index"]), self.seed)
+
+    def drawn(self, position: int) -> Rendered:
+        """Image and masks."""
+        return render(self.scene(position), self.size)
+
+    def __call__(self, position: int) -> UInt8[np.ndarray, "height width 3"]:
+        """Its pixels."""
+        return self.drawn(position).image
+
+    def visible(self, position: int) -> Bool[np.ndarray, "height width"]:
+        """Where it shows its object."""
+        return self.drawn(position).visible

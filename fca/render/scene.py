@@ -1,0 +1,104 @@
+"""What an image shows: every true parameter, as numbers and names."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, UInt8
+
+ATTRIBUTES = ("color", "light", "occlusion", "position", "quality", "rotation", "size", "style", "texture", "view")
+BACKGROUND = "background"  # beside the ten: what is behind the object
+LEVELS = ("easy", "medium", "hard")
+VERSION = "1"  # of the drawing: another one whenever a scene or its pixels change
+
+Colour = tuple[float, float, float]
+
+
+class Rendered(NamedTuple):
+    """An image and where its object is.
+
+    visible: pixels that show the object.    full: pixels that would show it if nothing stood before it.
+    """
+
+    image: UInt8[np.ndarray, "size size 3"]
+    visible: Bool[np.ndarray, "size size"]
+    full: Bool[np.ndarray, "size size"]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """The true parameters of an image; equal scenes give equal pixels.
+
+    label, attribute, level, index, seed: what was asked for.
+    proportions: stretch of the object along its own x, y, z.    azimuth, elevation: of the viewer, degrees.
+    roll:       degrees, counter-clockwise in the image.
+    scale:      radius of the ball around the object, as a share of the image's side.    x, y: its centre from the
+                image's, as a share of the side, right and down.
+    color, accent: of the main and the second parts, RGB in [0, 1].    blend: how far all its colours are pulled to the
+                background's (0 = not, 1 = wholly).
+    texture:    pattern on the object; texture_amount its strength in [0, 1]; texture_color its colour as
+                seen.
+    light_azimuth, light_elevation: where the light comes from, degrees; ambient: its share from everywhere; exposure:
+                factor on the whole image.
+    cover:      kind of what stands before the object; cover_limit the value of its field below which it covers.
+    backdrop:   kind of background; backdrop_amount its contrast; backdrop_colors its two colours.
+    style, style_amount; quality (share of what is lost): how the finished picture is changed.
+    noise_key:  names all random patterns.
+    measure, measured: what places the image in its level, and its value in this image.
+    """
+
+    label: str
+    attribute: str
+    level: str
+    index: int
+    seed: int
+    noise_key: str
+    proportions: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    azimuth: float = 0.0
+    elevation: float = 20.0
+    roll: float = 0.0
+    scale: float = 0.38
+    x: float = 0.0
+    y: float = 0.0
+    color: Colour = (0.8, 0.3, 0.2)
+    accent: Colour = (0.6, 0.2, 0.1)
+    blend: float = 0.0
+    texture: str = "plain"
+    texture_amount: float = 0.0
+    texture_color: Colour = (1.0, 1.0, 1.0)
+    light_azimuth: float = -40.0
+    light_elevation: float = 45.0
+    ambient: float = 0.4
+    exposure: float = 1.0
+    cover: str = "none"
+    cover_limit: float = 0.0
+    cover_color: Colour = (0.35, 0.25, 0.15)
+    backdrop: str = "clouds"
+    backdrop_amount: float = 0.25
+    backdrop_colors: tuple[Colour, Colour] = ((0.6, 0.7, 0.8), (0.8, 0.85, 0.9))
+    style: str = "none"
+    style_amount: float = 0.0
+    quality: float = 0.0
+    measure: str = "none"
+    measured: float = 0.0
+
+    def parameters(self) -> dict[str, Any]:
+        """All of them as JSON (tuples as lists)."""
+        return {name: _plain(value) for name, value in asdict(self).items()}
+
+
+def _plain(value: Any) -> Any:
+    return [_plain(one) for one in value] if isinstance(value, (tuple, list)) else value
+
+
+def generator(*key: object) -> np.random.Generator:
+    """Random numbers that depend on this key alone: Philox, keyed by the first 128 bits of its sha256.
+
+    >>> bool(generator("car", 3).integers(100) == generator("car", 3).integers(100))
+    True
+    """
+    digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
