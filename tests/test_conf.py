@@ -1,5 +1,7 @@
 """Every YAML composes, and binds to the fields of the class it names."""
 
+from functools import cache
+
 import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
@@ -10,27 +12,30 @@ from fca.doors.schema import register
 
 OF_DOOR = {"analysis": "analyse", "report": "report"}
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name not in ("hydra", "local"))
-PLUGS = [path for path in YAMLS if path.parent.name not in ("subset", "debug", "experiment")]
+OVERLAYS = ("subset", "debug", "experiment")  # they name no class
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def hydra():
     register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
         yield
 
 
-@pytest.mark.parametrize("path", YAMLS, ids=str)
-def test_every_yaml_composes_into_its_root(path):
-    group = path.parent.name
-    config = compose(OF_DOOR.get(group, "run"), [f"{group}={path.stem}"])
-    assert OmegaConf.is_config(config)
+@cache  # a composition takes a tenth of a second, and most are asked for twice
+def composed(group, name):
+    return compose(OF_DOOR.get(group, "run"), [f"{group}={name}"])
 
 
-@pytest.mark.parametrize("path", PLUGS, ids=str)
-def test_every_plug_binds_to_the_fields_of_its_class(path):
+@pytest.mark.parametrize("path", [path for path in YAMLS if path.parent.name in OVERLAYS], ids=str)
+def test_every_overlay_composes_into_its_root(path):
+    assert OmegaConf.is_config(composed(path.parent.name, path.stem))
+
+
+@pytest.mark.parametrize("path", [path for path in YAMLS if path.parent.name not in OVERLAYS], ids=str)
+def test_every_plug_composes_and_binds_to_the_fields_of_its_class(path):
     group = path.parent.name
-    config = compose(OF_DOOR.get(group, "run"), [f"{group}={path.stem}"])
+    config = composed(group, path.stem)
     values = typed(config, group)  # raises for a key that is no field, or a value of another type
     given = set(config[group]) - {"_target_"}
     assert set(values) == given, "a field that is not in the YAML cannot be set from the command line"
@@ -45,8 +50,7 @@ def test_every_yaml_says_what_it_is_for(path):
 
 @pytest.mark.parametrize("name", [path.stem for path in YAMLS if path.parent.name == "analysis"])
 def test_an_analysis_in_a_notebook_asks_what_its_yaml_asks(name):
-    config = compose("analyse", [f"analysis={name}"])
-    made = plug(config, "analysis")
+    made = plug(composed("analysis", name), "analysis")
     assert type(made)() == made
 
 
@@ -64,10 +68,10 @@ OF_ITEM_RESPONSES = [  # of Sharma et al. (2023), beside those that are above
 @pytest.mark.parametrize("model", PAPER)
 def test_a_model_of_the_paper_takes_its_own_recipe_ours_or_as_released(model):
     ours = compose("run", ["experiment=fc_sub", f"model={model}"])
-    assert ours.recipe == compose("run", [f"recipe={model}"]).recipe
+    assert ours.recipe == composed("recipe", model).recipe
     assert ours.recipe.lr_batch > 0, "ours is for any batch size"
     released = compose("run", ["experiment=fc_sub", f"model={model}", "recipe=fca_${model}"])
-    assert released.recipe == compose("run", [f"recipe=fca_{model}"]).recipe
+    assert released.recipe == composed("recipe", f"fca_{model}").recipe
     assert released.recipe.lr_batch == 0
     assert ours.recipe.epochs < 300
     for config in (ours, released):
@@ -77,7 +81,7 @@ def test_a_model_of_the_paper_takes_its_own_recipe_ours_or_as_released(model):
 @pytest.mark.parametrize("model", OF_ITEM_RESPONSES)
 def test_a_model_of_the_item_response_paper_takes_its_own_recipe(model):
     taken = compose("run", ["experiment=fc_sub", f"model={model}"])
-    assert taken.recipe == compose("run", [f"recipe={model}"]).recipe
+    assert taken.recipe == composed("recipe", model).recipe
     assert taken.recipe.lr_batch > 0, "for any batch size"
     plug(taken, "recipe").check()
 

@@ -20,6 +20,8 @@ from fca.subset import draw_subset
 from tests.analysis.conftest import RECIPE
 from tests.parity.conftest import COMMAND, full, sub_models
 
+pytestmark = pytest.mark.slow  # whole studies, and their pages
+
 
 def test_dcn_full_is_the_best_of_the_models_on_the_drawn_subsets(data, labs):
     lab = labs("dtd")

@@ -16,6 +16,8 @@ from fca.render.draw import draw
 from fca.render.march import march
 from fca.render.measures import extent, hidden_share, luminance
 
+pytestmark = pytest.mark.slow  # many pictures are drawn
+
 ALL = (*ATTRIBUTES, BACKGROUND)
 SIZE = 128
 
@@ -76,7 +78,6 @@ PRINT = """
 import hashlib, sys
 from fca.render import render, scene_of
 
-pytestmark = pytest.mark.slow  # many pictures are drawn
 for key in sys.argv[1:]:
     label, attribute, level = key.split("/")
     image, visible, full = render(scene_of(label, attribute, level, 5, 1), 48)

@@ -12,7 +12,7 @@ from fca.nouns import Table
 from fca.reports import style
 from fca.reports.comparison import PARTS, paired_answers, paired_figure, stability_answers, stability_figure
 from fca.subset import draw_subset
-from tests.reports.test_figures import marks, parts, values
+from tests.reports.specs import computes, marks, parts, refuses_empty, values
 
 
 def points(models=3, ncl=(2, 5), seeds=5, inits=1, classes=10, per_class=40, protocols=("sub", "open", "masked")):
@@ -86,16 +86,12 @@ def test_the_heat_map_has_every_chance_to_be_the_best():
 
 def test_the_figures_compute_nothing():
     for draw, table in ((paired_figure, "paired"), (stability_figure, "rank_stability")):
-        for part in parts(style.spec(draw(tables()[table]))):
-            assert all(set(transform) == {"filter"} for transform in part.get("transform", []))
-            assert not {"aggregate", "bin", "timeUnit", "impute", "stack"} & set(part)
+        assert not computes(style.spec(draw(tables()[table])))
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.key)
 def test_without_a_point_there_is_nothing_to_draw(part):
-    frame = tables()[part.tables[0]].frame.iloc[:0]
-    with pytest.raises(style.NothingToDraw):
-        part.draw(Table(part.tables[0], "?", "eq. 1", frame, {}, ()))
+    refuses_empty(part.draw, [tables()[part.tables[0]]])
 
 
 def test_one_draw_of_classes_leaves_no_chance_to_draw():

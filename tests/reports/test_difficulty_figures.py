@@ -12,7 +12,7 @@ from fca.analysis.released import AGREEMENT, RELEASED
 from fca.nouns import Table
 from fca.reports import difficulty, released, style
 from fca.reports.part import parts as all_parts
-from tests.reports.test_figures import marks, parts, values
+from tests.reports.specs import computes, drawn, marks, refuses_empty, values
 
 FIGURES = {part.draw: part.tables for part in (*difficulty.PARTS, *released.PARTS)}
 
@@ -83,23 +83,19 @@ every_figure = pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__
 
 @every_figure
 def test_figures_transform_nothing_but_by_filter(draw):
-    for part in parts(figure(draw)):
-        assert all(set(transform) <= {"filter"} for transform in part.get("transform", []))
-        assert not {"aggregate", "bin", "timeUnit", "impute", "stack"} & set(part)
+    assert not computes(figure(draw))
 
 
 @every_figure
 @pytest.mark.parametrize("asked", [{"classes": 4}, {"classes": 30, "encoders": ("hog", "clip")}], ids=["few", "many"])
 def test_figures_are_drawn_however_little_or_much_there_is(draw, asked):
-    assert vl_convert.vegalite_to_svg(figure(draw, **asked), vl_version=style.VEGA_LITE).startswith("<svg")
+    assert drawn(figure(draw, **asked))
 
 
 @every_figure
 def test_an_empty_table_says_that_there_is_nothing_to_draw(draw):
     known = tables()
-    empty = [Table(name, "how?", "eq. 4", known[name].frame.head(0), {}, ()) for name in FIGURES[draw]]
-    with pytest.raises(style.NothingToDraw, match="no run has what this figure needs"):
-        draw(*empty)
+    refuses_empty(draw, [known[name] for name in FIGURES[draw]])
 
 
 @every_figure

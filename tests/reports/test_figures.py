@@ -1,18 +1,15 @@
 """Figures draw what the tables say, all of it, and nothing that they computed."""
 
 import json
-import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from functools import cache
 
 import altair as alt
-import pandas as pd
 import pytest
-import vl_convert
 
 from fca.nouns import Table
 from fca.reports import accuracy, ranks, similarity, style
 from tests.reports.invented import tables
+from tests.reports.specs import drawn, marks, parts, values
 
 FIGURES = {
     accuracy.accuracy_figure: ("accuracy_points", "accuracy"),
@@ -41,34 +38,6 @@ def figure(draw, case: str = "few") -> dict:
     return style.spec(draw(*(known(case)[name] for name in FIGURES[draw])))
 
 
-def values(spec: dict) -> pd.DataFrame:
-    return pd.DataFrame(spec["datasets"][spec["data"]["name"]])
-
-
-def marks(spec: dict, kind: str, **chosen: list) -> int:
-    """How many marks of a kind (symbol, rule, rect) are drawn when a reader chooses so."""
-    params = [
-        {**param, "value": chosen[param["name"].removeprefix("only_")]}
-        if param["name"].removeprefix("only_") in chosen
-        else param
-        for param in spec["params"]
-    ]
-    svg = ET.fromstring(vl_convert.vegalite_to_svg({**spec, "params": params}, vl_version=style.VEGA_LITE))
-    groups = [g for g in svg.iter() if f"mark-{kind} role-mark" in g.get("class", "")]
-    return sum(len(list(group)) for group in groups)
-
-
-def parts(node: object) -> Iterator[dict]:
-    if isinstance(node, dict):
-        yield node
-        for name, child in node.items():
-            if name not in ("values", "datasets"):
-                yield from parts(child)
-    elif isinstance(node, list):
-        for child in node:
-            yield from parts(child)
-
-
 @pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
 def test_figures_transform_nothing_but_by_filter_and_least_squares(draw):
     for part in parts(figure(draw)):
@@ -87,7 +56,7 @@ def test_figures_are_drawn_however_little_or_much_there_is(draw, case):
         with pytest.raises(style.NothingToDraw, match="no run has what this figure needs"):
             figure(draw, case)
     else:
-        assert vl_convert.vegalite_to_svg(figure(draw, case), vl_version=style.VEGA_LITE).startswith("<svg")
+        assert drawn(figure(draw, case))
 
 
 def test_accuracy_draws_every_point_and_every_mean_of_the_tables():

@@ -11,6 +11,8 @@ from fca.shifts.constants import CONSTANTS
 from fca.shifts.corruption import corrupted, draws
 from tests.shifts.photographs import photograph
 
+pytestmark = pytest.mark.slow  # theirs draws glass blur pixel by pixel
+
 FIXED = [kind for kind in CONSTANTS if not draws(kind)]
 DRAWN = [kind for kind in CONSTANTS if draws(kind) and kind not in ("elastic_transform", "frost")]
 SEVERITIES = range(1, 6)
