@@ -20,7 +20,8 @@ def says(name, *words):
 
 
 ENCODERS = [name for name in NAMED if says(name, *WITHOUT_WEIGHTS)]
-NETWORKS = sorted(set(NAMED) - set(ENCODERS) - {"pair"})
+ZERO_SHOT = [name for name in NAMED if says(name, "defaults: [open_clip")]
+NETWORKS = sorted(set(NAMED) - set(ENCODERS) - set(ZERO_SHOT) - {"pair"})
 PUBLISHED = [name for name in NETWORKS if says(name, "weights: pretrained")]
 LARGE = {  # over 20 million weights: built without memory for them, one image, no training step
     *("alexnet", "convnext_base", "convnext_tiny", "convnextv2_base", "efficientnetv2_m", "efficientnetv2_s"),
@@ -109,6 +110,15 @@ def test_an_encoder_with_published_weights_takes_images_of_its_size(model, name)
         module = timm_network.network(made, 2)
     size = made.input_size or module.pretrained_cfg["input_size"][-1]
     assert module.eval()(torch.empty(1, 3, size, size, device="meta")).shape == (1, 2)
+
+
+@pytest.mark.parametrize("name", ZERO_SHOT)
+def test_what_a_zero_shot_model_is_asked_is_part_of_what_it_is(model, name):
+    asked = model(name).naming(["n02012849", "polar_bear"])  # raises for a tag that OpenCLIP does not have
+    assert asked.identity()["templates"] == ["a photo of a {}."]
+    assert asked.identity()["names"] == ["crane", "polar bear"]
+    other = model(name, "model.templates=['a drawing of a {}.']").naming(["n02012849", "polar_bear"])
+    assert other.identity() != asked.identity()
 
 
 @pytest.mark.parametrize("name", SMALL)
