@@ -44,8 +44,8 @@ class OpenClip:
     classes: Any
 
     def label(self) -> str:
-        """The name."""
-        return self.name
+        """The name, told from other libraries' networks of that name (convnext_base)."""
+        return f"open_clip:{self.name}"
 
     def weights_label(self) -> str | None:
         """The tag, or the name of the file."""

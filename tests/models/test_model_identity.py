@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 
-from fca.models.labels import PRETRAINED
 from fca.nouns import Model
 from tests.models.test_model_conf import NAMED
 
@@ -13,7 +12,7 @@ ALIASES = {"vit_b16": "vit_base_patch16"}  # two names of one network: their run
 
 def test_every_model_has_a_label_and_an_identity_of_its_own(model):
     made = [model(name) for name in NAMED if name not in ALIASES]
-    scratch = [m for m in made if getattr(m, "weights", None) != PRETRAINED]
+    scratch = [m for m in made if getattr(m, "weights", None) is None]
     assert all(isinstance(m, Model) for m in made)
     assert len({m.label() for m in made}) == len(made)
     identities = {json.dumps(m.identity(), sort_keys=True, allow_nan=False) for m in scratch}
@@ -25,7 +24,10 @@ def test_every_model_has_a_label_and_an_identity_of_its_own(model):
 
 def test_the_named_points_are_called_as_they_are_typed(model):
     with_keywords = {"resnet18_cifar": "resnet18 stem=cifar", "mobilenetv1_100": "mobilenetv1_100 pad_type=same"}
-    of_timm = {
+    of_library = {
+        "clip_convnext_base": "open_clip:convnext_base",
+        "clip_rn101": "open_clip:RN101-quickgelu",
+        "clip_vit_b16": "open_clip:ViT-B-16",
         "clip_vit_b32": "vit_base_patch32_clip_quickgelu_224",
         "dinov2_vit_b14": "vit_base_patch14_dinov2",
         "efficientnetv2_m": "tf_efficientnetv2_m",
@@ -41,12 +43,12 @@ def test_the_named_points_are_called_as_they_are_typed(model):
     }
     functions = {"own": "fca.models.own.mean_colour", "pair": "fca.models.pair.structural_similarity"}
     for name in NAMED:
-        assert model(name).label() == (with_keywords | of_timm | functions).get(name, name)
+        assert model(name).label() == (with_keywords | of_library | functions).get(name, name)
 
 
 def test_planning_with_every_model_imports_neither_torch_nor_timm(model):
     made = [model(name) for name in NAMED]
-    made = [m for m in made if getattr(m, "weights", None) != PRETRAINED]
+    made = [m for m in made if getattr(m, "weights", None) is None]  # tags are known to their libraries
     made += [
         model("torchvision", "model.name=resnet50"),
         model("mmpretrain", "model.name=resnet18_8xb32_in1k"),
