@@ -27,7 +27,10 @@ class FcaError(Exception):
     """
 
     def __init__(self, what: str, value: object, allowed: str, step: str) -> None:
-        super().__init__(f"{what} = {value}; allowed: {allowed}; next: {step}")
+        super().__init__(what, str(value), allowed, step)  # four texts: so it can be sent between processes
+
+    def __str__(self) -> str:
+        return "{} = {}; allowed: {}; next: {}".format(*self.args)
 
 
 class UnreadableImage(Exception):

@@ -10,7 +10,7 @@ from fca.doors.application import CONF
 from fca.doors.plugs import plug, typed
 from fca.doors.schema import register
 
-OF_DOOR = {"analysis": "analyse", "report": "report"}
+OF_DOOR = {"analysis": "analyse", "report": "report", **dict.fromkeys(("generator", "plan", "writer"), "generate")}
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name not in ("hydra", "local"))
 OVERLAYS = ("subset", "debug", "experiment")  # they name no class
 

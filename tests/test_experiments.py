@@ -23,7 +23,13 @@ SMALLER = {
     ],
 }
 BOTH = {"train", "predict"}
-TASKS = {"fc_full": BOTH, "fc_sub": BOTH, "fc_sim": {"embed"}, "irt_corruption": BOTH}
+TASKS = {
+    "fc_full": BOTH,
+    "fc_sub": BOTH,
+    "fc_sim": {"embed"},
+    "irt_corruption": BOTH,
+    "progressive": {*BOTH, "describe"},
+}
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 
 

@@ -48,7 +48,8 @@ def _once(gathered: Gathered, asked: tuple[Hashable, ...], make: Callable[[], Ma
         try:
             check_responses(correct)
         except FcaError as error:
-            error.args = (f"{gathered.dataset}: {error}",)  # one of several: which?
+            what, *rest = error.args
+            error.args = (f"{gathered.dataset}: {what}", *rest)  # one of several: which?
             raise
         _made[key] = make()
     made: Made = _made[key]

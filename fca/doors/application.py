@@ -31,6 +31,9 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
     def job(config: DictConfig) -> None:
         try:
             work(config)
+        except BrokenPipeError as error:  # the reader, such as head, has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(0) from error
         except FcaError as error:
             if HydraConfig.get().mode is RunMode.MULTIRUN:
                 raise

@@ -10,6 +10,7 @@ DOORS = {
     "run": "train, predict, embed or describe: one configuration, or a sweep with -m",
     "analyse": "compute an analysis from stored runs:  fca analyse analysis=few_class",
     "report": "one page of figures, tables and commands:  fca report report=few_class",
+    "generate": "test images in levels of difficulty:  fca generate generator=rendered plan=rendered",
     "results": "stored runs as a table:  fca results --format csv --query 'ncl <= 5'",
     "status": "what is done, running and failed, and why",
 }

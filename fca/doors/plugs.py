@@ -24,31 +24,44 @@ def plug(config: DictConfig, group: str) -> Any:
     """
     key = group + json.dumps(OmegaConf.to_container(config[group], resolve=True), sort_keys=True)
     if key not in _MADE:
-        with _explained(config, group):
+        with _explained(_plain(config, group), group):
             _MADE[key] = OmegaConf.to_object(typed(config, group))
     return _MADE[key]
 
 
 def typed(config: DictConfig, group: str) -> DictConfig:
-    """A group's node under the types of its plug; values may still be missing (`???`)."""
-    values = cast("dict[str, Any]", OmegaConf.to_container(config[group], resolve=True))
-    schema = _schema(_class(values.pop("_target_")))
-    with _explained(config, group):
-        return cast("DictConfig", OmegaConf.merge(schema, values))
+    """A group's node under the types of its plug; values may still be missing (`???`).
+
+    A plug may hold plugs: those of its values that name a class, as a data set its generator.
+    """
+    return _under_types(_plain(config, group), group)
+
+
+def _under_types(values: dict[str, Any], name: str) -> DictConfig:
+    schema = _schema(_class(values["_target_"]))
+    held = {key: value for key, value in values.items() if isinstance(value, dict) and "_target_" in value}
+    plugs = {key: _under_types(value, f"{name}.{key}") for key, value in held.items()}
+    with _explained(values, name):
+        given = {key: plugs.get(key, value) for key, value in values.items() if key != "_target_"}
+        return cast("DictConfig", OmegaConf.merge(schema, given))
+
+
+def _plain(config: DictConfig, group: str) -> dict[str, Any]:
+    return cast("dict[str, Any]", OmegaConf.to_container(config[group], resolve=True))
 
 
 @contextmanager
-def _explained(config: DictConfig, group: str) -> Iterator[None]:
+def _explained(values: dict[str, Any], group: str) -> Iterator[None]:
     """OmegaConf's errors as ours: the key as it is typed, its value, what is allowed."""
     try:
         yield
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or ""
         first = str(error).splitlines()[0]
-        fields = ", ".join(f"{group}.{name!s}" for name in _schema(_class(config[group]["_target_"])))
+        fields = ", ".join(f"{group}.{name!s}" for name in _schema(_class(values["_target_"])))
         allowed = fields if isinstance(error, ConfigKeyError) else first
-        value = OmegaConf.select(config[group], key, throw_on_missing=False)
-        step = f"set {group}.{key}=... or look at conf/{group.replace('encoder', 'model')}/"
+        value = OmegaConf.select(OmegaConf.create(values), key, throw_on_missing=False)
+        step = f"set {group}.{key}=... or look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
 
 

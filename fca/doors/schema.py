@@ -66,8 +66,35 @@ class ReportConfig:
     query: str | None = None
 
 
+@dataclass
+class BudgetConfig:
+    """What a generated folder may take in all."""
+
+    images: int | None = None
+    money: int | float | None = None
+
+
+@dataclass
+class GenerateConfig:
+    """`fca generate`."""
+
+    generator: Any
+    plan: Any
+    writer: Any = None
+    outputs: str = "outputs"
+    out: str | None = None
+    per_level: int | None = None
+    workers: int = 0
+    dry: bool = False
+    verbose: bool = False
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+
+
+ROOTS = {"run": RunConfig, "analyse": AnalyseConfig, "report": ReportConfig, "generate": GenerateConfig}
+
+
 def register() -> None:
     """Make the schemas known to Hydra under the names that the root YAMLs start from."""
     store = ConfigStore.instance()
-    for name, node in (("run", RunConfig), ("analyse", AnalyseConfig), ("report", ReportConfig)):
+    for name, node in ROOTS.items():
         store.store(name=f"{name}_schema", node=node)

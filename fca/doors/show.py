@@ -11,7 +11,7 @@ from fca.reports.pictures import is_pictures
 from fca.store import State, Store
 from fca.store.columns import COLUMNS, Row
 
-HEADLINES = ("top1", "top1_open", "top1_masked", "top1_grouped")
+HEADLINES = ("top1", "top1_open", "top1_masked", "top1_grouped", "accuracy", "score")
 COUNTS = [name for name in COLUMNS if name.startswith(("n_", "class_", "height_", "width_", "duplicates_"))]
 
 
@@ -34,8 +34,10 @@ def _line(row: Row) -> str:
         what.append(f"ncl={row['ncl']}")
     what += [str(row[key]) for key, usual in (("snapshot", "best"), ("shift", "clean")) if row.get(key, usual) != usual]
     for name in HEADLINES:
-        if name in row:
+        if f"{name}_low" in row:
             what.append(f" {name} {row[name]:.4f} [{row[f'{name}_low']:.4f}, {row[f'{name}_high']:.4f}]")
+    if "n_asked" in row:
+        what.append(f" asked {row['n_asked']} of {row['n_pool']} images")
     return " ".join(what) + (f"  {row['flag']}!" if "flag" in row else "")
 
 

@@ -9,6 +9,7 @@ from typing import Any
 Row = dict[str, Any]
 
 _WITH_INTERVAL = ("top1", "top1_open", "top1_masked", "top1_grouped")
+_ESTIMATES = ("accuracy", "score")  # of an adaptive test
 
 COLUMNS: dict[str, type] = {
     "run_id": str,  # 12 hex digits of the run's identity
@@ -32,6 +33,19 @@ COLUMNS: dict[str, type] = {
     "compat": str,
     "groups": str,  # which groups of classes, of the grouped protocol
     **{f"{name}{end}": float for name in _WITH_INTERVAL for end in ("", "_low", "_high")},
+    **{f"{name}{end}": float for name in _ESTIMATES for end in ("", "_low", "_high", "_se")},
+    "policy": str,  # of an adaptive test
+    "estimator": str,
+    "budget": float,  # share of the images that it may ask, at a time
+    "width": float,  # of the accuracy's interval, at which it stops
+    "bank": str,  # id of a saved table irt_items
+    "protocol": str,
+    "n_asked": int,
+    "n_pool": int,  # images that might be asked
+    "share": float,  # n_asked / n_pool
+    **{f"asked_{level}": int for level in ("easy", "medium", "hard")},
+    "rounds": int,
+    "warning": str,  # what is known to be wrong with its estimates
     "val_top1": float,
     "penalty": float,  # of a probe
     "n_train": int,

@@ -91,7 +91,7 @@ class Store:
     def drop(self, run_id: str) -> None:
         """Remove the folder of a run that was refused before it computed anything; weights and results stay."""
         folder = self.folder(run_id)
-        if not any((folder / name).exists() for name in ("row.json", "last.ckpt", "best.safetensors")):
+        if not any((folder / name).exists() for name in ("row.json", "last.ckpt", "best.safetensors", "journal.jsonl")):
             shutil.rmtree(folder, ignore_errors=True)
 
     def error(self, run_id: str) -> dict[str, Any]:

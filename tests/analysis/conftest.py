@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import softmax
 
 from fca.nouns import ImageData
 from fca.stats.intervals import wilson
@@ -25,6 +26,8 @@ def images(per_class=PER_CLASS, keys=KEYS, seed=0):
             "image_id": [f"{i}.png" for i in order],
             "label": [keys[i % len(keys)] for i in order],
             "split": ["test" if i < len(keys) * per_class else "train" for i in order],
+            "attribute": [("size", "light")[i // len(keys) // 3 % 2] for i in order],
+            "level": [("easy", "medium", "hard")[i // len(keys) % 3] for i in order],
         }
     )
     return ImageData("zoo", items, tuple(keys), f"fingerprint{per_class}", read=lambda _: np.zeros((1, 1, 3), np.uint8))
@@ -78,6 +81,7 @@ class Lab:
         right = np.array(keys)[logits.argmax(axis=1)] == np.array(self.data.classes)[self.true]
         arrays = {
             "pred": logits.argmax(axis=1).astype(np.int32),
+            "p_max": softmax(logits, axis=1).max(axis=1).astype(np.float32),
             "logits": logits,
             "logit_classes": np.array(keys),
         }
@@ -113,7 +117,8 @@ class Lab:
         if right.dtype != bool:
             right = np.random.default_rng(next(self.count)).random(len(self.true)) < right
         pred = np.where(right, self.true, (self.true + 1) % classes).astype(np.int32)
-        arrays = {"pred": pred, "logit_classes": np.array(self.data.classes)}
+        sure = np.full(len(pred), 0.5, np.float32)
+        arrays = {"pred": pred, "p_max": sure, "logit_classes": np.array(self.data.classes)}
         about = {"task": "predict", "model": model, "ncl": classes, "classes": range(classes), "shift": shift}
         return self.write(arrays, **{**about, "top1_open": right.mean(), **columns})
 

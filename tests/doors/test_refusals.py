@@ -94,4 +94,7 @@ def test_an_unknown_door_lists_the_doors(monkeypatch, capsys):
     with pytest.raises(SystemExit) as left:
         main.main()
     assert left.value.code == 2
-    assert "'trian' is no fca command; there are: run, analyse, report, results, status" in capsys.readouterr().err
+    assert (
+        "'trian' is no fca command; there are: run, analyse, report, generate, results, status"
+        in capsys.readouterr().err
+    )

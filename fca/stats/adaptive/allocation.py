@@ -28,7 +28,7 @@ class OptimalAllocation:
     """`optimal_allocation`: a first round as in `gre_two_stage`, then each group's rest by level where it helps most.
 
     Items of a level in proportion to c sqrt(p (1 - p)) (Neyman 1934), with c its weight in the objective and p the
-    share right in the group's first round (half an answer of each kind added), spread evenly over sessions.
+    share right in the group so far (half an answer of each kind added), spread evenly over sessions.
 
     >>> from fca.stats.adaptive.pool import make_pool
     >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
@@ -48,16 +48,20 @@ class OptimalAllocation:
         if (self.total <= FIRST.sum() * np.bincount(pool.session_group)).any():
             least = FIRST.sum() * len(pool.sizes) / pool.items
             raise FcaError("budget", budget, f"above {least:.3g}, the first round", "raise it")
-        self.pool, self.record, self.round = pool, Record(pool.items), 0
+        self.pool, self.record, self.round, self.step = pool, Record(pool.items), 0, self.total
+        self.rank: Int[np.ndarray, " items"] | None = None
+        self.chosen: Float[np.ndarray, " sessions"] | None = None
 
     def ask(self, rng: np.random.Generator) -> Int[np.ndarray, " asked"]:
         self.round += 1
         pool = self.pool
-        if self.round == 1:
+        if self.rank is None:
             self.rank = shuffled_ranks(pool.stratum, rng)
             return np.flatnonzero(self.rank < FIRST[pool.level])
         if self.round > 2:
             return np.empty(0, dtype=np.int64)
+        if self.chosen is None:  # sessions in random order, the same when the test goes on
+            self.chosen = rng.random(len(pool.sizes))
         asked, right = (pool.by_group(pool.by_stratum(marked)) for marked in (self.record.asked, self.record.right))
         share = (right + 0.5) / (asked + 1)
         wanted = np.stack(
@@ -67,7 +71,7 @@ class OptimalAllocation:
             ]
         )
         cell = 3 * pool.group + pool.level  # within it: low ranks first, sessions of equal rank in random order
-        order = np.lexsort((rng.random(len(pool.sizes))[pool.session], self.rank, cell))
+        order = np.lexsort((self.chosen[pool.session], self.rank, cell))
         place = np.empty(pool.items, dtype=np.int64)
         starts = np.cumsum(pool.group_sizes) - pool.group_sizes.ravel()
         place[order] = np.arange(pool.items) - starts[cell[order]]
@@ -75,6 +79,10 @@ class OptimalAllocation:
 
     def tell(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
         self.record.add(positions, correct)
+
+    def again(self) -> None:
+        """A larger total, allocated by all answers so far; what was asked stays part of it."""
+        self.total, self.round = np.minimum(self.total + self.step, self.pool.group_sizes.sum(axis=1)), 1
 
 
 def spread(

@@ -25,7 +25,8 @@ class NeymanIrt:
         π_i proportional to w_i sqrt(p_i (1 - p_i)), at most 1,
 
     p_i the bank's probability at that ability (p (1 - p) at least 0.005) and w_i the item's weight in the objective.
-    Drawn along p, so that every range of p is in the sample. For estimator `difference`. Needs a bank.
+    Drawn along p, so that every range of p is in the sample. For estimator `difference`. Needs a bank. `again` draws
+    from the items that are left, those asked before being known.
     """
 
     def __init__(
@@ -34,6 +35,7 @@ class NeymanIrt:
         self.weight = pool.weights[objective_row(objective)]
         self.bank = check_bank("neyman_irt", pool, bank)
         self.pilot, self.rest = pilot_and_rest(pool, budget)
+        self.total = self.pilot + self.rest
         self.pool, self.record, self.round = pool, Record(pool.items), 0
 
     def ask(self, rng: np.random.Generator) -> Int[np.ndarray, " asked"]:
@@ -41,13 +43,15 @@ class NeymanIrt:
         pool = self.pool
         if self.round == 1:
             return np.flatnonzero(shuffled_ranks(pool.group, rng) < self.pilot[pool.group])
-        if self.round > 2:
+        if self.round > 2 or self.record.asked.all():
             return np.empty(0, dtype=np.int64)
         chance = self.bank.probability(np.array([ability_of(self.record, self.bank)[0]]))[0]
         size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
         inclusion, drawn = np.ones(pool.items), []
         for group, n in enumerate(self.rest):
             items = np.flatnonzero((pool.group == group) & ~self.record.asked)
+            if not len(items):
+                continue
             inclusion[items] = capped_inclusion(size[items], int(n))
             drawn.append(items[systematic(inclusion[items], rng, along=chance[items])])
         self.record.certain = self.record.asked.copy()
@@ -56,6 +60,11 @@ class NeymanIrt:
 
     def tell(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
         self.record.add(positions, correct)
+
+    def again(self) -> None:
+        """One more sample, of the items that are left, by the ability that all answers give."""
+        self.record.keep_sample()
+        self.rest, self.round = as_many_again(self.pool, self.record, self.total), 1
 
 
 class FisherCat:
@@ -68,6 +77,7 @@ class FisherCat:
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
         self.bank = check_bank("fisher_cat", pool, bank)
         self.pilot, self.rest = pilot_and_rest(pool, budget)
+        self.total = self.pilot + self.rest
         self.pool, self.record, self.round = pool, Record(pool.items), 0
 
     def ask(self, rng: np.random.Generator) -> Int[np.ndarray, " asked"]:
@@ -75,6 +85,8 @@ class FisherCat:
         pool = self.pool
         if self.round == 1:
             return np.flatnonzero(shuffled_ranks(pool.group, rng) < self.pilot[pool.group])
+        while self.round <= ROUNDS + 1 and not (now := self._now()).any():  # fewer items than rounds
+            self.round += 1
         if self.round > ROUNDS + 1:
             return np.empty(0, dtype=np.int64)
         ability = ability_of(self.record, self.bank)[0]
@@ -83,12 +95,18 @@ class FisherCat:
         order = np.lexsort((-telling, pool.group))
         sizes = pool.group_sizes.sum(axis=1)
         place = np.arange(pool.items) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        done = self.rest * (self.round - 2) // ROUNDS
-        now = self.rest * (self.round - 1) // ROUNDS - done
         return np.sort(order[place < now[pool.group[order]]])
 
     def tell(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
         self.record.add(positions, correct)
+
+    def again(self) -> None:
+        """Four more rounds."""
+        self.rest, self.round = as_many_again(self.pool, self.record, self.total), 1
+
+    def _now(self) -> Int[np.ndarray, " groups"]:
+        """How many items of every group this round has."""
+        return np.asarray(self.rest * (self.round - 1) // ROUNDS - self.rest * (self.round - 2) // ROUNDS)
 
 
 def pilot_and_rest(pool: Pool, budget: int | float) -> tuple[Int[np.ndarray, " groups"], Int[np.ndarray, " groups"]]:
@@ -98,6 +116,11 @@ def pilot_and_rest(pool: Pool, budget: int | float) -> tuple[Int[np.ndarray, " g
         raise FcaError("budget", budget, "two items of every group, or more", "raise it")
     pilot = np.maximum(np.round(PILOT * total).astype(np.int64), 1)
     return pilot, total - pilot
+
+
+def as_many_again(pool: Pool, record: Record, total: Int[np.ndarray, " groups"]) -> Int[np.ndarray, " groups"]:
+    """As many items of every group, or all that are left of it."""
+    return np.asarray(np.minimum(total, np.bincount(pool.group[~record.asked], minlength=pool.groups)))
 
 
 def ability_of(record: Record, bank: ItemBank) -> tuple[float, float]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.special import ndtri
 
 from fca.nouns import FcaError
 from fca.stats.adaptive.bank_policies import ability_of
 from fca.stats.adaptive.policies import check_bank
-from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Pool, Record
+from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Pool, Record, Sample
 from fca.stats.adaptive.sampling import fixed_size_variance
 from fca.stats.intervals import LEVEL
 from fca.stats.irt import ItemBank
@@ -24,10 +24,30 @@ class Estimate(NamedTuple):
     """Targets of the finite pool: were every item asked, `value` would be the truth and `se` 0. Shares, not percent.
 
     NaN where the answers say nothing: a level of which a group was asked no item.
+
+    shared: part of the errors that all groups have in common: each group's standard deviations along independent
+    factors, whose squares are in se². None: the groups' errors are independent.
     """
 
     value: Float[np.ndarray, "groups targets"]
     se: Float[np.ndarray, "groups targets"]
+    shared: Float[np.ndarray, "groups targets factors"] | None = None
+
+    @property
+    def overall(self) -> Estimate:
+        """The mean over groups, each counting the same, as an estimate of one group.
+
+            se² = Σ_g (se_g² - Σ_f shared_gf²) / G² + Σ_f (Σ_g shared_gf / G)²
+
+        >>> se, common = np.full((4, 1), 0.2), np.full((4, 1, 1), 0.2)
+        >>> [Estimate(se, se, shared).overall.se.item() for shared in (None, common)]
+        [0.1, 0.2]
+        """
+        shared = np.zeros((*self.se.shape, 1)) if self.shared is None else self.shared
+        own = np.maximum(self.se**2 - (shared**2).sum(axis=2), 0.0)
+        together = shared.mean(axis=0)
+        variance = own.sum(axis=0) / len(own) ** 2 + (together**2).sum(axis=1)
+        return Estimate(self.value.mean(axis=0)[None], np.sqrt(variance)[None], together[None])
 
     @property
     def low(self) -> Float[np.ndarray, "groups targets"]:
@@ -94,7 +114,8 @@ def p_irt(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
     value, own, shared = (
         _sums(pool, w) for w in (pool.weights * expected, pool.weights**2 * left, pool.weights * slope)
     )
-    return Estimate(value, np.sqrt(own + (shared * ability_se) ** 2))
+    shared = shared * ability_se
+    return Estimate(value, np.sqrt(own + shared**2), shared[:, :, None])
 
 
 def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
@@ -105,6 +126,9 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     Unbiased whatever the bank is worth, for p_i fixed before the sample was drawn (`neyman_irt`, from its pilot; a
     pilot's items are known and leave the sum). After `static_k` and `random` the ability comes from the sample itself,
     a bias of the order of 1 / n. Variance: Horvitz-Thompson, by group (a little wide where the draw was spread).
+
+    A test that went on drew several samples, each from what was left. Given what was known then, each estimate is
+    unbiased, so their errors are uncorrelated: they are averaged with weights n / (R (R - n)), from n drawn of R alone.
     """
     bank = check_bank("difference", pool, bank)
     if record.inclusion is None:
@@ -113,15 +137,35 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     chance = record.chance
     if chance is None:
         chance = bank.probability(np.array([ability_of(record, bank)[0]]))[0]
-    residual = record.right - chance
-    known = np.where(record.certain, record.right, chance)
-    sampled = record.asked & ~record.certain
-    value = _sums(pool, pool.weights * (known + np.where(sampled, residual / record.inclusion, 0.0)))
+    now = Sample(record.asked, record.certain, record.inclusion, chance)
+    found = [_corrected(pool, record.right, sample) for sample in (*record.earlier, now)]
+    weight = np.stack([one.weight for one in found])[:, :, None]
+    weight = weight / weight.sum(axis=0)
+    value = (weight * np.stack([one.value for one in found])).sum(axis=0)
+    return Estimate(value, np.sqrt((weight**2 * np.stack([one.variance for one in found])).sum(axis=0)))
+
+
+class Corrected(NamedTuple):
+    """What one sample says of every group, and how much it weighs beside others."""
+
+    value: Float[np.ndarray, "groups targets"]
+    variance: Float[np.ndarray, "groups targets"]
+    weight: Float[np.ndarray, " groups"]
+
+
+def _corrected(pool: Pool, right: Bool[np.ndarray, " items"], sample: Sample) -> Corrected:
+    """The bank's probabilities corrected by one sample; see `difference`."""
+    residual = right - sample.chance
+    known = np.where(sample.certain, right, sample.chance)
+    sampled = sample.asked & ~sample.certain
+    value = _sums(pool, pool.weights * (known + np.where(sampled, residual / sample.inclusion, 0.0)))
     variance = np.empty_like(value)
     for group in range(pool.groups):
         drawn = np.flatnonzero(sampled & (pool.group == group))
-        variance[group] = fixed_size_variance(pool.weights[:, drawn] * residual[drawn], record.inclusion[drawn])
-    return Estimate(value, np.sqrt(variance))
+        variance[group] = fixed_size_variance(pool.weights[:, drawn] * residual[drawn], sample.inclusion[drawn])
+    n, rest = (np.bincount(pool.group[one], minlength=pool.groups) for one in (sampled, ~sample.certain))
+    spread = rest * (rest - n) / np.maximum(n, 1)
+    return Corrected(value, variance, 1 / np.maximum(spread, 1e-9))  # all that was left was drawn: only that counts
 
 
 def _sums(pool: Pool, values: Float[np.ndarray, "targets items"]) -> Float[np.ndarray, "groups targets"]:

@@ -43,7 +43,8 @@ class GreTwoStage:
     """`gre_two_stage`: 1 easy, 2 medium and 1 hard item of every session; then 5 more by the points won (1, 2, 4).
 
     Huang et al. (2025, arXiv 2503.13058), section 4 and figure 5. Nine items a session; a budget of twice as many asks
-    twice as many in both rounds, and reads the mapping at the points per 4 items, rounded down.
+    twice as many in both rounds, and reads the mapping at the points per 4 items, rounded down. `again` is two more
+    rounds of other items, the second by the points of these alone, as far as a session has such items.
 
     >>> from fca.stats.adaptive.pool import make_pool
     >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
@@ -58,26 +59,36 @@ class GreTwoStage:
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, mapping: Mapping = MAPPING_Q
     ) -> None:
         table = check_mapping(mapping)
-        a_session = check_budget(budget) * pool.items / len(pool.sizes)
+        items = pool.items / len(pool.sizes)  # of a session
+        if items < 9:
+            step = "add images (12 a level are usual) or take another policy"
+            raise FcaError("images a session (class and attribute)", f"{items:.3g}", "9 or more, to ask nine", step)
+        a_session = check_budget(budget) * items
         self.times = round(a_session / (FIRST.sum() + SECOND))
         if self.times < 1:
-            least = 9 * len(pool.sizes) / pool.items
-            raise FcaError("budget", budget, f"{least:.3g}, nine items a session, or a multiple", "raise it")
+            raise FcaError("budget", budget, f"{9 / items:.3g}, nine items a session, or a multiple", "raise it")
         self.table = table * self.times
         check_room(pool, FIRST * self.times + self.table.max(axis=0))
         self.pool, self.record, self.round = pool, Record(pool.items), 0
+        self.rank: Int[np.ndarray, " items"] | None = None
+        self.before = np.zeros_like(pool.sizes)  # right answers of earlier pairs of rounds
 
     def ask(self, rng: np.random.Generator) -> Int[np.ndarray, " asked"]:
         self.round += 1
-        first = np.broadcast_to(FIRST * self.times, self.pool.sizes.shape)
-        if self.round == 1:
-            self.rank = shuffled_ranks(self.pool.stratum, rng)
-            return np.flatnonzero(self.rank < first[self.pool.session, self.pool.level])
         if self.round > 2:
             return np.empty(0, dtype=np.int64)
-        points = self.pool.by_stratum(self.record.right) @ POINTS // self.times
-        last = (first + self.table[points])[self.pool.session, self.pool.level]
+        if self.rank is None:
+            self.rank = shuffled_ranks(self.pool.stratum, rng)
+        wanted: Int[np.ndarray, "..."] = FIRST * self.times
+        if self.round == 2:
+            right = self.pool.by_stratum(self.record.right) - self.before
+            wanted = self.table[right @ POINTS // self.times]
+        last = (self.pool.by_stratum(self.record.asked) + wanted)[self.pool.session, self.pool.level]
         return np.flatnonzero((self.rank < last) & ~self.record.asked)
 
     def tell(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
         self.record.add(positions, correct)
+
+    def again(self) -> None:
+        """Two more rounds."""
+        self.round, self.before = 0, self.pool.by_stratum(self.record.right)

@@ -190,5 +190,6 @@ def predict(pool: Pool, counts: Counts, prior: Prior, local: Local) -> Estimate:
     variance = (a_item**2 * left * noise[of]).sum(axis=2)
     variance += np.einsum("tsl,slm,tsm->ts", weight, together[of], weight)
     towards = pool.by_group(np.einsum("tsl,slk->stk", weight, slopes[of]))
-    shared = np.einsum("gtk,gkm,gtm->gt", towards, covariance, towards)
-    return Estimate(pool.by_group(value.T), np.sqrt(pool.by_group(variance.T) + shared))
+    of_parameters = np.einsum("gtk,gkm,gtm->gt", towards, covariance, towards)
+    shared = np.einsum("gtk,gkm,m->gtm", towards, pull, np.sqrt(prior.mean_variance))  # the prior's mean serves all
+    return Estimate(pool.by_group(value.T), np.sqrt(pool.by_group(variance.T) + of_parameters), shared)

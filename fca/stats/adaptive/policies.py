@@ -4,7 +4,7 @@
         policy.tell(positions, run_the_model_on(positions))
 
 After the last round `ask` gives no positions, and `policy.record` holds what an estimator reads. `budget` is the share
-of the pool that may be asked.
+of the pool that may be asked; `again` allows as many once more, so that a test can go on until it knows enough.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ class Policy(Protocol):
 
     def tell(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
         """Which of the asked items the model got right."""
+
+    def again(self) -> None:
+        """After the last round: ask as many items once more, or what is left; `ask` gives further rounds."""
 
 
 StartPolicy = Callable[[Pool, "int | float", "ItemBank | None"], Policy]  # a policy's class, or a partial of it
@@ -86,16 +89,22 @@ class StaticK:
                 "budget", budget, f"{least:.3g} or more: k = 1", "static_k asks every level of every session"
             )
         check_room(pool, np.full(3, self.k))
-        self.pool, self.record = pool, Record(pool.items)
+        self.pool, self.record, self.step = pool, Record(pool.items), self.k
+        self.rank: Int[np.ndarray, " items"] | None = None
         self.record.inclusion = self.k / pool.sizes[pool.session, pool.level]
 
     def ask(self, rng: np.random.Generator) -> Int[np.ndarray, " asked"]:
-        if self.record.asked.any():
-            return np.empty(0, dtype=np.int64)
-        return np.flatnonzero(shuffled_ranks(self.pool.stratum, rng) < self.k)
+        if self.rank is None:
+            self.rank = shuffled_ranks(self.pool.stratum, rng)
+        return np.flatnonzero((self.rank < self.k) & ~self.record.asked)
 
     def tell(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
         self.record.add(positions, correct)
+
+    def again(self) -> None:
+        """The old and the new items of a stratum together are one simple random sample."""
+        self.k += self.step
+        self.record.inclusion = np.minimum(self.k / self.pool.sizes, 1.0)[self.pool.session, self.pool.level]
 
 
 class Random:
@@ -110,13 +119,20 @@ class Random:
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
         sizes = pool.group_sizes.sum(axis=1)
         self.n = np.maximum(np.round(check_budget(budget) * sizes).astype(np.int64), 1)
-        self.pool, self.record = pool, Record(pool.items)
+        self.pool, self.record, self.step = pool, Record(pool.items), self.n
+        self.rank: Int[np.ndarray, " items"] | None = None
         self.record.inclusion = (self.n / sizes)[pool.group]
 
     def ask(self, rng: np.random.Generator) -> Int[np.ndarray, " asked"]:
-        if self.record.asked.any():
-            return np.empty(0, dtype=np.int64)
-        return np.flatnonzero(shuffled_ranks(self.pool.group, rng) < self.n[self.pool.group])
+        if self.rank is None:
+            self.rank = shuffled_ranks(self.pool.group, rng)
+        return np.flatnonzero((self.rank < self.n[self.pool.group]) & ~self.record.asked)
 
     def tell(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
         self.record.add(positions, correct)
+
+    def again(self) -> None:
+        """The old and the new items of a group together are one simple random sample."""
+        sizes = self.pool.group_sizes.sum(axis=1)
+        self.n = np.minimum(self.n + self.step, sizes)
+        self.record.inclusion = (self.n / sizes)[self.pool.group]

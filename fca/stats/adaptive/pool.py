@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Integer, Shaped
@@ -85,6 +86,15 @@ class Pool:
         return np.asarray(right @ LEVEL_WEIGHTS.T)
 
 
+class Sample(NamedTuple):
+    """A sample that a test drew and went on from; its fields are those of the record at that time."""
+
+    asked: Bool[np.ndarray, " items"]
+    certain: Bool[np.ndarray, " items"]
+    inclusion: Float[np.ndarray, " items"]
+    chance: Float[np.ndarray, " items"]
+
+
 class Record:
     """What a test has asked and heard, and what its policy knows about how items were chosen.
 
@@ -92,6 +102,7 @@ class Record:
     certain:      asked in a pilot round, and so no part of the sample that `inclusion` is about.
     inclusion:    chance of every other item to be asked, given the pilot; None where the policy cannot say.
     chance:       the probability that each answer is right, as foreseen before the sample was drawn; None without bank.
+    earlier:      samples before that one, each drawn from what was left then.
     """
 
     def __init__(self, items: int) -> None:
@@ -100,6 +111,12 @@ class Record:
         self.certain = np.zeros(items, dtype=bool)
         self.inclusion: Float[np.ndarray, " items"] | None = None
         self.chance: Float[np.ndarray, " items"] | None = None
+        self.earlier: list[Sample] = []
+
+    def keep_sample(self) -> None:
+        """Put the sample as it is among the earlier ones, before another is drawn from what is left."""
+        if self.inclusion is not None and self.chance is not None:
+            self.earlier.append(Sample(self.asked.copy(), self.certain, self.inclusion, self.chance))
 
     def add(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
         """Answers to the items at these positions, each asked for the first time."""

@@ -1,0 +1,103 @@
+"""What every generator of test images and every writer of their descriptions fulfils."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Bool, UInt8
+
+
+class Refused(Exception):
+    """The generator will not draw this (its content policy): recorded with its reason, the rest goes on."""
+
+
+class Unavailable(Exception):
+    """The service was tried again with back-off and is still down: generation stops, all images so far are kept."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One image that is wanted.
+
+    label:    its class KEY.                 name: what a person calls the class.
+    level:    easy, medium or hard.          sublevel: 1 to 9, three a level, easy to hard.
+    index:    0, 1, ... of its class, attribute and level; the sublevels take turns.
+    seed:     of this image; the easy, medium and hard image of a triplet share it.
+    prompt:   what to draw, in words; None where the generator needs none.
+    """
+
+    label: str
+    name: str
+    attribute: str
+    level: str
+    sublevel: int
+    index: int
+    seed: int
+    prompt: str | None
+
+    @property
+    def key(self) -> str:
+        """Its name among all of a plan, and the stem of its file.
+
+        >>> Request("car", "car", "view", "easy", 1, 3, 0, None).key
+        'car/view/easy/03-1'
+        """
+        return f"{self.label}/{self.attribute}/{self.level}/{self.index:02d}-{self.sublevel}"
+
+    @property
+    def triplet(self) -> str:
+        """Shared by the matched easy, medium and hard image.
+
+        >>> Request("car", "car", "view", "hard", 7, 3, 0, None).triplet
+        'car/view/03'
+        """
+        return f"{self.label}/{self.attribute}/{self.index:02d}"
+
+
+class Drawn(NamedTuple):
+    """An image, where it shows its object (and would, were nothing in front), and JSON facts about how it came."""
+
+    image: UInt8[np.ndarray, "height width 3"]
+    visible: Bool[np.ndarray, "height width"] | None
+    full: Bool[np.ndarray, "height width"] | None
+    facts: Mapping[str, Any]  # revised_prompt, measured, ...
+
+
+@runtime_checkable
+class Generator(Protocol):
+    """Draws images; configured but not yet loaded: cheap to make, heavy imports wait for the first image."""
+
+    @property
+    def prompted(self) -> bool:
+        """Whether it draws from words."""
+
+    @property
+    def parallel(self) -> bool:
+        """Whether several processes may draw at once: true for a program on the CPU, false for a GPU or a service."""
+
+    def label(self) -> str: ...  # its name in journals and tables
+
+    def version(self) -> str:
+        """All that decides its pixels beside the request: version of the drawing, or model, steps, size."""
+
+    def price(self) -> float:
+        """Money an image; 0.0 where it is drawn on this machine. Raises FcaError where it is not known."""
+
+    def draw(self, request: Request) -> Drawn:
+        """The image. Raises Refused, Unavailable, or FcaError for a request that it can never draw."""
+
+
+@runtime_checkable
+class Writer(Protocol):
+    """Writes descriptions of images: a language model."""
+
+    def label(self) -> str: ...  # its name in journals and plans
+
+    def price(self) -> float:
+        """Money a call. Raises FcaError where it is not known."""
+
+    def describe(self, name: str, attribute: str) -> list[str]:
+        """Nine descriptions of an image of that class, easy to hard by the attribute. Raises Refused, Unavailable."""

@@ -1,0 +1,55 @@
+"""Adaptive tests that cannot be taken are refused when they are planned: no image read, nothing written."""
+
+import pytest
+
+from fca.stats.adaptive import ESTIMATORS
+from fca.tasks.adaptive_test import OF_BANK
+from tests.tasks.levelled_lab import DATA, write_levelled
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("refused") / "images"
+    write_levelled(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["dataset=digits", "logger=none"],
+            "columns of digits = image_id, label, split; allowed: also attribute and level",
+        ),
+        (["task.policy=gre"], "task.policy = gre; allowed: static_k, random, gre_two_stage"),
+        (["task.estimator=mean"], "task.estimator = mean; allowed: session_mean"),
+        (["task.protocol=shut"], "task.protocol = shut; allowed: open or masked"),
+        (["task.width=2"], "task.width = 2.0; allowed: null, or between 0 and 1"),
+        (["task.budget=0"], "budget = 0.0; allowed: above 0, at most 1"),
+        (["task.budget=0.75"], "easy items asked of session blue/size = 15; allowed: at most 12"),
+        (["task.mapping=F"], "task.mapping = F; allowed: Q, L, or ten triples"),
+        (["task.mapping=[[5,0,0]]"], "lines of the mapping = 1; allowed: 10"),
+        ([f"task.mapping=[{','.join(['[2,2,2]'] * 10)}]"], "mapping after 0 points = (2, 2, 2)"),
+        (["task.mapping=L", "task.policy=random"], "task.mapping = L; allowed: none for random"),
+        (["task.objective=score"], "task.objective = score; allowed: none for gre_two_stage"),
+        (["task.policy=neyman_irt"], "task.bank = None; allowed: an item bank: neyman_irt needs one"),
+        (["task.estimator=p_irt"], "task.bank = None; allowed: an item bank: p_irt needs one"),
+        (["task.bank=x"], "task.bank = x; allowed: null for gre_two_stage with mixed_logit"),
+        (["task.estimator=p_irt", "task.bank=x"], "bank = x; allowed: a saved table irt_items: none yet"),
+        (["dataset.where=\"level != 'hard'\""], "hard items of session blue/size = 0"),
+        (["dataset.where=\"level != 'hard' or label != 'red'\""], "hard items of session red/size = 0"),
+        (["dataset.columns={level: attribute}"], "level"),
+        (["dataset.columns={level: path}"], "level"),
+    ],
+)
+def test_what_cannot_be_tested_is_refused_before_any_work(fca, tmp_path, images, words, told):
+    data = [f"dataset.root={images}" if word.startswith("dataset.root") else word for word in DATA]
+    code, _, err = fca("task=adaptive_test", "model=test_resnet", *([] if "dataset=digits" in words else data), *words)
+    assert code == 2
+    assert told in err
+    assert "Traceback" not in err
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_every_estimator_that_needs_a_bank_is_known_to():
+    assert set(OF_BANK) & set(ESTIMATORS) == {"difference", "p_irt"}
