@@ -28,7 +28,10 @@ PAPER = "Huang et al. (2025, arXiv 2503.13058)"
 ABOUT = {
     "adaptive_errors": ("How wrong is a test of a part of the images, model by model?", f"{PAPER}, table 2"),
     "adaptive_methods": ("How wrong is each kind of test, against as many images drawn evenly?", f"{PAPER}, table 2"),
-    "adaptive_curves": ("How wrong is each kind of test, by the share of images that it asks?", "of our own"),
+    "adaptive_curves": (
+        "How wrong is each kind of test, by the share of images that it asks?",
+        f"of our own, after {PAPER}",
+    ),
     "adaptive_asked": ("Are different models asked different images?", f"{PAPER}, table 1"),
     "adaptive_trajectories": ("Where do sessions go after their first round?", f"{PAPER}, figure 5"),
     "adaptive_sessions": ("How does a single session go?", f"{PAPER}, figure 5"),

@@ -18,7 +18,7 @@ from fca.subset import full_set
 from fca.tasks import Setup
 from fca.tasks.adaptive_test_journal import NAME, Journal
 from fca.tasks.adaptive_test_live import Examinee, arrays_of, counts, estimates, examine, open_decoded
-from fca.tasks.adaptive_test_pool import Questions, choose_policy, fitted_on, questions, read_items
+from fca.tasks.adaptive_test_pool import Questions, choose_policy, doubts, questions, read_items
 from fca.tasks.answers import subset_columns
 from fca.tasks.predict import Nameable, Predict
 
@@ -26,7 +26,6 @@ PROTOCOLS = ("open", "masked")
 NOT_ADAPTIVE = ("static_k", "random")
 OF_BANK = ("neyman_irt", "fisher_cat", "difference", "p_irt")
 EXHAUSTED = "every image was asked before the interval was as narrow as task.width"
-LEAKED = "task.bank was fitted on this model's own answers too; fit it on others"
 
 
 @dataclass(frozen=True)
@@ -158,8 +157,8 @@ class AdaptiveTest:
         said = [None if self.policy in NOT_ADAPTIVE else warning(self.estimator)]
         if self.width is not None and exhausted:
             said.append(EXHAUSTED)
-        if self.bank and {run.run_id for run in predictions} & set(fitted_on(setup.store, self.bank)):
-            said.append(LEAKED)
+        if self.bank:
+            said += doubts(setup.store, self.bank, predictions)
         return "; ".join(filter(None, said)) or None
 
 

@@ -13,12 +13,14 @@ from jaxtyping import Int
 
 from fca.analysis.ability import read_bank
 from fca.analysis.levelled import levels_of, sessions_of
-from fca.nouns import FcaError, ImageData, Shift
+from fca.nouns import FcaError, ImageData, Run, Shift
 from fca.stats.adaptive import LEVELS, MAPPING_L, MAPPING_Q, POLICIES, Pool, StartPolicy, check_mapping, make_pool
 from fca.stats.irt import ItemBank
 from fca.store import Store
 
 MAPPINGS = {"Q": MAPPING_Q, "L": MAPPING_L}
+LEAKED = "task.bank was fitted on this model's own answers too; fit it on others"
+OTHER_DATA = "task.bank was fitted on another version of these data: its items may have shown other pixels"
 OF_POLICY = {"mapping": ("gre_two_stage",), "objective": ("optimal_allocation", "neyman_irt")}
 
 
@@ -116,7 +118,14 @@ def read_items(store: Store, table_id: str, data: ImageData, rows: Int[np.ndarra
     return ItemBank(str(frame["irt_model"].iloc[0]), *parameters)
 
 
-def fitted_on(store: Store, table_id: str) -> list[str]:
-    """The runs whose answers a bank was fitted on."""
+def doubts(store: Store, table_id: str, predictions: Sequence[Run]) -> list[str]:
+    """What is wrong with a bank for these tests, by the stored runs whose answers it was fitted on.
+
+    predictions: the runs that would predict every image.
+    """
     about = json.loads((store.outputs / "tables" / table_id / "table.json").read_text())
-    return list(about["runs"])
+    rows = store.rows()
+    fitted = rows[rows["run_id"].isin(about["runs"]) & (rows["dataset"] == predictions[0].about["dataset"])]
+    leaked = set(fitted["run_id"]) & {run.run_id for run in predictions}
+    other = set(fitted["fingerprint"]) - {run.about["fingerprint"] for run in predictions}
+    return [LEAKED] * bool(leaked) + [OTHER_DATA] * bool(other)

@@ -25,6 +25,7 @@ from tests.analysis.conftest import RECIPE
 from tests.analysis.test_adaptive_tests import live
 
 JUDGED = {"label_error_rules", "label_error_curve"}  # empty without verdicts
+SMALL = {"adaptive_asked", "adaptive_trajectories", "adaptive_sessions"}  # empty below nine images a session
 CONTRARY = {"contradictions", "contradictions_shown"}  # empty where no image contradicts its level
 
 
@@ -104,7 +105,7 @@ def test_tables_can_be_kept_and_say_where_they_come_from(analysis, study):
     for table in analysis()(study.store):
         kept = pd.read_parquet(study.store.save(table) / "table.parquet")
         assert len(kept) == len(table.frame)
-        assert len(kept) or table.name in JUDGED | CONTRARY
+        assert len(kept) or table.name in JUDGED | CONTRARY | SMALL
         assert table.question.endswith(("?", ")"))
         assert re.search(r"arXiv|, \d{4}", table.source), "a paper, with its number or year"
         assert set(table.runs) <= known
@@ -210,8 +211,10 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
         "n_grouped",
     }
     described = {name for name in COLUMNS if name.startswith(("height_", "width_", "duplicates_"))}
+    tested = {"policy", "estimator", "bank", "protocol", "n_asked", "n_pool", "rounds", "warning"}  # told a line a test
+    tested |= {f"asked_{level}" for level in ("easy", "medium", "hard")}
     provenance = {"device", "host", "command", "commit", "versions", "finished"}
-    known = axes | identity | config | measured | counted | described | provenance
+    known = axes | identity | config | measured | counted | described | tested | provenance
     assert set(COLUMNS) - known == set(), "is this an axis of the analyses, or a setting that rows may not differ in?"
 
 

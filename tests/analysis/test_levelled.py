@@ -1,12 +1,15 @@
 """Answers to images of levels line up with the images, and only full models' final answers are read."""
 
 import logging
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from fca.analysis.levelled import levelled_answers, levels_of, sessions_of, whole_sessions
 from fca.nouns import FcaError
+from fca.store import Store
+from tests.analysis.conftest import Lab, images
 from tests.analysis.steps_lab import able, asked, say, steps_lab
 
 
@@ -72,7 +75,10 @@ def test_two_seeds_of_one_network_are_two_models(steps):
     assert found.models == ("net, seed 0", "net, seed 1")
 
 
-def test_data_sets_without_levels_are_passed_over(steps, tmp_path, lab):
+def test_data_sets_without_levels_are_passed_over(tmp_path):
+    data = images()
+    bare = replace(data, items=data.items.drop(columns=["attribute", "level"]))
+    lab = Lab(Store(tmp_path / "outputs"), bare)
     lab.predict("net", lab.logits(seed=0))
     with pytest.raises(FcaError, match=r"columns attribute and level = none among the 1 stored rows.*experiment=prog"):
         levelled_answers(lab.store)

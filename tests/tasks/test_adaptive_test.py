@@ -19,6 +19,7 @@ from fca.doors.configure import job_of
 from fca.doors.schema import register
 from fca.stats.adaptive import replay
 from fca.stats.irt import ItemBank
+from fca.store import claims
 from fca.tasks import adaptive_test_live
 from tests.tasks.levelled_lab import ATTRIBUTES, DATA, TEST, Lab, write_levelled
 
@@ -268,3 +269,8 @@ def test_a_bank_must_have_the_images_and_should_not_know_the_model(lab):
     assert f"lacks = {names[-2]}, {names[-1]} (2 of 216)" in err
     row = lab(*asked, f"task.bank={lab.bank(names, lab.store.rows()['run_id'])}")
     assert "fitted on this model's own answers" in row["warning"]
+    bank, other = lab.bank(names, ["f" * 12]), lab.store.row(lab.store.rows("task == 'predict'")["run_id"].iloc[0])
+    token = claims.acquire(lab.store.folder("f" * 12))
+    lab.store.write({**other, "run_id": "f" * 12, "fingerprint": "of another drawing"}, {}, token)
+    row = lab(*asked, f"task.bank={bank}")
+    assert "fitted on another version of these data" in row["warning"]
