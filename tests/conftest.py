@@ -20,6 +20,14 @@ def pytest_collection_modifyitems(items):
                 )
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_waiting_for_the_disk():
+    """What is written outlives a killed process anyway; only a power cut needs more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_tracking_account(monkeypatch):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)

@@ -56,7 +56,7 @@ def _occlusion(scene: Scene, hits: Hits, wanted: float) -> Scene:
     if scene.level == "easy":
         return scene
     random = generator(scene.noise_key, "occlusion")
-    shade = np.array(scene.backdrop_colors[0]) * random.uniform(0.55, 0.8)  # or the cover is what a network looks at
+    shade = np.array(scene.backdrop_colors[0]) * random.uniform(0.8, 0.92)  # or the cover is what a network looks at
     scene = replace(
         scene, cover=str(random.choice(COVERS)), cover_color=(float(shade[0]), float(shade[1]), float(shade[2]))
     )
@@ -114,7 +114,7 @@ def _changed(scene: Scene, hits: Hits, wanted: float, ways: list[Callable[[float
 
     def tried(way: Callable[[float], Scene]) -> Tried:
         def lost(amount: float) -> float:
-            return -measures.correlation(finished(way(amount), plain.picture), plain.picture, where)
+            return -measures.correlation(finished(way(amount), plain.picture)[where], plain.picture[where])
 
         amount = _bisect(lost, -wanted)
         return Tried(way(amount), -lost(amount))

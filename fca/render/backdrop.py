@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
@@ -44,6 +45,7 @@ def _pattern(scene: Scene, size: int) -> Field:
     raise FcaError("backdrop", scene.backdrop, ", ".join(BACKDROPS), "take one of these")
 
 
+@lru_cache(maxsize=2)  # a level is found by drawing the same clutter again and again
 def _clutter(key: str, size: int) -> Float[np.ndarray, "size size 3"]:
     """Sixty discs, bars and triangles in any colours, the large ones behind."""
     random = generator(key, "clutter")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Float
-from scipy.ndimage import distance_transform_edt
 
 from fca.nouns import FcaError
 from fca.render import more_objects, objects
@@ -53,12 +51,7 @@ KNOWN = {
 CLASSES = tuple(KNOWN)
 
 
-CELLS = 72  # a side of the grid over the ball
-MARGIN = 1.04  # radii of the ball from its centre to the grid's sides
-CELL_SCALE = CELLS / (2 * MARGIN)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """An object ready to be drawn: its parts and the ball (centre, radius) that holds them."""
 
@@ -72,30 +65,6 @@ class Model:
         for part in self.parts[1:]:
             np.minimum(nearest, part.distance(x, y, z), out=nearest)
         return nearest
-
-    @cached_property
-    def _grid(self) -> Float[np.ndarray, " cells"]:
-        """Radii that every point of a cell is away from the object at least: from cells that it may touch."""
-        cell = 2 * MARGIN / CELLS
-        side = ((np.arange(CELLS) + 0.5) * cell - MARGIN).astype(np.float32)
-        at = (axis.ravel() for axis in np.meshgrid(side, side, side, indexing="ij"))
-        own = (one * np.float32(self.radius) + np.float32(c) for one, c in zip(at, self.centre, strict=True))
-        away = self.distance(*own)
-        half_diagonal = cell * np.sqrt(3) / 2
-        empty = (away / self.radius > half_diagonal).reshape(CELLS, CELLS, CELLS)
-        found: np.ndarray = (distance_transform_edt(empty) * cell - 2 * half_diagonal).astype(np.float32).ravel()
-        return found
-
-    def room(self, cells: Float[np.ndarray, "3 points"]) -> Along:
-        """Radii that these points of the unit ball (see to_cells) are away from the object at least, or less than 0."""
-        x, y, z = cells.astype(np.int32)
-        found: np.ndarray = self._grid[(x * CELLS + y) * CELLS + z]
-        return found
-
-
-def to_cells(points: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-    """Points of the unit ball in cells of the grid, from its corner."""
-    return (points + np.float32(MARGIN)) * np.float32(CELL_SCALE)
 
 
 def usual(name: str) -> Usual:

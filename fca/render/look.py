@@ -13,7 +13,7 @@ from fca.render.march import march
 from fca.render.scene import Colour, Scene, generator
 from fca.render.surface import DARK, LIGHT
 
-CLEAR = 0.24  # least root mean square distance of the object's colours, half lit, from the background's middle
+CLEAR = 0.28  # least root mean square distance of the object's colours, half lit, from the background's middle
 TRIES = 40
 LIT = 0.7  # of a colour is what a surface shows on average
 USUAL_ELEVATION = 20.0

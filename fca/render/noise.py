@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from jaxtyping import Float
 from PIL import Image
@@ -17,6 +19,7 @@ def enlarged(grid: Float[np.ndarray, "rows columns"], size: int, smooth: bool = 
     return np.asarray(Image.fromarray(grid.astype(np.float32)).resize((size, size), how))
 
 
+@lru_cache(maxsize=4)  # a level is found by drawing the same picture again and again
 def clouds(key: str, size: int, cells: int = 3, octaves: int = 4) -> Field:
     """Fractal value noise, 0.5 +- 0.22 or so: octaves of `cells`, 2 cells, ... a side, each half as strong."""
     random = generator(key, "clouds", cells)

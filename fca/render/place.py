@@ -12,7 +12,7 @@ from fca.render.look import USUAL_ELEVATION
 from fca.render.march import Hits, march
 from fca.render.scene import Scene, generator
 
-OWN = 56  # pixels a side of the image in which an object is measured: it fills it
+OWN = 48  # pixels a side of the image in which an object is measured: it fills it
 R2 = (0.7548776662466927, 0.5698402909980532)  # steps of a sequence that fills the square evenly (Roberts 2018)
 
 Plane = Float[np.ndarray, "2 pixels"]
@@ -58,15 +58,20 @@ def seen_at(scene: Scene, hits: Hits, size: int) -> Hits:
     found[inside] = filled.reshape(OWN, OWN)[np.ix_(row[inside[0].ravel()], column[inside[1].ravel()])]
     pixels = np.flatnonzero(found >= 0)
     of = found.ravel()[pixels]
-    return Hits(pixels, hits.points[:, of], hits.normals[:, of], hits.part[of], hits.open[of], hits.frame)
+    return replace(hits, pixels=pixels, points=hits.points[:, of])
 
 
 def view_angle(scene: Scene) -> float:
     """Degrees between the direction to the viewer and the usual one of the class, as between two points of a globe."""
-    a, e = np.radians([scene.azimuth - usual(scene.label).azimuth, scene.elevation])
-    usual_e = np.radians(USUAL_ELEVATION)
-    cosine = np.sin(e) * np.sin(usual_e) + np.cos(e) * np.cos(usual_e) * np.cos(a)
-    return float(np.degrees(np.arccos(np.clip(cosine, -1, 1))))
+    around = np.array([scene.azimuth - usual(scene.label).azimuth])
+    return float(_angles(around, scene.elevation)[0])
+
+
+def _angles(around: Float[np.ndarray, " ways"], elevation: float) -> Float[np.ndarray, " ways"]:
+    e, usual_e = np.radians([elevation, USUAL_ELEVATION])
+    cosine = np.sin(e) * np.sin(usual_e) + np.cos(e) * np.cos(usual_e) * np.cos(np.radians(around))
+    found: np.ndarray = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
+    return found
 
 
 def _viewed(scene: Scene, wanted: float) -> Scene:
@@ -79,15 +84,10 @@ def _viewed(scene: Scene, wanted: float) -> Scene:
         rise = wanted * float(random.uniform(0.85, 1.0))
         under = USUAL_ELEVATION + rise > 90 or random.random() < 0.35
         elevation = USUAL_ELEVATION - rise if under else USUAL_ELEVATION + rise
-        ways = np.linspace(0, 180, 721)
-        around = random.choice([-1.0, 1.0]) * ways
-        trial = [abs(view_angle(_seen(scene, float(a), elevation)) - wanted) for a in around]
-        scene = _seen(scene, float(around[int(np.argmin(trial))]), elevation)
+        around = random.choice([-1.0, 1.0]) * np.linspace(0, 180, 721)
+        turn = around[np.abs(_angles(around, elevation) - wanted).argmin()]
+        scene = replace(scene, azimuth=usual(scene.label).azimuth + float(turn), elevation=elevation)
     return replace(scene, measured=view_angle(scene))
-
-
-def _seen(scene: Scene, around: float, elevation: float) -> Scene:
-    return replace(scene, azimuth=usual(scene.label).azimuth + around, elevation=elevation)
 
 
 def _shifted(scene: Scene, own: Plane, wanted: float) -> Scene:

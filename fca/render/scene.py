@@ -12,7 +12,7 @@ from jaxtyping import Bool, UInt8
 ATTRIBUTES = ("color", "light", "occlusion", "position", "quality", "rotation", "size", "style", "texture", "view")
 BACKGROUND = "background"  # beside the ten: what is behind the object
 LEVELS = ("easy", "medium", "hard")
-VERSION = "1"  # of the drawing: another one whenever a scene or its pixels change
+VERSION = "5"  # of the drawing: another one whenever a scene or its pixels change
 
 Colour = tuple[float, float, float]
 

@@ -7,8 +7,9 @@ from jaxtyping import Float
 
 from fca.nouns import FcaError
 from fca.render.catalogue import model
-from fca.render.march import Hits, Plane, Points
+from fca.render.march import Hits
 from fca.render.scene import Scene, generator
+from fca.render.solid import Plane, Points
 
 TEXTURES = ("plain", "checks", "stripes", "dots", "patches")
 DARK, LIGHT = (0.13, 0.13, 0.15), (0.88, 0.86, 0.8)

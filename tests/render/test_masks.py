@@ -8,7 +8,8 @@ import pytest
 from fca.nouns import FcaError
 from fca.render import CLASSES, render, scene_of
 from fca.render.catalogue import model
-from fca.render.march import AWAY, SPREAD, TOUCH, solid_of, view_frame
+from fca.render.march import AWAY, SPREAD, TOUCH, march, view_frame
+from fca.render.solid import Solid, solid_of
 
 pytestmark = pytest.mark.slow  # many pictures are drawn
 
@@ -44,23 +45,42 @@ def test_the_full_mask_is_where_a_ray_through_the_pixels_centre_meets_the_object
             assert full[row, column] == (nearest < TOUCH), (row, column, nearest)
 
 
+def in_ball(seed, count):
+    points = np.random.default_rng(seed).uniform(-0.99, 0.99, (3, count)).astype(np.float32)
+    return points[:, np.square(points).sum(axis=0) < 1]
+
+
+def unstretched(label):
+    return Solid(model(label), np.ones((3, 1), np.float32))
+
+
 @pytest.mark.parametrize("label", CLASSES)
 def test_the_grid_never_promises_more_room_than_there_is(label):
-    solid = model(label)
-    points = np.random.default_rng(1).uniform(-0.99, 0.99, (3, 20_000)).astype(np.float32)
-    points = points[:, np.square(points).sum(axis=0) < 1]
-    surface = points[:, np.abs(solid.distance(*_own(solid, points))) / solid.radius < 0.01]
-    from fca.render.catalogue import to_cells
-
-    room = solid.room(to_cells(points))
+    solid, points = unstretched(label), in_ball(1, 20_000)
+    surface = points[:, np.abs(solid(points)) < 0.01]
+    room = solid.room(solid.in_cells(points))
     for start in range(0, points.shape[1], 2000):
         part = points[:, start : start + 2000]
         away = np.sqrt(np.square(part[:, :, None] - surface[:, None, :400]).sum(axis=0).min(axis=1))
         assert (room[start : start + 2000] <= away + 0.01).all()
 
 
-def _own(solid, points):
-    return [p * solid.radius + c for p, c in zip(points, np.float32(solid.centre), strict=True)]
+@pytest.mark.parametrize("label", CLASSES)
+def test_the_parts_that_a_cell_names_hold_the_nearest(label):
+    solid, points = unstretched(label), in_ball(2, 60_000)
+    whole = solid(points)
+    close = np.abs(whole) < 0.03
+    assert np.array_equal(solid.near(points)[close], whole[close])
+    assert (solid.near(points) >= whole).all()
+
+
+def test_normals_point_away_from_a_ball():
+    scene = replace(scene_of("snowman", "size", "easy", 0, 0), proportions=(1.0, 1.0, 1.0))
+    hits = march(scene, 64)
+    outer = hits.points + hits.normals * np.float32(0.02)
+    assert np.allclose(np.linalg.norm(hits.normals, axis=0), 1, atol=1e-5)
+    rises = (hits.solid(outer) - hits.solid(hits.points)) / 0.02
+    assert np.median(rises) > 0.99  # a step along the normal leaves the surface by as much, but where parts meet
 
 
 @pytest.mark.parametrize("level", ["easy", "medium", "hard"])

@@ -44,6 +44,7 @@ def test_a_turned_part_is_the_solid_turned():
     assert lying.distance(*AT)[1] == pytest.approx(1.9, abs=1e-5)
 
 
+@pytest.mark.slow  # 300 pictures
 def test_all_twenty_classes_are_told_apart_by_their_nearest_neighbours_outlines():
     def outlines(first, count):
         shots = [(c, render(scene_of(c, "size", "easy", i, 0), 24).full) for c in CLASSES for i in range(first, count)]

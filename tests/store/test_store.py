@@ -55,7 +55,7 @@ def test_what_a_run_does_not_have_is_missing_and_not_a_number(store):
     ("columns", "message"),
     [
         ({"top1": float("nan")}, "top1=nan is not a number"),
-        ({"accuracy": 1.0}, "column 'accuracy'"),
+        ({"precision": 1.0}, "column 'precision'"),
         ({"ncl": 2.5}, "ncl=2.5 is not a whole number"),
         ({"model": 3}, "model=3 is a int"),
     ],
