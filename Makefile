@@ -21,7 +21,7 @@ demo: $(STAMP)  ## the quickstart study on embedded images, and its page
 	$(BIN)/fca report report=few_class
 
 test: $(STAMP)  ## tests that need no network, no GPU and no other data, in minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not real and not slow' -n logical --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not real and not slow' -n logical --dist worksteal --ignore tests/test_conf.py  # which make check runs
 
 test-slow: $(STAMP)  ## the long ones: killed and parallel sweeps, every experiment
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow and not real' -n logical --dist worksteal

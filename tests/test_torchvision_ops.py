@@ -6,6 +6,8 @@ import torch
 
 from fca.torchvision_ops import declare_torchvision_ops
 
+pytestmark = pytest.mark.slow  # imports torch in processes of their own
+
 
 def run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -1,6 +1,7 @@
 """A real store with runs of invented models, whose every answer is known."""
 
 import itertools
+import shutil
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -139,9 +140,10 @@ def lab(tmp_path):
     return Lab(Store(tmp_path / "outputs"))
 
 
-@pytest.fixture
-def study(lab):
+@pytest.fixture(scope="session")
+def written_study(tmp_path_factory):
     """Two models as sub-models on ncl 2, 3, 6 and as full models, and one encoder."""
+    lab = Lab(Store(tmp_path_factory.mktemp("study") / "outputs"))
     rng = np.random.default_rng(7)
     for number, model in enumerate(("slow", "quick")):
         for subset in dict.fromkeys(lab.subsets(ncl=(2, 3, 6))):
@@ -149,3 +151,16 @@ def study(lab):
         lab.predict(model, lab.logits(seed=number), seed=0, adaptation="scratch", snapshot="best", **RECIPE)
     lab.embed("hog", lab.features(seed=3))
     return lab
+
+
+@pytest.fixture
+def study(written_study, tmp_path):
+    """A copy of it, to change."""
+    return copy_of(written_study, tmp_path / "outputs")
+
+
+def copy_of(lab, outputs):
+    """The same store in another folder, where numbers of runs go on."""
+    shutil.copytree(lab.store.outputs, outputs)
+    numbers = [int(run_id, 16) for run_id in lab.store.rows()["run_id"]]
+    return Lab(Store(outputs), lab.data, itertools.count(max(numbers) + 1))

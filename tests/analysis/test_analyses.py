@@ -21,7 +21,7 @@ from fca.analysis.variance import Variance
 from fca.nouns import FcaError, Table
 from fca.store.columns import COLUMNS
 from fca.subset import draw_subset
-from tests.analysis.conftest import RECIPE
+from tests.analysis.conftest import RECIPE, copy_of
 from tests.analysis.test_adaptive_tests import live
 
 JUDGED = {"label_error_rules", "label_error_curve"}  # empty without verdicts
@@ -37,9 +37,10 @@ def analyses():
                 yield found
 
 
-@pytest.fixture
-def study(study):
+@pytest.fixture(scope="module")
+def written_study(written_study, tmp_path_factory):
     """The two models also answered images in fog, at two severities, and one took an adaptive test."""
+    study = copy_of(written_study, tmp_path_factory.mktemp("more") / "outputs")
     live(study, "slow", ncl=6, classes=range(6))
     for model in ("slow", "quick"):
         for severity in (1, 3):
@@ -180,6 +181,7 @@ def test_two_weights_of_one_encoder_are_not_mixed(analysis, study):
         analysis()(study.store)
 
 
+@pytest.mark.slow
 @every_analysis
 def test_initialisation_seeds_and_shifted_or_partial_answers_do_not_stop_it(analysis, study):
     before = {table.name: len(table.frame) for table in analysis()(study.store)}
@@ -218,6 +220,7 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
     assert set(COLUMNS) - known == set(), "is this an axis of the analyses, or a setting that rows may not differ in?"
 
 
+@pytest.mark.slow
 def test_analyses_change_no_array(study):
     arrays = sorted(study.store.outputs.rglob("*.npy"))
     before = [np.load(path).copy() for path in arrays]

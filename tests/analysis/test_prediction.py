@@ -16,6 +16,8 @@ from fca.store import Store
 from fca.subset import draw_subset
 from tests.analysis.conftest import Lab, images
 
+pytestmark = pytest.mark.slow  # many studies
+
 SEEDS, NCL = range(7), (2, 3)
 
 

@@ -46,6 +46,7 @@ def test_print_gives_a_command_a_run_that_runs_and_starts_nothing(fca, tmp_path)
     assert len(results("outputs")) == 2
 
 
+@pytest.mark.slow
 def test_a_key_of_a_swept_group_goes_with_every_choice(fca):
     shifts = "shift=corruption/fog,corruption/snow"
     code, _, err = fca("-m", shifts, "shift.severities=[1]", *SMALL)
@@ -56,6 +57,7 @@ def test_a_key_of_a_swept_group_goes_with_every_choice(fca):
     assert len(out.strip().splitlines()) == 2, "severity 1 is done"
 
 
+@pytest.mark.slow
 def test_predicting_many_subsets_forwards_the_model_once(fca):
     fca("subset=all", *SMALL)
     run_id = results("outputs", "task == 'train'")["run_id"].iloc[0]
@@ -78,6 +80,7 @@ def test_predicting_many_subsets_forwards_the_model_once(fca):
     assert (scores["top1_masked"] >= scores["top1_open"]).all()
 
 
+@pytest.mark.slow
 def test_a_failed_run_is_a_record_does_not_stop_the_others_and_is_retried_on_request(fca, tmp_path):
     images = write_images(tmp_path / "images", classes=("ant", "bee", "cat"))
     broken = images / "train" / "ant" / "1.png"

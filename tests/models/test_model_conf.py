@@ -28,7 +28,10 @@ LARGE = {  # over 20 million weights: built without memory for them, one image, 
     *("inception_v3", "resnet34", "resnet50", "resnet101", "resnet152", "swin_base", "swinv2_base"),
     *("vgg16", "vgg19", "vit_b16", "vit_b32", "vit_base_patch16"),
 }
-SMALL = sorted(set(NETWORKS) - LARGE - set(PUBLISHED))
+SMALL = [  # those of millions of weights take seconds each
+    name if name.startswith("test_") else pytest.param(name, marks=pytest.mark.slow)
+    for name in sorted(set(NETWORKS) - LARGE - set(PUBLISHED))
+]
 OF_THE_PAPERS = {  # as timm and torchvision have them on record: side of the input, weights in millions without a head
     "resnet18": (224, 11.2),
     "resnet34": (224, 21.3),

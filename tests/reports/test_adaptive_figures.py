@@ -23,6 +23,7 @@ every_figure = pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__
 @pytest.mark.parametrize(
     "asked", [{"models": 1}, {"models": 8, "datasets": ("rendered", "photos"), "seeds": (0, 1)}], ids=["few", "many"]
 )
+@pytest.mark.slow
 def test_figures_are_drawn_however_little_or_much_there_is(draw, asked):
     spec = figure(draw, **asked)
     assert drawn(spec)

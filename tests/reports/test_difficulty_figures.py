@@ -88,6 +88,7 @@ def test_figures_transform_nothing_but_by_filter(draw):
 
 @every_figure
 @pytest.mark.parametrize("asked", [{"classes": 4}, {"classes": 30, "encoders": ("hog", "clip")}], ids=["few", "many"])
+@pytest.mark.slow
 def test_figures_are_drawn_however_little_or_much_there_is(draw, asked):
     assert drawn(figure(draw, **asked))
 

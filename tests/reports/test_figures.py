@@ -51,6 +51,7 @@ NEEDS_MORE = (accuracy.gap_figure, accuracy.agreement_figure, similarity.correla
 
 @pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
 @pytest.mark.parametrize("case", ["one", "many"])
+@pytest.mark.slow
 def test_figures_are_drawn_however_little_or_much_there_is(draw, case):
     if case == "one" and draw in NEEDS_MORE:  # no subset below the full set, one model, one point to correlate
         with pytest.raises(style.NothingToDraw, match="no run has what this figure needs"):

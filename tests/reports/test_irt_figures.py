@@ -81,6 +81,7 @@ def figure(part, case="many"):
 
 @every_part
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.slow
 def test_figures_are_drawn_however_little_or_much_there_is(part, case):
     assert drawn(figure(part, case))
 

@@ -64,6 +64,7 @@ MANY = {"datasets": ("a", "b", "c"), "encoders": ("hog", "clip"), "seeds": 6}
 
 
 @pytest.mark.parametrize("draw", DRAWS, ids=lambda draw: draw.__name__)
+@pytest.mark.slow
 def test_figures_of_several_encoders_and_data_sets_are_drawn(draw):
     assert drawn(figure(draw, **MANY))
 

@@ -66,6 +66,7 @@ def test_figures_transform_nothing_but_by_filter(draw):
     [{"classes": 2, "kinds": ("fog",)}, {"classes": 30, "datasets": ("zoo", "sky"), "mode": "mean_b"}],
     ids=["few", "many"],
 )
+@pytest.mark.slow
 def test_figures_are_drawn_however_little_or_much_there_is(draw, asked):
     assert drawn(figure(draw, **asked))
 

@@ -59,6 +59,7 @@ def test_figures_transform_nothing_but_by_filter(draw):
     [{"subjects": 1, "classes": 1, "kinds": ()}, {"subjects": 40, "classes": 40, "datasets": ("zoo", "sky")}],
     ids=["few", "many"],
 )
+@pytest.mark.slow
 def test_figures_are_drawn_however_little_or_much_there_is(draw, asked):
     assert drawn(figure(draw, **asked))
 

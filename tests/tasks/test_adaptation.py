@@ -9,6 +9,8 @@ from fca.models.stored import StoredRun
 from fca.store import Store
 from tests.conftest import SMALL
 
+pytestmark = pytest.mark.slow  # trains many networks
+
 LINE = ["model=cifar_resnet20", "subset.classes=[2,5,7]", *SMALL]
 
 

@@ -11,6 +11,8 @@ from fca.shifts.corruption import Corruption
 from fca.store import Store
 from tests.conftest import SMALL
 
+pytestmark = pytest.mark.slow  # trains networks for their snapshots
+
 FOG = ["shift=corruption/fog", "shift.severities=[1,5]"]
 DIGITS = Digits("1", test=Share(0.2, 0), val=Share(0.1, 0), mirror=False)
 NAMES = ["corruption/fog/1", "corruption/fog/5"]

@@ -14,6 +14,8 @@ from fca.stats.irt.start import first_state, random_state
 from tests.stats.irt.planted import planted, with_holes
 from tests.stats.irt.reference import gradient, hessian, log_posterior
 
+pytestmark = pytest.mark.slow  # long fits
+
 SUBJECTS, ITEMS = 6, 8
 RESPONSES = with_holes(planted(SUBJECTS, ITEMS, seed=3).responses, 0.15, seed=1)
 
