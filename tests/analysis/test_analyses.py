@@ -87,6 +87,7 @@ def test_one_row_is_answered_or_named_as_too_little(analysis, kind, lab):
 
 
 @every_analysis
+@pytest.mark.slow
 def test_the_order_of_rows_changes_nothing(analysis, study):
     before = analysis()(study.store)
     rows = study.store.rows()

@@ -13,6 +13,8 @@ from fca.store import Store
 from tests.analysis.conftest import KEYS, Lab, images
 from tests.analysis.shifted_lab import FOG, GLOW, shifted
 
+pytestmark = pytest.mark.slow  # many fits
+
 SEGMENTS = ["easy", "med_easy", "med_hard", "hard"]
 
 

@@ -18,6 +18,8 @@ from fca.stats import irt
 from fca.store import Store
 from tests.analysis.conftest import Lab
 
+pytestmark = pytest.mark.slow  # many fits
+
 MODELS = {f"net{k}": k - 1.5 for k in range(5)}
 
 

@@ -11,6 +11,8 @@ from safetensors.torch import save_file
 from fca.models.mmpretrain_records import _records
 from fca.nouns import FcaError
 
+pytestmark = pytest.mark.slow  # importing mmpretrain alone takes seconds
+
 NAME = "resnet18_8xb32_in1k"
 BLUE_FIRST = "mobilevit-xxsmall_3rdparty_in1k"
 TWO = ["left", "right"]

@@ -81,6 +81,7 @@ def of_library(made):
 
 
 @pytest.mark.parametrize("name", sorted(LARGE))
+@pytest.mark.slow
 def test_a_large_network_answers_at_its_own_resolution_with_as_many_logits_as_asked(model, name):
     made = model(name)
     network, size_of = of_library(made)
@@ -96,6 +97,7 @@ def test_a_large_network_answers_at_its_own_resolution_with_as_many_logits_as_as
 @pytest.mark.parametrize(
     "name", ["alexnet", "inception_v3", "resnet34"]
 )  # the others have small relatives of their class
+@pytest.mark.slow
 def test_a_large_network_is_head_of_embed_on_small_images(model, name):
     classifier = model(name, "model.input_size=96").build(CLASSES)
     image = torch.rand(1, 3, 96, 96)

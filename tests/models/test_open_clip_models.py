@@ -16,6 +16,8 @@ import open_clip  # noqa: E402
 
 from fca.models.open_clip_network import _quiet  # noqa: E402
 
+pytestmark = pytest.mark.slow  # builds towers of many weights
+
 NAME = "ViT-S-32-alt"
 KEYS = ["cat", "polar_bear", "n02012849", "n03126707"]  # the last two are ImageNet's cranes
 IMAGES = torch.rand(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))

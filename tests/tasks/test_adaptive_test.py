@@ -67,6 +67,7 @@ def arrays(lab, row):
         ),
     ],
 )
+@pytest.mark.slow
 def test_a_live_test_is_the_replay_of_stored_answers_with_the_same_seed(lab, policy, estimator, words):
     shift = "corruption/fog/2" if "shift=corruption/fog" in words else "clean"
     if shift != "clean":

@@ -9,6 +9,8 @@ from fca.tasks import answers
 from tests.conftest import SMALL
 from tests.images import write_images
 
+pytestmark = pytest.mark.slow  # trains networks
+
 FOG = ["shift=corruption/fog", "shift.severities=[2]"]
 
 
