@@ -110,7 +110,7 @@ def _drawn(frame: pd.DataFrame, y: str, told: dict[str, str], title: alt.Title) 
     picked, legend = style.picked("says"), alt.Legend(title=None)
     sort = alt.EncodingSortField("estimate", op="max", order="descending") if y == "row" else "ascending"
     base = alt.Chart().encode(
-        y=alt.Y(f"{y}:N", title=None, sort=sort, axis=alt.Axis(grid=True, ticks=False)),
+        y=alt.Y(f"{y}:N", title=None, sort=sort, axis=alt.Axis(grid=True, ticks=False, labelLimit=400)),
         color=alt.Color("says:N", scale=alt.Scale(domain=_WORDS), legend=legend),
         opacity=alt.condition(picked, alt.value(1.0), alt.value(0.1)),
         yOffset=alt.YOffset("seed:O") if y == "row" else alt.Undefined,
