@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, UInt8
 from PIL import Image
 
-from fca.nouns import FcaError
+from fca.types import FcaError
 
 INTERPOLATIONS = {
     "nearest": Image.Resampling.NEAREST,

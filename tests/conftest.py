@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from fca.doors import run as run_door
+from fca.cli import run as run_door
 
 SMALL = ["logger=none", "limit=8", "recipe.epochs=1"]
 
@@ -57,7 +57,7 @@ def start():
     started = []
 
     def begin(*words, cwd):
-        command = [sys.executable, "-m", "fca.doors.main", *words]
+        command = [sys.executable, "-m", "fca.cli.main", *words]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(
             command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

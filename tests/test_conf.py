@@ -6,9 +6,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from fca.doors.application import CONF
-from fca.doors.plugs import plug, typed
-from fca.doors.schema import register
+from fca.cli.application import CONF, register
+from fca.cli.configure import plug, typed
 
 OF_DOOR = {"analysis": "analyse", "report": "report", **dict.fromkeys(("generator", "plan", "writer"), "generate")}
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name not in ("hydra", "local"))

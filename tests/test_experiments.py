@@ -4,8 +4,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from fca.doors.application import CONF
-from fca.doors.schema import register
+from fca.cli.application import CONF, register
 from fca.store import results
 from tests.images import write_images
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from fca.geometry import INTERPOLATIONS, ResizeCrop
-from fca.nouns import FcaError, Geometry
 from fca.torchvision_ops import declare_torchvision_ops
+from fca.types import FcaError, Geometry
 
 declare_torchvision_ops()
 from timm.data.transforms_factory import transforms_imagenet_eval  # noqa: E402

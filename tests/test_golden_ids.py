@@ -3,10 +3,9 @@
 import pytest
 from hydra import compose, initialize_config_dir
 
-from fca.doors.application import CONF
-from fca.doors.configure import job_of
-from fca.doors.schema import register
-from fca.nouns import Run
+from fca.cli.application import CONF, register
+from fca.cli.configure import job_of
+from fca.types import Run
 
 GOLDEN = {
     "": ["3bb7bc5f99e6", "b8721a0052fe"],

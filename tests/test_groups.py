@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from scipy.special import softmax
 
-from fca.groups import SHIPPED, Groups, read_groups
-from fca.nouns import FcaError
 from fca.stats.protocols import grouped_top1
 from fca.store import Store
+from fca.subset import SHIPPED, Groups, read_groups
 from fca.torchvision_ops import declare_torchvision_ops
+from fca.types import FcaError
 from tests.conftest import SMALL
 
 declare_torchvision_ops()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fca.analysis.few_class import FewClass
 from fca.store import Store
+from fca.studies.few_class.accuracy import FewClass
 
 pytestmark = [pytest.mark.real, pytest.mark.slow]
 EXPERIMENTS = Path(__file__).parents[1] / "experiments" / "few_class_arena"

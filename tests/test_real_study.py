@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fca.analysis.correlation import Correlation
-from fca.doors import report
+from fca.cli import report
 from fca.store import Store, results
+from fca.studies.few_class.correlation import Correlation
 
 pytestmark = pytest.mark.real
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fca.nouns import FcaError
 from fca.subset import draw_subset, named_subset
+from fca.types import FcaError
 
 
 def test_uniform_draws_are_the_documented_ones():

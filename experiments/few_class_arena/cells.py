@@ -9,7 +9,7 @@ import pandas as pd
 from paper import DATASETS, DCN, MODELS, full_command, short_model
 from studies import full_models
 
-from fca.analysis.select import records
+from fca.studies.rows import records
 
 CELL = ["dataset", "paper_dataset", "model", "paper_model"]
 OURS = ["top1", "top1_low", "top1_high", "n_test"]

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 from drawings import stacked, wide
 
-from fca.reports import style
+from fca.report import style
 
 FILTERS = ("dataset", "ncl", "protocol")
 

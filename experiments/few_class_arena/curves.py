@@ -9,8 +9,8 @@ import pandas as pd
 from paper import CLASSES, DATASETS, FAMILY, FIGURE4, IMAGENET, base, full_command, grid, sub_command
 from studies import SHORT, Study
 
-from fca.analysis.few_class import accuracy, dcn, per_subset
-from fca.analysis.select import records
+from fca.studies.few_class.accuracy import accuracy, dcn, per_subset
+from fca.studies.rows import records
 
 Key = tuple[str | int, ...]  # the values of some columns of one line
 ORDER = ("sub", "open", "masked")

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 from paper import DATASETS, DCN, MODELS
 
-from fca.reports import style
+from fca.report import style
 
 WHOSE = alt.Scale(domain=["paper", "ours"], range=["#7d8590", "#d55e00"])
 SHAPE = alt.Scale(domain=["paper", "ours"], range=["diamond", "circle"])

@@ -12,7 +12,7 @@ from measures import DRAW, against, growth, mean_of, paired, ratio, scaling, unp
 from paper import CLASSES, FAMILY, FEW, IMAGENET, base, full_command, sub_command
 from studies import Study
 
-from fca.analysis.few_class import per_subset
+from fca.studies.few_class.accuracy import per_subset
 
 COLUMNS = ["dataset", "finding", "paper_says", "measure", "paper_sign", "value", "low", "high", "seeds", "models"]
 VERDICT = "told_apart"

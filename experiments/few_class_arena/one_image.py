@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from fca.analysis.few_class import FewClass
-from fca.groups import read_groups
 from fca.stats.intervals import wilson
 from fca.store import Store
+from fca.studies.few_class.accuracy import FewClass
+from fca.subset import read_groups
 
 NCL = [2, 3, 4, 5, 10, 100, 200, 400, 600, 800]
 QUERY = "dataset == 'imagenet_sample'"

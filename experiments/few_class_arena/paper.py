@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fca.nouns import FcaError
+from fca.types import FcaError
 
 PAPER = "Few-Class Arena (arXiv:2411.01099)"
 IMAGENET = "imagenet"

@@ -20,9 +20,9 @@ from sections import sections
 from studies import ready, studies
 from words import answers
 
-from fca.nouns import FcaError
-from fca.reports.page import Page, write_page
+from fca.report.page import Page, write_page
 from fca.store import Store
+from fca.types import FcaError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

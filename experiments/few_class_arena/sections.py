@@ -17,10 +17,10 @@ from findings import findings
 from paper import DCN, IMAGENET, PAPER, base
 from studies import Study
 
-from fca.nouns import Table
-from fca.reports.page import Section
-from fca.reports.similarity import scatter_figure
-from fca.reports.style import NothingToDraw, spec
+from fca.report.page import Section
+from fca.report.style import NothingToDraw, spec
+from fca.studies.few_class.figures.similarity import scatter_figure
+from fca.types import Table
 
 NO_RUN = "no run has what this figure needs; the table gives the commands that make them"
 NO_RUN_ELSEWHERE = "no run has what this figure needs"

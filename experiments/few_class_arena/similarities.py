@@ -21,9 +21,9 @@ from paper import (
 )
 from studies import Study
 
-from fca.analysis.correlation import Correlation
-from fca.analysis.select import records
-from fca.nouns import FcaError, Table
+from fca.studies.few_class.correlation import Correlation
+from fca.studies.rows import records
+from fca.types import FcaError, Table
 
 SCOPES = (("simss", "all"), ("simss", "within ncl"), ("ncl", "all"))
 KEY = ["encoder", "target"]

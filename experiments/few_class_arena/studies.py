@@ -9,9 +9,9 @@ from functools import cached_property
 import pandas as pd
 from paper import DATASETS, SEEDS, grid
 
-from fca.analysis.few_class import FewClass
-from fca.nouns import FcaError
 from fca.store import Store
+from fca.studies.few_class.accuracy import FewClass
+from fca.types import FcaError
 
 # where these differ among the sub-models of a data set, each combination is a study of its own
 AXES = ("fingerprint", "adaptation", "sampler", "compat")

@@ -7,7 +7,7 @@ import pandas as pd
 from cells import THEIRS, WHOSE
 from paper import SEGMENTS
 
-from fca.reports import style
+from fca.report import style
 
 COLOUR = alt.Scale(domain=list(WHOSE), range=["#7d8590", "#d55e00", "#0072b2"])
 SHAPE = alt.Scale(domain=list(WHOSE), range=["diamond", "circle", "square"])

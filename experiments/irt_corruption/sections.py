@@ -12,9 +12,9 @@ import statements
 from paper import CONTRADICTIONS, PAPER, SUBJECTS
 from ways import Ways
 
-from fca.nouns import Table
-from fca.reports.page import Section
-from fca.reports.style import NothingToDraw, spec
+from fca.report.page import Section
+from fca.report.style import NothingToDraw, spec
+from fca.types import Table
 
 EMPTY = "no run has what this figure needs; the table gives the commands that make them"
 WORDS = "a figure; the table says it in words"

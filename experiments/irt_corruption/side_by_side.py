@@ -20,9 +20,9 @@ from paper import DATASET
 from sections import sections, told
 from ways import analysed
 
-from fca.nouns import FcaError
-from fca.reports.page import Page, write_page
+from fca.report.page import Page, write_page
 from fca.store import Store
+from fca.types import FcaError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -8,19 +8,15 @@ from typing import NamedTuple
 import pandas as pd
 from paper import MODEL
 
-from fca.analysis.class_robustness import ClassRobustness
-from fca.analysis.difficulty_segments import DifficultySegments
-from fca.analysis.irt import Irt
-from fca.analysis.irt_tables import ITEMS
-from fca.analysis.label_error_verdicts import read_verdicts
-from fca.analysis.label_errors import RATES, LabelErrors
-from fca.analysis.reliability import COLUMNS, Reliability
-from fca.analysis.robustness_tables import CLASSES, NAMED, SEVERITY
-from fca.analysis.segment_tables import CLASSES as OUTER
-from fca.analysis.segment_tables import MODELS
-from fca.analysis.select import check_query
-from fca.nouns import FcaError, Table
 from fca.store import Store
+from fca.studies.irt.class_robustness import CLASSES, NAMED, SEVERITY, ClassRobustness
+from fca.studies.irt.difficulty_segments import CLASSES as OUTER
+from fca.studies.irt.difficulty_segments import MODELS, DifficultySegments
+from fca.studies.irt.label_errors import RATES, LabelErrors, read_verdicts
+from fca.studies.irt.parameters import ITEMS, Irt
+from fca.studies.irt.reliability import COLUMNS, Reliability
+from fca.studies.rows import check_query
+from fca.types import FcaError, Table
 
 READ = {  # the tables that are read, with their columns
     "irt_items": ITEMS,

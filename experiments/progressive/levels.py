@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from fca.analysis.attribute_levels import AttributeLevels
 from fca.stats.intervals import wilson
 from fca.store import Store
+from fca.studies.progressive.attribute_levels import AttributeLevels
 
 RUNS = (
     "dataset=rendered dataset.size=64 dataset.per_level=6 dataset.train_per_class=200 dataset.val_per_class=10 "

@@ -16,9 +16,8 @@ import numpy as np
 from hydra import compose, initialize_config_dir
 from safetensors.torch import save_file
 
-from fca.doors.application import CONF
-from fca.doors.configure import job_of
-from fca.doors.schema import register
+from fca.cli.application import CONF, register
+from fca.cli.configure import job_of
 from fca.training import infer
 
 CLASSES = "airplane,car,chair,house,lamp"

@@ -10,8 +10,7 @@ import time
 import numpy as np
 
 from fca.stats.difficulty import extreme_subset, pair_simss, random_simss, what_if_added
-from fca.stats.released import fca_released, released_draw
-from fca.stats.similarity import class_similarity, similarity_scores, subset_scores
+from fca.stats.similarity import class_similarity, fca_released, released_draw, similarity_scores, subset_scores
 
 IMAGES, CLASSES, DIMENSIONS = 50_000, 1_000, 512
 SAMPLED = 500

@@ -19,7 +19,7 @@ RUNS = 3000  # 1,500 trainings and the predictions of each
 
 def fca(folder, *words):
     start = time.perf_counter()
-    command = [sys.executable, "-m", "fca.doors.main", "run", "-m", *shlex.split(GRID), *words]
+    command = [sys.executable, "-m", "fca.cli.main", "run", "-m", *shlex.split(GRID), *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return time.perf_counter() - start, done.stdout
 
@@ -28,7 +28,7 @@ def mark_all_done(folder):
     """Write a row for every run of the grid, as the sweeper plans them."""
     code = f"""
 import sys
-from fca.sweeper import ResumingSweep
+from fca.cli.sweeper import ResumingSweep
 from fca.store import claims
 def mark(self, points, left):
     for point in points:
@@ -39,7 +39,7 @@ def mark(self, points, left):
                 store.write({{**run.about, "run_id": run.run_id, "task": run.task}}, {{}}, token)
                 claims.release(store.folder(run.run_id), token)
 ResumingSweep._work = mark
-from fca.doors import run
+from fca.cli import run
 sys.exit(run.main(["-m", *{shlex.split(GRID)!r}]))
 """
     subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True)

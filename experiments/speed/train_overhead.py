@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 from fca.torchvision_ops import declare_torchvision_ops
 
 declare_torchvision_ops()
-from fca.models.timm_net import TimmModel  # noqa: E402
+from fca.models.timm_models import TimmModel  # noqa: E402
 from fca.training import Examples, Place, Recipe, fit, logits_of  # noqa: E402
 
 CLASSES, EPOCHS, BATCH, LR = 5, 5, 64, 0.05

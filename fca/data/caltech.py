@@ -9,7 +9,7 @@ import numpy as np
 
 from fca.data.public import found, matching, public_data, released, whole
 from fca.data.splits import Share, held_out
-from fca.nouns import FcaError, ImageData
+from fca.types import FcaError, ImageData
 
 
 class Edition(NamedTuple):

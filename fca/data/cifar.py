@@ -10,9 +10,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import UInt8
 
-from fca.data.assemble import assemble
-from fca.data.splits import Share
-from fca.nouns import FcaError, ImageData
+from fca.data.splits import Share, assemble
+from fca.types import FcaError, ImageData
 
 CLASS_OF = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
 

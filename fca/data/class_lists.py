@@ -11,7 +11,7 @@ import pandas as pd
 
 from fca.data.public import found, lines, public_data, released
 from fca.data.splits import Share
-from fca.nouns import FcaError, ImageData
+from fca.types import FcaError, ImageData
 
 FOLDS = range(1, 11)  # of DTD
 

@@ -10,7 +10,7 @@ import pandas as pd
 
 from fca.data.public import found, lines, public_data
 from fca.data.splits import Share
-from fca.nouns import FcaError, ImageData
+from fca.types import FcaError, ImageData
 
 URL = "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz"
 MD5 = "97eceeb196236b17998738112f37df78"

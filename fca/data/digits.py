@@ -9,9 +9,8 @@ import pandas as pd
 from jaxtyping import UInt8
 from PIL import Image
 
-from fca.data.assemble import assemble
-from fca.data.splits import Share, held_out
-from fca.nouns import ImageData
+from fca.data.splits import Share, assemble, held_out
+from fca.types import ImageData
 
 SIZE = 32  # pixels a side; the scans have 8
 

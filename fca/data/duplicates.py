@@ -11,7 +11,7 @@ from PIL import Image
 from scipy.fft import dctn
 from scipy.ndimage import gaussian_filter
 
-from fca.data.parallel import watched
+from fca.data.files import watched
 
 # The thresholds were set on CIFAR-10 test, digits, Omniglot, sign language, grocery and ImageNet pictures with planted
 # copies (JPEG and WebP of quality 30 to 90, resizes from a half to twice, shifts and crops by a pixel).

@@ -2,19 +2,83 @@
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Bool, UInt8
+from PIL import Image, ImageOps
+from rich import get_console
+from rich.progress import track
 
-from fca.data.decode import decode
-from fca.nouns import FcaError, UnreadableImage
+from fca.types import FcaError, UnreadableImage
+
+# Bytes of an image file -> upright 8-bit pixels, whatever the file's mode.
+
+
+MASK_OBJECTS = ("bright", "dark")
+
+
+def decode(content: bytes, path: str) -> UInt8[np.ndarray, "height width 3"]:
+    """The RGB pixels of an encoded image, turned upright by its EXIF orientation.
+
+    Transparent parts show white, as on a page (what lies under them is arbitrary and never seen by people). 16 bits
+    are scaled to 8 (65535 -> 255), not clipped. Grey, palette, 1 bit and CMYK are converted. Of an animation the first
+    frame counts. Raises UnreadableImage naming `path` for anything else: truncated, no image, floating point.
+    """
+    return np.array(_upright(content, path, "RGB"))
+
+
+def decode_mask(content: bytes, path: str, objects: str) -> Bool[np.ndarray, "height width"]:
+    """The object mask that an image file shows: True on the object.
+
+    objects: "bright" (values above half) or "dark" (the others). A file that holds no value above 1 counts 1 as bright.
+    """
+    grey = np.asarray(_upright(content, path, "L"))
+    bright = grey > (127 if grey.max() > 1 else 0)
+    return bright if objects == "bright" else ~bright
+
+
+def upright_size(content: bytes, path: str) -> tuple[int, int]:
+    """Height and width of the decoded image, from its header alone."""
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientations with the sides exchanged
+            return (image.width, image.height) if turned else (image.height, image.width)
+    except Exception as error:
+        raise UnreadableImage(f"{path}: {error}") from error
+
+
+def _upright(content: bytes, path: str, mode: str) -> Image.Image:
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            upright: Image.Image = ImageOps.exif_transpose(image)
+            return _eight_bits(upright).convert(mode)
+    except Exception as error:  # Pillow's formats raise OSError, SyntaxError, ValueError, struct.error, zlib.error ...
+        raise UnreadableImage(f"{path}: {error}") from error
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Opaque and 8 bits a channel."""
+    if image.mode == "F":
+        raise ValueError("floating point pixels have no agreed range; store 8 or 16 bits")
+    if image.mode.startswith("I"):
+        values = np.asarray(image).astype(np.int64)
+        if values.min() < 0 or values.max() > 65535:
+            raise ValueError("32-bit pixels have no agreed range; store 8 or 16 bits")
+        return Image.fromarray(((values + 128) // 257).astype(np.uint8))
+    if image.has_transparency_data:
+        colours = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", colours.size, "white"), colours)
+    return image
+
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm")
 
@@ -169,3 +233,35 @@ def _is_text(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+# Work on many images in a few threads: decoding and resizing leave Python's lock, so threads are enough.
+
+
+BATCH = 256  # results waiting in memory at most
+LONG = 2000  # images from which on a progress bar is shown
+
+Result = TypeVar("Result")
+Part = TypeVar("Part")
+
+
+def watched(parts: Sequence[Part], doing: str, *, long: bool) -> Iterable[Part]:
+    """The same parts, with a passing progress bar beside `doing` when they take long and somebody looks."""
+    return track(parts, doing, transient=True, disable=not (long and get_console().is_terminal))
+
+
+def threads(workers: int) -> int:
+    """The number asked for; 0 = one for each core that this process may use."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return workers or allowed or 1
+
+
+def in_order(work: Callable[[int], Result], n: int, workers: int, doing: str) -> Iterator[Result]:
+    """work(0), ..., work(n - 1), computed side by side, `doing` shown beside a progress bar when there are many.
+
+    >>> list(in_order(lambda i: i * i, 4, workers=2, doing="squaring"))
+    [0, 1, 4, 9]
+    """
+    with ThreadPoolExecutor(threads(workers)) as pool:
+        for start in watched(range(0, n, BATCH), doing, long=n >= LONG):
+            yield from pool.map(work, range(start, min(start + BATCH, n)))

@@ -2,15 +2,119 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from unicodedata import normalize
 
 import pandas as pd
 
-from fca.data.assemble import assemble
 from fca.data.files import ImageReader, images_of, name_of, open_root
-from fca.data.layout import by_layout, recognised
-from fca.data.splits import Share
-from fca.nouns import ImageData
+from fca.data.splits import Share, assemble, known_split, shown
+from fca.types import FcaError, ImageData
+
+# Which folder of an image's path is its split and which its class.
+
+
+Splits = Mapping[str, str | None] | None
+STEP = "say what the folders are: dataset.layout=class, split/class, class/split or */class"
+
+
+def by_layout(images: Sequence[tuple[str, int]], folders: Iterable[str], roles: str, splits: Splits) -> pd.DataFrame:
+    """Columns image_id (the path), label, bytes and, where the layout has one, the set's own name of the split.
+
+    images:  path relative to the root, size in bytes.    folders: all folders, to find those without an image.
+    roles:   what each folder of a path is, from the root on: "class", "split" or "*" (neither), joined by "/"; deeper
+             folders belong to the class.    splits: own split name -> ours; what it leaves out is not looked at.
+
+    Raises FcaError naming the paths: an image outside of any class folder, a folder that holds no image, two folders
+    that give one class (names equal but for case, or under different parents).
+    """
+    role = roles.split("/")
+    if role.count("class") != 1 or role.count("split") > 1 or set(role) - {"class", "split", "*"}:
+        raise FcaError("dataset.layout", roles, "class once, split at most once, * for others, joined by /", STEP)
+    left_out = [name for name, ours in (splits or {}).items() if ours is None]
+    split_at = role.index("split") if "split" in role else None
+
+    def used(path: str) -> bool:
+        return split_at is None or path.split("/")[split_at : split_at + 1] not in [[name] for name in left_out]
+
+    images = [(path, size) for path, size in images if used(path)]
+    parts = [tuple(path.split("/")) for path, _ in images]
+    if stray := ["/".join(p) for p in parts if len(p) <= len(role)]:
+        raise FcaError("image outside of a class folder", shown(stray), f"paths like {roles}/file", STEP)
+    _no_empty_folder({p[: len(role)] for p in parts}, [folder for folder in folders if used(folder)], len(role))
+    _one_folder_a_class(sorted({p[: len(role)] for p in parts}), role.index("class"), split_at)
+    listed = pd.DataFrame(images, columns=["image_id", "bytes"])
+    listed["label"] = [p[role.index("class")] for p in parts]
+    if split_at is not None:
+        listed["split"] = [p[split_at] for p in parts]
+    return listed
+
+
+def recognised(paths: Sequence[str], splits: Splits) -> str:
+    """The layout of these image paths, when nobody says it; see `by_layout`.
+
+    Top folders with usual (or mapped) split names are splits; so is a single top folder that holds only folders; class
+    folders may hold the splits instead. Otherwise top folders are classes. Raises FcaError when several top folders
+    hold no image themselves and share a folder name: they could be splits of those classes, or classes.
+
+    >>> recognised(["train/cat/1.png", "test/cat/2.png"], None), recognised(["cat/1.png", "dog/old/2.png"], None)
+    ('split/class', 'class')
+    """
+    parts = [path.split("/") for path in paths]
+    tops = {p[0] for p in parts if len(p) > 1}
+    direct = {p[0] for p in parts if len(p) == 2}
+    usual = {top for top in tops if known_split(top, splits)}
+    second = {(p[1], p[0]) for p in parts if len(p) > 2}
+    if usual and (usual == tops or usual - direct):
+        return "split/class"
+    if direct or not tops:
+        return "class"
+    if all(known_split(name, splits) for name, _ in second):
+        return "*/split/class" if len(tops) == 1 else "class/split"
+    if len(tops) == 1:
+        return "split/class"
+    _not_shared(sorted(second))
+    return "class"
+
+
+def _not_shared(second: Sequence[tuple[str, str]]) -> None:
+    """Neighbours of one name in sorted (second folder, top folder) show an ambiguous tree."""
+    for (name, top), (other, other_top) in pairwise(second):
+        if name == other:
+            raise FcaError(
+                "two folders under one name",
+                f"{top}/{name} and {other_top}/{name}",
+                "one folder a class and split",
+                f"if {top} is a split, map it: dataset.splits='{{{top}: test, ...}}'; else {STEP}",
+            )
+
+
+def _no_empty_folder(holding: set[tuple[str, ...]], folders: Iterable[str], depth: int) -> None:
+    prefixes = {folder[:end] for folder in holding for end in range(1, depth + 1)}
+    empty = sorted(f for f in folders if f.count("/") < depth and tuple(f.split("/")) not in prefixes)
+    if empty:
+        raise FcaError(
+            "folder without an image", shown(empty), "at least one image in every class", "fill or remove it"
+        )
+
+
+def _one_folder_a_class(folders: Sequence[tuple[str, ...]], class_at: int, split_at: int | None) -> None:
+    """In a split a class is one folder; in all splits it is spelt one way."""
+    first: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for folder in folders:
+        key = normalize("NFC", folder[class_at]).casefold().strip()
+        same_split = first.setdefault((key, folder[split_at] if split_at is not None else ""), folder)
+        same_class = first.setdefault((key,), folder)
+        if same_split != folder or same_class[class_at] != folder[class_at]:
+            clash = same_split if same_split != folder else same_class
+            raise FcaError(
+                "two folders under one name",
+                f"{'/'.join(clash)} and {'/'.join(folder)}",
+                "one folder a class and split, spelt the same way in every split",
+                f"rename or merge them, or {STEP}",
+            )
 
 
 @dataclass(frozen=True)
@@ -18,7 +122,7 @@ class Folder:
     """`dataset=folder`: images in folders that are named by their class, below split folders or not.
 
     root:   the directory or .zip archive.    name: what the set is called; null = the root's name.
-    layout: what each folder of a path is; null = recognised from the folders' names. See fca.data.layout.
+    layout: what each folder of a path is; null = recognised from the folders' names. See fca.data.folder.
     splits: the set's own split names -> train, val or test, or null to leave one out.    val: how to carve one.
     mirror: whether a mirrored image still shows its class.
     """

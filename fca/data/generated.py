@@ -9,7 +9,7 @@ import pandas as pd
 
 from fca.data.manifest import Manifest
 from fca.data.splits import Share, shown
-from fca.nouns import FcaError, ImageData
+from fca.types import FcaError, ImageData
 
 MANIFEST, STRUCK = "manifest.csv", "struck.txt"
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from fca.data.public import found, lines, public_data, released
 from fca.data.splits import Share
-from fca.nouns import FcaError, ImageData
+from fca.types import FcaError, ImageData
 
 URL = "https://sid.erda.dk/public/archives/daaeac0d7ce1152aea9b61d9f1e19370/"
 ARCHIVES = {  # file -> md5. torchvision's own class takes the smaller training set of an earlier contest

@@ -9,7 +9,7 @@ import pandas as pd
 
 from fca.data.public import matching, public_data, whole
 from fca.data.splits import Share, class_sizes, held_out, shown
-from fca.nouns import FcaError, ImageData
+from fca.types import FcaError, ImageData
 
 SPLIT_OF = {"train": "train", "val": "test"}  # folder -> ours: the authors keep the labels of their test images
 FILE = r"n\d{8}/[^/]+\.(JPEG|jpeg|jpg)"

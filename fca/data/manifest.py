@@ -11,11 +11,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
-from fca.data.assemble import assemble
-from fca.data.decode import MASK_OBJECTS, decode_mask, upright_size
-from fca.data.files import Files, ImageReader, content_of, name_of, open_root
-from fca.data.splits import Share, shown
-from fca.nouns import FcaError, ImageData, UnreadableImage
+from fca.data.files import MASK_OBJECTS, Files, ImageReader, content_of, decode_mask, name_of, open_root, upright_size
+from fca.data.splits import Share, assemble, shown
+from fca.types import FcaError, ImageData, UnreadableImage
 
 REQUIRED = ("path", "label")
 OPTIONAL = ("image_id", "split", "mask")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -15,8 +16,8 @@ import numpy as np
 from filelock import FileLock
 from jaxtyping import Int, UInt8
 
-from fca.data.parallel import in_order, threads
-from fca.nouns import Geometry, ImageData, UnreadableImage
+from fca.data.files import in_order, threads
+from fca.types import Geometry, ImageData, Shift, UnreadableImage
 
 One = Callable[[int], UInt8[np.ndarray, "size size 3"]]
 
@@ -128,3 +129,26 @@ def _build(path: Path, one: One, shape: tuple[int, int, int, int], workers: int,
         part.replace(path)
     finally:
         part.unlink(missing_ok=True)
+
+
+# One split of a data set as a shift shows it: the same images, other pixels.
+
+
+def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:
+    """The images of `split` alone, in their order, each changed by `shift` before geometry; masks stay what they were.
+
+    Its fingerprint names the changed pixels among cached ones and nothing else: the images are those of `data`.
+    Raises FcaError if the shift has no such images.
+    """
+    rows = data.rows(split)
+    items = data.items.iloc[rows].reset_index(drop=True)
+    read = shift.reader(data)
+    meaning = hashlib.sha256(json.dumps(shift.identity(), sort_keys=True).encode()).hexdigest()[:12]
+    return replace(
+        data,
+        name=f"{data.name}, {shift.label()}",
+        items=items,
+        fingerprint=f"{data.fingerprint}-{split}-{meaning}",
+        read=lambda i: read(int(rows[i])),
+        mask=lambda i: data.mask(int(rows[i])),
+    )

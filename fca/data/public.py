@@ -11,10 +11,9 @@ from typing import Any
 import pandas as pd
 from filelock import FileLock
 
-from fca.data.assemble import assemble
 from fca.data.files import Directory, ImageReader
-from fca.data.splits import Share, shown
-from fca.nouns import FcaError, ImageData
+from fca.data.splits import Share, assemble, shown
+from fca.types import FcaError, ImageData
 
 AS_RELEASED = "fca"
 """The value of `compat` that splits a set as the Few-Class Arena was released (arXiv:2411.01099, its code of 2025)."""

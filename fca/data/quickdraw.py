@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import UInt8
 
-from fca.data.assemble import assemble
 from fca.data.public import found, released, whole
-from fca.data.splits import Share, held_out
-from fca.nouns import FcaError, ImageData
+from fca.data.splits import Share, assemble, held_out
+from fca.types import FcaError, ImageData
 
 SIDE = 28
 SOURCE = "gsutil -m cp 'gs://quickdraw_dataset/full/numpy_bitmap/*.npy' quickdraw/ (345 files, 37 GB)"

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, UInt8
 
-from fca.data.assemble import assemble
-from fca.data.splits import Share
-from fca.nouns import FcaError, ImageData
+from fca.data.splits import Share, assemble
 from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, LEVELS, SIZES, VERSION, Rendered, Scene, render, scene_of
+from fca.types import FcaError, ImageData
 
 FIRST_INDEX = {"test": 0, "val": 10**6, "train": 2 * 10**6}  # of a split's scenes: none is in two splits
 

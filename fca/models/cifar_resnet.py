@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import pad, relu
+
 from fca.geometry import ResizeCrop
-from fca.models.inputs import IMAGENET_MEAN, IMAGENET_STD, Normalise, class_keys
-from fca.models.labels import file_label
+from fca.models.inputs import IMAGENET_MEAN, IMAGENET_STD, Normalise, class_keys, file_label
 from fca.models.weights import identity_of, with_weights
-from fca.nouns import Classifier, FcaError
+from fca.types import Classifier, FcaError
 
 HEAD = "linear"
 
@@ -44,7 +47,6 @@ class CifarResNet:
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """See nouns.Model."""
-        from fca.models.cifar_resnet_network import Network
 
         def make(logits: int) -> Network:
             return Network(self.depth, logits)
@@ -59,3 +61,64 @@ class CifarResNet:
             embed=module.embed,
             head=module.linear if keys else None,
         )
+
+
+# The layers of CifarResNet; apart from it, so that planning needs no torch.
+
+
+WIDTHS = (16, 32, 64)
+
+
+def conv3x3(inputs: int, outputs: int, stride: int) -> nn.Conv2d:
+    """A 3x3 convolution that keeps the image's size at stride 1."""
+    return nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+
+
+class Block(nn.Module):
+    """y = relu(F(x) + shortcut(x)) with two 3x3 layers in F; the shortcut has no weights (option A)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = conv3x3(inputs, outputs, stride), nn.BatchNorm2d(outputs)
+        self.conv2, self.bn2 = conv3x3(outputs, outputs, 1), nn.BatchNorm2d(outputs)
+        self.stride, self.added = stride, outputs - inputs
+
+    def forward(self, x: Float[Tensor, "batch inputs h w"]) -> Float[Tensor, "batch outputs h2 w2"]:
+        residual = self.bn2(self.conv2(relu(self.bn1(self.conv1(x)))))
+        if self.added:
+            # Option A: every second pixel, and as many zero channels before as behind.
+            before = self.added // 2
+            x = pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.added - before))
+        return relu(residual + x)
+
+
+class Network(nn.Module):
+    """depth = 6 n + 2: a 3x3 stem, three stages of n blocks, mean over the image, one linear layer (or none)."""
+
+    def __init__(self, depth: int, logits: int) -> None:
+        super().__init__()
+        blocks = (depth - 2) // 6
+        self.conv1, self.bn1 = conv3x3(3, WIDTHS[0], 1), nn.BatchNorm2d(WIDTHS[0])
+        self.layer1 = stage(WIDTHS[0], WIDTHS[0], 1, blocks)
+        self.layer2 = stage(WIDTHS[0], WIDTHS[1], 2, blocks)
+        self.layer3 = stage(WIDTHS[1], WIDTHS[2], 2, blocks)
+        self.linear = nn.Linear(WIDTHS[2], logits) if logits else nn.Identity()
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(layer.weight)  # arXiv:1502.01852, as the paper says
+
+    def embed(self, x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch features"]:
+        """The mean over the last feature map: 64 numbers an image."""
+        x = relu(self.bn1(self.conv1(x)))
+        maps: Tensor = self.layer3(self.layer2(self.layer1(x)))
+        return maps.mean((2, 3))
+
+    def forward(self, x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch logits"]:
+        logits: Tensor = self.linear(self.embed(x))
+        return logits
+
+
+def stage(inputs: int, outputs: int, stride: int, blocks: int) -> nn.Sequential:
+    """Blocks of one width; the first one may halve the image."""
+    later = (Block(outputs, outputs, 1) for _ in range(blocks - 1))
+    return nn.Sequential(Block(inputs, outputs, stride), *later)

@@ -11,7 +11,7 @@ from jaxtyping import Float, Float32
 
 from fca.geometry import ResizeCrop
 from fca.identity import settled
-from fca.nouns import Classifier, FcaError
+from fca.types import Classifier, FcaError
 
 if TYPE_CHECKING:
     from torch import Tensor

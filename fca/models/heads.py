@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fca.nouns import Classifier, FcaError, Geometry
+from fca.types import Classifier, FcaError, Geometry
 
 Layer = Callable[[Tensor], Tensor]
 MARK = 7919  # logits of a network that is built only to be looked at: a prime, so no other layer is as wide

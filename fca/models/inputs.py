@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fca.geometry import ResizeCrop
-from fca.nouns import FcaError
+from fca.types import FcaError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -104,3 +105,28 @@ def classes_meaning(classes: Any) -> str | list[str] | None:
         allowed = "different class keys, in the order of the logits (quote a key such as 'no')"
         raise FcaError("model.classes", (odd or twice or keys)[:5], allowed, "correct model.classes")
     return keys
+
+
+# What networks and their weights are called in tables.
+
+
+PRETRAINED = "pretrained"
+"""The value of `weights` that means those which the family publishes."""
+
+
+def file_label(weights: str | None) -> str | None:
+    """The weights' name in tables: that of their file; None from scratch."""
+    return None if weights is None else Path(weights).name
+
+
+def keywords_label(name: str, kwargs: Mapping[str, Any]) -> str:
+    """A network's name in tables with the keywords that it was given.
+
+    >>> keywords_label("resnet18", {"channels": [16, 32], "drop_rate": 0.1})
+    'resnet18 channels=16-32 drop_rate=0.1'
+    """
+    return " ".join([name, *(f"{key}={_short(value)}" for key, value in kwargs.items())])
+
+
+def _short(value: Any) -> str:
+    return "-".join(map(str, value)) if isinstance(value, list) else str(value)

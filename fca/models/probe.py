@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fca.models.stored import model_from
 from fca.models.weights import identity_of, read_weights
-from fca.nouns import Classifier, FcaError, Model
+from fca.types import Classifier, FcaError, Model
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

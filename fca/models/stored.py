@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from fca.nouns import Classifier, FcaError, Model
+from fca.types import Classifier, FcaError, Model
 
 DESCRIPTION = "model.json"
 SUFFIX = ".safetensors"

@@ -7,13 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from fca.nouns import FcaError
-from fca.render.backdrop import backdrop
-from fca.render.cover import cover
-from fca.render.effects import degraded, styled, to_bytes
-from fca.render.march import Hits, march
+from fca.render.backdrop import backdrop, cover, degraded, styled, to_bytes
+from fca.render.march import Hits, march, surface
 from fca.render.scene import Rendered, Scene
-from fca.render.surface import surface
+from fca.types import FcaError
 
 SIZES = (8, 2048)  # smallest and largest side in pixels
 

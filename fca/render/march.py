@@ -3,20 +3,157 @@
 The viewer looks at the ball around the object from five radii away. The object's place, scale and roll in the image are
 a similarity of the image plane, so that only pixels inside the ball's circle are looked at. A ray first takes steps
 through a grid that knows how far every cell is from the object, then steps of the exact distance ("sphere tracing",
-Hart 1996). The few that graze the object and never come to an end are looked at in small equal steps, all at once.
-"""
+Hart 1996). The few that graze the object and never come to an end are looked at in small equal steps, all at once."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, UInt16
+from scipy.ndimage import distance_transform_edt
 
-from fca.render.scene import Scene
-from fca.render.solid import CAUTION, Plane, Points, Solid, solid_of
+from fca.render.objects import Model, model
+from fca.render.scene import Scene, generator
+from fca.types import FcaError
+
+# A class's object with its proportions: distances, and a grid that answers for most of space at once.
+
+
+CELLS = 72  # a side of the grid over the ball
+MARGIN = 1.04  # radii of the ball from its centre to the grid's sides
+CELL = 2 * MARGIN / CELLS
+HALF_DIAGONAL = CELL * 3**0.5 / 2
+CAUTION = np.float32(0.92)  # ellipsoids and stretched objects are bounded to first order only
+SLACK = 3.0  # half diagonals; 2 if every distance were exact
+UNIT = 0.001  # radii, in which the grid's room is kept
+
+Points = Float[np.ndarray, "3 points"]
+Plane = Float[np.ndarray, " points"]
+Column = Float[np.ndarray, "3 1"]
+
+
+@dataclass(frozen=True)
+class Solid:
+    """A model in its unit ball, stretched along its axes by factors up to 1."""
+
+    model: Model
+    stretch: Column
+
+    def __call__(self, points: Points) -> Plane:
+        """The distance in radii from anywhere: a lower bound near the surface."""
+        return self.model.distance(*self._own(points)) * self._unit
+
+    def near(self, points: Points) -> Plane:
+        """The same inside the stretched ball: only parts that a point's cell names are asked."""
+        found = np.full(points.shape[1], np.inf, np.float32)
+        for _, of, away in self._asked(points):
+            found[of] = np.minimum(found[of], away)
+        return found * self._unit
+
+    def part_at(self, points: Points) -> Int[np.ndarray, " points"]:
+        """Which part is nearest to each point."""
+        least, found = np.full(points.shape[1], np.inf, np.float32), np.zeros(points.shape[1], int)
+        for place, of, away in self._asked(points):
+            nearer = away < least[of]
+            least[of[nearer]], found[of[nearer]] = away[nearer], place
+        return found
+
+    def normals(self, points: Points, part_at: Int[np.ndarray, " points"]) -> Points:
+        """The gradient of the distance from each point's part, from the four corners of a small tetrahedron."""
+        corners = np.array([[1, -1, -1], [-1, -1, 1], [-1, 1, -1], [1, 1, 1]], np.float32).T
+        total = np.empty_like(points)
+        for place, part in enumerate(self.model.parts):
+            of = (part_at == place).nonzero()[0]
+            around = points[:, None, of] + corners[:, :, None] * np.float32(0.002)
+            away = part.distance(*self._own(around.reshape(3, -1))).reshape(4, len(of))
+            total[:, of] = np.einsum("ij,jk->ik", corners, away)
+        found: np.ndarray = total / np.maximum(np.sqrt(np.square(total).sum(axis=0)), np.float32(1e-12))
+        return found
+
+    def room(self, cells: Points) -> Plane:
+        """Radii that all points of the cells in which these lie are away from the object at least, or less than 0."""
+        found: np.ndarray = _grid(self.model).room[_index(cells)] * np.float32(UNIT * self.stretch.min())
+        return found
+
+    def in_cells(self, points: Points) -> Points:
+        """Points of the stretched ball in cells of the grid, from its corner."""
+        return self.to_cells(points) + np.float32(MARGIN / CELL)
+
+    def to_cells(self, ways: Points) -> Points:
+        """The same of differences of points."""
+        found: Points = ways * (1 / (self.stretch * np.float32(CELL)))
+        return found
+
+    def inside(self, points: Points) -> Points:
+        """Points brought to the side of the stretched ball's box that they are beyond."""
+        found: Points = np.clip(points, -self.stretch, self.stretch)
+        return found
+
+    @property
+    def _unit(self) -> np.float32:
+        return np.float32(self.stretch.min() / self.model.radius)
+
+    def _own(self, points: Points) -> Points:
+        """Points of the unit ball in the model's own units."""
+        found: Points = points * (np.float32(self.model.radius) / self.stretch) + _column(self.model.centre)
+        return found
+
+    def _asked(self, points: Points) -> Iterator[tuple[int, Int[np.ndarray, " asked"], Plane]]:
+        candidates = _grid(self.model).parts[_index(self.in_cells(points))]
+        own = self._own(points)
+        for place, part in enumerate(self.model.parts):
+            of = ((candidates & np.uint16(1 << place)) != 0).nonzero()[0]
+            if len(of):
+                yield place, of, part.distance(*own.take(of, axis=1))
+
+
+def solid_of(scene: Scene) -> Solid:
+    """The scene's object; its stretch is made at most 1, so that it stays inside the unit ball."""
+    most = max(scene.proportions)
+    return Solid(model(scene.label), _column(one / most for one in scene.proportions))
+
+
+def _column(numbers: Iterable[float]) -> Column:
+    return np.array(list(numbers), np.float32)[:, None]
+
+
+def _index(cells: Points) -> Int[np.ndarray, " points"]:
+    x, y, z = cells.astype(np.int32)
+    found: np.ndarray = (x * CELLS + y) * CELLS + z
+    return found
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Cells over a model's ball.
+
+    room:  units that all points of a cell are away from the object at least, measured from cells that it may touch.
+    parts: as bits, all whose distance from the cell's middle is so near to the smallest that they may be the nearest
+           somewhere in the cell.
+    """
+
+    room: Int[np.ndarray, " cells"]
+    parts: UInt16[np.ndarray, " cells"]
+
+
+@lru_cache(maxsize=32)
+def _grid(of: Model) -> Grid:
+    side = ((np.arange(CELLS) + 0.5) * CELL - MARGIN).astype(np.float32)
+    at = np.stack([axis.ravel() for axis in np.meshgrid(side, side, side, indexing="ij")])
+    own = at * np.float32(of.radius) + _column(of.centre)
+    each = np.stack([part.distance(*own) for part in of.parts]) / np.float32(of.radius)
+    away = each.min(axis=0)
+    empty = (away > HALF_DIAGONAL).reshape(CELLS, CELLS, CELLS)
+    room = np.maximum(distance_transform_edt(empty).ravel() * CELL - HALF_DIAGONAL, away * CAUTION) - HALF_DIAGONAL
+    parts = np.zeros(len(away), np.uint16)
+    for place, one in enumerate(each):
+        parts |= (one <= away + SLACK * HALF_DIAGONAL).astype(np.uint16) << np.uint16(place)
+    return Grid(np.floor(room / UNIT).astype(np.int16), parts)
+
 
 AWAY = 5.0  # radii of the ball between its centre and the viewer
 SPREAD = float(1 / np.sqrt(AWAY**2 - 1))  # tangent of half the angle under which the ball is seen
@@ -183,3 +320,78 @@ def _grazing(solid: Solid, eye: Float[np.ndarray, "3 1"], rays: Rays) -> tuple[I
     inside = close[solid.near(points.take(close, axis=1)) < TOUCH]
     first, where = np.unique(ray[inside], return_index=True)  # points of a ray stand in order of depth
     return first, depth[inside[where]]
+
+
+# The colour of the object's surface: its parts' colours, a pattern on them, light.
+
+
+TEXTURES = ("plain", "checks", "stripes", "dots", "patches")
+DARK, LIGHT = (0.13, 0.13, 0.15), (0.88, 0.86, 0.8)
+
+Colours = Float[np.ndarray, "points 3"]
+
+
+def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
+    """RGB of each hit, at least 0.
+
+    behind: the background's colours at the same pixels. `scene.blend` pulls every colour half to these, half to their
+    mean, and the shading to a fifth of its depth, so that at 1 the object has the background's colour.
+    """
+    shade, gloss = _light(scene, hits)
+    lit = albedo(scene, hits) * shade[:, None] + gloss[:, None]
+    if scene.texture != "plain":  # painted in the colour that is to be seen, whatever the light
+        on = _pattern(scene, hits.points)[:, None] * np.float32(scene.texture_amount)
+        lit = lit + on * (np.array(scene.texture_color, np.float32) - lit)
+    if scene.blend and len(shade):
+        flat = 0.8 + 0.2 * shade / max(float(shade.mean()), 1e-3)
+        hidden = (0.4 * behind.mean(axis=0) + 0.6 * behind) * flat[:, None]
+        lit = lit + np.float32(scene.blend) * (hidden - lit)
+    found: np.ndarray = lit
+    return found
+
+
+def albedo(scene: Scene, hits: Hits) -> Colours:
+    """The colour of the part that each point is of."""
+    tints = {"main": scene.color, "accent": scene.accent, "dark": DARK, "light": LIGHT}
+    table = np.array([tints[part.tint] for part in model(scene.label).parts], np.float32)
+    found: np.ndarray = table[hits.part]
+    return found
+
+
+def _pattern(scene: Scene, points: Points) -> Plane:
+    """1 where the texture has its second colour, else 0."""
+    random = generator(scene.noise_key, "texture")
+    cells = np.float32(random.uniform(4.0, 6.0))
+    x, y, z = points * cells + random.random((3, 1)).astype(np.float32)
+    if scene.texture == "checks":
+        on = (np.floor(x) + np.floor(y) + np.floor(z)) % 2 > 0
+    elif scene.texture == "stripes":
+        a, b, c = random.normal(size=3).astype(np.float32)
+        on = ((a * x + b * y + c * z) / np.sqrt(a * a + b * b + c * c)) % 1 < 0.55
+    elif scene.texture == "dots":
+        on = (x % 1 - 0.5) ** 2 + (y % 1 - 0.5) ** 2 + (z % 1 - 0.5) ** 2 < 0.24
+    elif scene.texture == "patches":
+        waves = random.normal(size=(4, 3)).astype(np.float32) * 2
+        on = sum(np.sin(w[0] * x + w[1] * y + w[2] * z) for w in waves) > 0
+    else:
+        raise FcaError("texture", scene.texture, ", ".join(TEXTURES), "take one of these")
+    found: np.ndarray = on.astype(np.float32)
+    return found
+
+
+def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
+    """Diffuse light on each point (the sky's share, and a lamp's after Lambert), and the lamp's highlight (Blinn)."""
+    a, e = np.radians([scene.light_azimuth, scene.light_elevation])
+    right, up, to_viewer = hits.frame
+    lamp = np.cos(e) * np.sin(a) * right + np.sin(e) * up + np.cos(e) * np.cos(a) * to_viewer
+    half = (lamp + to_viewer) / np.linalg.norm(lamp + to_viewer)
+
+    def towards(way: Float[np.ndarray, "3"]) -> Plane:
+        found: np.ndarray = np.maximum(sum(np.float32(w) * n for w, n in zip(way, hits.normals, strict=True)), 0)
+        return found
+
+    n = hits.normals
+    sky = 0.75 + 0.25 * sum(np.float32(w) * one for w, one in zip(up, n, strict=True))
+    ambient = np.float32(scene.ambient)
+    shade = ambient * sky * hits.open + (1 - ambient) * np.float32(1.15) * towards(lamp)
+    return shade.astype(np.float32), (np.float32(0.22) * (1 - ambient) * towards(half) ** 24).astype(np.float32)

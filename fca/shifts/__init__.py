@@ -13,7 +13,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import UInt8
 
-from fca.nouns import ImageData, Shift
+from fca.types import ImageData, Shift
 
 
 @runtime_checkable

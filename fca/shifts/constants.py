@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fca.nouns import FcaError
+from fca.types import FcaError
 
 Number = int | float
 Five = tuple[tuple[Number, ...], ...]

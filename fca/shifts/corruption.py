@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from fca.nouns import FcaError, ImageData, Shift
 from fca.shifts import blur, digital, encoding, noise, weather
 from fca.shifts.constants import check_kinds, check_severities, constants
 from fca.shifts.sampling import to_bytes, to_unit
+from fca.types import FcaError, ImageData, Shift
 
 DRAWING = 1  # raised whenever any corruption's pixels change
 SMALLEST = 8  # pixels of the shorter side: below, kernels are wider than the image

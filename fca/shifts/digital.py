@@ -6,13 +6,12 @@ import numpy as np
 from jaxtyping import Float
 
 from fca.shifts.constants import Number
-from fca.shifts.fields import wobble
-from fca.shifts.sampling import fold_at_edge, fold_at_pixel, warped
+from fca.shifts.sampling import fold_at_edge, fold_at_pixel, warped, wobble
 
-Image = Float[np.ndarray, "height width 3"]
+Pixels = Float[np.ndarray, "height width 3"]
 
 
-def brightness(image: Image, more: Number) -> Image:
+def brightness(image: Pixels, more: Number) -> Pixels:
     """The value of HSV (the largest of the three colours) raised by `more`, up to 1; hue and saturation stay.
 
     >>> brightness(np.array([[[0.2, 0.4, 0.0]]], np.float32), 0.4).round(2)
@@ -25,7 +24,7 @@ def brightness(image: Image, more: Number) -> Image:
     return brighter
 
 
-def saturate(image: Image, factor: Number, more: Number) -> Image:
+def saturate(image: Pixels, factor: Number, more: Number) -> Pixels:
     """The saturation s of HSV becomes factor s + more, in [0, 1]; value and hue stay. The hue of grey counts as red.
 
     >>> saturate(np.array([[[0.2, 0.4, 0.4]]], np.float32), 0.1, 0).round(2)
@@ -42,7 +41,7 @@ def saturate(image: Image, factor: Number, more: Number) -> Image:
     return coloured
 
 
-def contrast(image: Image, factor: Number) -> Image:
+def contrast(image: Pixels, factor: Number) -> Pixels:
     """Every colour drawn towards its mean over the image: (x - mean) factor + mean.
 
     >>> contrast(np.array([[[0.0] * 3, [1.0] * 3]], np.float32), 0.5)[0, :, 0].tolist()
@@ -54,8 +53,8 @@ def contrast(image: Image, factor: Number) -> Image:
 
 
 def elastic_transform(
-    image: Image, reach: Number, spread: Number, jitter: Number, *, rng: np.random.Generator
-) -> Image:
+    image: Pixels, reach: Number, spread: Number, jitter: Number, *, rng: np.random.Generator
+) -> Pixels:
     """Stretched and wobbling: a random affine change, then a smooth displacement (see `wobble`).
 
     The affine change moves three corners of the middle third of the image by up to `jitter` pixels each way.

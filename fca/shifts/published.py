@@ -15,8 +15,8 @@ from jaxtyping import Integer, UInt8
 from PIL import Image
 
 from fca.identity import file_sha256
-from fca.nouns import FcaError, ImageData, Shift, UnreadableImage
 from fca.shifts.constants import SEVERITIES, check_kinds, check_severities
+from fca.types import FcaError, ImageData, Shift, UnreadableImage
 
 TEST_IMAGES = 10_000  # of CIFAR-10 and of CIFAR-100
 SHAPE = (SEVERITIES * TEST_IMAGES, 32, 32, 3)

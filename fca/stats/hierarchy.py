@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer, Num, Shaped
 from scipy.special import stdtr
 
-from fca.nouns import FcaError
 from fca.stats.correlation import Correlation, correlation
 from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
+from fca.types import FcaError
 
 PATTERNS = ("000", "001", "010", "011", "100", "101", "110", "111")  # easy, medium, hard
 FOLLOWING = ("000", "100", "110", "111")

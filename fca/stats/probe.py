@@ -9,7 +9,7 @@ from jaxtyping import Float, Integer
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
-from fca.nouns import FcaError
+from fca.types import FcaError
 
 PENALTIES = np.logspace(-6, 3, 19)  # as shares of the mean variance of a feature times the number of images
 

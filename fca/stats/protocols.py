@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 from scipy.special import logsumexp
 
-from fca.nouns import FcaError
+from fca.types import FcaError
 
 
 def open_top1(logits: Float[np.ndarray, "images logits"], true: Integer[np.ndarray, " images"]) -> float:

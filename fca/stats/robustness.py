@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Integer
 
-from fca.nouns import FcaError
 from fca.stats.intervals import RESAMPLES, percentile_interval
 from fca.stats.segments import QUARTERS
+from fca.types import FcaError
 
 NAMED = 2  # classes at either end that get a verdict
 SUSCEPTIBLE, ROBUST = "susceptible", "robust"

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Integer
 
-from fca.nouns import FcaError
 from fca.stats.intervals import wilson
+from fca.types import FcaError
 
 QUARTERS = 4
 SEGMENTS = ("easy", "med_easy", "med_hard", "hard")  # quarters by rising hardness

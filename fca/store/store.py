@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fca.nouns import Arrays, FcaError, ImageData, Table
 from fca.store import claims
 from fca.store.columns import COLUMNS, RECIPE, Row, checked
 from fca.store.files import write_array, write_frame, write_json, write_text
+from fca.types import Arrays, FcaError, ImageData, Table
 
 
 class State(Enum):

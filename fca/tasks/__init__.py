@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from fca.nouns import ClassSubset, FcaError, Finished, ImageData, Model, Run, Shift, Table
 from fca.store import Store
 from fca.training.recipe import Recipe
+from fca.types import ClassSubset, FcaError, Finished, ImageData, Model, Run, Shift, Table
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fca.nouns import FcaError, Model
 from fca.tasks import Setup
 from fca.training.recipe import Recipe
+from fca.types import FcaError, Model
 
 SCRATCH, FINETUNE, PROBE = ADAPTATIONS = ("scratch", "finetune", "probe")
 

@@ -12,9 +12,9 @@ from jaxtyping import Bool, Int32, Shaped, UInt8
 from PIL import Image, ImageOps
 
 from fca.data.duplicates import exact_pairs, near_pairs, perceptual_hashes, signature
-from fca.data.parallel import in_order
-from fca.nouns import Arrays, Finished, ImageData, Run, UnreadableImage
+from fca.data.files import in_order
 from fca.tasks import Setup
+from fca.types import Arrays, Finished, ImageData, Run, UnreadableImage
 
 THUMBNAIL = 64  # pixels a side
 SHOWN = 5  # unreadable images that are named

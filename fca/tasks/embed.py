@@ -16,9 +16,9 @@ from rich.progress import track
 
 from fca.data.pixels import open_pixels
 from fca.data.splits import rank_in_class
-from fca.nouns import Arrays, Finished, Geometry, Run
 from fca.tasks import Setup
-from fca.tasks.answers import data_columns
+from fca.tasks.predict import data_columns
+from fca.types import Arrays, Finished, Geometry, Run
 
 log = logging.getLogger(__name__)
 ALL = "all"  # every image, whatever its split

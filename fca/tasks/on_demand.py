@@ -14,17 +14,15 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, UInt8
 
-from fca.data.assemble import assemble
-from fca.data.decode import decode, decode_mask
-from fca.data.files import content_of, open_root
+from fca.data.files import content_of, decode, decode_mask, open_root
 from fca.data.generated import struck_ids
-from fca.data.splits import Share
-from fca.generators import Generator, Request, Unavailable
-from fca.nouns import FcaError, ImageData, UnreadableImage
+from fca.data.splits import Share, assemble
+from fca.generation import Generator, Request, Unavailable
 from fca.store.files import write_text
 from fca.tasks.generate import Folder, Plan
-from fca.tasks.generate.draw import TRIES, draw_one, is_of
 from fca.tasks.generate.folder import Line, check_generator, latest
+from fca.tasks.generate.work import TRIES, draw_one, is_of
+from fca.types import FcaError, ImageData, UnreadableImage
 
 
 @dataclass(frozen=True)

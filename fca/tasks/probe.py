@@ -12,22 +12,22 @@ from safetensors.numpy import save
 
 from fca.models.probe import Probed
 from fca.models.stored import BEST, describe_model
-from fca.nouns import Finished, ImageData, Run
 from fca.stats.probe import Probe, fit_probe
 from fca.store.files import write_json, write_whole
 from fca.tasks import Setup
 from fca.tasks.adaptation import PROBE
-from fca.tasks.answers import (
+from fca.tasks.embed import ALL, Embed
+from fca.tasks.predict import (
     CLEAN,
     answer_arrays,
     answer_columns,
     data_columns,
     predict_run,
+    scored,
     stored_answers,
     subset_columns,
 )
-from fca.tasks.embed import ALL, Embed
-from fca.tasks.score import scored
+from fca.types import Finished, ImageData, Run
 
 MEASURED = ("params", "input_size", "device", "predict_s", "images_per_s")  # by the pass that the features came from
 

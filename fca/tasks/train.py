@@ -14,14 +14,13 @@ from fca.data.pixels import open_pixels
 from fca.data.splits import for_training
 from fca.identity import settled
 from fca.models.stored import BEST, describe_model, snapshot_name
-from fca.nouns import Classifier, ClassSubset, Finished, ImageData, Run, Shift
 from fca.store.files import write_json
 from fca.subset import full_set
 from fca.tasks import Setup
 from fca.tasks.adaptation import PROBE, adaptation_of, model_of, recipe_of
-from fca.tasks.answers import CLEAN, answers, data_columns, predict_run, stored_answers, subset_columns
+from fca.tasks.predict import CLEAN, answers, data_columns, predict_run, scored, stored_answers, subset_columns
 from fca.tasks.probe import plan_probe, run_probe
-from fca.tasks.score import scored
+from fca.types import Classifier, ClassSubset, Finished, ImageData, Run, Shift
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fca.training.batches import Examples
+    from fca.training.loop import Fitted, Place, fit, seed_everything
     from fca.training.infer import features_of, logits_of
     from fca.training.recipe import Recipe
-    from fca.training.runner import Fitted, Place, fit, seed_everything
 
 __all__ = ["Examples", "Fitted", "Place", "Recipe", "features_of", "fit", "logits_of", "seed_everything"]
 
@@ -19,4 +19,4 @@ _HOMES = {"Examples": "batches", "Recipe": "recipe", "features_of": "infer", "lo
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'runner')}"), name)
+    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'loop')}"), name)

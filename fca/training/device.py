@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float32, UInt8
 from torch import Tensor
 
-from fca.nouns import FcaError
+from fca.types import FcaError
 
 ACCELERATORS = ("auto", "cpu", "gpu")
 

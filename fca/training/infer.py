@@ -10,9 +10,9 @@ from jaxtyping import Float32, Int
 from rich.progress import track
 from torch import Tensor
 
-from fca.nouns import Classifier
 from fca.training.batches import Pixels, read_ahead
 from fca.training.device import as_input, device_name, device_of, to_device
+from fca.types import Classifier
 
 __all__ = ["batch_size_of", "device_name", "features_of", "logits_of"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from fca.nouns import FcaError
+from fca.types import FcaError
 
 SCHEDULES = ("cosine", "step", "constant")
 PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fca.data.decode import decode, decode_mask, upright_size
-from fca.nouns import UnreadableImage
+from fca.data.files import decode, decode_mask, upright_size
+from fca.types import UnreadableImage
 from tests.data.trees import encoded
 
 RGB = np.random.default_rng(0).integers(0, 256, (6, 9, 3), dtype=np.uint8)

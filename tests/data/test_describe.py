@@ -8,9 +8,9 @@ from PIL import Image
 from fca.data.folder import Folder
 from fca.data.manifest import Manifest
 from fca.data.splits import Share
-from fca.nouns import UnreadableImage
 from fca.store import Store
 from fca.tasks.describe import described, summary
+from fca.types import UnreadableImage
 from tests.data.test_duplicates import again, crops
 from tests.data.trees import VAL, encoded, grid, plant, png
 

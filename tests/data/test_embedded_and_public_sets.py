@@ -8,8 +8,8 @@ from sklearn.datasets import load_digits
 from fca.data.cifar import Cifar
 from fca.data.digits import Digits
 from fca.data.splits import Share
-from fca.nouns import FcaError
 from fca.torchvision_ops import declare_torchvision_ops
+from fca.types import FcaError
 from tests.data.trees import VAL
 
 declare_torchvision_ops()

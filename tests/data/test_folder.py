@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fca.data.folder import Folder
-from fca.nouns import FcaError, UnreadableImage
+from fca.types import FcaError, UnreadableImage
 from tests.data.trees import VAL, grid, pack, plant, png
 
 

@@ -7,8 +7,8 @@ import pytest
 import scipy.io
 
 from fca.data.imagenet import ImageNet
-from fca.nouns import FcaError
 from fca.torchvision_ops import declare_torchvision_ops
+from fca.types import FcaError
 from tests.data import public_trees
 from tests.data.public_trees import md5, packed
 from tests.data.trees import VAL

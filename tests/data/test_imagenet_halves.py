@@ -5,8 +5,8 @@ import pytest
 
 from fca.data.imagenet import ImageNet
 from fca.data.splits import Share, for_training
-from fca.nouns import FcaError
 from fca.store import Store
+from fca.types import FcaError
 from tests.data import public_trees
 from tests.data.trees import VAL
 

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from fca.data.manifest import Manifest
-from fca.nouns import FcaError, UnreadableImage
+from fca.types import FcaError, UnreadableImage
 from tests.data.trees import VAL, encoded, pack, plant
 from tests.images import write_images
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from fca.data.folder import Folder
 from fca.data.pixels import Cached, Streamed, open_pixels
-from fca.nouns import UnreadableImage
+from fca.types import UnreadableImage
 from tests.data.trees import VAL, grid, pack, plant, png
 
 FORK = multiprocessing.get_context("fork")

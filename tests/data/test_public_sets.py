@@ -5,6 +5,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 from PIL import Image
 
+from fca.cli.application import CONF, register
+from fca.cli.configure import plug
 from fca.data.caltech import Caltech
 from fca.data.class_lists import Dtd, Food101, Indoor67
 from fca.data.cub import Cub200
@@ -12,11 +14,8 @@ from fca.data.gtsrb import Gtsrb
 from fca.data.imagenet import ImageNet
 from fca.data.quickdraw import QuickDraw
 from fca.data.splits import Share, for_training
-from fca.doors.application import CONF
-from fca.doors.plugs import plug
-from fca.doors.schema import register
-from fca.nouns import FcaError
 from fca.store import Store
+from fca.types import FcaError
 from tests.data import public_trees
 from tests.data.trees import VAL
 

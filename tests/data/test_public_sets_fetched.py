@@ -17,8 +17,8 @@ from fca.data.class_lists import Dtd, Food101
 from fca.data.cub import Cub200
 from fca.data.gtsrb import Gtsrb
 from fca.data.public import found
-from fca.nouns import FcaError
 from fca.torchvision_ops import declare_torchvision_ops
+from fca.types import FcaError
 from tests.data import public_trees
 from tests.data.public_trees import md5, packed
 from tests.data.test_public_sets import TEST

@@ -9,7 +9,7 @@ from fca.data.caltech import Caltech
 from fca.data.gtsrb import Gtsrb
 from fca.data.imagenet import ImageNet
 from fca.data.quickdraw import QuickDraw
-from fca.nouns import FcaError, UnreadableImage
+from fca.types import FcaError, UnreadableImage
 from tests.data import public_trees
 from tests.data.test_public_sets import NAMES, TEST, load
 from tests.data.trees import VAL

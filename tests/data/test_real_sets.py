@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from fca.data.duplicates import near_pairs, signature
+from fca.data.files import in_order
 from fca.data.folder import Folder
 from fca.data.manifest import Manifest
-from fca.data.parallel import in_order
 from fca.data.splits import for_training
-from fca.nouns import FcaError
 from fca.tasks.describe import described, summary
+from fca.types import FcaError
 from tests.data.test_duplicates import COPIES
 from tests.data.trees import VAL
 

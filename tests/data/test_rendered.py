@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fca.data.rendered import RenderedObjects
-from fca.nouns import FcaError
 from fca.render import ATTRIBUTES, CLASSES, render, scene_of
+from fca.types import FcaError
 
 SMALL = RenderedObjects(
     classes=["mug", "car"],

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.data.assemble import assemble
-from fca.data.splits import Share, for_training, held_out, our_splits
-from fca.nouns import FcaError
+from fca.data.splits import Share, assemble, for_training, held_out, our_splits
+from fca.types import FcaError
 from tests.data.trees import VAL
 
 

@@ -4,8 +4,7 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.data.assemble import assemble
-from fca.data.splits import Share, held_out
+from fca.data.splits import Share, assemble, held_out
 from tests.data.trees import VAL
 
 TRACKS = st.dictionaries(st.sampled_from("abc"), st.lists(st.integers(1, 9), min_size=2, max_size=9), min_size=2)

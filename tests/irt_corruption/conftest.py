@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fca.store import Store
-from tests.analysis.conftest import Lab, images
+from tests.studies.conftest import Lab, images
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "irt_corruption"
 NAMES = ("paper", "cells", "statements", "figures", "ways", "sections", "side_by_side")

@@ -4,11 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.analysis.class_robustness import ClassRobustness
-from fca.analysis.difficulty_segments import DifficultySegments
-from fca.analysis.label_errors import LabelErrors
-from fca.analysis.reliability import Reliability
 from fca.store import Store
+from fca.studies.irt.class_robustness import ClassRobustness
+from fca.studies.irt.difficulty_segments import DifficultySegments
+from fca.studies.irt.label_errors import LabelErrors
+from fca.studies.irt.reliability import Reliability
 from tests.irt_corruption.conftest import CLASSES, MODULES
 
 paper, side_by_side = (MODULES[name] for name in ("paper", "side_by_side"))

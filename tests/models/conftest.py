@@ -4,8 +4,8 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 
-from fca.doors.application import CONF
-from fca.doors.plugs import plug
+from fca.cli.application import CONF
+from fca.cli.configure import plug
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import torch
 from PIL import Image
 from skimage.feature import hog
 
-from fca.nouns import FcaError
+from fca.types import FcaError
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fca.models.mmpretrain_records import _records
-from fca.nouns import FcaError
+from fca.models.mmpretrain_models import _records
+from fca.types import FcaError
 
 pytestmark = pytest.mark.slow  # importing mmpretrain alone takes seconds
 
@@ -21,7 +21,7 @@ TWO = ["left", "right"]
 @pytest.fixture(scope="module")
 def package():
     """mmpretrain and mmengine, imported as fca imports them."""
-    import fca.models.mmpretrain_network  # noqa: F401  (declares what they miss and silences what is known)
+    import fca.models.mmpretrain_models  # noqa: F401  (declares what they miss and silences what is known)
 
     mmpretrain, mmengine = pytest.importorskip("mmpretrain"), pytest.importorskip("mmengine")
     return mmpretrain, mmengine
@@ -105,13 +105,13 @@ def test_mean_and_std_on_record_are_in_the_order_that_the_network_is_given(model
 
 
 def normalise_of(made):
-    from fca.models.mmpretrain_network import _config, _input
+    from fca.models.mmpretrain_models import _config, _input
 
     return _input(made, _config(made))[1]
 
 
 def test_a_configuration_that_mmengine_takes_for_another_kind_is_read(model, package):
-    from fca.models.mmpretrain_network import _config
+    from fca.models.mmpretrain_models import _config
 
     assert _config(model("mmpretrain", "model.name=replknet-31b_3rdparty_in1k")).model.backbone.type == "RepLKNet"
 
@@ -157,7 +157,7 @@ def test_published_weights_know_the_classes_of_their_data(model, package, origin
     classifier = made.build()
     assert (classifier.classes[0], len(classifier.classes)) == ("n01440764", 1000)
     small = model("mmpretrain", "model.name=resnet18_8xb16_cifar10", "model.weights=pretrained", "model.input_size=32")
-    from fca.models.mmpretrain_network import _classes, _config
+    from fca.models.mmpretrain_models import _classes, _config
 
     assert _classes(_config(small))[:3] == ("airplane", "automobile", "bird")
 

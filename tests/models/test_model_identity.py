@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 
-from fca.nouns import Model
+from fca.types import Model
 from tests.models.test_model_conf import NAMED
 
 ALIASES = {"vit_b16": "vit_base_patch16"}  # two names of one network: their runs are the same runs
@@ -41,7 +41,7 @@ def test_the_named_points_are_called_as_they_are_typed(model):
         "vit_b32": "vit_base_patch32_224",
         "vit_base_patch16": "vit_base_patch16_224",
     }
-    functions = {"own": "fca.models.own.mean_colour", "pair": "fca.models.pair.structural_similarity"}
+    functions = {"own": "fca.models.own.mean_colour", "pair": "fca.models.own.structural_similarity"}
     for name in NAMED:
         assert model(name).label() == (with_keywords | of_library | functions).get(name, name)
 

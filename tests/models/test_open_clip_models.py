@@ -7,14 +7,14 @@ import torch
 from safetensors.torch import save_file
 from torch.nn.functional import normalize
 
-from fca.models.prompts import display_names
-from fca.nouns import FcaError
+from fca.models.open_clip_models import display_names
 from fca.torchvision_ops import declare_torchvision_ops
+from fca.types import FcaError
 
 declare_torchvision_ops()
 import open_clip  # noqa: E402
 
-from fca.models.open_clip_network import _quiet  # noqa: E402
+from fca.models.open_clip_models import _quiet  # noqa: E402
 
 pytestmark = pytest.mark.slow  # builds towers of many weights
 

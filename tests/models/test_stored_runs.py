@@ -6,7 +6,7 @@ from safetensors.torch import save_file
 
 from fca.models.cifar_resnet import CifarResNet
 from fca.models.stored import StoredRun, describe_model, model_from
-from fca.nouns import FcaError
+from fca.types import FcaError
 
 CLASSES = ["owl", "cat", "dog"]
 IMAGES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -59,7 +59,7 @@ def test_training_can_begin_with_it_under_a_fresh_head(outputs):
     assert set(state) - same == {"head.weight", "head.bias"}
     assert new.classes == ("left", "right")
     described = describe_model(stored(outputs), ["left", "right"])
-    assert described["target"] == "fca.models.timm_net.TimmModel"
+    assert described["target"] == "fca.models.timm_models.TimmModel"
     assert described["classes"] == ["left", "right"]
 
 

@@ -5,15 +5,15 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from fca.models.timm_net import _registered
-from fca.nouns import FcaError
+from fca.models.timm_models import _registered
 from fca.torchvision_ops import declare_torchvision_ops
+from fca.types import FcaError
 
 declare_torchvision_ops()
 import timm  # noqa: E402
 from torchvision.transforms.v2.functional import normalize  # noqa: E402
 
-from fca.models.timm_network import _input, network  # noqa: E402
+from fca.models.timm_models import _input, network  # noqa: E402
 
 THREE = ["cat", "dog", "owl"]
 

@@ -6,15 +6,15 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from fca.models.torchvision_net import _registered
+from fca.models.torchvision_models import _registered
 from fca.models.weights import fit_weights
-from fca.nouns import FcaError
 from fca.torchvision_ops import declare_torchvision_ops
+from fca.types import FcaError
 
 declare_torchvision_ops()
 import torchvision.models as tv  # noqa: E402
 
-from fca.models.torchvision_network import _input, read, record_of  # noqa: E402
+from fca.models.torchvision_models import _input, read, record_of  # noqa: E402
 
 TWO = ["left", "right"]
 
@@ -189,7 +189,7 @@ def test_weights_that_cannot_be_fetched_are_named_with_the_way_out(model, hub):
 
 
 def test_fetched_weights_must_be_what_their_name_says(tmp_path, monkeypatch):
-    from fca.models.hub import fetched
+    from fca.models.weights import fetched
 
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path / "hub"))
     content = tmp_path / "net-00000000.pth"

@@ -12,7 +12,7 @@ import pytest
 from fca.stats.intervals import wilson
 from fca.store import Store
 from fca.subset import draw_subset
-from tests.analysis.conftest import Lab, images
+from tests.studies.conftest import Lab, images
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "few_class_arena"))
 

@@ -17,8 +17,8 @@ import scipy.stats
 import similarities
 import yaml
 
-from fca.nouns import FcaError
 from fca.store import Store
+from fca.types import FcaError
 from tests.parity.conftest import full
 
 ROOT = Path(__file__).parents[2]

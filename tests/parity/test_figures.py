@@ -14,11 +14,11 @@ import scipy.stats
 import similarities
 from studies import ready, studies
 
-from fca.analysis.few_class import per_subset
-from fca.reports import style
+from fca.report import style
+from fca.studies.few_class.accuracy import per_subset
 from fca.subset import draw_subset
-from tests.analysis.conftest import RECIPE
 from tests.parity.conftest import COMMAND, full, sub_models
+from tests.studies.conftest import RECIPE
 
 pytestmark = pytest.mark.slow  # whole studies, and their pages
 

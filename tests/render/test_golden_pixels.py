@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, LEVELS, VERSION, render, scene_of
-from fca.render.bands import band
+from fca.render.levels import band
 
 STORED = Path(__file__).with_name("golden_pixels.json")
 KEYS = [(attribute, "hard") for attribute in (*ATTRIBUTES, BACKGROUND)] + [("size", "easy")]

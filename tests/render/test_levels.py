@@ -9,12 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fca.nouns import FcaError
 from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, LEVELS, render, scene_of
-from fca.render.bands import band
 from fca.render.draw import draw
+from fca.render.levels import band, extent, hidden_share, luminance
 from fca.render.march import march
-from fca.render.measures import extent, hidden_share, luminance
+from fca.types import FcaError
 
 pytestmark = pytest.mark.slow  # many pictures are drawn
 

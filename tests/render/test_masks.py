@@ -5,11 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fca.nouns import FcaError
 from fca.render import CLASSES, render, scene_of
-from fca.render.catalogue import model
-from fca.render.march import AWAY, SPREAD, TOUCH, march, view_frame
-from fca.render.solid import Solid, solid_of
+from fca.render.march import AWAY, SPREAD, TOUCH, Solid, march, solid_of, view_frame
+from fca.render.objects import model
+from fca.types import FcaError
 
 pytestmark = pytest.mark.slow  # many pictures are drawn
 

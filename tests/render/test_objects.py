@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fca.render import CLASSES, render, scene_of
-from fca.render.solids import Part, ball, box, cone, egg, pill, ring, rod, roof, tube
+from fca.render.objects import Part, ball, box, cone, egg, pill, ring, rod, roof, tube
 
 AT = np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0], [2.0, 2.0, 0.0]], np.float32).T
 

@@ -7,7 +7,7 @@ import pandas as pd
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
-from fca.nouns import ImageData
+from fca.types import ImageData
 
 
 @cache

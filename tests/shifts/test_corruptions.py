@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fca.nouns import FcaError, Shift
 from fca.shifts import Clean, Shifts
 from fca.shifts.constants import CONSTANTS
 from fca.shifts.corruption import Corruption, Corruptions, corrupted, draws
+from fca.types import FcaError, Shift
 from tests.shifts.photographs import data_of, photograph
 
 KINDS = list(CONSTANTS)

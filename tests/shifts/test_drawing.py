@@ -11,10 +11,18 @@ from fca.shifts.blur import _sources
 from fca.shifts.constants import constants
 from fca.shifts.corruption import corrupted, generator
 from fca.shifts.digital import elastic_transform, saturate
-from fca.shifts.edges import edges, equalised
-from fca.shifts.fields import plasma, wobble
-from fca.shifts.ice import ice
-from fca.shifts.sampling import enlarged, fold_at_edge, fold_at_pixel, smeared, to_bytes, to_unit, warped
+from fca.shifts.sampling import (
+    enlarged,
+    fold_at_edge,
+    fold_at_pixel,
+    plasma,
+    smeared,
+    to_bytes,
+    to_unit,
+    warped,
+    wobble,
+)
+from fca.shifts.weather import edges, equalised, ice
 from tests.shifts.photographs import photograph
 
 CLOSE = 2e-5  # float32 in [0, 1] after some tens of sums, a two-hundredth of a level

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from fca.nouns import FcaError, ImageData, Shift, UnreadableImage
 from fca.shifts.published import CifarC, ImageNetC
+from fca.types import FcaError, ImageData, Shift, UnreadableImage
 
 CLASSES = tuple("abcdefghij")
 

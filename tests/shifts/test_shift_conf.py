@@ -5,8 +5,8 @@ import re
 import pytest
 from hydra import compose, initialize_config_dir
 
-from fca.doors.application import CONF
-from fca.doors.plugs import plug, typed
+from fca.cli.application import CONF
+from fca.cli.configure import plug, typed
 from fca.shifts import Shifts
 from fca.shifts.constants import CONSTANTS
 

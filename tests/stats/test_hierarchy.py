@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fca.nouns import FcaError
 from fca.stats.hierarchy import (
     PATTERNS,
     all_triplets_score,
@@ -16,6 +15,7 @@ from fca.stats.hierarchy import (
     score_and_accuracy,
     score_interval,
 )
+from fca.types import FcaError
 
 
 def follows(easy, medium, hard):

@@ -9,8 +9,17 @@ from hypothesis import strategies as st
 from scipy.stats import pearsonr
 from sklearn.metrics import roc_auc_score
 
-from fca.stats.detection import auc, precision_at, recall_at, recall_curve
-from fca.stats.label_errors import RULES, item_rest, item_top1, modal_wrong, suspicion
+from fca.stats.label_errors import (
+    RULES,
+    auc,
+    item_rest,
+    item_top1,
+    modal_wrong,
+    precision_at,
+    recall_at,
+    recall_curve,
+    suspicion,
+)
 
 
 def answers(subjects=12, items=40, classes=4, missing=0.2, seed=0):

@@ -12,9 +12,9 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import pairwise_distances, silhouette_samples
 from sklearn.preprocessing import normalize
 
-from fca.nouns import FcaError
-from fca.stats.predictors import PENALTIES, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
+from fca.stats.prediction import PENALTIES, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
 from fca.stats.similarity import similarity_scores
+from fca.types import FcaError
 
 SCORES = (cosine_silhouette, knn_top1, probe_top1, logme)
 every_score = pytest.mark.parametrize("score", SCORES, ids=lambda score: score.__name__)

@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 from sklearn.linear_model import Ridge, RidgeClassifier
 
-from fca.nouns import FcaError
 from fca.stats import probe
 from fca.stats.probe import PENALTIES, fit_probe
+from fca.types import FcaError
 
 
 def clouds(n, features, classes=3, spread=1.5, seed=0):

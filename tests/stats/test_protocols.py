@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.nouns import FcaError
 from fca.stats.protocols import masked_top1, open_top1
+from fca.types import FcaError
 
 
 @st.composite

@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from fca.nouns import FcaError
-from fca.stats.released import fca_released, released_draw
-from fca.stats.similarity import class_similarity, subset_scores
+from fca.stats.similarity import class_similarity, fca_released, released_draw, subset_scores
 from fca.subset import draw_subset
+from fca.types import FcaError
 
 GRID = [(ncl, seed) for ncl in (2, 3, 4, 5, 10) for seed in range(5)]
 

@@ -5,7 +5,6 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fca.nouns import FcaError
 from fca.stats.robustness import (
     class_robustness,
     instability,
@@ -15,6 +14,7 @@ from fca.stats.robustness import (
     verdict_kept,
     verdicts,
 )
+from fca.types import FcaError
 
 SEVERITY = np.arange(1.0, 6.0)
 CUTS = (-0.75, 0.0, 0.75)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fca.nouns import FcaError
 from fca.stats.intervals import wilson
 from fca.stats.segments import class_counts, quarter_cuts, quarters, segment_shares
+from fca.types import FcaError
 
 
 def of(values, order=None, clean=None):

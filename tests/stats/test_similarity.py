@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.nouns import FcaError
 from fca.stats.similarity import class_similarity, similarity_scores, subset_scores
+from fca.types import FcaError
 
 EXACT = 1e-6  # the promise; float64 keeps about 1e-14
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.nouns import FcaError, ImageData, Table
 from fca.store import ClaimLost, State, Store, claims, results
 from fca.store.columns import COLUMNS, checked
+from fca.types import FcaError, ImageData, Table
 
 ROW = {"run_id": "0123456789ab", "task": "train", "dataset": "digits", "ncl": 5, "classes": (1, 2), "top1": 0.5}
 

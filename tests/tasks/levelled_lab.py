@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from fca.analysis.levelled import levels_of
-from fca.nouns import Table
 from fca.store import Store
+from fca.studies.progressive.levels import levels_of
+from fca.types import Table
 
 CLASSES, ATTRIBUTES, LEVELS = ("blue", "green", "red"), ("size", "view"), ("easy", "medium", "hard")
 DATA = ["dataset=manifest", "dataset.root=images", "dataset.file=index.csv", "logger=none"]

@@ -12,15 +12,14 @@ import pytest
 from hydra import compose, initialize_config_dir
 from safetensors.torch import save_file
 
-from fca.analysis.levelled import levels_of, sessions_of
-from fca.doors import run as run_door
-from fca.doors.application import CONF
-from fca.doors.configure import job_of
-from fca.doors.schema import register
+from fca.cli import run as run_door
+from fca.cli.application import CONF, register
+from fca.cli.configure import job_of
 from fca.stats.adaptive import replay
 from fca.stats.irt import ItemBank
 from fca.store import claims
-from fca.tasks import adaptive_test_live
+from fca.studies.progressive.levels import levels_of, sessions_of
+from fca.tasks import adaptive as adaptive_test_live
 from tests.tasks.levelled_lab import ATTRIBUTES, DATA, TEST, Lab, write_levelled
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from fca.stats.adaptive import ESTIMATORS
-from fca.tasks.adaptive_test import OF_BANK
+from fca.tasks.adaptive import OF_BANK
 from tests.tasks.levelled_lab import DATA, write_levelled
 
 

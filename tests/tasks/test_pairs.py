@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.analysis.similarity import Similarity
 from fca.geometry import ResizeCrop
-from fca.nouns import ImageData
 from fca.shifts import Clean
 from fca.store import Store, claims, results
+from fca.studies.few_class.similarity import Similarity
 from fca.tasks import Machine, Setup
 from fca.tasks.embed import Embed
+from fca.types import ImageData
 
 KEYS = ("cat", "ant", "bee")
 COUNTS = (6, 4, 1)  # test images of each
@@ -159,5 +159,5 @@ def test_the_function_that_ships_runs_from_the_command_line(fca, tmp_path):
     assert "190 calls of the similarity function: every pair of 20 sampled images" in out
     [row] = results(tmp_path / "outputs").to_dict("records")
     assert row["similarity_calls"] == 190
-    assert row["encoder"] == "fca.models.pair.structural_similarity"
+    assert row["encoder"] == "fca.models.own.structural_similarity"
     assert fca(*words)[1].count("190 calls") == 0  # it is done

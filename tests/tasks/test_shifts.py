@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fca.data.digits import Digits
-from fca.data.shifted import shifted
+from fca.data.pixels import shifted
 from fca.data.splits import Share
 from fca.models.stored import StoredRun
 from fca.shifts.corruption import Corruption
@@ -59,7 +59,7 @@ def test_a_shift_asked_later_finds_the_same_runs_and_trains_nothing_again(fca, s
 def test_the_answers_are_those_of_the_network_on_the_shifted_pixels(store, trained):
     import torch
 
-    from fca.data.limit import first_images
+    from fca.data.splits import first_images
 
     data = first_images(DIGITS.load(), 8)
     row = store.rows("shift == 'corruption/fog/5' and snapshot == 'best'").iloc[0]

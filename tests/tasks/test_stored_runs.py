@@ -5,7 +5,7 @@ import pytest
 
 from fca.data.pixels import Cached, Streamed
 from fca.store import Store
-from fca.tasks import answers
+from fca.tasks import predict as answers
 from tests.conftest import SMALL
 from tests.images import write_images
 

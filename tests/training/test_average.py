@@ -6,7 +6,7 @@ import torch
 from safetensors.torch import load_file
 
 from fca.training import Place, fit
-from fca.training.module import Training
+from fca.training.loop import Training
 from tests.training.tiny import classifier, examples, recipe
 
 

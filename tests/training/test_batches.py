@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from fca.nouns import UnreadableImage
 from fca.training import batches as module
 from fca.training.batches import Batches, Examples, read_ahead
+from fca.types import UnreadableImage
 from tests.training.tiny import examples
 
 CPU = torch.device("cpu")

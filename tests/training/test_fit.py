@@ -12,9 +12,9 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fca.nouns import FcaError
 from fca.training import Place, batches, fit, logits_of, seed_everything
 from fca.training.batches import Batches, keyed
+from fca.types import FcaError
 from tests.training.tiny import SIZE, classifier, examples, recipe
 
 

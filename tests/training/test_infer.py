@@ -3,9 +3,9 @@ import pytest
 import torch
 from torch import nn
 
-from fca.nouns import FcaError, UnreadableImage
 from fca.training import features_of, infer, logits_of
-from fca.training.infer import device_name
+from fca.training.device import device_name
+from fca.types import FcaError, UnreadableImage
 from tests.training.tiny import SIZE, classifier, examples
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from timm.optim import list_optimizers
 
-from fca.nouns import FcaError
 from fca.training.recipe import COMMON_OPTIMISERS
+from fca.types import FcaError
 from tests.training.tiny import recipe
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from fca.nouns import Classifier
 from fca.training import Examples, Recipe
+from fca.types import Classifier
 
 SIZE = 8
 

@@ -1,11 +1,20 @@
 """Adaptive tests: what to ask a model next, and what its answers say about a finite pool of items."""
 
-from fca.stats.adaptive.allocation import OptimalAllocation
-from fca.stats.adaptive.bank_policies import FisherCat, NeymanIrt
 from fca.stats.adaptive.estimators import Estimate
-from fca.stats.adaptive.gre import MAPPING_L, MAPPING_Q, GreTwoStage, check_mapping
 from fca.stats.adaptive.names import ESTIMATORS, POLICIES, WARNINGS, estimate, start_policy, warning
-from fca.stats.adaptive.policies import Policy, Random, StartPolicy, StaticK
+from fca.stats.adaptive.policies import (
+    MAPPING_L,
+    MAPPING_Q,
+    FisherCat,
+    GreTwoStage,
+    NeymanIrt,
+    OptimalAllocation,
+    Policy,
+    Random,
+    StartPolicy,
+    StaticK,
+    check_mapping,
+)
 from fca.stats.adaptive.pool import LEVEL_WEIGHTS, LEVELS, POINTS, TARGETS, Pool, Record, make_pool
 from fca.stats.adaptive.replay import replay, run_policy
 

@@ -8,13 +8,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 from scipy.special import ndtri
 
-from fca.nouns import FcaError
-from fca.stats.adaptive.bank_policies import ability_of
-from fca.stats.adaptive.policies import check_bank
-from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Pool, Record, Sample
-from fca.stats.adaptive.sampling import fixed_size_variance
+from fca.stats.adaptive.policies import ability_of, check_bank
+from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Pool, Record, Sample, fixed_size_variance
 from fca.stats.intervals import LEVEL
 from fca.stats.irt import ItemBank
+from fca.types import FcaError
 
 Z = float(ndtri(0.5 + LEVEL / 2))
 STEP = 1e-4  # of ability, for slopes

@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from fca.nouns import FcaError
-from fca.stats.adaptive.allocation import OptimalAllocation
-from fca.stats.adaptive.bank_policies import FisherCat, NeymanIrt
 from fca.stats.adaptive.estimators import Estimate, difference, p_irt, pooled, session_mean
-from fca.stats.adaptive.gre import GreTwoStage
 from fca.stats.adaptive.mixed_logit import mixed_logit
-from fca.stats.adaptive.policies import Policy, Random, StartPolicy, StaticK
+from fca.stats.adaptive.policies import (
+    FisherCat,
+    GreTwoStage,
+    NeymanIrt,
+    OptimalAllocation,
+    Policy,
+    Random,
+    StartPolicy,
+    StaticK,
+)
 from fca.stats.adaptive.pool import Pool, Record
 from fca.stats.irt import ItemBank
+from fca.types import FcaError
 
 POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
     {

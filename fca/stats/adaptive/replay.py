@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Integer, Shaped
 
-from fca.nouns import FcaError
 from fca.stats.adaptive.names import estimate, start_policy, warning
 from fca.stats.adaptive.policies import Policy, StartPolicy
 from fca.stats.adaptive.pool import LEVELS, TARGETS, Pool, make_pool
 from fca.stats.irt import ItemBank
+from fca.types import FcaError
 
 
 def run_policy(policy: Policy, correct: Bool[np.ndarray, " items"], rng: np.random.Generator) -> Policy:

@@ -10,11 +10,10 @@ from jaxtyping import Bool, Float
 from scipy.special import expit
 from scipy.stats import rankdata
 
-from fca.nouns import FcaError
-from fca.stats.irt.check import check_responses
 from fca.stats.irt.fit import fit_irt
-from fca.stats.irt.model import model_name
+from fca.stats.irt.model import check_responses, model_name
 from fca.stats.irt.start import smoothed_logit
+from fca.types import FcaError
 
 CERTAIN = 1e-12  # a prediction this close to 0 or 1 counts as no closer: one surprise must not weigh without bound
 

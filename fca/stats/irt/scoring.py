@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import expit
 
-from fca.nouns import FcaError
-from fca.stats.irt.check import check_answered
-from fca.stats.irt.model import ItemBank, has_feasibility, has_guess
+from fca.stats.irt.model import ItemBank, check_answered, has_feasibility, has_guess
+from fca.types import FcaError
 
 STEPS = 100
 TOLERANCE = 1e-9

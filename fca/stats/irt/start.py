@@ -5,9 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-from fca.stats.irt.answers import Answers
-from fca.stats.irt.priors import FEASIBILITY, GUESS, LOG_SLOPE_SD, Prior
-from fca.stats.irt.state import LEARNED, State
+from fca.stats.irt.solve import FEASIBILITY, GUESS, LEARNED, LOG_SLOPE_SD, Answers, Prior, State
 
 
 def first_state(answers: Answers, model: str) -> State:

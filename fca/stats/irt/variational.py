@@ -2,19 +2,297 @@
 
 Discrimination has a normal prior there, so that it may be negative and an item, or the whole scale, turned round. The
 start (higher accuracy is more able, discrimination 1) settles the scale; an item that better subjects miss stays
-negative. Feasibility and difficulty are told apart by the prior alone for items that nobody solves: read p_max.
-"""
+negative. Feasibility and difficulty are told apart by the prior alone for items that nobody solves: read p_max."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Float
+from scipy.special import betaln, digamma, entr, expit, gammaln
 
-from fca.nouns import FcaError
-from fca.stats.irt.answers import Answers, prepare
-from fca.stats.irt.check import check_responses
-from fca.stats.irt.model import IrtFit, model_name
-from fca.stats.irt.posterior import Posterior, asked_cells, first_posterior, global_step, local_step
+from fca.stats.irt.model import IrtFit, check_responses, model_name
+from fca.stats.irt.solve import Answers, prepare
+from fca.stats.irt.start import smoothed_logit
+from fca.types import FcaError
+
+# Normal parameters with a learned mean and precision: the hierarchical priors of variational inference.
+
+
+MEAN_VARIANCE = 1e6  # μ ~ N(0, 10⁶)
+
+
+@dataclass
+class Family:
+    """q(z) q(μ) q(τ) of parameters z ~ N(μ, 1/τ), μ ~ N(0, 10⁶), τ ~ Gamma(1, 1) (shape, rate).
+
+    mean, variance: of each z.    count: how many parameters each line stands for.
+    centre, centre_variance: of q(μ).    shape, rate: of q(τ).    fixed: z is known, and there is no prior.
+    """
+
+    mean: Float[np.ndarray, " n"]
+    variance: Float[np.ndarray, " n"]
+    count: Float[np.ndarray, " n"]
+    centre: float
+    centre_variance: float
+    shape: float
+    rate: float
+    fixed: bool = False
+
+    @classmethod
+    def around(
+        cls, mean: Float[np.ndarray, " n"], count: Float[np.ndarray, " n"], variance: float, fixed: bool = False
+    ) -> Family:
+        """Given means, one variance for all, and the prior that suits them.
+
+        >>> family = Family.around(np.array([0.0, 2.0]), np.ones(2), 0.0)
+        >>> family.shape, family.rate, round(family.centre, 3)
+        (2.0, 2.0, 1.0)
+        """
+        centre, spread = float(np.average(mean, weights=count)), np.full(len(mean), variance)
+        family = cls(mean, spread, count, centre, 0.0, 1 + float(count.sum()) / 2, 1.0, fixed)
+        family.update_prior()
+        return family
+
+    @property
+    def square(self) -> Float[np.ndarray, " n"]:
+        """E z²."""
+        return np.asarray(self.mean**2 + self.variance)
+
+    @property
+    def precision(self) -> float:
+        """E τ."""
+        return self.shape / self.rate
+
+    def update(self, precision: Float[np.ndarray, " n"], weighted: Float[np.ndarray, " n"]) -> None:
+        """q(z) from a likelihood exp(weighted z - precision z² / 2) and the prior; then q(μ) and q(τ)."""
+        if self.fixed:
+            return
+        self.variance = 1 / (self.precision + precision)
+        self.mean = self.variance * (self.precision * self.centre + weighted)
+        self.update_prior()
+
+    def update_prior(self) -> None:
+        """q(τ) = Gamma(1 + n/2, 1 + Σ E(z - μ)² / 2), then q(μ) = N(E τ Σ E z / t, 1/t), t = n E τ + 10⁻⁶.
+
+        >>> family = Family.around(np.zeros(3), np.ones(3), 1.0)
+        >>> family.rate, round(family.centre_variance * 3 * family.precision, 4)
+        (2.5, 1.0)
+        """
+        self.rate = 1 + self._squares() / 2
+        self.centre_variance = 1 / (float(self.count.sum()) * self.precision + 1 / MEAN_VARIANCE)
+        self.centre = self.centre_variance * self.precision * float(self.count @ self.mean)
+
+    def _squares(self) -> float:
+        """Σ E(z - μ)²."""
+        return float(self.count @ ((self.mean - self.centre) ** 2 + self.variance + self.centre_variance))
+
+    def evidence(self) -> float:
+        """E log p(z, μ, τ) - E log q(z, μ, τ), in nats; 0 if fixed.
+
+        >>> Family.around(np.ones(3), np.ones(3), 0.0, fixed=True).evidence()
+        0.0
+        """
+        if self.fixed:
+            return 0.0
+        n, log_rate = float(self.count.sum()), float(np.log(self.rate))
+        digamma_shape = float(digamma(self.shape))
+        values = 0.5 * (n * (digamma_shape - log_rate) - self.precision * self._squares())
+        values += 0.5 * (float(self.count @ np.log(self.variance)) + n)
+        ratio = self.centre_variance / MEAN_VARIANCE
+        centre = 0.5 * (1 + float(np.log(ratio)) - ratio - self.centre**2 / MEAN_VARIANCE)
+        entropy = self.shape - log_rate + float(gammaln(self.shape)) + (1 - self.shape) * digamma_shape
+        return values + centre + entropy - self.precision
+
+    def scale(self, factor: float) -> None:
+        """Everything in a unit `factor` times smaller: numbers grow by `factor`."""
+        self.mean, self.centre = self.mean * factor, self.centre * factor
+        self.variance, self.centre_variance = self.variance * factor**2, self.centre_variance * factor**2
+        self.rate *= factor**2
+
+    @property
+    def vector(self) -> Float[np.ndarray, " coordinates"]:
+        """All that is learned, the positive ones as logarithms; nothing if fixed."""
+        if self.fixed:
+            return np.empty(0)
+        prior = [self.centre, np.log(self.centre_variance), np.log(self.rate)]
+        return np.concatenate([self.mean, np.log(self.variance), prior])
+
+    def move_to(self, vector: Float[np.ndarray, " coordinates"]) -> None:
+        """Takes on what a `vector` holds."""
+        if self.fixed:
+            return
+        n = len(self.mean)
+        self.mean, self.variance = vector[:n].copy(), np.exp(vector[n : 2 * n])
+        self.centre, self.centre_variance, self.rate = float(vector[-3]), *map(float, np.exp(vector[-2:]))
+
+
+def settle(ability: Family, difficulty: Family, discrimination: Family) -> None:
+    """The best origin and unit of the scale, which no answer tells; all at once, where single updates would creep.
+
+    Moving θ and b together changes only the prior of their μ: best at μ_θ = -μ_b. With u = factor² on θ and b (and 1/u
+    on a), the evidence is -P/u - Q u - log(u) / 2 plus a constant: best at Q u² + u/2 = P.
+
+    >>> parts = [Family.around(np.array([-1.0, 3.0]), np.ones(2), 0.1) for _ in range(3)]
+    >>> settle(*parts)
+    >>> round(parts[0].centre + parts[1].centre, 12)
+    0.0
+    """
+    shift = (ability.centre + difficulty.centre) / 2
+    for family in (ability, difficulty):
+        family.mean, family.centre = family.mean - shift, family.centre - shift
+    if discrimination.fixed:
+        return
+    means = [(family.centre**2 + family.centre_variance) / (2 * MEAN_VARIANCE) for family in (ability, difficulty)]
+    slope = (discrimination.centre**2 + discrimination.centre_variance) / (2 * MEAN_VARIANCE)
+    p = ability.precision + difficulty.precision + slope
+    q = discrimination.precision + sum(means)
+    factor = float(np.sqrt((np.sqrt(0.25 + 4 * p * q) - 0.5) / (2 * q)))
+    ability.scale(factor)
+    difficulty.scale(factor)
+    discrimination.scale(1 / factor)
+
+
+# The factors of the variational posterior, and one sweep of coordinate ascent over them.
+
+
+START_SD = 0.5  # of the noise, in logits, that a seed adds to the start
+START_VARIANCE = 0.1  # of each q; the first sweep replaces it
+Cells = Float[np.ndarray, "subjects groups"]
+
+
+@dataclass
+class Posterior:
+    """q of everything; `beta` holds the two parameters of q(λ) of each group of items, None where λ = 1."""
+
+    ability: Family
+    difficulty: Family
+    discrimination: Family
+    beta: Float[np.ndarray, "2 groups"] | None
+
+    @property
+    def feasibility(self) -> Float[np.ndarray, " groups"]:
+        """Posterior mean of λ."""
+        return np.ones(len(self.difficulty.mean)) if self.beta is None else self.beta[0] / self.beta.sum(axis=0)
+
+    @property
+    def vector(self) -> Float[np.ndarray, " coordinates"]:
+        """All parameters of q, the positive ones as logarithms."""
+        families = [family.vector for family in (self.ability, self.difficulty, self.discrimination)]
+        return np.concatenate([*families, [] if self.beta is None else np.log(self.beta).ravel()])
+
+    def move_to(self, vector: Float[np.ndarray, " coordinates"]) -> None:
+        """Takes on the parameters of a `vector`."""
+        for family in (self.ability, self.difficulty, self.discrimination):
+            size = len(family.vector)
+            family.move_to(vector[:size])
+            vector = vector[size:]
+        if self.beta is not None:
+            self.beta = np.exp(vector).reshape(self.beta.shape)
+
+
+def first_posterior(answers: Answers, model: str, rng: np.random.Generator) -> Posterior:
+    """Accuracies and item means on the logit scale, with noise; a tenth of the wrong answers taken for infeasible.
+
+    >>> from fca.stats.irt.solve import prepare
+    >>> first_posterior(prepare(np.eye(3)), "2pl", np.random.default_rng(0)).discrimination.mean
+    array([1., 1., 1.])
+    """
+    asked, wrong = asked_cells(answers), asked_cells(answers) - answers.right
+    ability = smoothed_logit(answers.right @ answers.count, asked @ answers.count)
+    difficulty = -smoothed_logit(answers.right.sum(axis=0), asked.sum(axis=0))
+    starts = [_with_noise(values, rng) for values in (ability - ability.mean(), difficulty)]
+    fixed = model == "1pl"
+    beta = 1 + np.stack([(answers.right + 0.9 * wrong).sum(axis=0), 0.1 * wrong.sum(axis=0)])
+    return Posterior(
+        Family.around(starts[0], np.ones(len(ability)), START_VARIANCE),
+        Family.around(starts[1], answers.count, START_VARIANCE),
+        Family.around(np.ones(len(difficulty)), answers.count, 0.0 if fixed else START_VARIANCE, fixed=fixed),
+        beta if model == "3pl-upper" else None,
+    )
+
+
+def _with_noise(values: Float[np.ndarray, " n"], rng: np.random.Generator) -> Float[np.ndarray, " n"]:
+    """Equal values stay equal: in 1pl, subjects with as many right answers must end together."""
+    levels, which = np.unique(values, return_inverse=True)
+    return np.asarray(values + START_SD * rng.standard_normal(len(levels))[which])
+
+
+def asked_cells(answers: Answers) -> Cells:
+    """1 where a cell holds an answer, else 0.
+
+    >>> from fca.stats.irt.solve import prepare
+    >>> asked_cells(prepare(np.eye(2)))
+    array([[1., 1.],
+           [1., 1.]])
+    """
+    return np.ones_like(answers.right) if answers.asked is None else answers.asked.astype(float)
+
+
+def local_step(q: Posterior, answers: Answers, asked: Cells) -> tuple[Cells, Cells, float]:
+    """The best quadratic in each cell, and the evidence with it.
+
+    -log(1 + exp(∓x)) ≥ ±x/2 - h (x² - ξ²) - log 2 cosh(ξ/2), h = tanh(ξ/2) / 4ξ, tightest at ξ² = E x², x = a (θ - b)
+
+    Returns h and the factor of x (both times the chance that the cell was feasible), and the evidence lower bound.
+
+    >>> from fca.stats.irt.solve import prepare
+    >>> answers = prepare(np.eye(3))
+    >>> q = first_posterior(answers, "2pl", np.random.default_rng(0))
+    >>> h, slope, evidence = local_step(q, answers, np.ones((3, 3)))
+    >>> bool((h < 1 / 8).all()), evidence < 0
+    (True, True)
+    """
+    theta, b, a = q.ability, q.difficulty, q.discrimination
+    ones = np.ones(len(theta.mean))
+    powers = np.stack([ones, theta.mean, theta.square], axis=1)
+    xi = np.sqrt(powers @ np.stack([a.square * b.square, -2 * a.square * b.mean, a.square]))
+    small = np.expm1(-xi)
+    floor = -xi / 2 - np.log(2 + small)  # - log 2 cosh(ξ/2)
+    small /= -4 * xi * (2 + small)  # h
+    feasible, rest = asked, 0.0
+    if q.beta is not None:
+        x = powers[:, :2] @ np.stack([-a.mean * b.mean, a.mean])
+        feasible, rest = _feasible(q.beta, answers, asked, floor - x / 2)
+    slope = feasible * (answers.right - 0.5)
+    by_item = np.einsum("sg,sg->g", feasible, floor) + a.mean * (theta.mean @ slope - b.mean * slope.sum(axis=0))
+    evidence = by_item @ answers.count + rest + theta.evidence() + b.evidence() + a.evidence()
+    small *= feasible
+    return small, slope, float(evidence)
+
+
+def _feasible(beta: np.ndarray, answers: Answers, asked: Cells, miss: Cells) -> tuple[Cells, float]:
+    """Chance that each cell was feasible (`miss`: bound on log P(wrong | feasible)), and its evidence; updates q(λ)."""
+    wrong = asked > answers.right
+    chance = np.where(wrong, expit(digamma(beta[0]) - digamma(beta[1]) + miss), asked)
+    entropy = (entr(chance) + entr(np.where(wrong, 1 - chance, 0.0))).sum(axis=0)
+    feasible = chance.sum(axis=0)
+    beta[:] = 1 + np.stack([feasible, asked.sum(axis=0) - feasible])
+    # with this q(λ), E log of the indicators' prior and -KL(q(λ) | U[0, 1]) add up to log B
+    return chance, float((entropy + betaln(*beta)) @ answers.count)
+
+
+def global_step(q: Posterior, count: Float[np.ndarray, " groups"], curvature: Cells, slope: Cells) -> None:
+    """Each normal factor in turn given the others: the bound is quadratic in each of b, a, θ.
+
+    >>> from fca.stats.irt.solve import prepare
+    >>> answers = prepare(np.eye(3))
+    >>> q = first_posterior(answers, "2pl", np.random.default_rng(0))
+    >>> global_step(q, answers.count, *local_step(q, answers, np.ones((3, 3)))[:2])
+    >>> bool((q.difficulty.variance < 1).all())
+    True
+    """
+    theta, b, a = q.ability, q.difficulty, q.discrimination
+    total, by_mean, by_square = np.stack([np.ones(len(theta.mean)), theta.mean, theta.square]) @ curvature
+    up, up_mean = np.stack([np.ones(len(theta.mean)), theta.mean]) @ slope
+    b.update(2 * a.square * total, 2 * a.square * by_mean - a.mean * up)
+    a.update(2 * (by_square - 2 * by_mean * b.mean + total * b.square), up_mean - b.mean * up)
+    theta.update(
+        2 * curvature @ (count * a.square), slope @ (count * a.mean) + 2 * curvature @ (count * a.square * b.mean)
+    )
+    settle(theta, b, a)
+
 
 VARIATIONAL = ("1pl", "2pl", "3pl-upper")
 TOLERANCE = 1e-7  # rise of the evidence a sweep, in nats an answer, below which the ascent has ended

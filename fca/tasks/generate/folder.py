@@ -7,16 +7,21 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import numpy as np
+import pandas as pd
 from filelock import FileLock, Timeout
 from PIL import Image
 
-from fca.generators import Drawn, Generator, Request
-from fca.nouns import FcaError
-from fca.store.files import write_whole
+from fca.data.generated import MANIFEST, STRUCK, struck_ids
+from fca.generation import Drawn, Generator, Request
+from fca.store.files import write_text, write_whole
+from fca.tasks.generate.plan import LEVELS
+from fca.types import FcaError
 
 Line = dict[str, Any]  # its "kind" is image, refusal or description
 
@@ -135,3 +140,73 @@ def request_line(request: Request, generator: Generator) -> Line:
         "generator": generator.label(),
         "version": generator.version(),
     }
+
+
+# manifest.csv: one line an image that was asked for, from the journal; `dataset=generated` reads it.
+
+
+FROM_LINE = ("label", "attribute", "level", "sublevel", "index", "triplet", "seed", "prompt", "generator", "version")
+
+
+def manifest(lines: list[Line], struck: set[str]) -> pd.DataFrame:
+    """Columns image_id, path, mask, full_mask, label, name, split, attribute, level, sublevel, index, triplet, seed,
+    prompt, generator, version, money, state (drawn or refused), reason (of a refusal), accepted (drawn, not struck).
+    """
+    return pd.DataFrame([_told(line, struck) for _, line in sorted(latest(lines).items())])
+
+
+def write_manifest(folder: Folder, lines: list[Line]) -> None:
+    """Write manifest.csv, whole."""
+    write_text(folder.root / MANIFEST, manifest(lines, struck_ids(folder.root)).to_csv(index=False))
+
+
+def _told(line: Line, struck: set[str]) -> dict[str, object]:
+    drawn = line["kind"] == "image"
+    return {
+        "image_id": line["key"],
+        "path": line.get("file"),
+        "mask": line.get("mask"),
+        "full_mask": line.get("full_mask"),
+        "split": "test",
+        **{name: line[name] for name in FROM_LINE},
+        "money": line.get("money"),
+        "state": "drawn" if drawn else "refused",
+        "reason": line.get("refused"),
+        "accepted": drawn and line["key"] not in struck,
+    }
+
+
+# review.html: every image under its class and attribute, with a box to strike it; it exports struck.txt.
+
+
+REVIEW = "review.html"
+
+
+def review(lines: list[Line], struck: set[str], name: str) -> str:
+    """The page; images are read from beside it, all else is in it."""
+    groups: dict[tuple[str, str, str], list[list[Any]]] = {}
+    for line in latest(lines).values():
+        group = groups.setdefault((line["label"], line["name"], line["attribute"]), [])
+        if line["kind"] == "image":
+            said = line["facts"].get("revised_prompt") or line["prompt"] or ""
+            group.append([line["key"], line["file"], LEVELS.index(line["level"]), said])
+        else:
+            group.append([line["key"], None, LEVELS.index(line["level"]), f"refused: {line['refused']}"])
+    data = {
+        "groups": [[*key, sorted(images)] for key, images in sorted(groups.items())],
+        "struck": sorted(struck),
+        "levels": LEVELS,
+        "file": STRUCK,
+    }
+    return _template().render(name=name, data=data)
+
+
+def write_review(folder: Folder, lines: list[Line], name: str) -> None:
+    """Write review.html, whole."""
+    write_text(folder.root / REVIEW, review(lines, struck_ids(folder.root), name))
+
+
+@cache
+def _template() -> jinja2.Template:
+    loader = jinja2.FileSystemLoader(Path(__file__).parent)
+    return jinja2.Environment(loader=loader, autoescape=True).get_template("review.html.jinja")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fca.generators import Generator, Writer
-from fca.nouns import FcaError
+from fca.generation import Generator, Writer
 from fca.tasks.generate.folder import Line
+from fca.types import FcaError
 
 
 @dataclass(frozen=True)

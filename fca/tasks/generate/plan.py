@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from fca.generators import Request
-from fca.nouns import FcaError
+from fca.generation import Request
+from fca.types import FcaError
 
 LEVELS = ("easy", "medium", "hard")
 SUBLEVELS = 9  # three a level, easy to hard

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from fca.generators import Refused, Writer
-from fca.nouns import FcaError
+from fca.generation import Refused, Writer
 from fca.tasks.generate.folder import Folder, Line
 from fca.tasks.generate.money import Budget, price_of, spent
 from fca.tasks.generate.plan import SUBLEVELS, Plan
+from fca.types import FcaError
 
 
 def unwritten(plan: Plan, lines: list[Line]) -> list[tuple[str, str]]:

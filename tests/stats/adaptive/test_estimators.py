@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from fca.nouns import FcaError
 from fca.stats.adaptive import ESTIMATORS, WARNINGS, Record, estimate, make_pool, run_policy, start_policy, warning
 from fca.stats.irt import ItemBank
+from fca.types import FcaError
 
 LEVELS = np.array([0, 0, 1, 1, 2, 2, 2])
 ONE = np.zeros(7, dtype=int)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from fca.nouns import FcaError
 from fca.stats.adaptive import (
     MAPPING_L,
     MAPPING_Q,
@@ -18,8 +17,8 @@ from fca.stats.adaptive import (
     run_policy,
     start_policy,
 )
-from fca.stats.adaptive.allocation import spread
-from fca.stats.adaptive.bank_policies import information
+from fca.stats.adaptive.policies import information, spread
+from fca.types import FcaError
 
 
 def played(policy, data, budget=0.25, seed=0, model=0):

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.nouns import FcaError
 from fca.stats.adaptive import MAPPING_L, GreTwoStage, estimate, make_pool, replay, start_policy
+from fca.types import FcaError
 
 COLUMNS = ["model", "group", "repeat", "target", "truth", "estimate", "se", "low", "high"]
 COLUMNS += ["asked", "asked_easy", "asked_medium", "asked_hard"]

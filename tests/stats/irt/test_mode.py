@@ -4,12 +4,9 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from fca.stats.irt.answers import prepare
-from fca.stats.irt.cells import Cells, fill
 from fca.stats.irt.fit import as_fit
 from fca.stats.irt.model import MODELS
-from fca.stats.irt.newton import derivatives
-from fca.stats.irt.solve import find_mode
+from fca.stats.irt.solve import Cells, derivatives, fill, find_mode, prepare
 from fca.stats.irt.start import first_state, random_state
 from tests.stats.irt.planted import planted, with_holes
 from tests.stats.irt.reference import gradient, hessian, log_posterior

@@ -8,8 +8,8 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.nouns import FcaError
 from fca.stats.irt import MODELS, ItemBank, fit_irt, score_ability
+from fca.types import FcaError
 from tests.stats.irt.planted import planted, with_holes
 
 BANKS = {model: fit_irt(planted(30, 150, infeasible=0.05).responses, model).bank for model in MODELS}

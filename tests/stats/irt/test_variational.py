@@ -6,12 +6,11 @@ import scipy.stats
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from fca.nouns import FcaError
 from fca.stats.irt import variational
-from fca.stats.irt.answers import prepare
-from fca.stats.irt.family import MEAN_VARIANCE, Family, settle
 from fca.stats.irt.fit import fit_irt
-from fca.stats.irt.variational import ascend, first_posterior, fit_variational
+from fca.stats.irt.solve import prepare
+from fca.stats.irt.variational import MEAN_VARIANCE, Family, ascend, first_posterior, fit_variational, settle
+from fca.types import FcaError
 
 
 def drawn(subjects, items, infeasible=0.0, seed=0):

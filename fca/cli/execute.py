@@ -1,0 +1,179 @@
+"""Do what is left of a plan: claim, work, write each row as it comes, record what failed."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+
+from fca.cli.configure import Job
+from fca.store import ClaimLost, State, Store, claims
+from fca.store.files import write_text
+from fca.types import FcaError, Finished, Run
+
+# What a run says while it works: into its log.txt.
+
+
+@contextmanager
+def logged(path: Path) -> Iterator[None]:
+    """Append what any library logs or warns in the body to this file."""
+    handler = logging.FileHandler(path, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setLevel(logging.INFO)
+    ours, root = logging.getLogger("fca"), logging.getLogger()
+    level = ours.level
+    ours.setLevel(logging.INFO)
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        root.removeHandler(handler)
+        ours.setLevel(level)
+        handler.close()
+
+
+# Which code and which machine made a row.
+
+
+PACKAGES = ("fca", "torch", "timm", "pytorch-lightning", "numpy")
+
+
+def provenance() -> dict[str, str | None]:
+    """The columns host, commit, versions and finished."""
+    return {
+        "host": socket.gethostname(),
+        "commit": commit(),
+        "versions": versions(),
+        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
+    }
+
+
+@cache
+def versions() -> str:
+    """Versions of what decides a number, in one line."""
+    return ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+
+
+@cache
+def commit() -> str | None:
+    """The commit of this checkout, `-dirty` when files differ from it; None outside a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    return answer.stdout.strip() or None
+
+
+POLL_S = 1.0
+log = logging.getLogger(__name__)
+
+
+def execute(job: Job, *, alone: bool) -> None:
+    """Do the runs of a job that are neither done nor failed.
+
+    alone: runs that another worker computes are waited for, or taken over when it dies, and an error of the user's
+    is raised without a trace in the store. In a sweep they are left to the other, and every error is a record.
+    """
+    store = job.setup.store
+    while left := [run for run in job.plan if store.state(run.run_id) not in (State.DONE, State.FAILED)]:
+        orphans = [run for run in left if run.parent and store.state(run.parent) is State.FAILED]
+        for run in orphans:
+            _record(job, run, f"run {run.parent}, which it needs, failed", None)
+        with _claimed(left, store) as tokens:
+            won = [run for run in left if run.run_id in tokens]
+            _work(job, won, tokens, alone)
+        if not won and not orphans:
+            if not alone:
+                return
+            time.sleep(POLL_S)
+
+
+@contextmanager
+def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
+    """The claims of those runs that are free and whose parent is done or claimed with them: run_id -> token."""
+    held: dict[Path, str] = {}
+    tokens: dict[str, str] = {}
+    with claims.beating(held):
+        for run in runs:
+            if run.parent in tokens or run.parent is None or store.state(run.parent) is State.DONE:
+                folder = store.folder(run.run_id)
+                token = claims.acquire(folder)
+                if token is not None:
+                    held[folder] = tokens[run.run_id] = token
+        yield tokens
+
+
+def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) -> None:
+    """Let the task yield these runs and write each; an error is recorded for the run at work and those it feeds."""
+    store = job.setup.store
+    left = [run for run in runs if store.state(run.run_id) is not State.DONE]  # done since the plan was made
+    while left:
+        folder = store.folder(left[0].run_id)
+        for run in left:
+            write_text(store.folder(run.run_id) / "config.yaml", job.config)
+        try:
+            with logged(folder / "log.txt"):
+                log.info("begin %s", ", ".join(f"{run.task} {run.run_id}" for run in left))
+                for finished in job.task.run(left, job.setup):
+                    _write(job, finished, tokens[finished.run.run_id])
+                    left = [run for run in left if run.run_id != finished.run.run_id]
+            if left:  # a defect of the task; without this the run would be tried for ever
+                raise RuntimeError(f"{type(job.task).__name__} ended without a row for {left[0].task} {left[0].run_id}")
+            return
+        except ClaimLost:
+            left = left[1:]
+        except FcaError as error:
+            if alone:
+                for run in left:
+                    store.drop(run.run_id)
+                raise
+            left = _fail(job, left, str(error), None)
+        except Exception as error:
+            left = _fail(job, left, f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def _write(job: Job, finished: Finished, token: str) -> None:
+    run = finished.run
+    row = {
+        **run.about,
+        **finished.columns,
+        **provenance(),
+        "run_id": run.run_id,
+        "task": run.task,
+        "parent": run.parent,
+        "command": job.command,
+    }
+    stored = job.setup.store.write(row, finished.arrays, token)
+    try:
+        job.setup.tracker.finish(stored)
+    except Exception:  # the run is done and kept; its copy elsewhere is not worth failing it
+        log.exception("run %s is stored, but was not tracked", run.run_id)
+        print(f"warning: run {run.run_id} is stored, but was not tracked; see its log.txt", file=sys.stderr)
+
+
+def _fail(job: Job, left: Sequence[Run], message: str, trace: str | None) -> list[Run]:
+    """Record the first run as failed, and those at work with it that need it; returns the rest."""
+    failed = left[0]
+    _record(job, failed, message, trace)
+    orphans = [run for run in left if run.parent == failed.run_id]
+    for run in orphans:
+        _record(job, run, f"run {failed.run_id}, which it needs, failed: {message}", None)
+    return [run for run in left[1:] if run not in orphans]
+
+
+def _record(job: Job, run: Run, message: str, trace: str | None) -> None:
+    error = {"run_id": run.run_id, "task": run.task, "error": message, "command": job.command, "traceback": trace}
+    job.setup.store.fail(run.run_id, error)
+    job.setup.tracker.fail(run)

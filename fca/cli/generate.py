@@ -1,0 +1,93 @@
+"""`fca generate`: test images in levels of difficulty, from a plan and a generator."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from fca.cli.application import application
+from fca.cli.configure import plug
+from fca.data.generated import MANIFEST
+from fca.generation import Generator, Request, Writer
+from fca.tasks.generate import Budget, Folder, Plan, generate
+from fca.tasks.generate.folder import REVIEW, check_generator
+from fca.tasks.generate.money import price_of, spent
+from fca.tasks.generate.words import unwritten, with_written
+from fca.tasks.generate.work import outstanding
+from fca.types import FcaError
+
+FEW = (1, 5, 9)  # sublevels whose prompts a dry run shows
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code 0, also when a budget ends; 2 for what cannot be generated."""
+    return application("generate", generation, arguments)
+
+
+def generation(config: DictConfig) -> None:
+    """Draw what is left, or with dry=true only say what would be drawn and what it would cost."""
+    plan = _plan(config)
+    generator: Generator = plug(config, "generator")
+    writer: Writer | None = None if config.writer is None else plug(config, "writer")
+    if config.workers < 0:
+        raise FcaError("workers", config.workers, "0 or more", "set workers=0 for one a core")
+    folder = Folder(Path(config.out or Path(config.outputs) / "generated" / plan.name))
+    budget = Budget(config.budget.images, config.budget.money)
+    budget.check()
+    if config.dry:
+        _preview(plan, generator, writer, folder, config.verbose)
+        return
+    done = generate(plan, generator, folder, budget, writer, config.workers)
+    why = f", {budget} reached" if done.left else ""
+    refused = f", {done.refused} refused" if done.refused else ""
+    print(f"{done.drawn:,} drawn{refused}, {done.left:,} left{why}; {_money(done.money)} for all so far")
+    for name in (MANIFEST, REVIEW):
+        if (folder.root / name).exists():
+            print(f"{name.partition('.')[0]}: {folder.root / name}")
+
+
+def _plan(config: DictConfig) -> Plan:
+    plan: Plan = plug(config, "plan").settled()
+    return plan if config.per_level is None else replace(plan, per_level=config.per_level).settled()
+
+
+def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Folder, verbose: bool) -> None:
+    lines = folder.journal()
+    check_generator(lines, generator, folder.root)
+    written = with_written(plan, lines)
+    wanted = outstanding(written, folder, lines)
+    print(f"plan {plan.name}: {len(plan.classes)} classes x {len(plan.attributes)} attributes x 3 levels", end=" ")
+    print(f"x {plan.per_level} = {len(plan):,} images, {len(wanted):,} left; {_money(spent(lines))} for all so far")
+    print(f"{generator.label()} ({generator.version()}): {_cost(len(wanted), generator)}")
+    if not generator.prompted:
+        print("it draws without words")
+        return
+    asked = set() if writer is None else set(unwritten(plan, lines))
+    if writer is None:
+        written.check_words()
+    else:
+        print(f"{writer.label()}, descriptions to write: {_cost(len(asked), writer)}")
+    for request in wanted if verbose else _few(written):
+        to_write = (request.label, request.attribute) in asked
+        print(f"{request.key}: {'(to be written)' if to_write else request.prompt}")
+
+
+def _few(plan: Plan) -> list[Request]:
+    """Three images of every attribute, of the first class."""
+    first = next(iter(plan.classes))
+    small = replace(plan, classes={first: plan.classes[first]}, per_level=3)
+    return sorted((r for r in small.requests() if r.sublevel in FEW), key=lambda r: r.attribute)
+
+
+def _cost(count: int, seller: Generator | Writer) -> str:
+    price = price_of(seller)
+    if price is None:
+        return f"{count:,} at an unknown price"
+    return f"{count:,} x {price:g} = {_money(count * price)}"
+
+
+def _money(amount: float) -> str:
+    return f"{amount:,.2f}"

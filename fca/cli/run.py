@@ -1,0 +1,41 @@
+"""`fca run`: one configuration, or with -m (or an experiment that sweeps) many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from fca.cli.application import application
+from fca.cli.configure import job_of
+from fca.cli.execute import execute
+from fca.cli.show import show_job
+from fca.store import State
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code 0; 1 when a run failed; 2 for a configuration that cannot be run."""
+    return application("run", run, arguments)
+
+
+def run(config: DictConfig) -> None:
+    """One job: alone it waits for runs that others compute and shows its results; in a sweep it leaves them."""
+    told = HydraConfig.get()
+    job = job_of(config, list(told.overrides.task))
+    store = job.setup.store
+    if config.sweep.print:
+        left = [r for r in job.plan if store.state(r.run_id) is not State.DONE]
+        print(job.command if left else "nothing is left to run")
+        return
+    alone = told.mode is RunMode.RUN
+    if not alone:
+        execute(job, alone=False)
+        return
+    for planned in job.plan:
+        store.forgive(planned.run_id)
+    execute(job, alone=True)
+    failed = show_job(job)
+    if failed:
+        raise SystemExit(1)

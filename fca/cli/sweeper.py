@@ -1,0 +1,213 @@
+"""Hydra multiruns that resume: everything is composed and checked first, and only what is left is launched."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf, open_dict
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from fca.cli.configure import Job, job_of
+from fca.cli.execute import POLL_S, execute
+from fca.cli.show import show_failures
+from fca.store import State, Store
+from fca.types import FcaError
+
+# How a sweep is getting on: a bar that watches the store, whoever does the work.
+
+
+LOOK_S = 1.0
+
+
+@contextmanager
+def progress(store: Store, left: set[str], total: int) -> Iterator[None]:
+    """Show done, failed and time to go for the runs in `left`, of `total`, while the body works."""
+    stop = threading.Event()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("[red]{task.fields[failed]}[/red]"),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns) as bar:
+        shown = bar.add_task("runs", total=total, completed=total - len(left), failed="")
+        waiting = set(left)
+        failed: set[str] = set()
+
+        def look() -> None:
+            for run_id in list(waiting):
+                state = store.state(run_id)
+                if state in (State.DONE, State.FAILED):
+                    waiting.discard(run_id)
+                    failed.update({run_id} if state is State.FAILED else ())
+            bar.update(shown, completed=total - len(waiting), failed=f"{len(failed)} failed" if failed else "")
+
+        def watch() -> None:
+            while not stop.wait(LOOK_S):
+                look()
+
+        thread = threading.Thread(target=watch, daemon=True, name="fca-progress")
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+            look()
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """One point of the grid."""
+
+    overrides: list[str]
+    job: Job
+
+
+class ResumingSweep:
+    """The body of the sweeper plugin (hydra_plugins/fca); `params` are the axes that an experiment file brings."""
+
+    def __init__(self, params: Mapping[str, str] | None = None) -> None:
+        self.params = dict(params or {})
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Called by Hydra before `sweep`."""
+        self.config = config
+        self.loader = hydra_context.config_loader
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+
+    def sweep(self, arguments: list[str]) -> None:
+        """Plan the whole grid, say where it stands, launch what is left; exit code 1 if a run failed."""
+        points = self._configurations(arguments)
+        store = points[0].job.setup.store
+        runs = list({run.run_id: run for point in points for run in point.job.plan})
+        states = {run_id: store.state(run_id) for run_id in runs}
+        left = {run_id for run_id, state in states.items() if self._is_left(state)}
+        if self.config.sweep.print:
+            print("\n".join(point.job.command for point in _launches(points, left)))
+            return
+        print(_plan_line(states, left), flush=True)
+        for run_id in left:
+            store.forgive(run_id)
+        os.environ.setdefault("WANDB_RUN_GROUP", self._name())  # the workers inherit it
+        with progress(store, left, total=len(runs)):
+            while left:
+                self._work(points, left)
+                left = _wait(store, left)
+        failed = [run_id for run_id in runs if store.state(run_id) is State.FAILED]
+        if failed:
+            show_failures(store, failed)
+            raise SystemExit(1)
+
+    def _name(self) -> str:
+        """The experiment, if there is one, and when the sweep began."""
+        hydra = self.config.hydra
+        return "-".join(filter(None, (hydra.runtime.choices.get("experiment"), Path(hydra.sweep.dir).name)))
+
+    def _is_left(self, state: State) -> bool:
+        return state in (State.ABSENT, State.RUNNING) or (self.config.sweep.retry and state is State.FAILED)
+
+    def _work(self, points: Sequence[Configuration], left: set[str]) -> None:
+        """Launch one job a configuration with heavy work left; then the light runs, here."""
+        launches = [p for p in _launches(points, left) if any(r.run_id in left and not r.light for r in p.job.plan)]
+        if launches:
+            for job in self.launcher.launch([point.overrides for point in launches], initial_job_idx=0):
+                _ = job.return_value  # raises what ended a job outside of its runs
+        for point in points:
+            if any(run.run_id in left and run.light for run in point.job.plan):
+                execute(point.job, alone=False)
+
+    def _configurations(self, arguments: list[str]) -> list[Configuration]:
+        """Every point of the grid, composed, checked and planned."""
+        axes = self._axes(arguments)
+        groups = set(self.loader.list_groups(""))
+        composed: dict[tuple[str, ...], DictConfig] = {}
+        points = []
+        for values in itertools.product(*axes.values()):
+            overrides = list(values)
+            whole = tuple(
+                o for o, axis in zip(overrides, axes.values(), strict=True) if _composes(o, len(axis), groups)
+            )
+            if whole not in composed:
+                composed[whole] = self._compose(list(whole))
+            config = copy.deepcopy(composed[whole])
+            for override in OverridesParser.create().parse_overrides([o for o in overrides if o not in whole]):
+                OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+            points.append(Configuration(overrides, job_of(config, overrides)))
+        return points
+
+    def _axes(self, arguments: list[str]) -> dict[str, list[str]]:
+        """Key -> its overrides; the command line overrules the experiment's axes, key by key."""
+        words = [f"{key}={value}" for key, value in self.params.items()] + arguments
+        axes: dict[str, list[str]] = {}
+        for override in OverridesParser.create().parse_overrides(words):
+            axes[override.get_key_element()] = _values(override)[: self.config.sweep.head]
+        return axes
+
+    def _compose(self, overrides: list[str]) -> DictConfig:
+        config = self.loader.load_sweep_config(self.config, overrides)
+        with open_dict(config):
+            del config["hydra"]
+        return config
+
+
+def _values(override: Override) -> list[str]:
+    key = override.get_key_element()
+    if not override.is_sweep_override():
+        return [f"{key}={override.get_value_element_as_str()}"]
+    if not override.is_discrete_sweep():
+        raise FcaError(key, override.input_line, "a list or a range", "write it as 1,2,3 or range(1,4)")
+    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+
+
+def _composes(override: str, values: int, groups: set[str]) -> bool:
+    """Whether an override needs Hydra to compose anew (100 ms): a group, an addition, or a key with one value only."""
+    key = override.partition("=")[0]
+    return values == 1 or key.startswith(("+", "~")) or key.partition("@")[0].partition("/")[0] in groups
+
+
+def _wait(store: Store, left: set[str]) -> set[str]:
+    """Wait for runs that other sweeps compute; returns those that were abandoned and are to be done again."""
+    while any(store.state(run_id) is State.RUNNING for run_id in left):
+        time.sleep(POLL_S)
+    return {run_id for run_id in left if store.state(run_id) is State.ABSENT}
+
+
+def _launches(points: Sequence[Configuration], left: set[str]) -> list[Configuration]:
+    """The configurations with work left that no earlier one covers: a heavy run shared by many is launched once."""
+    covered: set[str] = set()
+    chosen = []
+    for point in points:
+        missing = {run.run_id for run in point.job.plan if run.run_id in left} - covered
+        if missing:
+            chosen.append(point)
+            covered |= missing
+    return chosen
+
+
+def _plan_line(states: dict[str, State], left: set[str]) -> str:
+    counts: Counter[Any] = Counter(states.values())
+    running = counts[State.RUNNING]
+    return (
+        f"{len(states)} runs: {counts[State.DONE]} done, {counts[State.FAILED]} failed, "
+        f"{running} running, {len(left) - running} to run"
+    )

@@ -1,0 +1,46 @@
+"""Drawn objects (fca.render) as a generator: no words, no network, no money, exact masks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from fca.generation import Drawn, Request
+from fca.render import VERSION, render, scene_of
+
+
+@dataclass(frozen=True)
+class RenderedGenerator:
+    """`generator=rendered`: the ten attributes and background on the renderer's classes, levels placed by measurement.
+
+    size: pixels a side.
+
+    Its levels are ranges of what is measured in the image; the three sublevels of a level share its range.
+    """
+
+    size: int
+
+    prompted: ClassVar[bool] = False
+    parallel: ClassVar[bool] = True
+
+    def label(self) -> str:
+        return "rendered"
+
+    def version(self) -> str:
+        """The renderer's version, and the size."""
+        return f"drawing {VERSION}, size {self.size}"
+
+    def price(self) -> float:
+        return 0.0
+
+    def draw(self, request: Request) -> Drawn:
+        """The image, its masks, and all true parameters as facts. Raises FcaError for a name the renderer lacks.
+
+        >>> request = Request("mug", "mug", "occlusion", "hard", 7, 0, 3, None)
+        >>> drawn = RenderedGenerator(32).draw(request)
+        >>> drawn.image.shape, bool(drawn.visible.sum() < drawn.full.sum()), drawn.facts["measure"]
+        ((32, 32, 3), True, 'hidden_share')
+        """
+        scene = scene_of(request.label, request.attribute, request.level, request.index, request.seed)
+        image, visible, full = render(scene, self.size)
+        return Drawn(image, visible, full, scene.parameters())

@@ -1,0 +1,1 @@
+"""The study of adaptive: its tables and figures."""

@@ -1,0 +1,277 @@
+"""Who answered what, from stored runs and files: the matrices that item response theory and label checks start from."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fca.store import Store
+from fca.studies.responses import (
+    Responses,
+    frame_of_subjects,
+    joined,
+    kind_and_severity,
+    read_responses,
+    stem_of,
+    stored_set,
+)
+from fca.studies.rows import check_query, narrowed, records, require
+from fca.types import FcaError
+
+# Who answered: the stored rows of full models, and a name for each that tells it from all others.
+
+
+_TOLD_BY = ("adaptation", "weights", "seed", "run")  # in this order, where one name has several of them
+_RUN = re.compile(r"(?P<run>[0-9a-f]{12})/(?P<snapshot>[^/]+)")
+
+
+def answering_rows(store: Store, query: str | None) -> pd.DataFrame:
+    """`predict` rows on test images by models that know every class of the data set, clean or under a corruption.
+
+    Rows that know only some of the classes (sub-models) are no subjects: they were not asked all items.
+    With columns subject (named), corruption, severity, and `model` and `snapshot` of the subject. query: narrows them.
+    Raises FcaError for a query that cannot be read, and for one data set in two versions.
+    """
+    rows = store.rows()
+    check_query(rows, query)
+    every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)
+    rows = narrowed(rows[(rows["task"] == "predict") & every_class & (rows["split"] == "test")], query)
+    places = [kind_and_severity(shift) for shift in rows["shift"].fillna("")]
+    rows = rows[np.array([place is not None for place in places], dtype=bool)].reset_index(drop=True)
+    for name, part in rows.groupby("dataset"):
+        versions = sorted(part["fingerprint"].unique())
+        if len(versions) > 1:
+            step = f'keep one, e.g. analysis.query="\\"fingerprint == \'{versions[0]}\'\\""'
+            raise FcaError(f"fingerprint of {name} in the rows read", ", ".join(versions), "one version", step)
+    rows["corruption"] = _kinds(rows)
+    rows["severity"] = [place[1] for place in places if place is not None]
+    named = [part.assign(**_named(part)) for _, part in rows.groupby("dataset")]
+    if not named:
+        return rows.assign(subject=None)
+    return pd.concat(named).sort_values(["dataset", "subject", "corruption", "severity"], ignore_index=True)
+
+
+def _kinds(rows: pd.DataFrame) -> list[str]:
+    """defocus_blur; where a data set has it from two sources (generated, published), corruption/defocus_blur."""
+    words = [(*shift.split("/"), shift)[:2] for shift in rows["shift"]]  # clean is its own kind
+    sources: dict[tuple[str, str], set[str]] = {}
+    for name, (source, kind) in zip(rows["dataset"], words, strict=True):
+        sources.setdefault((name, kind), set()).add(source)
+    several = [len(sources[name, kind]) > 1 for name, (_, kind) in zip(rows["dataset"], words, strict=True)]
+    return [f"{source}/{kind}" if more else kind for more, (source, kind) in zip(several, words, strict=True)]
+
+
+def _named(rows: pd.DataFrame) -> dict[str, list[Any]]:
+    """The subject, model and snapshot of each row of one data set: same network, snapshot and seed, same subject."""
+    lines = sorted(records(rows.reset_index()), key=lambda row: row["run_id"])
+    subject_of: dict[int, tuple[Any, ...]] = {}
+    about: dict[tuple[Any, ...], dict[str, Any]] = {}
+    asked: set[tuple[Any, ...]] = set()
+    for row in lines:
+        key = _key(row)
+        if (key, row["shift"]) in asked:  # the same network asked the same in another way: one more subject
+            key = (*key, row["run_id"])
+        asked.add((key, row["shift"]))
+        subject_of[row["index"]] = key
+        known = about.setdefault(key, {"model": row["model"], "snapshot": key[2], "run": key[0] or row["run_id"]})
+        for column in ("adaptation", "weights", "seed"):
+            value = _none(row[column])
+            if known.get(column) is None and not _RUN.fullmatch(str(value)):
+                known[column] = value
+    names = dict(zip(about, _told_apart(list(about.values())), strict=True))
+    keys = [subject_of[at] for at in rows.index]
+    told = {name: [about[key][name] for key in keys] for name in ("model", "snapshot")}
+    return {"subject": [names[key] for key in keys], **told}
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Which subject a row is of: the training run (or None), the network and its settings, the snapshot."""
+    run, snapshot = _none(row["parent"]), _none(row["snapshot"])
+    found = _RUN.fullmatch(str(row["weights"]))
+    if found is not None:
+        run, snapshot = found["run"], found["snapshot"]
+    if run is not None:
+        return run, row["model"], snapshot or "best"
+    columns = ("weights", "adaptation", "seed", "input_size", "compat")
+    return None, row["model"], snapshot, *(_none(row[column]) for column in columns)
+
+
+def _none(value: Any) -> Any:
+    return None if pd.isna(value) else value
+
+
+def _told_apart(about: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A name for each: the model, its snapshot where there are others than the best, and what else is needed."""
+    series = {one["model"] for one in about if one["snapshot"] not in (None, "best")}
+    named = [f"{one['model']}/{one['snapshot']}" if one["snapshot"] else one["model"] for one in about]
+    names = [name if one["model"] in series else one["model"] for name, one in zip(named, about, strict=True)]
+    for column in _TOLD_BY:
+        for name in {name for name in names if names.count(name) > 1}:
+            alike = [at for at, other in enumerate(names) if other == name]
+            if len({about[at].get(column) for at in alike}) > 1:
+                for at in alike:
+                    names[at] = _with(name, column, about[at].get(column))
+    return names
+
+
+def _with(name: str, column: str, value: Any) -> str:
+    if value is None or value == "scratch":
+        return name
+    return f"{name}, {column} {value}" if column in ("seed", "run") else f"{name}, {value}"
+
+
+log = logging.getLogger(__name__)
+COMMAND = "fca run -m task=predict dataset=cifar10 model=resnet18,vgg16 shift=clean,corruption/all"
+
+
+class Gathered(NamedTuple):
+    """The answers of all subjects of one data set, and the runs that they are from.
+
+    left_out: subjects that are not there because they lack a severity, with what they lack.
+    """
+
+    dataset: str
+    fingerprint: str | None  # None for files
+    responses: Responses
+    runs: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+
+
+def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) -> list[Gathered]:
+    """Answers on clean test images, one a data set: every snapshot of every full model, and those of the files.
+
+    Sub-models are no subjects, because they know only some of the classes.
+    files: each is a data set of its own, named by its stem; or more subjects of a stored data set, where all its items
+    are image_ids of that. query: narrows the stored rows, not the files.
+    Raises FcaError when there is nothing, and for a file whose data set is in doubt (see `stored_set`).
+    """
+    rows = answering_rows(store, query)
+    rows = rows[rows["shift"] == "clean"]
+    found = {str(name): _gathered(store, str(name), part) for name, part in rows.groupby("dataset", sort=True)}
+    for file in files:
+        read, name = read_responses(file), stem_of(file)
+        dataset = stored_set(read, {key: one.responses for key, one in found.items() if one.fingerprint}, file)
+        if dataset is not None:
+            found[dataset] = found[dataset]._replace(responses=joined(found[dataset].responses, read))
+        elif name in found:
+            raise FcaError("analysis.responses", file, f"no second data set called {name}", "rename the file")
+        else:
+            found[name] = Gathered(name, None, read, ())
+    require(pd.DataFrame(list(found)), "answers of full models on clean test images", len(store.rows()), COMMAND)
+    return list(found.values())
+
+
+def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = ()) -> list[Gathered]:
+    """`clean_responses` that can be fitted: stored data sets that a single subject answered are left out, with a line
+    in the log.
+
+    Raises FcaError when none is left.
+    """
+    every = clean_responses(store, query, files)
+    clean = [one for one in every if one.fingerprint is None or len(one.responses.subjects) > 1]
+    for dataset in sorted({one.dataset for one in every} - {one.dataset for one in clean}):
+        log.warning("%s is left out: a single subject answered its clean images, and fits need two", dataset)
+    enough = pd.DataFrame([one.dataset for one in clean])
+    require(enough, "data sets whose test images two subjects answered", len(store.rows()), COMMAND)
+    return clean
+
+
+def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Iterator[tuple[str, Gathered]]:
+    """Answers under every kind of corruption, one a kind and data set: items are images at each severity, and clean.
+
+    Subjects are those that answered every severity that any did; the others are named in `left_out`. Severity 0 (clean)
+    is there where it is stored, NaN for a subject without. A kind that fewer than `fewest` subjects answered is left
+    out, with a line in the log. Raises FcaError for a kind that enough subjects answered, but too few of them at every
+    severity.
+    """
+    rows = answering_rows(store, query)
+    clean = rows[rows["shift"] == "clean"]
+    for (dataset, kind), part in rows[rows["shift"] != "clean"].groupby(["dataset", "corruption"], sort=True):
+        if part["subject"].nunique() < fewest:
+            log.warning("%s on %s is left out: fewer than %d subjects answered it", kind, dataset, fewest)
+            continue
+        severities = set(part["severity"])
+        lacking = {str(subject): severities - set(of["severity"]) for subject, of in part.groupby("subject")}
+        left_out = [f"{name} lacks {', '.join(map(str, sorted(of)))}" for name, of in lacking.items() if of]
+        whole = [name for name, of in lacking.items() if not of]
+        if len(whole) < fewest:
+            what = f"subjects with every severity of {kind} on {dataset}"
+            step = "run the missing ones, or leave the severity out by analysis.query"
+            raise FcaError(what, f"{len(whole)}: {'; '.join(left_out)}", f"{fewest} or more", step)
+        used = pd.concat([clean[clean["dataset"] == dataset], part])
+        used = used[used["subject"].isin(whole)]
+        yield str(kind), _gathered(store, str(dataset), used)._replace(left_out=tuple(left_out))
+
+
+def at_severity(gathered: Gathered, severity: int) -> Gathered:
+    """The items of one severity alone, and the subjects that were asked any of them."""
+    all_of = gathered.responses
+    items = (all_of.items["severity"] == severity).to_numpy()
+    subjects = ~np.isnan(all_of.correct[:, items]).all(axis=1)
+    both: dict[str, Any] = {"correct": all_of.correct[np.ix_(subjects, items)]}
+    if all_of.pred is not None:
+        both["pred"] = all_of.pred[np.ix_(subjects, items)]
+    frames = {
+        "subjects": all_of.subjects[subjects].reset_index(drop=True),
+        "items": all_of.items[items].reset_index(drop=True),
+    }
+    return gathered._replace(responses=replace(all_of, **frames, **both))
+
+
+def _gathered(store: Store, dataset: str, rows: pd.DataFrame) -> Gathered:
+    """The matrix of these rows of one data set: a block of items a shift, in order of severity."""
+    first = records(rows.head(1))[0]
+    keys, labels = labels_of(store, first)
+    images = store.items(first["fingerprint"])
+    images = images.loc[images["split"] == first["split"], "image_id"].to_numpy(dtype=object)
+    about = rows.drop_duplicates("subject").sort_values("subject")
+    position = {name: at for at, name in enumerate(about["subject"])}
+    blocks: list[pd.DataFrame] = []
+    pred, correct = [], []
+    for severity in sorted(rows["severity"].unique()):
+        part = rows[rows["severity"] == severity]
+        shift = str(part["shift"].iloc[0])
+        blocks.append(_items(images, labels, keys, shift, part["corruption"].iloc[0], int(severity)))
+        said = np.full((len(position), len(images)), -1, dtype=np.int32)
+        right = np.full(said.shape, np.nan)
+        for row in records(part):
+            at = position[row["subject"]]
+            said[at] = _classes_said(store, row["run_id"], keys)
+            right[at] = said[at] == labels
+        pred.append(said)
+        correct.append(right)
+    snapshots = [None if pd.isna(snapshot) else str(snapshot) for snapshot in about["snapshot"]]
+    subjects = frame_of_subjects(about["subject"].tolist(), about["model"].tolist(), snapshots)
+    items = pd.concat(blocks, ignore_index=True)
+    responses = Responses(np.hstack(correct), subjects, items, np.hstack(pred), tuple(keys))
+    return Gathered(dataset, str(first["fingerprint"]), responses, tuple(sorted(rows["run_id"])))
+
+
+def _items(
+    images: np.ndarray, labels: np.ndarray, keys: list[str], shift: str, corruption: str, severity: int
+) -> pd.DataFrame:
+    names = images if shift == "clean" else np.array([f"{image}@{shift}" for image in images], dtype=object)
+    label = np.array(keys, dtype=object)[labels]
+    about = {"item": names, "image_id": images, "label": label, "corruption": corruption, "severity": severity}
+    return pd.DataFrame(about).astype({"severity": "int64"})
+
+
+def _classes_said(store: Store, run_id: str, keys: list[str]) -> np.ndarray:
+    """What a run answered on each image, as positions in `keys`; -1 another class."""
+    position = {key: at for at, key in enumerate(keys)}
+    class_of = np.array([position.get(key, -1) for key in store.array(run_id, "logit_classes").tolist()])
+    said: np.ndarray = class_of[np.asarray(store.array(run_id, "pred"))]
+    return said.astype(np.int32)
+
+
+def labels_of(store: Store, row: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
+    """Class keys in label order, and the label of each image behind a row's arrays."""
+    items = store.items(row["fingerprint"])
+    label = items["label"][items["split"] == row["split"]].cat
+    return label.categories.tolist(), label.codes.to_numpy().astype(np.int64)

@@ -1,0 +1,1 @@
+"""The study of few_class: its tables and figures."""

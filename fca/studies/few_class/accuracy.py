@@ -1,0 +1,179 @@
+"""Accuracy against the number of classes: full models (open, masked) and sub-models, DCN, ranks and their gap."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from fca.stats.correlation import correlation
+from fca.stats.intervals import RESAMPLES, bootstrap_mean
+from fca.store import Store
+from fca.studies.few_class.subset_accuracy import Grid, accuracy_points, subsets_of
+from fca.studies.rows import one_config, require, select
+from fca.subset import read_groups
+from fca.types import Table
+
+PAPER = "Few-Class Arena (arXiv:2411.01099)"
+DRAW = ["subset_seed", "classes"]  # what tells two subsets of one size apart: two seeds may draw the same classes
+INTERVALS = f"95 %: Wilson in accuracy_points, else {RESAMPLES} bootstrap resamples of subset seeds"
+
+
+@dataclass(frozen=True)
+class FewClass:
+    """`analysis=few_class`; reads `train` rows and the `predict` rows of full models.
+
+    query:       narrows the rows.
+    ncl, seeds:  a grid of draws to score instead of the subsets of the stored sub-models; sampler: how it is drawn.
+    per_model:   config columns that differ between models by intention, e.g. [recipe_lr]; [recipe]: all of them.
+    groups, group_columns: a file of classes and groups for the grouped protocol; see fca.subset.read_groups.
+    """
+
+    query: str | None = None
+    ncl: list[int | float] | None = None
+    seeds: list[int] | None = None
+    sampler: str = "uniform"
+    per_model: list[str] = field(default_factory=list)
+    groups: str | None = None
+    group_columns: list[str] = field(default_factory=lambda: ["class", "group"])
+
+    def __call__(self, store: Store) -> list[Table]:
+        """Tables accuracy_points, accuracy, gap, dcn, ranks and rank_agreement."""
+        rows = select(store, self.query)
+        command = "fca run -m task=train subset.ncl=2,5 'subset.seed=range(0,5)'"
+        require(rows.models, "rows of trained or full models", rows.total, command)
+        one_config(rows.models, "model", self.per_model)
+        subsets = subsets_of(rows, Grid(self.ncl, self.seeds, self.sampler))
+        groups = read_groups(self.groups, self.group_columns) if self.groups else None
+        points = accuracy_points(store, rows, subsets, groups)
+        require(points, "models of these subsets", rows.total, command)
+        subset = per_subset(points)
+        partial = subset[subset["ncl"] < subset["dataset"].map(rows.models.groupby("dataset")["num_classes"].max())]
+        frames = {
+            "accuracy_points": points,
+            "accuracy": accuracy(subset),
+            "gap": gap(partial),
+            "dcn": dcn(subset),
+            "ranks": ranks(subset),
+            "rank_agreement": rank_agreement(partial, rows.full),
+        }
+        runs = tuple(sorted(set(points["run_id"])))
+        parameters = {**asdict(self), "intervals": INTERVALS}
+        return [Table(name, *ABOUT[name], frame, parameters, runs) for name, frame in frames.items()]
+
+
+ABOUT = {
+    "accuracy_points": (
+        "How accurate is each model on each class subset?",
+        f"{PAPER} sections 3.4 (FC-Full = open) and 3.5 (FC-Sub = sub); masked: arg max over the subset's classes; "
+        "grouped: over groups, by summed probability",
+    ),
+    "accuracy": (
+        "How does accuracy change with the number of classes? (mean and standard deviation over subset seeds)",
+        f"{PAPER} figure 1",
+    ),
+    "dcn": (
+        "How accurate is the best of the models on each subset?",
+        f"Classification difficulty number of arXiv:1803.09588, as in {PAPER} sections 3.3, 4.1 and 4.2",
+    ),
+    "ranks": ("Which model is best at each number of classes? (1 = best)", f"{PAPER} figure 2b, per subset"),
+    "rank_agreement": (
+        "Does the ranking on all classes (open) tell that on few? (Spearman's rho over models, mean over subsets)",
+        f"The practice that {PAPER} section 3.3 questions",
+    ),
+    "gap": (
+        "How much more accurate are sub-models than full models on the same classes?",
+        f"{PAPER} figure 1, finding (a), paired by model and subset; masked is not in the paper",
+    ),
+}
+
+
+def per_subset(points: pd.DataFrame) -> pd.DataFrame:
+    """One line a dataset, model, protocol and subset: the mean over initialisation seeds, where there is an answer."""
+    answered = points.dropna(subset="top1")
+    by = ["dataset", "model", "protocol", "ncl", *DRAW]
+    return answered.groupby(by, dropna=False, as_index=False).agg(top1=("top1", "mean"))
+
+
+def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
+    """Mean over subsets, its interval, and the spread between subsets (missing where there is one only)."""
+    by = ["dataset", "model", "protocol", "ncl"]
+    lines = [
+        {**dict(zip(by, key, strict=True)), **_mean(part, "top1"), "spread": part["top1"].std(), "subsets": len(part)}
+        for key, part in subset.groupby(by)
+    ]
+    return pd.DataFrame(lines, columns=[*by, "top1", "spread", "top1_low", "top1_high", "subsets"])
+
+
+def dcn(subset: pd.DataFrame) -> pd.DataFrame:
+    """The best model of each subset (of equals, the first by name) and how many there were to choose from."""
+    by = ["dataset", "protocol", "ncl", *DRAW]
+    best = subset.sort_values(["top1", "model"], ascending=[False, True], kind="stable")
+    grouped = best.groupby(by, dropna=False, as_index=False)
+    return grouped.agg(top1=("top1", "first"), model=("model", "first"), models=("model", "size"))
+
+
+def ranks(subset: pd.DataFrame) -> pd.DataFrame:
+    """Mean rank over the subsets that every model of this protocol and ncl answered; equal models share their rank."""
+    by = ["dataset", "protocol", "ncl"]
+    ranked = subset.assign(rank=subset.groupby([*by, *DRAW], dropna=False)["top1"].rank(ascending=False))
+    answers = subset.groupby([*by, *DRAW], dropna=False)["model"].transform("size")
+    models = subset.groupby(by)["model"].transform("nunique")
+    lines = [
+        {**dict(zip([*by, "model"], key, strict=True)), **_mean(part, "rank"), "subsets": len(part)}
+        for key, part in ranked[answers == models].groupby([*by, "model"])
+    ]
+    return pd.DataFrame(lines, columns=[*by, "model", "rank", "rank_low", "rank_high", "subsets"])
+
+
+def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
+    """Spearman's rho of each subset's accuracies with the full models' accuracy on all classes, over the models."""
+    reference = full.groupby(["dataset", "model"])["top1_open"].mean().rename("reference").reset_index()
+    both = partial.merge(reference, on=["dataset", "model"])
+    by = ["dataset", "protocol", "ncl"]
+    lines: list[dict[str, Any]] = []
+    for key, part in both.groupby([*by, *DRAW], dropna=False):
+        rho = correlation(part["top1"].to_numpy(), part["reference"].to_numpy(), "spearman").r
+        lines.append({**dict(zip([*by, *DRAW], key, strict=True)), "rho": rho, "models": len(part)})
+    each = pd.DataFrame(lines, columns=[*by, *DRAW, "rho", "models"]).dropna(subset="rho")
+    lines = [
+        {**dict(zip(by, key, strict=True)), **_mean(part, "rho"), "models": part["models"].max(), "subsets": len(part)}
+        for key, part in each.groupby(by)
+    ]
+    return pd.DataFrame(lines, columns=[*by, "rho", "rho_low", "rho_high", "models", "subsets"])
+
+
+def gap(partial: pd.DataFrame) -> pd.DataFrame:
+    """Sub-model minus full model over the pairs (model, subset) that have both; `partial` holds no full set.
+
+    verdict: whether the interval of sub minus open lies above 0, below it, or on both sides.
+    """
+    by, pair = ["dataset", "ncl"], ["dataset", "ncl", "model", *DRAW]
+    sub, open_, masked = (
+        partial.loc[partial["protocol"] == p, [*pair, "top1"]].rename(columns={"top1": p})
+        for p in ("sub", "open", "masked")
+    )
+    wide = sub.merge(open_, on=pair).merge(masked, on=pair)
+    names = ["sub_minus_open", "sub_minus_masked"]
+    wide = wide.assign(sub_minus_open=wide["sub"] - wide["open"], sub_minus_masked=wide["sub"] - wide["masked"])
+    lines = []
+    for key, part in wide.groupby(by):
+        means = {**_mean(part, names[0]), **_mean(part, names[1])}
+        verdict = _verdict(means["sub_minus_open_low"], means["sub_minus_open_high"])
+        counts = {"n": len(part), "models": part["model"].nunique(), "subsets": len(part[DRAW].drop_duplicates())}
+        lines.append({**dict(zip(by, key, strict=True)), **means, **counts, "verdict": verdict})
+    columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
+    return pd.DataFrame(lines, columns=[*by, *columns, "n", "models", "subsets", "verdict"])
+
+
+def _verdict(low: float, high: float) -> str:
+    if low > 0:
+        return "sub-models above open full models"
+    return "not above" if high <= 0 else "cannot tell"
+
+
+def _mean(part: pd.DataFrame, name: str) -> dict[str, float]:
+    """Mean of a column with its bootstrap interval over subset seeds; subsets without a seed were not drawn."""
+    low, high = bootstrap_mean(part[name].to_numpy(), pd.factorize(part["subset_seed"])[0])
+    return {name: part[name].mean(), f"{name}_low": low, f"{name}_high": high}

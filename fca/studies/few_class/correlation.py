@@ -1,0 +1,154 @@
+"""Does image similarity tell how accurate models will be, beyond what the number of classes tells?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fca.stats.correlation import METHODS, correlation, resampled_correlation
+from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval, point_weights
+from fca.store import Store
+from fca.studies.few_class.accuracy import DRAW, PAPER, per_subset
+from fca.studies.few_class.similarity import similarity_points
+from fca.studies.few_class.subset_accuracy import PROTOCOLS, Grid, accuracy_points, subsets_of
+from fca.studies.rows import one_config, require, select
+from fca.types import Table
+
+COLUMNS = ["target", "scope", "method", "predictor", "r", "p", "r_low", "r_high", "n", "seeds", "models"]
+POINTS = ["target", "protocol", "model", "ncl", *DRAW, "simss", "top1"]
+INTERVALS = f"95 %: {RESAMPLES} bootstrap resamples of subset seeds, for DCN also of models"
+MODELS_SEED = 1  # of the draws of models; those of subset seeds have seed 0, and the two must not go together
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """`analysis=correlation`; reads `embed` rows, `train` rows and the `predict` rows of full models.
+
+    query:       narrows the rows.
+    ncl, seeds:  a grid of draws instead of the subsets of the stored sub-models; sampler: how it is drawn.
+    split:       of the embedded images.    per_model: config columns that differ between models by intention.
+    """
+
+    query: str | None = None
+    ncl: list[int | float] | None = None
+    seeds: list[int] | None = None
+    sampler: str = "uniform"
+    split: str = "test"
+    per_model: list[str] = field(default_factory=list)
+
+    def __call__(self, store: Store) -> list[Table]:
+        """Tables correlation and correlation_points."""
+        rows = select(store, self.query, self.split)
+        embed, train = "fca run task=embed model@encoder=hog", "fca run -m task=train subset.ncl=2,5"
+        require(rows.embedded, f"embed rows of split {self.split}", rows.total, embed)
+        require(rows.models, "rows of trained or full models", rows.total, train)
+        one_config(rows.embedded, "encoder")
+        one_config(rows.models, "model", self.per_model)
+        subsets = subsets_of(rows, Grid(self.ncl, self.seeds, self.sampler))
+        accuracies, similarities = accuracy_points(store, rows, subsets), similarity_points(store, rows, subsets)
+        scored = similarities.dropna(subset="simss")[["dataset", "encoder", "ncl", *DRAW, "simss"]]
+        points = scored.merge(per_subset(accuracies), on=["dataset", "ncl", *DRAW])
+        require(points, "subsets with both an accuracy and a similarity", rows.total, embed)
+        lines, drawn = [], []
+        for (dataset, encoder), part in points.groupby(["dataset", "encoder"]):
+            for target in targets(part):
+                lines += [{"dataset": dataset, "encoder": encoder, **line} for line in correlations(target)]
+                drawn.append(target.points.assign(dataset=str(dataset), encoder=str(encoder)))
+        runs = tuple(sorted({*accuracies["run_id"], *similarities["run_id"]}))
+        parameters = {**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"}
+        frames = {
+            "correlation": pd.DataFrame(lines, columns=["dataset", "encoder", *COLUMNS]),
+            "correlation_points": pd.concat(drawn, ignore_index=True)[["dataset", "encoder", *POINTS]],
+        }
+        return [Table(name, *ABOUT[name], frame, parameters, runs) for name, frame in frames.items()]
+
+
+ABOUT = {
+    "correlation": (
+        "Does SimSS tell accuracy, over all subsets and among subsets of equal size? (predictor ncl: the baseline)",
+        f"{PAPER} section 4.3 and figure 5: scope all, DCN sub and DCN open; the rest is not in the paper",
+    ),
+    "correlation_points": ("Which accuracy goes with which SimSS?", f"{PAPER} figure 5"),
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """An accuracy to be told, one point a subset: of one model, or of the best of several (DCN).
+
+    table: the accuracy of every one of those models on every subset, missing where it was not asked.
+    """
+
+    points: pd.DataFrame
+    table: np.ndarray
+
+
+def targets(part: pd.DataFrame) -> Iterator[Target]:
+    """DCN of each protocol, then every model under each protocol; `part` is one data set and encoder."""
+    protocols = [p for p in PROTOCOLS if p in set(part["protocol"])]
+    for protocol in protocols:
+        yield _target(part[part["protocol"] == protocol], f"DCN {protocol}")
+    for model in sorted(set(part["model"])):
+        for protocol in protocols:
+            chosen = part[(part["protocol"] == protocol) & (part["model"] == model)]
+            if len(chosen):
+                yield _target(chosen, f"{model} {protocol}")
+
+
+def _target(part: pd.DataFrame, name: str) -> Target:
+    grouped = part.groupby(["ncl", *DRAW], dropna=False)
+    models, model = np.unique(part["model"], return_inverse=True)
+    table = np.full((grouped.ngroups, len(models)), np.nan)
+    table[grouped.ngroup(), model] = part["top1"]
+    best = part.sort_values("top1", ascending=False, kind="stable").groupby(["ncl", *DRAW], dropna=False)
+    return Target(best.first().reset_index().assign(target=name), table)
+
+
+def correlations(target: Target) -> Iterator[dict[str, Any]]:
+    """SimSS over all points, within every ncl pooled, and at each ncl; ncl alone over all points."""
+    ncl, simss = target.points["ncl"].to_numpy(), target.points["simss"].to_numpy()
+    everything = np.ones(len(ncl), dtype=bool)
+    scopes = [("all", everything, None), ("within ncl", everything, ncl)]
+    scopes += [(f"ncl={n}", ncl == n, None) for n in np.unique(ncl)]
+    drawn = _resampled(target)
+    for method in METHODS:
+        for scope, there, groups in scopes:
+            yield {"scope": scope, "predictor": "simss", **_line(target, simss, there, groups, method, drawn)}
+        yield {"scope": "all", "predictor": "ncl", **_line(target, ncl, everything, None, method, drawn)}
+
+
+def _line(
+    target: Target,
+    x: np.ndarray,
+    there: np.ndarray,
+    groups: np.ndarray | None,
+    method: str,
+    drawn: tuple[np.ndarray, np.ndarray],
+) -> dict[str, Any]:
+    weights, best = drawn
+    points = target.points[there]
+    estimate = correlation(x[there], points["top1"].to_numpy(), method, groups)
+    seeds = points["subset_seed"].nunique()
+    low = high = np.nan
+    if seeds > 1:  # one seed says nothing about another
+        y = best[..., there]
+        low, high = percentile_interval(resampled_correlation(x[there], y, weights[:, there], method, groups))
+    counts = {"n": estimate.n, "seeds": seeds, "models": target.table.shape[1]}
+    shared = {"target": points["target"].iloc[0], "method": method}
+    return {**shared, "r": estimate.r, "p": estimate.p, "r_low": low, "r_high": high, **counts}
+
+
+def _resampled(target: Target) -> tuple[np.ndarray, np.ndarray]:
+    """How often each point is in each resample of subset seeds, and the best accuracy among the resampled models."""
+    weights = point_weights(pd.factorize(target.points["subset_seed"])[0])
+    models = target.table.shape[1]
+    if models == 1:
+        return weights, target.table[:, 0]
+    drawn, which = np.unique(cluster_draws(models, MODELS_SEED) > 0, axis=0, return_inverse=True)
+    table = np.nan_to_num(target.table, nan=-np.inf)
+    best = np.stack([table[:, chosen].max(axis=1) for chosen in drawn])
+    return weights, np.where(np.isinf(best), np.nan, best)[which.ravel()]

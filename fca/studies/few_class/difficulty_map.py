@@ -1,0 +1,211 @@
+"""The difficulty of a data set class by class: all pairs, the hardest and easiest subsets, and what one change does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.cluster.hierarchy import leaves_list, linkage
+from scipy.spatial.distance import squareform
+
+from fca.stats.difficulty import extreme_subset, pair_simss, random_simss, what_if_added, what_if_merged
+from fca.stats.similarity import subset_scores
+from fca.store import Store
+from fca.studies.few_class.similarity import Embedded, embedded
+from fca.studies.rows import one_config, records, require, select
+from fca.subset import named_subset
+from fca.types import FcaError, Table
+
+# What difficulty_map tells of one data set and encoder, table by table.
+
+
+SHOWN = 60  # classes on the map: those with the hardest pairs
+BASE = 5  # classes of the subset that is added to where none is asked for
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """One data set and encoder. Rows and columns of `pairs` are the usable classes, `usable` their label indices."""
+
+    found: Embedded
+    split: str
+    sizes: list[int]
+    draws: int
+    seed: int
+    classes: list[Any] | None
+
+    @cached_property
+    def usable(self) -> np.ndarray:
+        return np.unique(self.found.labels)
+
+    @cached_property
+    def pairs(self) -> np.ndarray:
+        return pair_simss(self.found.similarity, self.found.labels)
+
+    def frames(self) -> Iterator[tuple[str, pd.DataFrame]]:
+        """Table name and lines; nothing where fewer than two classes have two images."""
+        if not len(self.usable):
+            return
+        yield "difficulty_pairs", self._pairs()
+        yield "difficulty_classes", self._classes()
+        yield "difficulty_map", self._map()
+        for name, lines in (("difficulty_subsets", self._subsets()), ("difficulty_what_if", self._what_if())):
+            frame = pd.DataFrame(lines)
+            if len(frame):
+                yield name, frame
+
+    def _key(self, classes: np.ndarray) -> np.ndarray:
+        """Keys of usable classes by their place among them."""
+        keys: np.ndarray = np.array(self.found.keys, dtype=object)[self.usable[classes]]
+        return keys
+
+    def _pairs(self) -> pd.DataFrame:
+        a, b = np.triu_indices(len(self.usable), 1)
+        frame = pd.DataFrame({"class_a": self._key(a), "class_b": self._key(b), "simss": self.pairs[a, b]})
+        return frame.sort_values("simss", kind="stable", ignore_index=True)
+
+    def _classes(self) -> pd.DataFrame:
+        """One line a class of the data set; `note` says why one has no score."""
+        frame = pd.DataFrame({"class": self.found.keys, "images": self.found.counts})
+        scores = {
+            "simss_mean": np.nanmean(self.pairs, axis=1),
+            "simss_nearest": np.nanmin(self.pairs, axis=1),
+            "nearest": self._key(np.nanargmin(self.pairs, axis=1)),
+            "note": None,
+        }
+        place = pd.Series(np.arange(len(self.order)), index=self.usable[self.order])
+        frame = frame.join(pd.DataFrame(scores, index=self.usable)).assign(place=place.astype("Int64"))
+        frame.loc[frame["simss_mean"].isna(), "note"] = f"fewer than two images in {self.split}"
+        return frame
+
+    @cached_property
+    def order(self) -> np.ndarray:
+        """The classes with the hardest pairs, alike ones side by side: the leaves of a clustering."""
+        hardest = np.sort(np.argsort(np.nanmin(self.pairs, axis=1), kind="stable")[:SHOWN])
+        distances = self.pairs[np.ix_(hardest, hardest)] - np.nanmin(self.pairs)
+        np.fill_diagonal(distances, 0.0)
+        linked = linkage(squareform(distances, checks=False), "average", optimal_ordering=True)
+        order: np.ndarray = hardest[leaves_list(linked)]
+        return order
+
+    def _map(self) -> pd.DataFrame:
+        a, b = np.triu_indices(len(self.order), 1)
+        first, second = self.order[a], self.order[b]
+        keys = {"class_a": self._key(first), "class_b": self._key(second)}
+        return pd.DataFrame({**keys, "place_a": a, "place_b": b, "simss": self.pairs[first, second]})
+
+    def _subsets(self) -> Iterator[dict[str, Any]]:
+        matrix, labels = self.found.similarity, self.found.labels
+        for size in (n for n in self.sizes if n <= len(self.usable)):
+            drawn = random_simss(matrix, labels, size, self.draws, self.seed)
+            spread = dict(
+                zip(("random_q05", "random_q50", "random_q95"), np.quantile(drawn, (0.05, 0.5, 0.95)), strict=True)
+            )
+            random = {"random_mean": drawn.mean(), **spread, "random": len(drawn), "seed": self.seed}
+            for extreme in ("hardest", "easiest"):
+                best = extreme_subset(matrix, labels, size, extreme == "hardest", pairs=self.pairs)
+                keys = tuple(self.found.keys[c] for c in best.classes)
+                chosen = {"classes": best.classes, "keys": keys}
+                yield {"ncl": size, "extreme": extreme, "simss": best.simss, **random, **chosen}
+
+    def _what_if(self) -> Iterator[dict[str, Any]]:
+        """Every class added, the one that hurts most first; every two merged, those that help most first."""
+        matrix, labels, keys = self.found.similarity, self.found.labels, self.found.keys
+        base = self._base()
+        before = subset_scores(matrix, labels, base).simss
+        same = {"subset": tuple(keys[c] for c in base), "simss_before": before}
+        added = what_if_added(matrix, labels, base)
+        for place in np.argsort(added, kind="stable")[: len(added) - len(base)]:
+            after = {"simss_after": before + added[place], "difference": added[place]}
+            yield {**same, "change": "add", "class_a": keys[self.usable[place]], "class_b": None, **after}
+        pairs = combinations(base.tolist(), 2) if len(base) > 2 else ()
+        merged = {pair: what_if_merged(matrix, labels, base, *pair) for pair in pairs}
+        for a, b in sorted(merged, key=lambda pair: -merged[pair]):
+            after = {"simss_after": merged[a, b], "difference": merged[a, b] - before}
+            yield {**same, "change": "merge", "class_a": keys[a], "class_b": keys[b], **after}
+
+    def _base(self) -> np.ndarray:
+        if self.classes is None:
+            size = max(2, min(BASE, len(self.usable) - 1))
+            return np.array(extreme_subset(self.found.similarity, self.found.labels, size, pairs=self.pairs).classes)
+        return np.array(named_subset(self.found.keys, self.classes).classes)
+
+
+PAPER = "Few-Class Arena (arXiv:2411.01099) eq. 4"
+SAME = ["dataset", "encoder", "split"]
+RANDOM = ["random_mean", "random_q05", "random_q50", "random_q95"]
+ABOUT = {  # name: columns, question, source
+    "difficulty_pairs": (
+        ["class_a", "class_b", "simss"],
+        "How hard are two classes to tell apart? (SimSS of every pair, the hardest first; higher = easier)",
+        f"{PAPER} on every subset of two classes",
+    ),
+    "difficulty_map": (
+        ["class_a", "class_b", "place_a", "place_b", "simss"],
+        "Which classes resemble which? (the classes with the hardest pairs, alike ones side by side)",
+        f"{PAPER} on every subset of two classes; places by average linkage of SimSS",
+    ),
+    "difficulty_classes": (
+        ["class", "images", "simss_mean", "simss_nearest", "nearest", "place", "note"],
+        "How hard is each class? (mean SimSS of its pairs, and the class it is hardest to tell from)",
+        f"{PAPER} on every subset of two classes",
+    ),
+    "difficulty_subsets": (
+        ["ncl", "extreme", "simss", *RANDOM, "random", "seed", "classes", "keys"],
+        "Which few classes are the hardest and the easiest together? (beside the spread of random subsets)",
+        f"{PAPER}; greedy search with swaps, exact for two classes, and for three of up to 20",
+    ),
+    "difficulty_what_if": (
+        ["subset", "change", "class_a", "class_b", "simss_before", "simss_after", "difference"],
+        "What would adding a class to a subset, or making two of its classes one, change?",
+        f"{PAPER}, recomputed in closed form",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class DifficultyMap:
+    """`analysis=difficulty_map`; reads `embed` rows.
+
+    query:       narrows the rows.    split: of the embedded images.
+    sizes:       of the hardest and easiest subsets; those beyond a data set's classes are left out for it.
+    draws, seed: random subsets of each size to compare them with.
+    classes:     keys or indices of the subset of the what-ifs; None: the hardest five (or all but one).
+    """
+
+    query: str | None = None
+    split: str = "test"
+    sizes: list[int] = field(default_factory=lambda: [2, 3, 5, 10])
+    draws: int = 1000
+    seed: int = 0
+    classes: list[Any] | None = None
+
+    def __call__(self, store: Store) -> list[Table]:
+        """Tables difficulty_pairs, difficulty_map, difficulty_classes, difficulty_subsets and difficulty_what_if."""
+        rows = select(store, self.query, self.split)
+        command = "fca run task=embed model@encoder=hog"
+        require(rows.embedded, f"embed rows of split {self.split}", rows.total, command)
+        one_config(rows.embedded, "encoder")
+        frames: dict[str, list[pd.DataFrame]] = {name: [] for name in ABOUT}
+        for row in records(rows.embedded.sort_values(["dataset", "encoder", "run_id"])):
+            mapped = Mapped(embedded(store, row), self.split, self.sizes, self.draws, self.seed, self.classes)
+            for name, frame in mapped.frames():
+                frames[name].append(frame.assign(**{key: str(row[key]) for key in SAME}))
+        if not frames["difficulty_pairs"]:
+            what = f"classes with two images in {self.split} of {', '.join(sorted(set(rows.embedded['dataset'])))}"
+            raise FcaError(what, "0 or 1", "2 or more", "embed another split, or a larger set")
+        runs = tuple(sorted(rows.embedded["run_id"]))
+        parameters = {**asdict(self), "shown": SHOWN}
+        return [
+            Table(name, question, source, _joined(frames[name], [*SAME, *columns]), parameters, runs)
+            for name, (columns, question, source) in ABOUT.items()
+        ]
+
+
+def _joined(frames: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
+    return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)

@@ -1,0 +1,286 @@
+"""Which number known before training predicts accuracy, and does it tell more than the number of classes?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fca.stats.correlation import correlation, resampled_correlation
+from fca.stats.intervals import RESAMPLES, percentile_interval, point_weights
+from fca.stats.prediction import (
+    LEVEL,
+    SAMPLE_SEED,
+    HeldOut,
+    cosine_silhouette,
+    held_out,
+    judge,
+    knn_top1,
+    logme,
+    probe_top1,
+    sample_rows,
+    separation,
+    verdict,
+)
+from fca.store import Store
+from fca.studies.few_class.accuracy import DRAW, PAPER, dcn, per_subset
+from fca.studies.few_class.similarity import Embedded, embedded, similarity_points
+from fca.studies.few_class.subset_accuracy import SUBSET, Grid, accuracy_points, subsets_of
+from fca.studies.rows import Rows, one_config, records, require, select
+from fca.types import FcaError, Table
+
+# The points that predictors are judged on: what features tell of a subset, and how accurate the best model is.
+
+
+OF_IMAGES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {  # read a sample; the others read all images
+    "silhouette": cosine_silhouette,
+    "knn": knn_top1,
+    "probe": probe_top1,
+    "logme": logme,
+}
+VALUES = ["simss", "intra", "inter", "separation", *OF_IMAGES]
+
+
+def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: int) -> pd.DataFrame:
+    """All predictors of every subset by every encoder; a class of fewer than two images leaves its subset out.
+
+    Those of OF_IMAGES are missing where pairs of images were compared by a function, which leaves no features.
+    images: the most of a subset that OF_IMAGES read (fca.stats.prediction.sample_rows).
+    """
+    scored = similarity_points(store, rows, subsets).dropna(subset="simss")
+    row_of = {row["run_id"]: row for row in records(rows.embedded)}
+    lines = []
+    for run_id, part in scored.groupby("run_id"):
+        found = embedded(store, row_of[run_id])
+        for line in records(part):
+            told = _of_images(found, np.array(line["classes"]), images)
+            lines.append({**line, "separation": separation(line["intra"], line["inter"]), **told})
+    points = pd.DataFrame(lines, columns=["dataset", "encoder", *SUBSET, *VALUES, "run_id"])
+    return points.astype({"ncl": "int64", "subset_seed": "Int64", **dict.fromkeys(VALUES, "float64")})
+
+
+def _of_images(found: Embedded, classes: np.ndarray, images: int) -> dict[str, float]:
+    if found.features is None:
+        return {}
+    inside = np.flatnonzero(np.isin(found.labels, classes))
+    sampled = inside[sample_rows(found.labels[inside], images)]
+    return {name: score(found.features[sampled], found.labels[sampled]) for name, score in OF_IMAGES.items()}
+
+
+def joined(told: pd.DataFrame, accuracies: pd.DataFrame) -> pd.DataFrame:
+    """Predictors beside the best accuracy of any model, one line an encoder, target and different subset.
+
+    accuracies: accuracy_points with a column `target`; the models of one target compete to be the best.
+    Two seeds that drew the same classes are one subset, which keeps the first: else it would help to predict itself.
+    """
+    best = [dcn(per_subset(part)).assign(target=target) for target, part in accuracies.groupby("target")]
+    if not best:
+        return pd.DataFrame()
+    points = told.drop(columns="run_id").merge(pd.concat(best), on=["dataset", "ncl", *DRAW])
+    points = points.sort_values(["encoder", "target", "dataset", "ncl", *DRAW], ignore_index=True)
+    return points.drop_duplicates(["encoder", "target", "dataset", "classes"], ignore_index=True)
+
+
+# Every predictor of accuracy against ncl alone: held-out error, gain, intervals, and a verdict in words.
+
+
+BASELINE = "log_ncl"
+BASELINES = ("mean", "ncl", BASELINE)
+PREDICTORS = {  # name -> regressors; all but the baselines add to log ncl
+    "mean": (),
+    "ncl": ("ncl",),
+    BASELINE: (BASELINE,),
+    "simss": (BASELINE, "simss"),
+    "separation": (BASELINE, "separation"),
+    "intra_inter": (BASELINE, "intra", "inter"),
+    "silhouette": (BASELINE, "silhouette"),
+    "knn": (BASELINE, "knn"),
+    "probe": (BASELINE, "probe"),
+    "logme": (BASELINE, "logme"),
+}
+HELD_OUT = ("subset seed", "data set")
+WITHIN = ["within_ncl_r", "within_ncl_r_low", "within_ncl_r_high", "within_ncl_p"]
+POINTS = [f"{name}{end}" for name in ("error_points", "gain_points") for end in ("", "_low", "_high")]
+COLUMNS = ["encoder", "target", "held_out", "predictor", "n", "datasets", "seeds", *WITHIN, *POINTS]
+COLUMNS += ["better_in", "coverage", "coverage_low", "coverage_high", "width_points", "verdict"]
+OF_POINT = ["dataset", "encoder", "target", "held_out", "predictor"]
+OF_POINT += ["ncl", "subset_seed", "classes", "model", "models", "value"]
+PREDICTED = ["top1_predicted", "top1_predicted_low", "top1_predicted_high"]
+
+
+def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """Every predictor on the same points of one encoder and target: its line of `prediction`, and its points.
+
+    Unseen are the subset seeds of a known data set, and then, where there are several, whole data sets. What is unseen
+    is what the bootstrap resamples: points of one data set share what is particular to it.
+    points: one line a subset: the columns that PREDICTORS name, top1, dataset, subset_seed, ncl. A predictor with a
+            missing value is left out.
+    worth:  the least gain that is of use, as a fraction.
+    """
+    drawn = points.groupby(["dataset", "subset_seed"]).ngroup()
+    cluster = drawn.fillna(-1).to_numpy(dtype=np.int64)  # all classes were not drawn
+    counts = {"n": len(points), "datasets": points["dataset"].nunique(), "seeds": drawn.nunique()}
+    same = {name: points[name].iloc[0] for name in ("encoder", "target")} | counts
+    accuracy = points["top1"].to_numpy(dtype=np.float64)
+    known = {name: names for name, names in PREDICTORS.items() if points[list(names)].notna().all(axis=None)}
+    alone = {name: names[1] for name, names in known.items() if len(names) == 2}  # of one number beside log ncl
+    within = _within(points, alone, cluster)
+    for way in HELD_OUT[: 1 + (counts["datasets"] > 1)]:
+        held = {name: _held(points, list(regressors), way) for name, regressors in known.items()}
+        unseen = cluster if way == HELD_OUT[0] else pd.factorize(points["dataset"])[0]
+        error = judge(accuracy, held[BASELINE], held[BASELINE], unseen).error
+        for name in known:
+            line = {**same, "held_out": way, "predictor": name, **within[name], **_gain(name, accuracy, held, unseen)}
+            line["better_in"] = None if name == BASELINE else _better(points, held[name], held[BASELINE])
+            line["verdict"] = _verdict(line, name in alone, error, worth)
+            yield line, _predicted(points, line, alone.get(name), held[name])
+
+
+def _held(points: pd.DataFrame, regressors: list[str], way: str) -> HeldOut:
+    """Each subset seed from the others of its data set, or each data set from the others."""
+    x, y = points[regressors].to_numpy(dtype=np.float64), points["top1"].to_numpy(dtype=np.float64)
+    dataset, seed = pd.factorize(points["dataset"])[0], pd.factorize(points["subset_seed"])[0]
+    if way == "data set":
+        return held_out(x, y, dataset)
+    answer = HeldOut(*(np.full(len(y), np.nan) for _ in range(3)))
+    for k in np.unique(dataset):
+        there = dataset == k
+        for values, part in zip(answer, held_out(x[there], y[there], seed[there]), strict=True):
+            values[there] = part
+    return answer
+
+
+def _within(points: pd.DataFrame, alone: Mapping[str, str], cluster: np.ndarray) -> dict[str, dict[str, float]]:
+    """Correlation with accuracy among subsets of equal ncl in one data set; missing where it is not of one number."""
+    found = {name: dict.fromkeys(WITHIN, np.nan) for name in PREDICTORS}
+    groups, y = points.groupby(["dataset", "ncl"]).ngroup().to_numpy(), points["top1"].to_numpy(dtype=np.float64)
+    weights = point_weights(cluster)
+    for name, column in alone.items():
+        x = points[column].to_numpy(dtype=np.float64)
+        estimate = correlation(x, y, groups=groups)
+        low = high = np.nan
+        if cluster.max() > 0:  # one seed says nothing about another
+            low, high = percentile_interval(resampled_correlation(x, y, weights, groups=groups))
+        found[name] = dict(zip(WITHIN, (estimate.r, low, high, estimate.p), strict=True))
+    return found
+
+
+def _gain(name: str, accuracy: np.ndarray, held: Mapping[str, HeldOut], cluster: np.ndarray) -> dict[str, float]:
+    """Error and gain in accuracy points, coverage as a fraction; ncl alone has no gain over itself."""
+    found = judge(accuracy, held[name], held[BASELINE], cluster)
+    error = [100 * value for value in (found.error, found.error_low, found.error_high)]
+    gain = [100 * value for value in (found.gain, found.gain_low, found.gain_high)]
+    told = dict(zip(POINTS, [*error, *([np.nan] * 3 if name == BASELINE else gain)], strict=True))
+    covered = {"coverage": found.coverage, "coverage_low": found.coverage_low, "coverage_high": found.coverage_high}
+    return {**told, **covered, "width_points": 100 * found.width}
+
+
+def _better(points: pd.DataFrame, held: HeldOut, alone: HeldOut) -> int | None:
+    """In how many data sets the mean error is below that of ncl alone; None where nothing was predicted."""
+    gain = (points["top1"] - alone.predicted).abs() - (points["top1"] - held.predicted).abs()
+    each = gain.groupby(points["dataset"]).mean()
+    return int((each > 0).sum()) if each.notna().any() else None
+
+
+def _verdict(line: Mapping[str, Any], alone: bool, error: float, worth: float) -> str:
+    """error: of ncl alone; the correlation within data sets says nothing about how much new ones are off."""
+    if line["predictor"] in BASELINES:
+        return "baseline"
+    gain = line["gain_points_low"] / 100, line["gain_points_high"] / 100
+    within = (line[WITHIN[1]], line[WITHIN[2]]) if alone else None
+    return verdict(gain, worth, within, error if line["held_out"] == HELD_OUT[0] else None)
+
+
+def _predicted(points: pd.DataFrame, line: Mapping[str, Any], alone: str | None, held: HeldOut) -> pd.DataFrame:
+    value = points[alone] if alone else np.nan
+    told = {"held_out": line["held_out"], "predictor": line["predictor"], "value": value}
+    return points.assign(**told, **dict(zip(PREDICTED, held, strict=True)))[[*OF_POINT, "top1", *PREDICTED]]
+
+
+TARGETS = ("sub", "open", "masked")
+METHOD = (
+    f"accuracy = intercept + weights * regressors, least squares, cut off at 0 and 1; {LEVEL:.0%} intervals: CV+; "
+    f"intervals of the table: 95 %, {RESAMPLES} bootstrap resamples of the subset seeds of the data sets at hand, or "
+    "of data sets where those are held out (r: always of subset seeds); each predictor is judged by itself, with no "
+    "correction for how many there are; within_ncl_p: as if subsets were independent"
+)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """`analysis=prediction`; reads `embed` rows, `train` rows and, for targets open and masked, those of full models.
+
+    query:       narrows the rows.
+    ncl, seeds:  a grid of draws instead of the subsets of the stored sub-models; sampler: how it is drawn.
+    split:       of the embedded images.    images: the most of a subset that all but the similarities read.
+    target:      protocol of the accuracy to be predicted, which is the best model's on each subset (DCN); models that
+                 were trained from scratch, fine-tuned or probed are never best among each other.
+    worth:       a gain over ncl alone below this is of no use, in accuracy points.
+    per_model:   config columns that differ between models by intention.
+    """
+
+    query: str | None = None
+    ncl: list[int | float] | None = None
+    seeds: list[int] | None = None
+    sampler: str = "uniform"
+    split: str = "test"
+    target: str = "sub"
+    images: int = 500
+    worth: float = 0.5
+    per_model: list[str] = field(default_factory=list)
+
+    def __call__(self, store: Store) -> list[Table]:
+        """Tables prediction and prediction_points."""
+        if self.target not in TARGETS:
+            raise FcaError("analysis.target", self.target, ", ".join(TARGETS), "take one of these")
+        rows = select(store, self.query, self.split)
+        embed, train = "fca run task=embed model@encoder=hog", "fca run -m task=train subset.ncl=2,5"
+        require(rows.embedded, f"embed rows of split {self.split}", rows.total, embed)
+        models = rows.trained if self.target == "sub" else rows.full
+        require(models, f"rows of models for target {self.target}", rows.total, train)
+        one_config(rows.embedded, "encoder")
+        one_config(models, "model", self.per_model)
+        subsets = subsets_of(rows, Grid(self.ncl, self.seeds, self.sampler))
+        told = predictor_points(store, rows, subsets, self.images)
+        asked = replace(rows, full=rows.full[:0]) if self.target == "sub" else rows  # logits are slow to read
+        accuracies = _targets(accuracy_points(store, asked, subsets), models, self.target)
+        points = joined(told, accuracies)
+        require(points, "subsets with both an accuracy and a similarity", rows.total, embed)
+        points = points.assign(log_ncl=np.log(points["ncl"]))
+        lines, drawn = [], []
+        for _, part in points.groupby(["encoder", "target"]):
+            for line, held in judged(part.reset_index(drop=True), self.worth / 100):
+                lines.append(line)
+                drawn.append(held)
+        frames = {
+            "prediction": pd.DataFrame(lines, columns=COLUMNS).astype({"better_in": "Int64"}),
+            "prediction_points": pd.concat(drawn, ignore_index=True),
+        }
+        runs = tuple(sorted({*accuracies["run_id"], *told["run_id"]}))
+        parameters = {**asdict(self), "sample_seed": SAMPLE_SEED, "method": METHOD}
+        return [Table(name, *ABOUT[name], frame, parameters, runs) for name, frame in frames.items()]
+
+
+ABOUT = {
+    "prediction": (
+        "Does SimSS predict accuracy beyond the number of classes, and does anything else? (gain: over log ncl alone)",
+        f"{PAPER} eqs. 1 and 2 (intra_inter: with a fitted weight each; separation: intra - inter) and 4 (simss); the "
+        "S of arXiv:2404.05981 is made of ncl, intra and inter too, but is none of these; arXiv:2102.11005 (logme), "
+        "arXiv:1905.02928 (CV+ intervals); knn and probe: accuracy of the features, left one out",
+    ),
+    "prediction_points": (
+        "Which accuracy was predicted for each subset, from other seeds of its data set or from other data sets?",
+        f"arXiv:1905.02928 (CV+, {LEVEL:.0%} intervals)",
+    ),
+}
+
+
+def _targets(accuracies: pd.DataFrame, models: pd.DataFrame, protocol: str) -> pd.DataFrame:
+    """Those of one protocol, and what they are of: `DCN sub`; where there are several adaptations, one target each."""
+    chosen = accuracies[accuracies["protocol"] == protocol]
+    way = chosen["run_id"].map(models.set_index("run_id")["adaptation"])
+    named = f"DCN {protocol}" + (", " + way.fillna("unknown") if len(way.unique()) > 1 else "")
+    return chosen.assign(target=named)

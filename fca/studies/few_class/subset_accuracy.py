@@ -1,0 +1,201 @@
+"""The points that accuracy tables are made of: one accuracy a model, protocol and subset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from fca.stats.intervals import wilson
+from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
+from fca.store import Store
+from fca.studies.answers import labels_of
+from fca.studies.rows import Rows, one_config, records, require, select
+from fca.subset import Groups, draw_subset, full_set, number_of_classes
+from fca.types import ClassSubset, FcaError
+
+SUBSET = ["ncl", "subset_seed", "sampler", "classes"]
+ACCURACY = ["dataset", "model", "protocol", *SUBSET, "seed", "top1", "top1_low", "top1_high", "n_test", "run_id"]
+PROTOCOLS = ("sub", "open", "masked", "grouped")
+
+
+def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Groups | None = None) -> pd.DataFrame:
+    """Accuracy of every model on every subset: `sub` from its training run, the other protocols from stored answers.
+
+    With groups also `grouped`, on those images of the subset whose class is in a group; missing where there is none.
+    """
+    how = rows.trained[["dataset", "model", "classes", "seed", "top1", "top1_low", "top1_high", "n_test", "run_id"]]
+    lines = records(subsets.merge(how, on=["dataset", "classes"]).assign(protocol="sub"))
+    for row in records(rows.full):
+        lines += _scored(store, row, subsets[subsets["dataset"] == row["dataset"]], groups)
+    points = pd.DataFrame(lines, columns=ACCURACY)
+    points = points.astype(
+        {"ncl": "int64", "subset_seed": "Int64", "seed": "Int64", "n_test": "Int64", "top1": "float64"}
+    )
+    return points.sort_values([c for c in ACCURACY if not c.startswith("top1")], ignore_index=True)
+
+
+def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups: Groups | None) -> list[dict[str, Any]]:
+    """One full model on each subset, under every protocol."""
+    keys, labels = labels_of(store, row)
+    logit_keys = store.array(row["run_id"], "logit_classes").tolist()
+    logit_of = {key: logit for logit, key in enumerate(logit_keys)}
+    group = None if groups is None else groups.codes(logit_keys)
+    column = np.array([logit_of[key] for key in keys])
+    true = column[labels]
+    right = store.array(row["run_id"], "pred") == true  # kept from float32 logits; the logits may be float16
+    logits = np.asarray(store.array(row["run_id"], "logits"))
+    lines = []
+    for subset in records(subsets):
+        columns = column[list(subset["classes"])]
+        inside = np.isin(true, columns)
+        n = int(inside.sum())
+        if not n:
+            raise FcaError("test images of classes", subset["classes"], "at least one", "leave the subset out")
+        top1 = {"open": (float(right[inside].mean()), n), "masked": (masked_top1(logits, columns, true), n)}
+        if group is not None and (group[columns] >= 0).any():
+            top1["grouped"] = grouped_top1(logits[inside], group, true[inside])
+        for protocol, (value, of) in top1.items():
+            low, high = wilson(round(value * of), of)
+            scored = {"protocol": protocol, "top1": value, "top1_low": low, "top1_high": high, "n_test": of}
+            lines.append({**subset, **scored, **{name: row[name] for name in ("model", "seed", "run_id")}})
+    return lines
+
+
+# The class subsets that an analysis scores: those of the stored sub-models, or a grid of draws.
+
+
+COLUMNS = ["dataset", "ncl", "subset_seed", "sampler", "classes"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Every (ncl, or share of the classes below 1, and seed) drawn by one sampler; both None: what the store has."""
+
+    ncl: list[int | float] | None
+    seeds: list[int] | None
+    sampler: str
+
+    def __post_init__(self) -> None:
+        if (self.ncl is None) != (self.seeds is None):
+            given = f"analysis.ncl={self.ncl} analysis.seeds={self.seeds}"
+            raise FcaError("grid of subsets", given, "both, or neither", "name the other one too")
+
+
+def subsets_of(rows: Rows, grid: Grid) -> pd.DataFrame:
+    """The subsets of every data set among the rows, one line a draw.
+
+    Without a grid: the classes of the stored sub-models, each under every (ncl, seed, sampler) that draws it (two seeds
+    may draw the same classes: trained once, drawn twice). Where there are none: all classes.
+    """
+    everything = pd.concat([rows.models, rows.embedded])
+    one_config(everything[["dataset", "task", "model", "num_classes"]], "model")  # label indices must mean the same
+    lines = []
+    for dataset, part in everything.groupby("dataset"):
+        num_classes = int(part["num_classes"].max())
+        trained = rows.trained[rows.trained["dataset"] == dataset]
+        subsets = _of_grid(num_classes, grid) if grid.ncl else _found(num_classes, trained) or [full_set(num_classes)]
+        lines += [(dataset, s.ncl, s.seed, s.sampler, s.classes) for s in subsets]
+    frame = pd.DataFrame(lines, columns=COLUMNS)
+    return frame.astype({"dataset": "str", "ncl": "int64", "subset_seed": "Int64", "sampler": "str"})
+
+
+def _of_grid(num_classes: int, grid: Grid) -> list[ClassSubset]:
+    sizes = [number_of_classes(asked, num_classes) for asked in grid.ncl or ()]
+    drawn = [draw_subset(num_classes, n, seed, grid.sampler) for n in sizes for seed in grid.seeds or ()]
+    return list(dict.fromkeys(drawn))  # all classes are one subset, whatever the seed
+
+
+def _found(num_classes: int, trained: pd.DataFrame) -> list[ClassSubset]:
+    known = set(trained["classes"])
+    values = {name: sorted(trained[name].dropna().unique()) for name in ("sampler", "ncl", "subset_seed")}
+    drawn = [
+        draw_subset(num_classes, int(ncl), int(seed), sampler)
+        for sampler in values["sampler"]
+        for ncl in values["ncl"]
+        if ncl < num_classes
+        for seed in values["subset_seed"]
+    ]
+    drawn = [subset for subset in drawn if subset.classes in known]
+    named = known - {subset.classes for subset in drawn}
+    return [*drawn, *(ClassSubset(classes) for classes in sorted(named))]
+
+
+# Which test images every model gets right on every subset: what paired comparisons and variances are made of.
+
+
+COMMAND = "fca run -m task=train model=resnet18,vgg16 subset.ncl=2,5 'subset.seed=range(0,5)'"
+
+
+class Answers(NamedTuple):
+    """Of one run on the test images of one subset."""
+
+    images: np.ndarray  # positions among the test images of the data set
+    labels: np.ndarray  # label indices in the data set
+    right: np.ndarray  # bool
+
+
+class Answered(NamedTuple):
+    """`accuracy_points` with their `fingerprint` and `answers` (None where there are none), and what they are from."""
+
+    points: pd.DataFrame
+    runs: tuple[str, ...]
+    total: int  # rows in the store
+
+
+def answered_points(store: Store, query: str | None, grid: Grid, per_model: Sequence[str]) -> Answered:
+    """Every accuracy of every model on every subset, with the images behind it; the options are those of few_class.
+
+    A sub-model's answers are in the predict row of its best weights; without that row its `answers` are None.
+    """
+    rows = select(store, query)
+    require(rows.models, "rows of trained or full models", rows.total, COMMAND)
+    one_config(rows.models, "model", per_model)
+    points = accuracy_points(store, rows, subsets_of(rows, grid)).dropna(subset="top1").reset_index(drop=True)
+    require(points, "models of these subsets", rows.total, COMMAND)
+    about = {row["run_id"]: row for row in records(rows.models)}
+    children = _children(store)
+    answers: list[Answers | None] = [None] * len(points)
+    read = set(points["run_id"])
+    for run_id, part in points.groupby("run_id"):
+        row = about[run_id]
+        source = children.get(str(run_id)) if row["task"] == "train" else row
+        if source is not None:
+            read.add(source["run_id"])
+            for at, answer in zip(part.index, _answers(store, source, part), strict=True):
+                answers[at] = answer
+    fingerprint = [about[run_id]["fingerprint"] for run_id in points["run_id"]]
+    points = points.assign(fingerprint=fingerprint, answers=pd.Series(answers, index=points.index, dtype="object"))
+    return Answered(points, tuple(sorted(read)), rows.total)
+
+
+def _children(store: Store) -> dict[str, dict[str, Any]]:
+    """Training run -> the predict row of its best weights on clean test images."""
+    rows = store.rows("task == 'predict' and split == 'test' and shift == 'clean'")
+    best = rows[rows["parent"].notna() & rows["snapshot"].fillna("best").eq("best")]
+    return {row["parent"]: row for row in records(best)}
+
+
+def _answers(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> list[Answers | None]:
+    """One run's answers on the subset of each of its points, by the protocol of the point."""
+    keys, every = labels_of(store, row)
+    known = np.flatnonzero(np.isin(every, list(row["classes"])))  # the images that its arrays have
+    labels = every[known]
+    logit_of = {key: logit for logit, key in enumerate(store.array(row["run_id"], "logit_classes").tolist())}
+    column = np.array([logit_of.get(key, -1) for key in keys])
+    pred = np.asarray(store.array(row["run_id"], "pred"))
+    found: list[Answers | None] = []
+    for point in records(points):
+        inside = np.isin(labels, list(point["classes"]))
+        true = column[labels[inside]]
+        right = None
+        if point["protocol"] in ("sub", "open"):
+            right = pred[inside] == true
+        elif point["protocol"] == "masked":
+            logits = store.array(row["run_id"], "logits")[inside]
+            right = masked_answers(logits, column[list(point["classes"])]) == true
+        found.append(None if right is None else Answers(known[inside], labels[inside], right))
+    return found

@@ -1,0 +1,115 @@
+"""How much accuracy varies with the drawn classes, the initialisation and the test images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from fca.stats.variance import SubsetRuns, VarianceSplit, split_variance
+from fca.store import Store
+from fca.studies.few_class.accuracy import DRAW
+from fca.studies.few_class.subset_accuracy import Grid, answered_points
+from fca.types import Table
+
+PARTS = VarianceSplit._fields
+BY = ["dataset", "model", "protocol", "ncl"]
+VALUES = [f"{kind}_{part}" for kind in ("var", "share") for part in PARTS]
+SPREADS = [f"sd_{part}{end}" for part in PARTS for end in ("", "_low", "_high")]
+COUNTS = ["subsets", "inits", "images"]
+METHOD = "mean squares equated with their expectation, images stratified by class; negative estimates shown as 0"
+INTERVALS = "95 %: chi-square for subset and init, normal over images for test"
+
+
+@dataclass(frozen=True)
+class Variance:
+    """`analysis=variance`; reads `train` rows, the `predict` rows of their best weights, and those of full models.
+
+    query:       narrows the rows.
+    ncl, seeds:  a grid of draws to score instead of the subsets of the stored sub-models; sampler: how it is drawn.
+    per_model:   config columns that differ between models by intention, e.g. [recipe_lr].
+    """
+
+    query: str | None = None
+    ncl: list[int | float] | None = None
+    seeds: list[int] | None = None
+    sampler: str = "uniform"
+    per_model: list[str] = field(default_factory=list)
+
+    def __call__(self, store: Store) -> list[Table]:
+        """Table variance."""
+        answered = answered_points(store, self.query, Grid(self.ncl, self.seeds, self.sampler), self.per_model)
+        parameters = {**asdict(self), "method": METHOD, "intervals": INTERVALS}
+        return [
+            Table(
+                "variance",
+                "Where does the spread of accuracies come from: classes, initialisation or test images? "
+                "(var: of one run's accuracy; sd: its root; share: of the three together)",
+                "Sources as in arXiv:2103.03098; estimators: Searle, Casella and McCulloch, Variance Components (1992)",
+                variance(answered.points),
+                parameters,
+                answered.runs,
+            )
+        ]
+
+
+def variance(points: pd.DataFrame) -> pd.DataFrame:
+    """One line a dataset, model, protocol and ncl; what cannot be known is missing, and `note` says why."""
+    lines = [{**dict(zip(BY, key, strict=True)), **_line(part)} for key, part in points.groupby(BY) if len(part)]
+    frame = pd.DataFrame(lines, columns=[*BY, *VALUES, *SPREADS, *COUNTS, "note"])
+    return frame.astype({**dict.fromkeys([*VALUES, *SPREADS], "float64"), **dict.fromkeys(COUNTS, "Int64")})
+
+
+def _line(part: pd.DataFrame) -> dict[str, Any]:
+    """The split over the subsets of one model, protocol and ncl."""
+    subsets = list(_subset_runs(part))
+    drawn = part.groupby(DRAW, dropna=False).ngroups
+    if not subsets:
+        return {"subsets": drawn, "note": "no answers image by image are stored"}
+    split = split_variance(subsets)
+    shown = {name: float(np.maximum(component.variance, 0)) for name, component in split._asdict().items()}
+    line = {f"var_{name}": value for name, value in shown.items()}
+    total = float(np.nansum(list(shown.values())))
+    if np.isfinite(shown["subset"]) and total > 0:
+        line |= {f"share_{name}": value / total for name, value in shown.items()}
+    for name, component in split._asdict().items():
+        ends = (shown[name], component.low, component.high)
+        line |= {f"sd_{name}{end}": value**0.5 for end, value in zip(("", "_low", "_high"), ends, strict=True)}
+    inits = [len(s.runs) for s in subsets]
+    images = len(np.unique(np.concatenate([s.images for s in subsets])))
+    notes = "; ".join(_notes(split, subsets, drawn)) or None
+    return {**line, "subsets": len(subsets), "inits": max(inits), "images": images, "note": notes}
+
+
+def _subset_runs(part: pd.DataFrame) -> Iterator[SubsetRuns]:
+    """The runs on each subset whose answers are stored."""
+    for _, runs in part[part["answers"].notna()].groupby(DRAW, dropna=False):
+        inits = runs.sort_values("run_id")
+        first = inits["answers"].iloc[0]
+        correct = np.stack([answers.right for answers in inits["answers"]])
+        yield SubsetRuns(correct, first.images, first.labels, tuple(inits["run_id"]))
+
+
+def _notes(split: VarianceSplit, subsets: list[SubsetRuns], drawn: int) -> Iterator[str]:
+    inits = [len(s.runs) for s in subsets]
+    if len(subsets) < drawn:
+        yield f"answers image by image for {len(subsets)} of {drawn} subsets"
+    if len(subsets) == 1:
+        yield "one subset: var_subset unknown"
+    if max(inits) == 1:
+        same = len({s.runs for s in subsets}) == 1 < len(subsets)
+        yield "one initialisation: var_init unknown, its share is within var_subset and var_test" + (
+            ", but for what is common to all subsets, as one network answered them" if same else ""
+        )
+    elif min(inits) < max(inits):
+        yield f"{min(inits)} to {max(inits)} initialisations a subset"
+    if any(np.unique(s.strata, return_counts=True)[1].min() == 1 for s in subsets):
+        yield "a class with one test image: sampled as one class with the others"
+    for name, component in split._asdict().items():
+        if component.variance < 0:
+            yield f"var_{name} estimated at {component.variance:.1e}, shown as 0"
+        if np.isfinite(component.variance) and np.isnan(component.high):
+            yield f"var_{name} has no interval: less spread than noise, or all answers alike"

@@ -1,0 +1,1 @@
+"""The study of irt: its tables and figures."""

@@ -1,0 +1,1 @@
+"""The study of progressive: its tables and figures."""

@@ -1,0 +1,146 @@
+"""Which stored rows an analysis reads, and whether they may stand in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from fca.store import Store
+from fca.types import FcaError
+
+# Columns that say what was asked for, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
+# classes (with ncl and subset_seed) and seed; whatever else differs is never averaged over or compared unnoticed.
+CONFIG = ("fingerprint", "num_classes", "split", "shift", "sampler", "compat")
+WEIGHTS = (
+    "adaptation",
+    "weights",
+    "snapshot",
+    "input_size",
+)  # may differ between models; within one, even a missing value counts
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows that the few-class analyses read, by what they are.
+
+    trained:  `train` rows: sub-models, and full models where ncl is the number of classes.
+    full:     `predict` rows on clean test images by classifiers that know every class of the data set, with their best
+              weights (not snapshots of training).
+    embedded: `embed` rows of one split.
+    """
+
+    trained: pd.DataFrame
+    full: pd.DataFrame
+    embedded: pd.DataFrame
+    total: int  # rows in the store, whatever the query
+
+    @property
+    def models(self) -> pd.DataFrame:
+        """Trained and full together."""
+        return pd.concat([self.trained, self.full])
+
+
+def select(store: Store, query: str | None, split: str = "test") -> Rows:
+    """Read the store once.
+
+    query: narrows each kind of row that has the columns it names: recipe_epochs == 5 leaves `embed` rows alone.
+    split: of the embedded images.
+    """
+    rows = store.rows()
+    check_query(rows, query)
+    every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)
+    clean = rows["shift"] == "clean"
+    final = rows["snapshot"].fillna("best") == "best"  # weights on the way there are other models
+    full = (rows["task"] == "predict") & every_class & (rows["split"] == "test") & clean & final
+    embedded = (rows["task"] == "embed") & (rows["split"] == split) & clean
+    trained, complete = narrowed(rows[rows["task"] == "train"], query), narrowed(rows[full], query)
+    model = _told_apart(pd.concat([trained, complete]))
+    return Rows(
+        trained=trained.assign(model=model[trained.index]),
+        full=complete.assign(model=model[complete.index]),
+        embedded=narrowed(rows[embedded], query),
+        total=len(rows),
+    )
+
+
+def _told_apart(rows: pd.DataFrame) -> pd.Series:
+    """Names: where networks came to a data set's classes in several ways, `resnet18, probe` is told from `resnet18`.
+
+    From scratch stays unmarked. After the query, which asks for the names that are stored.
+    """
+    ways = rows.groupby("dataset")["adaptation"].transform("nunique")
+    marked = (ways > 1) & rows["adaptation"].isin(["finetune", "probe"])
+    return rows["model"].where(~marked, rows["model"] + ", " + rows["adaptation"])
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The lines of a frame, column name -> value."""
+    return [{str(name): value for name, value in line.items()} for line in frame.to_dict("records")]
+
+
+def require(rows: pd.DataFrame, what: str, total: int, command: str) -> None:
+    """Raise FcaError when there is nothing to analyse: how much the store holds, and what makes such rows."""
+    if rows.empty:
+        raise FcaError(what, f"none among the {total} stored rows", "1 or more", f"make some with: {command}")
+
+
+def one_config(rows: pd.DataFrame, name: str, per_model: Sequence[str] = ()) -> None:
+    """Stop when rows of one data set differ in a column that is no axis, naming the values and the filter to add.
+
+    name: the column that names models or encoders.    per_model: columns that may differ between models by intention,
+    `recipe` for all of the recipe.
+    A missing value differs from nothing, except in WEIGHTS.
+    """
+    columns = [str(c) for c in rows]
+    for column in [c for c in columns if c in CONFIG or c.startswith("recipe_")]:
+        own_by_intention = column in per_model or ("recipe" in per_model and column.startswith("recipe_"))
+        within = ["dataset", name] if own_by_intention else ["dataset"]
+        for _, part in rows.groupby(within):
+            if len(_values(part[column].dropna())) > 1:
+                own = all(len(_values(p[column].dropna())) < 2 for _, p in part.groupby(name))
+                raise _differ(column, part[column].dropna(), name == "model" and own)
+    for column in [c for c in WEIGHTS if c in columns]:
+        for _, part in rows.groupby(["dataset", "task", name]):
+            if len(_values(part[column])) > 1:
+                raise _differ(column, part[column], own=False)
+
+
+def _values(column: pd.Series) -> list[str]:
+    """As one would type them; a column of whole numbers with gaps comes as floats."""
+    values = column.dropna().tolist()
+    whole = {repr(int(v) if isinstance(v, float) and v.is_integer() else v) for v in values}
+    return [*sorted(whole), *(["missing"] if column.isna().any() else [])]
+
+
+def _differ(column: str, values: pd.Series, own: bool) -> FcaError:
+    shown = _values(values)
+    step = f'keep one, e.g. analysis.query="\\"{column} == {shown[0]}\\""'
+    if own:
+        also = " or, for all of the recipe, [recipe]" if column.startswith("recipe_") else ""
+        step += f"; or, where each model has its own by intention, analysis.per_model=[{column}]{also}"
+    return FcaError(f"{column} of the rows read", ", ".join(shown), "one value: it is no axis of this analysis", step)
+
+
+def check_query(rows: pd.DataFrame, query: str | None) -> None:
+    """Raise FcaError for a query that pandas cannot read on these columns."""
+    if query is None:
+        return
+    try:
+        rows.query(query, engine="python")
+    except Exception as error:
+        columns = ", ".join(rows.columns)
+        raise FcaError("analysis.query", query, f"a pandas query on {columns}", f"mend it: {error}") from error
+
+
+def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
+    """The rows that a query keeps; all of them where they have no column that it asks for."""
+    if query is None:
+        return rows
+    try:
+        kept = rows.dropna(axis="columns", how="all").query(query, engine="python")
+    except pd.errors.UndefinedVariableError:
+        return rows  # this kind of row has no such column
+    return rows.loc[kept.index]

@@ -1,0 +1,372 @@
+"""`fit`: train a classifier by Lightning, go on after a kill, leave its best weights."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import timm.optim
+import torch
+from jaxtyping import Float
+from pytorch_lightning.plugins import TorchCheckpointIO
+from pytorch_lightning.plugins.environments import LightningEnvironment  # type: ignore[attr-defined]
+from safetensors.torch import load_file, save
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torchvision.transforms.v2 import CutMix, MixUp, RandomChoice
+
+from fca.store.files import write_json, write_whole
+from fca.torchvision_ops import declare_torchvision_ops
+from fca.training.augment import (
+    DRAWS,
+    warp,
+)
+from fca.training.batches import Batch, Batches, Examples, keyed
+from fca.training.device import as_input, device_of
+from fca.training.infer import batch_size_of
+from fca.training.recipe import (
+    Recipe,
+    snapshot_file,
+)
+from fca.types import (
+    Classifier,
+    FcaError,
+)
+
+# The LightningModule: what happens to one batch, and what an epoch amounted to.
+
+
+declare_torchvision_ops()
+
+
+LOOK_EVERY = 50  # steps between two looks at the loss, each of which waits for the device
+
+
+class Diverged(Exception):
+    """The loss is no longer a finite number."""
+
+
+class Training(pl.LightningModule):
+    """Trains a classifier's network in place; `figures` holds the last epoch's train_loss, val_loss, val_top1 and lr.
+
+    steps: of the whole training, for the schedule.
+    seed:  everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
+    """
+
+    def __init__(self, classifier: Classifier, recipe: Recipe, steps: int, seed: int) -> None:
+        super().__init__()
+        self.network, self.normalise = classifier.module, classifier.normalise
+        self.recipe, self.steps, self.seed = recipe, steps, seed
+        self.mix = _mixing(recipe, len(classifier.classes))
+        average = get_ema_multi_avg_fn(recipe.ema)  # type: ignore[no-untyped-call]
+        self.average = AveragedModel(self.network, multi_avg_fn=average, use_buffers=True) if recipe.ema else None
+        self.figures: dict[str, float] = {}
+
+    def configure_optimizers(self) -> Any:
+        """timm's optimiser, and the recipe's learning rate at every step."""
+        recipe = self.recipe
+        optimiser = timm.optim.create_optimizer_v2(  # type: ignore[attr-defined]
+            self.network, recipe.optimiser, recipe.lr, recipe.weight_decay, momentum=recipe.momentum
+        )
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: recipe.lr_share(step, self.steps))
+        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_train_epoch_start(self) -> None:
+        """Nothing random is carried from one epoch to the next, so a resumed training draws what it would have."""
+        batches: Any = self.trainer.train_dataloader
+        batches.epoch = self.current_epoch
+        torch.manual_seed(int(keyed(self.seed, self.current_epoch, 1).integers(2**63)))
+        self.train_loss = torch.zeros((), device=self.device)
+
+    def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
+        """Warp, mix, forward, cross-entropy."""
+        recipe = self.recipe
+        images = as_input(batch.images)
+        if batch.draws is not None:
+            images = warp(images, batch.draws, recipe.flip, recipe.shift, recipe.scale_min)
+        images, targets = self.normalise(images), batch.labels
+        if self.mix is not None:
+            images, targets = self.mix(images, targets)
+        logits = self.network(images.contiguous(memory_format=torch.channels_last)).float()
+        loss = cross_entropy(logits, targets, label_smoothing=recipe.label_smoothing)
+        self.train_loss += loss.detach()
+        if (index + 1) % LOOK_EVERY == 0:
+            self.look()
+        if self.logger is not None:
+            self.log("train_loss_step", loss.detach(), batch_size=len(batch.labels))
+        return loss
+
+    @property
+    def answering(self) -> nn.Module:
+        """The network whose answers count: the running average, if there is one."""
+        return self.network if self.average is None else self.average.module
+
+    def follow(self) -> None:
+        """Let the running average take in the weights of a step."""
+        if self.average is not None:
+            self.average.update_parameters(self.network)
+
+    def look(self) -> None:
+        """Raise Diverged if a loss of this epoch was not finite; waits for the device."""
+        if not torch.isfinite(self.train_loss):
+            raise Diverged
+
+    def on_validation_epoch_start(self) -> None:
+        """Begin to count."""
+        self.val = torch.zeros(3, dtype=torch.float32, device=self.device)
+
+    def validation_step(self, batch: Batch, index: int) -> None:
+        """Add up loss, correct answers and images, without waiting for the device."""
+        logits = self.answering(self.normalise(as_input(batch.images))).float()
+        loss = cross_entropy(logits, batch.labels, reduction="sum")
+        correct = (logits.argmax(1) == batch.labels).sum()
+        self.val += torch.stack([loss, correct, torch.full_like(loss, len(batch.labels))])
+
+    def on_validation_epoch_end(self) -> None:
+        """The epoch's figures, for the loggers and for the choice of the best epoch."""
+        loss, correct, images = self.val.tolist()
+        train_loss = self.train_loss.item() / self.trainer.num_training_batches
+        lr = self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps)
+        self.figures = {"train_loss": train_loss, "val_loss": loss / images, "val_top1": correct / images, "lr": lr}
+        self.log_dict(self.figures)
+
+
+def _mixing(recipe: Recipe, ncl: int) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None:
+    kinds = [kind(alpha=a, num_classes=ncl) for kind, a in ((MixUp, recipe.mixup), (CutMix, recipe.cutmix)) if a]
+    return RandomChoice(kinds) if len(kinds) > 1 else next(iter(kinds), None)
+
+
+# What stays of a training: the checkpoint to go on from, asked snapshots, the best epoch's weights, the figures.
+
+
+declare_torchvision_ops()
+
+
+CHECKPOINT = "last.ckpt"
+log = logging.getLogger(__name__)
+
+
+class WholeFiles(TorchCheckpointIO):
+    """Lightning's checkpoints, but never half of one after a kill."""
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
+        """Write beside, then rename."""
+        write_whole(Path(path), lambda file: torch.save(checkpoint, file))
+
+
+def weights_of(module: nn.Module) -> dict[str, Tensor]:
+    """A copy of all weights and buffers on the CPU."""
+    return {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}
+
+
+def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
+    """One whole .safetensors file."""
+    write_whole(path, lambda file: file.write(save(weights)))
+
+
+class Keeper(pl.Callback):
+    """Keeps, in memory and inside every checkpoint, the best epoch so far; writes snapshots as they come.
+
+    The best epoch has the highest val_top1; among equal ones, the lowest val_loss; then the first. Epoch 0 = the
+    weights that training began with, kept when not one epoch ended with finite losses.
+    """
+
+    def __init__(self, folder: Path, snapshots: dict[int, list[float]], network: nn.Module) -> None:
+        self.folder, self.snapshots = folder, snapshots
+        self.history: list[dict[str, float]] = []
+        self.best: dict[str, Any] = {"epoch": 0, "rank": [-math.inf, -math.inf], "weights": weights_of(network)}
+        self.seconds, self.begun = 0.0, time.perf_counter()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed training needs to know of the epochs before it."""
+        return {"history": self.history, "best": self.best, "seconds": self.seconds}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on with what an interrupted training left."""
+        self.history, self.best, self.seconds = (state_dict[name] for name in ("history", "best", "seconds"))
+        log.info("go on after epoch %d", len(self.history))
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+        """Let the average follow, then write the snapshots of this step."""
+        assert isinstance(pl_module, Training)
+        pl_module.follow()
+        for fraction in self.snapshots.get(trainer.global_step, ()):
+            pl_module.look()
+            save_weights(self.folder / snapshot_file(fraction), weights_of(pl_module.answering))
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Compare the epoch with the best one, then write the checkpoint."""
+        assert isinstance(pl_module, Training)
+        figures = pl_module.figures
+        if not all(map(math.isfinite, figures.values())):
+            raise Diverged
+        epoch = trainer.current_epoch + 1
+        now = time.perf_counter()
+        self.seconds, self.begun = self.seconds + now - self.begun, now
+        self.history.append(figures)
+        log.info("epoch %d: %s", epoch, ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
+        rank = [figures["val_top1"], -figures["val_loss"]]
+        if rank > self.best["rank"]:
+            self.best = {"epoch": epoch, "rank": rank, "weights": weights_of(pl_module.answering)}
+        if epoch < pl_module.recipe.epochs:
+            trainer.save_checkpoint(self.folder / CHECKPOINT, weights_only=False)
+
+
+declare_torchvision_ops()
+
+BEST, FITTED = "best.safetensors", "fitted.json"
+
+# Warnings about nothing that a user can mend.
+_KNOWN = (
+    r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning 2.6 still asks torch 2.13 for the old name
+    r"GPU available but not used",  # as asked: machine.accelerator=cpu
+    r"Detected call of `lr_scheduler\.step\(\)` before `optimizer\.step\(\)`",  # 16-mixed skips its first steps
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a training works and what it shows there; none of it changes the result.
+
+    folder:   of the run; its weights and checkpoints go there.        accelerator: auto, cpu or gpu.
+    logger:   a Lightning logger for the curves, or False for none.    progress:    show a bar on the terminal.
+    """
+
+    folder: Path
+    accelerator: str = "auto"
+    logger: Any = False
+    progress: bool = False
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a training came to. Epochs count from 1.
+
+    best_epoch: highest val_top1, then lowest val_loss; 0 = the weights it began with, when no epoch had finite losses.
+    val_top1:   of the best epoch, a fraction; None when best_epoch is 0.
+    epochs_run: epochs that ended with finite losses; history has one line for each.
+    diverged:   a loss became infinite or NaN, and training stopped there.
+    train_s:    seconds spent on those epochs, before and after any kill.
+    """
+
+    best_epoch: int
+    val_top1: float | None
+    epochs_run: int
+    diverged: bool
+    train_s: float
+    history: list[dict[str, float]]
+
+
+def seed_everything(seed: int) -> None:
+    """Seed Python, NumPy and torch. Call it before a classifier is built: its first weights are drawn then."""
+    pl.seed_everything(seed, verbose=False)
+
+
+def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, seed: int, place: Place) -> Fitted:
+    """Train `classifier.module` in place and leave it with the weights of the best epoch on `val`.
+
+    Batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU, the same call gives the same bits,
+    whether it was interrupted or not. Called again in the same folder, it goes on after the last finished epoch, and
+    only loads the weights when all are done. torch's global generator is left in another state.
+
+    A recipe whose learning rate is for other batches is scaled as from scratch; one that is scaled already stays.
+    place.folder then has best.safetensors, snapshot-0.50.safetensors, ... as asked, and fitted.json.
+    Raises FcaError for a recipe out of range, an empty train or val set, a GPU that is not there.
+    """
+    recipe.check()
+    recipe = recipe.scaled(finetune=False)
+    device = device_of(place.accelerator)
+    _check(train, val, recipe, device)
+    done = place.folder / FITTED
+    if done.is_file():
+        classifier.module.load_state_dict(load_file(place.folder / BEST))
+        return Fitted(**json.loads(done.read_text()))
+    place.folder.mkdir(parents=True, exist_ok=True)
+    batches = Batches(train, recipe.batch_size, device, seed, DRAWS if recipe.warps else 0, place.progress)
+    steps = len(batches) * recipe.epochs
+    keeper = Keeper(place.folder, recipe.snapshot_steps(steps), classifier.module)
+    training = Training(classifier, recipe, steps, seed)
+    training.train()
+    val_batches = Batches(val, batch_size_of(classifier.input_size), device, progress=place.progress)
+    unfinished = place.folder / CHECKPOINT if (place.folder / CHECKPOINT).is_file() else None
+    with _quiet():
+        trainer = _trainer(recipe, place, device, keeper, len(batches))
+        try:
+            trainer.fit(training, batches, val_batches, ckpt_path=unfinished, weights_only=True)
+            diverged = False
+        except Diverged:
+            diverged = True
+    return _finish(classifier, keeper, diverged, place.folder)
+
+
+def _check(train: Examples, val: Examples, recipe: Recipe, device: torch.device) -> None:
+    for split, examples in (("train", train), ("val", val)):
+        if not len(examples):
+            raise FcaError(f"{split} images", 0, "at least 1", "take a larger dataset, or see: fca run task=describe")
+    if recipe.precision == "16-mixed" and device.type == "cpu":
+        raise FcaError("recipe.precision", recipe.precision, "32-true or bf16-mixed on a CPU", "use bf16-mixed")
+
+
+def _trainer(recipe: Recipe, place: Place, device: torch.device, keeper: Keeper, steps: int) -> pl.Trainer:
+    callbacks: list[pl.Callback] = [keeper]
+    if place.progress:
+        callbacks.append(pl.callbacks.RichProgressBar(leave=False))
+    return pl.Trainer(
+        accelerator=device.type,
+        devices=1,
+        precision=recipe.precision,  # type: ignore[arg-type]
+        max_epochs=recipe.epochs,
+        gradient_clip_val=recipe.grad_clip or None,
+        logger=place.logger,
+        log_every_n_steps=min(10, steps),
+        callbacks=callbacks,
+        # One process whatever the cluster: a launcher such as submitit has already placed it.
+        plugins=[WholeFiles(), LightningEnvironment()],
+        default_root_dir=place.folder,
+        enable_checkpointing=False,
+        enable_progress_bar=place.progress,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's notes on devices, tips and reasons to stop; warnings stay, but for the known ones."""
+    log = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            for message in _KNOWN:
+                warnings.filterwarnings("ignore", message)
+            yield
+    finally:
+        log.setLevel(level)
+
+
+def _finish(classifier: Classifier, keeper: Keeper, diverged: bool, folder: Path) -> Fitted:
+    best = keeper.best
+    classifier.module.load_state_dict(best["weights"])
+    fitted = Fitted(
+        best_epoch=best["epoch"],
+        val_top1=best["rank"][0] if best["epoch"] else None,
+        epochs_run=len(keeper.history),
+        diverged=diverged,
+        train_s=keeper.seconds,
+        history=keeper.history,
+    )
+    save_weights(folder / BEST, best["weights"])
+    write_json(folder / FITTED, asdict(fitted))
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    return fitted

@@ -1,0 +1,259 @@
+"""The types that every part of fca shares. Everybody may import this file; it imports no other part, and no torch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Int, UInt8
+
+if TYPE_CHECKING:
+    import torch
+
+Arrays = dict[str, np.ndarray]
+
+
+class FcaError(Exception):
+    """An error that a user can cause and mend: what was wrong, its value, what is allowed, the next step.
+
+    >>> print(FcaError("subset.ncl", 11, "2 to 10, the classes of digits", "lower it or take a larger dataset"))
+    subset.ncl = 11; allowed: 2 to 10, the classes of digits; next: lower it or take a larger dataset
+    """
+
+    def __init__(self, what: str, value: object, allowed: str, step: str) -> None:
+        super().__init__(what, str(value), allowed, step)  # four texts: so it can be sent between processes
+
+    def __str__(self) -> str:
+        return "{} = {}; allowed: {}; next: {}".format(*self.args)
+
+
+class UnreadableImage(Exception):
+    """An image file that cannot be decoded; the message names its path. It fails its run, not its sweep."""
+
+
+def no_mask(_: int) -> None:
+    """The mask of a data set that has none."""
+
+
+@dataclass(frozen=True)
+class ImageData:
+    """A set of labelled images, listed but not read.
+
+    items:   one line an image: `image_id`, `label` (a class KEY), `split` (train, val or test) and annotation columns.
+    classes: class keys in label order.
+    read, mask: position in items -> upright RGB pixels; object mask of the same height and width, or None.
+    mirror:  whether a mirrored image still shows its class.
+    """
+
+    name: str
+    items: pd.DataFrame
+    classes: tuple[str, ...]
+    fingerprint: str
+    read: Callable[[int], UInt8[np.ndarray, "height width 3"]]
+    mask: Callable[[int], Bool[np.ndarray, "height width"] | None] = no_mask
+    mirror: bool = True
+
+    @cached_property
+    def labels(self) -> Int[np.ndarray, " images"]:
+        """Label index (position in `classes`) of every image."""
+        return pd.Categorical(self.items["label"], categories=list(self.classes)).codes.astype(np.int64)
+
+    def rows(self, split: str, classes: Sequence[int] | None = None) -> Int[np.ndarray, " rows"]:
+        """Positions in `items` of a split's images, optionally only those of some label indices."""
+        chosen = (self.items["split"] == split).to_numpy()
+        if classes is not None:
+            chosen = chosen & np.isin(self.labels, np.asarray(classes))
+        return np.flatnonzero(chosen)
+
+
+@dataclass(frozen=True)
+class ClassSubset:
+    """Which classes a job has. `ncl`, `seed` and `sampler` only say how it was drawn; `classes` is what it is."""
+
+    classes: tuple[int, ...]
+    seed: int | None = None
+    sampler: str | None = None
+
+    @property
+    def ncl(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    def new_labels(self, labels: Int[np.ndarray, " images"]) -> Int[np.ndarray, " images"]:
+        """Original label indices -> 0..ncl-1; every label must be one of the subset's.
+
+        >>> ClassSubset((2, 7)).new_labels(np.array([7, 2, 7]))
+        array([1, 0, 1])
+        """
+        return np.searchsorted(np.asarray(self.classes), labels)
+
+
+@runtime_checkable
+class Geometry(Protocol):
+    """Resize and crop of an image and its mask to the model's input size."""
+
+    @property
+    def key(self) -> str:
+        """Names this geometry among cached pixels."""
+
+    @property
+    def size(self) -> int:
+        """Side of the square that comes out, in pixels."""
+
+    def __call__(
+        self, image: UInt8[np.ndarray, "height width 3"], mask: Bool[np.ndarray, "height width"] | None = None
+    ) -> tuple[UInt8[np.ndarray, "size size 3"], Bool[np.ndarray, "size size"] | None]: ...
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """A built network and all that an image needs on its way in. logits = head(embed(normalise(pixels / 255))).
+
+    classes:   class keys in logit order; empty for an encoder, whose `head` is None.
+    geometry:  image, mask -> both at input size.
+    normalise: float images in [0, 1], shape (batch, 3, size, size) -> what the network expects.
+    """
+
+    module: torch.nn.Module
+    classes: tuple[str, ...]
+    geometry: Geometry
+    normalise: Callable[[torch.Tensor], torch.Tensor]
+    embed: Callable[[torch.Tensor], torch.Tensor]
+    head: Callable[[torch.Tensor], torch.Tensor] | None
+
+    @property
+    def input_size(self) -> int:
+        """Side of the square input in pixels."""
+        return self.geometry.size
+
+
+@runtime_checkable
+class Model(Protocol):
+    """A configured network, not yet built: cheap to make and to plan with, no torch until `build`."""
+
+    def label(self) -> str: ...  # its name in tables and figures
+
+    def weights_label(self) -> str | None:
+        """Which weights, for tables: a tag, a file name, a run; None from scratch."""
+
+    def identity(self) -> dict[str, Any]:
+        """JSON of all that decides its outputs: architecture, keywords, input, which weights (sha256, tag or run)."""
+
+    def build(self, classes: Sequence[str] | None = None) -> Classifier:
+        """With `classes`: a fresh head for them (to train). Without: the weights' own classes (to predict or embed)."""
+
+
+@runtime_checkable
+class Shift(Protocol):
+    """A named, seeded change of images: the same pixels for the same image, in any order, worker or batch."""
+
+    def label(self) -> str: ...  # its name in tables: clean, corruption/defocus_blur/3
+
+    def identity(self) -> Any:
+        """JSON of all that decides its pixels: kind, severity, seed, version or file content."""
+
+    def reader(self, data: ImageData) -> Callable[[int], UInt8[np.ndarray, "height width 3"]]:
+        """Position in `data.items` -> the changed pixels, before geometry. Raises FcaError if it has no such images."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One unit of work. `identity` is what it means (and all that `run_id` hashes); `about` fills its Row's columns."""
+
+    task: str
+    identity: Mapping[str, Any]
+    about: Mapping[str, Any] = field(default_factory=dict)
+    parent: str | None = None  # the run whose weights or arrays this one reads; it is finished first
+    light: bool = False  # a score from stored arrays: milliseconds, needs no launcher
+
+    @cached_property
+    def run_id(self) -> str:
+        """12 hex digits of sha256 over the task and its identity, as sorted JSON."""
+        text = json.dumps({"task": self.task, **self.identity}, sort_keys=True, allow_nan=False)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+class Column(str):
+    """A column, declared once, beside the table or task that has it; as a string it is the column's name.
+
+    kind:    type of its values: str, int, float, bool or tuple.
+    format:  of numbers, in d3's notation (".2f", ".1%"); a percentage is stored as a fraction.
+    meaning: what a reader of a table heading or tooltip wants to know, with the unit.
+    values:  the values that it may have -> how they are shown, in display order; empty: any.
+    filters: whether the page offers its values as a filter.
+
+    Frames, `groupby` and figures take it where they take a name, so that a misspelt column fails when it is imported.
+
+    >>> TOP1 = Column("top1", float, ".1%", "accuracy")
+    >>> TOP1, TOP1.low, TOP1.high.format
+    ('top1', 'top1_low', '.1%')
+    """
+
+    kind: type
+    format: str
+    meaning: str
+    values: Mapping[str, str]
+    filters: bool
+
+    def __new__(
+        cls,
+        name: str,
+        kind: type = str,
+        format: str = "",  # noqa: A002  d3 and altair call it so
+        meaning: str = "",
+        values: Mapping[str, str] | None = None,
+        filters: bool = False,
+    ) -> Column:
+        column = super().__new__(cls, name)
+        column.kind, column.format, column.meaning = kind, format, meaning
+        column.values, column.filters = values or {}, filters
+        return column
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        """What copies and pickles are made from."""
+        return str(self), self.kind, self.format, self.meaning, self.values, self.filters
+
+    @property
+    def low(self) -> Column:
+        """Lower end of its 95 % interval."""
+        return Column(f"{self}_low", self.kind, self.format, f"{self.meaning}, lower end of the 95 % interval")
+
+    @property
+    def high(self) -> Column:
+        """Upper end of its 95 % interval."""
+        return Column(f"{self}_high", self.kind, self.format, f"{self.meaning}, upper end of the 95 % interval")
+
+
+def with_interval(column: Column) -> tuple[Column, Column, Column]:
+    """A column and both ends of its interval, as a table lists them."""
+    return column, column.low, column.high
+
+
+@dataclass(frozen=True)
+class Table:
+    """An analysis' answer: a frame with its question, its source (paper and equation), parameters and the runs used.
+
+    columns: the declarations of the frame's columns; what is drawn, exported or shown is formatted by them.
+    """
+
+    name: str
+    question: str
+    source: str
+    frame: pd.DataFrame
+    parameters: Mapping[str, Any]
+    runs: tuple[str, ...]
+    columns: tuple[Column, ...] = ()
+
+
+class Finished(NamedTuple):
+    """What a task yields: a run, the columns it measured, and its arrays by name."""
+
+    run: Run
+    columns: Mapping[str, Any]
+    arrays: Arrays

@@ -1,0 +1,159 @@
+"""diffusers with a tiny Stable Diffusion of random weights, built here: no network."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from fca.generation import Generator, Refused, Request
+from fca.generation.diffusion import Diffusion, _pipeline
+from fca.types import FcaError
+
+REQUEST = Request("car", "car", "view", "easy", 1, 0, 5, "a photo of a car")
+
+
+def tiny(**more):
+    return Diffusion(**{"model": "nowhere", "steps": 2, "guidance": 5.0, "size": 32, "dtype": "float32", **more})
+
+
+@pytest.fixture(scope="module", autouse=True)
+def offline():
+    """Nobody asks Hugging Face, and the loaded pipeline goes with the tests."""
+    from huggingface_hub import constants
+
+    before, constants.HF_HUB_OFFLINE = constants.HF_HUB_OFFLINE, True
+    yield
+    constants.HF_HUB_OFFLINE = before
+    _pipeline.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """The folder of a pipeline with 0.2 M parameters."""
+    import torch
+
+    from fca.torchvision_ops import declare_torchvision_ops
+
+    declare_torchvision_ops()
+    from diffusers import AutoencoderKL, DDIMScheduler, StableDiffusionPipeline, UNet2DConditionModel
+    from transformers import CLIPTextConfig, CLIPTextModel, CLIPTokenizer
+
+    folder = tmp_path_factory.mktemp("tiny") / "tiny-diffusion"
+    words = ["<|startoftext|>", "<|endoftext|>", *"abcdefghijklmnopqrstuvwxyz"]
+    words += [f"{letter}</w>" for letter in "abcdefghijklmnopqrstuvwxyz"]
+    vocabulary, merges = folder.parent / "vocab.json", folder.parent / "merges.txt"
+    vocabulary.write_text(json.dumps({word: number for number, word in enumerate(words)}))
+    merges.write_text("#version: 0.2\n")
+    torch.manual_seed(0)
+    text = CLIPTextConfig(
+        vocab_size=len(words), hidden_size=32, intermediate_size=37, num_hidden_layers=2, num_attention_heads=4,
+        bos_token_id=0, eos_token_id=1, pad_token_id=1,
+    )  # fmt: skip
+    pipeline = StableDiffusionPipeline(
+        unet=UNet2DConditionModel(
+            block_out_channels=(8, 16), layers_per_block=1, sample_size=16, cross_attention_dim=32, norm_num_groups=4,
+            attention_head_dim=4,
+            down_block_types=("DownBlock2D", "CrossAttnDownBlock2D"),
+            up_block_types=("CrossAttnUpBlock2D", "UpBlock2D"),
+        ),
+        vae=AutoencoderKL(
+            block_out_channels=[8, 16], latent_channels=4, norm_num_groups=4,
+            down_block_types=["DownEncoderBlock2D"] * 2, up_block_types=["UpDecoderBlock2D"] * 2,
+        ),
+        text_encoder=CLIPTextModel(text),
+        tokenizer=CLIPTokenizer(str(vocabulary), str(merges), model_max_length=77),
+        scheduler=DDIMScheduler(steps_offset=1, clip_sample=False),
+        safety_checker=None, feature_extractor=None, requires_safety_checker=False,
+    )  # fmt: skip
+    pipeline.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_a_seed_gives_its_image_also_after_loading_again_and_after_others(model):
+    made = tiny(model=str(model))
+    first = made.draw(REQUEST)
+    other = made.draw(Request("car", "car", "view", "easy", 1, 1, 6, "a photo of a car"))
+    assert first.image.shape == (32, 32, 3)
+    assert first.image.std() > 1
+    assert (first.image != other.image).any()
+    _pipeline.cache_clear()
+    assert np.array_equal(made.draw(REQUEST).image, first.image)
+    assert first.facts == {"device": _pipeline(made)[0].device.type}
+    told = r"tiny-diffusion [0-9a-f]{12}, 2 steps, guidance 5.0, size 32, float32, diffusers \d.*"
+    assert re.fullmatch(told, made.version())
+    assert isinstance(made, Generator)
+    assert (made.prompted, made.parallel, made.price()) == (True, False, 0.0)
+
+
+@pytest.mark.slow
+def test_the_words_steps_and_size_decide_too(model):
+    made = tiny(model=str(model))
+    image = made.draw(REQUEST).image
+    assert (made.draw(Request("car", "car", "view", "easy", 1, 0, 5, "zzz")).image != image).any()
+    assert (tiny(model=str(model), steps=3).draw(REQUEST).image != image).any()
+    assert tiny(model=str(model), size=48).draw(REQUEST).image.shape == (48, 48, 3)
+
+
+@pytest.mark.slow
+def test_what_the_pipeline_flags_is_refused(model, monkeypatch):
+    made = tiny(model=str(model))
+    pipeline, _ = _pipeline(made)
+    monkeypatch.setattr(pipeline, "run_safety_checker", lambda image, *_: (image, [True]))
+    with pytest.raises(Refused, match="safety checker of tiny-diffusion"):
+        made.draw(REQUEST)
+
+
+@pytest.mark.slow
+def test_numbers_that_overflow_are_an_error_and_no_black_image(model, monkeypatch):
+    made = tiny(model=str(model))
+    pipeline, _ = _pipeline(made)
+    monkeypatch.setattr(pipeline.image_processor, "postprocess", lambda image, **_: np.full((1, 32, 32, 3), np.nan))
+    with pytest.raises(FcaError, match=r"generator\.dtype = float32"):
+        made.draw(REQUEST)
+
+
+@pytest.mark.slow
+def test_an_id_is_fetched_once_and_its_commit_is_a_fact(model, monkeypatch, tmp_path):
+    from diffusers import DiffusionPipeline
+
+    asked, commit = [], tmp_path / "0123abc"
+    commit.symlink_to(model)
+    monkeypatch.setattr(DiffusionPipeline, "download", lambda name, **how: asked.append((name, how)) or str(commit))
+    made = tiny(model="owner/name", revision="v1")
+    assert made.draw(REQUEST).facts["commit"] == "0123abc"
+    made.draw(REQUEST)
+    assert asked == [("owner/name", {"revision": "v1", "variant": None})]
+    assert made.version().startswith("owner/name@v1, ")
+
+
+@pytest.mark.slow
+def test_what_is_no_pipeline_is_named(tmp_path):
+    (tmp_path / "readme.txt").write_text("no model")
+    for name in (str(tmp_path), "nobody/has-this"):
+        with pytest.raises(FcaError, match=rf"generator\.model = {name}; allowed: the folder or the id"):
+            tiny(model=name).draw(REQUEST)
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"), [({"size": 100}, r"generator\.size = 100"), ({"dtype": "int8"}, r"generator\.dtype = int8")]
+)
+def test_a_size_or_dtype_that_cannot_be_is_named(change, expected):
+    with pytest.raises(FcaError, match=expected):
+        tiny(**change).draw(REQUEST)
+
+
+def test_other_weights_under_the_same_name_are_another_version(tmp_path):
+    versions = set()
+    for content in ("a", "b", "a"):
+        folder = tmp_path / str(len(list(tmp_path.iterdir()))) / "my-model"
+        folder.mkdir(parents=True)
+        (folder / "weights.safetensors").write_text(content)
+        versions.add(tiny(model=str(folder)).version())
+    assert len(versions) == 2
+
+
+def test_no_prompt_is_an_error():
+    with pytest.raises(FcaError, match="prompt of car/view/easy"):
+        tiny().draw(Request("car", "car", "view", "easy", 1, 0, 0, None))

@@ -1,0 +1,118 @@
+"""The figures of paired comparisons draw every pair and every chance, and the sentences repeat the tables."""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fca.report import style
+from fca.studies.few_class import comparison
+from fca.studies.few_class.figures.comparison import (
+    PARTS,
+    paired_answers,
+    paired_figure,
+    stability_answers,
+    stability_figure,
+)
+from fca.studies.few_class.subset_accuracy import Answers
+from fca.subset import draw_subset
+from fca.types import Table
+from tests.report.specs import computes, marks, parts, refuses_empty, values
+
+
+def points(models=3, ncl=(2, 5), seeds=5, inits=1, classes=10, per_class=40, protocols=("sub", "open", "masked")):
+    """Accuracies and answers of invented models: classes and images of unlike ease, models some points apart."""
+    rng = np.random.default_rng(0)
+    ease = np.repeat(1.4 + rng.normal(size=classes), per_class) + 1.5 * rng.normal(size=classes * per_class)
+    labels = np.repeat(np.arange(classes), per_class)
+    lines = []
+    for protocol in protocols:
+        for m in range(models):
+            for n, seed in [(n, seed) for n in ncl for seed in range(seeds)]:
+                subset = draw_subset(classes, n, seed)
+                images = np.flatnonzero(np.isin(labels, subset.classes))
+                for init in range(inits if protocol == "sub" else 1):
+                    skill = 0.5 * m + 2 / n + 0.3 * rng.normal() * (protocol == "sub") + 0.8 * (protocol != "open")
+                    right = rng.logistic(size=len(images)) < ease[images] + skill
+                    run_id = f"{protocol}{m}" if protocol != "sub" else f"{m}{n}{seed}{init}"
+                    about = {"dataset": "zoo", "model": f"net{m}", "protocol": protocol, "run_id": run_id}
+                    drawn = {"ncl": n, "subset_seed": seed, "classes": subset.classes, "fingerprint": "f"}
+                    lines.append(
+                        {**about, **drawn, "top1": right.mean(), "answers": Answers(images, labels[images], right)}
+                    )
+    return pd.DataFrame(lines).astype({"subset_seed": "Int64"})
+
+
+@cache
+def tables(**asked) -> dict[str, Table]:
+    subset = comparison.per_subset(points(**asked))
+    frames = {"paired": comparison.paired(subset), "rank_stability": comparison.stability(subset)}
+    return {name: Table(name, *comparison.ABOUT[name], frame, {}, ()) for name, frame in frames.items()}
+
+
+def test_the_forest_plot_has_every_pair_with_its_interval():
+    table = tables()["paired"].frame
+    spec = style.spec(paired_figure(tables()["paired"]))
+    drawn = values(spec)
+    for name in ("difference", "difference_low", "difference_high", "p_holm"):
+        assert sorted(drawn[name]) == sorted(table[name])
+    assert marks(spec, "symbol") == len(table) == 3 * 3 * 2
+    assert marks(spec, "rule") == 2 * len(table)  # the interval and the line at 0
+    assert marks(spec, "symbol", ncl=[2], protocol=["sub"]) == 3
+
+
+def test_told_apart_is_a_colour_and_a_shape():
+    table = tables()["paired"].frame
+    assert set(table["told_apart"]) == {True, False}
+    drawn = values(style.spec(paired_figure(tables()["paired"])))
+    assert ((drawn["says"] == "told apart") == drawn["told_apart"]).all()
+    spec = style.spec(paired_figure(tables()["paired"]))
+    encoded = [part for part in parts(spec) if "shape" in part]
+    assert encoded
+    assert all(part["shape"]["field"] == part["color"]["field"] == "says" for part in encoded)
+
+
+def test_what_was_not_tested_is_said_so():
+    bare = points().assign(answers=None)
+    frame = comparison.paired(comparison.per_subset(bare))
+    assert frame["told_apart"].isna().all()
+    drawn = values(style.spec(paired_figure(Table("paired", "?", "eq. 1", frame, {}, ()))))
+    assert set(drawn["says"]) == {"no test: answers are not stored, or one draw"}
+    assert all("none can be tested" in line for line in paired_answers(frame))
+
+
+def test_the_heat_map_has_every_chance_to_be_the_best():
+    table = tables()["rank_stability"].frame
+    spec = style.spec(stability_figure(tables()["rank_stability"]))
+    assert sorted(values(spec)["p_best"]) == sorted(table["p_best"])
+    assert marks(spec, "rect") == len(table) == 3 * 3 * 2
+    assert marks(spec, "rect", model=["net1"], ncl=[5]) == 3
+
+
+def test_the_figures_compute_nothing():
+    for draw, table in ((paired_figure, "paired"), (stability_figure, "rank_stability")):
+        assert not computes(style.spec(draw(tables()[table])))
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.key)
+def test_without_a_point_there_is_nothing_to_draw(part):
+    refuses_empty(part.draw, [tables()[part.tables[0]]])
+
+
+def test_one_draw_of_classes_leaves_no_chance_to_draw():
+    with pytest.raises(style.NothingToDraw):
+        stability_figure(tables(seeds=1)["rank_stability"])
+    assert marks(style.spec(paired_figure(tables(seeds=1)["paired"])), "symbol") == 3 * 3 * 2
+
+
+def test_sentences_count_what_the_table_says():
+    table = tables()["paired"].frame
+    sub = table[table["protocol"] == "sub"]
+    [line] = [line for line in paired_answers(table) if "sub-models" in line]
+    at = {ncl: part["told_apart"].sum() for ncl, part in sub.groupby("ncl")}
+    assert line.startswith(f"zoo: pairs of sub-models told apart: {at[2]} of 3 at ncl 2, {at[5]} of 3 at ncl 5")
+    stable = tables()["rank_stability"].frame
+    best = stable.query("protocol == 'sub' and ncl == 2").set_index("model")["p_best"]
+    [line] = [line for line in stability_answers(stable) if "sub-models" in line]
+    assert f"{best.idxmax()} at ncl 2 ({100 * best.max():.0f} % of them)" in line

@@ -1,0 +1,151 @@
+"""Figures of difficulty and of the released script draw every line of their tables and nothing that they computed."""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+import vl_convert
+
+from fca.report import style
+from fca.report.part import parts as all_parts
+from fca.studies.few_class.difficulty_map import ABOUT, RANDOM
+from fca.studies.few_class.figures import difficulty, released
+from fca.studies.few_class.similarity import AGREEMENT, RELEASED
+from fca.types import Table
+from tests.report.specs import computes, drawn, marks, refuses_empty, values
+
+FIGURES = {part.draw: part.tables for part in (*difficulty.PARTS, *released.PARTS)}
+
+
+def released_frames(same):
+    """One subset of three that the script logs as nan."""
+    logged = pd.DataFrame({"ncl": [2, 2, 3], "subset_seed": [0, 1, 0], "step": [0, 1, 2], "simss": 0.2})
+    logged = logged.assign(simss_released=[0.21, 0.19, np.nan], difference=[0.01, -0.01, np.nan])
+    logged = logged.assign(classes=[(0, 1), (1, 2), (0, 1, 2)], **same)
+    agreement = {"subsets": 2, "difference": 0.0, "difference_absolute": 0.01, "difference_largest": 0.012}
+    agreement |= {"pooled_absolute": 0.009, "r": 0.98}
+    return {
+        "released": logged.reindex(columns=RELEASED),
+        "released_agreement": pd.DataFrame([{**same, **agreement}], columns=AGREEMENT),
+    }
+
+
+@cache
+def tables(classes=5, encoders=("hog",)) -> dict[str, Table]:
+    """Invented lines; every table of two encoders or one."""
+    rng = np.random.default_rng(0)
+    keys = [f"class {k}" for k in range(classes)]
+    a, b = np.triu_indices(classes, 1)
+    found: dict[str, list[pd.DataFrame]] = {name: [] for name in (*ABOUT, "released", "released_agreement")}
+    for encoder in encoders:
+        same = {"dataset": "zoo", "encoder": encoder, "split": "test"}
+        simss = rng.uniform(0, 0.5, len(a))
+        places = {"place_a": a, "place_b": b}
+        pairs = pd.DataFrame({"class_a": np.array(keys)[a], "class_b": np.array(keys)[b], **places, "simss": simss})
+        found["difficulty_map"].append(pairs.assign(**same))
+        scored = pd.DataFrame({"class": keys, "images": 9, "simss_mean": 0.3, "nearest": keys[::-1]})
+        scored = scored.assign(simss_nearest=rng.uniform(0, 0.3, classes), place=range(classes))
+        found["difficulty_classes"].append(scored.assign(**same))
+        random = dict(zip(RANDOM, (0.2, 0.1, 0.2, 0.3), strict=True)) | {"random": 10, "seed": 0}
+        lines = [
+            {
+                "ncl": n,
+                "extreme": extreme,
+                "simss": value,
+                **random,
+                "classes": tuple(range(n)),
+                "keys": tuple(keys[:n]),
+            }
+            for n in (2, 3)
+            for extreme, value in (("hardest", 0.05), ("easiest", 0.4))
+        ]
+        found["difficulty_subsets"].append(pd.DataFrame(lines).assign(**same))
+        change = {"subset": tuple(keys[:3]), "simss_before": 0.1, "simss_after": 0.2, "difference": 0.1}
+        changes = [{**change, "change": "add", "class_a": key, "class_b": None} for key in keys[3:]]
+        changes += [{**change, "change": "merge", "class_a": keys[0], "class_b": keys[1], "difference": -0.05}]
+        found["difficulty_what_if"].append(pd.DataFrame(changes).assign(**same))
+        for name, frame in released_frames(same).items():
+            found[name].append(frame)
+    return {
+        name: Table(name, "how?", "eq. 4", pd.concat(frames, ignore_index=True), {}, ())
+        for name, frames in found.items()
+        if frames
+    }
+
+
+def figure(draw, **asked):
+    known = tables(**asked)
+    return style.spec(draw(*(known[name] for name in FIGURES[draw])))
+
+
+every_figure = pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
+
+
+@every_figure
+def test_figures_transform_nothing_but_by_filter(draw):
+    assert not computes(figure(draw))
+
+
+@every_figure
+@pytest.mark.parametrize("asked", [{"classes": 4}, {"classes": 30, "encoders": ("hog", "clip")}], ids=["few", "many"])
+@pytest.mark.slow
+def test_figures_are_drawn_however_little_or_much_there_is(draw, asked):
+    assert drawn(figure(draw, **asked))
+
+
+@every_figure
+def test_an_empty_table_says_that_there_is_nothing_to_draw(draw):
+    known = tables()
+    refuses_empty(draw, [known[name] for name in FIGURES[draw]])
+
+
+@every_figure
+def test_a_choice_of_data_set_filters(draw):
+    spec = figure(draw)
+    kind = {"map_figure": "rect", "what_if_figure": "rect"}.get(draw.__name__, "symbol")
+    assert marks(spec, kind) > 0
+    assert marks(spec, kind, dataset=["another"]) == 0
+
+
+def test_the_map_draws_every_pair_from_both_sides_and_no_diagonal():
+    pairs = tables()["difficulty_map"].frame
+    drawn = values(figure(difficulty.map_figure))
+    assert len(drawn) == 2 * len(pairs)
+    told = {(line.class_a, line.class_b): line.simss for line in drawn.itertuples()}
+    for line in pairs.itertuples():
+        assert told[line.class_a, line.class_b] == told[line.class_b, line.class_a] == line.simss
+    assert marks(figure(difficulty.map_figure), "rect") == len(drawn)
+
+
+def test_alike_classes_stand_in_the_order_of_their_places():
+    svg = vl_convert.vegalite_to_svg(figure(difficulty.map_figure, classes=12), vl_version=style.VEGA_LITE)
+    shown = [svg.index(f">class {k}<") for k in range(12)]
+    assert shown == sorted(shown)
+
+
+def test_a_subset_that_the_script_cannot_score_is_not_drawn():
+    assert marks(figure(released.released_figure), "symbol") == 2
+
+
+def test_the_heading_tells_how_far_the_script_is():
+    (heading,) = values(figure(released.released_figure))["panel"].unique()
+    assert heading == "hog\nmean |difference| 0.0100, r = 0.9800"
+
+
+def test_answers_are_in_words_of_the_tables():
+    known = tables()
+    [told] = released.released_answers(known["released_agreement"].frame)
+    assert "by hog as the released script logs it differs from ours by 0.0100 on average (at most 0.0120)" in told
+    [told] = difficulty.subset_answers(known["difficulty_subsets"].frame)
+    assert told.startswith("zoo: by hog the hardest 2 classes are class 0 and class 1 (SimSS 0.050)")
+    assert "the hardest 3 classes are class 0, class 1 and class 2" in told
+
+
+def test_all_classes_together_are_no_hardest_subset():
+    frame = tables()["difficulty_subsets"].frame.assign(random=1)
+    assert list(difficulty.subset_answers(frame)) == []
+
+
+def test_the_report_finds_these_parts():
+    assert {part.key for part in all_parts()} >= {"difficulty_map", "difficulty_subsets", "released"}

@@ -1,0 +1,87 @@
+"""Figures of hierarchy hold every model, its chance and its coefficients, and compute nothing."""
+
+import numpy as np
+import pytest
+
+from fca.report import style
+from fca.studies.progressive.figures import hierarchy
+from fca.studies.progressive.hierarchy import Hierarchy
+from tests.report.specs import computes, drawn, marks, refuses_empty, values
+from tests.studies.steps_lab import able, say, steps_lab
+
+MODELS = 5
+
+
+def made(outputs, models=MODELS, change=lambda items: items):
+    lab = steps_lab(outputs, change=change)
+    for number in range(models):
+        say(lab, f"net{number}", able(lab, 0.4 + 0.4 * number, noise=0.7, seed=number))
+    return {table.name: table for table in Hierarchy()(lab.store)}
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    return made(tmp_path_factory.mktemp("hierarchy"))
+
+
+def test_every_model_has_three_scores_the_most_accurate_first(tables):
+    spec = style.spec(hierarchy.hierarchy_figure(tables["hierarchy"]))
+    points = values(spec)
+    assert points.groupby("model").size().tolist() == [3] * MODELS
+    [line] = tables["hierarchy"].frame.query("model == 'net2'").to_dict("records")
+    told = points[points["model"] == "net2"].set_index("series")["value"]
+    assert told["matched triplets"] == line["hierarchical_score"]
+    assert told["chance, at the same accuracy by level"] == line["chance"]
+    assert marks(spec, "symbol", model=["net2"]) == 3
+    assert not computes(spec)
+
+
+def test_without_triplets_there_is_no_matched_score(tmp_path):
+    bare = made(tmp_path, change=lambda items: items.drop(columns="triplet"))
+    series = set(values(style.spec(hierarchy.hierarchy_figure(bare["hierarchy"])))["series"])
+    assert series == {"all triplets of a session", "chance, at the same accuracy by level"}
+    for name in ("hierarchy_patterns", "hierarchy_correlation"):
+        assert len(bare[name].frame)
+    assert drawn(style.spec(hierarchy.correlation_figure(bare["hierarchy"], bare["hierarchy_correlation"])))
+
+
+def test_each_model_shows_eight_patterns_of_two_kinds(tables):
+    spec = style.spec(hierarchy.patterns_figure(tables["hierarchy_patterns"]))
+    points = values(spec)
+    assert points.groupby("panel")["right"].nunique().tolist() == [8] * MODELS
+    assert set(points.loc[points["says"] == "harder images fail first", "right"]) == {"none", "e", "em", "emh"}
+    assert list(dict.fromkeys(points["panel"])) == [f"net{number}" for number in reversed(range(MODELS))]
+    assert drawn(spec)
+    assert not computes(spec)
+
+
+def test_the_heading_says_both_coefficients(tables):
+    both = tables["hierarchy"], tables["hierarchy_correlation"]
+    spec = style.spec(hierarchy.correlation_figure(*both))
+    [panel] = set(values(spec)["panel"])
+    r = both[1].frame.set_index("kind")["r"]
+    assert panel.startswith(f"steps\ncorrelation {r['pearson']:.2f}".replace("0.", ".", 1))
+    assert f"given chance {r['partial']:.2f}".replace("0.", ".", 1) in panel
+    assert drawn(spec)
+    assert not computes(spec)
+
+
+def test_few_models_have_no_coefficient_and_the_page_says_so(tmp_path):
+    few = made(tmp_path, models=2)
+    [line] = hierarchy.correlation_answers(few["hierarchy_correlation"].frame)
+    assert line == (
+        "steps: over 2 models, accuracy and hierarchical score have correlation not defined; given chance not defined."
+    )
+    assert drawn(style.spec(hierarchy.correlation_figure(few["hierarchy"], few["hierarchy_correlation"])))
+
+
+def test_the_answer_counts_models_beyond_chance(tables):
+    frame = tables["hierarchy"].frame.assign(excess_low=np.array([-0.1, 0.01, 0.02, -0.3, 0.2]))
+    [line] = hierarchy.hierarchy_answers(frame)
+    assert "3 of 5 do so more than chance" in line
+
+
+def test_without_a_line_there_is_nothing_to_draw(tables):
+    refuses_empty(hierarchy.hierarchy_figure, [tables["hierarchy"]])
+    refuses_empty(hierarchy.patterns_figure, [tables["hierarchy_patterns"]])
+    refuses_empty(hierarchy.correlation_figure, [tables["hierarchy"], tables["hierarchy_correlation"]])

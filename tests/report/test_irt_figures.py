@@ -1,0 +1,179 @@
+"""Figures of item response theory draw what their tables say, and the sentences repeat it."""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fca.report import style
+from fca.stats.irt import fit_irt
+from fca.studies.answers import Gathered
+from fca.studies.irt import parameters as irt
+from fca.studies.irt import reliability
+from fca.studies.irt.figures.irt import PARTS, ability_answers, choice_answers, fit_answers
+from fca.studies.irt.figures.irt_items import PARTS as ITEM_PARTS
+from fca.studies.irt.figures.reliability import PARTS as RELIABILITY_PARTS
+from fca.studies.irt.figures.reliability import reliability_answers
+from fca.studies.irt.parameters import FITS, Calibrated, abilities, curves, fit_line, items, plane, severity_shares
+from fca.studies.responses import Responses, frame_of_items, frame_of_subjects
+from fca.types import Table
+from tests.report.specs import computes, drawn, marks, parts, values
+
+DRAWN = [*PARTS, *ITEM_PARTS, *RELIABILITY_PARTS]
+every_part = pytest.mark.parametrize("part", DRAWN, ids=lambda part: part.key)
+
+
+def calibrated(dataset, kind, snapshots, model):
+    """Answers of four models to 60 images, harder with severity."""
+    rng = np.random.default_rng(len(kind))
+    severities = [0] if kind == "clean" else [0, 1, 2]
+    names = [f"net{k}{f'/{at}' if at else ''}" for k in range(4) for at in snapshots]
+    images = [f"{k}.png" for k in range(60)]
+    shifted = [image if s == 0 else f"{image}@corruption/{kind}/{s}" for s in severities for image in images]
+    skill, ease = np.arange(len(names)) * 3 / len(names) - 1, np.tile(rng.normal(size=60), len(severities))
+    logit = skill[:, None] + ease - 0.7 * np.repeat(severities, 60)
+    correct = (rng.random(logit.shape) < 1 / (1 + np.exp(-logit))).astype(float)
+    responses = Responses(correct, frame_of_subjects(names), frame_of_items(shifted))
+    severity = 0 if kind == "clean" else None
+    return Calibrated(kind, severity, "joint", Gathered(dataset, "f", responses, ()), fit_irt(correct, model))
+
+
+@cache
+def tables(datasets=("zoo", "sea"), kinds=("clean", "fog"), snapshots=("0.1", "best"), model="2pl", trait="ability"):
+    fits = [calibrated(name, kind, snapshots, model) for name in datasets for kind in kinds]
+    every = pd.concat([items(one) for one in fits], ignore_index=True)
+    frames = {
+        "irt_abilities": pd.concat([abilities(one, trait) for one in fits]).astype({"severity": "Int64"}),
+        "irt_fits": pd.DataFrame([fit_line(one, trait, 0) for one in fits], columns=FITS).astype({"severity": "Int64"}),
+        "irt_plane": plane(every, 0),
+        "irt_severity": severity_shares(every),
+        "irt_curves": pd.concat([curves(one, trait) for one in fits if one.corruption == "clean"]),
+    }
+    made = {name: Table(name, *irt.ABOUT[name], frame, {}, ()) for name, frame in frames.items()}
+    return made | {"reliability": Table("reliability", "?", "table 2", taus(datasets, kinds), {}, ())}
+
+
+def taus(datasets, kinds):
+    about = {"irt_model": "2pl", "n_subjects": 8, "n_models": 4, "n_items": 60, "converged": True}
+    lines = []
+    for name in datasets:
+        for kind in kinds:
+            for severity in [0] if kind == "clean" else [1, 2]:
+                tau = 0.97 - severity / 100
+                where = {"dataset": name, "corruption": kind, "severity": severity}
+                lines.append({**where, **about, "tau": tau, "tau_low": tau - 0.05, "tau_high": 1.0})
+    return pd.DataFrame(lines, columns=reliability.COLUMNS)
+
+
+CASES = {
+    "many": {},
+    "one": {"datasets": ("zoo",), "kinds": ("clean",), "snapshots": (None,)},
+    "corrupted": {"datasets": ("zoo",), "kinds": ("clean", "fog", "snow"), "model": "3pl-upper"},
+}
+
+
+@cache
+def figure(part, case="many"):
+    return style.spec(part.draw(*(tables(**CASES[case])[name] for name in part.tables)))
+
+
+@every_part
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.slow
+def test_figures_are_drawn_however_little_or_much_there_is(part, case):
+    assert drawn(figure(part, case))
+
+
+@every_part
+def test_figures_compute_nothing(part):
+    assert not computes(figure(part))
+
+
+@every_part
+def test_a_choice_of_the_page_leaves_its_data_set(part):
+    kind = "rect" if part.key == "irt_severity" else "symbol"
+    every, chosen = marks(figure(part), kind), marks(figure(part), kind, dataset=["zoo"])
+    assert 0 < chosen < every
+
+
+@pytest.mark.parametrize("part", [part for part in DRAWN if part.key != "irt_curves"], ids=lambda part: part.key)
+def test_a_choice_of_corruption_leaves_it_alone(part):
+    kind = "rect" if part.key == "irt_severity" else "symbol"
+    every, chosen = (marks(figure(part, "corrupted"), kind, **only) for only in ({}, {"corruption": ["fog"]}))
+    assert 0 < chosen < every
+
+
+def test_histograms_of_many_corruptions_are_lower_so_that_the_figure_can_be_read_on():
+    [part] = [part for part in DRAWN if part.key == "irt_severity"]
+    few = figure(part, "corrupted")["spec"]["height"]
+    [table] = [tables(**CASES["corrupted"])[name] for name in part.tables]
+    fog = table.frame[table.frame["corruption"] == "fog"]
+    many = pd.concat([fog.assign(corruption=f"kind {k}") for k in range(19)], ignore_index=True)
+    assert 0 < style.spec(part.draw(Table("irt_severity", "?", "?", many, {}, ())))["spec"]["height"] < few
+
+
+def test_every_subject_and_its_interval_is_drawn():
+    [part] = PARTS
+    frame = tables()["irt_abilities"].frame
+    drawn = values(figure(part))
+    for name in ("ability", "ability_low", "ability_high"):
+        assert sorted(drawn[name]) == sorted(frame[name])
+    assert marks(figure(part), "symbol") == marks(figure(part), "rule") == len(frame)
+    assert marks(figure(part), "symbol", model=["net1"]) == 2 * 2 * 2
+    [fit, *_] = tables()["irt_fits"].frame.to_dict("records")
+    assert f"tau {fit['tau']:.3f} [{fit['tau_low']:.3f}, {fit['tau_high']:.3f}]" in drawn["panel"].iloc[0]
+
+
+def test_the_trait_is_what_the_axis_and_the_sentences_call_it():
+    found = tables(**CASES["one"], trait="agreement with shape")
+    for part in (PARTS[0], ITEM_PARTS[2]):
+        spec = style.spec(part.draw(*(found[name] for name in part.tables)))
+        assert any(piece.get("title") == "agreement with shape" for piece in parts(spec))
+    assert all("agreement with shape" in line for line in ability_answers(found["irt_abilities"].frame))
+    assert "agreement with shape orders 4 subjects" in next(fit_answers(found["irt_fits"].frame))
+
+
+def test_the_plane_is_coloured_by_feasibility_where_the_model_has_one():
+    legends = {
+        case: {
+            piece["legend"]["title"]
+            for piece in parts(figure(ITEM_PARTS[0], case))
+            if "gradientLength" in str(piece.get("legend"))
+        }
+        for case in ("many", "corrupted")
+    }
+    assert legends == {"many": {"p_max"}, "corrupted": {"feasibility"}}
+    assert marks(figure(ITEM_PARTS[0]), "symbol") == len(tables()["irt_plane"].frame)
+
+
+def test_a_ridge_is_as_high_as_its_share():
+    drawn = values(figure(ITEM_PARTS[1], "corrupted"))
+    assert set(drawn["corruption"]) == {"fog", "snow"}, "clean images are the first ridge of each"
+    for _, panel in drawn.groupby("panel"):
+        height = (panel["severity"] - panel["ridge"]).to_numpy()
+        assert height == pytest.approx(0.9 * panel["share"].to_numpy() / panel["share"].max())
+
+
+def test_tau_is_drawn_with_its_interval_and_severity_one_is_marked():
+    [part] = RELIABILITY_PARTS
+    frame = tables()["reliability"].frame
+    assert marks(figure(part), "symbol") == marks(figure(part), "rule") == len(frame)
+    [scale] = [piece for piece in parts(figure(part)) if "diamond" in str(piece.get("range"))]
+    assert dict(zip(scale["domain"], scale["range"], strict=True)) == {0: "circle", 1: "diamond", 2: "circle"}
+
+
+def test_the_sentences_repeat_the_tables():
+    fits = tables()["irt_fits"].frame
+    told = " ".join(fit_answers(fits))
+    for line in fits[fits["corruption"] == "clean"].to_dict("records"):
+        assert f"tau {line['tau']:.3f}" in told
+        assert f"log loss {line['held_out_nll']:.3f}" in told
+    worse = fits.assign(held_out_nll=0.5, baseline_nll=0.4, converged=[False, True, True, True])
+    assert "means alone: 0.400, no worse." in " ".join(fit_answers(worse))
+    assert f"{fits['dataset'].iloc[0]}: the fit did not converge for clean" in " ".join(fit_answers(worse))
+    assert list(reliability_answers(tables()["reliability"].frame)) == [
+        f"{name}: tau of ability with accuracy is 0.960 (fog) at severity 1, and 0.950 to 0.960 at all of them."
+        for name in ("zoo", "sea")
+    ]
+    assert list(choice_answers(pd.DataFrame(columns=["dataset", "irt_model", "held_out_nll", "chosen"]))) == []

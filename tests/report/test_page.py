@@ -1,0 +1,195 @@
+"""The page stands alone, shows the tables' own numbers, and says what it lacks."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from fca.report.page import AnalysesReport, Page, Section, grid, render, write_page
+from fca.report.part import answers
+from fca.types import Table
+from tests.report.invented import run_rows, tables
+
+REPORT = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"], {})
+
+
+class Parts(HTMLParser):
+    """Attributes of all elements, visible text, and the embedded data."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags, self.words, self.data, self.styles, self.inside = [], [], "", "", ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.inside = dict(attrs).get("id", tag) if tag in ("script", "style") else self.inside
+
+    def handle_endtag(self, tag):
+        self.inside = "" if tag in ("script", "style") else self.inside
+
+    def handle_data(self, data):
+        if self.inside == "data":
+            self.data += data
+        elif self.inside == "style":
+            self.styles += data
+        elif self.inside != "script":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return re.sub(r"\s+", " ", " ".join(self.words))
+
+
+def parsed(folder: Path) -> Parts:
+    return Parts((folder / "index.html").read_text())
+
+
+def test_the_page_needs_nothing_from_elsewhere(written):
+    page = parsed(written.folder)
+    for tag, attributes in page.tags:
+        assert "src" not in attributes
+        assert tag not in ("link", "iframe", "img", "object", "embed", "base")
+        target = attributes.get("href", "#")
+        assert target.startswith("#") or (written.folder / target).is_file()
+    assert "url(" not in page.styles
+    assert "@import" not in page.styles
+    assert not re.search(r"https?:", page.data)
+
+
+def test_every_figure_is_a_png_an_svg_and_a_pdf(written):
+    keys = [attributes["data-figure"] for _, attributes in parsed(written.folder).tags if "data-figure" in attributes]
+    assert len(keys) == 8
+    for key in keys:
+        stem = written.folder / "figures" / key
+        assert stem.with_suffix(".png").read_bytes().startswith(b"\x89PNG\r\n")
+        assert stem.with_suffix(".svg").read_text().startswith("<svg")
+        assert stem.with_suffix(".pdf").read_bytes().startswith(b"%PDF-")
+    assert len(list((written.folder / "figures").iterdir())) == 3 * len(keys)
+
+
+def test_the_tables_on_the_page_and_in_the_files_hold_the_numbers_of_the_analyses(written):
+    shown = json.loads(parsed(written.folder).data)["tables"]
+    for table in written.tables:
+        names = [column["name"] for column in shown[table.name]["columns"]]
+        frame = pd.DataFrame(shown[table.name]["lines"], columns=names)
+        file = pd.read_csv(written.folder / "tables" / f"{table.name}.csv")
+        for name in table.frame.select_dtypes("number"):
+            expected = table.frame[name].astype("float64").tolist()
+            assert frame[name].astype("float64").tolist() == pytest.approx(expected, abs=0, nan_ok=True)
+            assert file[name].tolist() == pytest.approx(expected, rel=1e-15, nan_ok=True)
+
+
+def test_every_table_says_its_question_source_parameters_and_number_of_runs(written):
+    page = parsed(written.folder).text
+    for table in written.tables:
+        assert f"{table.name} {table.question} Source {table.source} Runs {len(table.runs)}" in page
+    assert "sampler uniform" in page
+
+
+def test_the_page_says_how_to_make_it_again(written):
+    page = parsed(written.folder).text
+    assert "fca run model=test_vit subset.ncl=2 # 3 runs" in page
+    assert "fca report report=few_class # this page" in page
+    assert "Runs 30 commit 1a2b3c4 versions fca 0.1.0, torch 2.13.0 device cpu host lab1" in page
+
+
+def test_the_answers_are_numbers_of_the_tables(written):
+    lines = answers({table.name: table for table in written.tables})
+    gap = written.table("gap").frame.iloc[0]
+    mean, low, high = (f"{100 * gap[f'sub_minus_open{end}']:+.1f}" for end in ("", "_low", "_high"))
+    assert lines[0].startswith("digits: sub-models are more accurate than open full models at ncl 2")
+    assert f"2 ({mean} [{low}, {high}])" in lines[0]
+    best = written.table("ranks").frame.query("protocol == 'sub' and ncl == 10").sort_values("rank")["model"].iloc[0]
+    assert re.search(rf"among sub-models, [^;]*{best} \(ncl [^)]*10\)", " ".join(lines))
+    correlation = written.table("correlation").frame.query("method == 'pearson' and target == 'DCN sub'")
+    for r in correlation.loc[correlation["scope"].isin(["all", "within ncl"]), "r"]:
+        assert f"r = {r:.2f}" in " ".join(lines)
+    assert all(line in parsed(written.folder).text for line in lines)
+
+
+def test_answers_do_not_claim_a_gap_that_the_table_denies():
+    line = {"dataset": "digits", "ncl": 2, "n": 3, "models": 3, "subsets": 1, "verdict": "cannot tell"}
+    for name in ("sub_minus_open", "sub_minus_masked"):
+        line |= {name: 0.1, f"{name}_low": float("nan"), f"{name}_high": float("nan")}
+    table = Table("gap", "?", "figure 1", pd.DataFrame([line]), {}, ())
+    told = answers({"gap": table})[0]
+    assert told.startswith(
+        "digits: it cannot be told whether sub-models are above open full models at ncl 2 (+10.0 one"
+    )
+
+
+def test_answers_say_in_words_that_a_correlation_is_undefined(written):
+    frame = written.table("correlation").frame.query("method == 'pearson' and target == 'DCN open'")
+    table = Table("correlation", "?", "figure 5", frame.assign(r=float("nan"), p=float("nan")), {}, ())
+    (told,) = answers({"correlation": table})
+    assert told.startswith(
+        "digits: SimSS by hog and the best of the open full models (DCN open): no correlation, because"
+    )
+    assert "nan" not in told
+
+
+def test_what_is_missing_is_left_out_with_its_reason(tmp_path):
+    made = [table for table in tables() if table.name in ("gap", "dcn")]
+    reason = "stored embed rows = 0 of 30 rows; next: fca run task=embed"
+    index = REPORT(tmp_path, made, run_rows(tables()), {"similarity": reason}, "fca report")
+    page = Parts(index.read_text())
+    assert f"Similarity of the subsets Left out: {reason}" in page.text
+    assert "What similarity tells Left out: analysis correlation did not run" in page.text
+    assert not (tmp_path / "figures" / "similarity.png").exists()
+    assert (tmp_path / "figures" / "dcn.png").exists()
+
+
+def test_an_earlier_page_leaves_no_figure_behind(tmp_path):
+    table = Table("t", "?", "eq. 1", pd.DataFrame({"ncl": [2]}), {}, ())
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / "old.png").touch()
+    write_page(tmp_path, Page("x", [], [Section("a", "A", None, (table,), "why")], run_rows(tables()), "fca report"))
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == []
+
+
+def test_markup_in_names_and_commands_is_shown_as_text():
+    evil = "</script><script>alert(1)</script>"
+    frame = pd.DataFrame({"dataset": [evil], "model": [evil], "classes": [(evil, "b")], "top1": [0.5]})
+    rows = run_rows(tables()).head(2).assign(model=evil, command=[evil, "fca run"], commit=evil)
+    table = Table("t", evil, evil, frame, {evil: evil}, (evil,))
+    text = render(Page(evil, [evil], [Section("a", evil, None, (table,), evil)], rows, evil))
+    assert evil not in text
+    page = Parts(text)
+    assert sum(tag == "script" for tag, _ in page.tags) == 3
+    assert json.loads(page.data)["tables"]["t"]["lines"][0] == [evil, evil, f"{evil}, b", 0.5]
+
+
+def test_the_page_lists_the_runs_that_the_tables_read_and_their_parents(tmp_path):
+    rows = run_rows(tables())
+    made = [table for table in tables() if table.name == "dcn"]
+    rows["parent"] = ["feedfeedfeed"] + [None] * (len(rows) - 1)
+    extra = rows.head(2).assign(run_id=["feedfeedfeed", "0badf00d0bad"], parent=None)
+    page = Parts(REPORT(tmp_path, made, pd.concat([rows, extra]), {}, "fca report").read_text())
+    shown = {line[0] for line in json.loads(page.data)["tables"]["runs"]["lines"]}
+    assert "feedfeedfeed" in shown
+    assert "0badf00d0bad" not in shown
+    assert len(shown) == len(rows) + 1
+
+
+@pytest.mark.slow
+def test_ten_thousand_runs_fit_on_a_page():
+    rows = run_rows(tables()).sample(10_000, replace=True, random_state=0, ignore_index=True)
+    text = render(Page("many", [], [], rows, "fca report"))
+    assert len(text) < 6_000_000
+    assert len(json.loads(Parts(text).data)["tables"]["runs"]["lines"]) == 10_000
+
+
+def test_a_yes_or_no_is_no_number():
+    shown = grid(pd.DataFrame({"converged": [True, False]}))  # the page once stopped at toPrecision of a boolean
+    assert shown["columns"] == [{"name": "converged", "kind": "text"}]
+
+
+def test_a_grid_keeps_what_is_missing_missing_and_knows_what_is_a_fraction():
+    frame = pd.DataFrame({"ncl": pd.array([2, None], dtype="Int64"), "top1": [None, 0.5], "none": [None, None]})
+    shown = grid(frame)
+    assert shown["columns"] == [{"name": "ncl", "kind": "number"}, {"name": "top1", "kind": "percent"}]
+    assert shown["lines"] == [[2, None], [None, 0.5]]

@@ -1,0 +1,72 @@
+"""The figure of the variance split draws every component that is known, and the sentence repeats the table."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from fca.report import style
+from fca.studies.few_class.figures.variance import variance_answers, variance_figure
+from fca.studies.few_class.variance import variance
+from fca.types import Table
+from tests.report.specs import computes, marks, parts, values
+from tests.report.test_comparison_figures import points
+
+SOURCES = {"subset": "draw of the classes", "init": "initialisation", "test": "sampling of test images"}
+
+
+@cache
+def table(**asked) -> Table:
+    return Table("variance", "?", "eq. 1", variance(points(**{"models": 2, "inits": 3, **asked})), {}, ())
+
+
+def test_every_known_component_is_drawn_with_its_interval():
+    frame, spec = table().frame, style.spec(variance_figure(table()))
+    drawn = values(spec)
+    known = 0
+    for name, source in SOURCES.items():
+        part = drawn[drawn["source"] == source]
+        assert sorted(part["sd"]) == sorted(frame[f"sd_{name}"].dropna())
+        known += len(part)
+    assert frame["sd_init"].isna().sum() == 2 * 2 * 2  # open and masked: one network a model
+    assert marks(spec, "symbol") == known == 3 * len(frame) - 8
+    assert marks(spec, "rule") == known
+    assert marks(spec, "symbol", protocol=["sub"], ncl=[2], model=["net0"]) == 3
+
+
+def test_the_figure_computes_nothing():
+    assert not computes(style.spec(variance_figure(table())))
+
+
+def test_the_widest_interval_does_not_crowd_the_dots():
+    two = style.spec(variance_figure(table(seeds=2)))
+    largest = np.nanmax(values(two)["sd"])
+    assert values(two)["sd_high"].max() > 20 * largest / 3
+    domains = [part["x"]["scale"]["domain"] for part in parts(two) if "domain" in part.get("x", {}).get("scale", {})]
+    assert domains == [[0, pytest.approx(3 * largest)]]
+
+
+def test_what_is_unknown_is_not_drawn():
+    one = table(seeds=1, protocols=("open",))
+    assert set(values(style.spec(variance_figure(one)))["source"]) == {SOURCES["test"]}
+    with pytest.raises(style.NothingToDraw):
+        variance_figure(Table("variance", "?", "eq. 1", one.frame.assign(sd_test=np.nan), {}, ()))
+    assert list(variance_answers(one.frame)) == []
+
+
+def test_one_initialisation_is_not_passed_off_as_the_draw_of_the_classes():
+    frame = table().frame.query("protocol == 'open'")
+    [line] = variance_answers(frame)
+    assert frame["share_init"].isna().all()
+    assert line.endswith("where one initialisation leaves its share in both.")
+    assert frame["note"].str.contains("as one network answered them").all()
+    assert not table(inits=1).frame.query("protocol == 'sub'")["note"].str.contains("one network").any()
+
+
+def test_the_sentence_counts_the_largest_shares():
+    frame = table().frame.query("protocol == 'sub'")
+    [line] = variance_answers(frame)
+    names = frame[["share_subset", "share_init", "share_test"]].idxmax(axis=1)
+    for name, source in SOURCES.items():
+        count = (names == f"share_{name}").sum()
+        assert (f"the {source} ({count} of 4 models and ncl)" in line) == bool(count)

@@ -1,0 +1,185 @@
+"""Replays of a store are those of fca.stats.adaptive, with banks of other networks; errors are those by hand."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fca.stats.adaptive import MAPPING_L, MAPPING_Q, replay
+from fca.stats.irt import fit_irt
+from fca.store import Store
+from fca.studies.adaptive.replay import METHODS, AdaptiveReplay, Asked, banks_of_others, pool_of, replays, taken
+from fca.studies.progressive.levels import levelled_answers, levels_of, sessions_of
+from fca.types import FcaError
+from tests.studies.steps_lab import able, asked, say, steps_lab
+
+NAMES = ["adaptive_errors", "adaptive_methods", "adaptive_curves"]
+NAMES += ["adaptive_asked", "adaptive_trajectories", "adaptive_sessions"]
+
+
+def answered(folder, models=3, **options):
+    """Models of rising skill, each wrong in its own way."""
+    lab = steps_lab(folder, **options)
+    for number, skill in enumerate(np.linspace(0.5, 2.0, models)):
+        say(lab, f"net{number}", able(lab, skill, noise=1.0, seed=number))
+    return lab
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory):
+    return answered(tmp_path_factory.mktemp("replay") / "outputs", per_level=12)
+
+
+@pytest.fixture(scope="module")
+def tables(lab):
+    return {table.name: table for table in AdaptiveReplay(budgets=[0.5], repeats=2)(lab.store)}
+
+
+def test_every_table_is_of_all_runs_and_can_be_saved(lab, tables):
+    assert list(tables) == NAMES
+    for table in tables.values():
+        assert set(table.runs) == set(lab.store.rows()["run_id"])
+        assert len(table.frame)
+        assert (lab.store.save(table) / "table.parquet").exists()
+        json.dumps(dict(table.parameters))
+
+
+def test_errors_are_those_of_a_replay_by_hand(lab, tables):
+    [one] = levelled_answers(lab.store)
+    codes = levels_of(one.items), sessions_of(one.items), one.items["attribute"].to_numpy(dtype=str)
+    found = replay(one.correct[[2]], *codes, "gre_two_stage", "mixed_logit", 0.25, None, 2, seed=2)
+    score = found[found["target"] == "score"]
+    line = _line(tables["adaptive_errors"].frame.query("model == 'net2'"), "gre_two_stage + mixed_logit", "score")
+    error = 100 * (score["estimate"] - score["truth"])
+    assert line["mse_pp2"] == pytest.approx((error**2).mean(), rel=1e-9)
+    assert line["bias_pp"] == pytest.approx(error.mean(), rel=1e-9)
+    covered = (score["low"] <= score["truth"]) & (score["truth"] <= score["high"])
+    assert line["coverage"] == pytest.approx(covered.mean())
+    assert line["truth"] == pytest.approx(score["truth"].mean())
+    assert line["share"] == score["asked"].sum() / 2 / len(one.items)
+
+
+def _line(frame, method, target):
+    [line] = frame[(frame["method"] == method) & (frame["target"] == target)].to_dict("records")
+    return line
+
+
+def test_the_mean_over_models_and_the_ratio_to_static(tables):
+    models, methods = tables["adaptive_errors"].frame, tables["adaptive_methods"].frame
+    for target in ("accuracy", "score"):
+        static, ours = (_line(methods, name, target) for name in ("Static 3", "gre_two_stage + mixed_logit"))
+        each = models[(models["method"] == ours["method"]) & (models["target"] == target)]
+        assert ours["mse_pp2"] == pytest.approx(each["mse_pp2"].mean())
+        assert ours["ratio"] == pytest.approx(ours["mse_pp2"] / static["mse_pp2"])
+        assert ours["ratio_low"] <= ours["ratio"] <= ours["ratio_high"]
+        assert (static["ratio"], static["ratio_low"], static["ratio_high"]) == (1, 1, 1)
+    assert set(methods["method"]) >= {"Static 3", "Static 6"}
+    told = methods.set_index("method")["warning"].groupby(level=0).first()
+    assert told["gre_two_stage + pooled"].startswith("biased")
+    assert pd.isna(told["gre_two_stage + mixed_logit"])
+
+
+def test_banks_are_fitted_on_other_networks(tmp_path):
+    [one] = levelled_answers(answered(tmp_path / "outputs", models=4).store)
+    two_seeds = one._replace(models=("net0", "net1, seed 0", "net1, seed 1", "net2"))
+    banks = banks_of_others(two_seeds, "2pl")
+    assert banks.lacking is None
+    alone = fit_irt(one.correct[[0, 3]].astype(float), "2pl").bank
+    assert banks.of_model[1] is banks.of_model[2]
+    np.testing.assert_array_equal(banks.of_model[1].difficulty, alone.difficulty)
+    np.testing.assert_array_equal(
+        banks.of_model[0].difficulty, fit_irt(one.correct[1:].astype(float), "2pl").bank.difficulty
+    )
+
+
+def test_without_other_networks_policies_with_a_bank_are_left_out(tmp_path):
+    [one] = levelled_answers(answered(tmp_path / "outputs", models=2).store)
+    found = replays(
+        one, pool_of(one), [Asked("neyman_irt", "difference", 0.5), Asked("random", "pooled", 0.5)], 1, "2pl", 0
+    )
+    assert set(found.frame["policy"]) == {"random"}
+    assert found.left_out[0].startswith(
+        "steps: neyman_irt at budget 0.5: no item bank from other models' answers: subjects = 1"
+    )
+
+
+def test_what_a_pool_is_too_small_for_is_named_and_the_rest_is_there(tmp_path):
+    lab = answered(tmp_path / "outputs", models=1, per_level=4)
+    tables = {table.name: table for table in AdaptiveReplay(budgets=[], repeats=1)(lab.store)}
+    assert "steps: gre_two_stage at budget 0.25: " in " ".join(tables["adaptive_methods"].parameters["left_out"])
+    assert "Static 1" in set(tables["adaptive_methods"].frame["method"])
+    assert tables["adaptive_asked"].frame.empty
+    assert list(tables["adaptive_asked"].frame)[:3] == ["dataset", "model", "top1"]
+
+
+def test_curves_have_every_policy_at_every_share(tables):
+    frame = tables["adaptive_curves"].frame
+    shares = frame[frame["target"] == "score"].groupby("policy")["share"].apply(lambda share: sorted(share.round(2)))
+    assert shares.to_dict() == {policy: [0.25, 0.5] for policy, _ in METHODS}
+    assert not frame.duplicated(["policy", "target", "share"]).any()
+
+
+def test_first_and_second_rounds_are_those_of_the_mapping(lab):
+    [one] = levelled_answers(lab.store)
+    pool = pool_of(one)
+    for name, mapping in (("Q", MAPPING_Q), ("L", MAPPING_L)):
+        test = taken(pool, one.correct[1], 0.25, name, [0, 0, 0])
+        assert (pool.by_stratum(test.round == 1) == [1, 2, 1]).all()
+        right = pool.by_stratum((test.round == 1) & one.correct[1])
+        assert (test.points == right @ [1, 2, 4]).all()
+        assert (pool.by_stratum(test.round == 2) == np.array(mapping)[test.points]).all()
+
+
+def test_images_by_level_add_up_and_the_strong_are_asked_harder_ones(tables):
+    frame = tables["adaptive_asked"].frame
+    assert (frame["asked"] == frame["first"] + frame["second"]).all()
+    by_model = frame.groupby(["model", "mapping"])[["first", "second", "asked"]].sum()
+    np.testing.assert_allclose(by_model.to_numpy(), [[4, 5, 9]] * 6)
+    hard = frame[(frame["level"] == "hard") & (frame["mapping"] == "Q")].set_index("model")["asked"]
+    assert hard["net2"] > hard["net0"]
+
+
+def test_trajectories_and_sessions_are_of_one_test(lab, tables):
+    ways, sessions = tables["adaptive_trajectories"].frame, tables["adaptive_sessions"].frame
+    np.testing.assert_allclose(ways.groupby("model")["share"].sum(), 1)
+    assert (ways.groupby("model")["sessions"].sum() == 8).all()
+    mapped = np.array(MAPPING_Q)[ways["points"]]
+    np.testing.assert_allclose(ways[["next_easy", "next_medium", "next_hard"]], mapped)
+    assert sessions["model"].unique().tolist() == ["net0", "net1", "net2"]
+    shown = sessions.groupby(["model", "session"])
+    assert (shown.size() == 9).all()
+    assert (sessions.groupby("model")["session"].nunique() == 6).all()
+    points = {"easy": 1, "medium": 2, "hard": 4}
+    for _, part in shown:
+        first = part[part["round"] == 1]
+        assert part["points"].iloc[0] == (first["level"].map(points) * first["right"]).sum()
+        assert part["place"].tolist() == list(range(1, 10))
+    right = dict(zip(asked(lab)["image_id"], able(lab, 0.5, noise=1.0, seed=0), strict=True))
+    weakest = sessions[sessions["model"] == "net0"]
+    assert weakest["right"].tolist() == [right[image] for image in weakest["image_id"]]
+
+
+@pytest.mark.slow
+def test_seeds_decide(lab, tables):
+    again = AdaptiveReplay(budgets=[0.5], repeats=2)(lab.store)
+    for table in again:
+        pd.testing.assert_frame_equal(table.frame, tables[table.name].frame)
+    other = AdaptiveReplay(budgets=[], repeats=2, seed=1)(lab.store)
+    assert (other[0].frame["mse_pp2"].iloc[:20] != tables[NAMES[0]].frame["mse_pp2"].iloc[:20]).any()
+
+
+def test_bad_budgets_and_empty_stores_are_refused(lab, tmp_path):
+    with pytest.raises(FcaError, match=r"budget = 1\.5; allowed: above 0, at most 1"):
+        AdaptiveReplay(budget=1.5)(lab.store)
+    with pytest.raises(FcaError, match="none among the 0 stored rows"):
+        AdaptiveReplay()(Store(tmp_path / "nothing"))
+
+
+def test_a_session_that_lacks_a_level_is_left_out(tmp_path):
+    def without(items):
+        return items[~(items["image_id"].str.startswith("cat-size-hard"))].reset_index(drop=True)
+
+    lab = answered(tmp_path / "outputs", models=1, per_level=12, change=without)
+    tables = {table.name: table for table in AdaptiveReplay(budgets=[], repeats=1)(lab.store)}
+    assert (tables["adaptive_asked"].frame["sessions"] == 7).all()

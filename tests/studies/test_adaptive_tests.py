@@ -1,0 +1,140 @@
+"""Live tests stand beside the answers of the very same weights to all images, if there are any."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fca.stats.adaptive import POINTS
+from fca.studies.adaptive.adaptive_tests import AdaptiveTests
+from fca.types import FcaError
+from tests.studies.steps_lab import LEVELS, able, asked, say, steps_lab
+
+TRAINED = "a" * 12
+
+
+@pytest.fixture
+def steps(tmp_path):
+    return steps_lab(tmp_path / "outputs", per_level=4)
+
+
+def live(lab, model, accuracy=0.6, score=0.4, spread=0.1, **columns):
+    """A row of a live test, and the arrays that the analysis reads."""
+    groups = sorted(asked(lab)["attribute"].unique())
+    both = np.array([accuracy, score])
+    found = np.stack([both, [spread / 2] * 2, both - spread, both + spread], axis=-1)
+    arrays = {
+        "groups": np.array(groups),
+        "group_asked": np.tile(np.array([3, 4, 2], dtype=np.int32), (len(groups), 1)),
+        "group_estimate": np.tile(found, (len(groups), 1, 1)),
+    }
+    row = {"task": "adaptive_test", "model": model, "policy": "gre_two_stage", "estimator": "mixed_logit"}
+    row |= {"budget": 0.25, "protocol": "open", "ncl": 4, "classes": range(4), "seed": 3}
+    for name, value in (("accuracy", accuracy), ("score", score)):
+        row |= {name: value, f"{name}_low": value - spread, f"{name}_high": value + spread, f"{name}_se": spread / 2}
+    row |= {"n_asked": 18, "n_pool": 96, "share": 18 / 96, "asked_easy": 6, "asked_medium": 8, "asked_hard": 4}
+    row |= {"rounds": 2, "predict_s": 1.5, "images_per_s": 12.0, "device": "cpu", "host": "here"}
+    return lab.write(arrays, **{**row, **columns})
+
+
+def read(lab, **options):
+    return [table.frame for table in AdaptiveTests(**options)(lab.store)]
+
+
+def truth_by_hand(items, right):
+    """Accuracy and score of each attribute."""
+    rates = items.assign(right=right).pivot_table("right", "attribute", "level")[list(LEVELS)]
+    return pd.DataFrame({"accuracy": rates.mean(axis=1), "score": rates @ POINTS / 7})
+
+
+def test_the_truth_is_that_of_the_same_weights(steps):
+    right = able(steps, 1.2, noise=1.0)
+    full = say(steps, "net", right, parent=TRAINED, snapshot="best", predict_s=6.0, device="cpu", host="here")
+    say(steps, "net", ~right, parent=TRAINED, snapshot="0.5")
+    say(steps, "net", ~right, parent="b" * 12, snapshot="best")
+    run = live(steps, "net", weights=f"{TRAINED}/best")
+    overall, by_attribute = AdaptiveTests()(steps.store)
+    known = truth_by_hand(asked(steps), right)
+    for line in overall.frame.to_dict("records"):
+        assert line["truth"] == pytest.approx(known[line["target"]].mean())
+        assert line["error_pp"] == pytest.approx(100 * (line["estimate"] - line["truth"]))
+        assert line["covered"] == (abs(line["estimate"] - line["truth"]) <= 0.1)
+        assert (line["full_s"], line["time_share"]) == (6.0, 0.25)
+    for line in by_attribute.frame.to_dict("records"):
+        assert line["truth"] == pytest.approx(known.loc[line["attribute"], line["target"]])
+    assert by_attribute.frame.groupby("target")["attribute"].apply(sorted).to_dict() == {
+        "accuracy": ["light", "size"],
+        "score": ["light", "size"],
+    }
+    assert set(overall.runs) == set(by_attribute.runs) == {full, run}
+
+
+def test_a_test_without_a_full_run_has_no_truth(steps):
+    live(steps, "net", weights=f"{TRAINED}/best")
+    overall, by_attribute = read(steps)
+    for frame in (overall, by_attribute):
+        assert frame[["truth", "error_pp", "covered"]].isna().all().all()
+        assert frame["estimate"].notna().all()
+    assert overall[["full_s", "time_share"]].isna().all().all()
+
+
+def test_pretrained_weights_are_found_by_their_names(steps):
+    say(steps, "net", able(steps, 1.2), weights="net.tag")
+    say(steps, "net", able(steps, 0.2), weights="net.other")
+    live(steps, "net", weights="net.tag")
+    [frame, _] = read(steps)
+    known = truth_by_hand(asked(steps), able(steps, 1.2))
+    assert frame["truth"].tolist() == pytest.approx(known.mean().tolist())
+
+
+def test_a_test_under_a_shift_is_beside_answers_under_that_shift(steps):
+    say(steps, "net", able(steps, 2.2), weights="net.tag")
+    say(steps, "net", able(steps, 0.2), weights="net.tag", shift="corruption/fog/3")
+    live(steps, "net", weights="net.tag", shift="corruption/fog/3")
+    [frame, _] = read(steps)
+    assert frame["truth"].iloc[0] == pytest.approx(1 / 3)
+
+
+def test_seconds_on_another_device_are_not_compared(steps):
+    say(steps, "net", able(steps, 1.2), weights="net.tag", predict_s=6.0, device="cuda", host="here")
+    live(steps, "net", weights="net.tag")
+    [frame, _] = read(steps)
+    assert (frame["full_s"] == 6.0).all()
+    assert frame["time_share"].isna().all()
+
+
+def test_the_truth_of_a_subset_is_that_of_its_classes(steps):
+    right = able(steps, 1.2, noise=1.0)
+    say(steps, "net", right, weights="net.tag")
+    live(steps, "net", weights="net.tag", ncl=2, classes=(0, 2))
+    [frame, _] = read(steps)
+    items = asked(steps)
+    mine = items["label"].isin(["wolf", "yak"]).to_numpy()
+    assert frame["truth"].tolist() == pytest.approx(truth_by_hand(items[mine], right[mine]).mean().tolist())
+
+
+def test_masked_truth_is_from_logits(steps):
+    keys = (*steps.data.classes, "unheard")
+    logits = np.eye(5, dtype=np.float32)[steps.true]
+    logits[::2, 4] = 2  # half of the images are another class to it
+    arrays = {"pred": logits.argmax(axis=1).astype(np.int32), "logits": logits, "logit_classes": np.array(keys)}
+    about = {"task": "predict", "model": "net", "weights": "net.tag", "ncl": 4, "classes": range(4)}
+    steps.write(arrays, **about)
+    live(steps, "net", weights="net.tag")
+    live(steps, "net", weights="net.tag", protocol="masked")
+    del arrays["logits"]
+    steps.write(arrays, **{**about, "weights": "net.bare"})
+    live(steps, "net", weights="net.bare", protocol="masked")
+    [frame, _] = read(steps)
+    openly, masked, unknown = (frame[frame["target"] == "accuracy"]["truth"]).tolist()
+    assert openly == pytest.approx(0.5, abs=0.1)
+    assert masked == 1
+    assert pd.isna(unknown)
+
+
+def test_a_query_narrows_and_an_empty_store_is_refused(steps):
+    live(steps, "net", weights="net.tag")
+    live(steps, "web", weights="web.tag")
+    [frame, _] = read(steps, query="model == 'web'")
+    assert set(frame["model"]) == {"web"}
+    with pytest.raises(FcaError, match=r"adaptive tests = none among the 2 stored rows.*task=adaptive_test"):
+        read(steps, query="model == 'wed'")

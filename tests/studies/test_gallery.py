@@ -1,0 +1,113 @@
+"""The gallery shows the right images, tells what was said, and finds their pictures in the store."""
+
+import base64
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fca.store import Store
+from fca.studies.irt.gallery import ACROSS, Gallery
+from fca.types import FcaError
+from tests.studies.test_label_errors import write
+
+
+def describe(lab):
+    """As `task=describe` stores it: image k is all of grey k."""
+    grey = np.arange(len(lab.data.items), dtype=np.uint8)
+    thumbnails = np.broadcast_to(grey[:, None, None, None], (len(grey), 64, 64, 3))
+    about = {"task": "describe", "split": None, "shift": None}
+    return lab.write({"thumbnails": np.ascontiguousarray(thumbnails)}, **about)
+
+
+def pixels(uri):
+    return np.asarray(Image.open(BytesIO(base64.b64decode(uri.partition(",")[2]))))
+
+
+@pytest.fixture
+def answered(lab):
+    for number in range(5):
+        lab.predict(f"net{number}", lab.logits(seed=number, skill=number), seed=0, adaptation="scratch")
+    return lab
+
+
+def test_each_kind_is_in_order_and_fills_a_grid(answered):
+    [table] = Gallery(shown=10)(answered.store)
+    frame = table.frame
+    assert frame.groupby("kind").size().to_dict() == {"hardest": 10, "easiest": 10, "suspect": 10}
+    kind = dict(list(frame.groupby("kind")))
+    assert kind["hardest"]["difficulty"].is_monotonic_decreasing
+    assert kind["easiest"]["difficulty"].is_monotonic_increasing
+    assert kind["suspect"]["modal_wrong_share"].is_monotonic_decreasing
+    for part in kind.values():
+        assert (part["row"] * ACROSS + part["column"] + 1).tolist() == part["rank"].tolist() == list(range(1, 11))
+
+
+def test_what_was_said_counts_every_answer(answered):
+    [table] = Gallery(shown=6)(answered.store)
+    preds = [answered.store.array(run, "pred") for run in table.runs]
+    keys, test = answered.data.classes, answered.data.items["image_id"].iloc[answered.data.rows("test")].tolist()
+    for line in table.frame.to_dict("records"):
+        said = [keys[pred[test.index(line["image_id"])]] for pred in preds]
+        named = dict(part.rsplit(" ", 1) for part in line["said"].split(", "))
+        assert sum(int(n) for n in named.values()) == 5
+        assert {name: int(n) for name, n in named.items() if name != "others"}.items() <= {
+            name: said.count(name) for name in said
+        }.items()
+        assert line["top1"] == said.count(line["label"]) / 5
+
+
+def test_pictures_are_those_that_describe_stored_of_the_same_images(answered):
+    described = describe(answered)
+    [table] = Gallery(shown=5)(answered.store)
+    at = answered.data.items["image_id"].tolist()
+    for line in table.frame.to_dict("records"):
+        assert line["thumbnail"].startswith("data:image/png;base64,")
+        picture = pixels(line["thumbnail"])
+        assert picture.shape == (64, 64, 3)
+        assert (picture == at.index(line["image_id"])).all()
+    assert described in table.runs
+
+
+def test_without_a_describe_run_there_is_no_picture(answered):
+    [table] = Gallery()(answered.store)
+    assert table.frame["thumbnail"].isna().all()
+
+
+def test_answers_from_a_file_find_the_pictures_of_the_set_they_name(lab, tmp_path):
+    described = describe(lab)
+    names = lab.data.items["image_id"].to_numpy(dtype=str)
+    rng = np.random.default_rng(0)
+    for name, items in (("named", names), ("unnamed", np.char.add("x", names))):
+        pred, labels = rng.integers(6, size=(4, len(items))), rng.integers(6, size=len(items))
+        about = {"subjects": np.array(list("abcd")), "classes": np.array(lab.data.classes)}
+        np.savez(tmp_path / f"{name}.npz", items=items, pred=pred, labels=labels, **about)
+    files = [str(tmp_path / "named.npz"), str(tmp_path / "unnamed.npz")]
+    [table] = Gallery(responses=files, shown=4)(lab.store)
+    assert table.frame.groupby("dataset")["thumbnail"].count().to_dict() == {"named": 12, "unnamed": 0}
+    assert table.runs == (described,)
+
+
+def test_answers_without_classes_have_no_suspects_and_nothing_said(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = [f"s{i}," + ",".join(map(str, rng.integers(2, size=20))) for i in range(6)]
+    (tmp_path / "bits.csv").write_text("\n".join(["subject," + ",".join(f"i{k}" for k in range(20)), *lines]))
+    [table] = Gallery(responses=[str(tmp_path / "bits.csv")], shown=3)(Store(tmp_path / "outputs"))
+    assert set(table.frame["kind"]) == {"hardest", "easiest"}
+    assert table.frame["said"].isna().all()
+    assert table.frame["modal_wrong_share"].isna().all()
+
+
+def test_equal_difficulty_is_a_seeded_draw(tmp_path):
+    file = write(tmp_path / "zoo.npz", items=200, subjects=4)
+    shown = [
+        Gallery(responses=[file], shown=5, seed=seed)(Store(tmp_path / "outputs"))[0].frame["image_id"].tolist()
+        for seed in (0, 0, 1)
+    ]
+    assert shown[0] == shown[1] != shown[2]
+
+
+def test_no_picture_at_all_cannot_be_asked_for(answered):
+    with pytest.raises(FcaError, match=r"analysis\.shown = 0"):
+        Gallery(shown=0)(answered.store)

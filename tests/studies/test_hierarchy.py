@@ -1,0 +1,142 @@
+"""Scores of hierarchy are those of the answers, beside chance; over models they correlate, and beyond chance or not."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from fca.studies.progressive.hierarchy import Hierarchy, over_models
+from tests.studies.steps_lab import LEVELS, able, asked, say, steps_lab
+
+FOLLOWING = {"000", "100", "110", "111"}
+
+
+@pytest.fixture
+def steps(tmp_path):
+    return steps_lab(tmp_path / "outputs")
+
+
+def tables(lab, **options):
+    return {table.name: table.frame for table in Hierarchy(**options)(lab.store)}
+
+
+def patterns_by_hand(lab, right):
+    """How often each pattern occurs over matched triplets, by looking each image up by name."""
+    right_of = dict(zip(asked(lab)["image_id"], right, strict=True))
+    found = dict.fromkeys(("".join(marks) for marks in itertools.product("01", repeat=3)), 0)
+    for triplet in asked(lab)["triplet"].unique():
+        start, _, index = triplet.rpartition("-")
+        found["".join(str(int(right_of[f"{start}-{level}-{index}"])) for level in LEVELS)] += 1
+    return found
+
+
+def test_the_score_is_the_share_of_matched_triplets_in_order(steps):
+    right = able(steps, 1.2, noise=1.0)
+    say(steps, "net", right)
+    found = tables(steps)
+    counts = patterns_by_hand(steps, right)
+    [line] = found["hierarchy"].to_dict("records")
+    assert line["hierarchical_score"] == pytest.approx(sum(counts[name] for name in FOLLOWING) / 24)
+    assert line["triplets"] == 24
+    shares = found["hierarchy_patterns"].set_index("pattern")
+    assert (shares["share"] * 24).round(9).to_dict() == counts
+    assert set(shares.index[shares["follows"]]) == FOLLOWING
+    level = asked(steps)["level"]
+    easy, medium, hard = (right[level == name].mean() for name in LEVELS)
+    assert line["accuracy"] == pytest.approx((easy + medium + hard) / 3)
+    assert line["score"] == pytest.approx((easy + 2 * medium + 4 * hard) / 7)
+    assert line["chance"] == pytest.approx((1 - medium) * (1 - hard) + easy * medium)
+    assert shares["chance"].sum() == pytest.approx(1)
+    assert shares.loc["110", "chance"] == pytest.approx(easy * medium * (1 - hard))
+    for name in ("accuracy", "score", "hierarchical_score", "all_triplets", "chance", "excess"):
+        assert line[f"{name}_low"] <= line[name] <= line[f"{name}_high"]
+
+
+def test_a_model_in_perfect_order_scores_1_and_more_than_chance(steps):
+    items = asked(steps)
+    strength = items.groupby(["label", "attribute"]).ngroup() % 4  # how many levels each session is solved at
+    right = strength.to_numpy() > items["level"].map(LEVELS.index).to_numpy()
+    say(steps, "net", right)
+    [line] = tables(steps)["hierarchy"].to_dict("records")
+    assert line["hierarchical_score"] == line["all_triplets"] == 1
+    assert line["chance"] < 0.8
+    assert line["excess_low"] > 0
+
+
+def test_answers_at_random_have_no_more_than_chance(tmp_path):
+    lab = steps_lab(tmp_path / "outputs", attributes=tuple("abcdefghij"), per_level=6)
+    say(lab, "net", np.random.default_rng(3).random(len(lab.true)) < 0.6)
+    [line] = tables(lab)["hierarchy"].to_dict("records")
+    assert line["excess_low"] < 0 < line["excess_high"]
+
+
+def test_without_triplets_the_score_is_over_all_that_a_session_forms(tmp_path):
+    lab = steps_lab(tmp_path / "outputs", change=lambda items: items.drop(columns="triplet"))
+    say(lab, "net", able(lab, 1.2, noise=1.0))
+    found = tables(lab)
+    [line] = found["hierarchy"].to_dict("records")
+    assert pd.isna(line["triplets"])
+    assert line["hierarchical_score"] == line["all_triplets"]
+    shares = found["hierarchy_patterns"]
+    assert shares.loc[shares["follows"], "share"].sum() == pytest.approx(line["all_triplets"])
+    assert shares["share"].sum() == pytest.approx(1)
+
+
+def test_triplets_that_lack_an_image_are_left_out(tmp_path):
+    lab = steps_lab(tmp_path / "outputs", change=lambda items: items[items["image_id"] != "cat-size-medium-1"])
+    say(lab, "net", able(lab, 1.2, noise=1.0))
+    [line] = tables(lab)["hierarchy"].to_dict("records")
+    assert (line["triplets"], line["n_test"], line["sessions"]) == (23, 71, 8)
+
+
+def test_masked_accuracy_stands_beside_the_open_one(steps):
+    keys = ("wolf", "cat", "yak", "ant", "unheard")
+    logits = np.eye(5, dtype=np.float32)[steps.true]
+    logits[::2, 4] = 2  # half of the images are another class to it
+    arrays = {"pred": logits.argmax(axis=1).astype(np.int32), "p_max": logits.max(axis=1), "logits": logits}
+    steps.write({**arrays, "logit_classes": np.array(keys)}, task="predict", model="net", ncl=4, classes=range(4))
+    [line] = tables(steps)["hierarchy"].to_dict("records")
+    assert line["accuracy"] == pytest.approx(0.5, abs=0.1)
+    assert line["accuracy_masked"] == line["score_masked"] == 1
+    [masked] = tables(steps, protocol="masked")["hierarchy"].to_dict("records")
+    assert masked["accuracy"] == masked["accuracy_masked"] == 1
+
+
+def models_frame(accuracy, beyond=0.0, names=None):
+    chance = 0.6 + 0.3 * accuracy**2
+    names = [f"net{number}" for number in range(len(accuracy))] if names is None else names
+    return pd.DataFrame({"model": names, "accuracy": accuracy, "chance": chance, "hierarchical_score": chance + beyond})
+
+
+def test_fewer_than_four_models_have_no_correlation():
+    lines = list(over_models("steps", models_frame(np.array([0.2, 0.5, 0.7]))))
+    assert [(line["kind"], line["models"], line.get("r")) for line in lines] == [
+        ("pearson", 3, None),
+        ("partial", 3, None),
+    ]
+
+
+def test_what_chance_makes_is_taken_out_of_the_partial_correlation():
+    rng = np.random.default_rng(0)
+    accuracy = rng.uniform(0.3, 0.9, 12)
+    frame = models_frame(accuracy, rng.normal(0, 0.01, 12))
+    pearson, partial = over_models("steps", frame)
+    assert pearson["r"] == pytest.approx(scipy.stats.pearsonr(frame["accuracy"], frame["hierarchical_score"])[0])
+    left = [np.polynomial.Polynomial.fit(frame["chance"], frame[c], 1) for c in ("accuracy", "hierarchical_score")]
+    rest = [frame[c] - fit(frame["chance"]) for c, fit in zip(("accuracy", "hierarchical_score"), left, strict=True)]
+    assert partial["r"] == pytest.approx(scipy.stats.pearsonr(*rest)[0])
+    assert pearson["r_low"] > 0.9
+    assert partial["r_low"] < 0 < partial["r_high"]
+
+
+def test_seeds_of_one_network_are_resampled_together():
+    rng = np.random.default_rng(1)
+    names = [f"net{number}, seed {seed}" for number in range(4) for seed in range(3)]
+    frame = models_frame(np.repeat([0.3, 0.5, 0.6, 0.9], 3) + rng.normal(0, 0.01, 12), rng.normal(0, 0.05, 12), names)
+    together = next(iter(over_models("steps", frame)))
+    apart = next(iter(over_models("steps", frame.assign(model=[f"net{number}" for number in range(12)]))))
+    assert (together["models"], together["networks"], apart["networks"]) == (12, 4, 12)
+    assert together["r"] == apart["r"]
+    assert together["r_low"] != apart["r_low"]

@@ -1,0 +1,197 @@
+"""Item response theory over stored answers: scales, intervals, what is held out, and tables that can be drawn."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from fca.stats import irt
+from fca.store import Store
+from fca.studies.answers import clean_responses, shifted_responses
+from fca.studies.irt.fits import chosen, fitted
+from fca.studies.irt.parameters import Irt, agreement
+from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
+from fca.types import FcaError
+from tests.studies.conftest import Lab
+
+pytestmark = pytest.mark.slow  # many fits
+
+MODELS = {f"net{k}": k - 1.5 for k in range(5)}
+
+
+def tables(lab, **fields):
+    return {table.name: table for table in Irt(**fields)(lab.store)}
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory):
+    """A study that tests only read: five models on clean images, fog and snow."""
+    lab = Lab(Store(tmp_path_factory.mktemp("read") / "outputs"))
+    lab.corrupted(MODELS, severities=(1, 2))
+    return lab, tables(lab)
+
+
+def test_every_data_set_and_corruption_is_one_fit(read):
+    lab, found = read
+    fits = found["irt_fits"].frame
+    assert fits["corruption"].tolist() == ["clean", "fog", "snow"]
+    assert fits["severity"].tolist() == [0, pd.NA, pd.NA]
+    assert fits["n_items"].tolist() == [48, 144, 144]
+    assert (fits["n_subjects"] == 5).all()
+    assert (fits["share_missing"] == 0).all()
+    assert fits["converged"].all()
+    assert found["irt_items"].runs == tuple(sorted(lab.store.rows()["run_id"]))
+
+
+def test_abilities_and_items_are_those_of_the_fit(read):
+    lab, found = read
+    [(_, fog), _] = shifted_responses(lab.store, None)
+    fit = irt.fit_irt(fog.responses.correct, "2pl")
+    line = found["irt_abilities"].frame.query("corruption == 'fog' and subject == 'net2'").iloc[0]
+    at = fog.responses.subjects["subject"].tolist().index("net2")
+    assert line["ability"] == fit.ability[at]
+    assert line["ability_high"] - line["ability"] == pytest.approx(1.96 * fit.ability_se[at], rel=1e-4)
+    assert line["top1"] == fog.responses.correct[at].mean()
+    items = found["irt_items"].frame.query("corruption == 'fog'")
+    assert items["item"].tolist() == fog.responses.items["item"].tolist()
+    for name in ("difficulty", "difficulty_se", "discrimination", "p_max", "expected_success"):
+        assert items[name].tolist() == getattr(fit, name).tolist()
+
+
+def test_one_parameter_orders_subjects_exactly_as_accuracy_does(read):
+    fits = tables(read[0], model="1pl")["irt_fits"].frame
+    assert fits["tau"].tolist() == pytest.approx([1.0] * 3, abs=1e-12)
+
+
+def test_abilities_held_fixed_are_those_of_clean_images(read):
+    found = tables(read[0], calibration="ability")
+    each = found["irt_abilities"].frame.set_index(["corruption", "subject"])["ability"]
+    assert each["fog"].to_dict() == each["clean"].to_dict()
+    items = found["irt_items"].frame
+    [(_, fog), _] = shifted_responses(read[0].store, None)
+    clean = fitted(clean_responses(read[0].store, None)[0])
+    hard = fog.responses.items["severity"] == 2
+    alone = irt.fit_items(fog.responses.correct[:, hard], clean.ability, "2pl")
+    assert items.query("corruption == 'fog' and severity == 2")["difficulty"].tolist() == alone.difficulty.tolist()
+    assert found["irt_fits"].frame["held_out_nll"].isna().tolist() == [False, True, True]
+
+
+def test_separate_severities_have_scales_of_their_own(read):
+    found = tables(read[0], calibration="separate")
+    fits = found["irt_fits"].frame
+    assert list(zip(fits["corruption"], fits["severity"], strict=True))[:4] == [
+        ("clean", 0), ("fog", 0), ("fog", 1), ("fog", 2)
+    ]  # fmt: skip
+    clean, again = (
+        found["irt_abilities"].frame.query(f"corruption == '{kind}' and severity == 0") for kind in ("clean", "fog")
+    )
+    assert clean["ability"].tolist() == again["ability"].tolist()
+
+
+def test_subjects_without_clean_answers_have_no_ability_to_hold_fixed(lab):
+    lab.corrupted(MODELS, kinds=("fog",), severities=(1,))
+    lab.answered("late", 0.5, "corruption/fog/1")
+    with pytest.raises(FcaError, match="subjects without ability on clean images = late; allowed: subjects of fog"):
+        tables(lab, calibration="ability")
+    assert "late" in set(tables(lab)["irt_abilities"].frame["subject"])
+
+
+@pytest.mark.slow
+def test_auto_takes_what_predicts_hidden_answers_best_for_all_corruptions(read):
+    found = tables(read[0], model="auto")
+    choice = found["irt_choice"].frame
+    nll = choice["held_out_nll"].tolist()
+    assert nll == sorted(nll)
+    assert choice["chosen"].tolist() == [True, False, False, False]
+    assert set(found["irt_fits"].frame["irt_model"]) == {choice["irt_model"].iloc[0]}
+    assert chosen(clean_responses(read[0].store, None)[0])[0].model == choice["irt_model"].iloc[0]
+    assert "irt_choice" not in read[1]
+
+
+def test_tau_is_scipy_s_and_its_interval_draws_whole_models():
+    rng = np.random.default_rng(0)
+    ability, top1 = rng.normal(size=12), rng.integers(0, 6, 12) / 6
+    models = ["a", "b", "c", "d"] * 3
+    found = agreement(ability, top1, models)
+    assert found.tau == pytest.approx(scipy.stats.kendalltau(ability, top1).statistic, abs=1e-12)
+    draws = np.random.default_rng(0).multinomial(4, [0.25] * 4, size=2000)[:, [0, 1, 2, 3] * 3]
+    s, t = (np.sign(v[:, None] - v[None, :]) for v in (ability, top1))
+    taus = [(w @ (s * t) @ w) / np.sqrt((w @ (s * s) @ w) * (w @ (t * t) @ w)) for w in draws if (w @ (t * t) @ w) > 0]
+    assert (found.low, found.high) == pytest.approx(np.quantile(taus, [0.025, 0.975]), abs=1e-12)
+
+
+def test_rounding_is_no_difference_between_subjects_of_equal_answers():
+    found = agreement(np.array([0.0, 1e-16, 1.0]), np.array([0.5, 0.5, 0.9]), ["a", "b", "c"])
+    assert found.tau == pytest.approx(1.0, abs=1e-12)
+
+
+def test_one_model_alone_has_no_interval_and_equal_accuracies_no_tau():
+    one = agreement(np.array([0.0, 1.0]), np.array([0.1, 0.2]), ["a", "a"])
+    assert (one.tau, np.isnan(one.low), np.isnan(one.high)) == (1.0, True, True)
+    assert np.isnan(agreement(np.array([0.0, 1.0]), np.array([0.5, 0.5]), ["a", "b"]).tau)
+
+
+def test_the_trait_is_named_in_the_tables(read):
+    found = tables(read[0], trait="agreement with shape")
+    assert {t for name in ("irt_abilities", "irt_fits", "irt_curves") for t in found[name].frame["trait"]} == {
+        "agreement with shape"
+    }
+
+
+def test_files_are_data_sets_without_runs(lab, tmp_path):
+    correct = (np.random.default_rng(0).random((6, 40)) < np.linspace(0.2, 0.9, 6)[:, None]).astype(float)
+    names = [f"person{k}" for k in range(6)]
+    made = Responses(correct, frame_of_subjects(names), frame_of_items([f"q{k}" for k in range(40)]))
+    write_responses(made, tmp_path / "quiz.csv")
+    found = tables(lab, responses=[str(tmp_path / "quiz.csv")])
+    assert found["irt_fits"].frame["dataset"].tolist() == ["quiz"]
+    assert found["irt_fits"].runs == ()
+    assert found["irt_abilities"].frame["subject"].iloc[0] in names[-2:]
+
+
+def test_what_cannot_be_fitted_is_named(lab, tmp_path):
+    lab.answered("alone", 0.5)
+    with pytest.raises(FcaError, match="two subjects answered = none among the 1 stored rows"):
+        tables(lab)
+    one = Responses(np.ones((1, 2)), frame_of_subjects(["a"]), frame_of_items(["x", "y"]))
+    write_responses(one, tmp_path / "one.csv")
+    with pytest.raises(FcaError, match="one: subjects = 1; allowed: 2 or more"):
+        tables(lab, responses=[str(tmp_path / "one.csv")])
+    lab.answered("alone", 0.5, seed=1)
+    for field in ("calibration", "model", "compat"):
+        with pytest.raises(FcaError, match="nonsense"):
+            tables(lab, **{field: "nonsense"})
+
+
+def test_a_data_set_that_one_subject_answered_does_not_stop_the_others(lab, caplog):
+    for model in ("one", "two"):
+        lab.answered(model, 0.5)
+    other = replace(lab.data, name="other", fingerprint="elsewhere")
+    type(lab)(lab.store, other, lab.count).answered("one", 0.5)
+    assert tables(lab)["irt_fits"].frame["dataset"].tolist() == ["zoo"]
+    assert "other is left out: a single subject" in caplog.text
+
+
+def test_shifted_answers_of_a_file_are_not_called_clean(lab, tmp_path):
+    def fits(kinds):
+        items = [f"{i}.png@corruption/{kind}/{s}" for kind in kinds for s in (1, 2) for i in range(10)]
+        correct = (np.random.default_rng(0).random((6, len(items))) < np.linspace(0.2, 0.9, 6)[:, None]).astype(float)
+        made = Responses(correct, frame_of_subjects([f"m{k}" for k in range(6)]), frame_of_items(items))
+        write_responses(made, tmp_path / "quiz.csv")
+        return tables(lab, responses=[str(tmp_path / "quiz.csv")], calibration="separate")
+
+    for kinds, told in ((["fog"], "fog"), (["fog", "snow"], "several")):
+        found = fits(kinds)
+        [line] = found["irt_fits"].frame.to_dict("records")
+        assert (line["corruption"], line["calibration"]) == (told, "joint")
+        assert pd.isna(line["severity"])
+        assert set(found["irt_items"].frame["corruption"]) == {told}
+        assert len(found["irt_curves"].frame)
+
+
+def test_subjects_that_are_left_out_are_in_the_parameters(lab):
+    lab.corrupted(MODELS, kinds=("fog",), severities=(1, 2))
+    lab.answered("some", 0.5, "corruption/fog/2")
+    assert tables(lab)["irt_fits"].parameters["left_out"] == ["fog: some lacks 1"]

@@ -1,0 +1,38 @@
+"""A fit of its own for every corruption and severity, and whether its abilities order models as accuracy does."""
+
+import pytest
+
+from fca.stats.irt import fit_irt
+from fca.store import Store
+from fca.studies.answers import at_severity, shifted_responses
+from fca.studies.irt.parameters import agreement
+from fca.studies.irt.reliability import Reliability
+from tests.studies.conftest import Lab
+
+
+@pytest.fixture(scope="module")
+def read(tmp_path_factory):
+    lab = Lab(Store(tmp_path_factory.mktemp("read") / "outputs"))
+    lab.corrupted({f"net{k}": k - 1.5 for k in range(5)}, severities=(1, 3))
+    return lab
+
+
+@pytest.mark.slow
+def test_every_severity_has_a_fit_of_its_own(read):
+    [table] = Reliability()(read.store)
+    frame = table.frame
+    assert list(zip(frame["corruption"], frame["severity"], strict=True)) == [
+        ("clean", 0), ("fog", 1), ("fog", 3), ("snow", 1), ("snow", 3)
+    ]  # fmt: skip
+    assert (frame["n_items"] == 48).all()
+    fog = at_severity(next(iter(shifted_responses(read.store, None)))[1], 3)
+    fit = fit_irt(fog.responses.correct, "2pl")
+    known = agreement(fit.ability, fog.responses.accuracy, fog.responses.subjects["model"].tolist())
+    assert tuple(frame.loc[2, ["tau", "tau_low", "tau_high"]]) == tuple(known)
+    assert set(table.runs) == set(read.store.rows()["run_id"])
+
+
+def test_one_parameter_orders_models_exactly_as_accuracy_does(read):
+    [table] = Reliability(model="1pl")(read.store)
+    assert table.frame["tau"].tolist() == pytest.approx([1.0] * 5, abs=1e-12)
+    assert set(table.frame["irt_model"]) == {"1pl"}

@@ -1,0 +1,178 @@
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from fca.data.generated import Generated
+from fca.tasks.generate import Budget, Folder, generate
+from fca.types import FcaError
+from tests.tasks.painter import NINE, Painter, Scribe, plan
+
+ALL = 2 * 2 * 3 * 2  # images of the plan
+KEY = "n01/size/medium/01-5"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path / "pets")
+
+
+def test_every_image_of_a_plan_is_drawn_told_and_listed(folder):
+    done = generate(plan(), Painter(), folder)
+    assert (done.drawn, done.refused, done.left, done.money) == (ALL, 0, 0, 12.0)
+    lines = folder.journal()
+    assert [line["key"] for line in lines] == [request.key for request in plan().requests()]
+    line = next(line for line in lines if line["key"] == KEY)
+    assert line["prompt"] == "A cat, step 5"
+    assert (line["level"], line["sublevel"], line["triplet"]) == ("medium", 5, "n01/size/01")
+    assert (line["generator"], line["version"], line["money"]) == ("painter", "1", 0.5)
+    assert line["facts"] == {"revised_prompt": "A cat, step 5!"}
+    assert line["full_mask"] is None
+    expected = np.random.default_rng([line["seed"], 5]).integers(0, 256, (6, 8, 3), np.uint8)
+    assert (np.array(Image.open(folder.root / line["file"])) == expected).all()
+
+
+def test_what_is_there_is_never_drawn_again(folder):
+    generate(plan(), Painter(), folder)
+    (folder.root / "images" / f"{KEY}.png").unlink()
+    again = Painter()
+    assert generate(plan(), again, folder).drawn == 1
+    assert [request.key for request in again.drawn] == [KEY]
+
+
+def test_a_changed_prompt_is_drawn_anew_and_the_last_one_counts(folder):
+    generate(plan(), Painter(), folder)
+    changed = plan(attributes={"size": [*NINE[:4], "Half a {name}", *NINE[5:]], "view": NINE})
+    assert generate(changed, Painter(), folder).drawn == 2  # one a class
+    listed = pd.read_csv(folder.root / "manifest.csv").set_index("image_id")
+    assert listed.loc[KEY, "prompt"] == "Half a cat"
+    assert len(listed) == ALL
+
+
+def test_a_refusal_is_recorded_and_the_rest_goes_on(folder):
+    painter = Painter(refuses={KEY})
+    done = generate(plan(), painter, folder)
+    assert (done.drawn, done.refused, done.left) == (ALL - 1, 1, 0)
+    assert generate(plan(), painter, folder).refused == 0, "it is not asked for again"
+    listed = pd.read_csv(folder.root / "manifest.csv").set_index("image_id")
+    assert listed.loc[KEY, ["state", "reason", "accepted"]].tolist() == ["refused", "not this one", False]
+    assert "refused: not this one" in (folder.root / "review.html").read_text()
+
+
+def test_a_service_that_is_down_for_good_leaves_what_was_drawn(folder):
+    with pytest.raises(FcaError, match=r"painter: overloaded; allowed: a service that answers"):
+        generate(plan(), Painter(works=5), folder)
+    assert len(folder.journal()) == len(pd.read_csv(folder.root / "manifest.csv")) == 5
+    assert generate(plan(), Painter(), folder).drawn == ALL - 5
+
+
+def test_a_journal_cut_short_loses_its_last_line_alone(folder):
+    generate(plan(), Painter(), folder)
+    path = folder.root / "journal.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    again = Painter()
+    assert generate(plan(), again, folder).drawn == 1
+    assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == [r.key for r in plan().requests()]
+
+
+def test_a_broken_line_in_the_middle_is_an_error(folder):
+    generate(plan(), Painter(), folder)
+    path = folder.root / "journal.jsonl"
+    path.write_text("{half\n" + path.read_text())
+    with pytest.raises(FcaError, match=r"a line of .*journal.jsonl = b'\{half'"):
+        generate(plan(), Painter(), folder)
+
+
+def test_a_set_is_of_one_generator(folder):
+    generate(plan(), Painter(works=99), folder)
+    with pytest.raises(FcaError, match=r"generator = other, 1; allowed: painter, 1, which drew"):
+        generate(plan(), Painter(name="other"), folder)
+
+
+@pytest.mark.parametrize(("budget", "drawn"), [(Budget(images=7), 7), (Budget(money=2.2), 4), (Budget(9, 2), 4)])
+def test_a_budget_is_of_the_folder_and_stops_cleanly(folder, budget, drawn):
+    done = generate(plan(), Painter(), folder, budget)
+    assert (done.drawn, done.left) == (drawn, ALL - drawn)
+    assert generate(plan(), Painter(), folder, budget).drawn == 0
+    assert generate(plan(), Painter(), folder).drawn == ALL - drawn
+
+
+def test_what_was_refused_takes_nothing_of_the_budget(folder):
+    assert generate(plan(), Painter(refuses={"n01/size/easy/00-1"}), folder, Budget(images=3)).drawn == 3
+
+
+@pytest.mark.parametrize("budget", [Budget(images=0), Budget(money=0), Budget(money=-1.0)])
+def test_a_budget_of_nothing_is_refused(folder, budget):
+    with pytest.raises(FcaError, match=r"budget.(images|money) = (0|-1.0); allowed: above 0"):
+        generate(plan(), Painter(), folder, budget)
+
+
+def test_only_a_money_budget_needs_a_price(folder):
+    with pytest.raises(FcaError, match=r"generator.costs = None"):
+        generate(plan(), Painter(costs=None), folder, Budget(money=1))
+    assert generate(plan(), Painter(costs=None), folder).drawn == ALL
+    assert folder.journal()[0]["money"] is None
+
+
+def test_a_writer_is_asked_once_for_every_class_and_attribute(folder):
+    scribe, mute = Scribe(), plan(attributes={"size": [], "view": NINE}, descriptions={"n01": {"view": NINE}})
+    done = generate(mute, Painter(works=3, costs=1.0), folder, Budget(images=3), scribe)
+    assert scribe.asked == [("cat", "size"), ("dog", "size"), ("dog", "view")]
+    assert done.money == 3 * 0.25 + 3
+    generate(mute, Painter(), folder, writer=scribe)
+    assert len(scribe.asked) == 3
+    prompts = {line["key"]: line["prompt"] for line in folder.journal() if line["kind"] == "image"}
+    assert (prompts[KEY], prompts["n01/view/easy/00-1"]) == ("cat by size 5", "A cat, step 1")
+    kept = plan(file=str(folder.root / "plan.yaml")).settled()
+    assert kept.prompt("n02", "view", 9) == "dog by view 9"
+    assert generate(kept, Painter(), folder).drawn == 0, "the kept plan is the same plan"
+
+
+def test_words_that_are_refused_are_the_plan_s_own_or_an_error(folder):
+    generate(plan(), Painter(), folder, writer=Scribe(refuses=[("cat", "size")]))
+    assert {line["prompt"] for line in folder.journal() if line.get("key") == KEY} == {"A cat, step 5"}
+    mute = plan(attributes={"size": []}, name="mute")
+    with pytest.raises(FcaError, match=r"descriptions of n01, size = none"):
+        generate(mute, Painter(), Folder(folder.root.parent / "mute"), writer=Scribe(refuses=[("cat", "size")]))
+
+
+def test_a_money_budget_that_ends_among_the_words_draws_nothing(folder):
+    done = generate(plan(), Painter(), folder, Budget(money=0.6), Scribe())
+    assert (done.drawn, done.left, done.money) == (0, ALL, 0.5)
+
+
+def test_the_generated_set_leaves_out_what_was_refused_or_struck(folder):
+    generate(plan(), Painter(refuses={KEY}), folder)
+    (folder.root / "struck.txt").write_text("# by hand\nn02/view/hard/00-7\n\n")
+    data = Generated(str(folder.root)).load()
+    assert len(data.items) == ALL - 2
+    assert not {KEY, "n02/view/hard/00-7"} & set(data.items["image_id"])
+    assert set(data.items["split"]) == {"test"}
+    assert data.classes == ("n01", "n02")
+    assert {"attribute", "level", "sublevel", "index", "triplet"} <= set(data.items)
+    assert data.read(0).shape == (6, 8, 3)
+    mask = data.mask(0)
+    assert mask is not None
+    assert mask.sum() == 4
+    generate(plan(), Painter(refuses={KEY}), folder)
+    listed = pd.read_csv(folder.root / "manifest.csv").set_index("image_id")
+    assert listed.index[~listed["accepted"]].tolist() == [KEY, "n02/view/hard/00-7"]
+
+
+def test_a_struck_image_that_never_was_is_an_error(folder):
+    generate(plan(), Painter(), folder)
+    (folder.root / "struck.txt").write_text("n02/view/hard/0-7\n")
+    with pytest.raises(FcaError, match=r"struck.txt = n02/view/hard/0-7"):
+        Generated(str(folder.root)).load()
+
+
+def test_a_folder_without_a_manifest_says_what_to_run(tmp_path):
+    with pytest.raises(FcaError, match=r"next: run or go on with: fca generate out="):
+        Generated(str(tmp_path)).load()
+
+
+def test_two_commands_do_not_fill_one_folder(folder):
+    with folder.held(wait=False), pytest.raises(FcaError, match=r"no other command is adding to"):
+        generate(plan(), Painter(), folder)
