@@ -183,7 +183,7 @@ class Column(str):
     """A column, declared once, beside the table or task that has it; as a string it is the column's name.
 
     kind:    type of its values: str, int, float, bool or tuple.
-    format:  of numbers, in d3's notation (".2f", ".1%"); a percentage is stored as a fraction.
+    number_format: in d3's notation (".2f", ".1%"); a percentage is stored as a fraction.
     meaning: what a reader of a table heading or tooltip wants to know, with the unit.
     values:  the values that it may have -> how they are shown, in display order; empty: any.
     filters: whether the page offers its values as a filter.
@@ -191,12 +191,12 @@ class Column(str):
     Frames, `groupby` and figures take it where they take a name, so that a misspelt column fails when it is imported.
 
     >>> TOP1 = Column("top1", float, ".1%", "accuracy")
-    >>> TOP1, TOP1.low, TOP1.high.format
+    >>> TOP1, TOP1.low, TOP1.high.number_format
     ('top1', 'top1_low', '.1%')
     """
 
     kind: type
-    format: str
+    number_format: str
     meaning: str
     values: Mapping[str, str]
     filters: bool
@@ -205,29 +205,29 @@ class Column(str):
         cls,
         name: str,
         kind: type = str,
-        format: str = "",  # noqa: A002  d3 and altair call it so
+        number_format: str = "",
         meaning: str = "",
         values: Mapping[str, str] | None = None,
         filters: bool = False,
     ) -> Column:
         column = super().__new__(cls, name)
-        column.kind, column.format, column.meaning = kind, format, meaning
+        column.kind, column.number_format, column.meaning = kind, number_format, meaning
         column.values, column.filters = values or {}, filters
         return column
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         """What copies and pickles are made from."""
-        return str(self), self.kind, self.format, self.meaning, self.values, self.filters
+        return str(self), self.kind, self.number_format, self.meaning, self.values, self.filters
 
     @property
     def low(self) -> Column:
         """Lower end of its 95 % interval."""
-        return Column(f"{self}_low", self.kind, self.format, f"{self.meaning}, lower end of the 95 % interval")
+        return Column(f"{self}_low", self.kind, self.number_format, f"{self.meaning}, lower end of the 95 % interval")
 
     @property
     def high(self) -> Column:
         """Upper end of its 95 % interval."""
-        return Column(f"{self}_high", self.kind, self.format, f"{self.meaning}, upper end of the 95 % interval")
+        return Column(f"{self}_high", self.kind, self.number_format, f"{self.meaning}, upper end of the 95 % interval")
 
 
 def with_interval(column: Column) -> tuple[Column, Column, Column]:

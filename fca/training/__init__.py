@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fca.training.batches import Examples
-    from fca.training.loop import Fitted, Place, fit, seed_everything
     from fca.training.infer import features_of, logits_of
+    from fca.training.loop import Fitted, Place, fit, seed_everything
     from fca.training.recipe import Recipe
 
 __all__ = ["Examples", "Fitted", "Place", "Recipe", "features_of", "fit", "logits_of", "seed_everything"]
