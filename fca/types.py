@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import torch
 
 Arrays = dict[str, np.ndarray]
+LEVELS = ("easy", "medium", "hard")  # of difficulty, of an image
+BEST = "best"  # the snapshot of a training with the highest accuracy on val
 
 
 class FcaError(Exception):
@@ -185,7 +187,7 @@ class Column(str):
     kind:    type of its values: str, int, float, bool or tuple.
     number_format: in d3's notation (".2f", ".1%"); a percentage is stored as a fraction.
     meaning: what a reader of a table heading or tooltip wants to know, with the unit.
-    values:  the values that it may have -> how they are shown, in display order; empty: any.
+    choices: the values that it may have -> how they are shown, in display order; empty: any.
     filters: whether the page offers its values as a filter.
 
     Frames, `groupby` and figures take it where they take a name, so that a misspelt column fails when it is imported.
@@ -198,7 +200,7 @@ class Column(str):
     kind: type
     number_format: str
     meaning: str
-    values: Mapping[str, str]
+    choices: Mapping[str, str]
     filters: bool
 
     def __new__(
@@ -207,17 +209,17 @@ class Column(str):
         kind: type = str,
         number_format: str = "",
         meaning: str = "",
-        values: Mapping[str, str] | None = None,
+        choices: Mapping[str, str] | None = None,
         filters: bool = False,
     ) -> Column:
         column = super().__new__(cls, name)
         column.kind, column.number_format, column.meaning = kind, number_format, meaning
-        column.values, column.filters = values or {}, filters
+        column.choices, column.filters = choices or {}, filters
         return column
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         """What copies and pickles are made from."""
-        return str(self), self.kind, self.number_format, self.meaning, self.values, self.filters
+        return str(self), self.kind, self.number_format, self.meaning, self.choices, self.filters
 
     @property
     def low(self) -> Column:

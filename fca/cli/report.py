@@ -12,8 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from fca.cli.application import CONF, application
 from fca.cli.configure import plug
+from fca.report.page import Result
 from fca.store import Store
-from fca.types import FcaError, Table
+from fca.types import FcaError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -26,23 +27,24 @@ def report(config: DictConfig) -> None:
     store = Store(Path(config.outputs))
     command = shlex.join(["fca", "report", *HydraConfig.get().overrides.task])
     maker = plug(config, "report")
-    tables: list[Table] = []
-    reasons: dict[str, str] = {}
-    for name in maker.analyses:
-        try:
-            tables += _analysis(name, {**maker.options, "query": config.query})(store)
-        except FcaError as error:
-            reasons[name] = str(error)
+    results = [_result(_analysis(name, {**maker.options, "query": config.query}), store) for name in maker.analyses]
+    tables = [table for result in results for table in result.tables]
     if not tables:
-        raise FcaError(
-            "report", OmegaConf.select(config, "report.title"), "; ".join(reasons.values()), "run them first"
-        )
+        reasons = "; ".join(result.missing for result in results)
+        raise FcaError("report", OmegaConf.select(config, "report.title"), reasons, "run them first")
     for table in tables:
         store.save(table)
     folder = store.outputs / "reports" / OmegaConf.select(config, "report.name")
-    page = maker(folder, tables, store.rows(config.query), reasons, command)
+    page = maker(folder, results, store.rows(config.query), command)
     plug(config, "logger").publish(tables, page)
     print(f"page: {page}")
+
+
+def _result(analysis: Any, store: Store) -> Result:
+    try:
+        return Result(analysis, analysis(store))
+    except FcaError as error:
+        return Result(analysis, (), str(error))
 
 
 def _analysis(name: str, options: Mapping[str, Any]) -> Any:

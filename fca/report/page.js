@@ -1,5 +1,5 @@
 "use strict";
-// One choice (data set, model, ncl, protocol, corruption) filters every figure and every table.
+// One choice of values (such as the data set or the model) filters every figure and every table.
 const data = JSON.parse(document.getElementById("data").textContent);
 const chosen = Object.fromEntries(Object.keys(data.filters).map((field) => [field, new Set()]));
 const views = new Map(); // figure -> Vega view
@@ -29,7 +29,7 @@ function drawFilters() {
         ...values.map((value) => element("button", {
           type: "button",
           "aria-pressed": String(chosen[field].has(value)),
-          title: field === "protocol" ? data.names[value] : null,
+          title: data.names[field]?.[value] ?? null,
           onclick: () => { toggle(field, value); },
         }, String(value))))),
     element("div", {}, element("button", { type: "button", ...(anything ? {} : { disabled: "" }), onclick: showAll }, "show all")),
@@ -154,7 +154,7 @@ function drawTable(place) {
     page = 0;
     draw();
   } }));
-  const cells = columns.map((column, at) => element("th", { scope: "col", class: right(column) }, heads[at]));
+  const cells = columns.map((column, at) => element("th", { scope: "col", class: right(column), title: column.meaning ?? null }, heads[at]));
   head.append(element("tr", {}, ...cells));
 
   function draw() {

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 import pandas as pd
@@ -15,13 +15,12 @@ import vl_convert
 from markupsafe import Markup
 
 from fca.report import style
-from fca.report.part import answers, parts
+from fca.report.figure import headlines, visuals_of
 from fca.report.pictures import is_pictures
 from fca.report.style import NothingToDraw, spec
-from fca.types import Table
+from fca.types import Column, Table
 
 _HERE = Path(__file__).parent
-_FRACTIONS = ("top1", "val_top1", "spread", "sub_minus_")  # shown in percent
 _FIRST = ("run_id", "task", "dataset", "model", "encoder", "ncl", "subset_seed", "top1", "top1_low", "top1_high")
 _MADE_BY = ("commit", "versions", "device", "host")
 
@@ -39,13 +38,18 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """What is told. rows: the runs behind it, as in `fca.store.results`.    command: what makes this page again."""
+    """All that a page shows.
+
+    headlines: sentences at its top.    rows: the runs behind it, as in `fca.store.results`, and their `columns`.
+    command: what makes this page again.
+    """
 
     title: str
-    answers: Sequence[str]
+    headlines: Sequence[str]
     sections: Sequence[Section]
     rows: pd.DataFrame
     command: str
+    columns: tuple[Column, ...] = ()
 
 
 def write_page(folder: Path, page: Page) -> Path:
@@ -71,9 +75,12 @@ def render(page: Page) -> str:
     varying, constant = _split(page.rows)
     data = {
         "figures": {s.key: s.figure for s in page.sections if s.figure is not None},
-        "tables": {**{table.name: grid(table.frame) for table in tables}, "runs": grid(varying)},
-        "filters": {field: _choices(tables, field) for field in style.FILTERS},
-        "names": style.PROTOCOLS,
+        "tables": {
+            **{table.name: grid(table.frame, table.columns) for table in tables},
+            "runs": grid(varying, page.columns),
+        },
+        "filters": {column: _choices(tables, column) for column in _filters(tables)},
+        "names": {column: dict(column.choices) for column in _filters(tables) if column.choices},
         "config": {"light": style.config(), "dark": style.config(dark=True)},
     }
     return environment.get_template("page.html.jinja").render(
@@ -95,25 +102,30 @@ def _vega() -> str:
     return bundle
 
 
-def grid(frame: pd.DataFrame) -> dict[str, Any]:
-    """A frame for the page's tables: columns with their kind (percent, number, image or text) and lines of JSON values.
+def grid(frame: pd.DataFrame, columns: Sequence[Column] = ()) -> dict[str, Any]:
+    """A frame for the page's tables: columns with kind (percent, number, image or text) and meaning, and their lines.
 
-    >>> grid(pd.DataFrame({"ncl": [2], "top1": [0.5], "classes": [(0, 7)]}))["lines"]
+    columns: the declarations of those that are declared.
+
+    >>> share = Column("top1", float, ".2%", "top-1 accuracy")
+    >>> grid(pd.DataFrame({"ncl": [2], "top1": [0.5], "classes": [(0, 7)]}), [share])["lines"]
     [[2, 0.5, '0, 7']]
     """
+    declared = {str(column): column for column in columns}
     names = [str(name) for name in frame.columns if frame[name].notna().any()]
-    columns = [{"name": name, "kind": _kind(name, frame[name])} for name in names]
+    heads = [{"name": name, **_about(declared.get(name, Column(name)), frame[name])} for name in names]
     lines = zip(*(style.cells(frame[name]) for name in names), strict=True)
-    return {"columns": columns, "lines": [list(line) for line in lines]}
+    return {"columns": heads, "lines": [list(line) for line in lines]}
 
 
-def _kind(name: str, values: pd.Series) -> str:
-    if name.startswith(_FRACTIONS):
-        return "percent"
+def _about(column: Column, values: pd.Series) -> dict[str, str]:
+    meaning = {"meaning": column.meaning} if column.meaning else {}
+    if column.number_format.endswith("%"):
+        return {"kind": "percent", **meaning}
     if is_pictures(values):
-        return "image"
+        return {"kind": "image", **meaning}
     number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)  # True is no number
-    return "number" if number else "text"
+    return {"kind": "number" if number else "text", **meaning}
 
 
 def _split(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -124,10 +136,15 @@ def _split(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
     return rows[sorted(varying, key=lambda name: name not in _FIRST)], constant
 
 
-def _choices(tables: Sequence[Table], field: str) -> list[Any]:
-    """The values of a field in all tables, in the order a reader expects; none where there is nothing to choose."""
-    found = {value for t in tables if field in t.frame for value in style.cells(t.frame[field].dropna())}
-    order = list(style.PROTOCOLS).index if field == "protocol" else None
+def _filters(tables: Sequence[Table]) -> list[Column]:
+    """The columns by which a reader can filter the page: those that a table declares so, each once."""
+    return list(dict.fromkeys(column for table in tables for column in table.columns if column.filters))
+
+
+def _choices(tables: Sequence[Table], column: Column) -> list[Any]:
+    """The values of a column in all tables, in the order a reader expects; none where there is nothing to choose."""
+    found = {value for t in tables if column in t.frame for value in style.cells(t.frame[column].dropna())}
+    order = list(column.choices).index if column.choices else None
     return sorted(found, key=order) if len(found) > 1 else []
 
 
@@ -149,11 +166,19 @@ _STRICT = jinja2.StrictUndefined
 # The report of some analyses: one page with every figure that draws their tables.
 
 
+class Result(NamedTuple):
+    """What an analysis found: its tables, or the reason why there are none."""
+
+    analysis: Any
+    tables: Sequence[Table]
+    missing: str = ""
+
+
 @dataclass(frozen=True)
 class AnalysesReport:
     """`report=few_class`. name: of its folder under reports/.
 
-    analyses: run first, and told in this order; left out where no rows are.
+    analyses: run first, and shown in this order; left out where no rows are.
     options:  field -> value, for each analysis that has the field.
     """
 
@@ -163,38 +188,37 @@ class AnalysesReport:
     options: dict[str, Any]
 
     def __call__(
-        self, folder: Path, tables: Sequence[Table], rows: pd.DataFrame, reasons: Mapping[str, str], command: str
+        self,
+        folder: Path,
+        results: Sequence[Result],
+        rows: pd.DataFrame,
+        command: str,
+        columns: tuple[Column, ...] = (),
     ) -> Path:
         """Write the page, its figures and tables into the folder; returns the page.
 
-        rows: all that the store holds; the page lists those that the tables read and those that these were made from.
-        reasons: analysis -> why it could not answer; shown in its place.    command: what was asked, to make it again.
+        rows: all that the store holds, with their columns; the page lists those that the tables read and those that
+        these were made from.    command: what makes the page again.
         """
-        known = {table.name: table for table in tables}
-        read = {run_id for table in tables for run_id in table.runs}
+        read = {run_id for result in results for table in result.tables for run_id in table.runs}
         used = rows[rows["run_id"].isin(read | set(rows.loc[rows["run_id"].isin(read), "parent"].dropna()))]
-        sections = list(_sections(self.analyses, known, reasons))
-        page = Page(self.title, answers(known), sections, used, command)
-        return write_page(folder, page)
+        known = {table.name: table for result in results for table in result.tables}
+        sections = [section for result in results for section in _sections(result, known)]
+        sentences = [line for result in results for line in headlines(result.analysis, known)]
+        return write_page(folder, Page(self.title, sentences, sections, used, command, columns))
 
 
-def _sections(analyses: Sequence[str], known: Mapping[str, Table], reasons: Mapping[str, str]) -> Iterator[Section]:
-    """Each part with its figure, or with the reason why there is none. In the order of analyses
-    and of their tables; a table is shown where it is first drawn."""
+def _sections(result: Result, known: Mapping[str, Table]) -> Iterator[Section]:
+    """Each figure of an analysis, or the reason why it is missing; below it the tables that it is the first to draw."""
     shown: set[str] = set()
-    order = {name: place for place, name in enumerate(known)}
-    for part in sorted(
-        (part for part in parts() if part.analysis in analyses),
-        key=lambda part: (analyses.index(part.analysis), order.get(part.tables[0], 0)),
-    ):
-        tables = tuple(known[name] for name in part.tables if name in known)
+    for figure in visuals_of(result.analysis).figures:
+        tables = [known[table.name] for table in figure.tables if table.name in known]
         new = tuple(table for table in tables if table.name not in shown and len(table.frame))
         shown |= {table.name for table in new}
-        if len(tables) < len(part.tables):
-            reason = reasons.get(part.analysis, f"analysis {part.analysis} did not run")
-            yield Section(part.key, part.title, None, new, reason)
-            continue
-        try:
-            yield Section(part.key, part.title, spec(part.draw(*tables)), new)
-        except NothingToDraw as nothing:
-            yield Section(part.key, part.title, None, new, str(nothing))
+        drawn, missing = None, result.missing or "its analysis did not run"
+        if len(tables) == len(figure.tables):
+            try:
+                drawn = spec(figure.draw(*tables))
+            except NothingToDraw as nothing:
+                missing = str(nothing)
+        yield Section(figure.key, figure.title, drawn, new, None if drawn else missing)

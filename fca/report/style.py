@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,6 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-FILTERS = ("dataset", "model", "ncl", "protocol", "corruption")  # what a reader can choose, everywhere at once
-PROTOCOLS = {  # in this order, so that each keeps its colour and shape in every figure
-    "sub": "sub-model, trained on the subset",
-    "open": "full model, open (all classes compete)",
-    "masked": "full model, masked (only the subset's)",
-    "grouped": "full model, grouped classes",
-}
 VEGA_LITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]  # 6.4: what altair writes and the page runs
 FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 # Okabe and Ito's colours (told apart under every colour blindness), darkened or lightened to 3:1 against the ground.
@@ -109,11 +101,13 @@ def faceted(
     filters: Iterable[str],
     height: int = 240,
     columns: int | None = None,
+    row: int | None = None,
 ) -> alt.FacetChart:
     """One panel a value of `panel`, in order of appearance, behind one filter a field.
 
     filters: the parameter `only_<field>` lists what is shown; empty shows all. What has no value in the field (a best
     of all models has no model) stays.    columns: panels in a row, else what the page is wide.
+    row: pixels for each name on the vertical axis, where panels have names of their own; then `height` does not count.
     """
     order = list(dict.fromkeys(frame["panel"]))
     columns = columns or min(len(order), 3 if len(order) in (5, 6, 9) else 4)
@@ -124,6 +118,9 @@ def faceted(
     for field in filters:
         shown = f"!length(only_{field}) || datum.{field} == null || indexof(only_{field}, datum.{field}) >= 0"
         drawn = drawn.transform_filter(shown).add_params(alt.param(name=f"only_{field}", value=[]))
+    if row is not None:
+        drawn = drawn.resolve_scale(y="independent")
+        drawn.spec.height, drawn.align = alt.Step(row), "each"
     drawn.data = data(frame)  # last, because altair copies a chart with its data at every step
     return drawn
 
@@ -131,34 +128,6 @@ def faceted(
 def differs(values: pd.Series) -> bool:
     """Whether there is more than one value."""
     return len(values.unique()) > 1
-
-
-def picked(field: str) -> alt.Parameter:
-    """A click in the legend of this field, taken back by another: the figure dims the rest, the page filters by it."""
-    return alt.selection_point(name=f"picked_{field}", fields=[field], bind="legend", toggle="true")
-
-
-def protocol_colour(present: Iterable[str]) -> alt.Color:
-    """Each protocol in its own colour, which stays the same whether or not the others are there."""
-    return alt.Color("protocol:N", scale=alt.Scale(domain=list(PROTOCOLS)), legend=_named(present))
-
-
-def protocol_shape(present: Iterable[str]) -> alt.Shape:
-    """Each protocol in its own shape too, for eyes and printers without colour."""
-    scale = alt.Scale(domain=list(PROTOCOLS), range=["circle", "square", "triangle-up", "diamond"])
-    return alt.Shape("protocol:N", scale=scale, legend=_named(present))
-
-
-def _named(present: Iterable[str]) -> alt.Legend | None:
-    if not list(present):
-        return None
-    names = f"{json.dumps(PROTOCOLS)}[datum.value]"
-    return alt.Legend(title=None, values=[p for p in PROTOCOLS if p in set(present)], labelExpr=names)
-
-
-def side_by_side(field: str, present: Iterable[str]) -> alt.XOffset:
-    """Marks at the same ncl beside each other, in the order given."""
-    return alt.XOffset(f"{field}:N", scale=alt.Scale(domain=list(dict.fromkeys(present))))
 
 
 def ncl_axis(gap: float | None = 0.4) -> alt.X:
@@ -170,12 +139,10 @@ def ncl_axis(gap: float | None = 0.4) -> alt.X:
     return alt.X("ncl:O", title="ncl, number of classes", sort="ascending", scale=scale)
 
 
-def tooltips(formats: Mapping[str, str]) -> list[alt.Tooltip]:
-    """What hovering shows: field -> format (% for fractions, empty for text)."""
-    return [
-        alt.Tooltip(name, type="quantitative", format=form) if form else alt.Tooltip(name, type="nominal")
-        for name, form in formats.items()
-    ]
+def names_axis(column: str, order: Any) -> alt.Y:
+    """Names down the side of a heat map, in this order."""
+    bare = alt.Axis(domain=False, ticks=False)
+    return alt.Y(f"{column}:N", title=None, sort=order, scale=alt.Scale(paddingInner=0.08), axis=bare)
 
 
 def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:

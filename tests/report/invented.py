@@ -41,7 +41,7 @@ def points(lines: list[dict], models: Sequence[str], rng: np.random.Generator) -
                 scored = {"top1": correct / n, "top1_low": low, "top1_high": high, "n_test": n, "seed": 0}
                 run_id = f"{rng.integers(16**12):012x}"
                 found.append({**line, **scored, "model": model, "protocol": protocol, "run_id": run_id})
-    frame = pd.DataFrame(found, columns=ACCURACY)
+    frame = pd.DataFrame(found, columns=list(ACCURACY))
     return frame.astype({"subset_seed": "Int64", "seed": "Int64", "n_test": "Int64"})
 
 
@@ -69,7 +69,8 @@ def few_class_tables(frame: pd.DataFrame) -> list[Table]:
         "rank_agreement": few_class.rank_agreement(partial, full),
     }
     runs = tuple(frame["run_id"])
-    return [Table(name, *few_class.ABOUT[name], part, {"sampler": "uniform"}, runs) for name, part in frames.items()]
+    specs = {spec.name: spec for spec in few_class.FewClass.tables}
+    return [specs[name].table(part, {"sampler": "uniform"}, runs) for name, part in frames.items()]
 
 
 def correlation_tables(accuracies: pd.DataFrame, similarities: pd.DataFrame) -> list[Table]:

@@ -3,21 +3,72 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
 from fca.stats.correlation import correlation
 from fca.stats.intervals import RESAMPLES, bootstrap_mean
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import Grid, accuracy_points, subsets_of
+from fca.studies.few_class.subset_accuracy import ACCURACY, Grid, accuracy_points, subsets_of
 from fca.studies.rows import one_config, require, select
+from fca.studies.table import CLASSES, DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSET_SEED, SUBSETS, TOP1, TableSpec
 from fca.subset import read_groups
-from fca.types import Table
+from fca.types import Column, Table, with_interval
 
 PAPER = "Few-Class Arena (arXiv:2411.01099)"
-DRAW = ["subset_seed", "classes"]  # what tells two subsets of one size apart: two seeds may draw the same classes
+DRAW = [SUBSET_SEED, CLASSES]  # which subset of one size: two seeds may draw the same classes
 INTERVALS = f"95 %: Wilson in accuracy_points, else {RESAMPLES} bootstrap resamples of subset seeds"
+
+
+SPREAD = Column("spread", float, ".2%", "standard deviation of accuracy between class subsets")
+RANK = Column("rank", float, ".2f", "mean rank, 1 is the most accurate model")
+RHO = Column("rho", float, ".3f", "Spearman's rho of the rankings")
+N_PAIRS = Column("n", int, ".0f", "pairs of a model and a subset")
+SUB_MINUS_OPEN = Column("sub_minus_open", float, "+.2%", "sub-model minus open full model")
+SUB_MINUS_MASKED = Column("sub_minus_masked", float, "+.2%", "sub-model minus masked full model")
+VERDICT = Column("verdict", str, "", "whether sub-models are more accurate than open full models")
+
+ACCURACY_POINTS = TableSpec(
+    "accuracy_points",
+    "How accurate is each model on each class subset?",
+    f"{PAPER} sections 3.4 (FC-Full = open) and 3.5 (FC-Sub = sub); masked: arg max over the subset's classes; "
+    "grouped: over groups, by summed probability",
+    ACCURACY,
+)
+ACCURACY_MEANS = TableSpec(
+    "accuracy",
+    "How does accuracy change with the number of classes? (mean and standard deviation over subset seeds)",
+    f"{PAPER} figure 1",
+    (DATASET, MODEL, PROTOCOL, NCL, TOP1, SPREAD, TOP1.low, TOP1.high, SUBSETS),
+)
+DCN = TableSpec(
+    "dcn",
+    "How accurate is the best of the models on each subset?",
+    f"Classification difficulty number of arXiv:1803.09588, as in {PAPER} sections 3.3, 4.1 and 4.2",
+    (DATASET, PROTOCOL, NCL, *DRAW, TOP1, MODEL, MODELS),
+)
+RANKS = TableSpec(
+    "ranks",
+    "Which model is best at each number of classes? (1 = best)",
+    f"{PAPER} figure 2b, per subset",
+    (DATASET, PROTOCOL, NCL, MODEL, *with_interval(RANK), SUBSETS),
+)
+RANK_AGREEMENT = TableSpec(
+    "rank_agreement",
+    "Does the ranking on all classes (open) hold for few? (Spearman's rho over models, mean over subsets)",
+    f"The practice that {PAPER} section 3.3 questions",
+    (DATASET, PROTOCOL, NCL, *with_interval(RHO), MODELS, SUBSETS),
+)
+GAP = TableSpec(
+    "gap",
+    "How much more accurate are sub-models than full models on the same classes?",
+    f"{PAPER} figure 1, finding (a), paired by model and subset; masked is not in the paper",
+    (
+        *(DATASET, NCL, *with_interval(SUB_MINUS_OPEN), *with_interval(SUB_MINUS_MASKED)),
+        *(N_PAIRS, MODELS, SUBSETS, VERDICT),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -29,6 +80,8 @@ class FewClass:
     per_model:   config columns that differ between models by intention, e.g. [recipe_lr]; [recipe]: all of them.
     groups, group_columns: a file of classes and groups for the grouped protocol; see fca.subset.read_groups.
     """
+
+    tables: ClassVar = (ACCURACY_POINTS, ACCURACY_MEANS, GAP, DCN, RANKS, RANK_AGREEMENT)
 
     query: str | None = None
     ncl: list[int | float] | None = None
@@ -50,43 +103,13 @@ class FewClass:
         require(points, "models of these subsets", rows.total, command)
         subset = per_subset(points)
         partial = subset[subset["ncl"] < subset["dataset"].map(rows.models.groupby("dataset")["num_classes"].max())]
-        frames = {
-            "accuracy_points": points,
-            "accuracy": accuracy(subset),
-            "gap": gap(partial),
-            "dcn": dcn(subset),
-            "ranks": ranks(subset),
-            "rank_agreement": rank_agreement(partial, rows.full),
-        }
-        runs = tuple(sorted(set(points["run_id"])))
+        frames = (
+            *(points, accuracy(subset), gap(partial), dcn(subset)),
+            *(ranks(subset), rank_agreement(partial, rows.full)),
+        )
+        runs = sorted(set(points["run_id"]))
         parameters = {**asdict(self), "intervals": INTERVALS}
-        return [Table(name, *ABOUT[name], frame, parameters, runs) for name, frame in frames.items()]
-
-
-ABOUT = {
-    "accuracy_points": (
-        "How accurate is each model on each class subset?",
-        f"{PAPER} sections 3.4 (FC-Full = open) and 3.5 (FC-Sub = sub); masked: arg max over the subset's classes; "
-        "grouped: over groups, by summed probability",
-    ),
-    "accuracy": (
-        "How does accuracy change with the number of classes? (mean and standard deviation over subset seeds)",
-        f"{PAPER} figure 1",
-    ),
-    "dcn": (
-        "How accurate is the best of the models on each subset?",
-        f"Classification difficulty number of arXiv:1803.09588, as in {PAPER} sections 3.3, 4.1 and 4.2",
-    ),
-    "ranks": ("Which model is best at each number of classes? (1 = best)", f"{PAPER} figure 2b, per subset"),
-    "rank_agreement": (
-        "Does the ranking on all classes (open) tell that on few? (Spearman's rho over models, mean over subsets)",
-        f"The practice that {PAPER} section 3.3 questions",
-    ),
-    "gap": (
-        "How much more accurate are sub-models than full models on the same classes?",
-        f"{PAPER} figure 1, finding (a), paired by model and subset; masked is not in the paper",
-    ),
-}
+        return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
@@ -103,7 +126,7 @@ def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
         {**dict(zip(by, key, strict=True)), **_mean(part, "top1"), "spread": part["top1"].std(), "subsets": len(part)}
         for key, part in subset.groupby(by)
     ]
-    return pd.DataFrame(lines, columns=[*by, "top1", "spread", "top1_low", "top1_high", "subsets"])
+    return ACCURACY_MEANS.frame(lines)
 
 
 def dcn(subset: pd.DataFrame) -> pd.DataFrame:
@@ -124,7 +147,7 @@ def ranks(subset: pd.DataFrame) -> pd.DataFrame:
         {**dict(zip([*by, "model"], key, strict=True)), **_mean(part, "rank"), "subsets": len(part)}
         for key, part in ranked[answers == models].groupby([*by, "model"])
     ]
-    return pd.DataFrame(lines, columns=[*by, "model", "rank", "rank_low", "rank_high", "subsets"])
+    return RANKS.frame(lines)
 
 
 def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
@@ -141,7 +164,7 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
         {**dict(zip(by, key, strict=True)), **_mean(part, "rho"), "models": part["models"].max(), "subsets": len(part)}
         for key, part in each.groupby(by)
     ]
-    return pd.DataFrame(lines, columns=[*by, "rho", "rho_low", "rho_high", "models", "subsets"])
+    return RANK_AGREEMENT.frame(lines)
 
 
 def gap(partial: pd.DataFrame) -> pd.DataFrame:
@@ -163,8 +186,7 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
         verdict = _verdict(means["sub_minus_open_low"], means["sub_minus_open_high"])
         counts = {"n": len(part), "models": part["model"].nunique(), "subsets": len(part[DRAW].drop_duplicates())}
         lines.append({**dict(zip(by, key, strict=True)), **means, **counts, "verdict": verdict})
-    columns = [f"{name}{end}" for name in names for end in ("", "_low", "_high")]
-    return pd.DataFrame(lines, columns=[*by, *columns, "n", "models", "subsets", "verdict"])
+    return GAP.frame(lines)
 
 
 def _verdict(low: float, high: float) -> str:

@@ -14,8 +14,9 @@ from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval, p
 from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW, PAPER, per_subset
 from fca.studies.few_class.similarity import similarity_points
-from fca.studies.few_class.subset_accuracy import PROTOCOLS, Grid, accuracy_points, subsets_of
+from fca.studies.few_class.subset_accuracy import Grid, accuracy_points, subsets_of
 from fca.studies.rows import one_config, require, select
+from fca.studies.table import PROTOCOL
 from fca.types import Table
 
 COLUMNS = ["target", "scope", "method", "predictor", "r", "p", "r_low", "r_high", "n", "seeds", "models"]
@@ -89,7 +90,7 @@ class Target:
 
 def targets(part: pd.DataFrame) -> Iterator[Target]:
     """DCN of each protocol, then every model under each protocol; `part` is one data set and encoder."""
-    protocols = [p for p in PROTOCOLS if p in set(part["protocol"])]
+    protocols = [p for p in PROTOCOL.choices if p in set(part["protocol"])]
     for protocol in protocols:
         yield _target(part[part["protocol"] == protocol], f"DCN {protocol}")
     for model in sorted(set(part["model"])):

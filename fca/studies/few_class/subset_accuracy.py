@@ -14,12 +14,12 @@ from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
 from fca.studies.answers import labels_of
 from fca.studies.rows import Rows, one_config, records, require, select
+from fca.studies.table import CLASSES, DATASET, MODEL, N_TEST, NCL, PROTOCOL, RUN_ID, SAMPLER, SEED, SUBSET_SEED, TOP1
 from fca.subset import Groups, draw_subset, full_set, number_of_classes
-from fca.types import ClassSubset, FcaError
+from fca.types import ClassSubset, FcaError, with_interval
 
-SUBSET = ["ncl", "subset_seed", "sampler", "classes"]
-ACCURACY = ["dataset", "model", "protocol", *SUBSET, "seed", "top1", "top1_low", "top1_high", "n_test", "run_id"]
-PROTOCOLS = ("sub", "open", "masked", "grouped")
+SUBSET = (NCL, SUBSET_SEED, SAMPLER, CLASSES)
+ACCURACY = (DATASET, MODEL, PROTOCOL, *SUBSET, SEED, *with_interval(TOP1), N_TEST, RUN_ID)
 
 
 def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Groups | None = None) -> pd.DataFrame:
@@ -31,7 +31,7 @@ def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Gro
     lines = records(subsets.merge(how, on=["dataset", "classes"]).assign(protocol="sub"))
     for row in records(rows.full):
         lines += _scored(store, row, subsets[subsets["dataset"] == row["dataset"]], groups)
-    points = pd.DataFrame(lines, columns=ACCURACY)
+    points = pd.DataFrame(lines, columns=list(ACCURACY))
     points = points.astype(
         {"ncl": "int64", "subset_seed": "Int64", "seed": "Int64", "n_test": "Int64", "top1": "float64"}
     )
