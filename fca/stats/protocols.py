@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
-from jaxtyping import Float, Integer
+from jaxtyping import Float, Int, Integer
 from scipy.special import logsumexp
 
 from fca.types import FcaError
+
+
+def logit_columns(logit_classes: Sequence[str], classes: Sequence[str]) -> Int[np.ndarray, " classes"]:
+    """The column of each class among the logits of a classifier; -1 for a class that it does not know.
+
+    logit_classes: class keys of the logits, in order.    classes: class keys of the data, in label order.
+
+    >>> logit_columns(["cat", "dog"], ["dog", "eel", "cat"])
+    array([ 1, -1,  0])
+    """
+    column = {key: at for at, key in enumerate(logit_classes)}
+    return np.array([column.get(key, -1) for key in classes], dtype=np.int64)
 
 
 def open_top1(logits: Float[np.ndarray, "images logits"], true: Integer[np.ndarray, " images"]) -> float:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Bool, Float, Int
 
+from fca.stats.protocols import logit_columns
 from fca.store import Store
 from fca.studies.responses import (
     Responses,
@@ -238,13 +241,12 @@ def _gathered(store: Store, dataset: str, rows: pd.DataFrame) -> Gathered:
         part = rows[rows["severity"] == severity]
         shift = str(part["shift"].iloc[0])
         blocks.append(_items(images, labels, keys, shift, part["corruption"].iloc[0], int(severity)))
-        said = np.full((len(position), len(images)), -1, dtype=np.int32)
-        right = np.full(said.shape, np.nan)
+        predicted = np.full((len(position), len(images)), -1, dtype=np.int32)
+        right = np.full(predicted.shape, np.nan)
         for row in records(part):
-            at = position[row["subject"]]
-            said[at] = _classes_said(store, row["run_id"], keys)
-            right[at] = said[at] == labels
-        pred.append(said)
+            at, found = position[row["subject"]], predictions(store, row)
+            predicted[at], right[at] = found.predicted_labels, found.right
+        pred.append(predicted)
         correct.append(right)
     snapshots = [None if pd.isna(snapshot) else str(snapshot) for snapshot in about["snapshot"]]
     subjects = frame_of_subjects(about["subject"].tolist(), about["model"].tolist(), snapshots)
@@ -262,16 +264,71 @@ def _items(
     return pd.DataFrame(about).astype({"severity": "int64"})
 
 
-def _classes_said(store: Store, run_id: str, keys: list[str]) -> np.ndarray:
-    """What a run answered on each image, as positions in `keys`; -1 another class."""
-    position = {key: at for at, key in enumerate(keys)}
-    class_of = np.array([position.get(key, -1) for key in store.array(run_id, "logit_classes").tolist()])
-    said: np.ndarray = class_of[np.asarray(store.array(run_id, "pred"))]
-    return said.astype(np.int32)
+@dataclass(frozen=True)
+class Predictions:
+    """What one stored run predicted for the images behind its arrays.
+
+    images:  positions among the images of the row's split.    labels: label index of each image.
+    classes: class keys of the data set, in label order.
+    columns: label index -> column of the logits, -1 for a class that the model does not know.
+    pred:    predicted column of each image; kept from float32 logits, where stored logits may be float16.
+    """
+
+    store: Store
+    run_id: str
+    images: Int[np.ndarray, " images"]
+    labels: Int[np.ndarray, " images"]
+    classes: tuple[str, ...]
+    columns: Int[np.ndarray, " classes"]
+    pred: Int[np.ndarray, " images"]
+
+    @cached_property
+    def true(self) -> Int[np.ndarray, " images"]:
+        """Column of the class of each image."""
+        true: np.ndarray = self.columns[self.labels]
+        return true
+
+    @cached_property
+    def right(self) -> Bool[np.ndarray, " images"]:
+        """Whether each prediction is right when any class of the model may be predicted."""
+        right: np.ndarray = self.pred == self.true
+        return right
+
+    @cached_property
+    def predicted_labels(self) -> Int[np.ndarray, " images"]:
+        """Label index predicted for each image; -1 for a class that the data set does not have."""
+        label_of = {int(column): label for label, column in enumerate(self.columns)}
+        columns, inverse = np.unique(self.pred, return_inverse=True)
+        found: np.ndarray = np.array([label_of.get(int(column), -1) for column in columns], dtype=np.int32)[inverse]
+        return found
+
+    @cached_property
+    def logits(self) -> Float[np.ndarray, "images logits"]:
+        """Logits, float32 or float16."""
+        return np.asarray(self.store.array(self.run_id, "logits"))
+
+    @cached_property
+    def logit_classes(self) -> tuple[str, ...]:
+        """Class keys in the order of the logits."""
+        return tuple(self.store.array(self.run_id, "logit_classes").tolist())
+
+    def of_classes(self, labels: Sequence[int]) -> Bool[np.ndarray, " images"]:
+        """Which images are of these classes."""
+        inside: np.ndarray = np.isin(self.labels, list(labels))
+        return inside
+
+
+def predictions(store: Store, row: Mapping[str, Any]) -> Predictions:
+    """The predictions of a `predict` row: the one place where stored arrays meet class keys."""
+    classes, labels = labels_of(store, row)
+    images = np.flatnonzero(np.isin(labels, list(row["classes"])))
+    columns = logit_columns(store.array(row["run_id"], "logit_classes").tolist(), classes)
+    pred = np.asarray(store.array(row["run_id"], "pred")).astype(np.int64)
+    return Predictions(store, row["run_id"], images, labels[images], tuple(classes), columns, pred)
 
 
 def labels_of(store: Store, row: Mapping[str, Any]) -> tuple[list[str], np.ndarray]:
-    """Class keys in label order, and the label of each image behind a row's arrays."""
+    """Class keys in label order, and the label of each image of a row's split."""
     items = store.items(row["fingerprint"])
     label = items["label"][items["split"] == row["split"]].cat
     return label.categories.tolist(), label.codes.to_numpy().astype(np.int64)

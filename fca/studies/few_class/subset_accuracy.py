@@ -12,7 +12,7 @@ import pandas as pd
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
-from fca.studies.answers import labels_of
+from fca.studies.answers import predictions
 from fca.studies.rows import Rows, one_config, records, require, select
 from fca.studies.table import CLASSES, DATASET, MODEL, N_TEST, NCL, PROTOCOL, RUN_ID, SAMPLER, SEED, SUBSET_SEED, TOP1
 from fca.subset import Groups, draw_subset, full_set, number_of_classes
@@ -40,22 +40,17 @@ def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Gro
 
 def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups: Groups | None) -> list[dict[str, Any]]:
     """One full model on each subset, under every protocol."""
-    keys, labels = labels_of(store, row)
-    logit_keys = store.array(row["run_id"], "logit_classes").tolist()
-    logit_of = {key: logit for logit, key in enumerate(logit_keys)}
-    group = None if groups is None else groups.codes(logit_keys)
-    column = np.array([logit_of[key] for key in keys])
-    true = column[labels]
-    right = store.array(row["run_id"], "pred") == true  # kept from float32 logits; the logits may be float16
-    logits = np.asarray(store.array(row["run_id"], "logits"))
+    found = predictions(store, row)
+    group = None if groups is None else groups.codes(found.logit_classes)
+    true, logits = found.true, found.logits
     lines = []
     for subset in records(subsets):
-        columns = column[list(subset["classes"])]
-        inside = np.isin(true, columns)
+        columns = found.columns[list(subset["classes"])]
+        inside = found.of_classes(subset["classes"])
         n = int(inside.sum())
         if not n:
             raise FcaError("test images of classes", subset["classes"], "at least one", "leave the subset out")
-        top1 = {"open": (float(right[inside].mean()), n), "masked": (masked_top1(logits, columns, true), n)}
+        top1 = {"open": (float(found.right[inside].mean()), n), "masked": (masked_top1(logits, columns, true), n)}
         if group is not None and (group[columns] >= 0).any():
             top1["grouped"] = grouped_top1(logits[inside], group, true[inside])
         for protocol, (value, of) in top1.items():
@@ -181,21 +176,15 @@ def _children(store: Store) -> dict[str, dict[str, Any]]:
 
 def _answers(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> list[Answers | None]:
     """One run's answers on the subset of each of its points, by the protocol of the point."""
-    keys, every = labels_of(store, row)
-    known = np.flatnonzero(np.isin(every, list(row["classes"])))  # the images that its arrays have
-    labels = every[known]
-    logit_of = {key: logit for logit, key in enumerate(store.array(row["run_id"], "logit_classes").tolist())}
-    column = np.array([logit_of.get(key, -1) for key in keys])
-    pred = np.asarray(store.array(row["run_id"], "pred"))
+    stored = predictions(store, row)
     found: list[Answers | None] = []
     for point in records(points):
-        inside = np.isin(labels, list(point["classes"]))
-        true = column[labels[inside]]
-        right = None
+        inside, right = stored.of_classes(point["classes"]), None
         if point["protocol"] in ("sub", "open"):
-            right = pred[inside] == true
+            right = stored.right[inside]
         elif point["protocol"] == "masked":
-            logits = store.array(row["run_id"], "logits")[inside]
-            right = masked_answers(logits, column[list(point["classes"])]) == true
-        found.append(None if right is None else Answers(known[inside], labels[inside], right))
+            columns = stored.columns[list(point["classes"])]
+            right = masked_answers(stored.logits[inside], columns) == stored.true[inside]
+        images, labels = stored.images[inside], stored.labels[inside]
+        found.append(None if right is None else Answers(images, labels, right))
     return found

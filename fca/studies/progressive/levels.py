@@ -14,7 +14,7 @@ from scipy.special import softmax
 from fca.stats.adaptive import LEVELS
 from fca.stats.protocols import masked_answers
 from fca.store import Store
-from fca.studies.answers import answering_rows, labels_of
+from fca.studies.answers import answering_rows, predictions
 from fca.studies.rows import records, require
 from fca.types import FcaError
 
@@ -134,14 +134,12 @@ def _answers(
     store: Store, row: dict[str, Any], there: Bool[np.ndarray, " images"], protocol: str
 ) -> tuple[Bool[np.ndarray, " items"], Float[np.ndarray, " items"]]:
     """Right or wrong, and confidence, of one model on the images that are there."""
-    keys, labels = labels_of(store, row)
-    logit_of = {key: logit for logit, key in enumerate(store.array(row["run_id"], "logit_classes").tolist())}
-    true = np.array([logit_of[key] for key in keys])[labels[there]]
+    found = predictions(store, row)
+    true = found.true[there]
     allowed = np.unique(true)
-    if protocol == "open" or len(allowed) == len(logit_of):
-        said, confidence = (np.asarray(store.array(row["run_id"], name))[there] for name in ("pred", "p_max"))
-    else:
-        logits = np.asarray(store.array(row["run_id"], "logits"))[there]
-        said = masked_answers(logits, allowed)
-        confidence = softmax(logits[:, allowed].astype(np.float32), axis=1).max(axis=1)
-    return said == true, confidence.astype(np.float32)
+    if protocol == "open" or len(allowed) == len(found.logit_classes):
+        confidence = np.asarray(store.array(row["run_id"], "p_max"))[there]
+        return found.right[there], confidence.astype(np.float32)
+    logits = found.logits[there]
+    confidence = softmax(logits[:, allowed].astype(np.float32), axis=1).max(axis=1)
+    return masked_answers(logits, allowed) == true, confidence.astype(np.float32)
