@@ -118,7 +118,7 @@ def category(channel: type, column: str, order: Any = "ascending", title: str | 
 
 def interval(base: alt.Chart, value: Column, upright: bool) -> alt.Chart:
     """The rule from the lower to the upper end of a value's interval, where there is one."""
-    rule: Any = base.transform_filter(f"isValid(datum.{value.low})").mark_rule(strokeWidth=2)
+    rule: Any = base.transform_filter(f"isValid(datum.{value.low})").mark_rule(strokeWidth=2, clip=True)
     ends = ("y", "y2") if upright else ("x", "x2")
     encoded = dict(zip(ends, (f"{value.low}:Q", f"{value.high}:Q"), strict=True))
     return cast("alt.Chart", rule.encode(**encoded))

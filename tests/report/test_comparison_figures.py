@@ -9,11 +9,11 @@ import pytest
 from fca.report import style
 from fca.studies.few_class import comparison
 from fca.studies.few_class.figures.comparison import (
-    PARTS,
-    paired_answers,
+    FIGURES,
     paired_figure,
-    stability_answers,
+    paired_headlines,
     stability_figure,
+    stability_headlines,
 )
 from fca.studies.few_class.subset_accuracy import Answers
 from fca.subset import draw_subset
@@ -47,8 +47,9 @@ def points(models=3, ncl=(2, 5), seeds=5, inits=1, classes=10, per_class=40, pro
 @cache
 def tables(**asked) -> dict[str, Table]:
     subset = comparison.per_subset(points(**asked))
-    frames = {"paired": comparison.paired(subset), "rank_stability": comparison.stability(subset)}
-    return {name: Table(name, *comparison.ABOUT[name], frame, {}, ()) for name, frame in frames.items()}
+    frames = (comparison.paired(subset), comparison.stability(subset))
+    specs = comparison.Comparison.tables
+    return {spec.name: spec.table(frame, {}, ()) for spec, frame in zip(specs, frames, strict=True)}
 
 
 def test_the_forest_plot_has_every_pair_with_its_interval():
@@ -62,24 +63,24 @@ def test_the_forest_plot_has_every_pair_with_its_interval():
     assert marks(spec, "symbol", ncl=[2], protocol=["sub"]) == 3
 
 
-def test_told_apart_is_a_colour_and_a_shape():
+def test_a_significant_difference_is_a_colour_and_a_shape():
     table = tables()["paired"].frame
     assert set(table["told_apart"]) == {True, False}
     drawn = values(style.spec(paired_figure(tables()["paired"])))
-    assert ((drawn["says"] == "told apart") == drawn["told_apart"]).all()
+    assert ((drawn["verdict"] == "differs significantly") == drawn["told_apart"]).all()
     spec = style.spec(paired_figure(tables()["paired"]))
     encoded = [part for part in parts(spec) if "shape" in part]
     assert encoded
-    assert all(part["shape"]["field"] == part["color"]["field"] == "says" for part in encoded)
+    assert all(part["shape"]["field"] == part["color"]["field"] == "verdict" for part in encoded)
 
 
-def test_what_was_not_tested_is_said_so():
+def test_what_was_not_tested_is_named_so():
     bare = points().assign(answers=None)
     frame = comparison.paired(comparison.per_subset(bare))
     assert frame["told_apart"].isna().all()
-    drawn = values(style.spec(paired_figure(Table("paired", "?", "eq. 1", frame, {}, ()))))
-    assert set(drawn["says"]) == {"no test: answers are not stored, or one draw"}
-    assert all("none can be tested" in line for line in paired_answers(frame))
+    drawn = values(style.spec(paired_figure(comparison.PAIRED.table(frame, {}, ()))))
+    assert set(drawn["verdict"]) == {"no test: predictions are not stored, or one draw"}
+    assert all("cannot be tested" in line for line in paired_headlines(frame))
 
 
 def test_the_heat_map_has_every_chance_to_be_the_best():
@@ -95,9 +96,9 @@ def test_the_figures_compute_nothing():
         assert not computes(style.spec(draw(tables()[table])))
 
 
-@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.key)
-def test_without_a_point_there_is_nothing_to_draw(part):
-    refuses_empty(part.draw, [tables()[part.tables[0]]])
+@pytest.mark.parametrize("figure", FIGURES[:2], ids=lambda figure: figure.key)
+def test_without_a_point_there_is_nothing_to_draw(figure):
+    refuses_empty(figure.draw, [tables()[figure.tables[0].name]])
 
 
 def test_one_draw_of_classes_leaves_no_chance_to_draw():
@@ -109,10 +110,12 @@ def test_one_draw_of_classes_leaves_no_chance_to_draw():
 def test_sentences_count_what_the_table_says():
     table = tables()["paired"].frame
     sub = table[table["protocol"] == "sub"]
-    [line] = [line for line in paired_answers(table) if "sub-models" in line]
+    [line] = [line for line in paired_headlines(table) if "sub-models" in line]
     at = {ncl: part["told_apart"].sum() for ncl, part in sub.groupby("ncl")}
-    assert line.startswith(f"zoo: pairs of sub-models told apart: {at[2]} of 3 at ncl 2, {at[5]} of 3 at ncl 5")
+    assert line.startswith(
+        f"zoo: with 5 subset seeds, pairs of sub-models that differ significantly: {at[2]} of 3 at ncl 2, {at[5]} of 3 at"
+    )
     stable = tables()["rank_stability"].frame
     best = stable.query("protocol == 'sub' and ncl == 2").set_index("model")["p_best"]
-    [line] = [line for line in stability_answers(stable) if "sub-models" in line]
-    assert f"{best.idxmax()} at ncl 2 ({100 * best.max():.0f} % of them)" in line
+    [line] = [line for line in stability_headlines(stable) if "sub-models" in line]
+    assert f"{best.idxmax()} at ncl 2 ({100 * best.max():.0f} % of the resamples)" in line

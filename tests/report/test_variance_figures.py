@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fca.report import style
-from fca.studies.few_class.figures.variance import variance_answers, variance_figure
-from fca.studies.few_class.variance import variance
+from fca.studies.few_class.figures.comparison import variance_figure, variance_headlines
+from fca.studies.few_class.variance import VARIANCE, variance
 from fca.types import Table
 from tests.report.specs import computes, marks, parts, values
 from tests.report.test_comparison_figures import points
@@ -17,7 +17,7 @@ SOURCES = {"subset": "draw of the classes", "init": "initialisation", "test": "s
 
 @cache
 def table(**asked) -> Table:
-    return Table("variance", "?", "eq. 1", variance(points(**{"models": 2, "inits": 3, **asked})), {}, ())
+    return VARIANCE.table(variance(points(**{"models": 2, "inits": 3, **asked})), {}, ())
 
 
 def test_every_known_component_is_drawn_with_its_interval():
@@ -50,22 +50,22 @@ def test_what_is_unknown_is_not_drawn():
     one = table(seeds=1, protocols=("open",))
     assert set(values(style.spec(variance_figure(one)))["source"]) == {SOURCES["test"]}
     with pytest.raises(style.NothingToDraw):
-        variance_figure(Table("variance", "?", "eq. 1", one.frame.assign(sd_test=np.nan), {}, ()))
-    assert list(variance_answers(one.frame)) == []
+        variance_figure(VARIANCE.table(one.frame.assign(sd_test=np.nan), {}, ()))
+    assert list(variance_headlines(one.frame)) == []
 
 
 def test_one_initialisation_is_not_passed_off_as_the_draw_of_the_classes():
     frame = table().frame.query("protocol == 'open'")
-    [line] = variance_answers(frame)
+    [line] = variance_headlines(frame)
     assert frame["share_init"].isna().all()
-    assert line.endswith("where one initialisation leaves its share in both.")
+    assert line.endswith("with one initialisation, its share is within the other two.")
     assert frame["note"].str.contains("as one network answered them").all()
     assert not table(inits=1).frame.query("protocol == 'sub'")["note"].str.contains("one network").any()
 
 
 def test_the_sentence_counts_the_largest_shares():
     frame = table().frame.query("protocol == 'sub'")
-    [line] = variance_answers(frame)
+    [line] = variance_headlines(frame)
     names = frame[["share_subset", "share_init", "share_test"]].idxmax(axis=1)
     for name, source in SOURCES.items():
         count = (names == f"share_{name}").sum()

@@ -1,11 +1,11 @@
-"""Which models differ on the same images, how firm their order is over class subsets, and how many seeds would tell."""
+"""Which models differ on the same images, how stable their order is, and how many more subset seeds would help."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -16,23 +16,54 @@ from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW, PAPER
 from fca.studies.few_class.subset_accuracy import COMMAND, Grid, answered_points
 from fca.studies.rows import require
-from fca.types import Table
+from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
+from fca.types import Column, Table, with_interval
 
-BY = ["dataset", "protocol", "ncl"]
-COUNTS = [
-    "images",
-    "only_a_right",
-    "only_b_right",
-    "subsets",
-    "seeds",
-    "more_seeds",
-    "more_seeds_low",
-    "more_seeds_high",
-]
-PAIRED = [*BY, "model_a", "model_b", *COUNTS[:3], "difference", "difference_low", "difference_high", "p", "p_holm"]
-PAIRED += ["told_apart", "order_kept", *COUNTS[3:], "note"]
-RANKS = [*BY, "model", "p_best", "rank", "rank_low", "rank_high", "kendall_w", "subsets"]
 UNBOUNDED = "more_seeds has no upper bound: no difference is within what these seeds allow"
+
+
+BY = [DATASET, PROTOCOL, NCL]
+MODEL_A = Column("model_a", str, "", "first model of the pair")
+MODEL_B = Column("model_b", str, "", "second model of the pair")
+IMAGES = Column("images", int, ".0f", "test images that both models predicted")
+ONLY_A_RIGHT = Column("only_a_right", int, ".0f", "images that only the first model gets right")
+ONLY_B_RIGHT = Column("only_b_right", int, ".0f", "images that only the second model gets right")
+DIFFERENCE = Column("difference", float, "+.2%", "first minus second model")
+P = Column("p", float, ".2g", "p of McNemar's test")
+P_HOLM = Column("p_holm", float, ".2g", "p corrected for the number of pairs (Holm)")
+SIGNIFICANT = Column("told_apart", bool, "", "whether the pair differs significantly")
+ORDER_KEPT = Column("order_kept", float, ".0%", "share of bootstrap resamples that keep the order of the pair")
+SEEDS = Column("seeds", int, ".0f", "subset seeds")
+MORE_SEEDS = Column("more_seeds", int, ".0f", "subset seeds still needed to separate the pair")
+P_BEST = Column("p_best", float, ".0%", "share of bootstrap resamples in which the model has the best mean accuracy")
+STANDING = Column("rank", float, ".1f", "rank of the mean accuracy, 1 is the best")
+KENDALL_W = Column("kendall_w", float, ".2f", "Kendall's W: agreement of the subsets on the order of the models")
+
+PAIRED = TableSpec(
+    "paired",
+    "Which models differ on the same images, and how many more subset seeds would separate the others?",
+    f"{PAPER} compares means only; McNemar 1947, Newcombe 1998 (method 10), Holm 1979, Cohen 1988 (chapter 2)",
+    (
+        *(*BY, MODEL_A, MODEL_B, IMAGES, ONLY_A_RIGHT, ONLY_B_RIGHT, *with_interval(DIFFERENCE), P, P_HOLM),
+        *(SIGNIFICANT, ORDER_KEPT, SUBSETS, SEEDS, *with_interval(MORE_SEEDS), NOTE),
+    ),
+)
+RANK_STABILITY = TableSpec(
+    "rank_stability",
+    "How stable is the order of the models over class subsets? (1 = best; kendall_w: agreement of subsets)",
+    f"{PAPER} figure 2b, with the bootstrap over subset seeds; Kendall and Babington Smith 1939",
+    (*BY, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS),
+)
+METHOD = {
+    "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it "
+    "compares the networks at hand, not others of the same models with new initial weights",
+    "p_holm": "Holm's correction over all pairs of models of one data set, protocol and ncl",
+    "difference": f"mean over subsets; 95 %: {RESAMPLES} bootstrap resamples of subset seeds, one subset: Newcombe 10",
+    "told_apart": "p_holm below 0.05 and 0 outside the interval of the difference",
+    "more_seeds": "beyond those at hand, for a paired t test over seeds with level 0.05 and power 0.8 if the mean "
+    "difference seen is the true one; low and high: ends of the effect's 95 % interval",
+    "order_kept, p_best, rank": f"over {RESAMPLES} bootstrap resamples of subset seeds",
+}
 
 
 @dataclass(frozen=True)
@@ -44,6 +75,8 @@ class Comparison:
     per_model:   config columns that differ between models by intention, e.g. [recipe_lr].
     """
 
+    tables: ClassVar = (PAIRED, RANK_STABILITY)
+
     query: str | None = None
     ncl: list[int | float] | None = None
     seeds: list[int] | None = None
@@ -54,32 +87,10 @@ class Comparison:
         """Tables paired and rank_stability."""
         answered = answered_points(store, self.query, Grid(self.ncl, self.seeds, self.sampler), self.per_model)
         subset = per_subset(answered.points)
-        frames = {"paired": paired(subset), "rank_stability": stability(subset)}
-        require(frames["paired"], "pairs of models on one subset", answered.total, COMMAND)
-        parameters = {**asdict(self), **METHOD}
-        return [Table(name, *ABOUT[name], frame, parameters, answered.runs) for name, frame in frames.items()]
-
-
-METHOD = {
-    "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it is "
-    "of the networks at hand and knows nothing of others of the same models, newly initialised",
-    "p_holm": "Holm's correction over all pairs of models of one data set, protocol and ncl",
-    "difference": f"mean over subsets; 95 %: {RESAMPLES} bootstrap resamples of subset seeds, one subset: Newcombe 10",
-    "told_apart": "p_holm below 0.05 and 0 outside the interval of the difference",
-    "more_seeds": "beyond those at hand, for a paired t test over seeds with level 0.05 and power 0.8 if the mean "
-    "difference seen is the true one; low and high: ends of the effect's 95 % interval",
-    "order_kept, p_best, rank": f"over {RESAMPLES} bootstrap resamples of subset seeds",
-}
-ABOUT = {
-    "paired": (
-        "Which models differ on the same images, and how many more subset seeds would tell the others apart?",
-        f"{PAPER} compares means only; McNemar 1947, Newcombe 1998 (method 10), Holm 1979, Cohen 1988 (chapter 2)",
-    ),
-    "rank_stability": (
-        "How firm is the order of the models over class subsets? (1 = best; kendall_w: agreement of subsets)",
-        f"{PAPER} figure 2b, with the bootstrap over subset seeds; Kendall and Babington Smith 1939",
-    ),
-}
+        pairs, parameters = paired(subset), {**asdict(self), **METHOD}
+        require(pairs, "pairs of models on one subset", answered.total, COMMAND)
+        frames = (pairs, stability(subset))
+        return [spec.table(frame, parameters, answered.runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
@@ -109,8 +120,9 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
             if len(both):
                 family.append({**dict(zip(BY, key, strict=True)), "model_a": a, "model_b": b, **_pair(both)})
         lines += _corrected(family)
-    frame = pd.DataFrame(lines, columns=PAIRED)
-    return frame.astype({"told_apart": "boolean", **dict.fromkeys(COUNTS, "Int64")})
+    kinds: dict[str, Any] = {str(SIGNIFICANT): "boolean"}
+    kinds |= {str(column): "Int64" for column in PAIRED.columns if column.kind is int and column != NCL}
+    return PAIRED.frame(lines).astype(kinds)
 
 
 def _pair(both: pd.DataFrame) -> dict[str, Any]:
@@ -133,7 +145,7 @@ def _pair(both: pd.DataFrame) -> dict[str, Any]:
         "order_kept": rank_stability(top1, cluster).kept[0, 1],
         "subsets": len(both),
         "seeds": len(drawn),
-        **dict(zip(COUNTS[5:], more, strict=True)),
+        **dict(zip(with_interval(MORE_SEEDS), more, strict=True)),
         "note": "; ".join(note for note in notes if note) or None,
     }
 
@@ -154,7 +166,7 @@ def _images(both: pd.DataFrame) -> tuple[dict[str, Any], float, float]:
 
 
 def _corrected(family: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """With p_holm over the lines that have a p, and what may then be said."""
+    """With p_holm over the lines that have a p, and whether the pair differs significantly."""
     p = np.array([line["p"] for line in family], dtype=np.float64)
     corrected = np.full(len(p), np.nan)
     corrected[~np.isnan(p)] = holm(p[~np.isnan(p)])
@@ -162,7 +174,7 @@ def _corrected(family: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         low, high = line["difference_low"], line["difference_high"]
         known = np.isfinite([value, low, high]).all()
         apart = bool(value < 1 - LEVEL and (low > 0 or high < 0)) if known else None
-        yield {**line, "p_holm": value, "told_apart": apart}
+        yield {**line, P_HOLM: value, SIGNIFICANT: apart}
 
 
 def stability(subset: pd.DataFrame) -> pd.DataFrame:
@@ -181,5 +193,6 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
             found = rank_stability(table, pd.factorize(pd.array(seeds[complete], dtype="Int64"))[0])
             same = {**dict(zip(BY, key, strict=True)), "kendall_w": kendall_w(table), "subsets": len(table)}
             columns = zip(models, found.p_best, found.rank, found.low, found.high, strict=True)
-            lines += [{**same, **dict(zip(RANKS[3:8], values, strict=True))} for values in columns]
-    return pd.DataFrame(lines, columns=RANKS)
+            names = (MODEL, P_BEST, *with_interval(STANDING))
+            lines += [{**same, **dict(zip(names, values, strict=True))} for values in columns]
+    return RANK_STABILITY.frame(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,13 +13,28 @@ from fca.stats.variance import SubsetRuns, VarianceSplit, split_variance
 from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW
 from fca.studies.few_class.subset_accuracy import Grid, answered_points
-from fca.types import Table
+from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
+from fca.types import Column, Table, with_interval
 
-PARTS = VarianceSplit._fields
-BY = ["dataset", "model", "protocol", "ncl"]
-VALUES = [f"{kind}_{part}" for kind in ("var", "share") for part in PARTS]
-SPREADS = [f"sd_{part}{end}" for part in PARTS for end in ("", "_low", "_high")]
-COUNTS = ["subsets", "inits", "images"]
+SOURCES = {"subset": "draw of the classes", "init": "initialisation", "test": "sampling of test images"}
+BY = [DATASET, MODEL, PROTOCOL, NCL]
+VARIANCES = [Column(f"var_{name}", float, ".2g", f"variance by {source}") for name, source in SOURCES.items()]
+SHARES = [Column(f"share_{name}", float, ".0%", f"share of variance by {source}") for name, source in SOURCES.items()]
+SPREADS = [Column(f"sd_{name}", float, ".2%", f"standard deviation by {source}") for name, source in SOURCES.items()]
+INITS = Column("inits", int, ".0f", "initialisations")
+IMAGES = Column("images", int, ".0f", "test images")
+
+VARIANCE = TableSpec(
+    "variance",
+    "Where does the spread of accuracies come from: classes, initialisation or test images? "
+    "(var: of one run's accuracy; sd: its root; share: of the three together)",
+    "Sources as in arXiv:2103.03098; estimators: Searle, Casella and McCulloch, Variance Components (1992)",
+    (
+        *(*BY, *VARIANCES, *SHARES),
+        *(end for spread in SPREADS for end in with_interval(spread)),
+        *(SUBSETS, INITS, IMAGES, NOTE),
+    ),
+)
 METHOD = "mean squares equated with their expectation, images stratified by class; negative estimates shown as 0"
 INTERVALS = "95 %: chi-square for subset and init, normal over images for test"
 
@@ -33,6 +48,8 @@ class Variance:
     per_model:   config columns that differ between models by intention, e.g. [recipe_lr].
     """
 
+    tables: ClassVar = (VARIANCE,)
+
     query: str | None = None
     ncl: list[int | float] | None = None
     seeds: list[int] | None = None
@@ -43,24 +60,14 @@ class Variance:
         """Table variance."""
         answered = answered_points(store, self.query, Grid(self.ncl, self.seeds, self.sampler), self.per_model)
         parameters = {**asdict(self), "method": METHOD, "intervals": INTERVALS}
-        return [
-            Table(
-                "variance",
-                "Where does the spread of accuracies come from: classes, initialisation or test images? "
-                "(var: of one run's accuracy; sd: its root; share: of the three together)",
-                "Sources as in arXiv:2103.03098; estimators: Searle, Casella and McCulloch, Variance Components (1992)",
-                variance(answered.points),
-                parameters,
-                answered.runs,
-            )
-        ]
+        return [VARIANCE.table(variance(answered.points), parameters, answered.runs)]
 
 
 def variance(points: pd.DataFrame) -> pd.DataFrame:
     """One line a dataset, model, protocol and ncl; what cannot be known is missing, and `note` says why."""
     lines = [{**dict(zip(BY, key, strict=True)), **_line(part)} for key, part in points.groupby(BY) if len(part)]
-    frame = pd.DataFrame(lines, columns=[*BY, *VALUES, *SPREADS, *COUNTS, "note"])
-    return frame.astype({**dict.fromkeys([*VALUES, *SPREADS], "float64"), **dict.fromkeys(COUNTS, "Int64")})
+    kinds = {column: column.kind for column in VARIANCE.columns[len(BY) : -1]}
+    return VARIANCE.frame(lines).astype({name: "Int64" if kind is int else "float64" for name, kind in kinds.items()})
 
 
 def _line(part: pd.DataFrame) -> dict[str, Any]:

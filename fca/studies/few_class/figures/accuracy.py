@@ -107,8 +107,8 @@ def ranks_figure(ranks: Table) -> alt.FacetChart:
     frame = by_protocol(ranks.frame)
     models = frame[MODEL].nunique()
     rows = style.names_axis(MODEL, alt.EncodingSortField(RANK, op="mean"))
-    worst = max(models, 2)
-    chart = kinds.heat_map(RANK, style.ncl_axis(gap=0.04), rows, ranks.columns, (1, worst), bright_low=True)
+    worst = float(max(models, 2))
+    chart = kinds.heat_map(RANK, style.ncl_axis(gap=0.04), rows, ranks.columns, (1.0, worst), bright_low=True)
     title = alt.Title(
         "Does the best model change with the number of classes?",
         subtitle=["Mean rank of the models over the class subsets; 1 is the most accurate."],

@@ -1,4 +1,4 @@
-"""Which models differ, and how firm their order is: figures and sentences of the tables of analysis=comparison."""
+"""Which models differ, how stable their order is, and where accuracy varies: figures of comparison and variance."""
 
 from __future__ import annotations
 
@@ -7,162 +7,187 @@ from collections.abc import Iterator
 import altair as alt
 import pandas as pd
 
-from fca.report import style
-from fca.report.part import Part
-from fca.studies.few_class.figures.answers import MODELS
-from fca.types import Table
+from fca.report import kinds, style
+from fca.report.figure import Figure
+from fca.studies.few_class.comparison import (
+    DIFFERENCE,
+    MODEL_A,
+    MODEL_B,
+    MORE_SEEDS,
+    P_BEST,
+    PAIRED,
+    RANK_STABILITY,
+    SEEDS,
+    SIGNIFICANT,
+)
+from fca.studies.few_class.figures.accuracy import NAMES, by_protocol
+from fca.studies.few_class.variance import SOURCES, VARIANCE
+from fca.studies.table import DATASET, MODEL, NCL, PROTOCOL
+from fca.types import Column, Table, with_interval
 
-_NO_MODEL = ("dataset", "ncl", "protocol")  # a pair has two models
-_SAYS = {True: "told apart", False: "not told apart", None: "no test: answers are not stored, or one draw"}
-_TOLD = {
-    **dict.fromkeys(("dataset", "protocol", "pair"), ""),
-    "order_kept": ".0%",
-    **dict.fromkeys(("p", "p_holm"), ".2g"),
-    **dict.fromkeys(("difference", "difference_low", "difference_high"), "+.2%"),
-    **dict.fromkeys(("ncl", "images", "only_a_right", "only_b_right", "subsets", "seeds"), ".0f"),
-    **dict.fromkeys(("more_seeds", "more_seeds_low", "more_seeds_high"), ".0f"),
-    "note": "",
+_CLEAR = {
+    True: "differs significantly",
+    False: "not significant",
+    None: "no test: predictions are not stored, or one draw",
 }
-_POINTS = alt.Axis(grid=True, labelExpr="datum.value == 0 ? '0' : format(100 * datum.value, '+')", tickCount=5)
+_VERDICT = Column("verdict", str, choices={text: text for text in _CLEAR.values()})
+_SOURCE = Column("source", str, "", "source of the spread", {source: source for source in SOURCES.values()})
+_SD = Column("sd", float, ".2%", "standard deviation of one accuracy")
+_SHARE = Column("share", float, ".0%", "share of the variance")
 
 
 def paired_figure(paired: Table) -> alt.FacetChart:
-    """Every pair's difference in accuracy with its interval, one panel an ncl (down) and protocol (across)."""
-    frame = _in_order(paired.frame).sort_values(["dataset", "ncl"], kind="stable", ignore_index=True)
-    apart = [_SAYS[value] for value in style.cells(frame["told_apart"])]
-    frame = frame.assign(pair=frame["model_a"] + " - " + frame["model_b"], says=apart)
-    frame["panel"] = two_lines(frame.assign(ncl="ncl " + frame["ncl"].astype(str)), "ncl")
-    colours = alt.Scale(domain=list(_SAYS.values()), range=["#b0568f", "#7d8590", "#b07d00"])
-    shapes = alt.Scale(domain=list(_SAYS.values()), range=["circle", "diamond", "square"])
-    legend = alt.Legend(title=None, values=[text for text in _SAYS.values() if text in set(apart)])
-    picked = style.picked("says")
-    base = alt.Chart().encode(
-        y=alt.Y("pair:N", title=None, sort=list(dict.fromkeys(frame["pair"])), axis=alt.Axis(grid=True, ticks=False)),
-        color=alt.Color("says:N", scale=colours, legend=legend),
-        opacity=alt.condition(picked, alt.value(1.0), alt.value(0.1)),
-    )
-    layers = alt.layer(
-        alt.Chart().mark_rule(strokeDash=[4, 3]).encode(x=alt.datum(0)),
-        base.transform_filter("isValid(datum.difference_low)")
-        .mark_rule(strokeWidth=2)
-        .encode(x="difference_low:Q", x2="difference_high:Q"),
-        base.mark_point(filled=True, size=80)
-        .encode(
-            x=alt.X("difference:Q", title="first minus second model (% points)", axis=_POINTS),
-            shape=alt.Shape("says:N", scale=shapes, legend=legend),
-            tooltip=style.tooltips(_TOLD),
-        )
-        .add_params(picked),
-    )
+    """Every pair's difference in accuracy with its interval, one panel for each ncl (down) and protocol (across)."""
+    frame = by_protocol(paired.frame).sort_values([DATASET, NCL], kind="stable", ignore_index=True)
+    frame[_VERDICT] = [_CLEAR[value] for value in style.cells(frame[SIGNIFICANT])]
+    frame = frame.assign(pair=frame[MODEL_A] + " - " + frame[MODEL_B])
+    frame["panel"] = two_lines(frame.assign(sizes="ncl " + frame[NCL].astype(str)), "sizes")
+    coloured = kinds.hue(_VERDICT, frame, ("#b0568f", "#7d8590", "#b07d00"), ("circle", "diamond", "square"))
+    rows = kinds.category(alt.Y, "pair", list(dict.fromkeys(frame["pair"])))
+    chart = kinds.points_with_intervals(DIFFERENCE, rows, paired.columns, coloured, line=kinds.ZERO)
     title = alt.Title(
         "Which models differ on the same images?",
         subtitle=[
-            "Difference in accuracy on the same class subsets, with its 95 % interval. Told apart: McNemar's test,",
+            "Difference in accuracy on the same class subsets, with its 95 % interval. Significant: McNemar's test,",
             "corrected for the number of pairs (Holm), finds a difference, and the interval leaves out 0.",
         ],
     )
-    drawn = style.faceted(layers, frame, title, _NO_MODEL, columns=frame["protocol"].nunique())
-    own: alt.FacetChart = drawn.resolve_scale(y="independent")  # panels have their own pairs, and as tall as they need
-    own.spec.height, own.align = alt.Step(24), "each"
-    return own
+    columns = frame[PROTOCOL].nunique()
+    return style.faceted(chart, frame, title, (DATASET, NCL, PROTOCOL), columns=columns, row=24)
 
 
 def stability_figure(stability: Table) -> alt.FacetChart:
-    """The chance of every model to be the best at every ncl as a heat map, one panel a protocol."""
-    frame = _in_order(stability.frame.dropna(subset="p_best"))
+    """The chance of every model to be the best at every ncl as a heat map, one panel for each protocol."""
+    frame = by_protocol(stability.frame.dropna(subset=P_BEST))
     frame["panel"] = two_lines(frame)
-    told = {"dataset": "", "model": "", "protocol": "", "ncl": ".0f", "p_best": ".0%", "rank": ".1f"}
-    told |= {"rank_low": ".1f", "rank_high": ".1f", "kendall_w": ".2f", "subsets": ".0f"}
-    base = alt.Chart().encode(
-        x=style.ncl_axis(gap=0.04),
-        y=alt.Y(
-            "model:N",
-            title=None,
-            sort=alt.EncodingSortField("p_best", op="mean", order="descending"),
-            scale=alt.Scale(paddingInner=0.08),
-            axis=alt.Axis(domain=False, ticks=False),
-        ),
-        tooltip=style.tooltips(told),
-    )
-    layers = alt.layer(
-        base.mark_rect().encode(color=alt.Color("p_best:Q", scale=alt.Scale(domain=[0, 1]), legend=None)),
-        base.mark_text(fontSize=12).encode(
-            text=alt.Text("p_best:Q", format=".0%"),
-            color=alt.condition("datum.p_best < 0.5", alt.value("#ffffff"), alt.value("#000000")),
-        ),
-    )
+    rows = style.names_axis(MODEL, alt.EncodingSortField(P_BEST, op="mean", order="descending"))
+    chart = kinds.heat_map(P_BEST, style.ncl_axis(gap=0.04), rows, stability.columns, (0.0, 1.0))
     title = alt.Title(
         "Would other draws of the classes have another winner?",
         subtitle=["How often each model has the best mean accuracy, over bootstrap resamples of the subset seeds."],
     )
-    tall, columns = max(90, 30 * frame["model"].nunique()), frame["protocol"].nunique()
-    return style.faceted(layers, frame, title, style.FILTERS, height=tall, columns=columns)
+    tall, columns = max(90, 30 * frame[MODEL].nunique()), frame[PROTOCOL].nunique()
+    return style.faceted(chart, frame, title, (DATASET, MODEL, NCL, PROTOCOL), height=tall, columns=columns)
 
 
-def _in_order(frame: pd.DataFrame) -> pd.DataFrame:
-    """By data set, protocol in its usual order, and ncl."""
-    order = pd.CategoricalDtype(list(style.PROTOCOLS))
-    ordered = frame.astype({"protocol": order}).sort_values(["dataset", "protocol", "ncl"], kind="stable")
-    ordered = ordered.reset_index(drop=True).astype({"protocol": "str"})
-    return ordered.assign(way=ordered["protocol"].map(style.PROTOCOLS))
+def variance_figure(variance: Table) -> alt.FacetChart:
+    """The standard deviation of one accuracy by its source, against ncl; one panel for each model and protocol."""
+    frame = by_protocol(_long(variance).dropna(subset=_SD)).sort_values([DATASET, MODEL], kind="stable")
+    frame["panel"] = two_lines(frame, MODEL)
+    coloured = kinds.hue(_SOURCE, frame, kinds.CONTRAST, ("circle", "diamond", "square"))
+    rows = kinds.category(alt.Y, NCL, title=NCL.meaning, bands=True)
+    # only so far that the dots stay apart: two subsets allow 32 times the dot
+    end = min(frame[_SD.high].max(), 3 * frame[_SD].max())
+    scale = kinds.quantity(alt.X, _SD, grid=True, padding=0, domain=[0, end if end > 0 else 1])
+    hover = (DATASET, MODEL, PROTOCOL, _SOURCE, *with_interval(_SD), _SHARE, *variance.columns[-4:])
+    chart = kinds.points_with_intervals(_SD, rows, hover, coloured, dodge=_SOURCE, scale=scale, size=70)
+    title = alt.Title(
+        "Where does the spread of accuracies come from?",
+        subtitle=[
+            "Standard deviation by source, with its 95 % interval (cut off where it leaves the panel).",
+            "Squared, the sources add up to the variance of the accuracy of one run on one subset.",
+        ],
+    )
+    tall = max(110, 48 * frame[NCL].nunique())
+    return style.faceted(chart, frame, title, (DATASET, MODEL, NCL, PROTOCOL), height=tall)
+
+
+def _long(variance: Table) -> pd.DataFrame:
+    """One line for each source."""
+    same = [DATASET, MODEL, PROTOCOL, NCL, *variance.columns[-4:]]
+    ends = ("", "_low", "_high")
+    parts = [
+        variance.frame[[*same, f"share_{name}", *(f"sd_{name}{end}" for end in ends)]]
+        .rename(columns={f"share_{name}": _SHARE} | {f"sd_{name}{end}": f"{_SD}{end}" for end in ends})
+        .assign(**{_SOURCE: source})
+        for name, source in SOURCES.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
 
 
 def two_lines(frame: pd.DataFrame, *fields: str) -> pd.Series:
-    """Panel headings of these fields and the way, which is on a line of its own, because it is long."""
-    panels = style.panels(frame, "dataset", *fields, "way")
+    """Panel headings of these fields and the protocol in words, which is long and stands on a line of its own."""
+    panels = style.panels(frame, DATASET, *fields, "way")
     pairs = zip(panels, frame["way"], strict=True)
     return pd.Series([panel.replace(f" · {way}", f"\n{way}") for panel, way in pairs], index=frame.index)
 
 
-def paired_answers(paired: pd.DataFrame) -> Iterator[str]:
-    """How many pairs are told apart at each ncl, and how many more seeds the nearest of the others would need.
+def paired_headlines(paired: pd.DataFrame) -> Iterator[str]:
+    """How many pairs differ significantly at each ncl, and how many more seeds the nearest of the others would need.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model_a": "a", "model_b": "b", "told_apart": False}
-    >>> line |= {"more_seeds": 7, "more_seeds_low": 2, "more_seeds_high": None}
-    >>> list(paired_answers(pd.DataFrame([line])))
-    ['digits: pairs of sub-models told apart: 0 of 1 at ncl 2; next a and b at ncl 2, with 7 (2 to no end) more seeds.']
+    >>> line |= {"more_seeds": 7, "more_seeds_low": 2, "more_seeds_high": None, "seeds": 3}
+    >>> print(*paired_headlines(pd.DataFrame([line])))
+    digits: with 3 subset seeds, pairs of sub-models that differ significantly: 0 of 1 at ncl 2; about 7 more seeds \
+would separate a from b at ncl 2 (95 % interval 2 to unbounded).
     """
-    for (dataset, protocol), part in paired.groupby(["dataset", "protocol"], sort=False):
-        tested = part.dropna(subset="told_apart")
-        told = f"{dataset}: pairs of {MODELS[str(protocol)]} told apart: "
+    for (dataset, protocol), part in paired.groupby([DATASET, PROTOCOL], sort=False):
+        tested, pairs = part.dropna(subset=SIGNIFICANT), f"pairs of {NAMES[str(protocol)]}"
         if tested.empty:
-            yield f"{told}none can be tested, because answers image by image or subset seeds are too few."
+            yield f"{dataset}: {pairs} cannot be tested: too few subset seeds, or predictions are not stored."
             continue
-        at = [f"{same['told_apart'].sum()} of {len(same)} at ncl {ncl}" for ncl, same in tested.groupby("ncl")]
-        yield f"{told}{', '.join(at)}{_next(tested[~tested['told_apart'].astype(bool)])}."
+        at = [f"{same[SIGNIFICANT].sum()} of {len(same)} at ncl {ncl}" for ncl, same in tested.groupby(NCL)]
+        seeds = f"with {tested[SEEDS].max()} subset seeds"
+        others = tested[~tested[SIGNIFICANT].astype(bool)]
+        yield f"{dataset}: {seeds}, {pairs} that differ significantly: {', '.join(at)}{_next(others)}."
 
 
 def _next(others: pd.DataFrame) -> str:
-    """Which of the pairs not told apart needs the fewest more seeds."""
-    bounded = others[others["more_seeds"].notna() & (others["more_seeds"] > 0)]
+    """The pair without a significant difference that needs the fewest more seeds."""
+    bounded = others[others[MORE_SEEDS].notna() & (others[MORE_SEEDS] > 0)]
     if bounded.empty:
         return ""
-    line = bounded.sort_values("more_seeds", kind="stable").iloc[0]
-    high = "no end" if pd.isna(line["more_seeds_high"]) else int(line["more_seeds_high"])
-    seeds = f"{int(line['more_seeds'])} ({int(line['more_seeds_low'])} to {high}) more seeds"
-    return f"; next {line['model_a']} and {line['model_b']} at ncl {line['ncl']}, with {seeds}"
+    line = bounded.sort_values(MORE_SEEDS, kind="stable").iloc[0]
+    high = "unbounded" if pd.isna(line[MORE_SEEDS.high]) else int(line[MORE_SEEDS.high])
+    pair = f"would separate {line[MODEL_A]} from {line[MODEL_B]} at ncl {line[NCL]}"
+    interval = f"95 % interval {int(line[MORE_SEEDS.low])} to {high}"
+    return f"; about {int(line[MORE_SEEDS])} more seeds {pair} ({interval})"
 
 
-def stability_answers(stability: pd.DataFrame) -> Iterator[str]:
+def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
     """Which model has the best mean accuracy in most resamples of the subset seeds, at each ncl.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model": "a", "p_best": 0.93, "subsets": 5}
-    >>> list(stability_answers(pd.DataFrame([line, {**line, "model": "b", "p_best": 0.07}])))
-    ['digits: best of sub-models by mean accuracy in most resamples of the subset seeds: a at ncl 2 (93 % of them).']
+    >>> list(stability_headlines(pd.DataFrame([line, {**line, "model": "b", "p_best": 0.07}])))
+    ['digits: the best of sub-models in most resamples of the subset seeds: a at ncl 2 (93 % of the resamples).']
     """
-    known = stability.dropna(subset="p_best")
-    for (dataset, protocol), part in known.groupby(["dataset", "protocol"], sort=False):
-        best = part.sort_values("p_best", ascending=False, kind="stable").groupby("ncl").first()
+    known = stability.dropna(subset=P_BEST)
+    for (dataset, protocol), part in known.groupby([DATASET, PROTOCOL], sort=False):
+        best = part.sort_values(P_BEST, ascending=False, kind="stable").groupby(NCL).first()
         found: dict[str, list[str]] = {}
         for line in best.reset_index().to_dict("records"):
-            found.setdefault(line["model"], []).append(f"{line['ncl']} ({100 * line['p_best']:.0f} % of them)")
+            found.setdefault(line[MODEL], []).append(f"{line[NCL]} ({100 * line[P_BEST]:.0f} % of the resamples)")
         at = "; ".join(f"{model} at ncl {', '.join(sizes)}" for model, sizes in found.items())
-        best_of = f"best of {MODELS[str(protocol)]} by mean accuracy in most resamples of the subset seeds"
-        yield f"{dataset}: {best_of}: {at}."
+        yield f"{dataset}: the best of {NAMES[str(protocol)]} in most resamples of the subset seeds: {at}."
 
 
-PARTS = (
-    Part("paired", "Models on the same images", "comparison", ("paired",), paired_figure),
-    Part("rank_stability", "How firm the order is", "comparison", ("rank_stability",), stability_figure),
+def variance_headlines(variance: pd.DataFrame) -> Iterator[str]:
+    """Which source has the largest share of the variance, in how many of the models and ncl; by protocol.
+
+    Where init is unknown, the other two have its share: such lines are counted by themselves.
+
+    >>> line = {"dataset": "digits", "protocol": "sub", "share_subset": 0.6, "share_init": 0.3, "share_test": 0.1}
+    >>> list(variance_headlines(pd.DataFrame([line])))
+    ['digits: the largest source of variance of sub-models is the draw of the classes (1 of 1 models and ncl).']
+    """
+    shares = [f"share_{name}" for name in SOURCES]
+    known = variance.dropna(subset="share_subset")
+    known = known.assign(several=known["share_init"].notna())
+    for (dataset, protocol, several), part in known.groupby([DATASET, PROTOCOL, "several"], sort=False):
+        most = part[shares].idxmax(axis="columns").value_counts()
+        counts = {SOURCES[str(name).removeprefix("share_")]: n for name, n in most.items()}
+        found = [f"the {source} ({n} of {len(part)} models and ncl)" for source, n in counts.items()]
+        alone = "" if several else "; with one initialisation, its share is within the other two"
+        yield f"{dataset}: the largest source of variance of {NAMES[str(protocol)]} is {', '.join(found)}{alone}."
+
+
+FIGURES = (
+    Figure("paired", "Models on the same images", (PAIRED,), paired_figure),
+    Figure("rank_stability", "Stability of the order", (RANK_STABILITY,), stability_figure),
+    Figure("variance", "Where accuracy varies", (VARIANCE,), variance_figure),
 )
-ANSWERS = {"paired": paired_answers, "rank_stability": stability_answers}
+HEADLINES = {
+    PAIRED.name: paired_headlines,
+    RANK_STABILITY.name: stability_headlines,
+    VARIANCE.name: variance_headlines,
+}
