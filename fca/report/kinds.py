@@ -212,6 +212,13 @@ def scatter(x: Any, y: Any, hover: Sequence[Column], coloured: Hue, *, size: int
     return cast("alt.Chart", marks.encode(tooltip=tooltips(hover)).add_params(coloured.picked))
 
 
+def least_squares(x: str, y: str, across: Any, up: Any) -> alt.Chart:
+    """A dashed straight line through the marks shown; `across` and `up` are the axes of the marks."""
+    line: Any = alt.Chart().transform_regression(x, y)
+    line = line.mark_line(strokeDash=[5, 3], color="#8b949e", strokeWidth=1.5, clip=True)
+    return cast("alt.Chart", line.encode(x=across, y=up))
+
+
 def bars(x: Any, y: Any, hover: Sequence[Column], coloured: Hue | None = None, **offset: Any) -> alt.Chart:
     """One bar for each line of the frame."""
     marks: Any = alt.Chart().mark_bar().encode(x=x, y=y, tooltip=tooltips(hover), **offset)

@@ -9,7 +9,7 @@ import pytest
 
 from fca.report.page import AnalysesReport
 from fca.types import Table
-from tests.report.invented import run_rows, tables
+from tests.report.invented import COLUMNS, results, run_rows, tables
 
 
 class Written(NamedTuple):
@@ -27,5 +27,5 @@ def written(tmp_path_factory) -> Written:
     rows = run_rows(made)
     folder = tmp_path_factory.mktemp("reports") / "few_class"
     report = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"], {})
-    assert report(folder, made, rows, {}, "fca report report=few_class") == folder / "index.html"
+    assert report(folder, results(made), rows, "fca report report=few_class", COLUMNS) == folder / "index.html"
     return Written(folder, made, rows)

@@ -5,12 +5,16 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pandas as pd
 
+from fca.report.page import Result
 from fca.stats.intervals import wilson
-from fca.store.columns import COLUMNS
+from fca.store.columns import COLUMNS as ROW_COLUMNS
 from fca.studies.few_class import accuracy as few_class
 from fca.studies.few_class import correlation as correlation_analysis
-from fca.studies.few_class.similarity import SIMILARITY
+from fca.studies.few_class.accuracy import FewClass
+from fca.studies.few_class.correlation import Correlation
+from fca.studies.few_class.similarity import SIMILARITY, Similarity
 from fca.studies.few_class.subset_accuracy import ACCURACY
+from fca.studies.table import TOP1
 from fca.subset import draw_subset, full_set
 from fca.types import Table
 
@@ -53,7 +57,7 @@ def scores(lines: list[dict], encoders: Sequence[str], rng: np.random.Generator)
             parts = {"simss": simss, "simss_pooled": simss - 0.01, "intra": 0.8, "inter": 0.6, "nearest_inter": 0.7}
             same = {"encoder": encoder, "split": "test", "images": 36 * line["ncl"], "run_id": "0123456789ab"}
             found.append({**line, **same, **parts, "note": None})
-    return pd.DataFrame(found, columns=SIMILARITY).astype({"subset_seed": "Int64"})
+    return pd.DataFrame(found, columns=list(SIMILARITY.columns)).astype({"subset_seed": "Int64"})
 
 
 def few_class_tables(frame: pd.DataFrame) -> list[Table]:
@@ -82,9 +86,9 @@ def correlation_tables(accuracies: pd.DataFrame, similarities: pd.DataFrame) -> 
         for target in correlation_analysis.targets(part):
             lines += [{**same, **line} for line in correlation_analysis.correlations(target)]
             drawn.append(target.points.assign(**same))
-    frames = {"correlation": pd.DataFrame(lines), "correlation_points": pd.concat(drawn, ignore_index=True)}
-    about = correlation_analysis.ABOUT
-    return [Table(name, *about[name], frame, {"split": "test"}, ("0123456789ab",)) for name, frame in frames.items()]
+    specs = correlation_analysis.Correlation.tables
+    frames = (specs[0].frame(lines), specs[1].frame(pd.concat(drawn, ignore_index=True)))
+    return [spec.table(frame, {"split": "test"}, ("0123456789ab",)) for spec, frame in zip(specs, frames, strict=True)]
 
 
 def tables(
@@ -97,9 +101,20 @@ def tables(
     rng = np.random.default_rng(0)
     lines = [line for dataset in datasets for line in subset_lines(dataset, 10, ncl, seeds)]
     accuracies, similarities = points(lines, models, rng), scores(lines, encoders, rng)
-    about = ("How alike are the images of each class subset?", "eqs. 1 to 4")
-    scored = Table("similarity", *about, similarities, {"split": "test"}, ("0123456789ab",))
+    scored = SIMILARITY.table(similarities, {"split": "test"}, ("0123456789ab",))
     return [*few_class_tables(accuracies), scored, *correlation_tables(accuracies, similarities)]
+
+
+ANALYSES = (FewClass, Similarity, Correlation)
+COLUMNS = (TOP1, TOP1.low, TOP1.high)
+
+
+def results(tables: Iterable[Table], missing: str = "") -> list[Result]:
+    """The tables by the analysis that makes them; `missing`: why the others have none."""
+    return [
+        Result(kind(), [table for table in tables if table.name in {spec.name for spec in kind.tables}], missing)
+        for kind in ANALYSES
+    ]
 
 
 def run_rows(tables: Sequence[Table]) -> pd.DataFrame:
@@ -110,4 +125,4 @@ def run_rows(tables: Sequence[Table]) -> pd.DataFrame:
     made = {"commit": "1a2b3c4", "versions": "fca 0.1.0, torch 2.13.0", "finished": "2026-01-02T03:04:05.678+00:00"}
     command = [f"fca run model={m} subset.ncl={n}" for m, n in zip(rows["model"], rows["ncl"], strict=True)]
     rows = rows.assign(**fixed, **made, command=command, train_s=1.25, recipe_lr=0.1)
-    return rows.reset_index(drop=True).reindex(columns=[*COLUMNS, "recipe_lr"])
+    return rows.reset_index(drop=True).reindex(columns=[*ROW_COLUMNS, "recipe_lr"])

@@ -7,7 +7,8 @@ import altair as alt
 import pytest
 
 from fca.report import style
-from fca.studies.few_class.figures import accuracy, ranks, similarity
+from fca.studies.few_class.accuracy import DCN
+from fca.studies.few_class.figures import accuracy, similarity
 from fca.types import Table
 from tests.report.invented import tables
 from tests.report.specs import drawn, marks, parts, values
@@ -16,7 +17,7 @@ FIGURES = {
     accuracy.accuracy_figure: ("accuracy_points", "accuracy"),
     accuracy.gap_figure: ("gap",),
     accuracy.dcn_figure: ("dcn",),
-    ranks.ranks_figure: ("ranks",),
+    accuracy.ranks_figure: ("ranks",),
     accuracy.agreement_figure: ("rank_agreement",),
     similarity.similarity_figure: ("similarity",),
     similarity.scatter_figure: ("correlation_points", "correlation"),
@@ -81,7 +82,7 @@ def test_an_interval_that_is_missing_is_not_drawn():
     ("draw", "kind", "name", "query"),
     [
         (accuracy.dcn_figure, "symbol", "dcn", "ncl == 3 and protocol == 'sub'"),
-        (ranks.ranks_figure, "rect", "ranks", "ncl == 3 and protocol == 'sub'"),
+        (accuracy.ranks_figure, "rect", "ranks", "ncl == 3 and protocol == 'sub'"),
         (accuracy.agreement_figure, "symbol", "rank_agreement", "ncl == 3 and protocol == 'sub'"),
         (similarity.similarity_figure, "symbol", "similarity", "ncl == 3"),
         (similarity.scatter_figure, "symbol", "correlation_points", "ncl == 3 and target == 'DCN sub'"),
@@ -122,14 +123,14 @@ def test_headings_of_the_scatter_state_r_p_and_n_of_the_table():
     assert within.startswith(f"within ncl: r = {line.loc['within ncl', 'r']:.2f}")
 
 
-def test_a_correlation_that_is_undefined_is_told_in_words():
-    assert similarity.says({"r": float("nan"), "p": float("nan"), "n": 1}) == "r undefined, n = 1"
-    assert similarity.says({"r": 1.0, "p": float("nan"), "n": 2}) == "r = 1.00, p = undefined, n = 2"
+def test_a_correlation_that_is_undefined_is_named_so():
+    assert similarity.in_words({"r": float("nan"), "p": float("nan"), "n": 1}) == "r undefined, n = 1"
+    assert similarity.in_words({"r": 1.0, "p": float("nan"), "n": 2}) == "r = 1.00, p = undefined, n = 2"
 
 
 def test_a_protocol_keeps_its_colour_when_another_is_absent():
     only = known()["dcn"].frame.query("protocol == 'masked'")
-    alone = Table("dcn", "?", "eq. 1", only, {}, ())
+    alone = DCN.table(only, {}, ())
     scales = [
         [part["color"]["scale"] for part in parts(spec) if "scale" in part.get("color", {})]
         for spec in (figure(accuracy.dcn_figure), style.spec(accuracy.dcn_figure(alone)))
@@ -139,11 +140,11 @@ def test_a_protocol_keeps_its_colour_when_another_is_absent():
 
 def test_markup_in_names_is_text_in_the_files(tmp_path):
     frame = known()["dcn"].frame.assign(dataset="<script>alert(1)</script>")
-    style.save(style.spec(accuracy.dcn_figure(Table("dcn", "?", "eq. 1", frame, {}, ()))), tmp_path / "dcn")
+    style.save(style.spec(accuracy.dcn_figure(DCN.table(frame, {}, ()))), tmp_path / "dcn")
     assert "<script" not in (tmp_path / "dcn.svg").read_text()
 
 
-def test_figures_say_nothing_of_how_they_look():
+def test_figures_leave_their_look_to_the_page():
     assert all("config" not in figure(draw) for draw in FIGURES)
     assert json.dumps(style.config()) != json.dumps(style.config(dark=True))
     assert alt.SCHEMA_VERSION.removeprefix("v").startswith(style.VEGA_LITE)

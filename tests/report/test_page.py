@@ -8,10 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from fca.report.figure import headlines
 from fca.report.page import AnalysesReport, Page, Section, grid, render, write_page
-from fca.report.part import answers
+from fca.studies.few_class.accuracy import GAP, FewClass
+from fca.studies.few_class.correlation import CORRELATION, Correlation
 from fca.types import Table
-from tests.report.invented import run_rows, tables
+from tests.report.invented import ANALYSES, COLUMNS, results, run_rows, tables
 
 REPORT = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"], {})
 
@@ -97,48 +99,49 @@ def test_the_page_says_how_to_make_it_again(written):
     assert "Runs 30 commit 1a2b3c4 versions fca 0.1.0, torch 2.13.0 device cpu host lab1" in page
 
 
-def test_the_answers_are_numbers_of_the_tables(written):
-    lines = answers({table.name: table for table in written.tables})
+def test_the_headlines_are_numbers_of_the_tables(written):
+    known = {table.name: table for table in written.tables}
+    lines = [line for analysis in ANALYSES for line in headlines(analysis(), known)]
     gap = written.table("gap").frame.iloc[0]
     mean, low, high = (f"{100 * gap[f'sub_minus_open{end}']:+.1f}" for end in ("", "_low", "_high"))
     assert lines[0].startswith("digits: sub-models are more accurate than open full models at ncl 2")
     assert f"2 ({mean} [{low}, {high}])" in lines[0]
     best = written.table("ranks").frame.query("protocol == 'sub' and ncl == 10").sort_values("rank")["model"].iloc[0]
-    assert re.search(rf"among sub-models, [^;]*{best} \(ncl [^)]*10\)", " ".join(lines))
+    assert re.search(rf"among sub-models: [^.]*{best} \(ncl [^)]*10\)", " ".join(lines))
     correlation = written.table("correlation").frame.query("method == 'pearson' and target == 'DCN sub'")
     for r in correlation.loc[correlation["scope"].isin(["all", "within ncl"]), "r"]:
         assert f"r = {r:.2f}" in " ".join(lines)
     assert all(line in parsed(written.folder).text for line in lines)
 
 
-def test_answers_do_not_claim_a_gap_that_the_table_denies():
+def test_headlines_do_not_claim_a_gap_that_the_table_denies():
     line = {"dataset": "digits", "ncl": 2, "n": 3, "models": 3, "subsets": 1, "verdict": "cannot tell"}
     for name in ("sub_minus_open", "sub_minus_masked"):
         line |= {name: 0.1, f"{name}_low": float("nan"), f"{name}_high": float("nan")}
-    table = Table("gap", "?", "figure 1", pd.DataFrame([line]), {}, ())
-    told = answers({"gap": table})[0]
-    assert told.startswith(
-        "digits: it cannot be told whether sub-models are above open full models at ncl 2 (+10.0 one"
+    table = GAP.table(GAP.frame([line]), {}, ())
+    headline = headlines(FewClass(), {"gap": table})[0]
+    assert headline.startswith(
+        "digits: the difference between sub-models and open full models is not significant at ncl 2 (+10.0 one"
     )
 
 
-def test_answers_say_in_words_that_a_correlation_is_undefined(written):
+def test_headlines_say_in_words_that_a_correlation_is_undefined(written):
     frame = written.table("correlation").frame.query("method == 'pearson' and target == 'DCN open'")
-    table = Table("correlation", "?", "figure 5", frame.assign(r=float("nan"), p=float("nan")), {}, ())
-    (told,) = answers({"correlation": table})
-    assert told.startswith(
+    table = CORRELATION.table(frame.assign(r=float("nan"), p=float("nan")), {}, ())
+    (headline,) = headlines(Correlation(), {"correlation": table})
+    assert headline.startswith(
         "digits: SimSS by hog and the best of the open full models (DCN open): no correlation, because"
     )
-    assert "nan" not in told
+    assert "nan" not in headline
 
 
 def test_what_is_missing_is_left_out_with_its_reason(tmp_path):
     made = [table for table in tables() if table.name in ("gap", "dcn")]
     reason = "stored embed rows = 0 of 30 rows; next: fca run task=embed"
-    index = REPORT(tmp_path, made, run_rows(tables()), {"similarity": reason}, "fca report")
+    index = REPORT(tmp_path, results(made, reason), run_rows(tables()), "fca report")
     page = Parts(index.read_text())
     assert f"Similarity of the subsets Left out: {reason}" in page.text
-    assert "What similarity tells Left out: analysis correlation did not run" in page.text
+    assert f"What similarity predicts Left out: {reason}" in page.text
     assert not (tmp_path / "figures" / "similarity.png").exists()
     assert (tmp_path / "figures" / "dcn.png").exists()
 
@@ -168,7 +171,7 @@ def test_the_page_lists_the_runs_that_the_tables_read_and_their_parents(tmp_path
     made = [table for table in tables() if table.name == "dcn"]
     rows["parent"] = ["feedfeedfeed"] + [None] * (len(rows) - 1)
     extra = rows.head(2).assign(run_id=["feedfeedfeed", "0badf00d0bad"], parent=None)
-    page = Parts(REPORT(tmp_path, made, pd.concat([rows, extra]), {}, "fca report").read_text())
+    page = Parts(REPORT(tmp_path, results(made), pd.concat([rows, extra]), "fca report").read_text())
     shown = {line[0] for line in json.loads(page.data)["tables"]["runs"]["lines"]}
     assert "feedfeedfeed" in shown
     assert "0badf00d0bad" not in shown
@@ -190,6 +193,7 @@ def test_a_yes_or_no_is_no_number():
 
 def test_a_grid_keeps_what_is_missing_missing_and_knows_what_is_a_fraction():
     frame = pd.DataFrame({"ncl": pd.array([2, None], dtype="Int64"), "top1": [None, 0.5], "none": [None, None]})
-    shown = grid(frame)
-    assert shown["columns"] == [{"name": "ncl", "kind": "number"}, {"name": "top1", "kind": "percent"}]
+    shown = grid(frame, COLUMNS)
+    percent = {"name": "top1", "kind": "percent", "meaning": "top-1 accuracy"}
+    assert shown["columns"] == [{"name": "ncl", "kind": "number"}, percent]
     assert shown["lines"] == [[2, None], [None, 0.5]]

@@ -22,7 +22,7 @@ from fca.types import Column, Table, with_interval
 UNBOUNDED = "more_seeds has no upper bound: no difference is within what these seeds allow"
 
 
-BY = [DATASET, PROTOCOL, NCL]
+BY: list[str] = [DATASET, PROTOCOL, NCL]
 MODEL_A = Column("model_a", str, "", "first model of the pair")
 MODEL_B = Column("model_b", str, "", "second model of the pair")
 IMAGES = Column("images", int, ".0f", "test images that both models predicted")
@@ -44,7 +44,19 @@ PAIRED = TableSpec(
     "Which models differ on the same images, and how many more subset seeds would separate the others?",
     f"{PAPER} compares means only; McNemar 1947, Newcombe 1998 (method 10), Holm 1979, Cohen 1988 (chapter 2)",
     (
-        *(*BY, MODEL_A, MODEL_B, IMAGES, ONLY_A_RIGHT, ONLY_B_RIGHT, *with_interval(DIFFERENCE), P, P_HOLM),
+        *(
+            DATASET,
+            PROTOCOL,
+            NCL,
+            MODEL_A,
+            MODEL_B,
+            IMAGES,
+            ONLY_A_RIGHT,
+            ONLY_B_RIGHT,
+            *with_interval(DIFFERENCE),
+            P,
+            P_HOLM,
+        ),
         *(SIGNIFICANT, ORDER_KEPT, SUBSETS, SEEDS, *with_interval(MORE_SEEDS), NOTE),
     ),
 )
@@ -52,7 +64,7 @@ RANK_STABILITY = TableSpec(
     "rank_stability",
     "How stable is the order of the models over class subsets? (1 = best; kendall_w: agreement of subsets)",
     f"{PAPER} figure 2b, with the bootstrap over subset seeds; Kendall and Babington Smith 1939",
-    (*BY, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS),
+    (DATASET, PROTOCOL, NCL, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS),
 )
 METHOD = {
     "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it "

@@ -1,10 +1,10 @@
-"""Does image similarity tell how accurate models will be, beyond what the number of classes tells?"""
+"""Does image similarity predict how accurate models will be, beyond what the number of classes predicts?"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -13,14 +13,36 @@ from fca.stats.correlation import METHODS, correlation, resampled_correlation
 from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval, point_weights
 from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW, PAPER, per_subset
-from fca.studies.few_class.similarity import similarity_points
+from fca.studies.few_class.similarity import SIMSS, similarity_points
 from fca.studies.few_class.subset_accuracy import Grid, accuracy_points, subsets_of
 from fca.studies.rows import one_config, require, select
-from fca.studies.table import PROTOCOL
-from fca.types import Table
+from fca.studies.table import DATASET, ENCODER, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, TOP1, TableSpec
+from fca.types import Column, Table
 
-COLUMNS = ["target", "scope", "method", "predictor", "r", "p", "r_low", "r_high", "n", "seeds", "models"]
-POINTS = ["target", "protocol", "model", "ncl", *DRAW, "simss", "top1"]
+TARGET = Column("target", str, "", "accuracy: of the best model on each subset (DCN), or of one model")
+SCOPE = Column("scope", str, "", "subsets: all, or those of equal ncl")
+METHOD = Column("method", str, "", "coefficient")
+PREDICTOR = Column("predictor", str, "", "predictor of accuracy")
+P = Column("p", float, ".2g", "p as if subsets were independent")
+N = Column("n", int, ".0f", "subsets")
+SEEDS = Column("seeds", int, ".0f", "subset seeds")
+COEFFICIENT = Column("r", float, ".3f", "correlation with accuracy")
+
+CORRELATION = TableSpec(
+    "correlation",
+    "Does SimSS predict accuracy, over all subsets and among subsets of equal size? (predictor ncl: the baseline)",
+    f"{PAPER} section 4.3 and figure 5: scope all, DCN sub and DCN open; the rest is not in the paper",
+    (
+        *(DATASET, ENCODER, TARGET, SCOPE, METHOD, PREDICTOR, COEFFICIENT, P, COEFFICIENT.low, COEFFICIENT.high),
+        *(N, SEEDS, MODELS),
+    ),
+)
+CORRELATION_POINTS = TableSpec(
+    "correlation_points",
+    "Which accuracy goes with which SimSS?",
+    f"{PAPER} figure 5",
+    (DATASET, ENCODER, TARGET, PROTOCOL, MODEL, NCL, *DRAW, SIMSS, TOP1),
+)
 INTERVALS = f"95 %: {RESAMPLES} bootstrap resamples of subset seeds, for DCN also of models"
 MODELS_SEED = 1  # of the draws of models; those of subset seeds have seed 0, and the two must not go together
 
@@ -33,6 +55,8 @@ class Correlation:
     ncl, seeds:  a grid of draws instead of the subsets of the stored sub-models; sampler: how it is drawn.
     split:       of the embedded images.    per_model: config columns that differ between models by intention.
     """
+
+    tables: ClassVar = (CORRELATION, CORRELATION_POINTS)
 
     query: str | None = None
     ncl: list[int | float] | None = None
@@ -59,29 +83,20 @@ class Correlation:
             for target in targets(part):
                 lines += [{"dataset": dataset, "encoder": encoder, **line} for line in correlations(target)]
                 drawn.append(target.points.assign(dataset=str(dataset), encoder=str(encoder)))
-        runs = tuple(sorted({*accuracies["run_id"], *similarities["run_id"]}))
+        runs = sorted({*accuracies[RUN_ID], *similarities[RUN_ID]})
         parameters = {**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"}
-        frames = {
-            "correlation": pd.DataFrame(lines, columns=["dataset", "encoder", *COLUMNS]),
-            "correlation_points": pd.concat(drawn, ignore_index=True)[["dataset", "encoder", *POINTS]],
-        }
-        return [Table(name, *ABOUT[name], frame, parameters, runs) for name, frame in frames.items()]
-
-
-ABOUT = {
-    "correlation": (
-        "Does SimSS tell accuracy, over all subsets and among subsets of equal size? (predictor ncl: the baseline)",
-        f"{PAPER} section 4.3 and figure 5: scope all, DCN sub and DCN open; the rest is not in the paper",
-    ),
-    "correlation_points": ("Which accuracy goes with which SimSS?", f"{PAPER} figure 5"),
-}
+        points = CORRELATION_POINTS.frame(pd.concat(drawn, ignore_index=True))
+        return [
+            CORRELATION.table(CORRELATION.frame(lines), parameters, runs),
+            CORRELATION_POINTS.table(points, parameters, runs),
+        ]
 
 
 @dataclass(frozen=True)
 class Target:
-    """An accuracy to be told, one point a subset: of one model, or of the best of several (DCN).
+    """An accuracy to be predicted, one point for each subset: of one model, or of the best of several (DCN).
 
-    table: the accuracy of every one of those models on every subset, missing where it was not asked.
+    table: the accuracy of every one of those models on every subset, missing where it was not evaluated.
     """
 
     points: pd.DataFrame
@@ -135,7 +150,7 @@ def _line(
     estimate = correlation(x[there], points["top1"].to_numpy(), method, groups)
     seeds = points["subset_seed"].nunique()
     low = high = np.nan
-    if seeds > 1:  # one seed says nothing about another
+    if seeds > 1:  # one seed cannot show how seeds differ
         y = best[..., there]
         low, high = percentile_interval(resampled_correlation(x[there], y, weights[:, there], method, groups))
     counts = {"n": estimate.n, "seeds": seeds, "models": target.table.shape[1]}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import combinations
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -16,14 +16,66 @@ from scipy.spatial.distance import squareform
 from fca.stats.difficulty import extreme_subset, pair_simss, random_simss, what_if_added, what_if_merged
 from fca.stats.similarity import subset_scores
 from fca.store import Store
-from fca.studies.few_class.similarity import Embedded, embedded
+from fca.studies.few_class.similarity import IMAGES, SIMSS, Embedded, embedded
 from fca.studies.rows import one_config, records, require, select
+from fca.studies.table import CLASSES, DATASET, ENCODER, NCL, NOTE, SEED, SPLIT, TableSpec
 from fca.subset import named_subset
-from fca.types import FcaError, Table
+from fca.types import Column, FcaError, Table
 
-# What difficulty_map tells of one data set and encoder, table by table.
+PAPER = "Few-Class Arena (arXiv:2411.01099) eq. 4"
+SAME = [DATASET, ENCODER, SPLIT]
+CLASS_A = Column("class_a", str, "", "first class")
+CLASS_B = Column("class_b", str, "", "second class")
+PLACE_A = Column("place_a", int, ".0f", "place of the first class on the map")
+PLACE_B = Column("place_b", int, ".0f", "place of the second class on the map")
+CLASS = Column("class", str, "", "class")
+SIMSS_MEAN = Column("simss_mean", float, ".4f", "mean SimSS of its pairs")
+SIMSS_NEAREST = Column("simss_nearest", float, ".4f", "SimSS with the nearest class (lower: harder to separate)")
+NEAREST = Column("nearest", str, "", "class that it is hardest to separate from")
+PLACE = Column("place", int, ".0f", "place on the map")
+EXTREME = Column("extreme", str, "", "", {"hardest": "hardest", "easiest": "easiest"})
+RANDOM_MEAN = Column("random_mean", float, ".4f", "mean SimSS of random subsets")
+QUANTILES = [
+    Column(f"random_q{q}", float, ".4f", f"{q} % quantile of SimSS of random subsets") for q in ("05", "50", "95")
+]
+RANDOM = Column("random", int, ".0f", "random subsets")
+KEYS = Column("keys", tuple, "", "classes of the subset")
+SUBSET_KEYS = Column("subset", tuple, "", "classes of the subset that is changed")
+CHANGE = Column("change", str, "", "", {"add": "add", "merge": "merge"})
+SIMSS_BEFORE = Column("simss_before", float, ".4f", "SimSS before the change")
+SIMSS_AFTER = Column("simss_after", float, ".4f", "SimSS after the change")
+SIMSS_CHANGE = Column("difference", float, "+.4f", "change of SimSS (below 0: harder)")
 
-
+DIFFICULTY_PAIRS = TableSpec(
+    "difficulty_pairs",
+    "How hard are two classes to separate? (SimSS of every pair, the hardest first; higher = easier)",
+    f"{PAPER} on every subset of two classes",
+    (*SAME, CLASS_A, CLASS_B, SIMSS),
+)
+DIFFICULTY_MAP = TableSpec(
+    "difficulty_map",
+    "Which classes resemble which? (the classes with the hardest pairs, alike ones side by side)",
+    f"{PAPER} on every subset of two classes; places by average linkage of SimSS",
+    (*SAME, CLASS_A, CLASS_B, PLACE_A, PLACE_B, SIMSS),
+)
+DIFFICULTY_CLASSES = TableSpec(
+    "difficulty_classes",
+    "How hard is each class? (mean SimSS of its pairs, and the class it is hardest to separate from)",
+    f"{PAPER} on every subset of two classes",
+    (*SAME, CLASS, IMAGES, SIMSS_MEAN, SIMSS_NEAREST, NEAREST, PLACE, NOTE),
+)
+DIFFICULTY_SUBSETS = TableSpec(
+    "difficulty_subsets",
+    "Which few classes are the hardest and the easiest together? (beside the spread of random subsets)",
+    f"{PAPER}; greedy search with swaps, exact for two classes, and for three of up to 20",
+    (*SAME, NCL, EXTREME, SIMSS, RANDOM_MEAN, *QUANTILES, RANDOM, SEED, CLASSES, KEYS),
+)
+DIFFICULTY_WHAT_IF = TableSpec(
+    "difficulty_what_if",
+    "What would adding a class to a subset, or making two of its classes one, change?",
+    f"{PAPER}, recomputed in closed form",
+    (*SAME, SUBSET_KEYS, CHANGE, CLASS_A, CLASS_B, SIMSS_BEFORE, SIMSS_AFTER, SIMSS_CHANGE),
+)
 SHOWN = 60  # classes on the map: those with the hardest pairs
 BASE = 5  # classes of the subset that is added to where none is asked for
 
@@ -136,38 +188,6 @@ class Mapped:
         return np.array(named_subset(self.found.keys, self.classes).classes)
 
 
-PAPER = "Few-Class Arena (arXiv:2411.01099) eq. 4"
-SAME = ["dataset", "encoder", "split"]
-RANDOM = ["random_mean", "random_q05", "random_q50", "random_q95"]
-ABOUT = {  # name: columns, question, source
-    "difficulty_pairs": (
-        ["class_a", "class_b", "simss"],
-        "How hard are two classes to tell apart? (SimSS of every pair, the hardest first; higher = easier)",
-        f"{PAPER} on every subset of two classes",
-    ),
-    "difficulty_map": (
-        ["class_a", "class_b", "place_a", "place_b", "simss"],
-        "Which classes resemble which? (the classes with the hardest pairs, alike ones side by side)",
-        f"{PAPER} on every subset of two classes; places by average linkage of SimSS",
-    ),
-    "difficulty_classes": (
-        ["class", "images", "simss_mean", "simss_nearest", "nearest", "place", "note"],
-        "How hard is each class? (mean SimSS of its pairs, and the class it is hardest to tell from)",
-        f"{PAPER} on every subset of two classes",
-    ),
-    "difficulty_subsets": (
-        ["ncl", "extreme", "simss", *RANDOM, "random", "seed", "classes", "keys"],
-        "Which few classes are the hardest and the easiest together? (beside the spread of random subsets)",
-        f"{PAPER}; greedy search with swaps, exact for two classes, and for three of up to 20",
-    ),
-    "difficulty_what_if": (
-        ["subset", "change", "class_a", "class_b", "simss_before", "simss_after", "difference"],
-        "What would adding a class to a subset, or making two of its classes one, change?",
-        f"{PAPER}, recomputed in closed form",
-    ),
-}
-
-
 @dataclass(frozen=True)
 class DifficultyMap:
     """`analysis=difficulty_map`; reads `embed` rows.
@@ -177,6 +197,11 @@ class DifficultyMap:
     draws, seed: random subsets of each size to compare them with.
     classes:     keys or indices of the subset of the what-ifs; None: the hardest five (or all but one).
     """
+
+    tables: ClassVar = (
+        *(DIFFICULTY_PAIRS, DIFFICULTY_MAP, DIFFICULTY_CLASSES),
+        *(DIFFICULTY_SUBSETS, DIFFICULTY_WHAT_IF),
+    )
 
     query: str | None = None
     split: str = "test"
@@ -191,7 +216,7 @@ class DifficultyMap:
         command = "fca run task=embed model@encoder=hog"
         require(rows.embedded, f"embed rows of split {self.split}", rows.total, command)
         one_config(rows.embedded, "encoder")
-        frames: dict[str, list[pd.DataFrame]] = {name: [] for name in ABOUT}
+        frames: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
         for row in records(rows.embedded.sort_values(["dataset", "encoder", "run_id"])):
             mapped = Mapped(embedded(store, row), self.split, self.sizes, self.draws, self.seed, self.classes)
             for name, frame in mapped.frames():
@@ -199,13 +224,9 @@ class DifficultyMap:
         if not frames["difficulty_pairs"]:
             what = f"classes with two images in {self.split} of {', '.join(sorted(set(rows.embedded['dataset'])))}"
             raise FcaError(what, "0 or 1", "2 or more", "embed another split, or a larger set")
-        runs = tuple(sorted(rows.embedded["run_id"]))
-        parameters = {**asdict(self), "shown": SHOWN}
+        runs, parameters = sorted(rows.embedded["run_id"]), {**asdict(self), "shown": SHOWN}
+        joined = [spec.frame(pd.concat(frames[spec.name]) if frames[spec.name] else ()) for spec in self.tables]
         return [
-            Table(name, question, source, _joined(frames[name], [*SAME, *columns]), parameters, runs)
-            for name, (columns, question, source) in ABOUT.items()
+            spec.table(frame.reset_index(drop=True), parameters, runs)
+            for spec, frame in zip(self.tables, joined, strict=True)
         ]
-
-
-def _joined(frames: list[pd.DataFrame], columns: list[str]) -> pd.DataFrame:
-    return pd.concat(frames, ignore_index=True)[columns] if frames else pd.DataFrame(columns=columns)

@@ -1,10 +1,13 @@
-"""Which number known before training predicts accuracy, and does it tell more than the number of classes?"""
+"""Which number known before training predicts accuracy, and does it predict more than the number of classes?
+
+Predictors are judged on points: what features show of a class subset, and how accurate the best model is on it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -27,13 +30,12 @@ from fca.stats.prediction import (
 )
 from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW, PAPER, dcn, per_subset
+from fca.studies.few_class.correlation import PREDICTOR, SEEDS, TARGET, N
 from fca.studies.few_class.similarity import Embedded, embedded, similarity_points
 from fca.studies.few_class.subset_accuracy import SUBSET, Grid, accuracy_points, subsets_of
 from fca.studies.rows import Rows, one_config, records, require, select
-from fca.types import FcaError, Table
-
-# The points that predictors are judged on: what features tell of a subset, and how accurate the best model is.
-
+from fca.studies.table import CLASSES, DATASET, ENCODER, MODEL, MODELS, NCL, SUBSET_SEED, TOP1, TableSpec
+from fca.types import Column, FcaError, Table, with_interval
 
 OF_IMAGES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {  # read a sample; the others read all images
     "silhouette": cosine_silhouette,
@@ -56,9 +58,9 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
     for run_id, part in scored.groupby("run_id"):
         found = embedded(store, row_of[run_id])
         for line in records(part):
-            told = _of_images(found, np.array(line["classes"]), images)
-            lines.append({**line, "separation": separation(line["intra"], line["inter"]), **told})
-    points = pd.DataFrame(lines, columns=["dataset", "encoder", *SUBSET, *VALUES, "run_id"])
+            scores = _of_images(found, np.array(line["classes"]), images)
+            lines.append({**line, "separation": separation(line["intra"], line["inter"]), **scores})
+    points = pd.DataFrame(lines, columns=[DATASET, ENCODER, *SUBSET, *VALUES, "run_id"])
     return points.astype({"ncl": "int64", "subset_seed": "Int64", **dict.fromkeys(VALUES, "float64")})
 
 
@@ -70,7 +72,7 @@ def _of_images(found: Embedded, classes: np.ndarray, images: int) -> dict[str, f
     return {name: score(found.features[sampled], found.labels[sampled]) for name, score in OF_IMAGES.items()}
 
 
-def joined(told: pd.DataFrame, accuracies: pd.DataFrame) -> pd.DataFrame:
+def joined(predictors: pd.DataFrame, accuracies: pd.DataFrame) -> pd.DataFrame:
     """Predictors beside the best accuracy of any model, one line an encoder, target and different subset.
 
     accuracies: accuracy_points with a column `target`; the models of one target compete to be the best.
@@ -79,12 +81,9 @@ def joined(told: pd.DataFrame, accuracies: pd.DataFrame) -> pd.DataFrame:
     best = [dcn(per_subset(part)).assign(target=target) for target, part in accuracies.groupby("target")]
     if not best:
         return pd.DataFrame()
-    points = told.drop(columns="run_id").merge(pd.concat(best), on=["dataset", "ncl", *DRAW])
+    points = predictors.drop(columns="run_id").merge(pd.concat(best), on=["dataset", "ncl", *DRAW])
     points = points.sort_values(["encoder", "target", "dataset", "ncl", *DRAW], ignore_index=True)
     return points.drop_duplicates(["encoder", "target", "dataset", "classes"], ignore_index=True)
-
-
-# Every predictor of accuracy against ncl alone: held-out error, gain, intervals, and a verdict in words.
 
 
 BASELINE = "log_ncl"
@@ -101,14 +100,51 @@ PREDICTORS = {  # name -> regressors; all but the baselines add to log ncl
     "probe": (BASELINE, "probe"),
     "logme": (BASELINE, "logme"),
 }
-HELD_OUT = ("subset seed", "data set")
-WITHIN = ["within_ncl_r", "within_ncl_r_low", "within_ncl_r_high", "within_ncl_p"]
-POINTS = [f"{name}{end}" for name in ("error_points", "gain_points") for end in ("", "_low", "_high")]
-COLUMNS = ["encoder", "target", "held_out", "predictor", "n", "datasets", "seeds", *WITHIN, *POINTS]
-COLUMNS += ["better_in", "coverage", "coverage_low", "coverage_high", "width_points", "verdict"]
-OF_POINT = ["dataset", "encoder", "target", "held_out", "predictor"]
-OF_POINT += ["ncl", "subset_seed", "classes", "model", "models", "value"]
-PREDICTED = ["top1_predicted", "top1_predicted_low", "top1_predicted_high"]
+ERROR = Column("error_points", float, ".2f", "mean absolute error (% points)")
+GAIN = Column("gain_points", float, "+.2f", "gain over ncl alone (% points)")
+WITHIN_R = Column("within_ncl_r", float, ".3f", "correlation with accuracy among subsets of equal ncl")
+WITHIN_P = Column("within_ncl_p", float, ".2g", "its p, as if subsets were independent")
+WITHIN = [*with_interval(WITHIN_R), WITHIN_P]
+POINTS = [*with_interval(ERROR), *with_interval(GAIN)]
+COVERAGE = Column(
+    "coverage", float, ".0%", f"share of measured accuracies inside their {LEVEL:.0%} prediction interval"
+)
+WIDTH = Column("width_points", float, ".1f", "mean width of the prediction intervals (% points)")
+HELD = Column(
+    "held_out", str, "", "what the prediction never saw", {"subset seed": "new subsets", "data set": "new data sets"}
+)
+VERDICT = Column(
+    "verdict",
+    str,
+    "",
+    "whether it predicts accuracy beyond the number of classes",
+    {text: text for text in ("beyond ncl", "cannot tell", "not beyond ncl", "baseline")},
+)
+BETTER_IN = Column("better_in", int, ".0f", "data sets in which the mean error is below that of ncl alone")
+DATASETS = Column("datasets", int, ".0f", "data sets")
+VALUE = Column("value", float, ".4f", "value of the predictor")
+PREDICTED = Column("top1_predicted", float, ".2%", "predicted accuracy")
+
+PREDICTION = TableSpec(
+    "prediction",
+    "Does SimSS predict accuracy beyond the number of classes, and does anything else? (gain: over log ncl alone)",
+    f"{PAPER} eqs. 1 and 2 (intra_inter: with a fitted weight each; separation: intra - inter) and 4 (simss); the "
+    "S of arXiv:2404.05981 is made of ncl, intra and inter too, but is none of these; arXiv:2102.11005 (logme), "
+    "arXiv:1905.02928 (CV+ intervals); knn and probe: accuracy of the features, left one out",
+    (
+        *(ENCODER, TARGET, HELD, PREDICTOR, N, DATASETS, SEEDS, *WITHIN, *POINTS, BETTER_IN),
+        *(*with_interval(COVERAGE), WIDTH, VERDICT),
+    ),
+)
+PREDICTION_POINTS = TableSpec(
+    "prediction_points",
+    "Which accuracy was predicted for each subset, from other seeds of its data set or from other data sets?",
+    f"arXiv:1905.02928 (CV+, {LEVEL:.0%} intervals)",
+    (
+        *(DATASET, ENCODER, TARGET, HELD, PREDICTOR, NCL, SUBSET_SEED, CLASSES, MODEL, MODELS, VALUE),
+        *(TOP1, *with_interval(PREDICTED)),
+    ),
+)
 
 
 def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
@@ -128,9 +164,9 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
     known = {name: names for name, names in PREDICTORS.items() if points[list(names)].notna().all(axis=None)}
     alone = {name: names[1] for name, names in known.items() if len(names) == 2}  # of one number beside log ncl
     within = _within(points, alone, cluster)
-    for way in HELD_OUT[: 1 + (counts["datasets"] > 1)]:
+    for way in list(HELD.choices)[: 1 + (counts["datasets"] > 1)]:
         held = {name: _held(points, list(regressors), way) for name, regressors in known.items()}
-        unseen = cluster if way == HELD_OUT[0] else pd.factorize(points["dataset"])[0]
+        unseen = cluster if way == "subset seed" else pd.factorize(points["dataset"])[0]
         error = judge(accuracy, held[BASELINE], held[BASELINE], unseen).error
         for name in known:
             line = {**same, "held_out": way, "predictor": name, **within[name], **_gain(name, accuracy, held, unseen)}
@@ -153,7 +189,7 @@ def _held(points: pd.DataFrame, regressors: list[str], way: str) -> HeldOut:
     return answer
 
 
-def _within(points: pd.DataFrame, alone: Mapping[str, str], cluster: np.ndarray) -> dict[str, dict[str, float]]:
+def _within(points: pd.DataFrame, alone: Mapping[str, str], cluster: np.ndarray) -> dict[str, dict[Any, float]]:
     """Correlation with accuracy among subsets of equal ncl in one data set; missing where it is not of one number."""
     found = {name: dict.fromkeys(WITHIN, np.nan) for name in PREDICTORS}
     groups, y = points.groupby(["dataset", "ncl"]).ngroup().to_numpy(), points["top1"].to_numpy(dtype=np.float64)
@@ -162,20 +198,20 @@ def _within(points: pd.DataFrame, alone: Mapping[str, str], cluster: np.ndarray)
         x = points[column].to_numpy(dtype=np.float64)
         estimate = correlation(x, y, groups=groups)
         low = high = np.nan
-        if cluster.max() > 0:  # one seed says nothing about another
+        if cluster.max() > 0:  # one seed cannot show how seeds differ
             low, high = percentile_interval(resampled_correlation(x, y, weights, groups=groups))
         found[name] = dict(zip(WITHIN, (estimate.r, low, high, estimate.p), strict=True))
     return found
 
 
-def _gain(name: str, accuracy: np.ndarray, held: Mapping[str, HeldOut], cluster: np.ndarray) -> dict[str, float]:
+def _gain(name: str, accuracy: np.ndarray, held: Mapping[str, HeldOut], cluster: np.ndarray) -> dict[Any, float]:
     """Error and gain in accuracy points, coverage as a fraction; ncl alone has no gain over itself."""
     found = judge(accuracy, held[name], held[BASELINE], cluster)
     error = [100 * value for value in (found.error, found.error_low, found.error_high)]
     gain = [100 * value for value in (found.gain, found.gain_low, found.gain_high)]
-    told = dict(zip(POINTS, [*error, *([np.nan] * 3 if name == BASELINE else gain)], strict=True))
+    points: dict[Any, float] = dict(zip(POINTS, [*error, *([np.nan] * 3 if name == BASELINE else gain)], strict=True))
     covered = {"coverage": found.coverage, "coverage_low": found.coverage_low, "coverage_high": found.coverage_high}
-    return {**told, **covered, "width_points": 100 * found.width}
+    return {**points, **covered, "width_points": 100 * found.width}
 
 
 def _better(points: pd.DataFrame, held: HeldOut, alone: HeldOut) -> int | None:
@@ -186,18 +222,20 @@ def _better(points: pd.DataFrame, held: HeldOut, alone: HeldOut) -> int | None:
 
 
 def _verdict(line: Mapping[str, Any], alone: bool, error: float, worth: float) -> str:
-    """error: of ncl alone; the correlation within data sets says nothing about how much new ones are off."""
+    """error: of ncl alone; the correlation within data sets does not show how far off new ones are."""
     if line["predictor"] in BASELINES:
         return "baseline"
     gain = line["gain_points_low"] / 100, line["gain_points_high"] / 100
     within = (line[WITHIN[1]], line[WITHIN[2]]) if alone else None
-    return verdict(gain, worth, within, error if line["held_out"] == HELD_OUT[0] else None)
+    return verdict(gain, worth, within, error if line["held_out"] == "subset seed" else None)
 
 
 def _predicted(points: pd.DataFrame, line: Mapping[str, Any], alone: str | None, held: HeldOut) -> pd.DataFrame:
     value = points[alone] if alone else np.nan
-    told = {"held_out": line["held_out"], "predictor": line["predictor"], "value": value}
-    return points.assign(**told, **dict(zip(PREDICTED, held, strict=True)))[[*OF_POINT, "top1", *PREDICTED]]
+    same: dict[str, Any] = {HELD: line[HELD], PREDICTOR: line[PREDICTOR], VALUE: value}
+    return points.assign(**same, **dict(zip(with_interval(PREDICTED), held, strict=True)))[
+        list(PREDICTION_POINTS.columns)
+    ]
 
 
 TARGETS = ("sub", "open", "masked")
@@ -222,6 +260,8 @@ class Prediction:
     per_model:   config columns that differ between models by intention.
     """
 
+    tables: ClassVar = (PREDICTION, PREDICTION_POINTS)
+
     query: str | None = None
     ncl: list[int | float] | None = None
     seeds: list[int] | None = None
@@ -244,10 +284,10 @@ class Prediction:
         one_config(rows.embedded, "encoder")
         one_config(models, "model", self.per_model)
         subsets = subsets_of(rows, Grid(self.ncl, self.seeds, self.sampler))
-        told = predictor_points(store, rows, subsets, self.images)
+        known = predictor_points(store, rows, subsets, self.images)
         asked = replace(rows, full=rows.full[:0]) if self.target == "sub" else rows  # logits are slow to read
         accuracies = _targets(accuracy_points(store, asked, subsets), models, self.target)
-        points = joined(told, accuracies)
+        points = joined(known, accuracies)
         require(points, "subsets with both an accuracy and a similarity", rows.total, embed)
         points = points.assign(log_ncl=np.log(points["ncl"]))
         lines, drawn = [], []
@@ -255,27 +295,10 @@ class Prediction:
             for line, held in judged(part.reset_index(drop=True), self.worth / 100):
                 lines.append(line)
                 drawn.append(held)
-        frames = {
-            "prediction": pd.DataFrame(lines, columns=COLUMNS).astype({"better_in": "Int64"}),
-            "prediction_points": pd.concat(drawn, ignore_index=True),
-        }
-        runs = tuple(sorted({*accuracies["run_id"], *told["run_id"]}))
+        frames = (PREDICTION.frame(lines).astype({BETTER_IN: "Int64"}), pd.concat(drawn, ignore_index=True))
+        runs = sorted({*accuracies["run_id"], *known["run_id"]})
         parameters = {**asdict(self), "sample_seed": SAMPLE_SEED, "method": METHOD}
-        return [Table(name, *ABOUT[name], frame, parameters, runs) for name, frame in frames.items()]
-
-
-ABOUT = {
-    "prediction": (
-        "Does SimSS predict accuracy beyond the number of classes, and does anything else? (gain: over log ncl alone)",
-        f"{PAPER} eqs. 1 and 2 (intra_inter: with a fitted weight each; separation: intra - inter) and 4 (simss); the "
-        "S of arXiv:2404.05981 is made of ncl, intra and inter too, but is none of these; arXiv:2102.11005 (logme), "
-        "arXiv:1905.02928 (CV+ intervals); knn and probe: accuracy of the features, left one out",
-    ),
-    "prediction_points": (
-        "Which accuracy was predicted for each subset, from other seeds of its data set or from other data sets?",
-        f"arXiv:1905.02928 (CV+, {LEVEL:.0%} intervals)",
-    ),
-}
+        return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
 def _targets(accuracies: pd.DataFrame, models: pd.DataFrame, protocol: str) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,19 +17,57 @@ from fca.store import Store
 from fca.studies.answers import labels_of
 from fca.studies.few_class.subset_accuracy import SUBSET, Grid, subsets_of
 from fca.studies.rows import Rows, one_config, records, require, select
+from fca.studies.table import DATASET, ENCODER, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, TableSpec
 from fca.subset import number_of_classes
-from fca.types import Table
+from fca.types import Column, Table
 
-# The points that similarity tables are made of: one set of scores an encoder and subset.
+SIMSS = Column("simss", float, ".4f", "SimSS (lower: harder to separate)")
+SIMSS_POOLED = Column("simss_pooled", float, ".4f", "SimSS pooled over images instead of classes")
+INTRA = Column("intra", float, ".4f", "similarity within classes")
+INTER = Column("inter", float, ".4f", "similarity between classes")
+NEAREST_INTER = Column("nearest_inter", float, ".4f", "similarity to the nearest other class of each image")
+IMAGES = Column("images", int, ".0f", "images of the subset")
+STEP = Column("step", int, ".0f", "position in the loop of the released script")
+S_ALPHA_RELEASED = Column("s_alpha_released", float, ".4f", "S_alpha of the released script")
+S_BETA_RELEASED = Column("s_beta_released", float, ".4f", "S_beta of the released script")
+SIMSS_RELEASED = Column("simss_released", float, ".4f", "SimSS of the released script")
+DIFFERENCE = Column("difference", float, "+.4f", "SimSS, released minus ours")
+DIFFERENCE_ABSOLUTE = Column("difference_absolute", float, ".4f", "mean absolute difference")
+DIFFERENCE_LARGEST = Column("difference_largest", float, ".4f", "largest absolute difference")
+POOLED_ABSOLUTE = Column("pooled_absolute", float, ".4f", "mean absolute difference from our SimSS pooled over images")
+R = Column("r", float, ".3f", "correlation")
 
-
-SCORES = ["simss", "simss_pooled", "intra", "inter", "nearest_inter"]
-SIMILARITY = ["dataset", "encoder", "split", *SUBSET, *SCORES, "images", "note", "run_id"]
+SAME = [DATASET, ENCODER, SPLIT]
+SCORES = [SIMSS, SIMSS_POOLED, INTRA, INTER, NEAREST_INTER]
+LOGGED = [S_ALPHA_RELEASED, S_BETA_RELEASED, SIMSS_RELEASED]
+SOURCE = "the code released with Few-Class Arena (arXiv:2411.01099); fca.stats.similarity lists its quirks"
+ORDER = (
+    "lists of images carried over from subset to subset: ncl by ncl (as asked for, else ascending), within it seed by "
+    "seed; a subset that no seed drew is scored alone"
+)
+SIMILARITY = TableSpec(
+    "similarity",
+    "How alike are the images of each class subset, within classes and between? (higher simss = easier)",
+    "Few-Class Arena (arXiv:2411.01099) eqs. 1 to 4 with sim = (cos + 1) / 2",
+    (*SAME, *SUBSET, *SCORES, IMAGES, NOTE, RUN_ID),
+)
+RELEASED = TableSpec(
+    "released",
+    "What would the released script log for each subset, quirk for quirk?",
+    SOURCE,
+    (*SAME, *SUBSET, STEP, *SCORES[:4], *LOGGED, DIFFERENCE, RUN_ID),
+)
+RELEASED_AGREEMENT = TableSpec(
+    "released_agreement",
+    "How far is the released SimSS from ours? (released minus ours on the same subsets: exact, so no interval)",
+    SOURCE,
+    (*SAME, SUBSETS, DIFFERENCE, DIFFERENCE_ABSOLUTE, DIFFERENCE_LARGEST, POOLED_ABSOLUTE, R),
+)
 
 
 @dataclass(frozen=True)
 class Embedded:
-    """What an `embed` row tells, of the classes with two images or more; nothing where fewer than two classes have.
+    """The similarities of an `embed` row, for the classes with two images or more; empty if fewer than two have them.
 
     keys:   class keys in label order.    counts: images of each, those that were embedded or sampled.
     labels: of the images in the matrix.    features: of the same images; None where a function compared pairs.
@@ -80,24 +118,10 @@ def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.Dat
             scores = {} if small else subset_scores(found.similarity, found.labels, classes)._asdict()
             same = {name: row[name] for name in ("encoder", "split", "run_id")}
             lines.append({**subset, **same, **scores, "images": int(found.counts[classes].sum()), "note": note})
-    points = pd.DataFrame(lines, columns=SIMILARITY)
+    points = SIMILARITY.frame(lines)
     points[SCORES] = points[SCORES].astype("float64")
     points = points.astype({"ncl": "int64", "subset_seed": "Int64", "images": "int64"})
     return points.sort_values(["dataset", "encoder", *SUBSET, "run_id"], ignore_index=True)
-
-
-# What the released similarity script would have logged for the subsets of a table, beside our scores.
-
-
-SAME = ["dataset", "encoder", "split"]
-LOGGED = ["s_alpha_released", "s_beta_released", "simss_released"]
-RELEASED = [*SAME, *SUBSET, "step", "simss", "simss_pooled", "intra", "inter", *LOGGED, "difference", "run_id"]
-AGREEMENT = [*SAME, "subsets", "difference", "difference_absolute", "difference_largest", "pooled_absolute", "r"]
-SOURCE = "the code released with Few-Class Arena (arXiv:2411.01099); fca.stats.similarity lists its quirks"
-ORDER = (
-    "lists of images carried over from subset to subset: ncl by ncl (as asked for, else ascending), within it seed by "
-    "seed; a subset that no seed drew is scored alone"
-)
 
 
 def released_tables(
@@ -110,19 +134,10 @@ def released_tables(
             where a tenth of the classes are 4.
     """
     lines = [line for row in records(rows.embedded) for line in _lines(store, row, points, ncl)]
-    frame = pd.DataFrame(lines, columns=RELEASED)
-    frame["subset_seed"] = frame["subset_seed"].astype("Int64")
-    agreement = [_agreement(part) for _, part in frame.groupby(SAME)]
-    about = {
-        "released": ("What would the released script log for each subset, quirk for quirk?", frame),
-        "released_agreement": (
-            "How far is the released SimSS from ours? (released minus ours on the same subsets: exact, so no interval)",
-            pd.DataFrame(agreement, columns=AGREEMENT),
-        ),
-    }
-    runs = tuple(sorted(set(frame["run_id"])))
-    asked = {**parameters, "order": ORDER}
-    return [Table(name, question, SOURCE, made, asked, runs) for name, (question, made) in about.items()]
+    frame = RELEASED.frame(lines).astype({SUBSET_SEED: "Int64"})
+    agreement = RELEASED_AGREEMENT.frame(_agreement(part) for _, part in frame.groupby(SAME))
+    asked, runs = {**parameters, "order": ORDER}, sorted(set(frame[RUN_ID]))
+    return [RELEASED.table(frame, asked, runs), RELEASED_AGREEMENT.table(agreement, asked, runs)]
 
 
 def _lines(
@@ -137,8 +152,9 @@ def _lines(
     for sequence in _sequences(scored, asked):
         drawn = [_as_drawn(line, len(found.keys)) for line in sequence]
         for line, logged in zip(sequence, fca_released(found.features, found.labels, drawn), strict=True):
-            said = dict(zip(LOGGED, logged, strict=True))
-            yield {**line, **said, "step": step, "difference": logged.simss - line["simss"]}
+            kept: dict[str, Any] = {name: line[name] for name in (*SAME, *SUBSET, *SCORES[:4], RUN_ID)}
+            scores: dict[str, Any] = dict(zip(LOGGED, logged, strict=True))
+            yield {**kept, **scores, STEP: step, DIFFERENCE: logged.simss - line[SIMSS]}
             step += 1
 
 
@@ -182,6 +198,8 @@ class Similarity:
     split:       of the embedded images; test is what the paper scores, train what a practitioner has.
     """
 
+    tables: ClassVar = (SIMILARITY, RELEASED, RELEASED_AGREEMENT)
+
     query: str | None = None
     ncl: list[int | float] | None = None
     seeds: list[int] | None = None
@@ -195,14 +213,5 @@ class Similarity:
         require(rows.embedded, f"embed rows of split {self.split}", rows.total, command)
         one_config(rows.embedded, "encoder")
         points = similarity_points(store, rows, subsets_of(rows, Grid(self.ncl, self.seeds, self.sampler)))
-        return [
-            Table(
-                "similarity",
-                "How alike are the images of each class subset, within classes and between? (higher simss = easier)",
-                "Few-Class Arena (arXiv:2411.01099) eqs. 1 to 4 with sim = (cos + 1) / 2",
-                points,
-                asdict(self),
-                tuple(sorted(set(points["run_id"]))),
-            ),
-            *released_tables(store, rows, points, self.ncl, asdict(self)),
-        ]
+        similarity = SIMILARITY.table(points, asdict(self), sorted(set(points[RUN_ID])))
+        return [similarity, *released_tables(store, rows, points, self.ncl, asdict(self))]

@@ -1,17 +1,35 @@
-"""Figures of predicted accuracy: gain and error of every predictor, and predictions against measurements."""
+"""Predicted accuracy: gain and error of every predictor, predictions against measurements; figures and headlines."""
 
 from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from fca.report import style
-from fca.report.part import Part
-from fca.types import Table
+from fca.report import kinds, style
+from fca.report.figure import Figure
+from fca.studies.few_class.correlation import PREDICTOR, TARGET
+from fca.studies.few_class.figures.accuracy import FEW
+from fca.studies.few_class.prediction import (
+    BASELINE,
+    BETTER_IN,
+    COVERAGE,
+    DATASETS,
+    ERROR,
+    GAIN,
+    HELD,
+    PREDICTED,
+    PREDICTION,
+    PREDICTION_POINTS,
+    VERDICT,
+    WITHIN_R,
+)
+from fca.studies.table import DATASET, ENCODER, NCL, TOP1
+from fca.types import Column, Table
 
-BASELINE = "log_ncl"
 BEST = 3  # predictors drawn point by point, beside the baseline
-WAYS = {"subset seed": "new subsets", "data set": "new data sets"}
 NAMES = {
     "mean": "no predictor (mean)",
     "ncl": "ncl alone",
@@ -24,15 +42,16 @@ NAMES = {
     "probe": "probe accuracy",
     "logme": "LogME",
 }
-VERDICTS = ("beyond ncl", "cannot tell", "not beyond ncl", "baseline")
-_COLOURS = ["#009e73", "#b07d00", "#d55e00", "#7d8590"]  # 3:1 on white and on black
-_SHAPES = ["circle", "diamond", "triangle-down", "square"]
+PANEL = [ENCODER, TARGET, HELD]
+_COLOURS = ("#009e73", "#b07d00", "#d55e00", kinds.GREY)  # 3:1 on white and on black
+_SHAPES = ("circle", "diamond", "triangle-down", "square")
+_VERDICTS = {"beyond ncl": "predicts", "not beyond ncl": "does not predict", "cannot tell": "may or may not predict"}
 
 
 def error_figure(prediction: Table) -> alt.FacetChart:
     """Mean absolute error of every predictor on what it never saw; dashed: ncl alone."""
-    frame = _named(prediction.frame.dropna(subset="error_points"))
-    alone = frame[frame["predictor"] == BASELINE].set_index("panel")["error_points"]
+    frame = _named(prediction.frame.dropna(subset=ERROR))
+    alone = frame[frame[PREDICTOR] == BASELINE].set_index("panel")[ERROR]
     title = alt.Title(
         "How far off is accuracy that was predicted before training?",
         subtitle=[
@@ -40,12 +59,12 @@ def error_figure(prediction: Table) -> alt.FacetChart:
             "sets: over data sets). Dashed: what the number of classes alone achieves.",
         ],
     )
-    return _dots(frame.assign(line=frame["panel"].map(alone)), "error_points", "mean absolute error (% points)", title)
+    return _dots(frame.assign(line=frame["panel"].map(alone)), ERROR, prediction.columns, title)
 
 
 def gain_figure(prediction: Table) -> alt.FacetChart:
     """How far below the error of ncl alone every predictor is, on the same subsets."""
-    frame = _named(prediction.frame.dropna(subset="gain_points"))
+    frame = _named(prediction.frame.dropna(subset=GAIN))
     title = alt.Title(
         "Does anything predict accuracy beyond the number of classes?",
         subtitle=[
@@ -53,112 +72,117 @@ def gain_figure(prediction: Table) -> alt.FacetChart:
             "subset seeds (new data sets: over data sets). Right of the dashed line: better than ncl alone.",
         ],
     )
-    return _dots(frame.assign(line=0.0), "gain_points", "gain over ncl alone (% points)", title)
+    return _dots(frame.assign(line=0.0), GAIN, prediction.columns, title)
+
+
+def _dots(frame: pd.DataFrame, value: Column, hover: tuple[Column, ...], title: alt.Title) -> alt.FacetChart:
+    """One row for each predictor, best first: a value with its interval, over a dashed line at the column `line`."""
+    order = list(dict.fromkeys(frame.sort_values(ERROR, kind="stable")["named"]))
+    rows = kinds.category(alt.Y, "named", order, domain=False)
+    coloured = kinds.hue(VERDICT, frame, _COLOURS, _SHAPES)
+    scale = kinds.quantity(alt.X, value)
+    chart = kinds.points_with_intervals(value, rows, hover, coloured, line="line", scale=scale, size=90)
+    return style.faceted(chart, frame, title, (), height=24 * len(order), columns=min(2, frame["panel"].nunique()))
 
 
 def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
     """Measured against predicted accuracy of every subset, for ncl alone and the best predictors."""
     frame = _best(points.frame, prediction.frame)
-    picked = style.picked("ncl")
-    told = {"dataset": "", "encoder": "", "way": "", "says": "", "ncl": ".0f", "top1": ".2%", "top1_predicted": ".2%"}
-    told |= {"top1_predicted_low": ".2%", "top1_predicted_high": ".2%", "value": ".4f", "model": ""}
-    predicted = alt.X("top1_predicted:Q", title="predicted accuracy (%)", axis=_PERCENT, scale=_OPEN)
-    colour = alt.Color(
-        "ncl:O",
-        scale=alt.Scale(domain=sorted(frame["ncl"].unique().tolist())),
-        legend=alt.Legend(title="ncl, number of classes"),
+    x = kinds.quantity(alt.X, PREDICTED)
+    y = kinds.quantity(alt.Y, TOP1, "measured accuracy")
+    coloured = kinds.hue(NCL, frame, shapes=None, title=NCL.meaning, ordered=True)
+    base: Any = alt.Chart().encode(y=y)
+    equal = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5, color="#8b949e").encode(x=f"{TOP1}:Q")
+    spread = kinds.interval(
+        base.encode(color=coloured.colour(), opacity=coloured.opacity(0.3)), PREDICTED, upright=False
     )
-    base = alt.Chart().encode(y=alt.Y("top1:Q", title="measured accuracy (%)", axis=style.PERCENT, scale=_OPEN))
-    layers = alt.layer(
-        base.mark_line(strokeDash=[4, 3], strokeWidth=1.5, color="#8b949e").encode(x="top1:Q"),
-        base.transform_filter("isValid(datum.top1_predicted_low)")
-        .mark_rule(strokeWidth=1.5)
-        .encode(
-            x="top1_predicted_low:Q",
-            x2="top1_predicted_high:Q",
-            color=colour,
-            opacity=alt.condition(picked, alt.value(0.3), alt.value(0.05)),
-        ),
-        base.mark_circle(size=60)
-        .encode(
-            x=predicted,
-            color=colour,
-            opacity=alt.condition(picked, alt.value(0.9), alt.value(0.1)),
-            tooltip=style.tooltips({**told, "subset_seed": ".0f", "classes": ""}),
-        )
-        .add_params(picked),
-    )
+    marks = kinds.scatter(x, y, points.columns, coloured, size=60)
     title = alt.Title(
         "How close do predictions come?",
-        subtitle=["One dot a class subset that the prediction never saw, with its 90 % prediction interval.", _DASHED],
+        subtitle=[
+            "One dot a class subset that the prediction never saw, with its 90 % prediction interval.",
+            "Dashed: predicted as measured.",
+        ],
     )
-    return style.faceted(layers, frame, title, ("dataset", "ncl"), columns=BEST + 1)
-
-
-PANEL = ["encoder", "target", "held_out"]
-_DASHED = "Dashed: predicted as measured."
-_OPEN = alt.Scale(zero=False, padding=8)
-_PERCENT = alt.Axis(format=".2~%", tickCount=5)
+    return style.faceted(kinds.layers(equal, spread, marks), frame, title, (DATASET, NCL), columns=BEST + 1)
 
 
 def _best(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:
     """The points of ncl alone and of the predictors that err least in each panel, in this order."""
-    ranked = prediction[prediction["verdict"] != "baseline"].sort_values("error_points", kind="stable")
-    drawn = {key: [BASELINE, *part["predictor"].head(BEST)] for key, part in ranked.groupby(PANEL)}
-    frame = points.dropna(subset="top1_predicted")
-    keys = frame[[*PANEL, "predictor"]].itertuples(index=False, name=None)
+    ranked = prediction[prediction[VERDICT] != "baseline"].sort_values(ERROR, kind="stable")
+    drawn = {key: [BASELINE, *part[PREDICTOR].head(BEST)] for key, part in ranked.groupby(PANEL)}
+    frame = points.dropna(subset=PREDICTED)
+    keys = frame[[*PANEL, PREDICTOR]].itertuples(index=False, name=None)
     place = [drawn[key[:-1]].index(key[-1]) if key[-1] in drawn[key[:-1]] else BEST + 1 for key in keys]
     frame = frame.assign(place=place)
     frame = _named(frame[frame["place"] <= BEST], "place")
-    return frame.assign(panel=frame["panel"].str.replace(" · ", "\n") + "\n" + frame["says"])
+    return frame.assign(panel=frame["panel"].str.replace(" · ", "\n") + "\n" + frame["named"])
 
 
 def _named(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
     """With the words of predictor and way, and a panel for every encoder and way that there are."""
-    frame = frame.assign(says=frame["predictor"].map(NAMES), way="on " + frame["held_out"].map(WAYS))
+    frame = frame.assign(named=frame[PREDICTOR].map(NAMES), way="on " + frame[HELD].map(dict(HELD.choices)))
     frame = frame.sort_values([*PANEL, *by], ascending=[True, True, False, *(True for _ in by)], kind="stable")
     frame = frame.reset_index(drop=True)
-    return frame.assign(panel=style.panels(frame, "encoder", "target", "way"))
+    return frame.assign(panel=style.panels(frame, ENCODER, TARGET, "way"))
 
 
-def _dots(frame: pd.DataFrame, name: str, axis: str, title: alt.Title) -> alt.FacetChart:
-    """One line a predictor, best first: `name` with its interval, over a dashed line at the column `line`."""
-    order = list(dict.fromkeys(frame.sort_values("error_points", kind="stable")["says"]))
-    there = [v for v in VERDICTS if v in set(frame["verdict"])]
-    picked = style.picked("verdict")
-    legend = alt.Legend(title=None, values=there)
-    told = {"encoder": "", "way": "", "target": "", "says": "", "error_points": ".2f", "error_points_low": ".2f"}
-    told |= {"error_points_high": ".2f", "gain_points": "+.2f", "gain_points_low": "+.2f", "gain_points_high": "+.2f"}
-    told |= {"within_ncl_r": ".3f", "coverage": ".0%", "width_points": ".1f", "n": ".0f", "datasets": ".0f"}
-    base = alt.Chart().encode(
-        y=alt.Y("says:N", title=None, sort=order, axis=alt.Axis(grid=True, ticks=False, domain=False)),
-        color=alt.Color("verdict:N", scale=alt.Scale(domain=list(VERDICTS), range=_COLOURS), legend=legend),
-        opacity=alt.condition(picked, alt.value(1.0), alt.value(0.1)),
-    )
-    layers = alt.layer(
-        alt.Chart().mark_rule(strokeDash=[4, 3]).encode(x="line:Q"),
-        base.transform_filter(f"isValid(datum.{name}_low)")
-        .mark_rule(strokeWidth=2)
-        .encode(x=f"{name}_low:Q", x2=f"{name}_high:Q"),
-        base.mark_point(filled=True, size=90)
-        .encode(
-            x=alt.X(f"{name}:Q", title=axis, scale=alt.Scale(zero=False, padding=8)),
-            shape=alt.Shape("verdict:N", scale=alt.Scale(domain=list(VERDICTS), range=_SHAPES), legend=legend),
-            tooltip=style.tooltips(told | {"seeds": ".0f"}),
+def prediction_headlines(prediction: pd.DataFrame) -> Iterator[str]:
+    """Whether SimSS predicts beyond ncl, and what else does; a sentence each for every encoder and way of holding out.
+
+    >>> line = {"encoder": "hog", "target": "DCN sub", "held_out": "subset seed", "verdict": "not beyond ncl"}
+    >>> line |= {"within_ncl_r": 0.1, "within_ncl_r_low": -0.2, "within_ncl_r_high": 0.4}
+    >>> line |= {"coverage": 0.9, "better_in": 1, "datasets": 1}
+    >>> line |= {f"{name}_points{end}": 3.0 for name in ("error", "gain") for end in ("", "_low", "_high")}
+    >>> lines = [{**line, "predictor": "log_ncl", "verdict": "baseline"}, {**line, "predictor": "simss"}]
+    >>> next(prediction_headlines(pd.DataFrame(lines))).partition(": ")[0]
+    'SimSS by hog does not predict accuracy (DCN sub) beyond the number of classes, on new subsets of known data sets'
+    """
+    for (encoder, target, way), part in prediction.groupby(PANEL, sort=False):
+        line = part.set_index(PREDICTOR).to_dict("index")
+        simss, alone = line["simss"], line[BASELINE]
+        where = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[str(way)]
+        verdict = f"SimSS by {encoder} {_VERDICTS[simss[VERDICT]]} accuracy ({target}) beyond the number of classes"
+        r = f"r = {_interval(simss, WITHIN_R, '.2f')} among subsets of equal ncl"
+        if pd.isna(simss[ERROR]):
+            yield f"{verdict}, on {where}: {r}; with one subset seed there is nothing unseen."
+            continue
+        yield (
+            f"{verdict}, on {where}: {r}; its mean error is {_interval(simss, ERROR, '.1f')} points and that "
+            f"of ncl alone {_interval(alone, ERROR, '.1f')}, a gain of {_interval(simss, GAIN, '+.2f')} (better in "
+            f"{simss[BETTER_IN]:.0f} of {simss[DATASETS]} data sets{_few(way, simss)}); {_covers(simss)}."
         )
-        .add_params(picked),
-    )
-    return style.faceted(layers, frame, title, (), height=24 * len(order), columns=min(2, frame["panel"].nunique()))
+        best = part[part[VERDICT] != "baseline"].sort_values(ERROR, kind="stable").iloc[0]
+        beyond = [NAMES[name] for name in part.loc[part[VERDICT] == "beyond ncl", PREDICTOR]]
+        yield (
+            f"On {where}, of all that is added to ncl to predict {target} by {encoder}, {NAMES[best[PREDICTOR]]} has "
+            f"the smallest error ({_interval(best, ERROR, '.1f')} points); significantly better than ncl alone, each "
+            f"judged by itself: {', '.join(beyond) or 'none'}."
+        )
 
 
-PARTS = (
-    Part("prediction_gain", "What predicts beyond ncl", "prediction", ("prediction",), gain_figure),
-    Part("prediction_error", "What predicts accuracy", "prediction", ("prediction",), error_figure),
-    Part(
-        "predicted_accuracy",
-        "Predicted and measured",
-        "prediction",
-        ("prediction_points", "prediction"),
-        observed_figure,
-    ),
+def _few(way: object, line: Mapping[Hashable, Any]) -> str:
+    """The bootstrap sees only the spread of the data sets at hand."""
+    return ", too few for a reliable interval" if way == "data set" and line[DATASETS] < FEW else ""
+
+
+def _covers(line: Mapping[Hashable, Any]) -> str:
+    if pd.isna(line[COVERAGE]):
+        return "too few subsets or data sets for prediction intervals"
+    return f"its 90 % prediction intervals hold {100 * line[COVERAGE]:.0f} % of the measured accuracies"
+
+
+def _interval(line: Any, column: Column, form: str) -> str:
+    """`1.5 [0.9, 2.2]`; without the interval where one seed is all there is."""
+    if pd.isna(line[column]):
+        return "undefined"
+    low, high = line[column.low], line[column.high]
+    return f"{line[column]:{form}}" + ("" if pd.isna(low) else f" [{low:{form}}, {high:{form}}]")
+
+
+FIGURES = (
+    Figure("prediction_gain", "What predicts beyond ncl", (PREDICTION,), gain_figure),
+    Figure("prediction_error", "What predicts accuracy", (PREDICTION,), error_figure),
+    Figure("predicted_accuracy", "Predicted and measured", (PREDICTION_POINTS, PREDICTION), observed_figure),
 )
+HEADLINES = {PREDICTION.name: prediction_headlines}

@@ -1,74 +1,64 @@
-"""Figures of class similarity: SimSS against ncl, accuracy against SimSS, and what the correlations are worth."""
+"""Class similarity: SimSS of subsets, its correlation with accuracy, and the released script; figures and headlines."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from fca.report import style
-from fca.report.part import Part
-from fca.types import Table
+from fca.report import kinds, style
+from fca.report.figure import Figure
+from fca.studies.few_class.correlation import COEFFICIENT, CORRELATION, CORRELATION_POINTS, METHOD, TARGET
+from fca.studies.few_class.figures.accuracy import NAMES
+from fca.studies.few_class.similarity import (
+    DIFFERENCE,
+    DIFFERENCE_ABSOLUTE,
+    RELEASED,
+    RELEASED_AGREEMENT,
+    SIMILARITY,
+    SIMSS,
+    SIMSS_RELEASED,
+    STEP,
+)
+from fca.studies.table import DATASET, ENCODER, MODEL, NCL, PROTOCOL, SUBSETS, TOP1
+from fca.types import Column, Table
 
-_SAYS = {  # (predictor, scope) of the correlation table, in the order drawn
+_WORDS = {  # (predictor, scope) of the correlation table, in the order drawn
     ("simss", "all"): "SimSS, all subsets",
     ("simss", "within ncl"): "SimSS, among subsets of equal ncl",
     ("ncl", "all"): "ncl alone (baseline)",
 }
+_COMPARED = Column("compared", str, "", "what is correlated with accuracy", {text: text for text in _WORDS.values()})
 
 
 def similarity_figure(similarity: Table) -> alt.FacetChart:
-    """SimSS of every subset against ncl, one panel an encoder."""
-    frame = by_encoder(similarity.frame.dropna(subset="simss"))
-    told = {"dataset": "", "encoder": "", "ncl": ".0f", "simss": ".4f", "simss_pooled": ".4f", "intra": ".4f"}
-    told |= {"inter": ".4f", "nearest_inter": ".4f", "subset_seed": ".0f", "classes": "", "images": ".0f"}
-    chart = (
-        alt.Chart()
-        .mark_point(filled=True, size=80, opacity=0.8)
-        .encode(
-            x=style.ncl_axis(gap=None),
-            y=alt.Y("simss:Q", title="SimSS", scale=alt.Scale(zero=False)),
-            color=_ncl_colour(frame, None),
-            tooltip=style.tooltips(told),
-        )
-    )
+    """SimSS of every subset against ncl, one panel for each encoder."""
+    frame = by_encoder(similarity.frame.dropna(subset=SIMSS))
+    y = kinds.quantity(alt.Y, SIMSS, "SimSS")
+    coloured = kinds.hue(NCL, frame, shapes=None, legend=False, ordered=True)
+    chart = kinds.scatter(style.ncl_axis(gap=None), y, similarity.columns, coloured)
     title = alt.Title(
         "How alike are the images of the class subsets?",
         subtitle=["One dot a class subset. High SimSS: images resemble their own class more than the nearest other."],
     )
-    return style.faceted(chart, frame, title, ("dataset", "ncl"))
+    return style.faceted(chart, frame, title, (DATASET, NCL))
 
 
 def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
-    """The best accuracy of any model against SimSS, one panel a protocol; each heading gives r, p and n."""
-    best = points.frame[points.frame["target"].str.startswith("DCN ")]
-    keys = ["dataset", "encoder", "target"]
-    pearson = correlation.frame[correlation.frame["method"] == "pearson"]
-    told = {key: _told(part) for key, part in pearson.groupby(keys)}
+    """The best accuracy of any model against SimSS, one panel for each protocol; each heading gives r, p and n."""
+    best, keys = points.frame[points.frame[TARGET].str.startswith("DCN ")], [DATASET, ENCODER, TARGET]
+    pearson = correlation.frame[correlation.frame[METHOD] == "pearson"]
+    heading = {key: _heading(part) for key, part in pearson.groupby(keys)}
     frame = by_encoder(best)
     where = frame["panel"] + " · " if style.differs(frame["panel"]) else ""
-    lines = [told[key] for key in frame[keys].itertuples(index=False, name=None)]
-    frame["panel"] = where + frame["target"] + "\n" + pd.Series(lines, index=frame.index)
-    picked = style.picked("ncl")
-    hover = {"dataset": "", "encoder": "", "target": "", "ncl": ".0f", "simss": ".4f", "top1": ".2%", "model": ""}
-    base = alt.Chart().encode(
-        x=alt.X("simss:Q", title="SimSS (higher: easier to tell apart)", scale=_OPEN, axis=alt.Axis(tickCount=5)),
-        y=alt.Y("top1:Q", title="accuracy of the best model (%)", axis=style.PERCENT, scale=_OPEN),
-    )
-    layers = alt.layer(
-        base.transform_regression("simss", "top1").mark_line(
-            strokeDash=[5, 3], color="#8b949e", strokeWidth=1.5, clip=True
-        ),
-        base.mark_point(filled=True, size=90)
-        .encode(
-            color=_ncl_colour(frame, alt.Legend(title="ncl, number of classes")),
-            shape=style.protocol_shape([]),
-            opacity=alt.condition(picked, alt.value(0.9), alt.value(0.1)),
-            tooltip=style.tooltips({**hover, "subset_seed": ".0f", "classes": ""}),
-        )
-        .add_params(picked),
+    lines = [heading[key] for key in frame[keys].itertuples(index=False, name=None)]
+    frame["panel"] = where + frame[TARGET] + "\n" + pd.Series(lines, index=frame.index)
+    x = kinds.quantity(alt.X, SIMSS, "SimSS (higher: easier to separate)")
+    y = kinds.quantity(alt.Y, TOP1, "accuracy of the best model")
+    marks = kinds.scatter(
+        x, y, points.columns, kinds.hue(NCL, frame, title=NCL.meaning, ordered=True, shapes=None), size=90
     )
     title = alt.Title(
         "Do alike classes make a subset harder?",
@@ -77,102 +67,128 @@ def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
             "r: Pearson's, over all subsets and, below, among subsets of equal ncl.",
         ],
     )
-    # not by model, as for DCN; the protocol is the panel
-    columns = frame["protocol"].nunique()
-    return style.faceted(layers, frame, title, ("dataset", "ncl", "protocol"), columns=columns)
+    # not by model, because the best of all models has none; the protocol is the panel
+    fields, columns = (DATASET, NCL, PROTOCOL), frame[PROTOCOL].nunique()
+    return style.faceted(
+        kinds.layers(kinds.least_squares(SIMSS, TOP1, x, y), marks), frame, title, fields, columns=columns
+    )
 
 
 def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
     """Every correlation with its interval: SimSS over all subsets, within equal ncl, and ncl alone beside it."""
     frame = _coefficients(correlation.frame, points.frame)
-    targets = list(dict.fromkeys(frame["target"]))
-    # not the colours of the protocols; these three have 3:1 on white and on black
-    colours = alt.Scale(domain=list(_SAYS.values()), range=["#a9629a", "#b07d00", "#7d8590"])
-    shapes = alt.Scale(domain=list(_SAYS.values()), range=["circle", "diamond", "square"])
-    picked = style.picked("says")
-    told = {"dataset": "", "encoder": "", "target": "", "says": "", "method": "", "r": ".3f", "r_low": ".3f"}
-    told |= {"r_high": ".3f", "p": ".2g", "n": ".0f", "seeds": ".0f", "models": ".0f"}
-    dimmed = alt.condition(picked, alt.value(1.0), alt.value(0.1))
-    base = alt.Chart().encode(
-        y=alt.Y("target:N", title=None, sort=targets, axis=alt.Axis(grid=True, bandPosition=0, ticks=False)),
-        yOffset=alt.YOffset("says:N", scale=alt.Scale(domain=list(_SAYS.values()))),
-        color=alt.Color("says:N", scale=colours, legend=alt.Legend(title=None)),
-        opacity=dimmed,
-    )
-    layers = alt.layer(
-        alt.Chart().mark_rule(strokeDash=[4, 3]).encode(x=alt.datum(0)),
-        base.transform_filter("isValid(datum.r_low)").mark_rule(strokeWidth=2).encode(x="r_low:Q", x2="r_high:Q"),
-        base.mark_point(filled=True, size=60)
-        .encode(
-            x=alt.X("r:Q", title="correlation with accuracy", scale=alt.Scale(domain=[-1, 1]), axis=_HALVES),
-            shape=alt.Shape("says:N", scale=shapes, legend=alt.Legend(title=None)),
-            tooltip=style.tooltips(told),
-        )
-        .add_params(picked),
+    targets = list(dict.fromkeys(frame[TARGET]))
+    rows = kinds.category(alt.Y, TARGET, targets, bands=True)
+    coloured = kinds.hue(_COMPARED, frame, kinds.CONTRAST, ("circle", "diamond", "square"))
+    scale = kinds.quantity(alt.X, COEFFICIENT, grid=True, padding=0, domain=[-1, 1])
+    hover = (*correlation.columns, _COMPARED)
+    chart = kinds.points_with_intervals(
+        COEFFICIENT, rows, hover, coloured, dodge=_COMPARED, line=kinds.ZERO, scale=scale, size=60
     )
     title = alt.Title(
-        "Does similarity tell more than the number of classes?",
+        "Does similarity predict more than the number of classes?",
         subtitle=[
             "Correlation of each accuracy with SimSS or with ncl, and its 95 % interval over subset seeds.",
             "DCN: the best model of each subset; its interval is over models too.",
         ],
     )
-    tall = max(150, 32 * len(targets))
-    return style.faceted(layers, frame, title, ("dataset", "model", "protocol"), height=tall)
+    return style.faceted(chart, frame, title, (DATASET, MODEL, PROTOCOL), height=max(150, 32 * len(targets)))
 
 
 def _coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """The defined coefficients to draw, with what they say and the model and protocol of their target."""
-    known = points.drop_duplicates("target").set_index("target")
+    """The defined coefficients to draw, in words, with the model and protocol of their target."""
+    known = points.drop_duplicates(TARGET).set_index(TARGET)
     pairs = zip(frame["predictor"], frame["scope"], strict=True)
     frame = frame.assign(
-        says=pd.Series([_SAYS.get(pair) for pair in pairs], index=frame.index, dtype="str"),
-        protocol=frame["target"].map(known["protocol"]),
-        model=frame["target"].map(known["model"].where(~known.index.str.startswith("DCN "))),
+        compared=pd.Series([_WORDS.get(pair) for pair in pairs], index=frame.index, dtype="str"),
+        protocol=frame[TARGET].map(known[PROTOCOL]),
+        model=frame[TARGET].map(known[MODEL].where(~known.index.str.startswith("DCN "))),
     )
-    frame = by_encoder(frame.dropna(subset=["says", "r"]))
-    return frame.assign(panel=frame["method"] + (" · " + frame["panel"] if style.differs(frame["panel"]) else ""))
+    frame = by_encoder(frame.dropna(subset=[_COMPARED, COEFFICIENT]))
+    return frame.assign(panel=frame[METHOD] + (" · " + frame["panel"] if style.differs(frame["panel"]) else ""))
 
 
-_OPEN = alt.Scale(zero=False, padding=8)
-_HALVES = alt.Axis(values=[-1, -0.5, 0, 0.5, 1], grid=True)
-
-
-def _ncl_colour(frame: pd.DataFrame, legend: alt.Legend | None) -> alt.Color:
-    """The named domain keeps every ncl in its colour while a filter hides the others."""
-    return alt.Color("ncl:O", scale=alt.Scale(domain=sorted(frame["ncl"].unique().tolist())), legend=legend)
+def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
+    """Released minus our SimSS of every subset against ncl, one panel for each encoder; headings give the agreement."""
+    frame = by_encoder(released.frame.dropna(subset=SIMSS_RELEASED).sort_values(STEP, kind="stable"))
+    heading = {
+        (line[DATASET], line[ENCODER]): f"mean |difference| {line[DIFFERENCE_ABSOLUTE]:.4f}, {_r(line['r'])}"
+        for line in agreement.frame.to_dict("records")
+    }
+    keys = frame[[DATASET, ENCODER]].itertuples(index=False, name=None)
+    frame = frame.assign(panel=frame["panel"] + "\n" + pd.Series([heading[key] for key in keys], index=frame.index))
+    y = kinds.quantity(alt.Y, DIFFERENCE)
+    marks = kinds.scatter(
+        style.ncl_axis(gap=None), y, released.columns, kinds.hue(NCL, frame, shapes=None, legend=False)
+    )
+    title = alt.Title(
+        "How far is the released similarity script from the definition?",
+        subtitle=["One dot a class subset, in the script's own order: its lists of images grow from subset to subset."],
+    )
+    return style.faceted(kinds.layers(kinds.reference(kinds.ZERO, upright=True), marks), frame, title, (DATASET, NCL))
 
 
 def by_encoder(frame: pd.DataFrame) -> pd.DataFrame:
     """With a `panel` for each data set and encoder, in their order."""
-    frame = frame.sort_values(["dataset", "encoder"], kind="stable", ignore_index=True)
-    return frame.assign(panel=style.panels(frame, "dataset", "encoder"))
+    frame = frame.sort_values([DATASET, ENCODER], kind="stable", ignore_index=True)
+    return frame.assign(panel=style.panels(frame, DATASET, ENCODER))
 
 
-def _told(lines: pd.DataFrame) -> str:
+def _heading(lines: pd.DataFrame) -> str:
     """r, p and n of one target, over all subsets and within equal ncl: the second and third line of its heading."""
     line = {one["scope"]: one for one in lines[lines["predictor"] == "simss"].to_dict("records")}
-    return f"{says(line['all'])}\nwithin ncl: {says(line['within ncl'])}"
+    return f"{in_words(line['all'])}\nwithin ncl: {in_words(line['within ncl'])}"
 
 
-def says(line: Mapping[Hashable, Any]) -> str:
-    """A correlation in words: `r = 0.84, p = 2.1e-05, n = 30`, or that it is undefined."""
+def in_words(line: Mapping[Hashable, Any]) -> str:
+    """A correlation: `r = 0.84, p = 2.1e-05, n = 30`, or that it is undefined."""
     if pd.isna(line["r"]):
         return f"r undefined, n = {line['n']}"
     p = "undefined" if pd.isna(line["p"]) else f"{line['p']:.2g}"
     return f"r = {line['r']:.2f}, p = {p}, n = {line['n']}"
 
 
-PARTS = (
-    Part("similarity", "Similarity of the subsets", "similarity", ("similarity",), similarity_figure),
-    Part(
-        "simss_accuracy",
-        "Similarity and accuracy",
-        "correlation",
-        ("correlation_points", "correlation"),
-        scatter_figure,
-    ),
-    Part(
-        "correlation", "What similarity tells", "correlation", ("correlation", "correlation_points"), correlation_figure
-    ),
+def correlation_headlines(correlation: pd.DataFrame) -> Iterator[str]:
+    """SimSS against the best sub-model and the best open full model: all subsets, equal ncl, and ncl alone."""
+    frame = correlation[(correlation[METHOD] == "pearson") & correlation[TARGET].isin(["DCN sub", "DCN open"])]
+    for (dataset, encoder, target), part in frame.groupby([DATASET, ENCODER, TARGET], sort=False):
+        line = {(one["predictor"], one["scope"]): in_words(one) for one in part.to_dict("records")}
+        best = NAMES[str(target).removeprefix("DCN ")]
+        compared = f"{dataset}: SimSS by {encoder} and the best of the {best} ({target}): "
+        if part[COEFFICIENT].isna().all():
+            yield compared + "no correlation, because the accuracies do not differ or there are too few."
+            continue
+        yield (
+            f"{compared}{line['simss', 'all']} over all subsets; {line['simss', 'within ncl']} among subsets of equal "
+            f"ncl; the number of classes alone: {line['ncl', 'all']}."
+        )
+
+
+def released_headlines(agreement: pd.DataFrame) -> Iterator[str]:
+    """How far the released scores are, in a sentence for each encoder.
+
+    >>> line = {"dataset": "digits", "encoder": "hog", "subsets": 9, "difference_absolute": 0.0021, "r": 0.999}
+    >>> line |= {"difference_largest": 0.0108, "pooled_absolute": 0.0019, "difference": 0.0}
+    >>> next(released_headlines(pd.DataFrame([line])))[:99]
+    'digits: SimSS by hog as the released script logs it differs from ours by 0.0021 on average (at most'
+    """
+    for line in agreement[agreement[SUBSETS] > 0].to_dict("records"):
+        yield (
+            f"{line[DATASET]}: SimSS by {line[ENCODER]} as the released script logs it differs from ours by "
+            f"{line[DIFFERENCE_ABSOLUTE]:.4f} on average (at most {line['difference_largest']:.4f}) over "
+            f"{line[SUBSETS]} subsets, {_r(line['r'])}; from ours pooled over images, as its mean is, by "
+            f"{line['pooled_absolute']:.4f}."
+        )
+
+
+def _r(r: float | None) -> str:
+    return "r undefined" if pd.isna(r) else f"r = {r:.4f}"
+
+
+FIGURES = (
+    Figure("similarity", "Similarity of the subsets", (SIMILARITY,), similarity_figure),
+    Figure("released", "The released script", (RELEASED, RELEASED_AGREEMENT), released_figure),
+    Figure("simss_accuracy", "Similarity and accuracy", (CORRELATION_POINTS, CORRELATION), scatter_figure),
+    Figure("correlation", "What similarity predicts", (CORRELATION, CORRELATION_POINTS), correlation_figure),
 )
+HEADLINES = {CORRELATION.name: correlation_headlines, RELEASED_AGREEMENT.name: released_headlines}
