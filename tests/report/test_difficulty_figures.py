@@ -8,14 +8,16 @@ import pytest
 import vl_convert
 
 from fca.report import style
-from fca.report.part import parts as all_parts
-from fca.studies.few_class.difficulty_map import ABOUT, RANDOM
-from fca.studies.few_class.figures import difficulty, released
-from fca.studies.few_class.similarity import AGREEMENT, RELEASED
+from fca.report.figure import visuals_of
+from fca.studies.few_class.difficulty_map import QUANTILES, RANDOM_MEAN, DifficultyMap
+from fca.studies.few_class.figures import difficulty, similarity
+from fca.studies.few_class.similarity import RELEASED, RELEASED_AGREEMENT, Similarity
 from fca.types import Table
 from tests.report.specs import computes, drawn, marks, refuses_empty, values
 
-FIGURES = {part.draw: part.tables for part in (*difficulty.PARTS, *released.PARTS)}
+SHOWN = (*difficulty.FIGURES, next(one for one in similarity.FIGURES if one.key == "released"))
+FIGURES = {one.draw: [table.name for table in one.tables] for one in SHOWN}
+SPECS = {spec.name: spec for spec in (*DifficultyMap.tables, RELEASED, RELEASED_AGREEMENT)}
 
 
 def released_frames(same):
@@ -26,8 +28,8 @@ def released_frames(same):
     agreement = {"subsets": 2, "difference": 0.0, "difference_absolute": 0.01, "difference_largest": 0.012}
     agreement |= {"pooled_absolute": 0.009, "r": 0.98}
     return {
-        "released": logged.reindex(columns=RELEASED),
-        "released_agreement": pd.DataFrame([{**same, **agreement}], columns=AGREEMENT),
+        "released": RELEASED.frame(logged),
+        "released_agreement": RELEASED_AGREEMENT.frame([{**same, **agreement}]),
     }
 
 
@@ -37,7 +39,7 @@ def tables(classes=5, encoders=("hog",)) -> dict[str, Table]:
     rng = np.random.default_rng(0)
     keys = [f"class {k}" for k in range(classes)]
     a, b = np.triu_indices(classes, 1)
-    found: dict[str, list[pd.DataFrame]] = {name: [] for name in (*ABOUT, "released", "released_agreement")}
+    found: dict[str, list[pd.DataFrame]] = {name: [] for name in SPECS}
     for encoder in encoders:
         same = {"dataset": "zoo", "encoder": encoder, "split": "test"}
         simss = rng.uniform(0, 0.5, len(a))
@@ -47,7 +49,7 @@ def tables(classes=5, encoders=("hog",)) -> dict[str, Table]:
         scored = pd.DataFrame({"class": keys, "images": 9, "simss_mean": 0.3, "nearest": keys[::-1]})
         scored = scored.assign(simss_nearest=rng.uniform(0, 0.3, classes), place=range(classes))
         found["difficulty_classes"].append(scored.assign(**same))
-        random = dict(zip(RANDOM, (0.2, 0.1, 0.2, 0.3), strict=True)) | {"random": 10, "seed": 0}
+        random = dict(zip((RANDOM_MEAN, *QUANTILES), (0.2, 0.1, 0.2, 0.3), strict=True)) | {"random": 10, "seed": 0}
         lines = [
             {
                 "ncl": n,
@@ -68,7 +70,7 @@ def tables(classes=5, encoders=("hog",)) -> dict[str, Table]:
         for name, frame in released_frames(same).items():
             found[name].append(frame)
     return {
-        name: Table(name, "how?", "eq. 4", pd.concat(frames, ignore_index=True), {}, ())
+        name: SPECS[name].table(SPECS[name].frame(pd.concat(frames, ignore_index=True)), {}, ())
         for name, frames in found.items()
         if frames
     }
@@ -112,9 +114,9 @@ def test_the_map_draws_every_pair_from_both_sides_and_no_diagonal():
     pairs = tables()["difficulty_map"].frame
     drawn = values(figure(difficulty.map_figure))
     assert len(drawn) == 2 * len(pairs)
-    told = {(line.class_a, line.class_b): line.simss for line in drawn.itertuples()}
+    simss = {(line.class_a, line.class_b): line.simss for line in drawn.itertuples()}
     for line in pairs.itertuples():
-        assert told[line.class_a, line.class_b] == told[line.class_b, line.class_a] == line.simss
+        assert simss[line.class_a, line.class_b] == simss[line.class_b, line.class_a] == line.simss
     assert marks(figure(difficulty.map_figure), "rect") == len(drawn)
 
 
@@ -125,27 +127,31 @@ def test_alike_classes_stand_in_the_order_of_their_places():
 
 
 def test_a_subset_that_the_script_cannot_score_is_not_drawn():
-    assert marks(figure(released.released_figure), "symbol") == 2
+    assert marks(figure(similarity.released_figure), "symbol") == 2
 
 
-def test_the_heading_tells_how_far_the_script_is():
-    (heading,) = values(figure(released.released_figure))["panel"].unique()
+def test_the_heading_gives_the_distance_of_the_script():
+    (heading,) = values(figure(similarity.released_figure))["panel"].unique()
     assert heading == "hog\nmean |difference| 0.0100, r = 0.9800"
 
 
-def test_answers_are_in_words_of_the_tables():
+def test_headlines_repeat_the_tables():
     known = tables()
-    [told] = released.released_answers(known["released_agreement"].frame)
-    assert "by hog as the released script logs it differs from ours by 0.0100 on average (at most 0.0120)" in told
-    [told] = difficulty.subset_answers(known["difficulty_subsets"].frame)
-    assert told.startswith("zoo: by hog the hardest 2 classes are class 0 and class 1 (SimSS 0.050)")
-    assert "the hardest 3 classes are class 0, class 1 and class 2" in told
+    [headline] = similarity.released_headlines(known["released_agreement"].frame)
+    assert "by hog as the released script logs it differs from ours by 0.0100 on average (at most 0.0120)" in headline
+    [headline] = difficulty.subset_headlines(known["difficulty_subsets"].frame)
+    assert headline.startswith("zoo: by hog the hardest 2 classes are class 0 and class 1 (SimSS 0.050)")
+    assert "the hardest 3 classes are class 0, class 1 and class 2" in headline
 
 
 def test_all_classes_together_are_no_hardest_subset():
     frame = tables()["difficulty_subsets"].frame.assign(random=1)
-    assert list(difficulty.subset_answers(frame)) == []
+    assert list(difficulty.subset_headlines(frame)) == []
 
 
-def test_the_report_finds_these_parts():
-    assert {part.key for part in all_parts()} >= {"difficulty_map", "difficulty_subsets", "released"}
+def test_the_report_finds_these_figures():
+    keys = [figure.key for analysis in (DifficultyMap(), Similarity()) for figure in visuals_of(analysis).figures]
+    assert keys == [
+        *("difficulty_map", "difficulty_classes", "difficulty_subsets", "difficulty_what_if"),
+        *("similarity", "released"),
+    ]

@@ -7,12 +7,11 @@ import pandas as pd
 import pytest
 
 from fca.report import style
-from fca.report.part import answers, parts
+from fca.report.figure import headlines, visuals_of
 from fca.studies.few_class.figures import prediction as figures
-from fca.studies.few_class.figures.predictor_answers import prediction_answers
-from fca.studies.few_class.prediction import ABOUT, COLUMNS, PREDICTORS, judged
+from fca.studies.few_class.figures.prediction import prediction_headlines
+from fca.studies.few_class.prediction import PREDICTION, PREDICTORS, Prediction, judged
 from fca.subset import draw_subset
-from fca.types import Table
 from tests.report.specs import drawn
 
 SPREAD = {"simss": 0.4, "separation": 0.6, "intra": 3, "inter": 3, "silhouette": 0.5, "knn": 0.3, "probe": 0.2}
@@ -33,9 +32,9 @@ def points(datasets, encoders, seeds, signal):
             top1 = float(np.clip(0.97 - 0.06 * np.log(subset.ncl) - signal * hard + 0.01 * rng.normal(), 0, 1))
             drawn = {"ncl": subset.ncl, "subset_seed": subset.seed, "classes": subset.classes}
             for encoder in encoders:
-                told = {name: -hard + sd * rng.normal() for name, sd in {**SPREAD, "logme": 0.3}.items()}
+                scores = {name: -hard + sd * rng.normal() for name, sd in {**SPREAD, "logme": 0.3}.items()}
                 same = {"dataset": dataset, "encoder": encoder, "target": "DCN sub", "model": "net", "models": 3}
-                lines.append({**same, **drawn, **told, "log_ncl": np.log(subset.ncl), "top1": top1})
+                lines.append({**same, **drawn, **scores, "log_ncl": np.log(subset.ncl), "top1": top1})
     return pd.DataFrame(lines).astype({"subset_seed": "Int64"})
 
 
@@ -44,10 +43,10 @@ def tables(datasets=("digits",), encoders=("hog",), seeds=6, signal=0.03):
     made = points(datasets, encoders, seeds, signal)
     found = [pair for _, part in made.groupby("encoder") for pair in judged(part.reset_index(drop=True), 0.005)]
     frames = {
-        "prediction": pd.DataFrame([line for line, _ in found], columns=COLUMNS).astype({"better_in": "Int64"}),
+        "prediction": PREDICTION.frame(line for line, _ in found).astype({"better_in": "Int64"}),
         "prediction_points": pd.concat([held for _, held in found], ignore_index=True),
     }
-    return {name: Table(name, *ABOUT[name], frame, {}, ()) for name, frame in frames.items()}
+    return {spec.name: spec.table(frames[spec.name], {}, ()) for spec in Prediction.tables}
 
 
 def figure(draw, **study):
@@ -81,7 +80,7 @@ def test_every_predictor_stands_in_every_panel_with_its_number(draw):
     known = known.dropna(subset=name)
     assert sorted(drawn[name]) == sorted(known[name])
     assert drawn["panel"].nunique() == 4  # encoders times ways of holding out
-    assert set(drawn["says"]) == {figures.NAMES[p] for p in known["predictor"]}
+    assert set(drawn["named"]) == {figures.NAMES[p] for p in known["predictor"]}
 
 
 def test_the_dashed_line_is_the_error_of_ncl_alone():
@@ -107,32 +106,32 @@ def test_every_predictor_of_the_analysis_has_a_name_to_be_read():
 
 def test_the_first_lines_answer_for_every_encoder_and_way():
     known = tables(**MANY)["prediction"].frame
-    told = list(prediction_answers(known))
-    assert len(told) == 2 * 4
+    lines = list(prediction_headlines(known))
+    assert len(lines) == 2 * 4
     simss = known.set_index(["encoder", "held_out", "predictor"]).loc[("clip", "subset seed", "simss")]
-    [said] = [one for one in told if one.startswith("SimSS by clip") and "new subsets" in one]
+    [line] = [one for one in lines if one.startswith("SimSS by clip") and "new subsets" in one]
     assert simss["verdict"] == "beyond ncl"
-    assert "clip predicts accuracy (DCN sub) beyond the number of classes" in said
-    for number in (f"r = {simss['within_ncl_r']:.2f} [", f"errs by {simss['error_points']:.1f} ["):
-        assert number in said
-    assert f"gain of {simss['gain_points']:+.2f} [{simss['gain_points_low']:+.2f}, " in said
-    assert f"hold {100 * simss['coverage']:.0f} %" in said
-    assert ["too few for a trusty interval" in one for one in told] == ["new data sets: r" in one for one in told]
+    assert "clip predicts accuracy (DCN sub) beyond the number of classes" in line
+    for number in (f"r = {simss['within_ncl_r']:.2f} [", f"error is {simss['error_points']:.1f} ["):
+        assert number in line
+    assert f"gain of {simss['gain_points']:+.2f} [{simss['gain_points_low']:+.2f}, " in line
+    assert f"hold {100 * simss['coverage']:.0f} %" in line
+    assert ["too few for a reliable interval" in one for one in lines] == ["new data sets: r" in one for one in lines]
 
 
-def test_no_signal_is_told_as_none():
-    told = list(prediction_answers(tables(signal=0.0)["prediction"].frame))
-    assert told[0].startswith("SimSS by hog does not predict accuracy")
-    assert told[1].endswith("beyond ncl, each judged by itself: none that can be told.")
+def test_no_signal_is_reported_as_none():
+    lines = list(prediction_headlines(tables(signal=0.0)["prediction"].frame))
+    assert lines[0].startswith("SimSS by hog does not predict accuracy")
+    assert lines[1].endswith("significantly better than ncl alone, each judged by itself: none.")
 
 
-def test_one_subset_seed_is_told_as_too_little():
-    [told] = prediction_answers(tables(seeds=1)["prediction"].frame)
-    assert told.startswith("SimSS by hog may or may not predict")
-    assert told.endswith("there is nothing unseen.")
+def test_one_subset_seed_is_reported_as_too_little():
+    [lines] = prediction_headlines(tables(seeds=1)["prediction"].frame)
+    assert lines.startswith("SimSS by hog may or may not predict")
+    assert lines.endswith("there is nothing unseen.")
 
 
-def test_the_report_finds_parts_and_answers():
-    keys = [part.key for part in parts() if part.analysis == "prediction"]
+def test_the_report_finds_figures_and_headlines():
+    keys = [figure.key for figure in visuals_of(Prediction()).figures]
     assert keys == ["prediction_gain", "prediction_error", "predicted_accuracy"]
-    assert answers(tables())[0].startswith("SimSS by hog")
+    assert headlines(Prediction(), tables())[0].startswith("SimSS by hog")
