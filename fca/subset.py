@@ -46,7 +46,7 @@ def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform")
     return ClassSubset(tuple(sorted(rng.sample(range(reachable), ncl))), seed, sampler)
 
 
-def number_of_classes(asked: int | float, num_classes: int) -> int:
+def number_of_classes(ncl: int | float, num_classes: int) -> int:
     """The ncl that is asked for: a whole number of classes, or a share of them below 1 (rounded down, as the paper's).
 
     Raises FcaError for a number in between.
@@ -54,14 +54,14 @@ def number_of_classes(asked: int | float, num_classes: int) -> int:
     >>> number_of_classes(5, 100), number_of_classes(0.1, 47)
     (5, 4)
     """
-    if asked != int(asked) and not 0 < asked < 1:
+    if ncl != int(ncl) and not 0 < ncl < 1:
         allowed = f"a whole number from 2 to {num_classes}, or a share of them between 0 and 1"
-        raise FcaError("subset.ncl", asked, allowed, "e.g. subset.ncl=5, or subset.ncl=0.1 for a tenth of the classes")
-    return int(asked) if asked == int(asked) else int(num_classes * asked)
+        raise FcaError("subset.ncl", ncl, allowed, "e.g. subset.ncl=5, or subset.ncl=0.1 for a tenth of the classes")
+    return int(ncl) if ncl == int(ncl) else int(num_classes * ncl)
 
 
 def full_set(num_classes: int) -> ClassSubset:
-    """All classes: one subset whatever the seed, so nothing says how it was drawn."""
+    """All classes: one subset whatever the seed, so it has no record of a draw."""
     return ClassSubset(tuple(range(num_classes)))
 
 
@@ -82,7 +82,7 @@ def named_subset(classes: Sequence[str], wanted: Sequence[str | int]) -> ClassSu
     return ClassSubset(tuple(sorted(indices)))
 
 
-# Classes that count as one: dog or not dog, a product's kind. A file says which class belongs to which group.
+# Classes that count as one: dog or not dog, a product's kind. A file lists which class belongs to which group.
 
 
 SHIPPED = Path(__file__).parent / "groups"

@@ -76,7 +76,7 @@ class ImageData:
 
 @dataclass(frozen=True)
 class ClassSubset:
-    """Which classes a job has. `ncl`, `seed` and `sampler` only say how it was drawn; `classes` is what it is."""
+    """Which classes a job has. `ncl`, `seed` and `sampler` only record how it was drawn; `classes` is what it is."""
 
     classes: tuple[int, ...]
     seed: int | None = None
@@ -239,7 +239,7 @@ def with_interval(column: Column) -> tuple[Column, Column, Column]:
 
 @dataclass(frozen=True)
 class Table:
-    """An analysis' answer: a frame with its question, its source (paper and equation), parameters and the runs used.
+    """The result of an analysis: a frame, its question and source (paper and equation), parameters and the runs used.
 
     columns: the declarations of the frame's columns; what is drawn, exported or shown is formatted by them.
     """

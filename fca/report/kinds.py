@@ -125,7 +125,7 @@ def interval(base: alt.Chart, value: Column, upright: bool) -> alt.Chart:
 
 
 def reference(at: float | str, upright: bool) -> alt.Chart:
-    """A dashed line across a panel: at a number, or where a column of this name says."""
+    """A dashed line across a panel: at a number, or at the values of a column of this name."""
     place = alt.datum(at) if isinstance(at, float) else f"{at}:Q"
     rule: Any = alt.Chart().mark_rule(strokeDash=[4, 3])
     return cast("alt.Chart", rule.encode(**{"y" if upright else "x": place}))

@@ -12,7 +12,7 @@ import vl_convert
 
 VEGA_LITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]  # 6.4: what altair writes and the page runs
 FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
-# Okabe and Ito's colours (told apart under every colour blindness), darkened or lightened to 3:1 against the ground.
+# Okabe and Ito's colours (distinct under every colour blindness), darkened or lightened to 3:1 against the ground.
 _LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b0568f", "#56b4e9", "#8a6d00", "#000000")
 _DARK = ("#4db3f0", "#ff9248", "#2fcf9f", "#e79ac8", "#9ad4f5", "#e0c04a", "#ffffff")
 
@@ -32,7 +32,7 @@ PERCENT = alt.Axis(format=".2~%")  # 95 %, and 99.25 % where ticks are that clos
 
 
 class NothingToDraw(Exception):
-    """A figure without a single point; the message says why."""
+    """A figure without a single point; the message gives the reason."""
 
 
 def config(dark: bool = False) -> dict[str, Any]:
@@ -90,8 +90,8 @@ def panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
     """The heading of each line's panel: the values of those fields that differ within the figure."""
     if frame.empty:
         raise NothingToDraw("no run has what this figure needs, or no value among them is defined")
-    told = [name for name in fields if differs(frame[name])] or fields[-1:]
-    return frame[list(told)].astype(str).agg(" · ".join, axis="columns")
+    shown = [name for name in fields if differs(frame[name])] or fields[-1:]
+    return frame[list(shown)].astype(str).agg(" · ".join, axis="columns")
 
 
 def faceted(

@@ -1,4 +1,4 @@
-"""Runs in W&B: a copy of the store for the eyes. Offline unless WANDB_MODE says otherwise."""
+"""Runs in W&B: a copy of the store to look at. Offline unless WANDB_MODE is set."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class WandbTracker:
                 job_type=job_type,
                 config=dict(config),
                 mode=_mode(),
-                resume="allow" if "id" in named else None,  # a run that went on after a kill, or was asked again
+                resume="allow" if "id" in named else None,  # a run that went on after a kill, or was requested again
                 reinit="create_new",  # runs never share the global wandb.run
                 settings=wandb.Settings(**_QUIET, **(_LIGHT if light else {})),
                 **named,

@@ -27,17 +27,14 @@ from fca.studies.responses import (
 from fca.studies.rows import check_query, narrowed, records, require
 from fca.types import FcaError
 
-# Who answered: the stored rows of full models, and a name for each that tells it from all others.
-
-
-_TOLD_BY = ("adaptation", "weights", "seed", "run")  # in this order, where one name has several of them
+_DISTINGUISHED_BY = ("adaptation", "weights", "seed", "run")  # in this order, where one name has several of them
 _RUN = re.compile(r"(?P<run>[0-9a-f]{12})/(?P<snapshot>[^/]+)")
 
 
 def answering_rows(store: Store, query: str | None) -> pd.DataFrame:
     """`predict` rows on test images by models that know every class of the data set, clean or under a corruption.
 
-    Rows that know only some of the classes (sub-models) are no subjects: they were not asked all items.
+    Rows that know only some of the classes (sub-models) are no subjects: they were not evaluated on all items.
     With columns subject (named), corruption, severity, and `model` and `snapshot` of the subject. query: narrows them.
     Raises FcaError for a query that cannot be read, and for one data set in two versions.
     """
@@ -75,22 +72,22 @@ def _named(rows: pd.DataFrame) -> dict[str, list[Any]]:
     lines = sorted(records(rows.reset_index()), key=lambda row: row["run_id"])
     subject_of: dict[int, tuple[Any, ...]] = {}
     about: dict[tuple[Any, ...], dict[str, Any]] = {}
-    asked: set[tuple[Any, ...]] = set()
+    seen: set[tuple[Any, ...]] = set()
     for row in lines:
         key = _key(row)
-        if (key, row["shift"]) in asked:  # the same network asked the same in another way: one more subject
+        if (key, row["shift"]) in seen:  # the same network evaluated twice, in two ways: one more subject
             key = (*key, row["run_id"])
-        asked.add((key, row["shift"]))
+        seen.add((key, row["shift"]))
         subject_of[row["index"]] = key
         known = about.setdefault(key, {"model": row["model"], "snapshot": key[2], "run": key[0] or row["run_id"]})
         for column in ("adaptation", "weights", "seed"):
             value = _none(row[column])
             if known.get(column) is None and not _RUN.fullmatch(str(value)):
                 known[column] = value
-    names = dict(zip(about, _told_apart(list(about.values())), strict=True))
+    names = dict(zip(about, _distinct_names(list(about.values())), strict=True))
     keys = [subject_of[at] for at in rows.index]
-    told = {name: [about[key][name] for key in keys] for name in ("model", "snapshot")}
-    return {"subject": [names[key] for key in keys], **told}
+    columns = {name: [about[key][name] for key in keys] for name in ("model", "snapshot")}
+    return {"subject": [names[key] for key in keys], **columns}
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -109,12 +106,12 @@ def _none(value: Any) -> Any:
     return None if pd.isna(value) else value
 
 
-def _told_apart(about: Sequence[Mapping[str, Any]]) -> list[str]:
+def _distinct_names(about: Sequence[Mapping[str, Any]]) -> list[str]:
     """A name for each: the model, its snapshot where there are others than the best, and what else is needed."""
     series = {one["model"] for one in about if one["snapshot"] not in (None, "best")}
     named = [f"{one['model']}/{one['snapshot']}" if one["snapshot"] else one["model"] for one in about]
     names = [name if one["model"] in series else one["model"] for name, one in zip(named, about, strict=True)]
-    for column in _TOLD_BY:
+    for column in _DISTINGUISHED_BY:
         for name in {name for name in names if names.count(name) > 1}:
             alike = [at for at, other in enumerate(names) if other == name]
             if len({about[at].get(column) for at in alike}) > 1:
@@ -134,7 +131,7 @@ COMMAND = "fca run -m task=predict dataset=cifar10 model=resnet18,vgg16 shift=cl
 
 
 class Gathered(NamedTuple):
-    """The answers of all subjects of one data set, and the runs that they are from.
+    """The responses of all subjects of one data set, and the runs that they are from.
 
     left_out: subjects that are not there because they lack a severity, with what they lack.
     """
@@ -166,7 +163,7 @@ def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) 
             raise FcaError("analysis.responses", file, f"no second data set called {name}", "rename the file")
         else:
             found[name] = Gathered(name, None, read, ())
-    require(pd.DataFrame(list(found)), "answers of full models on clean test images", len(store.rows()), COMMAND)
+    require(pd.DataFrame(list(found)), "responses of full models on clean test images", len(store.rows()), COMMAND)
     return list(found.values())
 
 
@@ -213,7 +210,7 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
 
 
 def at_severity(gathered: Gathered, severity: int) -> Gathered:
-    """The items of one severity alone, and the subjects that were asked any of them."""
+    """The items of one severity alone, and the subjects that were evaluated on any of them."""
     all_of = gathered.responses
     items = (all_of.items["severity"] == severity).to_numpy()
     subjects = ~np.isnan(all_of.correct[:, items]).all(axis=1)

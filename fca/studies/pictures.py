@@ -39,7 +39,7 @@ def data_uri(pixels: UInt8[np.ndarray, "height width 3"]) -> str:
 def pictures(store: Store, image_ids: Sequence[str], fingerprint: str | None) -> Pictures:
     """The thumbnails that `task=describe` stored of these images.
 
-    fingerprint: of their data set; None (answers from a file): the first described set that has all of them.
+    fingerprint: of their data set; None (responses from a file): the first described set that has all of them.
     """
     described = store.rows("task == 'describe'")
     if fingerprint is not None:

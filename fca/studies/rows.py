@@ -11,7 +11,7 @@ import pandas as pd
 from fca.store import Store
 from fca.types import FcaError
 
-# Columns that say what was asked for, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
+# Columns of what was requested, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
 # classes (with ncl and subset_seed) and seed; whatever else differs is never averaged over or compared unnoticed.
 CONFIG = ("fingerprint", "num_classes", "split", "shift", "sampler", "compat")
 WEIGHTS = (
@@ -57,7 +57,7 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     full = (rows["task"] == "predict") & every_class & (rows["split"] == "test") & clean & final
     embedded = (rows["task"] == "embed") & (rows["split"] == split) & clean
     trained, complete = narrowed(rows[rows["task"] == "train"], query), narrowed(rows[full], query)
-    model = _told_apart(pd.concat([trained, complete]))
+    model = _distinct_names(pd.concat([trained, complete]))
     return Rows(
         trained=trained.assign(model=model[trained.index]),
         full=complete.assign(model=model[complete.index]),
@@ -66,8 +66,8 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     )
 
 
-def _told_apart(rows: pd.DataFrame) -> pd.Series:
-    """Names: where networks came to a data set's classes in several ways, `resnet18, probe` is told from `resnet18`.
+def _distinct_names(rows: pd.DataFrame) -> pd.Series:
+    """Names: where networks came to a data set's classes in several ways, `resnet18, probe` differs from `resnet18`.
 
     From scratch stays unmarked. After the query, which asks for the names that are stored.
     """

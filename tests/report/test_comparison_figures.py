@@ -15,7 +15,7 @@ from fca.studies.few_class.figures.comparison import (
     stability_figure,
     stability_headlines,
 )
-from fca.studies.few_class.subset_accuracy import Answers
+from fca.studies.few_class.subset_accuracy import PredictedSubset
 from fca.subset import draw_subset
 from fca.types import Table
 from tests.report.specs import computes, marks, parts, refuses_empty, values
@@ -39,7 +39,12 @@ def points(models=3, ncl=(2, 5), seeds=5, inits=1, classes=10, per_class=40, pro
                     about = {"dataset": "zoo", "model": f"net{m}", "protocol": protocol, "run_id": run_id}
                     drawn = {"ncl": n, "subset_seed": seed, "classes": subset.classes, "fingerprint": "f"}
                     lines.append(
-                        {**about, **drawn, "top1": right.mean(), "answers": Answers(images, labels[images], right)}
+                        {
+                            **about,
+                            **drawn,
+                            "top1": right.mean(),
+                            "predictions": PredictedSubset(images, labels[images], right),
+                        }
                     )
     return pd.DataFrame(lines).astype({"subset_seed": "Int64"})
 
@@ -75,7 +80,7 @@ def test_a_significant_difference_is_a_colour_and_a_shape():
 
 
 def test_what_was_not_tested_is_named_so():
-    bare = points().assign(answers=None)
+    bare = points().assign(predictions=None)
     frame = comparison.paired(comparison.per_subset(bare))
     assert frame["told_apart"].isna().all()
     drawn = values(style.spec(paired_figure(comparison.PAIRED.table(frame, {}, ()))))

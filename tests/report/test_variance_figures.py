@@ -59,7 +59,7 @@ def test_one_initialisation_is_not_passed_off_as_the_draw_of_the_classes():
     [line] = variance_headlines(frame)
     assert frame["share_init"].isna().all()
     assert line.endswith("with one initialisation, its share is within the other two.")
-    assert frame["note"].str.contains("as one network answered them").all()
+    assert frame["note"].str.contains("as one network predicted them all").all()
     assert not table(inits=1).frame.query("protocol == 'sub'")["note"].str.contains("one network").any()
 
 

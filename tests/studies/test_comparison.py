@@ -139,12 +139,12 @@ def test_initialisation_seeds_are_averaged_image_by_image(lab):
     assert line["difference"] == pytest.approx((second.mean() - first.mean()) / 2)
 
 
-def test_sub_models_without_answers_are_compared_by_accuracy_alone(lab):
+def test_sub_models_without_predictions_are_compared_by_accuracy_alone(lab):
     for subset in lab.subsets(ncl=(2,)):
         lab.train("a", subset, 0.8 + subset.seed / 100)
         sub_model(lab, "b", subset, answers(lab, subset, 0.6, seed=subset.seed))
     [line] = tables(lab)["paired"].to_dict("records")
-    assert line["note"].startswith("no answers image by image of both models")
+    assert line["note"].startswith("predictions of both models are not stored")
     assert all(pd.isna(line[name]) for name in ("told_apart", "images", "p", "p_holm"))
     assert line["difference_low"] < line["difference"] < line["difference_high"]
 

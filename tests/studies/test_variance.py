@@ -84,21 +84,21 @@ def test_one_subset_leaves_its_component_and_all_shares_missing(lab):
     assert line["var_init"] >= 0
 
 
-def test_sub_models_without_answers_leave_a_line_that_says_so(study):
+def test_sub_models_without_predictions_leave_a_line_that_says_so(study):
     frame = table(study)
     assert set(frame["protocol"]) == {"sub", "open", "masked"}
     bare = frame[frame["protocol"] == "sub"]
-    assert (bare["note"] == "no answers image by image are stored").all()
+    assert (bare["note"] == "no predictions are stored").all()
     assert bare[["var_subset", "var_init", "var_test"]].isna().all(axis=None)
     assert frame.loc[frame["protocol"] == "open", "var_test"].notna().all()
 
 
-def test_the_answers_that_there_are_are_used_and_counted(repeated):
+def test_the_answers_that_are_stored_are_used_and_counted(repeated):
     lab, right = repeated
     lab.train("net", draw_subset(6, 2, 4), 0.7)
     line = table(lab).set_index("ncl").loc[2]
     assert line["var_init"] == pytest.approx(by_hand(lab, right, lab.subsets(ncl=(2,)), 2).init.variance)
-    assert "answers image by image for 4 of 5 subsets" in line["note"]
+    assert "predictions for 4 of 5 subsets" in line["note"]
 
 
 def test_two_recipes_stop_it(repeated):

@@ -113,10 +113,10 @@ class FewClass:
 
 
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
-    """One line a dataset, model, protocol and subset: the mean over initialisation seeds, where there is an answer."""
-    answered = points.dropna(subset="top1")
+    """One line for each dataset, model, protocol and subset: the mean over initialisation seeds, where there is one."""
+    known = points.dropna(subset="top1")
     by = ["dataset", "model", "protocol", "ncl", *DRAW]
-    return answered.groupby(by, dropna=False, as_index=False).agg(top1=("top1", "mean"))
+    return known.groupby(by, dropna=False, as_index=False).agg(top1=("top1", "mean"))
 
 
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
@@ -138,14 +138,14 @@ def dcn(subset: pd.DataFrame) -> pd.DataFrame:
 
 
 def ranks(subset: pd.DataFrame) -> pd.DataFrame:
-    """Mean rank over the subsets that every model of this protocol and ncl answered; equal models share their rank."""
+    """Mean rank over the subsets that all models of this protocol and ncl have in common; equals share their rank."""
     by = ["dataset", "protocol", "ncl"]
     ranked = subset.assign(rank=subset.groupby([*by, *DRAW], dropna=False)["top1"].rank(ascending=False))
-    answers = subset.groupby([*by, *DRAW], dropna=False)["model"].transform("size")
+    present = subset.groupby([*by, *DRAW], dropna=False)["model"].transform("size")
     models = subset.groupby(by)["model"].transform("nunique")
     lines = [
         {**dict(zip([*by, "model"], key, strict=True)), **_mean(part, "rank"), "subsets": len(part)}
-        for key, part in ranked[answers == models].groupby([*by, "model"])
+        for key, part in ranked[present == models].groupby([*by, "model"])
     ]
     return RANKS.frame(lines)
 

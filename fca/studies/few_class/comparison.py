@@ -14,7 +14,7 @@ from fca.stats.intervals import LEVEL, RESAMPLES, bootstrap_mean
 from fca.stats.paired import holm, kendall_w, mcnemar, paired_interval, rank_stability, seeds_needed
 from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW, PAPER
-from fca.studies.few_class.subset_accuracy import COMMAND, Grid, answered_points
+from fca.studies.few_class.subset_accuracy import COMMAND, Grid, points_with_predictions
 from fca.studies.rows import require
 from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
 from fca.types import Column, Table, with_interval
@@ -97,26 +97,26 @@ class Comparison:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables paired and rank_stability."""
-        answered = answered_points(store, self.query, Grid(self.ncl, self.seeds, self.sampler), self.per_model)
-        subset = per_subset(answered.points)
+        found = points_with_predictions(store, self.query, Grid(self.ncl, self.seeds, self.sampler), self.per_model)
+        subset = per_subset(found.points)
         pairs, parameters = paired(subset), {**asdict(self), **METHOD}
-        require(pairs, "pairs of models on one subset", answered.total, COMMAND)
+        require(pairs, "pairs of models on one subset", found.total, COMMAND)
         frames = (pairs, stability(subset))
-        return [spec.table(frame, parameters, answered.runs) for spec, frame in zip(self.tables, frames, strict=True)]
+        return [spec.table(frame, parameters, found.runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
 def per_subset(points: pd.DataFrame) -> pd.DataFrame:
-    """One line a model and subset: the mean over initialisation seeds of the accuracy and of every image's answer.
+    """One line for each model and subset: means over initialisation seeds of accuracy and of each image's correctness.
 
-    images, right: of the stored answers, None unless every initialisation has them.
+    images, right: of the stored predictions, None unless every initialisation has them.
     """
     by = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
     lines = []
     for key, inits in points.groupby(by, dropna=False):
         line = {**dict(zip(by, key, strict=True)), "top1": inits["top1"].mean(), "images": None, "right": None}
-        if inits["answers"].notna().all():
-            line["images"] = inits["answers"].iloc[0].images
-            line["right"] = np.mean([answers.right for answers in inits["answers"]], axis=0)
+        if inits["predictions"].notna().all():
+            line["images"] = inits["predictions"].iloc[0].images
+            line["right"] = np.mean([one.right for one in inits["predictions"]], axis=0)
         lines.append(line)
     return pd.DataFrame(lines, columns=[*by, "top1", "images", "right"]).astype({"subset_seed": "Int64"})
 
@@ -138,7 +138,7 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pair(both: pd.DataFrame) -> dict[str, Any]:
-    """Two models on the subsets that both answered."""
+    """Two models on the subsets that both were evaluated on."""
     cluster = pd.factorize(both["subset_seed"])[0]
     top1 = both[["top1_a", "top1_b"]].to_numpy()
     each = top1[:, 0] - top1[:, 1]
@@ -166,7 +166,7 @@ def _images(both: pd.DataFrame) -> tuple[dict[str, Any], float, float]:
     """Who is right where the other is not, with p; and the interval of the difference where there is one subset."""
     there = both[both["right_a"].notna() & both["right_b"].notna()]
     if there.empty:
-        return {"p": np.nan, "note": "no answers image by image of both models"}, np.nan, np.nan
+        return {"p": np.nan, "note": "predictions of both models are not stored"}, np.nan, np.nan
     a, b = (np.concatenate(there[name].tolist()) for name in ("right_a", "right_b"))
     _, image = np.unique(np.concatenate(there["images_a"].tolist()), return_inverse=True)
     lead = np.bincount(image, weights=a - b)
@@ -190,7 +190,7 @@ def _corrected(family: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def stability(subset: pd.DataFrame) -> pd.DataFrame:
-    """One line a model: where it stands over resamples of the subsets that every model of its kind answered."""
+    """One line a model: where it stands over resamples of the subsets that every model of its kind was evaluated on."""
     lines: list[dict[str, Any]] = []
     for key, part in subset.groupby(BY):
         grouped = part.groupby([*DRAW, "fingerprint"], dropna=False)

@@ -77,7 +77,7 @@ DIFFICULTY_WHAT_IF = TableSpec(
     (*SAME, SUBSET_KEYS, CHANGE, CLASS_A, CLASS_B, SIMSS_BEFORE, SIMSS_AFTER, SIMSS_CHANGE),
 )
 SHOWN = 60  # classes on the map: those with the hardest pairs
-BASE = 5  # classes of the subset that is added to where none is asked for
+BASE = 5  # classes of the subset that is added to where none is given
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ class Mapped:
         return frame.sort_values("simss", kind="stable", ignore_index=True)
 
     def _classes(self) -> pd.DataFrame:
-        """One line a class of the data set; `note` says why one has no score."""
+        """One line for each class of the data set; `note` gives the reason where one has no score."""
         frame = pd.DataFrame({"class": self.found.keys, "images": self.found.counts})
         scores = {
             "simss_mean": np.nanmean(self.pairs, axis=1),

@@ -181,12 +181,12 @@ def _held(points: pd.DataFrame, regressors: list[str], way: str) -> HeldOut:
     dataset, seed = pd.factorize(points["dataset"])[0], pd.factorize(points["subset_seed"])[0]
     if way == "data set":
         return held_out(x, y, dataset)
-    answer = HeldOut(*(np.full(len(y), np.nan) for _ in range(3)))
+    predicted = HeldOut(*(np.full(len(y), np.nan) for _ in range(3)))
     for k in np.unique(dataset):
         there = dataset == k
-        for values, part in zip(answer, held_out(x[there], y[there], seed[there]), strict=True):
+        for values, part in zip(predicted, held_out(x[there], y[there], seed[there]), strict=True):
             values[there] = part
-    return answer
+    return predicted
 
 
 def _within(points: pd.DataFrame, alone: Mapping[str, str], cluster: np.ndarray) -> dict[str, dict[Any, float]]:
@@ -285,8 +285,8 @@ class Prediction:
         one_config(models, "model", self.per_model)
         subsets = subsets_of(rows, Grid(self.ncl, self.seeds, self.sampler))
         known = predictor_points(store, rows, subsets, self.images)
-        asked = replace(rows, full=rows.full[:0]) if self.target == "sub" else rows  # logits are slow to read
-        accuracies = _targets(accuracy_points(store, asked, subsets), models, self.target)
+        read = replace(rows, full=rows.full[:0]) if self.target == "sub" else rows  # logits are slow to read
+        accuracies = _targets(accuracy_points(store, read, subsets), models, self.target)
         points = joined(known, accuracies)
         require(points, "subsets with both an accuracy and a similarity", rows.total, embed)
         points = points.assign(log_ncl=np.log(points["ncl"]))

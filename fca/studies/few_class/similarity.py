@@ -106,7 +106,7 @@ def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
 def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.DataFrame:
     """Similarity scores of every subset by every encoder: one matrix a data set and encoder, whatever the subsets.
 
-    A subset with a class of fewer than two images has no score; its `note` says which class.
+    A subset with a class of fewer than two images has no score; its `note` names the class.
     """
     lines = []
     for row in records(rows.embedded):
@@ -130,14 +130,14 @@ def released_tables(
     """Tables released (one line a subset) and released_agreement (one line an encoder).
 
     points: of similarity_points; subsets without a score, and encoders that have no features, are left out.
-    ncl:    the order of the loop, numbers or shares of the classes; what is asked for twice is gone through twice, as
+    ncl:    the order of the loop, numbers or shares of the classes; a number given twice is scored twice, as
             where a tenth of the classes are 4.
     """
     lines = [line for row in records(rows.embedded) for line in _lines(store, row, points, ncl)]
     frame = RELEASED.frame(lines).astype({SUBSET_SEED: "Int64"})
     agreement = RELEASED_AGREEMENT.frame(_agreement(part) for _, part in frame.groupby(SAME))
-    asked, runs = {**parameters, "order": ORDER}, sorted(set(frame[RUN_ID]))
-    return [RELEASED.table(frame, asked, runs), RELEASED_AGREEMENT.table(agreement, asked, runs)]
+    parameters, runs = {**parameters, "order": ORDER}, sorted(set(frame[RUN_ID]))
+    return [RELEASED.table(frame, parameters, runs), RELEASED_AGREEMENT.table(agreement, parameters, runs)]
 
 
 def _lines(
@@ -148,8 +148,8 @@ def _lines(
     if found.features is None:
         return
     step = 0
-    asked = [number_of_classes(n, len(found.keys)) for n in ncl or sorted(set(scored["ncl"]))]
-    for sequence in _sequences(scored, asked):
+    sizes = [number_of_classes(n, len(found.keys)) for n in ncl or sorted(set(scored["ncl"]))]
+    for sequence in _sequences(scored, sizes):
         drawn = [_as_drawn(line, len(found.keys)) for line in sequence]
         for line, logged in zip(sequence, fca_released(found.features, found.labels, drawn), strict=True):
             kept: dict[str, Any] = {name: line[name] for name in (*SAME, *SUBSET, *SCORES[:4], RUN_ID)}
@@ -158,11 +158,11 @@ def _lines(
             step += 1
 
 
-def _sequences(scored: pd.DataFrame, asked: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
+def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
     """The subsets of each sampler in the order of the loop, then each that nothing drew by itself."""
     drawn = scored[scored["subset_seed"].notna()]
     for _, part in drawn.groupby("sampler"):
-        yield [line for n in asked for line in records(part[part["ncl"] == n].sort_values("subset_seed"))]
+        yield [line for n in sizes for line in records(part[part["ncl"] == n].sort_values("subset_seed"))]
     for line in records(scored[scored["subset_seed"].isna()]):
         yield [line]
 

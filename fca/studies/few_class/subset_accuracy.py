@@ -1,4 +1,8 @@
-"""The points that accuracy tables are made of: one accuracy a model, protocol and subset."""
+"""Accuracy of every model on every class subset, under every protocol: what few-class tables are made of.
+
+Subsets are those of the stored sub-models, or a grid of draws. With the predictions behind each accuracy, models can
+be compared image by image.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ ACCURACY = (DATASET, MODEL, PROTOCOL, *SUBSET, SEED, *with_interval(TOP1), N_TES
 
 
 def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Groups | None = None) -> pd.DataFrame:
-    """Accuracy of every model on every subset: `sub` from its training run, the other protocols from stored answers.
+    """Accuracy of every model on every subset: `sub` from its training run, other protocols from stored predictions.
 
     With groups also `grouped`, on those images of the subset whose class is in a group; missing where there is none.
     """
@@ -60,12 +64,6 @@ def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups:
     return lines
 
 
-# The class subsets that an analysis scores: those of the stored sub-models, or a grid of draws.
-
-
-COLUMNS = ["dataset", "ncl", "subset_seed", "sampler", "classes"]
-
-
 @dataclass(frozen=True)
 class Grid:
     """Every (ncl, or share of the classes below 1, and seed) drawn by one sampler; both None: what the store has."""
@@ -94,12 +92,12 @@ def subsets_of(rows: Rows, grid: Grid) -> pd.DataFrame:
         trained = rows.trained[rows.trained["dataset"] == dataset]
         subsets = _of_grid(num_classes, grid) if grid.ncl else _found(num_classes, trained) or [full_set(num_classes)]
         lines += [(dataset, s.ncl, s.seed, s.sampler, s.classes) for s in subsets]
-    frame = pd.DataFrame(lines, columns=COLUMNS)
+    frame = pd.DataFrame(lines, columns=[DATASET, *SUBSET])
     return frame.astype({"dataset": "str", "ncl": "int64", "subset_seed": "Int64", "sampler": "str"})
 
 
 def _of_grid(num_classes: int, grid: Grid) -> list[ClassSubset]:
-    sizes = [number_of_classes(asked, num_classes) for asked in grid.ncl or ()]
+    sizes = [number_of_classes(size, num_classes) for size in grid.ncl or ()]
     drawn = [draw_subset(num_classes, n, seed, grid.sampler) for n in sizes for seed in grid.seeds or ()]
     return list(dict.fromkeys(drawn))  # all classes are one subset, whatever the seed
 
@@ -119,13 +117,10 @@ def _found(num_classes: int, trained: pd.DataFrame) -> list[ClassSubset]:
     return [*drawn, *(ClassSubset(classes) for classes in sorted(named))]
 
 
-# Which test images every model gets right on every subset: what paired comparisons and variances are made of.
-
-
 COMMAND = "fca run -m task=train model=resnet18,vgg16 subset.ncl=2,5 'subset.seed=range(0,5)'"
 
 
-class Answers(NamedTuple):
+class PredictedSubset(NamedTuple):
     """Of one run on the test images of one subset."""
 
     images: np.ndarray  # positions among the test images of the data set
@@ -133,18 +128,20 @@ class Answers(NamedTuple):
     right: np.ndarray  # bool
 
 
-class Answered(NamedTuple):
-    """`accuracy_points` with their `fingerprint` and `answers` (None where there are none), and what they are from."""
+class PointsWithPredictions(NamedTuple):
+    """`accuracy_points` with `fingerprint` and `predictions` (None where none are stored), and the runs behind them."""
 
     points: pd.DataFrame
     runs: tuple[str, ...]
     total: int  # rows in the store
 
 
-def answered_points(store: Store, query: str | None, grid: Grid, per_model: Sequence[str]) -> Answered:
+def points_with_predictions(
+    store: Store, query: str | None, grid: Grid, per_model: Sequence[str]
+) -> PointsWithPredictions:
     """Every accuracy of every model on every subset, with the images behind it; the options are those of few_class.
 
-    A sub-model's answers are in the predict row of its best weights; without that row its `answers` are None.
+    A sub-model's predictions are in the predict row of its best weights; without that row they are None.
     """
     rows = select(store, query)
     require(rows.models, "rows of trained or full models", rows.total, COMMAND)
@@ -153,18 +150,18 @@ def answered_points(store: Store, query: str | None, grid: Grid, per_model: Sequ
     require(points, "models of these subsets", rows.total, COMMAND)
     about = {row["run_id"]: row for row in records(rows.models)}
     children = _children(store)
-    answers: list[Answers | None] = [None] * len(points)
+    found: list[PredictedSubset | None] = [None] * len(points)
     read = set(points["run_id"])
     for run_id, part in points.groupby("run_id"):
         row = about[run_id]
         source = children.get(str(run_id)) if row["task"] == "train" else row
         if source is not None:
             read.add(source["run_id"])
-            for at, answer in zip(part.index, _answers(store, source, part), strict=True):
-                answers[at] = answer
+            for at, one in zip(part.index, _predicted(store, source, part), strict=True):
+                found[at] = one
     fingerprint = [about[run_id]["fingerprint"] for run_id in points["run_id"]]
-    points = points.assign(fingerprint=fingerprint, answers=pd.Series(answers, index=points.index, dtype="object"))
-    return Answered(points, tuple(sorted(read)), rows.total)
+    points = points.assign(fingerprint=fingerprint, predictions=pd.Series(found, index=points.index, dtype="object"))
+    return PointsWithPredictions(points, tuple(sorted(read)), rows.total)
 
 
 def _children(store: Store) -> dict[str, dict[str, Any]]:
@@ -174,10 +171,10 @@ def _children(store: Store) -> dict[str, dict[str, Any]]:
     return {row["parent"]: row for row in records(best)}
 
 
-def _answers(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> list[Answers | None]:
-    """One run's answers on the subset of each of its points, by the protocol of the point."""
+def _predicted(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> list[PredictedSubset | None]:
+    """One run's predictions on the subset of each of its points, by the protocol of the point."""
     stored = predictions(store, row)
-    found: list[Answers | None] = []
+    found: list[PredictedSubset | None] = []
     for point in records(points):
         inside, right = stored.of_classes(point["classes"]), None
         if point["protocol"] in ("sub", "open"):
@@ -186,5 +183,5 @@ def _answers(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> list
             columns = stored.columns[list(point["classes"])]
             right = masked_answers(stored.logits[inside], columns) == stored.true[inside]
         images, labels = stored.images[inside], stored.labels[inside]
-        found.append(None if right is None else Answers(images, labels, right))
+        found.append(None if right is None else PredictedSubset(images, labels, right))
     return found

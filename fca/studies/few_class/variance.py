@@ -12,7 +12,7 @@ import pandas as pd
 from fca.stats.variance import SubsetRuns, VarianceSplit, split_variance
 from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW
-from fca.studies.few_class.subset_accuracy import Grid, answered_points
+from fca.studies.few_class.subset_accuracy import Grid, points_with_predictions
 from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
 from fca.types import Column, Table, with_interval
 
@@ -58,13 +58,13 @@ class Variance:
 
     def __call__(self, store: Store) -> list[Table]:
         """Table variance."""
-        answered = answered_points(store, self.query, Grid(self.ncl, self.seeds, self.sampler), self.per_model)
+        found = points_with_predictions(store, self.query, Grid(self.ncl, self.seeds, self.sampler), self.per_model)
         parameters = {**asdict(self), "method": METHOD, "intervals": INTERVALS}
-        return [VARIANCE.table(variance(answered.points), parameters, answered.runs)]
+        return [VARIANCE.table(variance(found.points), parameters, found.runs)]
 
 
 def variance(points: pd.DataFrame) -> pd.DataFrame:
-    """One line a dataset, model, protocol and ncl; what cannot be known is missing, and `note` says why."""
+    """One line for each dataset, model, protocol and ncl; `note` gives the reason for what is missing."""
     lines = [{**dict(zip(BY, key, strict=True)), **_line(part)} for key, part in points.groupby(BY) if len(part)]
     kinds = {column: column.kind for column in VARIANCE.columns[len(BY) : -1]}
     return VARIANCE.frame(lines).astype({name: "Int64" if kind is int else "float64" for name, kind in kinds.items()})
@@ -75,7 +75,7 @@ def _line(part: pd.DataFrame) -> dict[str, Any]:
     subsets = list(_subset_runs(part))
     drawn = part.groupby(DRAW, dropna=False).ngroups
     if not subsets:
-        return {"subsets": drawn, "note": "no answers image by image are stored"}
+        return {"subsets": drawn, "note": "no predictions are stored"}
     split = split_variance(subsets)
     shown = {name: float(np.maximum(component.variance, 0)) for name, component in split._asdict().items()}
     line = {f"var_{name}": value for name, value in shown.items()}
@@ -92,24 +92,24 @@ def _line(part: pd.DataFrame) -> dict[str, Any]:
 
 
 def _subset_runs(part: pd.DataFrame) -> Iterator[SubsetRuns]:
-    """The runs on each subset whose answers are stored."""
-    for _, runs in part[part["answers"].notna()].groupby(DRAW, dropna=False):
+    """The runs on each subset whose predictions are stored."""
+    for _, runs in part[part["predictions"].notna()].groupby(DRAW, dropna=False):
         inits = runs.sort_values("run_id")
-        first = inits["answers"].iloc[0]
-        correct = np.stack([answers.right for answers in inits["answers"]])
+        first = inits["predictions"].iloc[0]
+        correct = np.stack([one.right for one in inits["predictions"]])
         yield SubsetRuns(correct, first.images, first.labels, tuple(inits["run_id"]))
 
 
 def _notes(split: VarianceSplit, subsets: list[SubsetRuns], drawn: int) -> Iterator[str]:
     inits = [len(s.runs) for s in subsets]
     if len(subsets) < drawn:
-        yield f"answers image by image for {len(subsets)} of {drawn} subsets"
+        yield f"predictions for {len(subsets)} of {drawn} subsets"
     if len(subsets) == 1:
         yield "one subset: var_subset unknown"
     if max(inits) == 1:
         same = len({s.runs for s in subsets}) == 1 < len(subsets)
         yield "one initialisation: var_init unknown, its share is within var_subset and var_test" + (
-            ", but for what is common to all subsets, as one network answered them" if same else ""
+            ", but for what is common to all subsets, as one network predicted them all" if same else ""
         )
     elif min(inits) < max(inits):
         yield f"{min(inits)} to {max(inits)} initialisations a subset"
@@ -119,4 +119,4 @@ def _notes(split: VarianceSplit, subsets: list[SubsetRuns], drawn: int) -> Itera
         if component.variance < 0:
             yield f"var_{name} estimated at {component.variance:.1e}, shown as 0"
         if np.isfinite(component.variance) and np.isnan(component.high):
-            yield f"var_{name} has no interval: less spread than noise, or all answers alike"
+            yield f"var_{name} has no interval: less spread than noise, or all predictions alike"
