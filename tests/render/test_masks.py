@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fca.render import CLASSES, render, scene_of
-from fca.render.march import AWAY, SPREAD, TOUCH, Solid, march, solid_of, view_frame
+from fca.render.march import SPREAD, TOUCH, VIEWER_DISTANCE, Solid, march, solid_of, view_frame
 from fca.render.objects import model
 from fca.types import FcaError
 
@@ -23,13 +23,13 @@ def ray_of(scene, row, column, size):
     v = (-np.sin(turn) * right - np.cos(turn) * down) / scene.scale
     x, y, z = view_frame(scene).astype(float)
     way = u * SPREAD * x + v * SPREAD * y - z
-    return AWAY * z, way / np.linalg.norm(way)
+    return VIEWER_DISTANCE * z, way / np.linalg.norm(way)
 
 
 def nearest_to_surface(scene, row, column, size):
     """The smallest distance of a ray from the object, over 3,000 equal steps through its ball."""
     start, way = ray_of(scene, row, column, size)
-    points = start[:, None] + way[:, None] * np.linspace(AWAY - 1.3, AWAY + 1.3, 3000)
+    points = start[:, None] + way[:, None] * np.linspace(VIEWER_DISTANCE - 1.3, VIEWER_DISTANCE + 1.3, 3000)
     return float(solid_of(scene)(points.astype(np.float32)).min())
 
 
@@ -54,18 +54,18 @@ def unstretched(label):
 
 
 @pytest.mark.parametrize("label", CLASSES)
-def test_the_grid_never_promises_more_room_than_there_is(label):
+def test_the_grids_clearance_never_exceeds_the_true_distance(label):
     solid, points = unstretched(label), in_ball(1, 20_000)
     surface = points[:, np.abs(solid(points)) < 0.01]
-    room = solid.room(solid.in_cells(points))
+    clearance = solid.clearance(solid.in_cells(points))
     for start in range(0, points.shape[1], 2000):
         part = points[:, start : start + 2000]
         away = np.sqrt(np.square(part[:, :, None] - surface[:, None, :400]).sum(axis=0).min(axis=1))
-        assert (room[start : start + 2000] <= away + 0.01).all()
+        assert (clearance[start : start + 2000] <= away + 0.01).all()
 
 
 @pytest.mark.parametrize("label", CLASSES)
-def test_the_parts_that_a_cell_names_hold_the_nearest(label):
+def test_the_parts_listed_for_a_cell_include_the_nearest(label):
     solid, points = unstretched(label), in_ball(2, 60_000)
     whole = solid(points)
     close = np.abs(whole) < 0.03
