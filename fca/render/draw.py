@@ -59,9 +59,11 @@ def draw(scene: Scene, hits: Hits, size: int) -> Drawn:
     flat[hits.pixels] = surface(scene, hits, flat[hits.pixels])
     full = np.zeros((size, size), bool)
     full.reshape(-1)[hits.pixels] = True
-    covered, colours = _cover(scene, size)
-    picture = np.where(covered[:, :, None], colours, flat.reshape(size, size, 3)) * np.float32(scene.exposure)
-    return Drawn(finish(scene, np.clip(picture, 0, 1)), full & ~covered, full)
+    picture, visible = flat.reshape(size, size, 3), full
+    if scene.cover != "none":
+        covered = cover_field(scene, size) < scene.cover_limit
+        picture, visible = np.where(covered[:, :, None], _cover_colours(scene, size), picture), full & ~covered
+    return Drawn(finish(scene, np.clip(picture * np.float32(scene.exposure), 0, 1)), visible, full)
 
 
 def _enlarged(grid: Float[np.ndarray, "rows columns"], size: int, smooth: bool = True) -> Field:
@@ -214,13 +216,9 @@ def cover_field(scene: Scene, size: int) -> Field:
     return _enlarged(blocks, size, smooth=False) + np.float32(0.02) * along
 
 
-def _cover(scene: Scene, size: int) -> tuple[Mask, Picture]:
-    """Where it covers, and its colours there (anything elsewhere)."""
-    if scene.cover == "none":
-        return np.zeros((size, size), bool), np.zeros((size, size, 3), np.float32)
+def _cover_colours(scene: Scene, size: int) -> Picture:
     grain = 0.85 + 0.3 * _clouds(scene.noise_key + "/grain", size, cells=10, octaves=2)
-    colours = np.array(scene.cover_color, np.float32) * grain[:, :, None].astype(np.float32)
-    return cover_field(scene, size) < scene.cover_limit, np.clip(colours, 0, 1)
+    return np.clip(np.array(scene.cover_color, np.float32) * grain[:, :, None].astype(np.float32), 0, 1)
 
 
 # What is done to the finished picture: another style, and what a bad camera and a small file lose.

@@ -100,7 +100,11 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
     margin = INSET * (high - low)
     target = float(generator(scene.noise_key, level).uniform(low + margin, high - margin))
     scene, hits = _placed(scene, target)
-    return _LOOKS[attribute](scene, _hits_at(scene, hits, PROBE), target) if attribute in _LOOKS else scene
+    if attribute not in _LOOKS:
+        return scene
+    if low == high:  # an easy level in which nothing is changed
+        return replace(scene, measured=low)
+    return _LOOKS[attribute](scene, _hits_at(scene, hits, PROBE), target)
 
 
 # What is measured in an image to place it in a level: properties of finished pixels or masks.
@@ -325,8 +329,6 @@ def _light(scene: Scene, hits: Hits, target: float) -> Scene:
 
 def _occlusion(scene: Scene, hits: Hits, target: float) -> Scene:
     """The cover reaches as far as hides the target share of the object's pixels."""
-    if scene.level == "easy":
-        return scene
     random = generator(scene.noise_key, "occlusion")
     shade = np.array(scene.backdrop_colors[0]) * random.uniform(0.8, 0.92)  # or the cover is what a network looks at
     red, green, blue = shade.tolist()
@@ -338,8 +340,6 @@ def _occlusion(scene: Scene, hits: Hits, target: float) -> Scene:
 
 def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
     """A pattern in the background's middle colour, which breaks up the object's outline."""
-    if scene.level == "easy":
-        return scene
     red, green, blue = np.array(scene.backdrop_colors).mean(axis=0).tolist()
     scene = replace(scene, texture_color=(red, green, blue))
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
@@ -369,8 +369,6 @@ def _changed(scene: Scene, hits: Hits, target: float, scenes: Iterable[Scene], f
 
     Around: in the square around the mask, a tenth of its longer side wider each way.
     """
-    if scene.level == "easy":
-        return replace(scene, measured=1.0)
     plain = draw(scene, hits, PROBE)
     more = max(1, round(0.1 * extent(plain.full) * PROBE))
     sides = (np.flatnonzero(plain.full.any(axis=axis)) for axis in (1, 0))
@@ -395,14 +393,9 @@ def _background(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 _LOOKS: dict[str, Callable[[Scene, Hits, float], Scene]] = {
-    "color": _color,
-    "light": _light,
-    "occlusion": _occlusion,
-    "texture": _texture,
-    "style": _style,
-    "quality": _quality,
-    "background": _background,
-}
+    "color": _color, "light": _light, "occlusion": _occlusion, "texture": _texture, "style": _style,
+    "quality": _quality, "background": _background,
+}  # fmt: skip
 
 
 def _fitted(
