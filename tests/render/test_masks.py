@@ -103,15 +103,14 @@ def test_only_visible_pixels_change_when_the_object_changes_its_colours():
 
 @pytest.mark.parametrize("scene", ["rotation/medium", "position/hard", "size/hard"])
 def test_a_larger_image_shows_the_same_picture(scene):
-    asked = scene_of("chair", *scene.split("/"), 0, 0)
-    small, large = render(asked, 48), render(asked, 144)
+    small, large = (render(scene_of("chair", *scene.split("/"), 0, 0), size) for size in (48, 144))
     pooled = large.full.reshape(48, 3, 48, 3).mean(axis=(1, 3))
     assert (small.full == large.full[1::3, 1::3]).mean() > 0.999, "the middle of three pixels is the small one's centre"
     assert abs(pooled.mean() - small.full.mean()) < 0.01
 
 
 @pytest.mark.parametrize("size", [0, 7, 2049])
-def test_a_size_that_cannot_be_drawn_is_named(size):
+def test_a_size_that_cannot_be_drawn_is_an_error(size):
     with pytest.raises(FcaError, match=rf"size = {size}; allowed: 8 to 2048 pixels"):
         render(scene_of("mug", "size", "easy", 0, 0), size)
 
