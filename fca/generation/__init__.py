@@ -1,4 +1,4 @@
-"""What every generator of test images and every writer of their descriptions fulfils."""
+"""The contract of every generator of test images and every writer of their descriptions, and what these share."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, UInt8
+
+from fca.types import FcaError
 
 
 class Refused(Exception):
@@ -56,6 +58,12 @@ class Request:
         """
         return f"{self.label}/{self.attribute}/{self.index:02d}"
 
+    def words(self) -> str:
+        """The prompt, for a generator that needs one. Raises FcaError where there is none."""
+        if self.prompt is None:
+            raise FcaError(f"prompt of {self.key}", "none", "words", "write descriptions in the plan")
+        return self.prompt
+
 
 class Drawn(NamedTuple):
     """An image, where it shows its object (and would, were nothing in front), and JSON facts about how it came."""
@@ -101,3 +109,8 @@ class Writer(Protocol):
 
     def describe(self, name: str, attribute: str) -> list[str]:
         """Nine descriptions of an image of that class, easy to hard by the attribute. Raises Refused, Unavailable."""
+
+
+def missing_package(name: str) -> FcaError:
+    """What a generator raises where its library is not installed."""
+    return FcaError(f"package {name}", "missing", "installed", "pip install 'fca[generate]'")

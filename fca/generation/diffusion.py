@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fca.generation import Drawn, Refused, Request
+from fca.generation import Drawn, Refused, Request, missing_package
 from fca.types import FcaError
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -29,7 +29,7 @@ class Diffusion:
     size:     pixels a side.    dtype: float32, float16 or bfloat16 (the last two are for GPUs).
 
     It runs on the GPU if there is one. The noise is drawn on the CPU, so that an image depends on its seed and not on
-    the device, but for rounding. A safety checker is left as the pipeline has it: what it flags is refused.
+    the device, but for rounding. A safety checker stays as the pipeline has it: what it flags is refused.
     """
 
     model: str
@@ -56,7 +56,7 @@ class Diffusion:
         try:
             library = version("diffusers")
         except PackageNotFoundError as error:
-            raise _missing("diffusers") from error
+            raise missing_package("diffusers") from error
         local = Path(self.model).expanduser()
         where = f"{local.name} {_content(local)}" if local.is_dir() else f"{self.model}@{self.revision or 'main'}"
         variant = f" {self.variant}" if self.variant else ""
@@ -72,14 +72,13 @@ class Diffusion:
         Raises Refused for what the safety checker flags, and FcaError where there is no prompt, no such pipeline, too
         little memory, or a dtype whose numbers overflow.
         """
-        if request.prompt is None:
-            raise FcaError(f"prompt of {request.key}", "none", "words", "write descriptions in the plan")
+        prompt = request.words()
         if self.size % 8 or self.size < 8:
             raise FcaError("generator.size", self.size, "a multiple of 8", "take 512 or what the model was made for")
         if self.dtype not in DTYPES:
             raise FcaError("generator.dtype", self.dtype, ", ".join(DTYPES), "take one of these")
         with _ONE_AT_A_TIME:
-            made, facts = self._made(request)
+            made, facts = self._made(prompt, request.seed)
         if any(getattr(made, "nsfw_content_detected", None) or []):
             raise Refused(f"the safety checker of {self.label()} flagged the image")
         pixels = np.asarray(made.images[0], np.float32)
@@ -88,21 +87,15 @@ class Diffusion:
             raise FcaError("generator.dtype", self.dtype, allowed, "set generator.dtype=float32 or bfloat16")
         return Drawn(np.rint(pixels * 255).astype(np.uint8), None, None, facts)
 
-    def _made(self, request: Request) -> tuple[Any, dict[str, Any]]:
+    def _made(self, prompt: str, seed: int) -> tuple[Any, dict[str, Any]]:
         """What the pipeline returns, and the facts of all its images."""
         import torch
 
+        noise = torch.Generator("cpu").manual_seed(seed)
+        image = {"height": self.size, "width": self.size, "generator": noise, "output_type": "np"}
         try:
             pipeline, facts = _pipeline(self)
-            made = pipeline(
-                prompt=request.prompt,
-                num_inference_steps=self.steps,
-                guidance_scale=self.guidance,
-                height=self.size,
-                width=self.size,
-                generator=torch.Generator("cpu").manual_seed(request.seed),
-                output_type="np",
-            )
+            made = pipeline(prompt=prompt, num_inference_steps=self.steps, guidance_scale=self.guidance, **image)
         except torch.OutOfMemoryError as error:
             step = "set generator.dtype=float16, or lower generator.size"
             raise FcaError("generator.size", self.size, "what fits into the GPU's memory", step) from error
@@ -131,7 +124,7 @@ def _pipeline(config: Diffusion) -> tuple[Any, dict[str, Any]]:
     try:
         from diffusers import AutoPipelineForText2Image, DiffusionPipeline
     except ImportError as error:
-        raise _missing("diffusers") from error
+        raise missing_package("diffusers") from error
     device = next((name for name in ("cuda", "mps") if getattr(torch, name).is_available()), "cpu")
     folder, facts = Path(config.model).expanduser(), {"device": device}
     try:
@@ -142,16 +135,9 @@ def _pipeline(config: Diffusion) -> tuple[Any, dict[str, Any]]:
             folder, dtype=getattr(torch, config.dtype), variant=config.variant, local_files_only=True
         )
     except Exception as error:  # the hub, the network and the loaders of the parts raise many kinds
-        allowed = f"the folder or the id of a text-to-image pipeline ({_one_line(error)})"
+        message = str(error).strip().partition("\n")[0]
+        allowed = f"the folder or the id of a text-to-image pipeline ({type(error).__name__}: {message})"
         step = "correct generator.model, or connect once and try again"
         raise FcaError("generator.model", config.model, allowed, step) from error
     pipeline.set_progress_bar_config(disable=True)
     return pipeline.to(device), facts
-
-
-def _missing(package: str) -> FcaError:
-    return FcaError(f"package {package}", "missing", "installed", "pip install 'fca[generate]'")
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"

@@ -1,4 +1,4 @@
-"""Drawn objects (fca.render) as a generator: no words, no network, no money, exact masks."""
+"""Objects drawn by fca.render as a generator: no words, no network, no money, exact masks."""
 
 from __future__ import annotations
 

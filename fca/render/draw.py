@@ -1,27 +1,40 @@
-"""A scene -> its image and masks."""
+"""From a scene to its pixels: background, the object's surface, what covers it, light, style and quality.
+
+All patterns are random pictures that look the same at any size: small random grids, enlarged.
+"""
 
 from __future__ import annotations
 
+import colorsys
+import io
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float, UInt8
+from PIL import Image, ImageDraw
 
-from fca.render.backdrop import backdrop, cover, degraded, styled, to_bytes
-from fca.render.march import Hits, march, surface
-from fca.render.scene import Rendered, Scene
+from fca.render.march import Hits, Plane, Points, march
+from fca.render.scene import Mask, Picture, Rendered, Scene, check_name, generator
 from fca.types import FcaError
 
 SIZES = (8, 2048)  # smallest and largest side in pixels
+BACKDROPS = ("plain", "clouds", "stripes", "checks", "clutter")
+COVERS = ("wall", "slats", "leaves", "blocks")
+TEXTURES = ("plain", "checks", "stripes", "dots", "patches")
+DARK, LIGHT = (0.13, 0.13, 0.15), (0.88, 0.86, 0.8)
+GRAIN = 0.012  # standard deviation of a camera's noise, of full scale, whatever the light
+
+Field = Float[np.ndarray, "size size"]
+Colours = Float[np.ndarray, "points 3"]
 
 
 class Drawn(NamedTuple):
-    """A picture before it is bytes, and what is behind its object."""
+    """A picture before it is bytes, and its masks, as in Rendered."""
 
-    picture: Float[np.ndarray, "size size 3"]
-    behind: Float[np.ndarray, "size size 3"]
-    visible: Bool[np.ndarray, "size size"]
-    full: Bool[np.ndarray, "size size"]
+    picture: Picture
+    visible: Mask
+    full: Mask
 
 
 def render(scene: Scene, size: int) -> Rendered:
@@ -37,22 +50,249 @@ def render(scene: Scene, size: int) -> Rendered:
     if not SIZES[0] <= size <= SIZES[1]:
         raise FcaError("size", size, f"{SIZES[0]} to {SIZES[1]} pixels", "take another size")
     drawn = draw(scene, march(scene, size), size)
-    return Rendered(to_bytes(drawn.picture), drawn.visible, drawn.full)
+    return Rendered(_to_bytes(drawn.picture), drawn.visible, drawn.full)
 
 
 def draw(scene: Scene, hits: Hits, size: int) -> Drawn:
     """All but the march, which only depends on where the object is and from where it is seen."""
-    behind = backdrop(scene, size)
-    flat = behind.reshape(-1, 3).copy()
+    flat = backdrop(scene, size).reshape(-1, 3).copy()
     flat[hits.pixels] = surface(scene, hits, flat[hits.pixels])
-    shown = np.zeros(size * size, bool)
-    shown[hits.pixels] = True
-    full = shown.reshape(size, size)
-    covered, colours = cover(scene, size)
-    picture = np.where(covered[:, :, None], colours, flat.reshape(size, size, 3)) * np.float32(scene.exposure)
-    return Drawn(finished(scene, np.clip(picture, 0, 1)), behind, full & ~covered, full)
+    full = np.zeros((size, size), bool)
+    full.reshape(-1)[hits.pixels] = True
+    picture, visible = flat.reshape(size, size, 3), full
+    if scene.cover != "none":
+        covered = cover_field(scene, size) < scene.cover_limit
+        picture, visible = np.where(covered[:, :, None], _cover_colours(scene, size), picture), full & ~covered
+    return Drawn(finish(scene, np.clip(picture * np.float32(scene.exposure), 0, 1)), visible, full)
 
 
-def finished(scene: Scene, picture: Float[np.ndarray, "size size 3"]) -> Float[np.ndarray, "size size 3"]:
-    """What is done to the whole picture: style, then quality."""
-    return degraded(scene, styled(scene, picture))
+def _enlarged(grid: Float[np.ndarray, "rows columns"], size: int, smooth: bool = True) -> Field:
+    """A grid at another size: bicubic, or each value as a block."""
+    method = Image.Resampling.BICUBIC if smooth else Image.Resampling.NEAREST
+    return np.asarray(Image.fromarray(grid.astype(np.float32)).resize((size, size), method))
+
+
+@lru_cache(maxsize=4)  # a level is found by drawing the same picture again and again
+def _clouds(key: str, size: int, cells: int = 3, octaves: int = 4) -> Field:
+    """Fractal value noise, 0.5 +- 0.22 or so: octaves of `cells`, 2 cells, ... a side, each half as strong."""
+    random = generator(key, "clouds", cells)
+    total = np.zeros((size, size), np.float32)
+    for octave in range(octaves):
+        grid = random.random((cells << octave, cells << octave), np.float32)
+        total += _enlarged(grid, size) * np.float32(0.5**octave)
+    return total / np.float32(2 - 0.5 ** (octaves - 1))
+
+
+def _positions(size: int) -> tuple[Field, Field]:
+    """Of every pixel: its centre, right and down from the image's, as shares of the side."""
+    at = ((np.arange(size) + 0.5) / size - 0.5).astype(np.float32)
+    return np.broadcast_to(at, (size, size)), np.broadcast_to(at[:, None], (size, size))
+
+
+# What is behind the object: a picture of two colours, or of many for clutter, with a set contrast.
+
+
+def backdrop(scene: Scene, size: int) -> Picture:
+    """RGB in [0, 1]: half the distance between the two colours either way at `backdrop_amount` 1."""
+    check_name("backdrop", scene.backdrop, BACKDROPS)
+    first, second = (np.array(one, np.float32) for one in scene.backdrop_colors)
+    middle, amount = (first + second) / 2, np.float32(scene.backdrop_amount)
+    if scene.backdrop == "clutter":
+        return np.clip(middle + amount * (_clutter(scene.noise_key, size) - middle), 0, 1)
+    wave = _backdrop_pattern(scene, size)[:, :, None]
+    return np.clip(middle + amount * wave * (second - first), 0, 1)
+
+
+def _backdrop_pattern(scene: Scene, size: int) -> Field:
+    """Between -1 and 1."""
+    right, down = _positions(size)
+    if scene.backdrop == "plain":
+        return -2 * down
+    if scene.backdrop == "clouds":
+        return np.clip((_clouds(scene.noise_key, size) - 0.5) * 4, -1, 1)
+    random = generator(scene.noise_key, "pattern")
+    turn, cells = random.uniform(0, np.pi), random.uniform(5, 9)
+    a, b = np.float32(np.cos(turn) * cells), np.float32(np.sin(turn) * cells)
+    along, across = np.floor((right * a + down * b) * 2), np.floor((down * a - right * b) * 2)
+    return ((along if scene.backdrop == "stripes" else along + across) % 2) * 2 - 1
+
+
+@lru_cache(maxsize=2)  # a level is found by drawing the same clutter again and again
+def _clutter(key: str, size: int) -> Picture:
+    """Sixty discs, bars and triangles in any colours, the large ones behind."""
+    random = generator(key, "clutter")
+    image = Image.new("RGB", (size, size), (128, 128, 128))
+    pen = ImageDraw.Draw(image)
+    for radius in np.sort(random.uniform(0.04, 0.3, 60))[::-1]:
+        hue, saturation, value, kind, turn = random.random(5)
+        rgb = colorsys.hsv_to_rgb(hue, 0.3 + 0.6 * saturation, 0.25 + 0.7 * value)
+        centre = random.random(2)
+        sides = 3 if kind < 0.4 else 4 if kind < 0.8 else 24
+        angles = 2 * np.pi * (np.arange(sides) / sides + turn)
+        flat = 0.35 if sides == 4 else 1.0  # bars
+        x, y = radius * np.cos(angles), flat * radius * np.sin(angles)
+        cos, sin = np.cos(2 * np.pi * kind), np.sin(2 * np.pi * kind)
+        corners = np.stack([centre[0] + cos * x - sin * y, centre[1] + sin * x + cos * y], axis=1) * size
+        pen.polygon([(float(a), float(b)) for a, b in corners], fill=tuple(round(255 * c) for c in rgb))
+    return np.asarray(image, np.float32) / 255
+
+
+# The object's surface: its parts' colours, a pattern on them, light.
+
+
+def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
+    """RGB of each hit, at least 0.
+
+    behind: the background's colours at the same pixels. `scene.blend` pulls every colour half to these, half to their
+    mean, and the shading to a fifth of its depth, so that at 1 the object has the background's colour.
+    """
+    shade, gloss = _light(scene, hits)
+    tints = {"main": scene.color, "accent": scene.accent, "dark": DARK, "light": LIGHT}
+    table = np.array([tints[part.tint] for part in hits.solid.model.parts], np.float32)
+    lit = table[hits.part] * shade[:, None] + gloss[:, None]
+    if scene.texture != "plain":  # painted in the colour that is to be seen, whatever the light
+        on = _texture(scene, hits.points)[:, None] * np.float32(scene.texture_amount)
+        lit = lit + on * (np.array(scene.texture_color, np.float32) - lit)
+    if scene.blend and len(shade):
+        flat = 0.8 + 0.2 * shade / max(float(shade.mean()), 1e-3)
+        hidden = (0.4 * behind.mean(axis=0) + 0.6 * behind) * flat[:, None]
+        lit = lit + np.float32(scene.blend) * (hidden - lit)
+    return np.asarray(lit)
+
+
+def _texture(scene: Scene, points: Points) -> Plane:
+    """1 where the texture has its second colour, else 0."""
+    check_name("texture", scene.texture, TEXTURES)
+    random = generator(scene.noise_key, "texture")
+    cells = np.float32(random.uniform(4.0, 6.0))
+    x, y, z = points * cells + random.random((3, 1)).astype(np.float32)
+    if scene.texture == "checks":
+        on = (np.floor(x) + np.floor(y) + np.floor(z)) % 2 > 0
+    elif scene.texture == "stripes":
+        a, b, c = random.normal(size=3).astype(np.float32)
+        on = ((a * x + b * y + c * z) / np.sqrt(a * a + b * b + c * c)) % 1 < 0.55
+    elif scene.texture == "dots":
+        on = (x % 1 - 0.5) ** 2 + (y % 1 - 0.5) ** 2 + (z % 1 - 0.5) ** 2 < 0.24
+    else:  # patches
+        waves = random.normal(size=(4, 3)).astype(np.float32) * 2
+        on = sum(np.sin(w[0] * x + w[1] * y + w[2] * z) for w in waves) > 0
+    return np.asarray(on, np.float32)
+
+
+def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
+    """Diffuse light on each point (the sky's share, and a lamp's after Lambert), and the lamp's highlight (Blinn)."""
+    a, e = np.radians([scene.light_azimuth, scene.light_elevation])
+    right, up, to_viewer = hits.frame
+    lamp = np.cos(e) * np.sin(a) * right + np.sin(e) * up + np.cos(e) * np.cos(a) * to_viewer
+    half = (lamp + to_viewer) / np.linalg.norm(lamp + to_viewer)
+
+    def towards(direction: Float[np.ndarray, "3"]) -> Plane:
+        return np.asarray(sum(np.float32(d) * n for d, n in zip(direction, hits.normals, strict=True)))
+
+    ambient = np.float32(scene.ambient)
+    lamplight = (1 - ambient) * np.float32(1.15) * np.maximum(towards(lamp), 0)
+    shade = ambient * (0.75 + 0.25 * towards(up)) * hits.sky_share + lamplight
+    gloss = np.float32(0.22) * (1 - ambient) * np.maximum(towards(half), 0) ** 24
+    return shade.astype(np.float32), gloss.astype(np.float32)
+
+
+# What stands before the object: a field over the image; where it is below a limit, it covers.
+
+
+def cover_field(scene: Scene, size: int) -> Field:
+    """Grows away from where the cover begins, so a higher limit covers all that a lower one does, and more."""
+    check_name("cover", scene.cover, COVERS)
+    right, down = _positions(size)
+    random = generator(scene.noise_key, "cover")
+    turn = random.uniform(0, 2 * np.pi)
+    along = right * np.float32(np.cos(turn)) + down * np.float32(np.sin(turn))
+    if scene.cover == "wall":
+        return along
+    if scene.cover == "slats":
+        return np.abs((along * np.float32(random.uniform(4.0, 6.0))) % 1 - np.float32(0.5))
+    if scene.cover == "leaves":
+        return _clouds(scene.noise_key + "/leaves", size, cells=9, octaves=2)
+    blocks = generator(scene.noise_key, "blocks").random((8, 8), np.float32)
+    return _enlarged(blocks, size, smooth=False) + np.float32(0.02) * along
+
+
+def _cover_colours(scene: Scene, size: int) -> Picture:
+    grain = 0.85 + 0.3 * _clouds(scene.noise_key + "/grain", size, cells=10, octaves=2)
+    return np.clip(np.array(scene.cover_color, np.float32) * grain[:, :, None].astype(np.float32), 0, 1)
+
+
+# What is done to the finished picture: another style, and what a bad camera and a small file lose.
+
+
+def finish(scene: Scene, picture: Picture) -> Picture:
+    """The picture mixed with itself in another style, by `style_amount`, then reduced in quality."""
+    if scene.style != "none" and scene.style_amount:
+        check_name("style", scene.style, STYLES)
+        picture = picture + np.float32(scene.style_amount) * (STYLES[scene.style](picture) - picture)
+    return _degraded(scene, picture)
+
+
+def _degraded(scene: Scene, picture: Picture) -> Picture:
+    """The picture after a loss `scene.quality` in [0, 1]: fewer sensor cells, noise, JPEG; and noise of dim light.
+
+    Cells, noise and JPEG blocks are shares of the image's side, so the loss looks the same at any size.
+    """
+    size, loss = len(picture), scene.quality
+    if scene.exposure < 0.6:  # else it is not seen
+        picture = picture + GRAIN * _noise(scene, 64, size)
+    if not loss:
+        return picture
+    cells = round(10 + 54 * (1 - loss) ** 1.5)
+    small = np.asarray(_image(picture).resize((cells, cells), Image.Resampling.BOX), np.float32) / 255
+    noisy = small + np.float32(0.45 * loss * loss) * _noise(scene, cells, cells)
+    file = io.BytesIO()
+    _image(noisy).save(file, "JPEG", quality=round(90 - 75 * loss))
+    decoded = Image.open(file).convert("RGB").resize((size, size), Image.Resampling.BICUBIC)
+    return np.asarray(decoded, np.float32) / 255
+
+
+def _noise(scene: Scene, cells: int, size: int) -> Picture:
+    values = generator(scene.noise_key, "noise", cells).normal(size=(3, cells, cells)).astype(np.float32)
+    return np.stack([_enlarged(value, size, smooth=False) for value in values], axis=2)
+
+
+def _image(picture: Picture) -> Image.Image:
+    return Image.fromarray(_to_bytes(picture))
+
+
+def _to_bytes(picture: Picture) -> UInt8[np.ndarray, "size size 3"]:
+    """Rounded to 0..255."""
+    return np.asarray(np.round(np.clip(picture, 0, 1) * 255), np.uint8)
+
+
+def _edges(picture: Picture) -> Field:
+    """How steep the picture is: 0 flat, 1 an edge."""
+    down, right = (np.zeros_like(picture) for _ in range(2))
+    down[1:] = np.abs(np.diff(picture, axis=0))
+    right[:, 1:] = np.abs(np.diff(picture, axis=1))
+    return np.asarray(np.clip(np.maximum(down, right).max(axis=2) * 5 - 0.2, 0, 1))
+
+
+def _sketch(picture: Picture) -> Picture:
+    """Pencil lines on paper."""
+    return np.repeat((0.95 - 0.85 * _edges(picture))[:, :, None], 3, axis=2)
+
+
+def _mosaic(picture: Picture) -> Picture:
+    """Fourteen tiles a side."""
+    size = len(picture)
+    tiles = _image(picture).resize((14, 14), Image.Resampling.BOX)
+    return np.asarray(tiles.resize((size, size), Image.Resampling.NEAREST), np.float32) / 255
+
+
+def _negative(picture: Picture) -> Picture:
+    """Light and dark exchanged."""
+    return np.asarray(1 - np.clip(picture, 0, 1))
+
+
+def _poster(picture: Picture) -> Picture:
+    """Three steps a colour, and dark outlines."""
+    return np.asarray(np.round(np.clip(picture, 0, 1) * 2) / 2 * (1 - _edges(picture))[:, :, None])
+
+
+STYLES = {"sketch": _sketch, "mosaic": _mosaic, "negative": _negative, "poster": _poster}

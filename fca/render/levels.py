@@ -1,23 +1,39 @@
-"""A scene for every (class, attribute, level, index, seed), placed in its level by what is measured in the image."""
+"""A scene for every (class, attribute, level, index, seed), placed in its level by what is measured in the image.
+
+All levels of a triplet begin with the same base scene, jittered. The object's place (view, rotation, size, position) is
+then set from its mask, and how it looks (the other attributes) by bisection at 64 pixels.
+"""
 
 from __future__ import annotations
 
+import colorsys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
-from fca.render.backdrop import COVERS, STYLES, backdrop, cover_field
-from fca.render.draw import Drawn, draw, finished
-from fca.render.march import TEXTURES, Hits, surface
-from fca.render.place import nominal, placed, seen_at
-from fca.render.scene import ATTRIBUTES, BACKGROUND, LEVELS, Scene, generator
+from fca.render.draw import COVERS, DARK, LIGHT, STYLES, TEXTURES, Drawn, backdrop, cover_field, draw, finish, surface
+from fca.render.march import Hits, march
+from fca.render.objects import model
+from fca.render.scene import ATTRIBUTES, BACKGROUND, LEVELS, Colour, Mask, Scene, check_name, generator
 from fca.types import FcaError
 
-# What easy, medium and hard mean: what is measured in the image for each attribute, and each level's range.
+CLEAR = 0.28  # least root mean square distance of the object's colours, half lit, from the background's middle
+TRIES = 40
+LIT = 0.7  # of a colour is what a surface shows on average
+USUAL_ELEVATION = 20.0
+OWN = 48  # pixels a side of the image in which an object is measured: it fills it
+PROBE = 64  # pixels a side of the image in which a look is measured
+INSET = 0.25  # of a band is kept at each end for what bisection cannot reach exactly
+LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601
+R2 = (0.7548776662466927, 0.5698402909980532)  # steps of a sequence that fills the square evenly (Roberts 2018)
+
+Colours = Float[np.ndarray, "... 3"]
+Points = Float[np.ndarray, "2 pixels"]  # in the image: right and down
+Measure = Callable[[Scene], float]
 
 
 class Band(NamedTuple):
@@ -59,243 +75,10 @@ def band(attribute: str, level: str) -> Band:
     >>> band("occlusion", "hard")
     Band(measure='hidden_share', low=0.7, high=0.8)
     """
-    if attribute not in _BANDS:
-        raise FcaError("attribute", attribute, ", ".join((*ATTRIBUTES, BACKGROUND)), "take one of these")
-    if level not in LEVELS:
-        raise FcaError("level", level, ", ".join(LEVELS), "take one of these")
+    check_name("attribute", attribute, (*ATTRIBUTES, BACKGROUND))
+    check_name("level", level, LEVELS)
     measure, ranges = _BANDS[attribute]
     return Band(measure, *ranges[LEVELS.index(level)])
-
-
-# What is measured in an image to place it in a level; every measure is a property of finished pixels or masks.
-
-
-LUMA = np.array([0.299, 0.587, 0.114], np.float32)  # ITU-R BT.601
-
-Pixels = Float[np.ndarray, "pixels 3"]
-Picture = Float[np.ndarray, "size size 3"]
-Cutout = Float[np.ndarray, "rows columns 3"]
-Mask = Bool[np.ndarray, "size size"]
-
-
-def contrast(pixels: Pixels, behind: Pixels) -> float:
-    """Root mean square distance of colours, of full scale.
-
-    >>> contrast(np.ones((2, 3)), np.zeros((2, 3)))
-    1.0
-    """
-    return float(np.sqrt(np.square(pixels - behind).mean()))
-
-
-def luminance(drawn: Drawn) -> float:
-    """Mean luminance of the pixels that show the object."""
-    return float((np.clip(drawn.picture[drawn.visible], 0, 1) @ LUMA).mean())
-
-
-def hidden_share(drawn: Drawn) -> float:
-    """Share of the object's pixels that something covers."""
-    return 1 - float(drawn.visible.sum() / drawn.full.sum())
-
-
-def extent(full: Mask) -> float:
-    """Longer side of the mask's bounding box, as a share of the image's side.
-
-    >>> extent(np.eye(4, dtype=bool))
-    1.0
-    """
-    sides = [np.flatnonzero(full.any(axis=axis)) for axis in (0, 1)]
-    return float(max(side[-1] - side[0] + 1 for side in sides) / len(full))
-
-
-def around(full: Mask) -> tuple[slice, slice]:
-    """Rows and columns of the square around a mask, a tenth of its longer side wider each way."""
-    rows, columns = (np.flatnonzero(full.any(axis=axis)) for axis in (1, 0))
-    more = max(1, round(0.1 * extent(full) * len(full)))
-    first, second = (slice(max(int(at[0]) - more, 0), int(at[-1]) + more + 1) for at in (rows, columns))
-    return first, second
-
-
-def correlation(first: Cutout, second: Cutout) -> float:
-    """Pearson correlation of the colours of two pictures, all channels together.
-
-    >>> picture = np.arange(12.0).reshape(2, 2, 3)
-    >>> round(correlation(picture, 1 - picture), 6)
-    -1.0
-    """
-    a, b = (one.ravel() - one.mean() for one in (first, second))
-    return float(np.einsum("i,i", a, b) / np.sqrt(np.einsum("i,i", a, a) * np.einsum("i,i", b, b)))
-
-
-def background_contrast(behind: Picture) -> float:
-    """Root mean square distance of the background's colours from their mean."""
-    return float(np.sqrt(np.square(behind - behind.mean(axis=(0, 1))).mean()))
-
-
-# How the object and its picture look: color, light, occlusion, quality, style, texture, background, by measurement.
-
-
-PROBE = 64  # pixels a side of the image that is measured
-
-
-def looking(scene: Scene, own: Hits, wanted: float) -> Scene:
-    """The scene with its attribute set so that what is measured at 64 pixels is as wanted; `measured` says it."""
-    if scene.attribute not in LOOKS:
-        return scene
-    return LOOKS[scene.attribute](scene, seen_at(scene, own, PROBE), wanted)
-
-
-def _color(scene: Scene, hits: Hits, wanted: float) -> Scene:
-    """Every colour of the object is pulled towards the background's behind it."""
-    behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
-
-    def contrast_at(blend: float) -> float:
-        return contrast(np.clip(surface(replace(scene, blend=blend), hits, behind), 0, 1), behind)
-
-    blend = 0.0 if scene.level == "easy" else _bisect(lambda blend: -contrast_at(blend), -wanted)
-    return replace(scene, blend=blend, measured=contrast_at(blend))
-
-
-def _light(scene: Scene, hits: Hits, wanted: float) -> Scene:
-    """Less light for the whole image; in the hard level the lamp stands low, behind the object's back."""
-    if scene.level == "hard":
-        scene = replace(scene, light_azimuth=scene.light_azimuth * 2, light_elevation=-15.0)
-    bright = luminance(draw(scene, hits, PROBE))
-    if scene.level == "easy":
-        return replace(scene, measured=bright)
-    scene = replace(scene, exposure=scene.exposure * wanted / bright)
-    return replace(scene, measured=luminance(draw(scene, hits, PROBE)))
-
-
-def _occlusion(scene: Scene, hits: Hits, wanted: float) -> Scene:
-    """The cover reaches as far as hides the wanted share of the object's pixels."""
-    if scene.level == "easy":
-        return scene
-    random = generator(scene.noise_key, "occlusion")
-    shade = np.array(scene.backdrop_colors[0]) * random.uniform(0.8, 0.92)  # or the cover is what a network looks at
-    scene = replace(
-        scene, cover=str(random.choice(COVERS)), cover_color=(float(shade[0]), float(shade[1]), float(shade[2]))
-    )
-    values = cover_field(scene, PROBE).reshape(-1)[hits.pixels]
-    limit = float(np.quantile(values, wanted))
-    return replace(scene, cover_limit=limit, measured=float((values < limit).mean()))
-
-
-def _texture(scene: Scene, hits: Hits, wanted: float) -> Scene:
-    """A pattern in the background's middle colour, which breaks up the object's outline."""
-    if scene.level == "easy":
-        return scene
-    red, green, blue = np.array(scene.backdrop_colors).mean(axis=0).tolist()
-    kinds = generator(scene.noise_key, "pattern").permutation(TEXTURES[1:])
-    behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
-    plain = np.clip(surface(scene, hits, behind), 0, 1)
-    whole = contrast(plain, behind)
-
-    def patterned(kind: str) -> Tried:
-        def made(amount: float) -> Scene:
-            return replace(scene, texture=kind, texture_color=(red, green, blue), texture_amount=amount)
-
-        def change(amount: float) -> float:
-            return contrast(np.clip(surface(made(amount), hits, behind), 0, 1), plain) / whole
-
-        amount = _bisect(change, wanted)
-        return Tried(made(amount), change(amount))
-
-    return _nearest((patterned(str(kind)) for kind in kinds), wanted)
-
-
-def _style(scene: Scene, hits: Hits, wanted: float) -> Scene:
-    """The picture mixed with one in another style until it is as like the plain one as wanted."""
-    if scene.level == "easy":
-        return replace(scene, measured=1.0)
-    kinds = generator(scene.noise_key, "style").permutation(STYLES)
-    return _changed(scene, hits, wanted, [partial(_in_style, scene, str(kind)) for kind in kinds])
-
-
-def _in_style(scene: Scene, kind: str, amount: float) -> Scene:
-    return replace(scene, style=kind, style_amount=amount)
-
-
-def _quality(scene: Scene, hits: Hits, wanted: float) -> Scene:
-    """The picture loses cells, gains noise and is packed until it is as like the good one as wanted."""
-    if scene.level == "easy":
-        return replace(scene, measured=1.0)
-    return _changed(scene, hits, wanted, [lambda loss: replace(scene, quality=loss)])
-
-
-def _changed(scene: Scene, hits: Hits, wanted: float, ways: list[Callable[[float], Scene]]) -> Scene:
-    """The first way of changing the picture that brings its correlation with the plain one to what is wanted."""
-    plain = draw(scene, hits, PROBE)
-    where = around(plain.full)
-
-    def tried(way: Callable[[float], Scene]) -> Tried:
-        def lost(amount: float) -> float:
-            return -correlation(finished(way(amount), plain.picture)[where], plain.picture[where])
-
-        amount = _bisect(lost, -wanted)
-        return Tried(way(amount), -lost(amount))
-
-    return _nearest((tried(way) for way in ways), wanted)
-
-
-class Tried(NamedTuple):
-    """A scene and what is measured in it."""
-
-    scene: Scene
-    measured: float
-
-
-def _nearest(trials: Iterable[Tried], wanted: float) -> Scene:
-    """The first that is as wanted, to 0.02, with its measure; if none is, the nearest."""
-    seen: list[Tried] = []
-    for trial in trials:
-        seen.append(trial)
-        if abs(trial.measured - wanted) < 0.02:
-            break
-    best = min(seen, key=lambda one: abs(one.measured - wanted))
-    return replace(best.scene, measured=best.measured)
-
-
-def _background(scene: Scene, hits: Hits, wanted: float) -> Scene:
-    """Plain, then a pattern of two colours, then clutter of many."""
-    random = generator(scene.noise_key, "background")
-    kind = {"easy": "plain", "medium": str(random.choice(["stripes", "checks"])), "hard": "clutter"}[scene.level]
-    scene = replace(scene, backdrop=kind)
-
-    def spread(amount: float) -> float:
-        return background_contrast(backdrop(replace(scene, backdrop_amount=amount), PROBE))
-
-    amount = _bisect(spread, wanted, high=4.0)
-    return replace(scene, backdrop_amount=amount, measured=spread(amount))
-
-
-def _bisect(measure: Callable[[float], float], wanted: float, high: float = 1.0, steps: int = 8) -> float:
-    """Where in [0, high] a measure that grows comes nearest to what is wanted, of the places that are tried.
-
-    Noise and whole numbers of cells make some measures jump on their way: if bisection ends beside a jump, places
-    around it are tried too.
-    """
-    low, top, tried = 0.0, high, {high: measure(high)}
-    for _ in range(steps):
-        middle = (low + top) / 2
-        tried[middle] = measure(middle)
-        low, top = (middle, top) if tried[middle] < wanted else (low, middle)
-    if abs(tried[middle] - wanted) > 0.01 and 0.02 * high < middle < 0.98 * high:
-        around = np.clip(np.linspace(middle - 0.12 * high, middle + 0.12 * high, 16), 0, high)
-        tried |= {place: measure(place) for place in around.tolist()}
-    return min(tried, key=lambda place: abs(tried[place] - wanted))
-
-
-LOOKS: dict[str, Callable[[Scene, Hits, float], Scene]] = {
-    "color": _color,
-    "light": _light,
-    "occlusion": _occlusion,
-    "texture": _texture,
-    "style": _style,
-    "quality": _quality,
-    "background": _background,
-}
-
-INSET = 0.25  # of a band is kept at each end for what bisection cannot reach exactly
 
 
 def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
@@ -310,11 +93,344 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
     >>> scene.measure, 0.7 <= scene.measured <= 0.9
     ('hidden_share', True)
     """
-    asked = band(attribute, level)
+    measure, low, high = band(attribute, level)
     if index < 0:
         raise FcaError("index", index, "0 or above", "take another index")
-    scene = nominal(label, attribute, level, index, seed)
-    margin = INSET * (asked.high - asked.low)
-    wanted = float(generator(scene.noise_key, level).uniform(asked.low + margin, asked.high - margin))
-    scene, hits = placed(replace(scene, measure=asked.measure), wanted)
-    return looking(scene, hits, wanted)
+    scene = replace(_base_scene(label, attribute, level, index, seed), measure=measure)
+    margin = INSET * (high - low)
+    target = float(generator(scene.noise_key, level).uniform(low + margin, high - margin))
+    scene, hits = _placed(scene, target)
+    if attribute not in _LOOKS:
+        return scene
+    if low == high:  # an easy level in which nothing is changed
+        return replace(scene, measured=low)
+    return _LOOKS[attribute](scene, _hits_at(scene, hits, PROBE), target)
+
+
+# What is measured in an image to place it in a level: properties of finished pixels or masks.
+
+
+def contrast(picture: Colours, behind: Colours) -> float:
+    """Root mean square distance of the colours of two pictures, or of one from a single colour, of full scale.
+
+    >>> contrast(np.ones((2, 3)), np.zeros((2, 3)))
+    1.0
+    """
+    return float(np.sqrt(np.square(picture - behind).mean()))
+
+
+def luminance(drawn: Drawn) -> float:
+    """Mean luminance of the pixels that show the object."""
+    return float((np.clip(drawn.picture[drawn.visible], 0, 1) @ LUMA).mean())
+
+
+def extent(full: Mask) -> float:
+    """Longer side of the mask's bounding box, as a share of the image's side.
+
+    >>> extent(np.eye(4, dtype=bool))
+    1.0
+    """
+    sides = [np.flatnonzero(full.any(axis=axis)) for axis in (0, 1)]
+    return float(max(side[-1] - side[0] + 1 for side in sides) / len(full))
+
+
+def correlation(first: Colours, second: Colours) -> float:
+    """Pearson correlation of the colours of two pictures, all channels together.
+
+    >>> picture = np.arange(12.0).reshape(2, 2, 3)
+    >>> round(correlation(picture, 1 - picture), 6)
+    -1.0
+    """
+    a, b = (one.ravel() - one.mean() for one in (first, second))
+    return float(np.einsum("i,i", a, b) / np.sqrt(np.einsum("i,i", a, a) * np.einsum("i,i", b, b)))
+
+
+# The usual scene of a class, jittered: what every image shares but what its attribute changes.
+
+_JITTER = {  # lowest and highest value, drawn in this order
+    "azimuth": (-32.0, 32.0),  # from the class's usual one
+    "elevation": (9.0, 33.0),
+    "roll": (-14.0, 14.0),
+    "scale": (0.44, 0.76),  # of the longer side; made the ball's radius when the object's mask is known
+    "x": (-0.09, 0.09),
+    "y": (-0.09, 0.09),
+    "light_azimuth": (-60.0, 60.0),
+    "light_elevation": (25.0, 65.0),
+    "ambient": (0.4, 0.55),
+    "exposure": (0.75, 1.1),
+    "backdrop_amount": (0.1, 0.45),
+}
+
+
+def _base_scene(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
+    """The scene before its attribute is set: the same for all levels of a (class, attribute, index, seed)."""
+    key = f"{seed}/{label}/{attribute}/{index}"
+    random, usual_azimuth = generator("fca.render", key), model(label).azimuth
+    x, y, z = random.uniform(0.88, 1.12, 3).tolist()
+    jitter: dict[str, Any] = dict(
+        zip(_JITTER, random.uniform(*zip(*_JITTER.values(), strict=True)).tolist(), strict=True)
+    )
+    jitter["azimuth"] += usual_azimuth
+    color, accent, behind = _colours(label, attribute, random)
+    scene = Scene(label, attribute, level, index, seed, key, (x, y, z))
+    return replace(scene, color=color, accent=accent, backdrop_colors=behind, **jitter)
+
+
+def _colours(label: str, attribute: str, random: np.random.Generator) -> tuple[Colour, Colour, tuple[Colour, Colour]]:
+    """Of the object's main and second parts, and of the background: drawn again until they are far enough apart.
+
+    Half of all objects have their class's usual hue (all do whose color is tested), the others any.
+    """
+    known = model(label)
+    usual_hue = attribute == "color" or random.random() < 0.5
+    for _ in range(TRIES):
+        hue = known.hue + random.uniform(-0.04, 0.04) if usual_hue else random.random()
+        saturation = np.clip(known.saturation + random.uniform(-0.15, 0.15), 0.15, 1)
+        value = random.uniform(0.6, 0.95)
+        color = hsv(hue, saturation, value)
+        accent = hsv(hue + random.uniform(0.04, 0.12), saturation * 0.9, value * 0.65)
+        back, level = random.random(), random.uniform(0.3, 0.9)
+        step = random.choice([-1, 1]) * random.uniform(0.1, 0.25)
+        ends = (level, float(np.clip(level + step, 0.15, 1.0)))
+        first, second = (hsv(back + random.uniform(-0.05, 0.05), random.uniform(0.1, 0.4), end) for end in ends)
+        middle = (np.array(first) + np.array(second)) / 2
+        far = np.square(LIT * np.array([color, accent, DARK, LIGHT]) - middle).mean(axis=1)
+        if np.sqrt((_tint_shares(label) * far).sum()) > CLEAR:
+            break
+    return color, accent, (first, second)
+
+
+def hsv(hue: float, saturation: float, value: float) -> Colour:
+    """RGB of a hue (1 = all around), a saturation and a value.
+
+    >>> hsv(1.0, 1.0, 0.5)
+    (0.5, 0.0, 0.0)
+    """
+    return colorsys.hsv_to_rgb(hue % 1, float(saturation), float(value))
+
+
+@lru_cache(maxsize=32)
+def _tint_shares(label: str) -> Float[np.ndarray, "4"]:
+    """How much of the object, as usually seen, has its main, accent, dark and light colour."""
+    hits = march(Scene(label, "color", "easy", 0, 0, "", azimuth=model(label).azimuth, scale=0.5), 48)
+    tints = np.array([part.tint for part in model(label).parts])[hits.part]
+    return np.array([(tints == tint).sum() for tint in ("main", "accent", "dark", "light")]) / len(tints)
+
+
+# Where the object is and from where it is seen: extent, position, rotation and view, from its mask.
+
+
+def _placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
+    """The scene with its place in the image: angles first, then the extent they lead to, then the shift.
+
+    Beside it the hits of the image that the object fills, from which the place was measured.
+    """
+    if scene.attribute == "view":
+        scene = _viewed(scene, target)
+    if scene.attribute == "rotation":
+        side = generator(scene.noise_key, "rotation").choice([-1.0, 1.0])
+        scene = replace(scene, roll=float(side) * target, measured=target)
+    hits = march(replace(scene, x=0.0, y=0.0, scale=0.5), OWN)
+    down, right = np.divmod(hits.pixels, OWN)
+    # a point within each pixel, or whole columns would leave the frame at once
+    within = np.stack([np.arange(len(right)) * step % 1 for step in R2])
+    own = (np.stack([right, down]) + within) / OWN * 2 - 1
+    longest = float((own.max(axis=1) - own.min(axis=1)).max()) + 2 / OWN
+    if scene.attribute == "size":
+        scene = replace(scene, scale=target, measured=target)
+    scene = replace(scene, scale=scene.scale / longest)
+    return (_shifted(scene, own * scene.scale, target) if scene.attribute == "position" else scene), hits
+
+
+def _hits_at(scene: Scene, hits: Hits, size: int) -> Hits:
+    """The hits at the object's place in an image of this size, from those of the image that it fills.
+
+    Nearest neighbours: right to half a pixel of that image, which is enough to measure colours.
+    """
+    filled = np.full(OWN * OWN, -1)
+    filled[hits.pixels] = np.arange(len(hits.pixels))
+    at = (np.arange(size) + 0.5) / size - 0.5
+    column, row = (np.floor(((at - c) / scene.scale + 1) / 2 * OWN).astype(int) for c in (scene.x, scene.y))
+    columns, rows = (np.flatnonzero((one >= 0) & (one < OWN)) for one in (column, row))
+    found = np.full((size, size), -1)
+    found[np.ix_(rows, columns)] = filled.reshape(OWN, OWN)[np.ix_(row[rows], column[columns])]
+    pixels = np.flatnonzero(found >= 0)
+    return replace(hits, pixels=pixels, points=hits.points[:, found.ravel()[pixels]])
+
+
+def _view_angles(around: Float[np.ndarray, " ways"], elevation: float) -> Float[np.ndarray, " ways"]:
+    """Degrees between directions to the viewer and the usual one of the class, as between two points of a globe."""
+    e, usual = np.radians([elevation, USUAL_ELEVATION])
+    cosine = np.sin(e) * np.sin(usual) + np.cos(e) * np.cos(usual) * np.cos(np.radians(around))
+    return np.asarray(np.degrees(np.arccos(np.clip(cosine, -1, 1))))
+
+
+def _viewed(scene: Scene, target: float) -> Scene:
+    """The viewer goes up, over or under the object: round objects look the same from all sides at one height.
+
+    Easy views stay as drawn; a harder one turns by most of its angle in height, and by the rest around.
+    """
+    usual_azimuth = model(scene.label).azimuth
+    if scene.level != "easy":
+        random = generator(scene.noise_key, "view")
+        rise = target * float(random.uniform(0.85, 1.0))
+        under = USUAL_ELEVATION + rise > 90 or random.random() < 0.35
+        elevation = USUAL_ELEVATION - rise if under else USUAL_ELEVATION + rise
+        around = random.choice([-1.0, 1.0]) * np.linspace(0, 180, 721)
+        turn = around[np.abs(_view_angles(around, elevation) - target).argmin()]
+        scene = replace(scene, azimuth=usual_azimuth + float(turn), elevation=elevation)
+    angle = _view_angles(np.array([scene.azimuth - usual_azimuth]), scene.elevation)[0]
+    return replace(scene, measured=float(angle))
+
+
+def _shifted(scene: Scene, own: Points, target: float) -> Scene:
+    """The object pushed out of the frame in some direction until the target share of it is outside."""
+    if scene.level == "easy":
+        return replace(scene, measured=_outside(own, scene.x, scene.y))
+    turn = float(generator(scene.noise_key, "position").integers(8)) * np.pi / 4
+    a, b = float(np.cos(turn)), float(np.sin(turn))
+    low, high = 0.0, 1.5
+    for _ in range(20):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _outside(own, a * middle, b * middle) < target else (low, middle)
+    return replace(scene, x=a * high, y=b * high, measured=_outside(own, a * high, b * high))
+
+
+def _outside(own: Points, x: float, y: float) -> float:
+    """Share of the pixels that a shift by (x, y) brings outside the image."""
+    return float((np.abs(own + np.array([[x], [y]])) > 0.5).any(axis=0).mean())
+
+
+# How the object and its picture look: the scene with its attribute set so that what is measured is the target.
+
+
+def _color(scene: Scene, hits: Hits, target: float) -> Scene:
+    """Every colour of the object is pulled towards the background's behind it."""
+    behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
+
+    def measured(changed: Scene) -> float:
+        return contrast(np.clip(surface(changed, hits, behind), 0, 1), behind)
+
+    if scene.level == "easy":
+        return replace(scene, measured=measured(scene))
+    return _fitted([scene], "blend", measured, target, sign=-1)
+
+
+def _light(scene: Scene, hits: Hits, target: float) -> Scene:
+    """Less light for the whole image; in the hard level the lamp stands low, behind the object's back."""
+    if scene.level == "hard":
+        scene = replace(scene, light_azimuth=scene.light_azimuth * 2, light_elevation=-15.0)
+    bright = luminance(draw(scene, hits, PROBE))
+    if scene.level == "easy":
+        return replace(scene, measured=bright)
+    scene = replace(scene, exposure=scene.exposure * target / bright)
+    return replace(scene, measured=luminance(draw(scene, hits, PROBE)))
+
+
+def _occlusion(scene: Scene, hits: Hits, target: float) -> Scene:
+    """The cover reaches as far as hides the target share of the object's pixels."""
+    random = generator(scene.noise_key, "occlusion")
+    shade = np.array(scene.backdrop_colors[0]) * random.uniform(0.8, 0.92)  # or the cover is what a network looks at
+    red, green, blue = shade.tolist()
+    scene = replace(scene, cover=str(random.choice(COVERS)), cover_color=(red, green, blue))
+    values = cover_field(scene, PROBE).reshape(-1)[hits.pixels]
+    limit = float(np.quantile(values, target))
+    return replace(scene, cover_limit=limit, measured=float((values < limit).mean()))
+
+
+def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
+    """A pattern in the background's middle colour, which breaks up the object's outline."""
+    red, green, blue = np.array(scene.backdrop_colors).mean(axis=0).tolist()
+    scene = replace(scene, texture_color=(red, green, blue))
+    behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
+    plain = np.clip(surface(scene, hits, behind), 0, 1)
+    whole = contrast(plain, behind)
+
+    def measured(changed: Scene) -> float:
+        return contrast(np.clip(surface(changed, hits, behind), 0, 1), plain) / whole
+
+    kinds = generator(scene.noise_key, "pattern").permutation(TEXTURES[1:]).tolist()
+    return _fitted((replace(scene, texture=kind) for kind in kinds), "texture_amount", measured, target)
+
+
+def _style(scene: Scene, hits: Hits, target: float) -> Scene:
+    """The picture mixed with one in another style until its correlation with the plain one is the target."""
+    kinds = generator(scene.noise_key, "style").permutation(list(STYLES)).tolist()
+    return _changed(scene, hits, target, [replace(scene, style=kind) for kind in kinds], "style_amount")
+
+
+def _quality(scene: Scene, hits: Hits, target: float) -> Scene:
+    """The picture loses cells, gains noise and is packed until its correlation with the good one is the target."""
+    return _changed(scene, hits, target, [scene], "quality")
+
+
+def _changed(scene: Scene, hits: Hits, target: float, scenes: Iterable[Scene], field: str) -> Scene:
+    """The first of the scenes whose finished picture has the target correlation with the plain one around the object.
+
+    Around: in the square around the mask, a tenth of its longer side wider each way.
+    """
+    plain = draw(scene, hits, PROBE)
+    more = max(1, round(0.1 * extent(plain.full) * PROBE))
+    sides = (np.flatnonzero(plain.full.any(axis=axis)) for axis in (1, 0))
+    where = tuple(slice(max(int(side[0]) - more, 0), int(side[-1]) + more + 1) for side in sides)
+
+    def measured(changed: Scene) -> float:
+        return correlation(finish(changed, plain.picture)[where], plain.picture[where])
+
+    return _fitted(scenes, field, measured, target, sign=-1)
+
+
+def _background(scene: Scene, hits: Hits, target: float) -> Scene:
+    """Plain, then a pattern of two colours, then clutter of many."""
+    random = generator(scene.noise_key, "background")
+    kind = {"easy": "plain", "medium": str(random.choice(["stripes", "checks"])), "hard": "clutter"}[scene.level]
+
+    def measured(changed: Scene) -> float:
+        behind = backdrop(changed, PROBE)
+        return contrast(behind, behind.mean(axis=(0, 1)))
+
+    return _fitted([replace(scene, backdrop=kind)], "backdrop_amount", measured, target, high=4.0)
+
+
+_LOOKS: dict[str, Callable[[Scene, Hits, float], Scene]] = {
+    "color": _color, "light": _light, "occlusion": _occlusion, "texture": _texture, "style": _style,
+    "quality": _quality, "background": _background,
+}  # fmt: skip
+
+
+def _fitted(
+    scenes: Iterable[Scene], field: str, measure: Measure, target: float, sign: int = 1, high: float = 1.0
+) -> Scene:
+    """The first scene that comes within 0.02 of the target by its best `field` in [0, high]; if none does, the nearest.
+
+    sign: 1 for a measure that rises with the field, -1 for one that falls.
+    """
+    fitted: list[Scene] = []
+    for scene in scenes:
+
+        def changed(amount: float, scene: Scene = scene) -> Scene:
+            change: dict[str, Any] = {field: amount}
+            return replace(scene, **change)
+
+        amount, value = _bisect(lambda amount: sign * measure(changed(amount)), sign * target, high)
+        fitted.append(replace(changed(amount), measured=sign * value))
+        if abs(fitted[-1].measured - target) < 0.02:
+            break
+    return min(fitted, key=lambda scene: abs(scene.measured - target))
+
+
+def _bisect(measure: Callable[[float], float], target: float, high: float, steps: int = 8) -> tuple[float, float]:
+    """Where in [0, high] a rising measure comes nearest to the target, of the places that are tried; and its value.
+
+    Noise and whole numbers of cells make some measures jump on their way: if bisection ends beside a jump, places
+    around it are tried too.
+    """
+    low, top, tried = 0.0, high, {high: measure(high)}
+    for _ in range(steps):
+        middle = (low + top) / 2
+        tried[middle] = measure(middle)
+        low, top = (middle, top) if tried[middle] < target else (low, middle)
+    if abs(tried[middle] - target) > 0.01 and 0.02 * high < middle < 0.98 * high:
+        around = np.clip(np.linspace(middle - 0.12 * high, middle + 0.12 * high, 16), 0, high)
+        tried |= {place: measure(place) for place in around.tolist()}
+    return min(tried.items(), key=lambda item: abs(item[1] - target))

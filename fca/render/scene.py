@@ -1,13 +1,17 @@
-"""What an image shows: every true parameter, as numbers and names."""
+"""What an image shows: every true parameter, as numbers and names; the random numbers that all of these come from."""
 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool, Float, UInt8
+
+from fca.types import FcaError
 
 ATTRIBUTES = ("color", "light", "occlusion", "position", "quality", "rotation", "size", "style", "texture", "view")
 BACKGROUND = "background"  # beside the ten: what is behind the object
@@ -15,6 +19,8 @@ LEVELS = ("easy", "medium", "hard")
 VERSION = "5"  # of the drawing: another one whenever a scene or its pixels change
 
 Colour = tuple[float, float, float]
+Mask = Bool[np.ndarray, "size size"]
+Picture = Float[np.ndarray, "size size 3"]
 
 
 class Rendered(NamedTuple):
@@ -24,23 +30,22 @@ class Rendered(NamedTuple):
     """
 
     image: UInt8[np.ndarray, "size size 3"]
-    visible: Bool[np.ndarray, "size size"]
-    full: Bool[np.ndarray, "size size"]
+    visible: Mask
+    full: Mask
 
 
 @dataclass(frozen=True)
 class Scene:
     """The true parameters of an image; equal scenes give equal pixels.
 
-    label, attribute, level, index, seed: what was asked for.
+    label, attribute, level, index, seed: what was requested.
     proportions: stretch of the object along its own x, y, z.    azimuth, elevation: of the viewer, degrees.
     roll:       degrees, counter-clockwise in the image.
     scale:      radius of the ball around the object, as a share of the image's side.    x, y: its centre from the
                 image's, as a share of the side, right and down.
     color, accent: of the main and the second parts, RGB in [0, 1].    blend: how far all its colours are pulled to the
                 background's (0 = not, 1 = wholly).
-    texture:    pattern on the object; texture_amount its strength in [0, 1]; texture_color its colour as
-                seen.
+    texture:    pattern on the object; texture_amount its strength in [0, 1]; texture_color its colour as seen.
     light_azimuth, light_elevation: where the light comes from, degrees; ambient: its share from everywhere; exposure:
                 factor on the whole image.
     cover:      kind of what stands before the object; cover_limit the value of its field below which it covers.
@@ -87,11 +92,7 @@ class Scene:
 
     def parameters(self) -> dict[str, Any]:
         """All of them as JSON (tuples as lists)."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
-
-
-def _plain(value: Any) -> Any:
-    return [_plain(one) for one in value] if isinstance(value, (tuple, list)) else value
+        return dict(json.loads(json.dumps(asdict(self))))
 
 
 def generator(*key: object) -> np.random.Generator:
@@ -102,3 +103,9 @@ def generator(*key: object) -> np.random.Generator:
     """
     digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
+
+
+def check_name(key: str, name: str, allowed: Iterable[str]) -> None:
+    """Raises FcaError for a name that is not allowed, listing those that are."""
+    if name not in (names := list(allowed)):
+        raise FcaError(key, name, ", ".join(names), "take one of these")

@@ -1,4 +1,4 @@
-"""A service that speaks OpenAI's API on 127.0.0.1: it answers, fails, stalls and refuses as it is told."""
+"""A service that speaks OpenAI's API on 127.0.0.1: it replies, fails, stalls and refuses as a test scripts it."""
 
 import base64
 import io
@@ -17,35 +17,33 @@ STALL = "stall"
 
 
 class Service(ThreadingHTTPServer):
-    """Answers with what is in `script`, the last one again and again; keeps what it was asked."""
+    """Sends the replies of `script`, the last one again and again; keeps the requests: path, headers, body."""
 
     daemon_threads = True
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.script, self.asked, self.over = [], [], threading.Event()
+        self.script, self.requests, self.over = [], [], threading.Event()
         self.url = f"http://127.0.0.1:{self.server_port}/v1"
 
-    def says(self, *script):
+    def reply_with(self, *script):
         self.script = list(script)
 
     @property
     def bodies(self):
-        return [body for _, _, body in self.asked]
+        return [body for _, _, body in self.requests]
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.asked.append(
-            (self.path, {name.lower(): value for name, value in self.headers.items()}, json.loads(body))
-        )
-        answer = self.server.script.pop(0) if len(self.server.script) > 1 else self.server.script[0]
-        if answer == STALL:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}, body))
+        next_reply = self.server.script.pop(0) if len(self.server.script) > 1 else self.server.script[0]
+        if next_reply == STALL:
             self.server.over.wait()
             self.close_connection = True
             return
-        status, content, headers = answer
+        status, content, headers = next_reply
         self.send_response(status)
         for name, value in {"content-type": "application/json", "content-length": str(len(content)), **headers}.items():
             self.send_header(name, value)
@@ -62,7 +60,7 @@ def service(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     made = []
-    monkeypatch.setattr("fca.generation.openai_api._client", lambda *told: made.append(_client(*told)) or made[-1])
+    monkeypatch.setattr("fca.generation.openai_api._client", lambda *args: made.append(_client(*args)) or made[-1])
     served = Service()
     thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -76,25 +74,25 @@ def service(monkeypatch):
     served.server_close()
 
 
-def answer(status, body, **headers):
+def reply(status, body, **headers):
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     return status, content, {name.replace("_", "-"): str(value) for name, value in headers.items()}
 
 
 def failure(status, message="no", code=None, **headers):
-    return answer(status, {"error": {"message": message, "type": "error", "code": code}}, **headers)
+    return reply(status, {"error": {"message": message, "type": "error", "code": code}}, **headers)
 
 
-def drawn(pixels, mode="RGB", **more):
-    """The answer to images.generate."""
+def image_reply(pixels, mode="RGB", **more):
+    """The reply to images.generate."""
     file = io.BytesIO()
     Image.fromarray(np.asarray(pixels, np.uint8), mode=None).convert(mode).save(file, "PNG")
     image = {"b64_json": base64.b64encode(file.getvalue()).decode(), **more}
-    return answer(200, {"created": 1760000000, "data": [image]})
+    return reply(200, {"created": 1760000000, "data": [image]})
 
 
-def said(content, **more):
-    """The answer to chat.completions."""
+def chat_reply(content, **more):
+    """The reply to chat.completions."""
     message = {"role": "assistant", "content": content, "refusal": more.pop("refusal", None)}
     choice = {"index": 0, "message": message, "finish_reason": "stop", **more}
-    return answer(200, {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})
+    return reply(200, {"id": "1", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -74,24 +75,24 @@ def model(tmp_path_factory):
 def test_a_seed_gives_its_image_also_after_loading_again_and_after_others(model):
     made = tiny(model=str(model))
     first = made.draw(REQUEST)
-    other = made.draw(Request("car", "car", "view", "easy", 1, 1, 6, "a photo of a car"))
+    other = made.draw(replace(REQUEST, index=1, seed=6))
     assert first.image.shape == (32, 32, 3)
     assert first.image.std() > 1
     assert (first.image != other.image).any()
     _pipeline.cache_clear()
     assert np.array_equal(made.draw(REQUEST).image, first.image)
     assert first.facts == {"device": _pipeline(made)[0].device.type}
-    told = r"tiny-diffusion [0-9a-f]{12}, 2 steps, guidance 5.0, size 32, float32, diffusers \d.*"
-    assert re.fullmatch(told, made.version())
+    expected = r"tiny-diffusion [0-9a-f]{12}, 2 steps, guidance 5.0, size 32, float32, diffusers \d.*"
+    assert re.fullmatch(expected, made.version())
     assert isinstance(made, Generator)
     assert (made.prompted, made.parallel, made.price()) == (True, False, 0.0)
 
 
 @pytest.mark.slow
-def test_the_words_steps_and_size_decide_too(model):
+def test_the_prompt_steps_and_size_change_the_image(model):
     made = tiny(model=str(model))
     image = made.draw(REQUEST).image
-    assert (made.draw(Request("car", "car", "view", "easy", 1, 0, 5, "zzz")).image != image).any()
+    assert (made.draw(replace(REQUEST, prompt="zzz")).image != image).any()
     assert (tiny(model=str(model), steps=3).draw(REQUEST).image != image).any()
     assert tiny(model=str(model), size=48).draw(REQUEST).image.shape == (48, 48, 3)
 
@@ -118,13 +119,13 @@ def test_numbers_that_overflow_are_an_error_and_no_black_image(model, monkeypatc
 def test_an_id_is_fetched_once_and_its_commit_is_a_fact(model, monkeypatch, tmp_path):
     from diffusers import DiffusionPipeline
 
-    asked, commit = [], tmp_path / "0123abc"
+    requests, commit = [], tmp_path / "0123abc"
     commit.symlink_to(model)
-    monkeypatch.setattr(DiffusionPipeline, "download", lambda name, **how: asked.append((name, how)) or str(commit))
+    monkeypatch.setattr(DiffusionPipeline, "download", lambda name, **how: requests.append((name, how)) or str(commit))
     made = tiny(model="owner/name", revision="v1")
     assert made.draw(REQUEST).facts["commit"] == "0123abc"
     made.draw(REQUEST)
-    assert asked == [("owner/name", {"revision": "v1", "variant": None})]
+    assert requests == [("owner/name", {"revision": "v1", "variant": None})]
     assert made.version().startswith("owner/name@v1, ")
 
 
@@ -156,4 +157,4 @@ def test_other_weights_under_the_same_name_are_another_version(tmp_path):
 
 def test_no_prompt_is_an_error():
     with pytest.raises(FcaError, match="prompt of car/view/easy"):
-        tiny().draw(Request("car", "car", "view", "easy", 1, 0, 0, None))
+        tiny().draw(replace(REQUEST, prompt=None))

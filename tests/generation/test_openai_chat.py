@@ -7,7 +7,7 @@ import pytest
 from fca.generation import Refused, Unavailable, Writer
 from fca.generation.openai_api import OpenAIChat
 from fca.types import FcaError
-from tests.generation.conftest import failure, said
+from tests.generation.conftest import chat_reply, failure
 
 NINE = [f"A car, harder by {number}." for number in range(1, 10)]
 
@@ -20,12 +20,12 @@ def chat(service, **more):
     return OpenAIChat("a-chat-model", base_url=service.url, retries=1, timeout_s=5.0, **more)
 
 
-def test_the_descriptions_come_in_order_and_the_model_is_told_what_is_wanted(service):
-    service.says(said(json.dumps(dict(reversed(json.loads(as_json(NINE)).items())))))
+def test_the_descriptions_come_in_order_and_the_prompt_describes_what_is_wanted(service):
+    service.reply_with(chat_reply(json.dumps(dict(reversed(json.loads(as_json(NINE)).items())))))
     writer = chat(service, attributes={"view": "side it is seen from"}, options={"temperature": 1})
     assert writer.describe("car", "view") == NINE
     assert isinstance(writer, Writer)
-    path, _, body = service.asked[0]
+    path, _, body = service.requests[0]
     assert path == "/v1/chat/completions"
     assert body["model"] == "a-chat-model"
     assert body["temperature"] == 1
@@ -37,7 +37,7 @@ def test_the_descriptions_come_in_order_and_the_model_is_told_what_is_wanted(ser
 
 
 @pytest.mark.parametrize(
-    ("bad", "told"),
+    ("bad", "problem"),
     [
         ("Sure! Here are nine", "That is not JSON"),
         ("[1, 2]", "The keys are not"),
@@ -50,40 +50,40 @@ def test_the_descriptions_come_in_order_and_the_model_is_told_what_is_wanted(ser
         ("", "That is not JSON"),
     ],
 )
-def test_an_unusable_answer_is_asked_for_once_more_saying_what_was_wrong(service, bad, told):
-    service.says(said(bad), said(as_json(NINE)))
+def test_an_unusable_reply_is_requested_once_more_with_its_problem(service, bad, problem):
+    service.reply_with(chat_reply(bad), chat_reply(as_json(NINE)))
     assert chat(service).describe("car", "view") == NINE
-    assert told in service.bodies[1]["messages"][-1]["content"]
+    assert problem in service.bodies[1]["messages"][-1]["content"]
 
 
-def test_an_answer_that_is_unusable_twice_is_an_error(service):
-    service.says(said("no"))
+def test_a_reply_that_is_unusable_twice_is_an_error(service):
+    service.reply_with(chat_reply("no"))
     with pytest.raises(FcaError, match=r"descriptions of car, view = no; .*asked twice: That is not JSON"):
         chat(service).describe("car", "view")
-    assert len(service.asked) == 2
+    assert len(service.requests) == 2
 
 
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        (said(None, refusal="I cannot help with that."), "I cannot help"),
-        (said("", finish_reason="content_filter"), "content filter"),
+        (chat_reply(None, refusal="I cannot help with that."), "I cannot help"),
+        (chat_reply("", finish_reason="content_filter"), "content filter"),
         (failure(400, "filtered", "content_filter"), "filtered"),
     ],
 )
-def test_a_refusal_is_a_refusal(service, given, expected):
-    service.says(given)
+def test_a_refusal_is_raised_as_refused(service, given, expected):
+    service.reply_with(given)
     with pytest.raises(Refused, match=expected):
         chat(service).describe("car", "view")
 
 
 def test_a_service_that_is_down_is_unavailable(service):
-    service.says(failure(500, retry_after_ms=10))
+    service.reply_with(failure(500, retry_after_ms=10))
     with pytest.raises(Unavailable, match="500 after being asked 2 times"):
         chat(service).describe("car", "view")
 
 
-def test_a_price_that_nobody_gave_is_asked_for(service):
+def test_a_missing_price_is_an_error_that_names_its_key(service):
     assert chat(service, call_price=0.001).price() == 0.001
     with pytest.raises(FcaError, match=r"writer\.call_price = None"):
         chat(service).price()

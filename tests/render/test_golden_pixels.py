@@ -1,6 +1,6 @@
-"""Whoever changes the pixels must change VERSION too: data sets are known by it.
+"""A change of the pixels needs another VERSION, which identifies data sets.
 
-After a change that is meant: another fca.render.scene.VERSION, then `python tests/render/test_golden_pixels.py`.
+After an intended change: set another fca.render.scene.VERSION, then run `python tests/render/test_golden_pixels.py`.
 """
 
 import json
@@ -37,7 +37,7 @@ def test_levels_and_version_are_those_of_the_stored_pixels():
 @pytest.mark.parametrize("place", range(len(KEYS)), ids=["/".join(key) for key in KEYS])
 def test_pixels_are_those_of_this_version(place):
     stored = json.loads(STORED.read_text())["pixels"]["/".join(KEYS[place])]
-    # other processors round otherwise: one pixel in 1,024 may be lost or won, which weighs 1 in 1,000 and in a quarter
+    # other processors round differently: one pixel in 1,024 may differ, which weighs 1 in 1,000 and in a quarter
     # 1 in 255; a mean over the smallest objects (some 15 pixels) moves most
     assert coarse(place) == pytest.approx(stored, abs=2.5)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fca.render import CLASSES, render, scene_of
-from fca.render.march import AWAY, SPREAD, TOUCH, Solid, march, solid_of, view_frame
+from fca.render.march import SPREAD, TOUCH, VIEWER_DISTANCE, Solid, march, solid_of, view_frame
 from fca.render.objects import model
 from fca.types import FcaError
 
@@ -23,13 +23,13 @@ def ray_of(scene, row, column, size):
     v = (-np.sin(turn) * right - np.cos(turn) * down) / scene.scale
     x, y, z = view_frame(scene).astype(float)
     way = u * SPREAD * x + v * SPREAD * y - z
-    return AWAY * z, way / np.linalg.norm(way)
+    return VIEWER_DISTANCE * z, way / np.linalg.norm(way)
 
 
 def nearest_to_surface(scene, row, column, size):
     """The smallest distance of a ray from the object, over 3,000 equal steps through its ball."""
     start, way = ray_of(scene, row, column, size)
-    points = start[:, None] + way[:, None] * np.linspace(AWAY - 1.3, AWAY + 1.3, 3000)
+    points = start[:, None] + way[:, None] * np.linspace(VIEWER_DISTANCE - 1.3, VIEWER_DISTANCE + 1.3, 3000)
     return float(solid_of(scene)(points.astype(np.float32)).min())
 
 
@@ -54,18 +54,18 @@ def unstretched(label):
 
 
 @pytest.mark.parametrize("label", CLASSES)
-def test_the_grid_never_promises_more_room_than_there_is(label):
+def test_the_grids_clearance_never_exceeds_the_true_distance(label):
     solid, points = unstretched(label), in_ball(1, 20_000)
     surface = points[:, np.abs(solid(points)) < 0.01]
-    room = solid.room(solid.in_cells(points))
+    clearance = solid.clearance(solid.in_cells(points))
     for start in range(0, points.shape[1], 2000):
         part = points[:, start : start + 2000]
         away = np.sqrt(np.square(part[:, :, None] - surface[:, None, :400]).sum(axis=0).min(axis=1))
-        assert (room[start : start + 2000] <= away + 0.01).all()
+        assert (clearance[start : start + 2000] <= away + 0.01).all()
 
 
 @pytest.mark.parametrize("label", CLASSES)
-def test_the_parts_that_a_cell_names_hold_the_nearest(label):
+def test_the_parts_listed_for_a_cell_include_the_nearest(label):
     solid, points = unstretched(label), in_ball(2, 60_000)
     whole = solid(points)
     close = np.abs(whole) < 0.03
@@ -103,15 +103,14 @@ def test_only_visible_pixels_change_when_the_object_changes_its_colours():
 
 @pytest.mark.parametrize("scene", ["rotation/medium", "position/hard", "size/hard"])
 def test_a_larger_image_shows_the_same_picture(scene):
-    asked = scene_of("chair", *scene.split("/"), 0, 0)
-    small, large = render(asked, 48), render(asked, 144)
+    small, large = (render(scene_of("chair", *scene.split("/"), 0, 0), size) for size in (48, 144))
     pooled = large.full.reshape(48, 3, 48, 3).mean(axis=(1, 3))
     assert (small.full == large.full[1::3, 1::3]).mean() > 0.999, "the middle of three pixels is the small one's centre"
     assert abs(pooled.mean() - small.full.mean()) < 0.01
 
 
 @pytest.mark.parametrize("size", [0, 7, 2049])
-def test_a_size_that_cannot_be_drawn_is_named(size):
+def test_a_size_that_cannot_be_drawn_is_an_error(size):
     with pytest.raises(FcaError, match=rf"size = {size}; allowed: 8 to 2048 pixels"):
         render(scene_of("mug", "size", "easy", 0, 0), size)
 

@@ -22,7 +22,7 @@ AT = np.array([[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0], [2.0, 2.0, 0.0
         (egg(0.5, 0.5, 0.5), [6, 6, 6, None]),  # on a sphere it is k (k - 1) / slope: not a distance far away
     ],
 )
-def test_a_solid_is_as_far_as_geometry_says(solid, distances):
+def test_distances_to_solids_agree_with_geometry(solid, distances):
     found = solid(*AT)
     for value, expected in zip(found, distances, strict=True):
         if expected is not None and solid.__qualname__.split(".")[0] != "egg":
@@ -30,7 +30,7 @@ def test_a_solid_is_as_far_as_geometry_says(solid, distances):
 
 
 @pytest.mark.parametrize("solid", [egg(0.3, 0.6, 1.0), roof(1.0, 0.5, 2.0), cone(0.6, 0.1, 1.0)])
-def test_a_solid_is_never_farther_than_said_near_its_surface(solid):
+def test_near_a_surface_no_distance_exceeds_the_true_one(solid):
     points = np.random.default_rng(0).uniform(-1.2, 1.2, (3, 4000)).astype(np.float32)
     inside = points[:, solid(*points) <= 0]
     near = points[:, (solid(*points) > 0) & (solid(*points) < 0.1)]
@@ -45,16 +45,15 @@ def test_a_turned_part_is_the_solid_turned():
 
 
 @pytest.mark.slow  # 300 pictures
-def test_all_twenty_classes_are_told_apart_by_their_nearest_neighbours_outlines():
+def test_a_nearest_neighbour_of_outlines_separates_the_twenty_classes():
     def outlines(first, count):
         shots = [(c, render(scene_of(c, "size", "easy", i, 0), 24).full) for c in CLASSES for i in range(first, count)]
         return np.array([c for c, _ in shots]), np.array([_centred(mask) for _, mask in shots])
 
     known, known_masks = outlines(0, 12)
-    asked, asked_masks = outlines(12, 15)
-    away = np.square(asked_masks[:, None] - known_masks[None]).sum(axis=2)
-    right = (known[away.argmin(axis=1)] == asked).mean()
-    assert right > 0.7, "chance is 0.05"
+    labels, masks = outlines(12, 15)
+    distances = np.square(masks[:, None] - known_masks[None]).sum(axis=2)
+    assert (known[distances.argmin(axis=1)] == labels).mean() > 0.7, "chance is 0.05"
 
 
 def _centred(mask):
