@@ -10,7 +10,7 @@ import pandas as pd
 from fca.stats.correlation import correlation
 from fca.stats.intervals import RESAMPLES, bootstrap_mean
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import ACCURACY, Grid, accuracy_points, subsets_of
+from fca.studies.few_class.subset_accuracy import ACCURACY, OfSubsets, accuracy_points, subsets_of
 from fca.studies.rows import one_config, require, select
 from fca.studies.table import CLASSES, DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSET_SEED, SUBSETS, TOP1, TableSpec
 from fca.subset import read_groups
@@ -72,21 +72,15 @@ GAP = TableSpec(
 
 
 @dataclass(frozen=True)
-class FewClass:
+class FewClass(OfSubsets):
     """`analysis=few_class`; reads `train` rows and the `predict` rows of full models.
 
-    query:       narrows the rows.
-    ncl, seeds:  a grid of draws to score instead of the subsets of the stored sub-models; sampler: how it is drawn.
     per_model:   config columns that differ between models by intention, e.g. [recipe_lr]; [recipe]: all of them.
     groups, group_columns: a file of classes and groups for the grouped protocol; see fca.subset.read_groups.
     """
 
     tables: ClassVar = (ACCURACY_POINTS, ACCURACY_MEANS, GAP, DCN, RANKS, RANK_AGREEMENT)
 
-    query: str | None = None
-    ncl: list[int | float] | None = None
-    seeds: list[int] | None = None
-    sampler: str = "uniform"
     per_model: list[str] = field(default_factory=list)
     groups: str | None = None
     group_columns: list[str] = field(default_factory=lambda: ["class", "group"])
@@ -97,7 +91,7 @@ class FewClass:
         command = "fca run -m task=train subset.ncl=2,5 'subset.seed=range(0,5)'"
         require(rows.models, "rows of trained or full models", rows.total, command)
         one_config(rows.models, "model", self.per_model)
-        subsets = subsets_of(rows, Grid(self.ncl, self.seeds, self.sampler))
+        subsets = subsets_of(rows, self.grid())
         groups = read_groups(self.groups, self.group_columns) if self.groups else None
         points = accuracy_points(store, rows, subsets, groups)
         require(points, "models of these subsets", rows.total, command)

@@ -14,7 +14,7 @@ from fca.stats.intervals import LEVEL, RESAMPLES, bootstrap_mean
 from fca.stats.paired import holm, kendall_w, mcnemar, paired_interval, rank_stability, seeds_needed
 from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW, PAPER
-from fca.studies.few_class.subset_accuracy import COMMAND, Grid, points_with_predictions
+from fca.studies.few_class.subset_accuracy import COMMAND, OfSubsets, points_with_predictions
 from fca.studies.rows import require
 from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
 from fca.types import Column, Table, with_interval
@@ -79,25 +79,19 @@ METHOD = {
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(OfSubsets):
     """`analysis=comparison`; reads `train` rows, the `predict` rows of their best weights, and those of full models.
 
-    query:       narrows the rows.
-    ncl, seeds:  a grid of draws to score instead of the subsets of the stored sub-models; sampler: how it is drawn.
     per_model:   config columns that differ between models by intention, e.g. [recipe_lr].
     """
 
     tables: ClassVar = (PAIRED, RANK_STABILITY)
 
-    query: str | None = None
-    ncl: list[int | float] | None = None
-    seeds: list[int] | None = None
-    sampler: str = "uniform"
     per_model: list[str] = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables paired and rank_stability."""
-        found = points_with_predictions(store, self.query, Grid(self.ncl, self.seeds, self.sampler), self.per_model)
+        found = points_with_predictions(store, self, self.per_model)
         subset = per_subset(found.points)
         pairs, parameters = paired(subset), {**asdict(self), **METHOD}
         require(pairs, "pairs of models on one subset", found.total, COMMAND)

@@ -14,7 +14,7 @@ from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval, p
 from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW, PAPER, per_subset
 from fca.studies.few_class.similarity import SIMSS, similarity_points
-from fca.studies.few_class.subset_accuracy import Grid, accuracy_points, subsets_of
+from fca.studies.few_class.subset_accuracy import OfSubsets, accuracy_points, subsets_of
 from fca.studies.rows import one_config, require, select
 from fca.studies.table import DATASET, ENCODER, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, TOP1, TableSpec
 from fca.types import Column, Table
@@ -48,20 +48,14 @@ MODELS_SEED = 1  # of the draws of models; those of subset seeds have seed 0, an
 
 
 @dataclass(frozen=True)
-class Correlation:
+class Correlation(OfSubsets):
     """`analysis=correlation`; reads `embed` rows, `train` rows and the `predict` rows of full models.
 
-    query:       narrows the rows.
-    ncl, seeds:  a grid of draws instead of the subsets of the stored sub-models; sampler: how it is drawn.
     split:       of the embedded images.    per_model: config columns that differ between models by intention.
     """
 
     tables: ClassVar = (CORRELATION, CORRELATION_POINTS)
 
-    query: str | None = None
-    ncl: list[int | float] | None = None
-    seeds: list[int] | None = None
-    sampler: str = "uniform"
     split: str = "test"
     per_model: list[str] = field(default_factory=list)
 
@@ -73,7 +67,7 @@ class Correlation:
         require(rows.models, "rows of trained or full models", rows.total, train)
         one_config(rows.embedded, "encoder")
         one_config(rows.models, "model", self.per_model)
-        subsets = subsets_of(rows, Grid(self.ncl, self.seeds, self.sampler))
+        subsets = subsets_of(rows, self.grid())
         accuracies, similarities = accuracy_points(store, rows, subsets), similarity_points(store, rows, subsets)
         scored = similarities.dropna(subset="simss")[["dataset", "encoder", "ncl", *DRAW, "simss"]]
         points = scored.merge(per_subset(accuracies), on=["dataset", "ncl", *DRAW])

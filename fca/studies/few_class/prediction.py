@@ -32,7 +32,7 @@ from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW, PAPER, dcn, per_subset
 from fca.studies.few_class.correlation import PREDICTOR, SEEDS, TARGET, N
 from fca.studies.few_class.similarity import Embedded, embedded, similarity_points
-from fca.studies.few_class.subset_accuracy import SUBSET, Grid, accuracy_points, subsets_of
+from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, accuracy_points, subsets_of
 from fca.studies.rows import Rows, one_config, records, require, select
 from fca.studies.table import CLASSES, DATASET, ENCODER, MODEL, MODELS, NCL, SUBSET_SEED, TOP1, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
@@ -248,11 +248,9 @@ METHOD = (
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(OfSubsets):
     """`analysis=prediction`; reads `embed` rows, `train` rows and, for targets open and masked, those of full models.
 
-    query:       narrows the rows.
-    ncl, seeds:  a grid of draws instead of the subsets of the stored sub-models; sampler: how it is drawn.
     split:       of the embedded images.    images: the most of a subset that all but the similarities read.
     target:      protocol of the accuracy to be predicted, which is the best model's on each subset (DCN); models that
                  were trained from scratch, fine-tuned or probed are never best among each other.
@@ -262,10 +260,6 @@ class Prediction:
 
     tables: ClassVar = (PREDICTION, PREDICTION_POINTS)
 
-    query: str | None = None
-    ncl: list[int | float] | None = None
-    seeds: list[int] | None = None
-    sampler: str = "uniform"
     split: str = "test"
     target: str = "sub"
     images: int = 500
@@ -283,7 +277,7 @@ class Prediction:
         require(models, f"rows of models for target {self.target}", rows.total, train)
         one_config(rows.embedded, "encoder")
         one_config(models, "model", self.per_model)
-        subsets = subsets_of(rows, Grid(self.ncl, self.seeds, self.sampler))
+        subsets = subsets_of(rows, self.grid())
         known = predictor_points(store, rows, subsets, self.images)
         read = replace(rows, full=rows.full[:0]) if self.target == "sub" else rows  # logits are slow to read
         accuracies = _targets(accuracy_points(store, read, subsets), models, self.target)

@@ -15,7 +15,7 @@ from fca.stats.correlation import correlation
 from fca.stats.similarity import class_similarity, fca_released, released_draw, subset_scores
 from fca.store import Store
 from fca.studies.answers import labels_of
-from fca.studies.few_class.subset_accuracy import SUBSET, Grid, subsets_of
+from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, subsets_of
 from fca.studies.rows import Rows, one_config, records, require, select
 from fca.studies.table import DATASET, ENCODER, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, TableSpec
 from fca.subset import number_of_classes
@@ -190,20 +190,14 @@ def _agreement(part: pd.DataFrame) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Similarity:
+class Similarity(OfSubsets):
     """`analysis=similarity`; reads `embed` rows, and `train` rows for the subsets to score.
 
-    query:       narrows the rows.
-    ncl, seeds:  a grid of draws to score instead of the subsets of the stored sub-models; sampler: how it is drawn.
     split:       of the embedded images; test is what the paper scores, train what a practitioner has.
     """
 
     tables: ClassVar = (SIMILARITY, RELEASED, RELEASED_AGREEMENT)
 
-    query: str | None = None
-    ncl: list[int | float] | None = None
-    seeds: list[int] | None = None
-    sampler: str = "uniform"
     split: str = "test"
 
     def __call__(self, store: Store) -> list[Table]:
@@ -212,6 +206,6 @@ class Similarity:
         command = "fca run task=embed model@encoder=hog"
         require(rows.embedded, f"embed rows of split {self.split}", rows.total, command)
         one_config(rows.embedded, "encoder")
-        points = similarity_points(store, rows, subsets_of(rows, Grid(self.ncl, self.seeds, self.sampler)))
+        points = similarity_points(store, rows, subsets_of(rows, self.grid()))
         similarity = SIMILARITY.table(points, asdict(self), sorted(set(points[RUN_ID])))
         return [similarity, *released_tables(store, rows, points, self.ncl, asdict(self))]

@@ -65,20 +65,36 @@ def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups:
 
 
 @dataclass(frozen=True)
-class Grid:
-    """Every (ncl, or share of the classes below 1, and seed) drawn by one sampler; both None: what the store has."""
+class OfSubsets:
+    """What all analyses of class subsets ask for: the rows to read, and the subsets to score.
 
-    ncl: list[int | float] | None
-    seeds: list[int] | None
-    sampler: str
+    query:     narrows the rows.
+    ncl, seeds: a grid of draws (numbers of classes, or shares of them below 1) instead of the subsets of the stored
+               sub-models; sampler: how it is drawn.
+    """
 
-    def __post_init__(self) -> None:
+    query: str | None = None
+    ncl: list[int | float] | None = None
+    seeds: list[int] | None = None
+    sampler: str = "uniform"
+
+    def grid(self) -> Grid | None:
+        """The grid of draws; None for what the store has. Raises FcaError if only one of ncl and seeds is given."""
         if (self.ncl is None) != (self.seeds is None):
             given = f"analysis.ncl={self.ncl} analysis.seeds={self.seeds}"
             raise FcaError("grid of subsets", given, "both, or neither", "name the other one too")
+        return None if self.ncl is None or self.seeds is None else Grid(self.ncl, self.seeds, self.sampler)
 
 
-def subsets_of(rows: Rows, grid: Grid) -> pd.DataFrame:
+class Grid(NamedTuple):
+    """Every number of classes (or share of them below 1) with every subset seed, drawn by one sampler."""
+
+    ncl: Sequence[int | float]
+    seeds: Sequence[int]
+    sampler: str
+
+
+def subsets_of(rows: Rows, grid: Grid | None) -> pd.DataFrame:
     """The subsets of every data set among the rows, one line a draw.
 
     Without a grid: the classes of the stored sub-models, each under every (ncl, seed, sampler) that draws it (two seeds
@@ -90,15 +106,15 @@ def subsets_of(rows: Rows, grid: Grid) -> pd.DataFrame:
     for dataset, part in everything.groupby("dataset"):
         num_classes = int(part["num_classes"].max())
         trained = rows.trained[rows.trained["dataset"] == dataset]
-        subsets = _of_grid(num_classes, grid) if grid.ncl else _found(num_classes, trained) or [full_set(num_classes)]
+        subsets = _of_grid(num_classes, grid) if grid else _found(num_classes, trained) or [full_set(num_classes)]
         lines += [(dataset, s.ncl, s.seed, s.sampler, s.classes) for s in subsets]
     frame = pd.DataFrame(lines, columns=[DATASET, *SUBSET])
     return frame.astype({"dataset": "str", "ncl": "int64", "subset_seed": "Int64", "sampler": "str"})
 
 
 def _of_grid(num_classes: int, grid: Grid) -> list[ClassSubset]:
-    sizes = [number_of_classes(size, num_classes) for size in grid.ncl or ()]
-    drawn = [draw_subset(num_classes, n, seed, grid.sampler) for n in sizes for seed in grid.seeds or ()]
+    sizes = [number_of_classes(size, num_classes) for size in grid.ncl]
+    drawn = [draw_subset(num_classes, n, seed, grid.sampler) for n in sizes for seed in grid.seeds]
     return list(dict.fromkeys(drawn))  # all classes are one subset, whatever the seed
 
 
@@ -136,17 +152,15 @@ class PointsWithPredictions(NamedTuple):
     total: int  # rows in the store
 
 
-def points_with_predictions(
-    store: Store, query: str | None, grid: Grid, per_model: Sequence[str]
-) -> PointsWithPredictions:
+def points_with_predictions(store: Store, asked: OfSubsets, per_model: Sequence[str]) -> PointsWithPredictions:
     """Every accuracy of every model on every subset, with the images behind it; the options are those of few_class.
 
     A sub-model's predictions are in the predict row of its best weights; without that row they are None.
     """
-    rows = select(store, query)
+    rows = select(store, asked.query)
     require(rows.models, "rows of trained or full models", rows.total, COMMAND)
     one_config(rows.models, "model", per_model)
-    points = accuracy_points(store, rows, subsets_of(rows, grid)).dropna(subset="top1").reset_index(drop=True)
+    points = accuracy_points(store, rows, subsets_of(rows, asked.grid())).dropna(subset="top1").reset_index(drop=True)
     require(points, "models of these subsets", rows.total, COMMAND)
     about = {row["run_id"]: row for row in records(rows.models)}
     children = _children(store)

@@ -12,7 +12,7 @@ import pandas as pd
 from fca.stats.variance import SubsetRuns, VarianceSplit, split_variance
 from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW
-from fca.studies.few_class.subset_accuracy import Grid, points_with_predictions
+from fca.studies.few_class.subset_accuracy import OfSubsets, points_with_predictions
 from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
 from fca.types import Column, Table, with_interval
 
@@ -40,25 +40,19 @@ INTERVALS = "95 %: chi-square for subset and init, normal over images for test"
 
 
 @dataclass(frozen=True)
-class Variance:
+class Variance(OfSubsets):
     """`analysis=variance`; reads `train` rows, the `predict` rows of their best weights, and those of full models.
 
-    query:       narrows the rows.
-    ncl, seeds:  a grid of draws to score instead of the subsets of the stored sub-models; sampler: how it is drawn.
     per_model:   config columns that differ between models by intention, e.g. [recipe_lr].
     """
 
     tables: ClassVar = (VARIANCE,)
 
-    query: str | None = None
-    ncl: list[int | float] | None = None
-    seeds: list[int] | None = None
-    sampler: str = "uniform"
     per_model: list[str] = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:
         """Table variance."""
-        found = points_with_predictions(store, self.query, Grid(self.ncl, self.seeds, self.sampler), self.per_model)
+        found = points_with_predictions(store, self, self.per_model)
         parameters = {**asdict(self), "method": METHOD, "intervals": INTERVALS}
         return [VARIANCE.table(variance(found.points), parameters, found.runs)]
 
