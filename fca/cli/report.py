@@ -10,7 +10,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from fca.cli.application import CONF, application
+from fca.cli.application import application
 from fca.cli.configure import plug
 from fca.report.page import Result
 from fca.store import Store
@@ -49,10 +49,10 @@ def _result(analysis: Any, store: Store) -> Result:
 
 def _analysis(name: str, options: Mapping[str, Any]) -> Any:
     """The analysis of this name with those of the options that it has."""
-    path = CONF / "analysis" / f"{name}.yaml"
-    if not path.exists():
-        known = ", ".join(sorted(found.stem for found in path.parent.glob("*.yaml")))
-        raise FcaError("report.analyses", name, known, "name analyses of conf/analysis/")
-    values = OmegaConf.load(path)
+    sources = [Path(source.path) for source in HydraConfig.get().runtime.config_sources if source.schema == "file"]
+    files = {file.stem: file for folder in reversed(sources) for file in (folder / "analysis").glob("*.yaml")}
+    if name not in files:
+        raise FcaError("report.analyses", name, ", ".join(sorted(files)), "name analyses of conf/analysis/")
+    values = OmegaConf.load(files[name])
     chosen = {key: value for key, value in options.items() if key in values}
     return plug(OmegaConf.create({"analysis": OmegaConf.merge(values, chosen)}), "analysis")

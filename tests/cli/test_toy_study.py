@@ -1,0 +1,107 @@
+"""A study of one's own, one file and one YAML for its analysis, shows on the page and in W&B without any other edit."""
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.wandb_files import folders, written
+
+OLD_STORE = Path(__file__).parents[1] / "store" / "old_store.zip"
+
+STUDY = '''
+"""How many test images each run answered: a toy."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import altair as alt
+
+from fca.report import kinds, style
+from fca.report.figure import Figure
+from fca.studies.table import MODEL, TableSpec
+from fca.types import Column
+
+IMAGES = Column("toy_images", int, ".0f", "test images of the toy")
+SHARE = Column("toy_share", float, ".1%", "share of the largest run")
+FLAVOUR = Column("toy_flavour", str, "", "", {"sweet": "a sweet run", "sour": "a sour run"}, filters=True)
+TOY = TableSpec("toy", "How large is each run?", "nobody, 2026", (MODEL, FLAVOUR, IMAGES, SHARE))
+
+
+@dataclass(frozen=True)
+class Toy:
+    """`analysis=toy`."""
+
+    tables: ClassVar = (TOY,)
+
+    query: str | None = None
+
+    def __call__(self, store):
+        rows = store.rows(self.query).dropna(subset=["n_test", "model"])
+        flavour = ["sweet" if k % 2 else "sour" for k in range(len(rows))]
+        share = rows["n_test"] / rows["n_test"].max()
+        frame = rows.assign(toy_images=rows["n_test"], toy_share=share, toy_flavour=flavour)
+        return [TOY.table(TOY.frame(frame[list(TOY.columns)]).reset_index(drop=True), {}, rows["run_id"])]
+
+
+def toy_figure(toy):
+    frame = toy.frame.assign(panel="all")
+    x, y = kinds.quantity(alt.X, IMAGES, zero=True), kinds.category(alt.Y, MODEL)
+    chart = kinds.bars(x, y, toy.columns, kinds.hue(FLAVOUR, frame))
+    return style.faceted(chart, frame, alt.Title("How large is each run?"), (FLAVOUR,))
+
+
+FIGURES = (Figure("toy", "A toy", (TOY,), toy_figure),)
+HEADLINES = {TOY.name: lambda frame: iter([f"The toy has {len(frame)} lines."])}
+'''
+ANALYSIS = "# How large is each run?\n_target_: toy_study.Toy\nquery: null\n"
+REPORT = """# A page of the toy.
+_target_: fca.report.page.AnalysesReport
+name: toy
+title: A toy page
+analyses: [toy]
+options: {}
+"""
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory):
+    """The folder of the page, and that of the store."""
+    mine = tmp_path_factory.mktemp("mine")
+    (mine / "toy_study.py").write_text(STUDY)
+    for group, text in (("analysis", ANALYSIS), ("report", REPORT)):
+        (mine / "conf" / group).mkdir(parents=True)
+        (mine / "conf" / group / "toy.yaml").write_text(text)
+    with zipfile.ZipFile(OLD_STORE) as archive:
+        archive.extractall(mine / "outputs")
+    path = os.pathsep.join([str(mine), *filter(None, [os.environ.get("PYTHONPATH")])])
+    command = ["report", "report=toy", f"hydra.searchpath=[file://{mine}/conf]", f"outputs={mine / 'outputs'}"]
+    environment = {**os.environ, "PYTHONPATH": path, "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
+    subprocess.run(
+        [sys.executable, "-m", "fca.cli.main", *command], check=True, env=environment, cwd=Path(__file__).parents[2]
+    )
+    return mine / "outputs" / "reports" / "toy", mine / "outputs"
+
+
+def test_the_page_has_the_figure_the_headline_and_the_columns_with_their_meaning(reported):
+    page = (reported[0] / "index.html").read_text()
+    lines = len(pd.read_csv(reported[0] / "tables" / "toy.csv"))
+    assert f"<li>The toy has {lines} lines.</li>" in page
+    data = json.loads(page.partition('id="data">')[2].partition("</script>")[0])
+    columns = {column["name"]: column for column in data["tables"]["toy"]["columns"]}
+    assert columns["toy_share"] == {"name": "toy_share", "kind": "percent", "meaning": "share of the largest run"}
+    assert columns["toy_images"]["meaning"] == "test images of the toy"
+    assert set(data["filters"]["toy_flavour"]) == {"sweet", "sour"}
+    assert data["names"]["toy_flavour"]["sweet"] == "a sweet run"
+    assert (reported[0] / "figures" / "toy.png").read_bytes().startswith(b"\x89PNG")
+    assert (reported[0] / "tables" / "toy.csv").read_text().startswith("model,toy_flavour,toy_images,toy_share")
+
+
+def test_wandb_has_the_table_and_the_figure(reported):
+    (run,) = folders(reported[1]).values()
+    assert {"page", "figures/toy", "tables/toy"} <= set(written(run)["summary"])
