@@ -7,22 +7,17 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
 
-from fca.shifts import blur, digital, encoding, noise, weather
-from fca.shifts.constants import check_kinds, check_severities, constants
-from fca.shifts.sampling import to_bytes, to_unit
+from fca.shifts import drawing
+from fca.shifts.constants import constants, each
+from fca.shifts.operations import Bytes, Rng, to_bytes, to_unit
 from fca.types import FcaError, ImageData, Shift
 
 DRAWING = 1  # raised whenever any corruption's pixels change
 SMALLEST = 8  # pixels of the shorter side: below, kernels are wider than the image
-FAMILIES: tuple[ModuleType, ...] = (noise, blur, weather, digital, encoding)
-
-Read = Callable[[int], UInt8[np.ndarray, "height width 3"]]
 
 
 @dataclass(frozen=True)
@@ -38,12 +33,11 @@ class Corruptions:
     seed: int
 
     def shifts(self) -> list[Shift]:
-        """Kinds in their order, each at every severity. Raises FcaError for what does not exist."""
-        check_kinds(self.kinds)
-        check_severities(self.severities)
+        """Kinds in their order, each at every severity. Raises FcaError for a kind, severity or seed not allowed."""
+        chosen = each(self.kinds, self.severities)
         if self.seed < 0:
             raise FcaError("shift.seed", self.seed, "0 and above", "take another seed")
-        return [Corruption(kind, severity, self.seed) for kind in self.kinds for severity in self.severities]
+        return [Corruption(kind, severity, self.seed) for kind, severity in chosen]
 
 
 @dataclass(frozen=True)
@@ -73,7 +67,7 @@ class Corruption:
             known["seed"] = self.seed
         return {**known, "ice": "procedural, not the published photographs"} if self.kind == "frost" else known
 
-    def reader(self, data: ImageData) -> Read:
+    def reader(self, data: ImageData) -> Callable[[int], Bytes]:
         """The corrupted pixels of the image at a position; the same in any order, worker or batch."""
         return Corrupted(self, data.read, data.items["image_id"].tolist())
 
@@ -83,10 +77,10 @@ class Corrupted:
     """Reads images and corrupts them, each with random numbers of its own."""
 
     corruption: Corruption
-    read: Read
+    read: Callable[[int], Bytes]
     ids: list[str]
 
-    def __call__(self, index: int) -> UInt8[np.ndarray, "height width 3"]:
+    def __call__(self, index: int) -> Bytes:
         """The corrupted pixels of the image at this position."""
         made, image_id = self.corruption, self.ids[index]
         image = self.read(index)
@@ -96,9 +90,7 @@ class Corrupted:
         return corrupted(image, made.kind, made.severity, generator(made.seed, image_id, made.label()))
 
 
-def corrupted(
-    image: UInt8[np.ndarray, "height width 3"], kind: str, severity: int, rng: np.random.Generator
-) -> UInt8[np.ndarray, "height width 3"]:
+def corrupted(image: Bytes, kind: str, severity: int, rng: Rng) -> Bytes:
     """An image after a corruption, with the published constants for its size (see `constants`).
 
     The published ImageNet-C was made from crops of 224 pixels; this works on an image of any size as it is stored.
@@ -109,14 +101,13 @@ def corrupted(
     [176, 176, 176]
     """
     known = constants(kind, severity, image.shape[0], image.shape[1])
-    draw = drawing(kind)
-    if draw.__module__ == encoding.__name__:
-        stored: np.ndarray = draw(image, *known)
-        return stored
+    draw: Callable[..., Any] = getattr(drawing, kind)
+    if draw in drawing.ON_BYTES:
+        return np.asarray(draw(image, *known))
     return to_bytes(draw(to_unit(image), *known, **({"rng": rng} if draws(kind) else {})))
 
 
-def generator(seed: int, image_id: str, label: str) -> np.random.Generator:
+def generator(seed: int, image_id: str, label: str) -> Rng:
     """Random numbers that depend on nothing but these three: a counter (Philox) keyed by their sha256.
 
     >>> round(generator(0, "test/00017", "corruption/fog/1").random(), 3)
@@ -127,23 +118,11 @@ def generator(seed: int, image_id: str, label: str) -> np.random.Generator:
 
 
 @cache
-def drawing(kind: str) -> Callable[..., Any]:
-    """The function that draws a kind: the one of its name in a family's file.
-
-    >>> drawing("fog").__module__
-    'fca.shifts.weather'
-    """
-    check_kinds([kind], "corruption")
-    [found] = [getattr(family, kind) for family in FAMILIES if hasattr(family, kind)]
-    function: Callable[..., Any] = found
-    return function
-
-
-@cache
 def draws(kind: str) -> bool:
-    """Whether a kind draws random numbers.
+    """Whether a kind draws random numbers. Raises FcaError for a kind that does not exist.
 
     >>> draws("fog"), draws("contrast")
     (True, False)
     """
-    return "rng" in inspect.signature(drawing(kind)).parameters
+    each([kind], [1], ("corruption", "severity"))
+    return "rng" in inspect.signature(getattr(drawing, kind)).parameters
