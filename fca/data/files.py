@@ -1,4 +1,7 @@
-"""The files under a root that is a directory or a .zip, listed and read the same way."""
+"""Image files: a root that is a directory or a .zip is listed and read the same way; bytes become upright pixels.
+
+Decoding and resizing leave Python's lock, so a few threads are enough for work on many images (`in_order`).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,9 +23,6 @@ from rich import get_console
 from rich.progress import track
 
 from fca.types import FcaError, UnreadableImage
-
-# Bytes of an image file -> upright 8-bit pixels, whatever the file's mode.
-
 
 MASK_OBJECTS = ("bright", "dark")
 
@@ -48,20 +49,27 @@ def decode_mask(content: bytes, path: str, objects: str) -> Bool[np.ndarray, "he
 
 def upright_size(content: bytes, path: str) -> tuple[int, int]:
     """Height and width of the decoded image, from its header alone."""
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientations with the sides exchanged
-            return (image.width, image.height) if turned else (image.height, image.width)
-    except Exception as error:
-        raise UnreadableImage(f"{path}: {error}") from error
+    with _naming(path), Image.open(io.BytesIO(content)) as image:
+        turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientations with the sides exchanged
+        return (image.width, image.height) if turned else (image.height, image.width)
 
 
 def _upright(content: bytes, path: str, mode: str) -> Image.Image:
+    with _naming(path), Image.open(io.BytesIO(content)) as image:
+        upright: Image.Image = ImageOps.exif_transpose(image)
+        return _eight_bits(upright).convert(mode)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Any error becomes an UnreadableImage that names the file.
+
+    Pillow's formats raise OSError, SyntaxError, ValueError, struct.error, zlib.error ...; a file may have gone away, or
+    its checksum in the archive may be wrong: OSError, KeyError, ...
+    """
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            upright: Image.Image = ImageOps.exif_transpose(image)
-            return _eight_bits(upright).convert(mode)
-    except Exception as error:  # Pillow's formats raise OSError, SyntaxError, ValueError, struct.error, zlib.error ...
+        yield
+    except Exception as error:
         raise UnreadableImage(f"{path}: {error}") from error
 
 
@@ -136,7 +144,7 @@ class Directory:
             for entry in entries:
                 if _is_hidden(entry.name) or self._leads_up(entry):
                     continue
-                if not _is_text(entry.name):
+                if entry.name != entry.name.encode(errors="ignore").decode():
                     raise FcaError("file name", os.fsencode(entry.path), "UTF-8", "rename the file")
                 if entry.is_dir():
                     found.folders.add(prefix + entry.name)
@@ -202,10 +210,8 @@ class ImageReader:
 def content_of(files: Files, path: str) -> tuple[bytes, str]:
     """A file's bytes and its full name for messages; raises UnreadableImage when it cannot be read."""
     name = f"{files.root}/{path}"
-    try:
+    with _naming(name):
         return files.read(path), name
-    except Exception as error:  # the file went away, or its checksum in the archive is wrong: OSError, KeyError, ...
-        raise UnreadableImage(f"{name}: {error}") from error
 
 
 def images_of(listing: Listing) -> list[tuple[str, int]]:
@@ -214,7 +220,7 @@ def images_of(listing: Listing) -> list[tuple[str, int]]:
 
 
 def name_of(root: str) -> str:
-    """What a data set is called when nobody says: the name of its root, without .zip.
+    """The default name of a data set: that of its root, without .zip.
 
     >>> name_of("/data/birds.v2/"), name_of("pets.zip")
     ('birds.v2', 'pets')
@@ -227,17 +233,6 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
 
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-# Work on many images in a few threads: decoding and resizing leave Python's lock, so threads are enough.
-
-
 BATCH = 256  # results waiting in memory at most
 LONG = 2000  # images from which on a progress bar is shown
 
@@ -246,12 +241,12 @@ Part = TypeVar("Part")
 
 
 def watched(parts: Sequence[Part], doing: str, *, long: bool) -> Iterable[Part]:
-    """The same parts, with a passing progress bar beside `doing` when they take long and somebody looks."""
+    """The same parts, with a passing progress bar beside `doing` when they take long and a terminal shows it."""
     return track(parts, doing, transient=True, disable=not (long and get_console().is_terminal))
 
 
 def threads(workers: int) -> int:
-    """The number asked for; 0 = one for each core that this process may use."""
+    """This number of workers; 0 = one for each core that this process may use."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return workers or allowed or 1
 
