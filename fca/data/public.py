@@ -7,6 +7,7 @@ them to `public_data`. What torchvision downloads it also checks by md5.
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -131,11 +132,9 @@ def public_data(
         try:
             listed = listed.assign(bytes=[(folder / path).stat().st_size for path in paths])
         except OSError:
-            missing = [path for path in paths if not (folder / path).is_file()]
+            missing = shown([path for path in paths if not os.access(folder / path, os.F_OK)])
             step = f"{folder} is not whole: remove it, and bring or download it again"
-            raise FcaError(
-                f"files of {name} that are not there", shown(missing), "all that its lists name", step
-            ) from None
+            raise FcaError(f"files of {name} that are not there", missing, "all that its lists name", step) from None
 
     def reader(items: pd.DataFrame) -> ImageReader:
         return ImageReader(Directory(str(folder)), items["image_id"].tolist())
