@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NoReturn
@@ -11,10 +11,9 @@ from unicodedata import normalize
 import pandas as pd
 
 from fca.data.files import ImageReader, images_of, name_of, open_root
-from fca.data.splits import Share, assemble, known_split, shown
+from fca.data.splits import Share, Splits, assemble, known_split, shown
 from fca.types import FcaError, ImageData
 
-Splits = Mapping[str, str | None] | None
 STEP = "name the folders: dataset.layout=class, split/class, class/split or */class"
 
 

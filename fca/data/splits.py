@@ -9,7 +9,7 @@ Whatever is missing is carved by a draw keyed by image id. Every loader ends wit
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,8 @@ from fca.types import FcaError, ImageData, no_mask
 
 Read = Callable[[int], UInt8[np.ndarray, "height width 3"]]
 Mask = Callable[[int], Bool[np.ndarray, "height width"] | None]
+Splits = Mapping[str, str | None] | None
+"""A set's own split name -> train, val or test, or null to leave its images out."""
 
 SPLITS = ("train", "val", "test")
 UNUSED = "unused"  # the split of images of a given val that lacks a class
@@ -40,12 +42,12 @@ class Share:
     seed: int
 
 
-def known_split(name: str, splits: Mapping[str, str | None] | None) -> bool:
+def known_split(name: str, splits: Splits) -> bool:
     """Whether a set's own split name can be understood: it is mapped, or one of the usual names in any case."""
     return name in (splits or {}) or name.casefold() in KNOWN_NAMES
 
 
-def our_splits(own: Sequence[str], splits: Mapping[str, str | None] | None) -> list[str | None]:
+def our_splits(own: Sequence[str], splits: Splits) -> list[str | None]:
     """Each image's split of ours (None = left out) from the set's own name for it.
 
     splits: own name -> train, val or test, or null to leave those images out; goes before the usual names. What is
@@ -75,14 +77,13 @@ def our_splits(own: Sequence[str], splits: Mapping[str, str | None] | None) -> l
     return [ours[name] for name in own]
 
 
-def draw_order(image_ids: Iterable[str], seed: int) -> list[bytes]:
-    """A random but repeatable key an image: an image keeps its key whatever other images the set has."""
-    return [hashlib.sha256(f"{seed}:{image_id}".encode()).digest() for image_id in image_ids]
-
-
 def rank_in_class(items: pd.DataFrame, seed: int) -> Int[np.ndarray, " images"]:
-    """Each image's place in a random order of its class, 0 first; independent of the order of the lines."""
-    drawn = pd.DataFrame({"label": items["label"].to_numpy(), "key": draw_order(items["image_id"].tolist(), seed)})
+    """Each image's place in a random order of its class, 0 first; independent of the order of the lines.
+
+    The order is repeatable: an image keeps its random key whatever other images the set has.
+    """
+    keys = [hashlib.sha256(f"{seed}:{image_id}".encode()).digest() for image_id in items["image_id"].tolist()]
+    drawn = pd.DataFrame({"label": items["label"].to_numpy(), "key": keys})
     return drawn.sort_values("key").groupby("label").cumcount().sort_index().to_numpy()
 
 
@@ -141,9 +142,17 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
     class that has too few images: train and val need one each, and a cut set one for test.
     """
     made: dict[int, ImageData] = vars(data).setdefault("_for_training", {})  # planning calls this once a run
-    if seed not in made:
-        made[seed] = _checked(data if set(data.items["split"]) != {"test"} else _cut(data, seed))
-    return made[seed]
+    if seed in made:
+        return made[seed]
+    cut = data if set(data.items["split"]) != {"test"} else _cut(data, seed)
+    for split in SPLITS:
+        counts = np.bincount(cut.labels[cut.rows(split)], minlength=len(cut.classes))
+        if lacking := [cut.classes[c] for c in np.flatnonzero(counts == 0)]:
+            what = f"images of {shown(lacking)} in the {split} split of {cut.name}"
+            step = "add images, or leave those classes out of the data set"
+            raise FcaError(what, 0, "at least 1 each in train, val and test, to train on", step)
+    made[seed] = cut
+    return cut
 
 
 def as_trained_on(data: ImageData, trained_on: str) -> ImageData:
@@ -166,16 +175,6 @@ def _cut(data: ImageData, seed: int) -> ImageData:
     split = np.where(rank < n_test, "test", np.where(rank < n_test + n_val, "val", "train"))
     items = data.items.assign(split=split)
     return replace(data, items=items, fingerprint=fingerprint(items, data.fingerprint))
-
-
-def _checked(data: ImageData) -> ImageData:
-    for split in SPLITS:
-        counts = np.bincount(data.labels[data.rows(split)], minlength=len(data.classes))
-        if lacking := [data.classes[c] for c in np.flatnonzero(counts == 0)]:
-            what = f"images of {shown(lacking)} in the {split} split of {data.name}"
-            step = "add images, or leave those classes out of the data set"
-            raise FcaError(what, 0, "at least 1 each in train, val and test, to train on", step)
-    return data
 
 
 def shown(keys: Sequence[str]) -> str:
@@ -205,7 +204,7 @@ def assemble(
     listed: pd.DataFrame,
     read: Callable[[pd.DataFrame], Read],
     val: Share,
-    splits: Mapping[str, str | None] | None = None,
+    splits: Splits = None,
     version: str = "",
     mask: Callable[[pd.DataFrame], Mask] | None = None,
     mirror: bool = True,
@@ -222,7 +221,14 @@ def assemble(
 
     Raises FcaError for no image, an image id that stands twice, one class only, and splits that do not fit.
     """
-    items = with_val(_checked_items(_in_order(listed, splits, name), name), val, name, together)
+    items, step = _in_order(listed, splits, name), "look at dataset.root and its keys"
+    if items.empty:
+        raise FcaError(f"images of {name}", 0, "at least two classes of images", step)
+    if twice := items["image_id"][items["image_id"].duplicated()].unique().tolist():
+        raise FcaError("image ids that stand twice", shown(twice), "one line an image", f"remove the copies in {name}")
+    if items["label"].nunique() < 2:
+        raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
+    items = with_val(items, val, name, together)
     return ImageData(
         name=name,
         items=items,
@@ -234,7 +240,7 @@ def assemble(
     )
 
 
-def _in_order(listed: pd.DataFrame, splits: Mapping[str, str | None] | None, name: str) -> pd.DataFrame:
+def _in_order(listed: pd.DataFrame, splits: Splits, name: str) -> pd.DataFrame:
     """The lines with our splits, without those that are left out, by image id; our columns first."""
     if splits and "split" not in listed:
         raise FcaError("dataset.splits", ", ".join(splits), f"null: {name} has no splits", "look at dataset.root")
@@ -246,14 +252,3 @@ def _in_order(listed: pd.DataFrame, splits: Mapping[str, str | None] | None, nam
     )
     front = ["image_id", "label", "split"]
     return items[front + [column for column in items if column not in front]]
-
-
-def _checked_items(items: pd.DataFrame, name: str) -> pd.DataFrame:
-    step = "look at dataset.root and its keys"
-    if items.empty:
-        raise FcaError(f"images of {name}", 0, "at least two classes of images", step)
-    if twice := items["image_id"][items["image_id"].duplicated()].unique().tolist():
-        raise FcaError("image ids that stand twice", shown(twice), "one line an image", f"remove the copies in {name}")
-    if items["label"].nunique() < 2:
-        raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
-    return items

@@ -23,20 +23,16 @@ SHAPE = (SEVERITIES * TEST_IMAGES, 32, 32, 3)
 CIFAR_ID = re.compile(r"test/(\d{5})")
 
 
-@dataclass(frozen=True)
-class Published:
+def _published(read: Callable[[Any], Bytes], places: Mapping[int, Any], ids: Sequence[str]) -> Callable[[int], Bytes]:
     """Reads published images by position in the data; places: position -> what `read` takes, test images only."""
 
-    read: Callable[[Any], Bytes]
-    places: Mapping[int, Any]
-    ids: Sequence[str]
-
-    def __call__(self, index: int) -> Bytes:
-        """The published pixels of the image at this position."""
-        if index not in self.places:
+    def at(index: int) -> Bytes:
+        if index not in places:
             allowed = "images of the test split, the only ones published"
-            raise FcaError("image", self.ids[index], allowed, "set task.split=test")
-        return self.read(self.places[index])
+            raise FcaError("image", ids[index], allowed, "set task.split=test")
+        return read(places[index])
+
+    return at
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,7 @@ class CifarCArray:
                 found, allowed = f"{data.labels[position]} for {ids[position]}", f"{labels[row]}, as in {self.root}"
                 step = "take the data set that these files were made from, or the other files"
                 raise FcaError(f"label in {data.name}", found, f"{allowed}/labels.npy", step)
-        return Published(lambda row: np.array(images[row]), places, ids)
+        return _published(lambda row: np.array(images[row]), places, ids)
 
 
 @dataclass(frozen=True)
@@ -157,7 +153,7 @@ class ImageNetCFolder:
             found, allowed = f"{len(missing)} of {len(files)}, as {missing[0]}", "<wnid>/<file> of every test image in"
             step = "take dataset=imagenet, or extract all"
             raise FcaError(f"missing images of {data.name}", found, f"{allowed} {self.folder}", step)
-        return Published(lambda name: _decoded(self.folder / name), files, ids)
+        return _published(lambda name: _decoded(self.folder / name), files, ids)
 
 
 def _decoded(path: Path) -> Bytes:

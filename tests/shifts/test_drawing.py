@@ -8,8 +8,7 @@ from scipy import ndimage
 from skimage.transform import AffineTransform, warp
 
 from fca.shifts.constants import constants
-from fca.shifts.corruption import corrupted, generator
-from fca.shifts.drawing import _sources, elastic_transform, saturate
+from fca.shifts.corruption import _sources, corrupted, elastic_transform, generator, saturate
 from fca.shifts.operations import (
     edges,
     enlarged,
