@@ -132,7 +132,7 @@ class QuickDraw(PublicSet):
     root:        the folder that holds quickdraw/ (or numpy_bitmap/) with "The Eiffel Tower.npy" and so on, a class
                  a file. They are memory-mapped: only the pages of the sample are read.
     classes:     how many files there are as published; null = whatever is there.
-    per_class:   drawings a class, a fixed draw by `sample_seed` (a class with fewer gives all; up to 20,000 of
+    per_class:   drawings per class, a fixed draw by `sample_seed` (a class with fewer gives all; up to 20,000 of
                  113,613 or more a larger sample holds the smaller).
     test, val:   fixed stratified draws: from the sample, and from what is left.
     compat:      fca = every fifth drawing is test, counted in the class's file. (The release counted in the stream of
@@ -148,7 +148,7 @@ class QuickDraw(PublicSet):
     mirror: bool = False
 
     def load(self) -> ImageData:
-        """List the sample. Raises FcaError for absent or damaged files, and for less than 3 drawings a class."""
+        """List the sample. Raises FcaError for absent or damaged files, and for fewer than 3 drawings per class."""
         as_released = released(self.compat)
         if self.per_class < 3:
             raise FcaError("dataset.per_class", self.per_class, "3 or more", "train, val and test need one each")
@@ -156,7 +156,7 @@ class QuickDraw(PublicSet):
         files = sorted(folder.glob("*.npy"))
         whole("classes of quickdraw", len(files), self.classes, folder, "classes")
         if not files:
-            raise FcaError(f".npy files in {folder}", 0, "one a class", f"bring {SOURCE}")
+            raise FcaError(f".npy files in {folder}", 0, "one per class", f"bring {SOURCE}")
         drawings = {file.stem: _drawings(file) for file in files}
         listed = pd.concat([self._sample(key, len(rows)) for key, rows in drawings.items()], ignore_index=True)
         rows = listed.pop("row")

@@ -43,7 +43,7 @@ def signature(image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "
 
 
 def perceptual_hashes(signatures: Signatures) -> UInt64[np.ndarray, " images"]:
-    """64 bits an image, mostly equal for pictures that look alike: which low DCT frequencies exceed their median.
+    """64 bits per image, mostly equal for similar pictures: whether each low DCT frequency exceeds their median.
 
     The bit of frequency (0, 0), the brightness, is always 0.
     """

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, UInt8
 from PIL import Image, ImageOps
 from rich import get_console
@@ -30,7 +31,7 @@ MASK_OBJECTS = ("bright", "dark")
 def decode(content: bytes, path: str) -> UInt8[np.ndarray, "height width 3"]:
     """The RGB pixels of an encoded image, turned upright by its EXIF orientation.
 
-    Transparent parts show white, as on a page (what lies under them is arbitrary and never seen by people). 16 bits
+    Transparent parts show white, as on a page (the colours under them are arbitrary and never visible). 16 bits
     are scaled to 8 (65535 -> 255), not clipped. Grey, palette, 1 bit and CMYK are converted. Of an animation the first
     frame counts. Raises UnreadableImage naming `path` for anything else: truncated, no image, floating point.
     """
@@ -74,7 +75,7 @@ def _naming(path: str) -> Iterator[None]:
 
 
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Opaque and 8 bits a channel."""
+    """Opaque, with 8 bits per channel."""
     if image.mode == "F":
         raise ValueError("floating point pixels have no agreed range; store 8 or 16 bits")
     if image.mode.startswith("I"):
@@ -191,7 +192,7 @@ class Archive:
 
 @lru_cache(maxsize=16)
 def _archive(root: str, _size: int, _mtime_ns: int, _process: int) -> zipfile.ZipFile:
-    """One open archive a process: threads may share it (it locks its file), a forked child must not."""
+    """One open archive per process: threads may share it (it locks its file), a forked child must not."""
     return zipfile.ZipFile(root)
 
 
@@ -207,6 +208,11 @@ class ImageReader:
         return decode(*content_of(self.files, self.paths[index]))
 
 
+def reader(files: Files, column: str = "image_id") -> Callable[[pd.DataFrame], ImageReader]:
+    """Items in their final order -> the reader of their images, whose paths stand in this column."""
+    return lambda items: ImageReader(files, items[column].tolist())
+
+
 def content_of(files: Files, path: str) -> tuple[bytes, str]:
     """A file's bytes and its full name for messages; raises UnreadableImage when it cannot be read."""
     name = f"{files.root}/{path}"
@@ -220,7 +226,7 @@ def images_of(listing: Listing) -> list[tuple[str, int]]:
 
 
 def name_of(root: str) -> str:
-    """The default name of a data set: that of its root, without .zip.
+    """The default name of a data set: the name of its root, without .zip.
 
     >>> name_of("/data/birds.v2/"), name_of("pets.zip")
     ('birds.v2', 'pets')
@@ -246,7 +252,7 @@ def watched(parts: Sequence[Part], doing: str, *, long: bool) -> Iterable[Part]:
 
 
 def threads(workers: int) -> int:
-    """This number of workers; 0 = one for each core that this process may use."""
+    """The number of threads; 0 = one for each core that this process may use."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return workers or allowed or 1
 

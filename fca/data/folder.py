@@ -1,4 +1,4 @@
-"""A directory or .zip of images, a folder a class: which folder of an image's path is its split and which its class."""
+"""A directory or .zip of images, one folder per class: which folder of a path is the split, and which is the class."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unicodedata import normalize
 
 import pandas as pd
 
-from fca.data.files import ImageReader, images_of, name_of, open_root
+from fca.data.files import images_of, name_of, open_root, reader
 from fca.data.splits import Share, Splits, assemble, known_split, shown
 from fca.types import FcaError, ImageData
 
@@ -43,9 +43,9 @@ def by_layout(images: Sequence[tuple[str, int]], folders: Iterable[str], roles: 
     holding = sorted({p[: len(role)] for p in parts})
     prefixes = {folder[:end] for folder in holding for end in range(1, len(role) + 1)}
     lacking = {f for f in folders if used(f) and f.count("/") < len(role) and tuple(f.split("/")) not in prefixes}
-    if empty := sorted(lacking):
-        allowed = "at least one image in every class"
-        raise FcaError("folder without an image", shown(empty), allowed, "fill or remove it")
+    if lacking:
+        what, allowed = "folder without an image", "at least one image in every class"
+        raise FcaError(what, shown(sorted(lacking)), allowed, "fill or remove it")
     _one_folder_a_class(holding, class_at, split_at)
     listed = pd.DataFrame(images, columns=["image_id", "bytes"])
     listed["label"] = [p[class_at] for p in parts]
@@ -80,7 +80,7 @@ def recognised(paths: Sequence[str], splits: Splits) -> str:
     for (name, top), (other, other_top) in pairwise(sorted(second)):
         if name == other:
             step = f"if {top} is a split, map it: dataset.splits='{{{top}: test, ...}}'; else {STEP}"
-            _clash(f"{top}/{name}", f"{other_top}/{name}", "one folder a class and split", step)
+            _clash(f"{top}/{name}", f"{other_top}/{name}", "one folder per class and split", step)
     return "class"
 
 
@@ -89,7 +89,7 @@ def _clash(first: str, second: str, allowed: str, step: str) -> NoReturn:
 
 
 def _one_folder_a_class(folders: Sequence[tuple[str, ...]], class_at: int, split_at: int | None) -> None:
-    """In a split a class is one folder; in all splits it is spelt one way."""
+    """A class is one folder in each split, and spelt the same way in all of them."""
     first: dict[tuple[str, ...], tuple[str, ...]] = {}
     for folder in folders:
         key = normalize("NFC", folder[class_at]).casefold().strip()
@@ -97,7 +97,7 @@ def _one_folder_a_class(folders: Sequence[tuple[str, ...]], class_at: int, split
         same_class = first.setdefault((key,), folder)
         if same_split != folder or same_class[class_at] != folder[class_at]:
             clash = same_split if same_split != folder else same_class
-            allowed = "one folder a class and split, spelt the same way in every split"
+            allowed = "one folder per class and split, spelt the same way in every split"
             _clash("/".join(clash), "/".join(folder), allowed, f"rename or merge them, or {STEP}")
 
 
@@ -125,8 +125,5 @@ class Folder:
         images = images_of(listing)
         layout = self.layout or recognised([path for path, _ in images], self.splits)
         listed = by_layout(images, listing.folders, layout, self.splits)
-
-        def reader(items: pd.DataFrame) -> ImageReader:
-            return ImageReader(files, items["image_id"].tolist())
-
-        return assemble(self.name or name_of(self.root), listed, reader, self.val, self.splits, mirror=self.mirror)
+        name = self.name or name_of(self.root)
+        return assemble(name, listed, reader(files), self.val, self.splits, mirror=self.mirror)

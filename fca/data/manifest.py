@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
-from fca.data.files import MASK_OBJECTS, Files, ImageReader, content_of, decode_mask, name_of, open_root, upright_size
+from fca.data.files import MASK_OBJECTS, Files, content_of, decode_mask, name_of, open_root, reader, upright_size
 from fca.data.splits import Share, assemble, shown
 from fca.types import FcaError, ImageData, UnreadableImage
 
@@ -24,7 +24,7 @@ OPTIONAL = ("image_id", "split", "mask")
 
 @dataclass(frozen=True)
 class Manifest:
-    """`dataset=manifest`: one line an image in a CSV or Parquet file.
+    """`dataset=manifest`: a CSV or Parquet file with one line per image.
 
     root:    the directory or .zip that the paths are relative to.
     file:    the manifest, relative to the root (so it may lie inside the .zip) or elsewhere.
@@ -58,14 +58,11 @@ class Manifest:
         if "image_id" not in listed:
             listed["image_id"] = listed["path"]
 
-        def reader(items: pd.DataFrame) -> ImageReader:
-            return ImageReader(files, items["path"].tolist())
-
         def masks(items: pd.DataFrame) -> MaskReader:
             return MaskReader(files, items["path"].tolist(), items["mask"].tolist(), self.mask_object)
 
         name, mask = self.name or name_of(self.root), masks if "mask" in listed else None
-        return assemble(name, listed, reader, self.val, self.splits, mask=mask, mirror=self.mirror)
+        return assemble(name, listed, reader(files, "path"), self.val, self.splits, mask=mask, mirror=self.mirror)
 
     def _named(self) -> dict[str, str]:
         """Our column -> the file's."""
@@ -180,7 +177,7 @@ class Generated:
 
 
 def struck_ids(folder: Path) -> set[str]:
-    """The images that a person struck: one id a line of struck.txt, where there is one; lines in # are remarks."""
+    """The images that a person struck: one id per line of struck.txt, if it exists; # begins a comment."""
     path = folder / STRUCK
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return {line.strip() for line in lines if line.strip() and not line.startswith("#")}

@@ -37,8 +37,8 @@ def open_pixels(data: ImageData, geometry: Geometry, cache: Path, workers: int =
     """All images of a data set after `geometry`, ready to be drawn in any order.
 
     cache:    folder of `<fingerprint>-<geometry key>.npy` (and `.json`: row -> why it is unreadable), which this call
-              writes if they are not there; processes that ask for the same file at once wait for one that writes it.
-    workers:  threads that decode; 0 = one a core.
+              writes if they are not there; processes that need it at the same time wait while one of them writes it.
+    workers:  threads that decode; 0 = one per core.
     limit_gb: a set whose pixels take more (in 1e9 bytes) is not cached but read and decoded at every access.
     """
 
@@ -60,7 +60,7 @@ def open_pixels(data: ImageData, geometry: Geometry, cache: Path, workers: int =
 
 @dataclass(frozen=True)
 class Cached:
-    """Pixels from the memory map; those that could not be read are tried again, so a mended file counts at once."""
+    """Pixels from the memory map; those that could not be read are tried again, so a repaired file is used at once."""
 
     pixels: UInt8[np.ndarray, "images size size 3"]
     one: One

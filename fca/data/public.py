@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 from filelock import FileLock
 
-from fca.data.files import Directory, ImageReader
+from fca.data.files import Directory, reader
 from fca.data.splits import Share, assemble, class_sizes, held_out, shown
 from fca.types import FcaError, ImageData
 
@@ -135,11 +135,8 @@ def public_data(
             missing = shown([path for path in paths if not os.access(folder / path, os.F_OK)])
             step = f"{folder} is not whole: remove it, and bring or download it again"
             raise FcaError(f"files of {name} that are not there", missing, "all that its lists name", step) from None
-
-    def reader(items: pd.DataFrame) -> ImageReader:
-        return ImageReader(Directory(str(folder)), items["image_id"].tolist())
-
-    return assemble(name, listed, reader, keys.val, mirror=keys.mirror, together=together)
+    files = reader(Directory(str(folder)))
+    return assemble(name, listed, files, keys.val, mirror=keys.mirror, together=together)
 
 
 def lines(file: Path) -> list[str]:
@@ -173,7 +170,7 @@ def whole(what: str, count: int, expected: int | None, folder: Path, key: str) -
         raise FcaError(what, count, f"{expected}, as published", step)
 
 
-# A folder a class, numbered files, no official split.
+# Caltech: one folder per class, numbered files, no official split.
 
 
 class Edition(NamedTuple):
@@ -241,11 +238,11 @@ class Caltech(Downloaded):
         return public_data(self.name, folder, listed.assign(split=np.where(test, "test", "train")), self)
 
 
-# A folder a class and a text file a split that lists class/file.
+# Food-101, DTD, Indoor67: one folder per class, and one text file per split that lists class/file.
 
 
 def _listed(folder: Path, lists: Mapping[str, str], suffix: str = "") -> pd.DataFrame:
-    """A line an image of these lists (our split -> file); `suffix` is what the lists leave out of the file names."""
+    """One line per image of these lists (our split -> file); `suffix` is what the lists leave out of the file names."""
     paths = [(line + suffix, split) for split, file in lists.items() for line in lines(folder / file)]
     listed = pd.DataFrame(paths, columns=["image_id", "split"])
     return listed.assign(label=[path.split("/")[0] for path, _ in paths])
@@ -402,7 +399,7 @@ def _annotated(file: Path, images: str) -> pd.DataFrame:
     return pd.DataFrame({"image_id": images + "/" + table["Filename"], "label": labels})
 
 
-# ImageNet-1K as people have it: train and val with a folder a wnid, or the archives that these come from.
+# ImageNet-1K: train and val with one folder per wnid, or the archives that these come from.
 
 SPLIT_OF = {"train": "train", "val": "test"}  # folder -> ours: the authors keep the labels of their test images
 IMAGENET_FILE = r"n\d{8}/[^/]+\.(JPEG|jpeg|jpg)"

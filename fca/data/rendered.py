@@ -22,7 +22,7 @@ class RenderedObjects:
     """`dataset=rendered`: solid objects, their test images in matched triplets easy, medium, hard of each attribute.
 
     classes, attributes: which; an attribute is what makes a test image hard, all others are at their easy values.
-    per_level:       test images a (class, attribute, level).
+    per_level:       test images per (class, attribute, level).
     train_per_class, val_per_class: images of a class, spread evenly over the attributes and `train_levels`.
     size:            pixels a side.    seed: of all images.
     mirror:          whether a mirrored image still shows its class.
@@ -39,7 +39,7 @@ class RenderedObjects:
     mirror: bool = True
 
     def load(self) -> ImageData:
-        """The images, listed; each is drawn when it is read. Raises FcaError for names and counts that are none."""
+        """The images, listed; each is drawn when it is read. Raises FcaError for unknown names, counts out of range."""
         self._check()
         listed = pd.DataFrame([*self._test(), *self._easy("val"), *self._easy("train")])
 
@@ -93,7 +93,7 @@ def _item(split: str, label: str, attribute: str, level: str, index: int) -> dic
 
 @dataclass(frozen=True)
 class Drawer:
-    """Draws the image at a position of these items, the same wherever and in whatever order it is asked for."""
+    """Draws the image at a position of these items, the same in any process and in any order."""
 
     items: pd.DataFrame
     size: int

@@ -43,15 +43,15 @@ class Share:
 
 
 def known_split(name: str, splits: Splits) -> bool:
-    """Whether a set's own split name can be understood: it is mapped, or one of the usual names in any case."""
+    """Whether a set's own split name is known: mapped, or one of the usual names in upper or lower case."""
     return name in (splits or {}) or name.casefold() in KNOWN_NAMES
 
 
 def our_splits(own: Sequence[str], splits: Splits) -> list[str | None]:
     """Each image's split of ours (None = left out) from the set's own name for it.
 
-    splits: own name -> train, val or test, or null to leave those images out; goes before the usual names. What is
-    left under one name of ours is all "test": there is nothing to choose anything with.
+    splits: own name -> train, val or test, or null to leave those images out; takes precedence over the usual
+    names. If only one split remains, all of it is "test": there is no other to choose anything on.
 
     Raises FcaError listing the names: neither mapped nor usual (a single one may be called anything), mapped but not in
     the set, or two usual names of one meaning.
@@ -212,7 +212,7 @@ def assemble(
 ) -> ImageData:
     """The data set of these images, in the order of their ids.
 
-    listed:  a line an image: `image_id`, `label`, the set's own `split` if it has any, other columns (kept).
+    listed:  one line per image: `image_id`, `label`, the set's own `split` if it has any, other columns (kept).
     read:    items in their final order -> the reader of the image at a position; `mask` likewise, where there are any.
     splits:  own split name -> ours; see our_splits.    val: what to carve when there is no usable val.
     version: what images are meant when they are not files with a size.
@@ -225,7 +225,7 @@ def assemble(
     if items.empty:
         raise FcaError(f"images of {name}", 0, "at least two classes of images", step)
     if twice := items["image_id"][items["image_id"].duplicated()].unique().tolist():
-        raise FcaError("image ids that stand twice", shown(twice), "one line an image", f"remove the copies in {name}")
+        raise FcaError("image ids that stand twice", shown(twice), "one line per image", f"remove the copies in {name}")
     if items["label"].nunique() < 2:
         raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
     items = with_val(items, val, name, together)

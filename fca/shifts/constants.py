@@ -104,7 +104,7 @@ _BY_SIZE: dict[str, dict[str, Five]] = {
 }
 # fmt: on
 CONSTANTS = {kind: {size: fives[kind] for size, fives in _BY_SIZE.items()} for kind in _BY_SIZE["imagenet"]}
-"""kind -> size -> the arguments of the function that draws it, a tuple a severity."""
+"""kind -> size -> the arguments of the function that draws it, one tuple per severity."""
 
 
 def constants(kind: str, severity: int, height: int, width: int) -> tuple[Number, ...]:

@@ -1,4 +1,4 @@
-"""The 19 corruptions of CIFAR-10-C and ImageNet-C (Hendrycks and Dietterich, arXiv:1903.12261): as shifts, as functions.
+"""The 19 corruptions of CIFAR-10-C and ImageNet-C (Hendrycks and Dietterich, arXiv:1903.12261): shifts and functions.
 
 Every kind is a function of its name: noise, blur, weather, colours and shapes, encoding. It takes and gives an image,
 float32 in [0, 1], and its constants; `corrupted` clips. Those of `ON_BYTES` take and give bytes: rounding to bytes is
@@ -35,7 +35,7 @@ ON_BYTES = ("jpeg_compression", "pixelate")
 
 @dataclass(frozen=True)
 class Corruptions:
-    """`shift=corruption/...`: one shift a kind and severity.
+    """`shift=corruption/...`: one shift per kind and severity.
 
     kinds:      names of corruptions (see `conf/shift/corruption/`).    severities: 1 (weakest) to 5.
     seed:       of whatever is drawn: noise, angles, flakes. The same image gets the same under the same seed.

@@ -39,7 +39,7 @@ def _published(read: Callable[[Any], Bytes], places: Mapping[int, Any], ids: Seq
 class CifarC:
     """`shift=cifar_c/...`: the published arrays beside `dataset=cifar10` or `dataset=cifar100`.
 
-    root: the extracted folder, with labels.npy and an array a kind (fog.npy: 50,000 images, 10,000 a severity).
+    root: the extracted folder, with labels.npy and one array per kind (fog.npy: 50,000 images, 10,000 per severity).
     kinds, severities: which of them.
     """
 
@@ -60,7 +60,7 @@ class CifarC:
 
 @dataclass(frozen=True)
 class CifarCArray:
-    """A kind at a severity: 10,000 rows of a published array."""
+    """One kind at one severity: 10,000 rows of a published array."""
 
     root: Path
     kind: str
@@ -130,7 +130,7 @@ class ImageNetC:
 
 @dataclass(frozen=True)
 class ImageNetCFolder:
-    """A kind at a severity: a folder of wnids."""
+    """One kind at one severity: a folder of wnids."""
 
     folder: Path
     kind: str
