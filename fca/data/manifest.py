@@ -177,7 +177,7 @@ class Generated:
 
 
 def struck_ids(folder: Path) -> set[str]:
-    """The images that a person struck: one id per line of struck.txt, if it exists; # begins a comment."""
+    """The ids that a person struck: one per line of struck.txt, if it exists; lines that begin with # are comments."""
     path = folder / STRUCK
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
