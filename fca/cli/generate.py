@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from fca.cli.application import application
 from fca.cli.configure import plug
-from fca.data.generated import MANIFEST
+from fca.data.manifest import MANIFEST
 from fca.generation import Generator, Request, Writer
 from fca.tasks.generate import Budget, Folder, Plan, generate
 from fca.tasks.generate.folder import REVIEW, check_generator

@@ -1,8 +1,11 @@
 """Which images of a set are the same picture: pixel for pixel, or re-encoded, resized or shifted by a pixel."""
 
+# mypy: disable-error-code="no-any-return"
+# (numpy's operators are declared to return Any)
+
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import combinations_with_replacement, product
 
 import numpy as np
@@ -17,12 +20,12 @@ from fca.data.files import watched
 # copies (JPEG and WebP of quality 30 to 90, resizes from a half to twice, shifts and crops by a pixel).
 SIDE = 32  # of a signature
 LOW = 8  # DCT frequencies kept along each axis
-ALIKE = 0.8  # least cosine of low frequencies to be looked at closely
+ALIKE = 0.8  # least cosine of low frequencies for a closer comparison
 SAME_DETAIL = 0.7  # least correlation of edges and texture; a half-size copy of a 32-pixel image keeps .75
 TOLERANCE = 0.3  # most that may stay unexplained, as a share of NOISE + what re-encoding and resizing take away
 NOISE = 4.0  # grey levels
 SHARP = 0.3  # least share of the tolerance for pictures much larger than a signature: their copies agree better
-MARGIN = 3  # border left out of the close look: a shift brings in new pixels there
+MARGIN = 3  # border left out of the closer comparison: a shift brings in new pixels there
 FLAT = 1.0  # grey levels of detail (standard deviation) below which there is nothing to compare
 BLOCK = 2048  # images compared with as many others at a time
 LONG = 50  # pairs of blocks from which on a progress bar is shown
@@ -40,7 +43,7 @@ def signature(image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "
 
 
 def perceptual_hashes(signatures: Signatures) -> UInt64[np.ndarray, " images"]:
-    """64 bits an image, mostly equal for pictures that look alike: which low DCT frequencies exceed their median.
+    """64 bits per image, mostly equal for similar pictures: whether each low DCT frequency exceeds their median.
 
     The bit of frequency (0, 0), the brightness, is always 0.
     """
@@ -67,12 +70,12 @@ def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int
 
     sides: the shorter side of each stored image in pixels.
 
-    Three looks, each at what the last one left. All pairs: the cosine of their low DCT frequencies (the idea of the
-    perceptual hash before its rounding to bits), one matrix product a block, n^2 / 2 * 63 multiplications. Then the
-    correlation of edges and texture, the best over shifts by a cell. Then what one smoothed picture leaves unexplained
-    of the other, against the finest detail of both, which is what a resizing loses: smooth pictures must agree to a few
-    grey levels (two scans of one digit do not), busy ones may differ more. Flat pictures match nothing; below 32 pixels
-    a shift by one is more than a cell and not found.
+    Three comparisons, each of the pairs that the last one left. All pairs: the cosine of their low DCT frequencies (the
+    idea of the perceptual hash before its rounding to bits), one matrix product a block, n^2 / 2 * 63 multiplications.
+    Then the correlation of edges and texture, the best over shifts by a cell. Then what one smoothed picture leaves
+    unexplained of the other, against the finest detail of both, which is what a resizing loses: smooth pictures must
+    agree to a few grey levels (two scans of one digit do not), busy ones may differ more. Flat pictures match nothing;
+    below 32 pixels a shift by one is more than a cell and not found.
     """
     low = _low_frequencies(signatures)
     low /= np.maximum(np.linalg.norm(low, axis=1, keepdims=True), 1e-6)
@@ -105,8 +108,7 @@ def _unexplained(a: Pictures, b: Pictures, shift: Int[np.ndarray, "pairs 2"]) ->
     wanted = _centred(b[:, INNER, INNER])
     gram = np.einsum("pik,pil->pkl", parts, parts) + 1e-3 * np.eye(3)  # a picture may not vary along one axis
     weights = np.linalg.solve(gram, np.einsum("pik,pi->pk", parts, wanted)[..., None])
-    left: np.ndarray = (wanted - (parts @ weights)[..., 0]).std(axis=1)
-    return left
+    return (wanted - (parts @ weights)[..., 0]).std(axis=1)
 
 
 def _low_frequencies(signatures: Signatures) -> Float32[np.ndarray, "images 63"]:
@@ -142,16 +144,13 @@ def _moved(pictures: Pictures, shift: Int[np.ndarray, "pairs 2"]) -> Float32[np.
     """The inner pixels of each picture, read its own `shift` further down and right."""
     cells = np.arange(MARGIN, SIDE - MARGIN)
     rows, columns = cells + shift[:, :1], cells + shift[:, 1:]
-    moved: np.ndarray = pictures[np.arange(len(pictures))[:, None, None], rows[:, :, None], columns[:, None, :]]
-    return moved
+    return pictures[np.arange(len(pictures))[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
 def _centred(pixels: Float32[np.ndarray, "pairs inner inner"]) -> Float32[np.ndarray, "pairs pixels"]:
-    flat: np.ndarray = pixels.reshape(len(pixels), pixels.shape[1] * pixels.shape[2]).copy()
-    flat -= flat.mean(axis=1, keepdims=True)
-    return flat
+    flat = pixels.reshape(len(pixels), pixels.shape[1] * pixels.shape[2])
+    return flat - flat.mean(axis=1, keepdims=True)
 
 
-def _blocks(n: int) -> Iterator[slice]:
-    for start in range(0, n, BLOCK):
-        yield slice(start, min(start + BLOCK, n))
+def _blocks(n: int) -> list[slice]:
+    return [slice(start, start + BLOCK) for start in range(0, n, BLOCK)]

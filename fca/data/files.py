@@ -1,4 +1,7 @@
-"""The files under a root that is a directory or a .zip, listed and read the same way."""
+"""Image files: a root that is a directory or a .zip is listed and read the same way; bytes become upright pixels.
+
+Decoding and resizing leave Python's lock, so a few threads are enough for work on many images (`in_order`).
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,14 @@ import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, UInt8
 from PIL import Image, ImageOps
 from rich import get_console
@@ -20,16 +25,13 @@ from rich.progress import track
 
 from fca.types import FcaError, UnreadableImage
 
-# Bytes of an image file -> upright 8-bit pixels, whatever the file's mode.
-
-
 MASK_OBJECTS = ("bright", "dark")
 
 
 def decode(content: bytes, path: str) -> UInt8[np.ndarray, "height width 3"]:
     """The RGB pixels of an encoded image, turned upright by its EXIF orientation.
 
-    Transparent parts show white, as on a page (what lies under them is arbitrary and never seen by people). 16 bits
+    Transparent parts show white, as on a page (the colours under them are arbitrary and never visible). 16 bits
     are scaled to 8 (65535 -> 255), not clipped. Grey, palette, 1 bit and CMYK are converted. Of an animation the first
     frame counts. Raises UnreadableImage naming `path` for anything else: truncated, no image, floating point.
     """
@@ -48,25 +50,32 @@ def decode_mask(content: bytes, path: str, objects: str) -> Bool[np.ndarray, "he
 
 def upright_size(content: bytes, path: str) -> tuple[int, int]:
     """Height and width of the decoded image, from its header alone."""
+    with _naming(path), Image.open(io.BytesIO(content)) as image:
+        turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientations with the sides exchanged
+        return (image.width, image.height) if turned else (image.height, image.width)
+
+
+def _upright(content: bytes, path: str, mode: str) -> Image.Image:
+    with _naming(path), Image.open(io.BytesIO(content)) as image:
+        upright: Image.Image = ImageOps.exif_transpose(image)
+        return _eight_bits(upright).convert(mode)
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Any error becomes an UnreadableImage that names the file.
+
+    Pillow's formats raise OSError, SyntaxError, ValueError, struct.error, zlib.error ...; a file may have gone away, or
+    its checksum in the archive may be wrong: OSError, KeyError, ...
+    """
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientations with the sides exchanged
-            return (image.width, image.height) if turned else (image.height, image.width)
+        yield
     except Exception as error:
         raise UnreadableImage(f"{path}: {error}") from error
 
 
-def _upright(content: bytes, path: str, mode: str) -> Image.Image:
-    try:
-        with Image.open(io.BytesIO(content)) as image:
-            upright: Image.Image = ImageOps.exif_transpose(image)
-            return _eight_bits(upright).convert(mode)
-    except Exception as error:  # Pillow's formats raise OSError, SyntaxError, ValueError, struct.error, zlib.error ...
-        raise UnreadableImage(f"{path}: {error}") from error
-
-
 def _eight_bits(image: Image.Image) -> Image.Image:
-    """Opaque and 8 bits a channel."""
+    """Opaque, with 8 bits per channel."""
     if image.mode == "F":
         raise ValueError("floating point pixels have no agreed range; store 8 or 16 bits")
     if image.mode.startswith("I"):
@@ -136,7 +145,7 @@ class Directory:
             for entry in entries:
                 if _is_hidden(entry.name) or self._leads_up(entry):
                     continue
-                if not _is_text(entry.name):
+                if entry.name != entry.name.encode(errors="ignore").decode():
                     raise FcaError("file name", os.fsencode(entry.path), "UTF-8", "rename the file")
                 if entry.is_dir():
                     found.folders.add(prefix + entry.name)
@@ -183,7 +192,7 @@ class Archive:
 
 @lru_cache(maxsize=16)
 def _archive(root: str, _size: int, _mtime_ns: int, _process: int) -> zipfile.ZipFile:
-    """One open archive a process: threads may share it (it locks its file), a forked child must not."""
+    """One open archive per process: threads may share it (it locks its file), a forked child must not."""
     return zipfile.ZipFile(root)
 
 
@@ -199,13 +208,16 @@ class ImageReader:
         return decode(*content_of(self.files, self.paths[index]))
 
 
+def reader(files: Files, column: str = "image_id") -> Callable[[pd.DataFrame], ImageReader]:
+    """Items in their final order -> the reader of their images, whose paths stand in this column."""
+    return lambda items: ImageReader(files, items[column].tolist())
+
+
 def content_of(files: Files, path: str) -> tuple[bytes, str]:
     """A file's bytes and its full name for messages; raises UnreadableImage when it cannot be read."""
     name = f"{files.root}/{path}"
-    try:
+    with _naming(name):
         return files.read(path), name
-    except Exception as error:  # the file went away, or its checksum in the archive is wrong: OSError, KeyError, ...
-        raise UnreadableImage(f"{name}: {error}") from error
 
 
 def images_of(listing: Listing) -> list[tuple[str, int]]:
@@ -214,7 +226,7 @@ def images_of(listing: Listing) -> list[tuple[str, int]]:
 
 
 def name_of(root: str) -> str:
-    """What a data set is called when nobody says: the name of its root, without .zip.
+    """The default name of a data set: the name of its root, without .zip.
 
     >>> name_of("/data/birds.v2/"), name_of("pets.zip")
     ('birds.v2', 'pets')
@@ -227,17 +239,6 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or name == "__MACOSX"
 
 
-def _is_text(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-# Work on many images in a few threads: decoding and resizing leave Python's lock, so threads are enough.
-
-
 BATCH = 256  # results waiting in memory at most
 LONG = 2000  # images from which on a progress bar is shown
 
@@ -246,12 +247,12 @@ Part = TypeVar("Part")
 
 
 def watched(parts: Sequence[Part], doing: str, *, long: bool) -> Iterable[Part]:
-    """The same parts, with a passing progress bar beside `doing` when they take long and somebody looks."""
+    """The same parts, with a passing progress bar beside `doing` when they take long and a terminal shows it."""
     return track(parts, doing, transient=True, disable=not (long and get_console().is_terminal))
 
 
 def threads(workers: int) -> int:
-    """The number asked for; 0 = one for each core that this process may use."""
+    """The number of threads; 0 = one for each core that this process may use."""
     allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return workers or allowed or 1
 

@@ -1,23 +1,20 @@
-"""A directory or .zip of images, a folder a class."""
+"""A directory or .zip of images, one folder per class: which folder of a path is the split, and which is the class."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NoReturn
 from unicodedata import normalize
 
 import pandas as pd
 
-from fca.data.files import ImageReader, images_of, name_of, open_root
-from fca.data.splits import Share, assemble, known_split, shown
+from fca.data.files import images_of, name_of, open_root, reader
+from fca.data.splits import Share, Splits, assemble, known_split, shown
 from fca.types import FcaError, ImageData
 
-# Which folder of an image's path is its split and which its class.
-
-
-Splits = Mapping[str, str | None] | None
-STEP = "say what the folders are: dataset.layout=class, split/class, class/split or */class"
+STEP = "name the folders: dataset.layout=class, split/class, class/split or */class"
 
 
 def by_layout(images: Sequence[tuple[str, int]], folders: Iterable[str], roles: str, splits: Splits) -> pd.DataFrame:
@@ -25,7 +22,7 @@ def by_layout(images: Sequence[tuple[str, int]], folders: Iterable[str], roles: 
 
     images:  path relative to the root, size in bytes.    folders: all folders, to find those without an image.
     roles:   what each folder of a path is, from the root on: "class", "split" or "*" (neither), joined by "/"; deeper
-             folders belong to the class.    splits: own split name -> ours; what it leaves out is not looked at.
+             folders belong to the class.    splits: own split name -> ours; what it leaves out is ignored.
 
     Raises FcaError naming the paths: an image outside of any class folder, a folder that holds no image, two folders
     that give one class (names equal but for case, or under different parents).
@@ -33,27 +30,32 @@ def by_layout(images: Sequence[tuple[str, int]], folders: Iterable[str], roles: 
     role = roles.split("/")
     if role.count("class") != 1 or role.count("split") > 1 or set(role) - {"class", "split", "*"}:
         raise FcaError("dataset.layout", roles, "class once, split at most once, * for others, joined by /", STEP)
-    left_out = [name for name, ours in (splits or {}).items() if ours is None]
-    split_at = role.index("split") if "split" in role else None
+    left_out = [[name] for name, ours in (splits or {}).items() if ours is None]
+    class_at, split_at = role.index("class"), role.index("split") if "split" in role else None
 
     def used(path: str) -> bool:
-        return split_at is None or path.split("/")[split_at : split_at + 1] not in [[name] for name in left_out]
+        return split_at is None or path.split("/")[split_at : split_at + 1] not in left_out
 
     images = [(path, size) for path, size in images if used(path)]
     parts = [tuple(path.split("/")) for path, _ in images]
     if stray := ["/".join(p) for p in parts if len(p) <= len(role)]:
         raise FcaError("image outside of a class folder", shown(stray), f"paths like {roles}/file", STEP)
-    _no_empty_folder({p[: len(role)] for p in parts}, [folder for folder in folders if used(folder)], len(role))
-    _one_folder_a_class(sorted({p[: len(role)] for p in parts}), role.index("class"), split_at)
+    holding = sorted({p[: len(role)] for p in parts})
+    prefixes = {folder[:end] for folder in holding for end in range(1, len(role) + 1)}
+    lacking = {f for f in folders if used(f) and f.count("/") < len(role) and tuple(f.split("/")) not in prefixes}
+    if lacking:
+        what, allowed = "folder without an image", "at least one image in every class"
+        raise FcaError(what, shown(sorted(lacking)), allowed, "fill or remove it")
+    _one_folder_a_class(holding, class_at, split_at)
     listed = pd.DataFrame(images, columns=["image_id", "bytes"])
-    listed["label"] = [p[role.index("class")] for p in parts]
+    listed["label"] = [p[class_at] for p in parts]
     if split_at is not None:
         listed["split"] = [p[split_at] for p in parts]
     return listed
 
 
 def recognised(paths: Sequence[str], splits: Splits) -> str:
-    """The layout of these image paths, when nobody says it; see `by_layout`.
+    """The layout of these image paths, where dataset.layout is null; see `by_layout`.
 
     Top folders with usual (or mapped) split names are splits; so is a single top folder that holds only folders; class
     folders may hold the splits instead. Otherwise top folders are classes. Raises FcaError when several top folders
@@ -75,33 +77,19 @@ def recognised(paths: Sequence[str], splits: Splits) -> str:
         return "*/split/class" if len(tops) == 1 else "class/split"
     if len(tops) == 1:
         return "split/class"
-    _not_shared(sorted(second))
+    for (name, top), (other, other_top) in pairwise(sorted(second)):
+        if name == other:
+            step = f"if {top} is a split, map it: dataset.splits='{{{top}: test, ...}}'; else {STEP}"
+            _clash(f"{top}/{name}", f"{other_top}/{name}", "one folder per class and split", step)
     return "class"
 
 
-def _not_shared(second: Sequence[tuple[str, str]]) -> None:
-    """Neighbours of one name in sorted (second folder, top folder) show an ambiguous tree."""
-    for (name, top), (other, other_top) in pairwise(second):
-        if name == other:
-            raise FcaError(
-                "two folders under one name",
-                f"{top}/{name} and {other_top}/{name}",
-                "one folder a class and split",
-                f"if {top} is a split, map it: dataset.splits='{{{top}: test, ...}}'; else {STEP}",
-            )
-
-
-def _no_empty_folder(holding: set[tuple[str, ...]], folders: Iterable[str], depth: int) -> None:
-    prefixes = {folder[:end] for folder in holding for end in range(1, depth + 1)}
-    empty = sorted(f for f in folders if f.count("/") < depth and tuple(f.split("/")) not in prefixes)
-    if empty:
-        raise FcaError(
-            "folder without an image", shown(empty), "at least one image in every class", "fill or remove it"
-        )
+def _clash(first: str, second: str, allowed: str, step: str) -> NoReturn:
+    raise FcaError("two folders under one name", f"{first} and {second}", allowed, step)
 
 
 def _one_folder_a_class(folders: Sequence[tuple[str, ...]], class_at: int, split_at: int | None) -> None:
-    """In a split a class is one folder; in all splits it is spelt one way."""
+    """A class is one folder in each split, and spelt the same way in all of them."""
     first: dict[tuple[str, ...], tuple[str, ...]] = {}
     for folder in folders:
         key = normalize("NFC", folder[class_at]).casefold().strip()
@@ -109,12 +97,8 @@ def _one_folder_a_class(folders: Sequence[tuple[str, ...]], class_at: int, split
         same_class = first.setdefault((key,), folder)
         if same_split != folder or same_class[class_at] != folder[class_at]:
             clash = same_split if same_split != folder else same_class
-            raise FcaError(
-                "two folders under one name",
-                f"{'/'.join(clash)} and {'/'.join(folder)}",
-                "one folder a class and split, spelt the same way in every split",
-                f"rename or merge them, or {STEP}",
-            )
+            allowed = "one folder per class and split, spelt the same way in every split"
+            _clash("/".join(clash), "/".join(folder), allowed, f"rename or merge them, or {STEP}")
 
 
 @dataclass(frozen=True)
@@ -141,8 +125,5 @@ class Folder:
         images = images_of(listing)
         layout = self.layout or recognised([path for path, _ in images], self.splits)
         listed = by_layout(images, listing.folders, layout, self.splits)
-
-        def reader(items: pd.DataFrame) -> ImageReader:
-            return ImageReader(files, items["image_id"].tolist())
-
-        return assemble(self.name or name_of(self.root), listed, reader, self.val, self.splits, mirror=self.mirror)
+        name = self.name or name_of(self.root)
+        return assemble(name, listed, reader(files), self.val, self.splits, mirror=self.mirror)

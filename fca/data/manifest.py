@@ -1,4 +1,7 @@
-"""Images listed by a CSV or Parquet file, with labels, splits, masks and annotations of any kind."""
+"""Images listed by a CSV or Parquet file, with labels, splits, masks and annotations of any kind.
+
+So is a folder that `fca generate` filled: its manifest without the images that a person struck.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool
 
-from fca.data.files import MASK_OBJECTS, Files, ImageReader, content_of, decode_mask, name_of, open_root, upright_size
+from fca.data.files import MASK_OBJECTS, Files, content_of, decode_mask, name_of, open_root, reader, upright_size
 from fca.data.splits import Share, assemble, shown
 from fca.types import FcaError, ImageData, UnreadableImage
 
@@ -21,7 +24,7 @@ OPTIONAL = ("image_id", "split", "mask")
 
 @dataclass(frozen=True)
 class Manifest:
-    """`dataset=manifest`: one line an image in a CSV or Parquet file.
+    """`dataset=manifest`: a CSV or Parquet file with one line per image.
 
     root:    the directory or .zip that the paths are relative to.
     file:    the manifest, relative to the root (so it may lie inside the .zip) or elsewhere.
@@ -55,21 +58,11 @@ class Manifest:
         if "image_id" not in listed:
             listed["image_id"] = listed["path"]
 
-        def reader(items: pd.DataFrame) -> ImageReader:
-            return ImageReader(files, items["path"].tolist())
-
         def masks(items: pd.DataFrame) -> MaskReader:
             return MaskReader(files, items["path"].tolist(), items["mask"].tolist(), self.mask_object)
 
-        return assemble(
-            self.name or name_of(self.root),
-            listed,
-            reader,
-            self.val,
-            self.splits,
-            mask=masks if "mask" in listed else None,
-            mirror=self.mirror,
-        )
+        name, mask = self.name or name_of(self.root), masks if "mask" in listed else None
+        return assemble(name, listed, reader(files, "path"), self.val, self.splits, mask=mask, mirror=self.mirror)
 
     def _named(self) -> dict[str, str]:
         """Our column -> the file's."""
@@ -90,9 +83,8 @@ class Manifest:
         try:
             return self._parsed(content)
         except Exception as error:  # pandas and pyarrow raise many kinds
-            raise FcaError(
-                "dataset.file", self.file, "a CSV with a header, or .parquet", f"mend it: {error}"
-            ) from error
+            allowed = "a CSV with a header, or .parquet"
+            raise FcaError("dataset.file", self.file, allowed, f"mend it: {error}") from error
 
     def _parsed(self, content: bytes) -> pd.DataFrame:
         theirs = set(self._named().values())
@@ -106,21 +98,15 @@ class Manifest:
     def _lines(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The selected lines under our column names."""
         named = self._named()
-        needed = {named[c] for c in REQUIRED} | {named[c] for c in self.columns or {}}
+        needed, given = {named[c] for c in (*REQUIRED, *(self.columns or {}))}, ", ".join(map(str, frame))
         if missing := sorted(needed - set(frame)):
-            raise FcaError(
-                "columns of the manifest",
-                shown(missing),
-                f"some of {', '.join(map(str, frame))}",
-                "map them: dataset.columns='{label: its_name}'",
-            )
+            step = "map them: dataset.columns='{label: its_name}'"
+            raise FcaError("columns of the manifest", shown(missing), f"some of {given}", step)
         if self.where is not None:
             try:
                 frame = frame.query(self.where)
             except Exception as error:
-                raise FcaError(
-                    "dataset.where", self.where, f"a query on {', '.join(map(str, frame))}", str(error)
-                ) from error
+                raise FcaError("dataset.where", self.where, f"a query on {given}", str(error)) from error
         theirs = {name: column for column, name in named.items() if name in frame}
         taken = [column for column in frame if column not in theirs and column in (*named, "bytes")]
         kept = frame.rename(columns={**theirs, **{column: f"{column}_in_file" for column in taken}})
@@ -131,10 +117,9 @@ class Manifest:
     def _no_gaps(self, listed: pd.DataFrame, sizes: dict[str, int]) -> None:
         for column in (*REQUIRED, "image_id"):
             if column in listed and (listed[column] == "").any():
-                lines = [str(line) for line in np.flatnonzero(listed[column] == "") + 1]
-                raise FcaError(
-                    f"selected lines without {column}", shown(lines), "a value in every line", "fill them, or use where"
-                )
+                what, lines = f"selected lines without {column}", np.flatnonzero(listed[column] == "") + 1
+                step = "fill them, or use where"
+                raise FcaError(what, shown([str(line) for line in lines]), "a value in every line", step)
         wanted = [*listed["path"], *(path for path in listed.get("mask", []) if path)]
         if gone := [path for path in wanted if path not in sizes]:
             raise FcaError(f"files that {self.file} lists", shown(gone), f"files in {self.root}", "correct the paths")
@@ -159,3 +144,40 @@ class MaskReader:
         if mask.shape != size:
             raise UnreadableImage(f"{name}: a mask of {mask.shape}, its image {self.paths[index]} has {size}")
         return mask
+
+
+MANIFEST, STRUCK = "manifest.csv", "struck.txt"
+
+
+@dataclass(frozen=True)
+class Generated:
+    """`dataset=generated`: all test images, by attribute, level (easy, medium, hard), sublevel and triplet.
+
+    root:   the folder.    name: of the data set; None = the folder's.
+    mirror: whether a mirrored image still shows its class.
+
+    Refused and struck images are left out, so that levels may differ in their numbers.
+    """
+
+    root: str
+    name: str | None = None
+    mirror: bool = True
+
+    def load(self) -> ImageData:
+        """The images, listed. Raises FcaError for a folder without a manifest, and for struck images it never had."""
+        folder, step = Path(self.root).expanduser(), f"run or go on with: fca generate out={self.root}"
+        if not (folder / MANIFEST).exists():
+            raise FcaError("dataset.root", self.root, f"a folder with a {MANIFEST}", step)
+        struck = struck_ids(folder)
+        listed = pd.read_csv(folder / MANIFEST, usecols=["image_id"], dtype="str", na_filter=False)["image_id"]
+        if unknown := sorted(struck - set(listed)):
+            raise FcaError(f"images in {folder / STRUCK}", shown(unknown), "image ids of the manifest", "correct them")
+        where = f"state == 'drawn' and image_id not in {sorted(struck)!r}"
+        return Manifest(self.root, MANIFEST, Share(0.1, 0), self.name, where=where, mirror=self.mirror).load()
+
+
+def struck_ids(folder: Path) -> set[str]:
+    """The ids that a person struck: one per line of struck.txt, if it exists; lines that begin with # are comments."""
+    path = folder / STRUCK
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return {line.strip() for line in lines if line.strip() and not line.startswith("#")}

@@ -1,4 +1,4 @@
-"""Images at a model's input size: decoded once into a memory-mapped file that all runs share, or read as asked."""
+"""Images at a model's input size: decoded once into a memory-mapped file that all runs share, or read on demand."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -17,6 +17,7 @@ from filelock import FileLock
 from jaxtyping import Int, UInt8
 
 from fca.data.files import in_order, threads
+from fca.data.splits import at_rows
 from fca.types import Geometry, ImageData, Shift, UnreadableImage
 
 One = Callable[[int], UInt8[np.ndarray, "size size 3"]]
@@ -36,11 +37,14 @@ def open_pixels(data: ImageData, geometry: Geometry, cache: Path, workers: int =
     """All images of a data set after `geometry`, ready to be drawn in any order.
 
     cache:    folder of `<fingerprint>-<geometry key>.npy` (and `.json`: row -> why it is unreadable), which this call
-              writes if they are not there; processes that ask for the same file at once wait for one that writes it.
-    workers:  threads that decode; 0 = one a core.
+              writes if they are not there; processes that need it at the same time wait while one of them writes it.
+    workers:  threads that decode; 0 = one per core.
     limit_gb: a set whose pixels take more (in 1e9 bytes) is not cached but read and decoded at every access.
     """
-    one = _one(data, geometry)
+
+    def one(row: int) -> UInt8[np.ndarray, "size size 3"]:
+        return geometry(data.read(row))[0]
+
     shape = (len(data.items), geometry.size, geometry.size, 3)
     if math.prod(shape) > limit_gb * 1e9:
         return Streamed(one, shape, threads(workers))
@@ -56,7 +60,7 @@ def open_pixels(data: ImageData, geometry: Geometry, cache: Path, workers: int =
 
 @dataclass(frozen=True)
 class Cached:
-    """Pixels from the memory map; those that could not be read are tried again, so a mended file counts at once."""
+    """Pixels from the memory map; those that could not be read are tried again, so a repaired file is used at once."""
 
     pixels: UInt8[np.ndarray, "images size size 3"]
     one: One
@@ -95,19 +99,12 @@ class Streamed:
         return chosen
 
 
-def _one(data: ImageData, geometry: Geometry) -> One:
-    def one(row: int) -> UInt8[np.ndarray, "size size 3"]:
-        return geometry(data.read(row))[0]
-
-    return one
-
-
 def _build(path: Path, one: One, shape: tuple[int, int, int, int], workers: int, doing: str) -> None:
     """Write the array under another name, the unreadable rows, then rename: the array's name means that both are whole.
 
     Plain writes, not a memory map: a full disk is then an error and not a dead process.
     """
-    part = path.with_suffix(".part")
+    unfinished = path.with_suffix(".part")
     unreadable: dict[int, str] = {}
 
     def pixels(row: int) -> UInt8[np.ndarray, "size size 3"]:
@@ -118,7 +115,7 @@ def _build(path: Path, one: One, shape: tuple[int, int, int, int], workers: int,
             return np.zeros(shape[1:], np.uint8)
 
     try:
-        with part.open("wb") as file:
+        with unfinished.open("wb") as file:
             header = {"descr": "|u1", "fortran_order": False, "shape": shape}
             np.lib.format.write_array_header_1_0(file, header)
             for image in in_order(pixels, shape[0], workers, doing):
@@ -126,12 +123,9 @@ def _build(path: Path, one: One, shape: tuple[int, int, int, int], workers: int,
             file.flush()
             os.fsync(file.fileno())
         path.with_suffix(".json").write_text(json.dumps(unreadable, indent=1, sort_keys=True))
-        part.replace(path)
+        unfinished.replace(path)
     finally:
-        part.unlink(missing_ok=True)
-
-
-# One split of a data set as a shift shows it: the same images, other pixels.
+        unfinished.unlink(missing_ok=True)
 
 
 def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:
@@ -140,15 +134,6 @@ def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:
     Its fingerprint names the changed pixels among cached ones and nothing else: the images are those of `data`.
     Raises FcaError if the shift has no such images.
     """
-    rows = data.rows(split)
-    items = data.items.iloc[rows].reset_index(drop=True)
-    read = shift.reader(data)
     meaning = hashlib.sha256(json.dumps(shift.identity(), sort_keys=True).encode()).hexdigest()[:12]
-    return replace(
-        data,
-        name=f"{data.name}, {shift.label()}",
-        items=items,
-        fingerprint=f"{data.fingerprint}-{split}-{meaning}",
-        read=lambda i: read(int(rows[i])),
-        mask=lambda i: data.mask(int(rows[i])),
-    )
+    names = {"name": f"{data.name}, {shift.label()}", "fingerprint": f"{data.fingerprint}-{split}-{meaning}"}
+    return at_rows(data, data.rows(split), read=shift.reader(data), **names)

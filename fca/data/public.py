@@ -1,22 +1,57 @@
-"""Public sets as their authors packed them: where a tree lies, how it is fetched, whether it is whole."""
+"""Public sets as their authors packed them: where a tree lies, how it is fetched, whether it is whole, what it lists.
+
+A set is a dataclass whose `load()` finds the tree, lists its images with the authors' classes and splits, and hands
+them to `public_data`. What torchvision downloads it also checks by md5.
+"""
 
 from __future__ import annotations
 
+import io
+import os
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 from filelock import FileLock
 
-from fca.data.files import Directory, ImageReader
-from fca.data.splits import Share, assemble, shown
+from fca.data.files import Directory, reader
+from fca.data.splits import Share, assemble, class_sizes, held_out, shown
 from fca.types import FcaError, ImageData
 
 AS_RELEASED = "fca"
 """The value of `compat` that splits a set as the Few-Class Arena was released (arXiv:2411.01099, its code of 2025)."""
+
+Fetch = Callable[[Any, str], object]
+"""torchvision's module of data sets, folder to fill -> downloads, checks the md5 and extracts into it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublicSet:
+    """The keys that public sets share.
+
+    root:     the folder that holds the extracted tree; `~` is expanded.
+    val:      what to carve from the training images.    mirror: whether a mirrored image still shows its class.
+    """
+
+    root: str
+    val: Share
+    mirror: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Downloaded(PublicSet):
+    """A set whose root need not hold the tree yet.    download: fetch it when it is not there."""
+
+    download: bool
+
+    def folder(self, places: Sequence[str], source: str, fetch: Fetch) -> Path:
+        """The folder of the tree; see `found`."""
+        return found(self.root, places, source, fetch if self.download else None)
 
 
 def released(compat: str | None) -> bool:
@@ -30,13 +65,12 @@ def released(compat: str | None) -> bool:
     return compat is not None
 
 
-def found(root: str, places: Sequence[str], source: str, fetch: Callable[[Any, str], object] | None = None) -> Path:
+def found(root: str, places: Sequence[str], source: str, fetch: Fetch | None = None) -> Path:
     """The folder of a public set's extracted tree; fetched first if it is not there and `fetch` is given.
 
     root:   `~` is expanded.    places: folders below it where the tree may lie, the one that `fetch` makes first.
     source: where people find it, for messages.
-    fetch:  torchvision's module of data sets, folder to fill -> downloads, checks the md5 and extracts into it. It
-            works in a folder beside, and what it made is renamed at the end: a tree that is there is whole. Processes
+    fetch:  works in a folder beside, and what it made is renamed at the end: a tree that is there is whole. Processes
             that want the same set at once wait for one that fetches it.
 
     Raises FcaError naming the folder to bring when the set is absent, cannot be fetched or is damaged.
@@ -54,16 +88,38 @@ def found(root: str, places: Sequence[str], source: str, fetch: Callable[[Any, s
             if _first(base, places) is None:
                 _fetch(base, top, fetch)
     except Exception as error:  # no network, no space, a wrong checksum, a cut archive: many kinds
-        raise FcaError(
-            "dataset.root", base, needs, f"bring it ({source}), or try the download again: {error}"
-        ) from error
+        step = f"bring it ({source}), or try the download again: {error}"
+        raise FcaError("dataset.root", base, needs, step) from error
     if (folder := _first(base, places)) is None:
         raise FcaError("dataset.root", base, needs, f"the download holds no {places[0]}; bring it: {source}")
     return folder
 
 
+def _first(base: Path, places: Sequence[str]) -> Path | None:
+    return next((base / place for place in places if (base / place).is_dir()), None)
+
+
+def _fetch(base: Path, top: str, fetch: Fetch) -> None:
+    unfinished = base / f"{top}.part"
+    shutil.rmtree(unfinished / top, ignore_errors=True)  # of an interrupted extraction; its archive may be whole
+    fetch(torchvision_sets(), str(unfinished))
+    if (unfinished / top).is_dir():
+        (unfinished / top).rename(base / top)
+        shutil.rmtree(unfinished)
+
+
+def torchvision_sets() -> Any:
+    """torchvision's module of data sets, imported on first use."""
+    from fca.torchvision_ops import declare_torchvision_ops
+
+    declare_torchvision_ops()
+    from torchvision import datasets
+
+    return datasets
+
+
 def public_data(
-    name: str, folder: Path, listed: pd.DataFrame, val: Share, mirror: bool, together: str | None = None
+    name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, together: str | None = None
 ) -> ImageData:
     """The data set of the listed files; `image_id` is a path below `folder`. File sizes enter the fingerprint.
 
@@ -71,13 +127,16 @@ def public_data(
 
     Raises FcaError naming listed files that are not there.
     """
-
-    def reader(items: pd.DataFrame) -> ImageReader:
-        return ImageReader(Directory(str(folder)), items["image_id"].tolist())
-
+    paths = listed["image_id"].tolist()
     if "bytes" not in listed:
-        listed = listed.assign(bytes=_sizes(name, folder, listed["image_id"].tolist()))
-    return assemble(name, listed, reader, val, mirror=mirror, together=together)
+        try:
+            listed = listed.assign(bytes=[(folder / path).stat().st_size for path in paths])
+        except OSError:
+            missing = shown([path for path in paths if not os.access(folder / path, os.F_OK)])
+            step = f"{folder} is not whole: remove it, and bring or download it again"
+            raise FcaError(f"files of {name} that are not there", missing, "all that its lists name", step) from None
+    files = reader(Directory(str(folder)))
+    return assemble(name, listed, files, keys.val, mirror=keys.mirror, together=together)
 
 
 def lines(file: Path) -> list[str]:
@@ -94,8 +153,8 @@ def matching(folder: Path, pattern: str, like: str) -> pd.DataFrame:
 
     What else an archive holds is ignored. like: a matching path, for the FcaError when there is none.
     """
-    found = [(path, path.split("/")[0], size) for path, size in Directory(str(folder)).listing().files]
-    kept = [line for line in sorted(found) if re.fullmatch(pattern, line[0])]
+    files = sorted(Directory(str(folder)).listing().files)
+    kept = [(path, path.split("/")[0], size) for path, size in files if re.fullmatch(pattern, path)]
     if not kept:
         raise FcaError(f"images in {folder}", 0, f"files like {like}", "bring it as its authors packed it")
     return pd.DataFrame(kept, columns=["image_id", "label", "bytes"])
@@ -111,35 +170,304 @@ def whole(what: str, count: int, expected: int | None, folder: Path, key: str) -
         raise FcaError(what, count, f"{expected}, as published", step)
 
 
-def _sizes(name: str, folder: Path, paths: list[str]) -> list[int]:
-    """In bytes; only the listed files are looked at."""
-    sizes = [_size(folder / path) for path in paths]
-    if missing := [path for path, size in zip(paths, sizes, strict=True) if size is None]:
-        step = f"{folder} is not whole: remove it, and bring or download it again"
-        raise FcaError(f"files of {name} that are not there", shown(missing), "all that its lists name", step)
-    return [size for size in sizes if size is not None]
+# Caltech: one folder per class, numbered files, no official split.
 
 
-def _size(file: Path) -> int | None:
+class Edition(NamedTuple):
+    """How one of the two Caltech sets is packed."""
+
+    archive: str  # torchvision's class
+    places: tuple[str, ...]
+    file: str  # pattern of class/file; strays of the archives do not match
+    like: str
+    clutter: str  # pictures of no class
+    source: str
+
+
+EDITIONS = {
+    "caltech101": Edition(
+        "Caltech101",
+        ("caltech101/101_ObjectCategories", "101_ObjectCategories", "caltech-101/101_ObjectCategories"),
+        r"[^/]+/image_(\d{4})\.jpg",
+        "accordion/image_0001.jpg",
+        "BACKGROUND_Google",
+        "101_ObjectCategories.tar.gz in caltech-101.zip of https://data.caltech.edu/records/mzrjq-6wc02",
+    ),
+    "caltech256": Edition(
+        "Caltech256",
+        ("caltech256/256_ObjectCategories", "256_ObjectCategories"),
+        r"\d{3}\.[^/]+/\d{3}_(\d{4})\.jpg",
+        "001.ak47/001_0001.jpg",
+        "257.clutter",
+        "256_ObjectCategories.tar of https://data.caltech.edu/records/nyy15-4j048",
+    ),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caltech(Downloaded):
+    """`dataset=caltech101` (8,677 images of 101 classes) and `dataset=caltech256` (29,780 images of 256 classes).
+
+    name:     caltech101 or caltech256.    images: how many there are without the clutter; null = whatever is there.
+    test:     there is no official split: the fixed stratified draw.    val: of what is left.
+    compat:   fca = every fifth file number is test; Caltech-256 with its clutter as a class of its own.
+    """
+
+    name: str
+    test: Share
+    images: int | None = None
+    compat: str | None = None
+
+    def load(self) -> ImageData:
+        """List the images. Raises FcaError when they are absent or fewer than published."""
+        if self.name not in EDITIONS:
+            raise FcaError("dataset.name", self.name, ", ".join(EDITIONS), "take one of these")
+        as_released, edition = released(self.compat), EDITIONS[self.name]
+
+        def fetch(sets: Any, into: str) -> None:
+            getattr(sets, edition.archive)(into, download=True)
+
+        folder = self.folder(edition.places, edition.source, fetch)
+        listed = matching(folder, edition.file, edition.like)
+        clutter = listed["label"] == edition.clutter
+        whole(f"images of {self.name}", int((~clutter).sum()), self.images, folder, "images")
+        if not (as_released and self.name == "caltech256"):
+            listed = listed[~clutter].reset_index(drop=True)
+        number = listed["image_id"].str.extract(f"^{edition.file}$")[0].astype(int)
+        test = number % 5 == 0 if as_released else held_out(listed, self.test)
+        return public_data(self.name, folder, listed.assign(split=np.where(test, "test", "train")), self)
+
+
+# Food-101, DTD, Indoor67: one folder per class, and one text file per split that lists class/file.
+
+
+def _listed(folder: Path, lists: Mapping[str, str], suffix: str = "") -> pd.DataFrame:
+    """One line per image of these lists (our split -> file); `suffix` is what the lists leave out of the file names."""
+    paths = [(line + suffix, split) for split, file in lists.items() for line in lines(folder / file)]
+    listed = pd.DataFrame(paths, columns=["image_id", "split"])
+    return listed.assign(label=[path.split("/")[0] for path, _ in paths])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Food101(Downloaded):
+    """`dataset=food101`: 101 dishes, 750 training and 250 test images each; the training images are not cleaned.
+
+    root: the folder that holds, or shall hold, food-101.
+    """
+
+    def load(self) -> ImageData:
+        """List the images. Raises FcaError when they or their lists are absent."""
+        source = "http://data.vision.ee.ethz.ch/cvl/food-101.tar.gz"
+        folder = self.folder(["food-101"], source, lambda sets, into: sets.Food101(into, download=True))
+        listed = _listed(folder, {split: f"meta/{split}.txt" for split in ("train", "test")}, ".jpg")
+        return public_data("food101", folder / "images", listed, self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dtd(Downloaded):
+    """`dataset=dtd`: 47 textures, 120 images each, in ten published folds of 40 for train, val and test.
+
+    fold:     1 to 10.    root: the folder that holds, or shall hold, dtd.
+    val:      what to carve from the training images when there is no val (that is, with compat).
+    compat:   fca = fold 1 with its val as test, and its test left out.
+    """
+
+    fold: int = 1
+    compat: str | None = None
+
+    def load(self) -> ImageData:
+        """List the images. Raises FcaError for another fold, and when images or lists are absent."""
+        if self.fold not in range(1, 11):
+            raise FcaError("dataset.fold", self.fold, "1 to 10", "take one of the published folds")
+        if (as_released := released(self.compat)) and self.fold != 1:
+            raise FcaError("dataset.fold", self.fold, "1 with compat=fca", "leave fold or compat as it was")
+        source = "https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz"
+        folder = self.folder(["dtd/dtd", "dtd"], source, lambda sets, into: sets.DTD(into, download=True))
+        files = {"train": "train", "test": "val"} if as_released else {s: s for s in ("train", "val", "test")}
+        listed = _listed(folder, {split: f"labels/{file}{self.fold}.txt" for split, file in files.items()})
+        return public_data("dtd", folder / "images", listed, self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Indoor67(PublicSet):
+    """`dataset=indoor67`: 67 indoor scenes, 80 training and 20 test images each (of the 15,620 that were collected).
+
+    root:     the folder that holds indoor67/ (or is it) with Images/, TrainImages.txt and TestImages.txt. Nobody
+              published a checksum, so nothing is downloaded.
+    """
+
+    def load(self) -> ImageData:
+        """List the images that the two lists name. Raises FcaError when images or lists are absent."""
+        source = "indoorCVPR_09.tar, TrainImages.txt and TestImages.txt of http://web.mit.edu/torralba/www/indoor.html"
+        images = found(self.root, ("indoor67/Images", "Images"), source)
+        listed = _listed(images.parent, {"train": "TrainImages.txt", "test": "TestImages.txt"})
+        return public_data("indoor67", images, listed, self)
+
+
+# CUB-200-2011: 200 species of birds, listed by numbers that four text files share.
+
+CUB_URL = "https://data.caltech.edu/records/65de6-vp158/files/CUB_200_2011.tgz"
+CUB_MD5 = "97eceeb196236b17998738112f37df78"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cub200(Downloaded):
+    """`dataset=cub200`: 5,994 training and 5,794 test photographs of 200 species.
+
+    root:     the folder that holds, or shall hold, CUB_200_2011.
+    """
+
+    def load(self) -> ImageData:
+        """List the images. Raises FcaError when images or lists are absent, or the lists do not fit each other."""
+
+        def fetch(sets: Any, into: str) -> None:
+            sets.utils.download_and_extract_archive(CUB_URL, into, md5=CUB_MD5)
+
+        folder = self.folder(["CUB_200_2011"], CUB_URL, fetch)
+        images, labels, names, training = (
+            dict(line.partition(" ")[::2] for line in lines(folder / f"{file}.txt"))  # number -> the rest of its line
+            for file in ("images", "image_class_labels", "classes", "train_test_split")
+        )
+        if odd := (set(images) ^ set(labels)) | (set(images) ^ set(training)):
+            what, allowed = "images of cub200 in some lists only", "the same images in all"
+            raise FcaError(what, len(odd), allowed, f"bring {CUB_URL}")
+        rows = [(path, names[labels[n]], "train" if training[n] == "1" else "test") for n, path in images.items()]
+        listed = pd.DataFrame(rows, columns=["image_id", "label", "split"])
+        return public_data("cub200", folder / "images", listed, self)
+
+
+# GTSRB: traffic signs, filmed as tracks of 30 frames of one physical sign.
+
+GTSRB_URL = "https://sid.erda.dk/public/archives/daaeac0d7ce1152aea9b61d9f1e19370/"
+GTSRB_ARCHIVES = {  # file -> md5. torchvision's own class takes the smaller training set of an earlier contest
+    "GTSRB_Final_Training_Images.zip": "f33fd80ac59bff73c82d25ab499e03a3",
+    "GTSRB_Final_Test_Images.zip": "c7e4e6327067d32654124b0fe9e82185",
+    "GTSRB_Final_Test_GT.zip": "fe31e9c9270bbcd7b84b7f21a9d9d9e5",
+}
+TRAINING, TEST, TRUTH = "Final_Training/Images", "Final_Test/Images", "GT-final_test.csv"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gtsrb(Downloaded):
+    """`dataset=gtsrb`: 43 traffic signs, the 39,209 final training and 12,630 final test images.
+
+    root:     the folder that holds, or shall hold, the tree GTSRB with Final_Training and Final_Test, and beside it
+              GT-final_test.csv.
+    val:      carved by tracks: frames of one physical sign are nearly equal, so a sign is never in both. The column
+              `track` (class/number) names it; test images have none.
+    compat:   fca = of the training images every fifth frame is test, so that every test sign is also trained on.
+    mirror:   keep left is not keep right.
+    """
+
+    compat: str | None = None
+    mirror: bool = False
+
+    def load(self) -> ImageData:
+        """List the images. Raises FcaError when images or annotations are absent."""
+
+        def fetch(sets: Any, into: str) -> None:
+            for archive, md5 in GTSRB_ARCHIVES.items():
+                sets.utils.download_and_extract_archive(GTSRB_URL + archive, into, f"{into}/gtsrb", md5=md5)
+
+        as_released, source = released(self.compat), f"{', '.join(GTSRB_ARCHIVES)} of {GTSRB_URL}"
+        folder = self.folder(["gtsrb/GTSRB", "GTSRB"], source, fetch)
+        # Final_Training/Images/00014/00003_00012.ppm: class 14, track 3 (counted anew in every class), frame 12
+        tables = sorted((folder / TRAINING).glob("*/GT-*.csv"))
+        if not tables:
+            needs, step = "00000/GT-00000.csv and so on", f"bring {next(iter(GTSRB_ARCHIVES))}"
+            raise FcaError("dataset.root", folder / TRAINING, needs, step)
+        frames = pd.concat([_annotated(file, f"{TRAINING}/{file.parent.name}") for file in tables], ignore_index=True)
+        numbers = frames["image_id"].str.extract(r"/(\d+)_(\d+)\.ppm$")
+        frames["track"] = frames["label"] + "/" + numbers[0]
+        if as_released:
+            listed = frames.assign(split=np.where(numbers[1].astype(int) % 5 == 0, "test", "train"))
+        else:
+            # the archive of the truth has no folder: people put it into one of these
+            truth = [folder.parent / TRUTH, folder / TRUTH, folder / TEST / TRUTH]
+            test = _annotated(next((file for file in truth if file.is_file()), truth[0]), TEST)
+            listed = pd.concat([frames.assign(split="train"), test.assign(split="test")], ignore_index=True)
+        return public_data("gtsrb", folder, listed, self, together="track")
+
+
+def _annotated(file: Path, images: str) -> pd.DataFrame:
+    """Image and class of every line of a table in GTSRB's format: separated by semicolons, with a header."""
+    table = pd.read_csv(io.StringIO("\n".join(lines(file))), sep=";", skipinitialspace=True)
+    if not {"Filename", "ClassId"} <= set(table):
+        has, step = ", ".join(map(str, table)), f"bring the {file} that has the classes"
+        raise FcaError("columns", has, "Filename and ClassId", step)
+    labels = table["ClassId"].map("{:05d}".format).astype("str")
+    return pd.DataFrame({"image_id": images + "/" + table["Filename"], "label": labels})
+
+
+# ImageNet-1K: train and val with one folder per wnid, or the archives that these come from.
+
+SPLIT_OF = {"train": "train", "val": "test"}  # folder -> ours: the authors keep the labels of their test images
+IMAGENET_FILE = r"n\d{8}/[^/]+\.(JPEG|jpeg|jpg)"
+DEVKIT = "ILSVRC2012_devkit_t12.tar.gz"
+VAL_HALF = "val_half"
+"""The value of `dataset.split` that halves the published validation images into test and val."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageNet(PublicSet):
+    """`dataset=imagenet`: 1,281,167 training images of 1,000 wnids; their 50,000 validation images are our test.
+
+    root:     the folder with train/n01440764/... and val/n01440764/..., or with ILSVRC2012_img_{train,val}.tar and the
+              devkit, which are then checked and extracted there. val alone is enough to predict.
+    images:   how many images each folder holds as published; null = whatever is there (a part of the classes).
+    split:    null, or val_half: of each class's published validation images one half is test, the other half val
+              (Sharma et al., 2023, appendix C: 25 and 25), drawn by val.seed; of an odd number n test has ceil(n / 2)
+              and val floor(n / 2). Nothing is carved then (val.share is not used): all training images are train.
+    """
+
+    images: dict[str, int] | None = None
+    split: str | None = None
+
+    def load(self) -> ImageData:
+        """List the images.
+
+        Raises FcaError when they are absent, fewer than published or not in wnid folders, for an unknown split, and for
+        a class with too few validation images to halve.
+        """
+        if self.split not in (None, VAL_HALF):
+            raise FcaError("dataset.split", self.split, f"null or {VAL_HALF}", "see conf/dataset/imagenet.yaml")
+        root = Path(self.root).expanduser()
+        there = [name for name in SPLIT_OF if (root / name).is_dir() or _extracted(root, name)]
+        if "val" not in there:
+            names = ", ".join(f"ILSVRC2012_img_{name}.tar" for name in SPLIT_OF)
+            needs = f"a folder with train/<wnid>/ and val/<wnid>/, or with {names} and {DEVKIT}"
+            step = "bring them from https://image-net.org/download-images (after its terms), and set dataset.root"
+            raise FcaError("dataset.root", root, needs, step)
+        listed = pd.concat([self._listed(root, name) for name in there], ignore_index=True)
+        if self.split == VAL_HALF:
+            listed = _halved(listed, self.val.seed)
+        return public_data("imagenet", root, listed, self)
+
+    def _listed(self, root: Path, name: str) -> pd.DataFrame:
+        listed = matching(root / name, IMAGENET_FILE, "n01440764/n01440764_10026.JPEG, in folders of wnids")
+        expected = None if self.images is None else self.images.get(name)
+        whole(f"images in {name} of imagenet", len(listed), expected, root / name, "images")
+        return listed.assign(image_id=name + "/" + listed["image_id"], split=SPLIT_OF[name])
+
+
+def _halved(listed: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """The lines with the smaller half of each class's test images as val."""
+    given = listed[listed["split"] == "test"]
+    if lone := sorted(given["label"][class_sizes(given) < 2]):
+        needs = f"at least 2 with dataset.split={VAL_HALF}: one for test, one for val"
+        step = "add images, leave these classes out, or set dataset.split=null"
+        raise FcaError(f"validation images of {shown(lone)}", 1, needs, step)
+    test = held_out(given, Share(0.5, seed))  # floor(n / 2 + 1 / 2) of n, which is ceil(n / 2)
+    return listed.assign(split=listed["split"].mask(listed.index.isin(given.index[~test]), "val"))
+
+
+def _extracted(root: Path, name: str) -> bool:
+    """Whether the archive of this folder lies there, and was checked and extracted."""
+    if not (root / f"ILSVRC2012_img_{name}.tar").is_file():
+        return False
     try:
-        return file.stat().st_size
-    except OSError:
-        return None
-
-
-def _first(base: Path, places: Sequence[str]) -> Path | None:
-    return next((base / place for place in places if (base / place).is_dir()), None)
-
-
-def _fetch(base: Path, top: str, fetch: Callable[[Any, str], object]) -> None:
-    from fca.torchvision_ops import declare_torchvision_ops
-
-    declare_torchvision_ops()
-    from torchvision import datasets
-
-    part = base / f"{top}.part"
-    shutil.rmtree(part / top, ignore_errors=True)  # of one that was ended while it extracted; its archive may be whole
-    fetch(datasets, str(part))
-    if (part / top).is_dir():
-        (part / top).rename(base / top)
-        shutil.rmtree(part)
+        torchvision_sets().ImageNet(root, split=name)
+    except (RuntimeError, OSError) as error:  # the devkit is missing, an archive is damaged, the disk is full
+        step = f"bring it again, and remove {root / name} if it is there ({error})"
+        raise FcaError("dataset.root", root, f"whole archives, and {DEVKIT} beside them", step) from error
+    return True

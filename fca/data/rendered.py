@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -21,7 +22,7 @@ class RenderedObjects:
     """`dataset=rendered`: solid objects, their test images in matched triplets easy, medium, hard of each attribute.
 
     classes, attributes: which; an attribute is what makes a test image hard, all others are at their easy values.
-    per_level:       test images a (class, attribute, level).
+    per_level:       test images per (class, attribute, level).
     train_per_class, val_per_class: images of a class, spread evenly over the attributes and `train_levels`.
     size:            pixels a side.    seed: of all images.
     mirror:          whether a mirrored image still shows its class.
@@ -38,37 +39,29 @@ class RenderedObjects:
     mirror: bool = True
 
     def load(self) -> ImageData:
-        """The images, listed; each is drawn when it is read. Raises FcaError for names and counts that are none."""
+        """The images, listed; each is drawn when it is read. Raises FcaError for unknown names, counts out of range."""
         self._check()
         listed = pd.DataFrame([*self._test(), *self._easy("val"), *self._easy("train")])
 
         def drawer(items: pd.DataFrame) -> Drawer:
             return Drawer(items, self.size, self.seed)
 
+        val, version = Share(0.1, self.seed), f"drawing {VERSION}, size {self.size}, seed {self.seed}"
         return assemble(
-            "rendered",
-            listed,
-            lambda items: drawer(items),
-            Share(0.1, self.seed),
-            version=f"drawing {VERSION}, size {self.size}, seed {self.seed}",
-            mask=lambda items: drawer(items).visible,
-            mirror=self.mirror,
+            "rendered", listed, drawer, val, version=version, mask=lambda it: drawer(it).visible, mirror=self.mirror
         )
 
     def _test(self) -> Iterator[dict[str, object]]:
-        for label in self.classes:
-            for attribute in self.attributes:
-                for level in LEVELS:
-                    yield from (_item("test", label, attribute, level, index) for index in range(self.per_level))
+        for key in product(self.classes, self.attributes, LEVELS, range(self.per_level)):
+            yield _item("test", *key)
 
     def _easy(self, split: str) -> Iterator[dict[str, object]]:
         """A class's training images go round the attributes, then round the levels."""
         ways = [(attribute, level) for level in self.train_levels for attribute in self.attributes]
         count = self.train_per_class if split == "train" else self.val_per_class
-        for label in self.classes:
-            for place in range(count):
-                index, way = divmod(place, len(ways))
-                yield _item(split, label, *ways[way], index)
+        for label, place in product(self.classes, range(count)):
+            index, way = divmod(place, len(ways))
+            yield _item(split, label, *ways[way], index)
 
     def _check(self) -> None:
         _known("dataset.classes", self.classes, CLASSES)
@@ -100,7 +93,7 @@ def _item(split: str, label: str, attribute: str, level: str, index: int) -> dic
 
 @dataclass(frozen=True)
 class Drawer:
-    """Draws the image at a position of these items, the same wherever and in whatever order it is asked for."""
+    """Draws the image at a position of these items, the same in any process and in any order."""
 
     items: pd.DataFrame
     size: int

@@ -1,10 +1,17 @@
-"""From a set's own split names to train, val and test; what is missing is carved by a draw keyed by image id."""
+"""From listed images to a data set: its own split names become train, val and test; order and fingerprint are final.
+
+Whatever is missing is carved by a draw keyed by image id. Every loader ends with `assemble`.
+"""
+
+# mypy: disable-error-code="no-any-return"
+# (numpy's and pandas' operators are declared to return Any)
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +19,11 @@ from jaxtyping import Bool, Int, UInt8
 
 from fca.identity import fingerprint
 from fca.types import FcaError, ImageData, no_mask
+
+Read = Callable[[int], UInt8[np.ndarray, "height width 3"]]
+Mask = Callable[[int], Bool[np.ndarray, "height width"] | None]
+Splits = Mapping[str, str | None] | None
+"""A set's own split name -> train, val or test, or null to leave its images out."""
 
 SPLITS = ("train", "val", "test")
 UNUSED = "unused"  # the split of images of a given val that lacks a class
@@ -30,16 +42,16 @@ class Share:
     seed: int
 
 
-def known_split(name: str, splits: Mapping[str, str | None] | None) -> bool:
-    """Whether a set's own split name can be understood: it is mapped, or one of the usual names in any case."""
+def known_split(name: str, splits: Splits) -> bool:
+    """Whether a set's own split name is known: mapped, or one of the usual names in upper or lower case."""
     return name in (splits or {}) or name.casefold() in KNOWN_NAMES
 
 
-def our_splits(own: Sequence[str], splits: Mapping[str, str | None] | None) -> list[str | None]:
+def our_splits(own: Sequence[str], splits: Splits) -> list[str | None]:
     """Each image's split of ours (None = left out) from the set's own name for it.
 
-    splits: own name -> train, val or test, or null to leave those images out; goes before the usual names. What is
-    left under one name of ours is all "test": there is nothing to choose anything with.
+    splits: own name -> train, val or test, or null to leave those images out; takes precedence over the usual
+    names. If only one split remains, all of it is "test": there is no other to choose anything on.
 
     Raises FcaError listing the names: neither mapped nor usual (a single one may be called anything), mapped but not in
     the set, or two usual names of one meaning.
@@ -57,27 +69,22 @@ def our_splits(own: Sequence[str], splits: Mapping[str, str | None] | None) -> l
     automatic = [ours[name] for name in found if name not in mapped]
     same = [name for name in found if name not in mapped and automatic.count(ours[name]) > 1]
     if culprits := unknown or absent or same:
-        raise FcaError(
-            "dataset.splits",
-            shown(culprits),
-            f"one of train, val and test for each split found: {', '.join(found) or 'none'}",
-            "map each, as in dataset.splits='{its_name: test, another: null}'",
-        )
+        allowed = f"one of train, val and test for each split found: {', '.join(found) or 'none'}"
+        step = "map each, as in dataset.splits='{its_name: test, another: null}'"
+        raise FcaError("dataset.splits", shown(culprits), allowed, step)
     if len(set(ours.values()) - {None}) == 1:
         ours = {name: None if split is None else "test" for name, split in ours.items()}
     return [ours[name] for name in own]
 
 
-def draw_order(image_ids: Iterable[str], seed: int) -> list[bytes]:
-    """A random but repeatable key an image: an image keeps its key whatever other images the set has."""
-    return [hashlib.sha256(f"{seed}:{image_id}".encode()).digest() for image_id in image_ids]
-
-
 def rank_in_class(items: pd.DataFrame, seed: int) -> Int[np.ndarray, " images"]:
-    """Each image's place in a random order of its class, 0 first; independent of the order of the lines."""
-    drawn = pd.DataFrame({"label": items["label"].to_numpy(), "key": draw_order(items["image_id"].tolist(), seed)})
-    ranks: np.ndarray = drawn.sort_values("key").groupby("label").cumcount().sort_index().to_numpy()
-    return ranks
+    """Each image's place in a random order of its class, 0 first; independent of the order of the lines.
+
+    The order is repeatable: an image keeps its random key whatever other images the set has.
+    """
+    keys = [hashlib.sha256(f"{seed}:{image_id}".encode()).digest() for image_id in items["image_id"].tolist()]
+    drawn = pd.DataFrame({"label": items["label"].to_numpy(), "key": keys})
+    return drawn.sort_values("key").groupby("label").cumcount().sort_index().to_numpy()
 
 
 def class_sizes(items: pd.DataFrame) -> Int[np.ndarray, " images"]:
@@ -95,21 +102,19 @@ def held_out(items: pd.DataFrame, part: Share, together: str | None = None) -> B
     if together is not None:
         unit = items["label"] + "\x1f" + items[together]
         units = items.assign(image_id=unit).drop_duplicates("image_id")
-        drawn: np.ndarray = unit.isin(units["image_id"][held_out(units, part)]).to_numpy()
-        return drawn
+        return unit.isin(units["image_id"][held_out(units, part)]).to_numpy()
     if not 0 < part.share < 1:
         raise FcaError("share", part.share, "above 0 and below 1", "e.g. dataset.val.share=0.1")
     sizes = class_sizes(items)
     wanted = np.minimum(np.maximum(np.floor(part.share * sizes + 0.5), 1), sizes - 1)
-    held: np.ndarray = rank_in_class(items, part.seed) < wanted
-    return held
+    return rank_in_class(items, part.seed) < wanted
 
 
 def with_val(items: pd.DataFrame, val: Share, name: str, together: str | None = None) -> pd.DataFrame:
     """A multi-split set with a val that has every class: the given one, else one carved from the full train split.
 
     Images of a given val that lacks a class are not used at all (split "unused"). A class with one train image gives
-    none to val; only training minds. together: see held_out.
+    none to val; this is an error only for training. together: see held_out.
 
     Raises FcaError for a set whose train or test split lacks a class.
     """
@@ -120,12 +125,9 @@ def with_val(items: pd.DataFrame, val: Share, name: str, together: str | None = 
     have = {s: set(items["label"][split == s]) for s in SPLITS}
     for s in ("train", "test"):
         if missing := sorted(classes - have[s]) if have[s] or s == "test" else []:
-            raise FcaError(
-                "dataset.splits",
-                f"{s} split without images of {shown(missing)}",
-                f"every class of {name} in train and in test",
-                "add images, leave a split out by dataset.splits='{its_name: null}', or map another one to it",
-            )
+            lacking = f"{s} split without images of {shown(missing)}"
+            step = "add images, leave a split out by dataset.splits='{its_name: null}', or map another one to it"
+            raise FcaError("dataset.splits", lacking, f"every class of {name} in train and in test", step)
     if have["train"] and have["val"] != classes:
         split[split == "val"] = UNUSED
         train = np.flatnonzero(split == "train")
@@ -139,10 +141,18 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
     The cut is stratified and drawn by `seed`; the result has a fingerprint of its own. Raises FcaError naming the
     class that has too few images: train and val need one each, and a cut set one for test.
     """
-    made: dict[int, ImageData] = vars(data).setdefault("_for_training", {})  # planning asks once a run
-    if seed not in made:
-        made[seed] = _checked(data if set(data.items["split"]) != {"test"} else _cut(data, seed))
-    return made[seed]
+    made: dict[int, ImageData] = vars(data).setdefault("_for_training", {})  # planning calls this once a run
+    if seed in made:
+        return made[seed]
+    cut = data if set(data.items["split"]) != {"test"} else _cut(data, seed)
+    for split in SPLITS:
+        counts = np.bincount(cut.labels[cut.rows(split)], minlength=len(cut.classes))
+        if lacking := [cut.classes[c] for c in np.flatnonzero(counts == 0)]:
+            what = f"images of {shown(lacking)} in the {split} split of {cut.name}"
+            step = "add images, or leave those classes out of the data set"
+            raise FcaError(what, 0, "at least 1 each in train, val and test, to train on", step)
+    made[seed] = cut
+    return cut
 
 
 def as_trained_on(data: ImageData, trained_on: str) -> ImageData:
@@ -167,47 +177,26 @@ def _cut(data: ImageData, seed: int) -> ImageData:
     return replace(data, items=items, fingerprint=fingerprint(items, data.fingerprint))
 
 
-def _checked(data: ImageData) -> ImageData:
-    for split in SPLITS:
-        counts = np.bincount(data.labels[data.rows(split)], minlength=len(data.classes))
-        lacking = [data.classes[c] for c in np.flatnonzero(counts == 0)]
-        if lacking:
-            raise FcaError(
-                f"images of {shown(lacking)} in the {split} split of {data.name}",
-                0,
-                "at least 1 each in train, val and test, to train on",
-                "add images, or leave those classes out of the data set",
-            )
-    return data
-
-
 def shown(keys: Sequence[str]) -> str:
     """The first few of many names, for a message."""
     return ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
 
 
-# A first look at a data set: a few images of every class and split.
+def at_rows(data: ImageData, rows: Int[np.ndarray, " rows"], **changes: Any) -> ImageData:
+    """These images alone, in this order.
+
+    changes: other fields of the result; a given `read` takes positions in `data`, as its own does.
+    """
+    read, mask = changes.pop("read", data.read), data.mask
+    items = data.items.iloc[rows].reset_index(drop=True)
+    return replace(data, items=items, read=lambda i: read(int(rows[i])), mask=lambda i: mask(int(rows[i])), **changes)
 
 
 def first_images(data: ImageData, per_class: int) -> ImageData:
     """The first `per_class` images of every class and split, by image id; its own fingerprint, so never mixed up."""
-    chosen = data.items.groupby(["split", "label"]).cumcount() < per_class
-    rows = chosen.to_numpy().nonzero()[0]
-    items = data.items.iloc[rows].reset_index(drop=True)
-    return replace(
-        data,
-        items=items,
-        fingerprint=fingerprint(items, f"{data.fingerprint} first {per_class}"),
-        read=lambda i: data.read(int(rows[i])),
-        mask=lambda i: data.mask(int(rows[i])),
-    )
-
-
-# What every loader ends with: listed images -> ImageData with final splits, order and fingerprint.
-
-
-Read = Callable[[int], UInt8[np.ndarray, "height width 3"]]
-Mask = Callable[[int], Bool[np.ndarray, "height width"] | None]
+    rows = np.flatnonzero(data.items.groupby(["split", "label"]).cumcount() < per_class)
+    found = at_rows(data, rows)
+    return replace(found, fingerprint=fingerprint(found.items, f"{data.fingerprint} first {per_class}"))
 
 
 def assemble(
@@ -215,7 +204,7 @@ def assemble(
     listed: pd.DataFrame,
     read: Callable[[pd.DataFrame], Read],
     val: Share,
-    splits: Mapping[str, str | None] | None = None,
+    splits: Splits = None,
     version: str = "",
     mask: Callable[[pd.DataFrame], Mask] | None = None,
     mirror: bool = True,
@@ -223,7 +212,7 @@ def assemble(
 ) -> ImageData:
     """The data set of these images, in the order of their ids.
 
-    listed:  a line an image: `image_id`, `label`, the set's own `split` if it has any, other columns (kept).
+    listed:  one line per image: `image_id`, `label`, the set's own `split` if it has any, other columns (kept).
     read:    items in their final order -> the reader of the image at a position; `mask` likewise, where there are any.
     splits:  own split name -> ours; see our_splits.    val: what to carve when there is no usable val.
     version: what images are meant when they are not files with a size.
@@ -232,8 +221,13 @@ def assemble(
 
     Raises FcaError for no image, an image id that stands twice, one class only, and splits that do not fit.
     """
-    items = _in_order(listed, splits, name)
-    _check(items, name)
+    items, step = _in_order(listed, splits, name), "look at dataset.root and its keys"
+    if items.empty:
+        raise FcaError(f"images of {name}", 0, "at least two classes of images", step)
+    if twice := items["image_id"][items["image_id"].duplicated()].unique().tolist():
+        raise FcaError("image ids that stand twice", shown(twice), "one line per image", f"remove the copies in {name}")
+    if items["label"].nunique() < 2:
+        raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
     items = with_val(items, val, name, together)
     return ImageData(
         name=name,
@@ -246,7 +240,7 @@ def assemble(
     )
 
 
-def _in_order(listed: pd.DataFrame, splits: Mapping[str, str | None] | None, name: str) -> pd.DataFrame:
+def _in_order(listed: pd.DataFrame, splits: Splits, name: str) -> pd.DataFrame:
     """The lines with our splits, without those that are left out, by image id; our columns first."""
     if splits and "split" not in listed:
         raise FcaError("dataset.splits", ", ".join(splits), f"null: {name} has no splits", "look at dataset.root")
@@ -258,14 +252,3 @@ def _in_order(listed: pd.DataFrame, splits: Mapping[str, str | None] | None, nam
     )
     front = ["image_id", "label", "split"]
     return items[front + [column for column in items if column not in front]]
-
-
-def _check(items: pd.DataFrame, name: str) -> None:
-    if items.empty:
-        raise FcaError(f"images of {name}", 0, "at least two classes of images", "look at dataset.root and its keys")
-    twice = items["image_id"][items["image_id"].duplicated()].unique().tolist()
-    if twice:
-        raise FcaError("image ids that stand twice", shown(twice), "one line an image", f"remove the copies in {name}")
-    if items["label"].nunique() < 2:
-        only = items["label"].iloc[0]
-        raise FcaError(f"classes of {name}", only, "at least two", "look at dataset.root and its keys")

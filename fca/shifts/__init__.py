@@ -1,7 +1,7 @@
 """Shifts: what is done to images before a model sees them. A configuration names a family, which lists its shifts.
 
 A family is a dataclass with `shifts()` in a file of its own, and a YAML in `conf/shift/`. One more corruption is a
-function in `noise`, `blur`, `weather`, `digital` or `encoding`, its constants, and a YAML in `conf/shift/corruption/`.
+function in `corruption`, its constants, and a YAML in `conf/shift/corruption/`.
 """
 
 from __future__ import annotations
@@ -42,3 +42,21 @@ class Clean:
     def reader(self, data: ImageData) -> Callable[[int], UInt8[np.ndarray, "height width 3"]]:
         """The data's own."""
         return data.read
+
+
+def overrides(option: str) -> list[str]:
+    """The words of a command line that select the shift which rows spell so: family/kind/severity.
+
+    Any other option of the group `shift` is returned as it is. Kind and severity are checked where the family lists
+    its shifts.
+
+    >>> overrides("corruption/fog/3")
+    ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
+    >>> overrides("corruption/fog")
+    ['shift=corruption/fog']
+    """
+    family, _, rest = option.partition("/")
+    kind, _, severity = rest.partition("/")
+    if not severity.isdecimal():
+        return [f"shift={option}"]
+    return [f"shift={family}/all", f"shift.kinds=[{kind}]", f"shift.severities=[{severity}]"]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import product
+
 from fca.types import FcaError
 
 Number = int | float
@@ -9,10 +12,7 @@ Five = tuple[tuple[Number, ...], ...]
 
 UP_TO = {"cifar": 48, "tiny_imagenet": 96}
 """The image's shorter side, in pixels, up to which a set of constants holds; above them all: imagenet."""
-
-_ZOOMS: Five = ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01))
-_SNOW: Five = ((0.1, 0.2, 1, 0.6, 8, 3), (0.1, 0.2, 1, 0.5, 10, 4), (0.15, 0.3, 1.75, 0.55, 10, 4))
-_SNOW += ((0.25, 0.3, 2.25, 0.6, 12, 6), (0.3, 0.3, 1.25, 0.65, 14, 12))  # both small sets; only `keep` differs
+SEVERITIES = 5
 
 
 def _one(*values: Number) -> Five:
@@ -24,142 +24,91 @@ def _scaled(side: Number, *lengths: tuple[Number, ...]) -> Five:
     return tuple(tuple(side * length for length in three) for three in lengths)
 
 
-def _with(fives: Five, last: tuple[Number, ...]) -> Five:
-    return tuple((*five, value) for five, value in zip(fives, last, strict=True))
-
-
-CONSTANTS: dict[str, dict[str, Five]] = {
-    "gaussian_noise": {
-        "cifar": _one(0.04, 0.06, 0.08, 0.09, 0.10),
-        "tiny_imagenet": _one(0.04, 0.08, 0.12, 0.15, 0.18),
-        "imagenet": _one(0.08, 0.12, 0.18, 0.26, 0.38),
+# frost: the last constant is by how much the published textures are shrunk for this size.    spatter: the last is 0 for
+# water and 1 for mud.    elastic_transform: reach of the wobble, its smoothness, jitter of the affine corners; those of
+# imagenet are shares of 244 pixels, not 224: so they were generated.
+# fmt: off
+_BY_SIZE: dict[str, dict[str, Five]] = {
+    "cifar": {
+        "gaussian_noise": _one(0.04, 0.06, 0.08, 0.09, 0.10),
+        "shot_noise": _one(500, 250, 100, 75, 50),
+        "impulse_noise": _one(0.01, 0.02, 0.03, 0.05, 0.07),
+        "defocus_blur": ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
+        "glass_blur": ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
+        "motion_blur": ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)),
+        "zoom_blur": ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
+        "snow": ((0.1, 0.2, 1, 0.6, 8, 3, 0.95), (0.1, 0.2, 1, 0.5, 10, 4, 0.9), (0.15, 0.3, 1.75, 0.55, 10, 4, 0.9),
+                 (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85), (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8)),
+        "frost": ((1, 0.2, 0.2), (1, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)),
+        "fog": ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
+        "brightness": _one(0.05, 0.1, 0.15, 0.2, 0.3),
+        "contrast": _one(0.75, 0.5, 0.4, 0.3, 0.15),
+        "elastic_transform": _scaled(
+            32, (0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
+        "pixelate": _one(0.95, 0.9, 0.85, 0.75, 0.65),
+        "jpeg_compression": _one(80, 65, 58, 50, 40),
+        "speckle_noise": _one(0.06, 0.1, 0.12, 0.16, 0.2),
+        "gaussian_blur": _one(0.4, 0.6, 0.7, 0.8, 1),
+        "spatter": ((0.62, 0.1, 0.7, 0.7, 0.5, 0), (0.65, 0.1, 0.8, 0.7, 0.5, 0), (0.65, 0.3, 1, 0.69, 0.5, 0),
+                    (0.65, 0.1, 0.7, 0.69, 0.6, 1), (0.65, 0.1, 0.5, 0.68, 0.6, 1)),
+        "saturate": ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
     },
-    "shot_noise": {
-        "cifar": _one(500, 250, 100, 75, 50),
-        "tiny_imagenet": _one(250, 100, 50, 30, 15),
-        "imagenet": _one(60, 25, 12, 5, 3),
+    "tiny_imagenet": {
+        "gaussian_noise": _one(0.04, 0.08, 0.12, 0.15, 0.18),
+        "shot_noise": _one(250, 100, 50, 30, 15),
+        "impulse_noise": _one(0.01, 0.02, 0.05, 0.08, 0.14),
+        "defocus_blur": ((0.5, 0.6), (1, 0.1), (1.5, 0.1), (2.5, 0.01), (3, 0.1)),
+        "glass_blur": ((0.1, 1, 1), (0.5, 1, 1), (0.6, 1, 2), (0.7, 2, 1), (0.9, 2, 2)),
+        "motion_blur": ((10, 1), (10, 1.5), (10, 2), (10, 2.5), (12, 3)),
+        "zoom_blur": ((1.06, 0.01), (1.11, 0.01), (1.16, 0.01), (1.21, 0.01), (1.26, 0.01)),
+        "snow": ((0.1, 0.2, 1, 0.6, 8, 3, 0.8), (0.1, 0.2, 1, 0.5, 10, 4, 0.8), (0.15, 0.3, 1.75, 0.55, 10, 4, 0.7),
+                 (0.25, 0.3, 2.25, 0.6, 12, 6, 0.65), (0.3, 0.3, 1.25, 0.65, 14, 12, 0.6)),
+        "frost": ((1, 0.3, 0.3), (0.9, 0.4, 0.3), (0.8, 0.45, 0.3), (0.75, 0.5, 0.3), (0.7, 0.55, 0.3)),
+        "fog": ((0.4, 3), (0.7, 3), (1, 2.5), (1.5, 2), (2, 1.75)),
+        "brightness": _one(0.1, 0.2, 0.3, 0.4, 0.5),
+        "contrast": _one(0.4, 0.3, 0.2, 0.1, 0.05),
+        "elastic_transform": _scaled(
+            64, (0, 0, 0.08), (0.05, 0.3, 0.06), (0.1, 0.08, 0.06), (0.1, 0.03, 0.03), (0.16, 0.03, 0.02)),
+        "pixelate": _one(0.9, 0.8, 0.7, 0.6, 0.5),
+        "jpeg_compression": _one(65, 58, 50, 40, 25),
+        "speckle_noise": _one(0.15, 0.2, 0.25, 0.3, 0.35),
+        "gaussian_blur": _one(0.5, 0.75, 1, 1.25, 1.5),
+        "spatter": ((0.62, 0.1, 0.7, 0.7, 0.6, 0), (0.65, 0.1, 0.8, 0.7, 0.6, 0), (0.65, 0.3, 1, 0.69, 0.6, 0),
+                    (0.65, 0.1, 0.7, 0.68, 0.6, 1), (0.65, 0.1, 0.5, 0.67, 0.6, 1)),
+        "saturate": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (30, 0.2)),
     },
-    "impulse_noise": {
-        "cifar": _one(0.01, 0.02, 0.03, 0.05, 0.07),
-        "tiny_imagenet": _one(0.01, 0.02, 0.05, 0.08, 0.14),
-        "imagenet": _one(0.03, 0.06, 0.09, 0.17, 0.27),
-    },
-    "defocus_blur": {
-        "cifar": ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
-        "tiny_imagenet": ((0.5, 0.6), (1, 0.1), (1.5, 0.1), (2.5, 0.01), (3, 0.1)),
-        "imagenet": ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
-    },
-    "glass_blur": {
-        "cifar": ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
-        "tiny_imagenet": ((0.1, 1, 1), (0.5, 1, 1), (0.6, 1, 2), (0.7, 2, 1), (0.9, 2, 2)),
-        "imagenet": ((0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
-    },
-    "motion_blur": {
-        "cifar": ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)),
-        "tiny_imagenet": ((10, 1), (10, 1.5), (10, 2), (10, 2.5), (12, 3)),
-        "imagenet": ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15)),
-    },
-    "zoom_blur": {
-        "cifar": _ZOOMS,
-        "tiny_imagenet": _ZOOMS,
-        "imagenet": ((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
-    },
-    "snow": {
-        "cifar": _with(_SNOW, (0.95, 0.9, 0.9, 0.85, 0.8)),
-        "tiny_imagenet": _with(_SNOW, (0.8, 0.8, 0.7, 0.65, 0.6)),
-        "imagenet": (
-            (0.1, 0.3, 3, 0.5, 10, 4, 0.8),
-            (0.2, 0.3, 2, 0.5, 12, 4, 0.7),
-            (0.55, 0.3, 4, 0.9, 12, 8, 0.7),
-            (0.55, 0.3, 4.5, 0.85, 12, 8, 0.65),
-            (0.55, 0.3, 2.5, 0.85, 12, 12, 0.55),
-        ),
-    },
-    "frost": {  # the last: by how much the published textures are shrunk for this size
-        "cifar": ((1, 0.2, 0.2), (1, 0.3, 0.2), (0.9, 0.4, 0.2), (0.85, 0.4, 0.2), (0.75, 0.45, 0.2)),
-        "tiny_imagenet": ((1, 0.3, 0.3), (0.9, 0.4, 0.3), (0.8, 0.45, 0.3), (0.75, 0.5, 0.3), (0.7, 0.55, 0.3)),
-        "imagenet": ((1, 0.4, 1), (0.8, 0.6, 1), (0.7, 0.7, 1), (0.65, 0.7, 1), (0.6, 0.75, 1)),
-    },
-    "fog": {
-        "cifar": ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
-        "tiny_imagenet": ((0.4, 3), (0.7, 3), (1, 2.5), (1.5, 2), (2, 1.75)),
-        "imagenet": ((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
-    },
-    "brightness": {
-        "cifar": _one(0.05, 0.1, 0.15, 0.2, 0.3),
-        "tiny_imagenet": _one(0.1, 0.2, 0.3, 0.4, 0.5),
-        "imagenet": _one(0.1, 0.2, 0.3, 0.4, 0.5),
-    },
-    "contrast": {
-        "cifar": _one(0.75, 0.5, 0.4, 0.3, 0.15),
-        "tiny_imagenet": _one(0.4, 0.3, 0.2, 0.1, 0.05),
-        "imagenet": _one(0.4, 0.3, 0.2, 0.1, 0.05),
-    },
-    "elastic_transform": {  # reach of the wobble, its smoothness, jitter of the affine corners
-        "cifar": _scaled(32, (0, 0, 0.08), (0.05, 0.2, 0.07), (0.08, 0.06, 0.06), (0.1, 0.04, 0.05), (0.1, 0.03, 0.03)),
-        "tiny_imagenet": _scaled(
-            64, (0, 0, 0.08), (0.05, 0.3, 0.06), (0.1, 0.08, 0.06), (0.1, 0.03, 0.03), (0.16, 0.03, 0.02)
-        ),
-        "imagenet": _scaled(  # 244, not 224: so they were generated
-            244, (2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)
-        ),
-    },
-    "pixelate": {
-        "cifar": _one(0.95, 0.9, 0.85, 0.75, 0.65),
-        "tiny_imagenet": _one(0.9, 0.8, 0.7, 0.6, 0.5),
-        "imagenet": _one(0.6, 0.5, 0.4, 0.3, 0.25),
-    },
-    "jpeg_compression": {
-        "cifar": _one(80, 65, 58, 50, 40),
-        "tiny_imagenet": _one(65, 58, 50, 40, 25),
-        "imagenet": _one(25, 18, 15, 10, 7),
-    },
-    "speckle_noise": {
-        "cifar": _one(0.06, 0.1, 0.12, 0.16, 0.2),
-        "tiny_imagenet": _one(0.15, 0.2, 0.25, 0.3, 0.35),
-        "imagenet": _one(0.15, 0.2, 0.35, 0.45, 0.6),
-    },
-    "gaussian_blur": {
-        "cifar": _one(0.4, 0.6, 0.7, 0.8, 1),
-        "tiny_imagenet": _one(0.5, 0.75, 1, 1.25, 1.5),
-        "imagenet": _one(1, 2, 3, 4, 6),
-    },
-    "spatter": {  # the last: 0 water, 1 mud
-        "cifar": (
-            (0.62, 0.1, 0.7, 0.7, 0.5, 0),
-            (0.65, 0.1, 0.8, 0.7, 0.5, 0),
-            (0.65, 0.3, 1, 0.69, 0.5, 0),
-            (0.65, 0.1, 0.7, 0.69, 0.6, 1),
-            (0.65, 0.1, 0.5, 0.68, 0.6, 1),
-        ),
-        "tiny_imagenet": (
-            (0.62, 0.1, 0.7, 0.7, 0.6, 0),
-            (0.65, 0.1, 0.8, 0.7, 0.6, 0),
-            (0.65, 0.3, 1, 0.69, 0.6, 0),
-            (0.65, 0.1, 0.7, 0.68, 0.6, 1),
-            (0.65, 0.1, 0.5, 0.67, 0.6, 1),
-        ),
-        "imagenet": (
-            (0.65, 0.3, 4, 0.69, 0.6, 0),
-            (0.65, 0.3, 3, 0.68, 0.6, 0),
-            (0.65, 0.3, 2, 0.68, 0.5, 0),
-            (0.65, 0.3, 1, 0.65, 1.5, 1),
-            (0.67, 0.4, 1, 0.65, 1.5, 1),
-        ),
-    },
-    "saturate": {
-        "cifar": ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
-        "tiny_imagenet": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (30, 0.2)),
-        "imagenet": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
+    "imagenet": {
+        "gaussian_noise": _one(0.08, 0.12, 0.18, 0.26, 0.38),
+        "shot_noise": _one(60, 25, 12, 5, 3),
+        "impulse_noise": _one(0.03, 0.06, 0.09, 0.17, 0.27),
+        "defocus_blur": ((3, 0.1), (4, 0.5), (6, 0.5), (8, 0.5), (10, 0.5)),
+        "glass_blur": ((0.7, 1, 2), (0.9, 2, 1), (1, 2, 3), (1.1, 3, 2), (1.5, 4, 2)),
+        "motion_blur": ((10, 3), (15, 5), (15, 8), (15, 12), (20, 15)),
+        "zoom_blur": ((1.11, 0.01), (1.16, 0.01), (1.21, 0.02), (1.26, 0.02), (1.31, 0.03)),
+        "snow": ((0.1, 0.3, 3, 0.5, 10, 4, 0.8), (0.2, 0.3, 2, 0.5, 12, 4, 0.7), (0.55, 0.3, 4, 0.9, 12, 8, 0.7),
+                 (0.55, 0.3, 4.5, 0.85, 12, 8, 0.65), (0.55, 0.3, 2.5, 0.85, 12, 12, 0.55)),
+        "frost": ((1, 0.4, 1), (0.8, 0.6, 1), (0.7, 0.7, 1), (0.65, 0.7, 1), (0.6, 0.75, 1)),
+        "fog": ((1.5, 2), (2, 2), (2.5, 1.7), (2.5, 1.5), (3, 1.4)),
+        "brightness": _one(0.1, 0.2, 0.3, 0.4, 0.5),
+        "contrast": _one(0.4, 0.3, 0.2, 0.1, 0.05),
+        "elastic_transform": _scaled(
+            244, (2, 0.7, 0.1), (2, 0.08, 0.2), (0.05, 0.01, 0.02), (0.07, 0.01, 0.02), (0.12, 0.01, 0.02)),
+        "pixelate": _one(0.6, 0.5, 0.4, 0.3, 0.25),
+        "jpeg_compression": _one(25, 18, 15, 10, 7),
+        "speckle_noise": _one(0.15, 0.2, 0.35, 0.45, 0.6),
+        "gaussian_blur": _one(1, 2, 3, 4, 6),
+        "spatter": ((0.65, 0.3, 4, 0.69, 0.6, 0), (0.65, 0.3, 3, 0.68, 0.6, 0), (0.65, 0.3, 2, 0.68, 0.5, 0),
+                    (0.65, 0.3, 1, 0.65, 1.5, 1), (0.67, 0.4, 1, 0.65, 1.5, 1)),
+        "saturate": ((0.3, 0), (0.1, 0), (2, 0), (5, 0.1), (20, 0.2)),
     },
 }
-"""kind -> size -> what the drawing function takes, a tuple a severity."""
-
-SEVERITIES = 5
+# fmt: on
+CONSTANTS = {kind: {size: fives[kind] for size, fives in _BY_SIZE.items()} for kind in _BY_SIZE["imagenet"]}
+"""kind -> size -> the arguments of the function that draws it, one tuple per severity."""
 
 
 def constants(kind: str, severity: int, height: int, width: int) -> tuple[Number, ...]:
-    """What the drawing function of a kind takes at a severity (1 to 5), for an image of this height and width.
+    """The arguments of a kind's drawing function at a severity (1 to 5), for an image of this height and width.
 
     The image's shorter side decides: up to 48 px those of CIFAR-10-C, up to 96 px those of Tiny-ImageNet-C, else those
     of ImageNet-C. They are taken as published, in pixels where they are lengths: on an image much larger than 224 px a
@@ -168,29 +117,27 @@ def constants(kind: str, severity: int, height: int, width: int) -> tuple[Number
     >>> constants("defocus_blur", 3, 32, 32), constants("defocus_blur", 3, 375, 500)
     ((0.5, 0.6), (6, 0.5))
     """
-    check_kinds([kind], "corruption")
-    check_severities([severity], "severity")
-    shorter = min(height, width)
-    size = next((size for size, side in UP_TO.items() if shorter <= side), "imagenet")
+    each([kind], [severity], ("corruption", "severity"))
+    size = next((size for size, side in UP_TO.items() if min(height, width) <= side), "imagenet")
     return CONSTANTS[kind][size][severity - 1]
 
 
-def check_kinds(kinds: list[str], key: str = "shift.kinds") -> None:
-    """Raise FcaError for a kind of corruption that does not exist, listing those that do; and for none at all.
+def each(
+    kinds: Sequence[str], severities: Sequence[int], keys: Sequence[str] = ("shift.kinds", "shift.severities")
+) -> list[tuple[str, int]]:
+    """Kinds in their order, each at every severity.
 
-    >>> check_kinds(["fog", "frost"])
+    keys: what the two are called in messages. Raises FcaError for a kind of corruption that does not exist, listing
+    those that do, for a severity outside 1 to 5, and where there is no kind or no severity at all.
+
+    >>> each(["fog", "frost"], [1, 3])
+    [('fog', 1), ('fog', 3), ('frost', 1), ('frost', 3)]
     """
-    if not kinds:
-        raise FcaError(key, kinds, ", ".join(CONSTANTS), "take some of these")
-    for kind in kinds:
-        if kind not in CONSTANTS:
-            raise FcaError(key, kind, ", ".join(CONSTANTS), "take some of these")
-
-
-def check_severities(severities: list[int], key: str = "shift.severities") -> None:
-    """Raise FcaError for a severity outside 1 to 5, and for none at all.
-
-    >>> check_severities([1, 3])
-    """
-    for wrong in [severities] if not severities else [s for s in severities if not 1 <= s <= SEVERITIES]:
-        raise FcaError(key, wrong, f"1 (weakest) to {SEVERITIES}", "take some of these; clean is shift=clean")
+    unknown = [kind for kind in kinds if kind not in CONSTANTS]
+    if unknown or not kinds:
+        raise FcaError(keys[0], unknown[0] if unknown else kinds, ", ".join(CONSTANTS), "take some of these")
+    outside = [severity for severity in severities if not 1 <= severity <= SEVERITIES]
+    if outside or not severities:
+        wrong, allowed = outside[0] if outside else severities, f"1 (weakest) to {SEVERITIES}"
+        raise FcaError(keys[1], wrong, allowed, "take some of these; clean is shift=clean")
+    return list(product(kinds, severities))

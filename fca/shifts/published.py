@@ -11,41 +11,35 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Integer, UInt8
 from PIL import Image
 
 from fca.identity import file_sha256
-from fca.shifts.constants import SEVERITIES, check_kinds, check_severities
+from fca.shifts.constants import SEVERITIES, each
+from fca.shifts.operations import Bytes
 from fca.types import FcaError, ImageData, Shift, UnreadableImage
 
 TEST_IMAGES = 10_000  # of CIFAR-10 and of CIFAR-100
 SHAPE = (SEVERITIES * TEST_IMAGES, 32, 32, 3)
 CIFAR_ID = re.compile(r"test/(\d{5})")
 
-Pixels = UInt8[np.ndarray, "height width 3"]
 
-
-@dataclass(frozen=True)
-class Published:
+def _published(read: Callable[[Any], Bytes], places: Mapping[int, Any], ids: Sequence[str]) -> Callable[[int], Bytes]:
     """Reads published images by position in the data; places: position -> what `read` takes, test images only."""
 
-    read: Callable[[Any], Pixels]
-    places: Mapping[int, Any]
-    ids: Sequence[str]
-
-    def __call__(self, index: int) -> Pixels:
-        """The published pixels of the image at this position."""
-        if index not in self.places:
+    def at(index: int) -> Bytes:
+        if index not in places:
             allowed = "images of the test split, the only ones published"
-            raise FcaError("image", self.ids[index], allowed, "set task.split=test")
-        return self.read(self.places[index])
+            raise FcaError("image", ids[index], allowed, "set task.split=test")
+        return read(places[index])
+
+    return at
 
 
 @dataclass(frozen=True)
 class CifarC:
     """`shift=cifar_c/...`: the published arrays beside `dataset=cifar10` or `dataset=cifar100`.
 
-    root: the extracted folder, with labels.npy and an array a kind (fog.npy: 50,000 images, 10,000 a severity).
+    root: the extracted folder, with labels.npy and one array per kind (fog.npy: 50,000 images, 10,000 per severity).
     kinds, severities: which of them.
     """
 
@@ -55,20 +49,18 @@ class CifarC:
 
     def shifts(self) -> list[Shift]:
         """Kinds in their order, each at every severity. Raises FcaError when a file is not there."""
-        check_kinds(self.kinds)
-        check_severities(self.severities)
-        root = Path(self.root).expanduser()
+        chosen, root = each(self.kinds, self.severities), Path(self.root).expanduser()
         there = sorted(path.stem for path in root.glob("*.npy"))
         for name in (*self.kinds, "labels"):
             if name not in there:
                 step = "set shift.root to the extracted folder, or shift.kinds to what it holds"
                 raise FcaError(f"{name}.npy in shift.root", root, f"there are {', '.join(there) or 'no arrays'}", step)
-        return [CifarCArray(root, kind, severity) for kind in self.kinds for severity in self.severities]
+        return [CifarCArray(root, kind, severity) for kind, severity in chosen]
 
 
 @dataclass(frozen=True)
 class CifarCArray:
-    """A kind at a severity: 10,000 rows of a published array."""
+    """One kind at one severity: 10,000 rows of a published array."""
 
     root: Path
     kind: str
@@ -83,43 +75,31 @@ class CifarCArray:
         content = file_sha256(self.root / f"{self.kind}.npy")
         return {"cifar_c": self.kind, "severity": self.severity, "sha256": content}
 
-    def reader(self, data: ImageData) -> Callable[[int], Pixels]:
+    def reader(self, data: ImageData) -> Callable[[int], Bytes]:
         """The row of every test image. Raises FcaError unless ids and labels are those of the published test images."""
-        path = self.root / f"{self.kind}.npy"
-        images = np.load(path, mmap_mode="r")
-        if images.shape != SHAPE or images.dtype != np.uint8:
-            allowed = f"{SHAPE} uint8, as published"
-            raise FcaError(f"shape of {path}", f"{images.shape} {images.dtype}", allowed, "bring the file again")
-        positions, rows = _cifar_rows(data)
-        rows = rows + (self.severity - 1) * TEST_IMAGES
-        _check_labels(data, positions, rows, np.load(self.root / "labels.npy"), self.root)
-        places = dict(zip(positions.tolist(), rows.tolist(), strict=True))
-        return Published(lambda row: np.array(images[row]), places, data.items["image_id"].tolist())
-
-
-Rows = Integer[np.ndarray, "..."]
-
-
-def _cifar_rows(data: ImageData) -> tuple[Rows, Rows]:
-    """Position in the data and row (0 to 9,999) of every test image."""
-    positions = data.rows("test")
-    found = [CIFAR_ID.fullmatch(image_id) for image_id in data.items["image_id"].iloc[positions].astype(str)]
-    rows = np.array([int(match[1]) if match else TEST_IMAGES for match in found], np.int64)
-    for wrong in positions[rows >= TEST_IMAGES]:
-        image_id, allowed = data.items["image_id"].iat[wrong], f"test/00000 to test/{TEST_IMAGES - 1:05d}"
-        raise FcaError(f"image id in {data.name}", image_id, allowed, "take dataset=cifar10 or dataset=cifar100")
-    return positions, rows
-
-
-def _check_labels(data: ImageData, positions: Rows, rows: Rows, labels: Rows, root: Path) -> None:
-    """The published labels must be the data's: CIFAR-100-C beside CIFAR-10 would give nonsense quietly."""
-    if labels.shape != SHAPE[:1]:
-        raise FcaError(f"shape of {root / 'labels.npy'}", labels.shape, f"{SHAPE[:1]}", "bring the file again")
-    for wrong in np.flatnonzero(data.labels[positions] != labels[rows]):
-        told = f"{data.labels[positions[wrong]]} for {data.items['image_id'].iat[positions[wrong]]}"
-        allowed = f"{labels[rows[wrong]]}, as in {root / 'labels.npy'}"
-        step = "take the data set that these files were made from, or the other files"
-        raise FcaError(f"label in {data.name}", told, allowed, step)
+        images = np.load(self.root / f"{self.kind}.npy", mmap_mode="r")
+        labels = np.load(self.root / "labels.npy")
+        published = {
+            self.kind: (f"{images.shape} {images.dtype}", f"{SHAPE} uint8"),
+            "labels": (f"{labels.shape}", f"{SHAPE[:1]}"),
+        }
+        for file, (found, allowed) in published.items():
+            if found != allowed:
+                what = f"shape of {self.root / file}.npy"
+                raise FcaError(what, found, f"{allowed}, as published", "bring the file again")
+        ids = data.items["image_id"].astype(str).tolist()
+        places: dict[int, int] = {}
+        for position in data.rows("test").tolist():
+            if (match := CIFAR_ID.fullmatch(ids[position])) is None or int(match[1]) >= TEST_IMAGES:
+                allowed = f"test/00000 to test/{TEST_IMAGES - 1:05d}"
+                step = "take dataset=cifar10 or dataset=cifar100"
+                raise FcaError(f"image id in {data.name}", ids[position], allowed, step)
+            places[position] = row = (self.severity - 1) * TEST_IMAGES + int(match[1])
+            if data.labels[position] != labels[row]:  # CIFAR-100-C beside CIFAR-10 would give nonsense quietly
+                found, allowed = f"{data.labels[position]} for {ids[position]}", f"{labels[row]}, as in {self.root}"
+                step = "take the data set that these files were made from, or the other files"
+                raise FcaError(f"label in {data.name}", found, f"{allowed}/labels.npy", step)
+        return _published(lambda row: np.array(images[row]), places, ids)
 
 
 @dataclass(frozen=True)
@@ -136,9 +116,7 @@ class ImageNetC:
 
     def shifts(self) -> list[Shift]:
         """Kinds in their order, each at every severity. Raises FcaError when a folder is not there."""
-        check_kinds(self.kinds)
-        check_severities(self.severities)
-        return [ImageNetCFolder(self._folder(kind, s), kind, s) for kind in self.kinds for s in self.severities]
+        return [ImageNetCFolder(self._folder(kind, s), kind, s) for kind, s in each(self.kinds, self.severities)]
 
     def _folder(self, kind: str, severity: int) -> Path:
         root = Path(self.root).expanduser()
@@ -152,7 +130,7 @@ class ImageNetC:
 
 @dataclass(frozen=True)
 class ImageNetCFolder:
-    """A kind at a severity: a folder of wnids."""
+    """One kind at one severity: a folder of wnids."""
 
     folder: Path
     kind: str
@@ -166,20 +144,19 @@ class ImageNetCFolder:
         """Kind, severity and which files there are (their names; reading 50,000 to plan a run would take too long)."""
         return {"imagenet_c": self.kind, "severity": self.severity, "files": _listing(self.folder)}
 
-    def reader(self, data: ImageData) -> Callable[[int], Pixels]:
+    def reader(self, data: ImageData) -> Callable[[int], Bytes]:
         """The file of the same wnid and name as every test image. Raises FcaError when some are not there."""
         ids = data.items["image_id"].astype(str).tolist()
         files = {int(i): "/".join(ids[i].split("/")[-2:]) for i in data.rows("test")}
         there = set(_files(self.folder))
-        missing = [name for name in files.values() if name not in there]
-        if missing:
-            told = f"{len(missing)} of {len(files)}, as {missing[0]}"
-            allowed = f"<wnid>/<file> of every test image in {self.folder}"
-            raise FcaError(f"missing images of {data.name}", told, allowed, "take dataset=imagenet, or extract all")
-        return Published(lambda name: _decoded(self.folder / name), files, ids)
+        if missing := [name for name in files.values() if name not in there]:
+            found, allowed = f"{len(missing)} of {len(files)}, as {missing[0]}", "<wnid>/<file> of every test image in"
+            step = "take dataset=imagenet, or extract all"
+            raise FcaError(f"missing images of {data.name}", found, f"{allowed} {self.folder}", step)
+        return _published(lambda name: _decoded(self.folder / name), files, ids)
 
 
-def _decoded(path: Path) -> Pixels:
+def _decoded(path: Path) -> Bytes:
     try:
         with Image.open(path) as image:
             return np.asarray(image.convert("RGB"))

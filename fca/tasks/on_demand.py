@@ -15,7 +15,7 @@ import pandas as pd
 from jaxtyping import Bool, UInt8
 
 from fca.data.files import content_of, decode, decode_mask, open_root
-from fca.data.generated import struck_ids
+from fca.data.manifest import struck_ids
 from fca.data.splits import Share, assemble
 from fca.generation import Generator, Request, Unavailable
 from fca.store.files import write_text

@@ -17,7 +17,7 @@ GTSRB_HEADER = "Filename;Width;Height;Roi.X1;Roi.Y1;Roi.X2;Roi.Y2;ClassId"
 
 
 def write(root: Path, paths: list[str]) -> Path:
-    """A different picture at every path, encoded as its suffix says; anything else is text."""
+    """A different picture at every path, encoded by its suffix; anything else is text."""
     for seed, path in enumerate(paths):
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_sample_image
 
-from fca.data.digits import Digits
+from fca.data.arrays import Digits
 from fca.data.duplicates import exact_pairs, near_pairs, perceptual_hashes, signature
 from fca.data.splits import Share
 from tests.data.trees import VAL, encoded

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from fca.data.cifar import Cifar
-from fca.data.digits import Digits
+from fca.data.arrays import Cifar, Digits
 from fca.data.splits import Share
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import FcaError
@@ -53,7 +52,7 @@ def batch(seed, n, fine):
 
 @pytest.fixture(params=["cifar10", "cifar100"])
 def published(request, tmp_path, monkeypatch):
-    """A small archive in the real format, and torchvision's own class told the checksums of its files."""
+    """A small archive in the real format, and torchvision's own class with the checksums of its files."""
     name = request.param
     original = {"cifar10": datasets.CIFAR10, "cifar100": datasets.CIFAR100}[name]
     fine = "labels" if name == "cifar10" else "fine_labels"
@@ -80,7 +79,7 @@ def published(request, tmp_path, monkeypatch):
 
 def test_cifar_is_read_as_published(published):
     name, root, folder = published
-    data = Cifar(name, "v", str(root), download=False, val=VAL).load()
+    data = Cifar(name=name, version="v", root=str(root), download=False, val=VAL).load()
     batches = 5 if name == "cifar10" else 1
     assert data.name == name
     assert data.classes == tuple(CLASSES[name])
@@ -98,16 +97,16 @@ def test_a_damaged_cifar_is_refused_with_the_folder_to_bring(published):
     file = sorted(folder.iterdir())[0]
     file.write_bytes(file.read_bytes()[:-1])
     with pytest.raises(FcaError, match=f"dataset.root = {root}; allowed: a folder that holds {folder.name}, whole"):
-        Cifar(name, "v", str(root), download=False, val=VAL).load()
+        Cifar(name=name, version="v", root=str(root), download=False, val=VAL).load()
 
 
 def test_an_absent_cifar_without_network_is_refused_with_the_folder_to_bring(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.CIFAR10, "url", "http://127.0.0.1:9/cifar-10-python.tar.gz")
     for download in (False, True):
         with pytest.raises(FcaError, match=r"holds cifar-10-batches-py, whole; next: bring that folder \(from http"):
-            Cifar("cifar10", "v", str(tmp_path), download=download, val=VAL).load()
+            Cifar(name="cifar10", version="v", root=str(tmp_path), download=download, val=VAL).load()
 
 
 def test_another_name_than_the_two_is_refused(tmp_path):
     with pytest.raises(FcaError, match=r"dataset.name = cifar20; allowed: cifar10, cifar100"):
-        Cifar("cifar20", "v", str(tmp_path), download=False, val=VAL).load()
+        Cifar(name="cifar20", version="v", root=str(tmp_path), download=False, val=VAL).load()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from fca.data.imagenet import ImageNet
+from fca.data.public import ImageNet
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import FcaError
 from tests.data import public_trees
@@ -46,11 +46,11 @@ def archives_of_imagenet(tmp_path, monkeypatch):
 
 
 def test_the_archives_of_imagenet_are_extracted_where_they_lie(archives_of_imagenet, tmp_path):
-    data = ImageNet(str(archives_of_imagenet), VAL, {"train": 20, "val": 2}).load()
-    assert data.fingerprint == ImageNet(str(tmp_path / "tree"), VAL).load().fingerprint
+    data = ImageNet(root=str(archives_of_imagenet), val=VAL, images={"train": 20, "val": 2}).load()
+    assert data.fingerprint == ImageNet(root=str(tmp_path / "tree"), val=VAL).load().fingerprint
 
 
 def test_archives_of_imagenet_without_the_devkit_are_refused(archives_of_imagenet):
     (archives_of_imagenet / "ILSVRC2012_devkit_t12.tar.gz").unlink()
     with pytest.raises(FcaError, match=r"allowed: whole archives, and ILSVRC2012_devkit_t12.tar.gz beside them"):
-        ImageNet(str(archives_of_imagenet), VAL).load()
+        ImageNet(root=str(archives_of_imagenet), val=VAL).load()

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from fca.data.imagenet import ImageNet
+from fca.data.public import ImageNet
 from fca.data.splits import Share, for_training
 from fca.store import Store
 from fca.types import FcaError
@@ -14,7 +14,7 @@ TENCH, CRANE, SNAIL = "n01440764", "n02012849", "n01944390"
 
 
 def halves(root, val=VAL):
-    return ImageNet(str(root), val, split="val_half").load()
+    return ImageNet(root=str(root), val=val, split="val_half").load()
 
 
 def sizes(data, split):
@@ -67,7 +67,7 @@ def test_the_draw_follows_the_seed_and_an_image_s_own_name(validation):
 
 def test_golden_fingerprints_of_imagenet(validation):
     """These enter run ids: as it always was without a split, and as halved."""
-    assert ImageNet(str(validation), VAL).load().fingerprint == "969d4c240a9e"
+    assert ImageNet(root=str(validation), val=VAL).load().fingerprint == "969d4c240a9e"
     assert halves(validation).fingerprint == "354bed570bad"
 
 
@@ -84,11 +84,11 @@ def test_the_list_of_images_and_their_halves_is_kept_in_the_store(fca, validatio
 
 def test_another_split_is_refused_before_anything_is_listed(tmp_path):
     with pytest.raises(FcaError, match=r"dataset\.split = val_third; allowed: null or val_half"):
-        ImageNet(str(tmp_path), VAL, split="val_third").load()
+        ImageNet(root=str(tmp_path), val=VAL, split="val_third").load()
 
 
 def test_a_class_with_one_validation_image_cannot_be_halved(tmp_path):
     root = public_trees.imagenet(tmp_path)
     with pytest.raises(FcaError, match=r"validation images of n01440764, n02012849 = 1; allowed: at least 2 with"):
         halves(root)
-    assert sizes(ImageNet(str(root), VAL).load(), "test") == {TENCH: 1, CRANE: 1}
+    assert sizes(ImageNet(root=str(root), val=VAL).load(), "test") == {TENCH: 1, CRANE: 1}

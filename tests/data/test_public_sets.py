@@ -7,12 +7,8 @@ from PIL import Image
 
 from fca.cli.application import CONF, register
 from fca.cli.configure import plug
-from fca.data.caltech import Caltech
-from fca.data.class_lists import Dtd, Food101, Indoor67
-from fca.data.cub import Cub200
-from fca.data.gtsrb import Gtsrb
-from fca.data.imagenet import ImageNet
-from fca.data.quickdraw import QuickDraw
+from fca.data.arrays import QuickDraw
+from fca.data.public import Caltech, Cub200, Dtd, Food101, Gtsrb, ImageNet, Indoor67
 from fca.data.splits import Share, for_training
 from fca.store import Store
 from fca.types import FcaError
@@ -23,18 +19,24 @@ TEST = Share(0.2, 0)
 NAMES = ("caltech101", "caltech256", "cub200", "dtd", "food101", "gtsrb", "imagenet", "indoor67", "quickdraw")
 
 
+def drawings(root, **changes):
+    return QuickDraw(version="v", root=str(root), sample_seed=0, test=TEST, val=VAL, **{"per_class": 40, **changes})
+
+
 def load(name, root, compat=None, **changes):
     """The set behind this tree."""
+    keys = {"root": str(root), "val": VAL, **changes}
+    there = {**keys, "download": False}
     made = {
-        "caltech101": lambda: Caltech("caltech101", str(root), False, TEST, VAL, compat=compat, **changes),
-        "caltech256": lambda: Caltech("caltech256", str(root), False, TEST, VAL, compat=compat, **changes),
-        "cub200": lambda: Cub200(str(root), False, VAL),
-        "dtd": lambda: Dtd(str(root), False, VAL, compat=compat, **changes),
-        "food101": lambda: Food101(str(root), False, VAL),
-        "gtsrb": lambda: Gtsrb(str(root), False, VAL, compat),
-        "imagenet": lambda: ImageNet(str(root), VAL, **changes),
-        "indoor67": lambda: Indoor67(str(root), VAL),
-        "quickdraw": lambda: QuickDraw("v", str(root), 40, 0, TEST, VAL, compat=compat, **changes),
+        "caltech101": lambda: Caltech(name="caltech101", test=TEST, compat=compat, **there),
+        "caltech256": lambda: Caltech(name="caltech256", test=TEST, compat=compat, **there),
+        "cub200": lambda: Cub200(**there),
+        "dtd": lambda: Dtd(compat=compat, **there),
+        "food101": lambda: Food101(**there),
+        "gtsrb": lambda: Gtsrb(compat=compat, **there),
+        "imagenet": lambda: ImageNet(**keys),
+        "indoor67": lambda: Indoor67(**keys),
+        "quickdraw": lambda: drawings(root, compat=compat, **changes),
     }
     return made[name]().load()
 
@@ -146,7 +148,7 @@ def test_another_fold_of_dtd_has_its_own_lists(tree):
 
 def test_a_drawing_is_read_from_its_row_and_a_larger_sample_holds_the_smaller(tmp_path):
     public_trees.quickdraw(tmp_path, n=200)
-    small, large = (QuickDraw("v", str(tmp_path), n, 0, TEST, VAL).load() for n in (10, 20))
+    small, large = (drawings(tmp_path, per_class=n).load() for n in (10, 20))
     for i, image_id in enumerate(small.items["image_id"]):
         key, row = image_id.split("/")
         image = small.read(i)
@@ -155,7 +157,7 @@ def test_a_drawing_is_read_from_its_row_and_a_larger_sample_holds_the_smaller(tm
         assert image[0, 1, 0] == (key == "t-shirt")
     assert small.fingerprint == "dd942473ae61"  # the draw does not depend on the version of a library
     assert set(small.items["image_id"]) < set(large.items["image_id"])
-    released = QuickDraw("v", str(tmp_path), 100, 0, TEST, VAL, compat="fca").load().items
+    released = drawings(tmp_path, per_class=100, compat="fca").load().items
     rows = released["image_id"].str[-6:].astype(int)
     assert ((rows % 5 == 0) == (released["split"] == "test")).all()
 

@@ -11,12 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fca.data import cub, gtsrb
-from fca.data.caltech import Caltech
-from fca.data.class_lists import Dtd, Food101
-from fca.data.cub import Cub200
-from fca.data.gtsrb import Gtsrb
-from fca.data.public import found
+from fca.data import public
+from fca.data.public import Caltech, Cub200, Dtd, Food101, Gtsrb, found
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import FcaError
 from tests.data import public_trees
@@ -76,28 +72,29 @@ def mirrors(tmp_path, there, monkeypatch):
     for original, archive in ((datasets.Food101, food), (datasets.DTD, textures)):
         monkeypatch.setattr(original, "_URL", url + archive.name)
         monkeypatch.setattr(original, "_MD5", md5(archive))
-    monkeypatch.setattr(cub, "URL", url + birds.name)
-    monkeypatch.setattr(cub, "MD5", md5(birds))
+    monkeypatch.setattr(public, "CUB_URL", url + birds.name)
+    monkeypatch.setattr(public, "CUB_MD5", md5(birds))
     folder = tmp_path / "gtsrb/gtsrb"
-    archives = dict.fromkeys(gtsrb.ARCHIVES, "")
+    archives = dict.fromkeys(public.GTSRB_ARCHIVES, "")
     parts = ("GTSRB/Final_Training", "GTSRB/Final_Test", "GT-final_test.csv")
     for archive, part in zip(archives, parts, strict=True):
         with zipfile.ZipFile(there / archive, "w") as file:
             for path in [*(folder / part).rglob("*.*"), *(p for p in [folder / part] if p.is_file())]:
                 file.write(path, path.relative_to(folder))
         archives[archive] = md5(there / archive)
-    monkeypatch.setattr(gtsrb, "URL", url)
-    monkeypatch.setattr(gtsrb, "ARCHIVES", archives)
+    monkeypatch.setattr(public, "GTSRB_URL", url)
+    monkeypatch.setattr(public, "GTSRB_ARCHIVES", archives)
     return there
 
 
+KEYS = {"download": True, "val": VAL}
 SETS = {
-    "caltech101": (lambda root: Caltech("caltech101", root, True, TEST, VAL, 48), "caltech101", 48),
-    "caltech256": (lambda root: Caltech("caltech256", root, True, TEST, VAL, 30), "caltech256", 30),
-    "food101": (lambda root: Food101(root, True, VAL), "food-101", 50),
-    "dtd": (lambda root: Dtd(root, True, VAL), "dtd", 36),
-    "cub200": (lambda root: Cub200(root, True, VAL), "CUB_200_2011", 60),
-    "gtsrb": (lambda root: Gtsrb(root, True, VAL), "gtsrb", 212),
+    "caltech101": (lambda root: Caltech(name="caltech101", root=root, test=TEST, images=48, **KEYS), "caltech101", 48),
+    "caltech256": (lambda root: Caltech(name="caltech256", root=root, test=TEST, images=30, **KEYS), "caltech256", 30),
+    "food101": (lambda root: Food101(root=root, **KEYS), "food-101", 50),
+    "dtd": (lambda root: Dtd(root=root, **KEYS), "dtd", 36),
+    "cub200": (lambda root: Cub200(root=root, **KEYS), "CUB_200_2011", 60),
+    "gtsrb": (lambda root: Gtsrb(root=root, **KEYS), "gtsrb", 212),
 }
 
 
@@ -147,7 +144,7 @@ def test_a_download_that_holds_something_else_is_refused(tmp_path):
         found(str(tmp_path), ["birds"], "there", lambda *_: None)
 
 
-def test_no_network_is_told_with_what_to_bring(tmp_path, monkeypatch):
+def test_without_network_the_message_names_what_to_bring(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.Food101, "_URL", "http://127.0.0.1:9/food-101.tar.gz")
     with pytest.raises(FcaError, match=r"holds food-101; next: bring it \(http://data.vision.* refused"):
-        Food101(str(tmp_path), True, VAL).load()
+        Food101(root=str(tmp_path), **KEYS).load()

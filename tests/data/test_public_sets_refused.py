@@ -1,14 +1,11 @@
-"""What is said when a public set is absent, damaged or asked for in a way that it does not have."""
+"""The messages when a public set is absent, damaged or configured in a way that it does not have."""
 
 import re
 
 import numpy as np
 import pytest
 
-from fca.data.caltech import Caltech
-from fca.data.gtsrb import Gtsrb
-from fca.data.imagenet import ImageNet
-from fca.data.quickdraw import QuickDraw
+from fca.data.public import Caltech
 from fca.types import FcaError, UnreadableImage
 from tests.data import public_trees
 from tests.data.test_public_sets import NAMES, TEST, load
@@ -94,13 +91,13 @@ def test_fewer_than_published_are_refused(tree, name, published, count):
 
 def test_a_part_of_imagenet_is_refused_unless_it_is_asked_for(tree):
     root = tree("imagenet")
-    assert len(ImageNet(str(root), VAL, {"train": 20, "val": 2}).load().items) == 22
+    assert len(load("imagenet", root, images={"train": 20, "val": 2}).items) == 22
     with pytest.raises(FcaError, match=r"images in val of imagenet = 2; allowed: 50000, as published"):
-        ImageNet(str(root), VAL, {"train": 20, "val": 50000}).load()
+        load("imagenet", root, images={"train": 20, "val": 50000})
     for file in (root / "val").glob("*/*"):  # as the archive of the validation images is, without folders
         file.rename(root / "val" / file.name)
     with pytest.raises(FcaError, match=r"images in .*/val = 0; .*n01440764_10026.JPEG, in folders of wnids"):
-        ImageNet(str(root), VAL).load()
+        load("imagenet", root)
 
 
 def test_training_frames_of_gtsrb_without_their_tables_are_refused(tree):
@@ -108,7 +105,7 @@ def test_training_frames_of_gtsrb_without_their_tables_are_refused(tree):
     for table in root.rglob("GT-000*.csv"):
         table.unlink()
     with pytest.raises(FcaError, match=r"Final_Training/Images; allowed: 00000/GT-00000.csv and so on"):
-        Gtsrb(str(root), False, VAL).load()
+        load("gtsrb", root)
 
 
 def test_the_table_of_gtsrb_that_keeps_the_test_classes_secret_is_refused(tree):
@@ -116,7 +113,7 @@ def test_the_table_of_gtsrb_that_keeps_the_test_classes_secret_is_refused(tree):
     truth = root / "gtsrb/GT-final_test.csv"
     truth.write_text("\n".join(line.rpartition(";")[0] for line in truth.read_text().splitlines()))
     with pytest.raises(FcaError, match=r"columns = Filename, .*Roi.Y2; allowed: Filename and ClassId"):
-        Gtsrb(str(root), False, VAL).load()
+        load("gtsrb", root)
 
 
 def test_lists_of_cub_that_do_not_fit_each_other_are_refused(tree):
@@ -147,7 +144,7 @@ def test_bitmaps_of_another_kind_or_cut_off_are_refused(tree, rows, message):
 
 def test_too_small_a_sample_of_drawings_is_refused(tmp_path):
     with pytest.raises(FcaError, match=r"dataset.per_class = 2; allowed: 3 or more"):
-        QuickDraw("v", str(tmp_path), 2, 0, TEST, VAL).load()
+        load("quickdraw", tmp_path, per_class=2)
 
 
 def test_an_image_that_is_cut_off_is_named_when_it_is_read(tree):
@@ -162,4 +159,4 @@ def test_an_image_that_is_cut_off_is_named_when_it_is_read(tree):
 
 def test_another_caltech_is_refused(tmp_path):
     with pytest.raises(FcaError, match=r"dataset.name = caltech7; allowed: caltech101, caltech256"):
-        Caltech("caltech7", str(tmp_path), False, TEST, VAL).load()
+        Caltech(name="caltech7", root=str(tmp_path), download=False, test=TEST, val=VAL).load()

@@ -87,7 +87,7 @@ def test_more_images_a_level_keep_those_that_there_are(data):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"classes": ["mug", "dragon"]}, "dataset.classes = dragon; allowed: airplane, "),
         ({"classes": []}, "dataset.classes = nothing; allowed: airplane, "),
@@ -100,6 +100,6 @@ def test_more_images_a_level_keep_those_that_there_are(data):
         ({"size": 4}, "dataset.size = 4; allowed: 8 to 2,048"),
     ],
 )
-def test_what_cannot_be_drawn_is_named(change, told):
-    with pytest.raises(FcaError, match=told):
+def test_what_cannot_be_drawn_is_named(change, message):
+    with pytest.raises(FcaError, match=message):
         replace(SMALL, **change).load()

@@ -10,7 +10,7 @@ from tests.data.trees import VAL
 
 
 def listed(sizes, split=None):
-    """`sizes` images a class; ids say class and number."""
+    """`sizes` images a class; ids hold class and number."""
     ids = [f"{split or ''}{label}/{i}" for label, n in sizes.items() for i in range(n)]
     frame = pd.DataFrame({"image_id": ids, "label": [label for label, n in sizes.items() for _ in range(n)]})
     return frame if split is None else frame.assign(split=split)
@@ -130,7 +130,7 @@ def test_a_class_that_a_split_lacks_is_named(lacking):
         data_of(pd.concat([listed(s, split) for split, s in sizes.items()]))
 
 
-def test_train_and_val_without_test_is_an_error_that_says_so():
+def test_train_and_val_without_test_is_an_error_that_names_it():
     with pytest.raises(FcaError, match="test split without images of a, b"):
         data_of(pd.concat([listed({"a": 4, "b": 4}, split) for split in ("train", "val")]))
 

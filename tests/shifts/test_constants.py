@@ -1,4 +1,4 @@
-"""The constants of each size, told from pixels: what the published tables say, against what the images show."""
+"""The constants of each size, measured in pixels: the published tables against what the images show."""
 
 import io
 

@@ -105,7 +105,7 @@ def test_a_configuration_lists_kinds_by_severities():
     assert len(Corruptions(KINDS, [1, 2, 3, 4, 5], 0).shifts()) == 95
 
 
-def test_identities_are_apart_and_say_that_frost_is_not_the_published_one():
+def test_identities_are_apart_and_record_that_frost_is_not_the_published_one():
     shifts = Corruptions(KINDS, [1, 2, 3, 4, 5], 0).shifts()
     assert len({str(s.identity()) for s in shifts}) == 95
     assert Corruption("fog", 2, 5).identity() == {"corruption": "fog", "severity": 2, "drawing": 1, "seed": 5}
@@ -113,7 +113,7 @@ def test_identities_are_apart_and_say_that_frost_is_not_the_published_one():
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "message"),
     [
         (Corruptions(["blurr"], [1], 0), "shift.kinds = blurr; allowed: gaussian_noise, .*saturate"),
         (Corruptions(["fog"], [0], 0), "shift.severities = 0; allowed: 1 .weakest. to 5"),
@@ -123,8 +123,8 @@ def test_identities_are_apart_and_say_that_frost_is_not_the_published_one():
         (Corruptions(["fog"], [], 0), r"shift.severities = \[\]"),
     ],
 )
-def test_what_does_not_exist_is_named_before_any_work(made, told):
-    with pytest.raises(FcaError, match=told):
+def test_what_does_not_exist_is_named_before_any_work(made, message):
+    with pytest.raises(FcaError, match=message):
         made.shifts()
 
 
@@ -133,10 +133,10 @@ def test_an_image_below_eight_pixels_is_named():
         corrupted_as_run(np.zeros((7, 9, 3), np.uint8), "fog", 1)
 
 
-def test_a_notebook_is_told_as_well():
-    for kind, severity, told in (
+def test_a_notebook_gets_the_same_messages():
+    for kind, severity, message in (
         ("blurr", 1, "corruption = blurr; allowed: gaussian_noise"),
         ("fog", 0, "severity = 0"),
     ):
-        with pytest.raises(FcaError, match=told):
+        with pytest.raises(FcaError, match=message):
             corrupted(np.zeros((9, 9, 3), np.uint8), kind, severity, np.random.default_rng(0))

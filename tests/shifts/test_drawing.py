@@ -7,14 +7,15 @@ from imagecorruptions import corruptions as theirs
 from scipy import ndimage
 from skimage.transform import AffineTransform, warp
 
-from fca.shifts.blur import _sources
 from fca.shifts.constants import constants
-from fca.shifts.corruption import corrupted, generator
-from fca.shifts.digital import elastic_transform, saturate
-from fca.shifts.sampling import (
+from fca.shifts.corruption import _sources, corrupted, elastic_transform, generator, saturate
+from fca.shifts.operations import (
+    edges,
     enlarged,
+    equalised,
     fold_at_edge,
     fold_at_pixel,
+    ice,
     plasma,
     smeared,
     to_bytes,
@@ -22,7 +23,6 @@ from fca.shifts.sampling import (
     warped,
     wobble,
 )
-from fca.shifts.weather import edges, equalised, ice
 from tests.shifts.photographs import photograph
 
 CLOSE = 2e-5  # float32 in [0, 1] after some tens of sums, a two-hundredth of a level

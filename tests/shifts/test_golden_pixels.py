@@ -8,7 +8,7 @@ from fca.shifts.corruption import DRAWING, corrupted, generator
 
 # Mean plus weighted mean of the levels at severity 3. Other random numbers move it by 0.02 and more (but glass_blur,
 # whose copies keep the mean); one level in twenty of 5,760 values, another processor's last bit, by less than 0.01.
-TOLD = {
+LEVELS = {
     "gaussian_noise": 121.420,
     "shot_noise": 120.602,
     "impulse_noise": 122.038,
@@ -31,7 +31,7 @@ TOLD = {
 }  # fmt: skip
 
 
-def told(kind):
+def level(kind):
     ramp = np.add.outer(np.arange(0, 160, 4), np.arange(0, 96, 2))
     image = np.stack([ramp, ramp[::-1], 255 - ramp], axis=2).astype(np.uint8)
     pixels = corrupted(image, kind, 3, generator(0, "test/00017", "golden"))
@@ -39,11 +39,11 @@ def told(kind):
     return pixels.mean() + (pixels * places).mean()
 
 
-def test_every_kind_is_told():
-    assert list(TOLD) == list(CONSTANTS)
+def test_every_kind_has_its_level():
+    assert list(LEVELS) == list(CONSTANTS)
 
 
-@pytest.mark.parametrize("kind", TOLD)
+@pytest.mark.parametrize("kind", LEVELS)
 def test_pixels_are_those_of_this_version_of_the_drawing(kind):
     assert DRAWING == 1
-    assert told(kind) == pytest.approx(TOLD[kind], abs=0.01), "raise DRAWING in fca/shifts/corruption.py, then this"
+    assert level(kind) == pytest.approx(LEVELS[kind], abs=0.01), "raise DRAWING in fca/shifts/corruption.py, then this"

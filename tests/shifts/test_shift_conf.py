@@ -7,8 +7,9 @@ from hydra import compose, initialize_config_dir
 
 from fca.cli.application import CONF
 from fca.cli.configure import plug, typed
-from fca.shifts import Shifts
+from fca.shifts import Shifts, overrides
 from fca.shifts.constants import CONSTANTS
+from fca.types import FcaError
 
 NAMES = sorted(str(path.relative_to(CONF / "shift").with_suffix("")) for path in (CONF / "shift").rglob("*.yaml"))
 EXTRA = {"speckle_noise", "gaussian_blur", "spatter", "saturate"}
@@ -54,3 +55,29 @@ def test_severities_and_seed_are_set_from_the_command_line():
     assert isinstance(made, Shifts)
     assert [s.label() for s in made.shifts()] == ["corruption/defocus_blur/1", "corruption/defocus_blur/3"]
     assert [s.label() for s in plug(composed("clean"), "shift").shifts()] == ["clean"]
+
+
+@pytest.mark.parametrize("label", ["corruption/fog/3", "corruption/frost/1", "cifar_c/snow/5", "imagenet_c/fog/2"])
+def test_a_shift_as_rows_spell_it_is_selected_by_its_overrides(label, tmp_path):
+    (tmp_path / "fog/2").mkdir(parents=True)
+    for name in ("snow", "labels"):
+        (tmp_path / f"{name}.npy").touch()
+    choice, *rest = overrides(label)
+    root = [] if label.startswith("corruption") else [f"shift.root={tmp_path}"]
+    [shift] = plug(composed(choice.removeprefix("shift="), *rest, *root), "shift").shifts()
+    assert shift.label() == label
+    if label == "corruption/fog/3":
+        [alone] = plug(composed("corruption/fog", "shift.severities=[3]"), "shift").shifts()
+        assert shift.identity() == alone.identity()
+
+
+@pytest.mark.parametrize("option", ["clean", "corruption/all", "corruption/fog", "corruption/fog/weak"])
+def test_other_options_stay_as_they_are(option):
+    assert overrides(option) == [f"shift={option}"]
+
+
+def test_a_kind_or_severity_that_does_not_exist_is_named_when_a_row_s_spelling_has_it():
+    for label, message in (("corruption/mist/3", "shift.kinds = mist"), ("corruption/fog/6", "shift.severities = 6")):
+        choice, *rest = overrides(label)
+        with pytest.raises(FcaError, match=message):
+            plug(composed(choice.removeprefix("shift="), *rest), "shift").shifts()

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from fca.data.generated import Generated
+from fca.data.manifest import Generated
 from fca.tasks.generate import Budget, Folder, generate
 from fca.types import FcaError
 from tests.tasks.painter import NINE, Painter, Scribe, plan

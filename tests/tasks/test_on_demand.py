@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fca.data.generated import Generated
+from fca.data.manifest import Generated
 from fca.generation.rendered import RenderedGenerator
 from fca.render import render, scene_of
 from fca.tasks.generate import Folder, generate

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fca.data.digits import Digits
+from fca.data.arrays import Digits
 from fca.data.pixels import shifted
 from fca.data.splits import Share
 from fca.models.stored import StoredRun

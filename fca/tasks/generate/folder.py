@@ -17,7 +17,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 from PIL import Image
 
-from fca.data.generated import MANIFEST, STRUCK, struck_ids
+from fca.data.manifest import MANIFEST, STRUCK, struck_ids
 from fca.generation import Drawn, Generator, Request
 from fca.store.files import write_text, write_whole
 from fca.tasks.generate.plan import LEVELS
