@@ -1,1 +1,218 @@
-"""Networks and encoders: frozen dataclasses that are cheap to plan with, and build a Classifier when asked."""
+"""Networks and encoders: frozen dataclasses, cheap to plan with; `build` imports their library. Here: what they share.
+
+Names, weights, class keys, input and identity of a model that is planned but not built; no torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fca.geometry import ResizeCrop
+from fca.identity import file_sha256, settled
+from fca.types import FcaError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PRETRAINED = "pretrained"
+"""The value of `weights` that stands for those which the family publishes."""
+
+SUFFIXES = (".safetensors", ".pt", ".pth")
+LOCAL = "a .safetensors, .pt or .pth file that holds a state dict"
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of RGB in [0, 1]
+IMAGENETS = (
+    *("imagenet-1k", "imagenet-12k", "imagenet-21k-goog", "imagenet-21k-miil", "imagenet-22k", "imagenet-22k-ms"),
+)  # as timm calls them
+
+
+# Names of networks
+
+
+def package_files(package: str, pattern: str) -> list[Path]:
+    """Files of an installed package, found without importing it, which can take seconds. FcaError if there are none."""
+    spec = find_spec(package)  # does not run the package's __init__
+    files = [file for folder in (spec and spec.submodule_search_locations) or [] for file in Path(folder).glob(pattern)]
+    if not files:
+        step = f"install it: pip install -c constraints.txt 'fca[{package.replace('_', '-')}]'"
+        raise FcaError("model", package, f"a family whose package is installed; {package} is not", step)
+    return files
+
+
+def functions_in(files: Sequence[Path], first_argument: str) -> frozenset[str]:
+    """Names of the module-level functions with this first argument (a regular expression), by the files' text."""
+    pattern = re.compile(rf"^def (\w+)\(\s*{first_argument}\b", re.M)
+    return frozenset(name for file in files for name in pattern.findall(file.read_text()))
+
+
+def unknown_name(library: str, name: str, known: Collection[str], step: str, kind: str = "names") -> FcaError:
+    """The error for a network that a library has no name for, with the names most like it."""
+    near = difflib.get_close_matches(name, known) or sorted(known)[:3]
+    return FcaError("model.name", name, f"one of {library}'s {len(known)} {kind}, such as {', '.join(near)}", step)
+
+
+def refused(network: str, model: Any, error: Exception, step: str = "correct or remove them") -> FcaError:
+    """The error for keywords (or an input size) that a library's network does not accept."""
+    given = {"input_size": model.input_size, **model.kwargs}
+    return FcaError("model.kwargs", given, f"what {network} takes ({one_line(error)})", step)
+
+
+def one_line(error: Exception) -> str:
+    """Kind and first line of another library's error.
+
+    >>> one_line(ValueError("too short\\nsee above")), one_line(EOFError())
+    ('ValueError: too short', 'EOFError')
+    """
+    first = str(error).strip().partition("\n")[0]
+    return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def keywords_label(name: str, kwargs: Mapping[str, Any]) -> str:
+    """A network's name in tables, with the keywords that it was given.
+
+    >>> keywords_label("resnet18", {"channels": [16, 32], "drop_rate": 0.1})
+    'resnet18 channels=16-32 drop_rate=0.1'
+    """
+    short = {key: "-".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in kwargs.items()}
+    return " ".join([name, *(f"{key}={value}" for key, value in short.items())])
+
+
+# Weights and what their logits mean
+
+
+def identity_of(family: str, model: Any, published: str | None = None, **changed: Any) -> dict[str, Any]:
+    """All fields of a model (a dataclass); its weights enter by content (sha256), not by path.
+
+    published: name of published weights, which then stands for them.    changed: values that stand for fields.
+
+    `classes` are the meaning of the weights' logits: without weights they stay out.
+    Raises FcaError for a file that is missing or has another suffix, and for classes that are no keys.
+    """
+    weights, classes = None, None
+    if model.weights is not None:
+        weights = published or file_sha256(weights_file(model.weights))
+        classes = classes_meaning(model.classes)
+    return {"family": family, **settled("model", {**asdict(model), **changed, "weights": weights, "classes": classes})}
+
+
+def weights_file(weights: str) -> Path:
+    """The file of these weights; raises FcaError if it is missing or cannot be a state dict."""
+    path = Path(weights).expanduser()
+    if path.suffix not in SUFFIXES:
+        raise FcaError("model.weights", weights, LOCAL, "give the path of one as model.weights=PATH")
+    if not path.is_file():
+        raise FcaError("model.weights", weights, f"{LOCAL}; this file is not there", "correct the path")
+    return path
+
+
+def file_label(weights: str | None) -> str | None:
+    """The weights' name in tables: that of their file; None from scratch."""
+    return None if weights is None else Path(weights).name
+
+
+def not_fetched(weights: object, source: object, reason: str) -> FcaError:
+    """The error for published weights that cannot be downloaded, with the address to copy them from."""
+    step = f"connect once, or copy {source} here and set model.weights=PATH"
+    return FcaError("model.weights", weights, f"weights that can be fetched ({reason})", step)
+
+
+def check_count(known: Sequence[str], logits: int, what: str = "the logits") -> None:
+    """Raise FcaError unless there is one class key for every logit."""
+    if len(known) != logits:
+        step = "give the class key of every logit, in their order: model.classes=[...]"
+        raise FcaError("model.classes", f"{len(known)} keys", f"{logits} keys, {what}", step)
+
+
+def class_keys(classes: Any) -> tuple[str, ...]:
+    """The class key of every logit: a list of them, or the name of an ImageNet (wnids in timm's order); none for null.
+
+    Raises FcaError for an unknown name, a list of other things than keys, and keys that occur twice.
+
+    >>> class_keys(["cat", 7]), class_keys(None)
+    (('cat', '7'), ())
+    """
+    meaning = classes_meaning(classes)
+    if not isinstance(meaning, str):
+        return tuple(meaning or ())
+    from fca.torchvision_ops import declare_torchvision_ops
+
+    declare_torchvision_ops()
+    from timm.data.imagenet_info import ImageNetInfo
+
+    return tuple(ImageNetInfo(meaning).label_names())  # type: ignore[no-untyped-call]
+
+
+def classes_meaning(classes: Any) -> str | list[str] | None:
+    """Class keys as they enter an identity: an ImageNet stays a name. Raises as `class_keys` does, and needs no timm.
+
+    >>> classes_meaning("imagenet-1k"), classes_meaning(["cat", 7])
+    ('imagenet-1k', ['cat', '7'])
+    """
+    if classes is None:
+        return None
+    if isinstance(classes, str):
+        if classes not in IMAGENETS:
+            allowed = f"a list of class keys, or one of {', '.join(IMAGENETS)}"
+            raise FcaError("model.classes", classes, allowed, "correct model.classes")
+        return classes
+    odd = [key for key in classes if isinstance(key, bool) or not isinstance(key, str | int)]
+    keys = [str(key) for key in classes]
+    twice = [key for key, count in Counter(keys).items() if count > 1]
+    if odd or twice or not keys:
+        allowed = "different class keys, in the order of the logits (quote a key such as 'no')"
+        raise FcaError("model.classes", (odd or twice or keys)[:5], allowed, "correct model.classes")
+    return keys
+
+
+# Input
+
+
+@dataclass(frozen=True)
+class Normalise:
+    """(x - mean) / std, channel by channel, of RGB images in [0, 1] and of shape (batch, channels, height, width).
+
+    bgr: swap red and blue afterwards, for networks that were trained on OpenCV's order.
+
+    >>> import torch
+    >>> Normalise((0.5,), (0.25,))(torch.ones(1, 1, 1, 1)).item()
+    2.0
+    """
+
+    mean: Sequence[float]
+    std: Sequence[float]
+    bgr: bool = False
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """On the images' device and in their precision."""
+        mean, std = (images.new_tensor(values)[:, None, None] for values in (self.mean, self.std))
+        normal = (images - mean) / std
+        return normal.flip(1) if self.bgr else normal
+
+
+def check_rgb(mean: Sequence[float] | None, std: Sequence[float] | None) -> None:
+    """Raise FcaError for a given mean or std that is not one of three channels."""
+    for key, value in (("mean", mean), ("std", std)):
+        if value is not None and len(value) != 3:
+            raise FcaError(f"model.{key}", value, "three numbers, of red, green and blue", f"correct model.{key}")
+
+
+def resize_crop(
+    crop: int, side: int, size: int | None, crop_pct: float | None, interpolation: str, squash: bool = False
+) -> ResizeCrop:
+    """The geometry on record (resize the shorter side to `side`, crop to `crop`) with the user's values over it.
+
+    >>> resize_crop(224, 232, None, None, "bilinear").key, resize_crop(224, 256, 112, None, "bicubic").key
+    ('224-232-bilinear', '112-128-bicubic')
+    """
+    size = size or crop
+    share = crop_pct or min(1.0, crop / side)
+    if crop_pct is None and math.floor(size / share) < size * side // crop:
+        share = math.nextafter(share, 0)  # the quotient was rounded up
+    return ResizeCrop(size, share, interpolation, squash)

@@ -16,7 +16,6 @@ from fca.types import Classifier, FcaError
 if TYPE_CHECKING:
     from torch import Tensor
 
-Grey = Float32[np.ndarray, "images size size"]
 LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, ITU-R BT.601
 
 
@@ -24,7 +23,7 @@ LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, ITU-R BT.601
 class Hog:
     """Histograms of oriented gradients (Dalal and Triggs, CVPR 2005) of the grey image, by scikit-image.
 
-    input_size:   side in pixels that images are brought to.    cell: side of a cell in pixels.
+    input_size:   side in pixels that images are resized to.    cell: side of a cell in pixels.
     block:        side of a block, over which histograms are normalised, in cells.
     orientations: bins of a histogram.
     """
@@ -48,7 +47,7 @@ class Hog:
         return {"family": "hog", **settled("model", asdict(self))}
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """An encoder; raises FcaError when asked for classes."""
+        """An encoder; raises FcaError if it is to be trained for classes."""
         return encoder("hog", ResizeCrop(self.input_size), self._embed, classes)
 
     def _embed(self, images: Tensor) -> Tensor:
@@ -66,7 +65,7 @@ class Hog:
 class PixelFeatures:
     """The pixels themselves, in [0, 1], row by row.
 
-    input_size: side in pixels that images are brought to.    grey: one channel instead of three.
+    input_size: side in pixels that images are resized to.    grey: one channel instead of three.
     """
 
     input_size: int
@@ -83,7 +82,7 @@ class PixelFeatures:
         return {"family": "pixels", **settled("model", asdict(self))}
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """An encoder; raises FcaError when asked for classes."""
+        """An encoder; raises FcaError if it is to be trained for classes."""
         return encoder("pixels", ResizeCrop(self.input_size), self._embed, classes)
 
     def _embed(self, images: Tensor) -> Tensor:
@@ -105,7 +104,7 @@ def encoder(
     return Classifier(module, (), geometry, normalise=module, embed=embed, head=None)
 
 
-def grey(images: Float[np.ndarray, "images 3 size size"]) -> Grey:
+def grey(images: Float[np.ndarray, "images 3 size size"]) -> Float32[np.ndarray, "images size size"]:
     """The luma of RGB images.
 
     >>> grey(np.ones((1, 3, 1, 1), np.float32)).round(3).tolist()

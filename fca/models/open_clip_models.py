@@ -2,76 +2,40 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
-from importlib.util import find_spec
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import open_clip
 from jaxtyping import Float
-from open_clip.pretrained import get_pretrained_cfg, list_pretrained_tags_by_model
-from torch import Tensor, nn
-from torch.nn.functional import linear, normalize
 
 from fca.geometry import ResizeCrop
-from fca.models.inputs import Normalise, check_rgb, class_keys, classes_meaning, file_label, resize_crop
-from fca.models.weights import SUFFIXES, identity_of, one_line, read_weights, trainable, with_weights
-from fca.torchvision_ops import declare_torchvision_ops
+from fca.models import (
+    SUFFIXES,
+    Normalise,
+    check_rgb,
+    class_keys,
+    file_label,
+    identity_of,
+    not_fetched,
+    one_line,
+    package_files,
+    resize_crop,
+    unknown_name,
+)
 from fca.types import Classifier, FcaError
 
-# What a class is called in a prompt.
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
-
+HEAD = "head"
+ON_RECORD = ("mean", "std", "interpolation", "resize_mode")
 _WNID = re.compile(r"n\d{8}")
-
-
-def display_names(keys: Sequence[str], given: Mapping[str, str]) -> tuple[str, ...]:
-    """The name of every class key: the given one; WordNet's for a wnid; or the key with spaces for _ and -.
-
-    WordNet's first word is taken, and its definition behind it where two of the classes share that word (ImageNet has
-    two cranes). Source: timm's ImageNetInfo. Raises FcaError where two classes would still be called the same.
-
-    >>> display_names(["n02012849", "n01440764", "polar_bear"], {"polar_bear": "ice bear"})
-    ('crane', 'tench', 'ice bear')
-    """
-    names = [given.get(key) or _words(key) for key in keys]
-    shared = _twice(names)
-    names = [
-        f"{name}, {_wordnet('definition')[key]}" if name.lower() in shared and key in _wordnet("definition") else name
-        for key, name in zip(keys, names, strict=True)
-    ]
-    twice = _twice(names)
-    if twice:
-        called = [key for key, name in zip(keys, names, strict=True) if name.lower() in twice]
-        allowed = f"different names in prompts; {', '.join(called)} share {', '.join(sorted(twice))}"
-        raise FcaError("model.names", dict(given), allowed, "name them: '+model.names.KEY=NAME'")
-    return tuple(names)
-
-
-def _words(key: str) -> str:
-    if _WNID.fullmatch(key) and key in _wordnet("lemma"):
-        return _wordnet("lemma")[key].partition(",")[0]
-    return re.sub(r"[_-]+", " ", key).strip()
-
-
-def _twice(names: Sequence[str]) -> set[str]:
-    return {name for name, count in Counter(name.lower() for name in names).items() if count > 1}
-
-
-@cache
-def _wordnet(kind: str) -> dict[str, str]:
-    """Words or definitions by wnid, from timm's files and without importing timm."""
-    spec = find_spec("timm")  # finds the package without running its __init__
-    folder = Path(next(iter((spec and spec.submodule_search_locations) or [])))
-    lines = (folder / "data" / "_info" / f"imagenet_synset_to_{kind}.txt").read_text().splitlines()
-    return {key: text.strip() for key, _, text in (line.partition("\t") for line in lines)}
 
 
 @dataclass(frozen=True)
@@ -101,7 +65,7 @@ class OpenClip:
     classes: Any
 
     def label(self) -> str:
-        """The name, told from other libraries' networks of that name (convnext_base)."""
+        """The name, with a prefix: other libraries have networks of the same name (convnext_base)."""
         return f"open_clip:{self.name}"
 
     def weights_label(self) -> str | None:
@@ -109,27 +73,35 @@ class OpenClip:
         return self.weights if self.is_tag else file_label(self.weights)
 
     def naming(self, classes: Sequence[str]) -> OpenClip:
-        """The same model asked about these class keys; one that was given class keys keeps to those."""
+        """The same model with these class keys to choose among; one that has class keys keeps its own."""
         return self if self.classes is not None else replace(self, classes=list(classes))
 
     def identity(self) -> dict[str, Any]:
-        """For a zero-shot classifier also class names and templates. Raises FcaError for what cannot be."""
+        """For a zero-shot classifier also class names and templates. Raises FcaError for impossible settings."""
         self._check()
-        asks = self.weights is not None and self.classes is not None
-        prompts: dict[str, Any] = {"templates": self.templates, "names": self.names or {}} if asks else {}
-        if asks and not isinstance(self.classes, str):
-            prompts["names"] = list(self.prompt_names([str(key) for key in self.classes]))
-        told = replace(self, weights=None, templates=[], names=None) if self.is_tag else self
-        identity = {**identity_of("open_clip", told), "templates": None, "names": None, **prompts}
-        if self.is_tag:
-            identity |= {"weights": self.weights, "classes": classes_meaning(self.classes)}
-        return identity
+        prompts: dict[str, Any] = {"templates": None, "names": None}
+        if self.weights is not None and self.classes is not None:
+            prompts = {"templates": self.templates, "names": self.names or {}}
+            if not isinstance(self.classes, str):
+                prompts["names"] = list(self.prompt_names([str(key) for key in self.classes]))
+        return identity_of("open_clip", self, self.weights if self.is_tag else None, **prompts)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """See nouns.Model."""
-        self._check()
+        """See fca.types.Model: a tower to train, a trained one, a zero-shot classifier or an encoder."""
+        from fca.models.networks import read_weights, trainable, with_weights
 
-        return classifier_of(self, classes)
+        self._check()
+        keys = tuple(classes or ()) or class_keys(self.classes)
+        module: Any
+        if self.weights is None:
+            keys = tuple(trainable(classes))
+            module = _tower(self, len(keys))
+        elif not self.is_tag and f"{HEAD}.weight" in read_weights(self.weights):
+            known = class_keys(self.classes)
+            module, keys = with_weights(partial(_tower, self), (HEAD,), self.weights, known, classes)
+        else:
+            module = _published(self, keys, fresh=classes is not None)
+        return Classifier(module, keys, *_input(self), module.embed, module.head if keys else None)
 
     def prompt_names(self, keys: Sequence[str]) -> tuple[str, ...]:
         """What stands for {} in the templates, for each of the class keys."""
@@ -141,13 +113,10 @@ class OpenClip:
         return self.weights is not None and Path(self.weights).suffix not in SUFFIXES and "/" not in self.weights
 
     def _check(self) -> None:
-        """Raise FcaError for a name, tag, template, mean or std that cannot be."""
-        names = _registered()
-        if self.name not in names:
-            near = difflib.get_close_matches(self.name, names) or sorted(names)[:3]
-            allowed = f"one of OpenCLIP's {len(names)} names, such as {', '.join(near)}"
+        """Raise FcaError for an impossible name, tag, template, mean or std."""
+        if self.name not in _registered():
             step = "list them: python -c 'import open_clip; print(open_clip.list_models())'"
-            raise FcaError("model.name", self.name, allowed, step)
+            raise unknown_name("OpenCLIP", self.name, _registered(), step)
         odd = [template for template in self.templates if template.count("{}") != 1]
         if odd or not self.templates:
             allowed = "at least one prompt, each with one {} where the class is named"
@@ -160,90 +129,117 @@ class OpenClip:
 @cache
 def _registered() -> frozenset[str]:
     """OpenCLIP's names: those of the files that describe its models. Importing it imports torch."""
-    spec = find_spec("open_clip")  # finds the package without running its __init__
-    for folder in (spec and spec.submodule_search_locations) or []:
-        return frozenset(file.stem for file in Path(folder, "model_configs").glob("*.json"))
-    step = "install it: pip install -c constraints.txt 'fca[open-clip]'"
-    raise FcaError("model", "open_clip", "a family whose package is installed; open_clip_torch is not", step)
+    return frozenset(file.stem for file in package_files("open_clip", "model_configs/*.json"))
 
 
-# What OpenClip needs open_clip for; apart from it, so that planning stays quick.
+# Names of classes in prompts
 
 
-declare_torchvision_ops()
+def display_names(keys: Sequence[str], given: Mapping[str, str]) -> tuple[str, ...]:
+    """The name of every class key: the given one; WordNet's for a wnid; or the key with spaces for _ and -.
+
+    WordNet's first word is taken, and its definition behind it where two of the classes share that word (ImageNet has
+    two cranes). Source: timm's ImageNetInfo. Raises FcaError where two classes would still have the same name.
+
+    >>> display_names(["n02012849", "n01440764", "polar_bear"], {"polar_bear": "ice bear"})
+    ('crane', 'tench', 'ice bear')
+    """
+    names = [given.get(key) or _words(key) for key in keys]
+    shared = _twice(names)
+    names = [
+        f"{name}, {_wordnet('definition')[key]}" if name.lower() in shared and key in _wordnet("definition") else name
+        for key, name in zip(keys, names, strict=True)
+    ]
+    if twice := _twice(names):
+        ambiguous = [key for key, name in zip(keys, names, strict=True) if name.lower() in twice]
+        allowed = f"different names in prompts; {', '.join(ambiguous)} share {', '.join(sorted(twice))}"
+        raise FcaError("model.names", dict(given), allowed, "name them: '+model.names.KEY=NAME'")
+    return tuple(names)
 
 
-HEAD = "head"
-ON_RECORD = ("mean", "std", "interpolation", "resize_mode")
+def _words(key: str) -> str:
+    if _WNID.fullmatch(key) and key in _wordnet("lemma"):
+        return _wordnet("lemma")[key].partition(",")[0]
+    return re.sub(r"[_-]+", " ", key).strip()
 
 
-class Tower(nn.Module):
+def _twice(names: Sequence[str]) -> set[str]:
+    return {name for name, count in Counter(name.lower() for name in names).items() if count > 1}
+
+
+@cache
+def _wordnet(kind: str) -> dict[str, str]:
+    """Words or definitions by wnid, from timm's files and without importing timm."""
+    [file] = package_files("timm", f"data/_info/imagenet_synset_to_{kind}.txt")
+    return {key: text.strip() for key, _, text in (line.partition("\t") for line in file.read_text().splitlines())}
+
+
+# Building
+
+
+@cache
+def _open_clip() -> Any:
+    from fca.torchvision_ops import declare_torchvision_ops
+
+    declare_torchvision_ops()
+    import open_clip
+
+    return open_clip
+
+
+def tower(visual: nn.Module, head: nn.Module) -> nn.Module:
     """The image tower and a layer over its projected features (or none)."""
+    from torch import nn
 
-    def __init__(self, visual: nn.Module, head: nn.Module) -> None:
-        super().__init__()
-        self.visual, self.head = visual, head
+    class Tower(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.visual, self.head = visual, head
 
-    def embed(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch features"]:
-        """Behind the projection, not of unit length."""
-        features: Any = self.visual(images)
-        found: Tensor = features[0] if isinstance(features, tuple) else features  # CoCa's tower also gives its tokens
-        return found
+        def embed(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch features"]:
+            """Behind the projection, not of unit length."""
+            features: Any = self.visual(images)
+            found: Tensor = features[0] if isinstance(features, tuple) else features  # CoCa's tower also gives tokens
+            return found
 
-    def forward(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch logits"]:
-        logits: Tensor = self.head(self.embed(images))
-        return logits
+        def forward(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch logits"]:
+            logits: Tensor = self.head(self.embed(images))
+            return logits
 
-
-class ZeroShot(nn.Module):
-    """exp(scale) cos(features, texts) + bias; `texts` are unit vectors, one a class."""
-
-    def __init__(self, texts: Float[Tensor, "classes features"], scale: Tensor, bias: Tensor | None) -> None:
-        super().__init__()
-        self.register_buffer("weight", scale.exp() * texts)
-        self.register_buffer("bias", None if bias is None else bias.expand(len(texts)).clone())
-
-    def forward(self, features: Float[Tensor, "batch features"]) -> Float[Tensor, "batch classes"]:
-        return linear(normalize(features, dim=-1), self.weight, self.bias)  # type: ignore[arg-type]
+    return Tower()
 
 
-def classifier_of(model: OpenClip, classes: Sequence[str] | None) -> Classifier:
-    """A tower to train, a trained one, a zero-shot classifier or an encoder: see OpenClip."""
-    keys = tuple(classes or ()) or class_keys(model.classes)
-    if model.weights is None:
-        keys = tuple(trainable(classes))
-        module = _tower(model, len(keys))
-    elif not model.is_tag and f"{HEAD}.weight" in read_weights(model.weights):
-        make = lambda logits: _tower(model, logits)  # noqa: E731
-        trained, keys = with_weights(make, (HEAD,), model.weights, class_keys(model.classes), classes)
-        assert isinstance(trained, Tower)
-        module = trained
-    else:
-        clip = _loaded(model)
-        if classes is not None:
-            _same_input(model)
-            head: nn.Module = nn.Linear(_width(model), len(keys))
-        else:
-            head = _zero_shot(model, clip, keys) if keys else nn.Identity()
-        module = Tower(clip.visual, head)  # type: ignore[arg-type]
-    geometry, normalise = _input(model)
-    return Classifier(module, keys, geometry, normalise, module.embed, module.head if keys else None)
+def zero_shot(texts: Float[Tensor, "classes features"], scale: Tensor, bias: Tensor | None) -> nn.Module:
+    """A layer: exp(scale) cos(features, texts) + bias; `texts` are unit vectors, one a class."""
+    from torch import nn
+    from torch.nn.functional import linear, normalize
+
+    class ZeroShot(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("weight", scale.exp() * texts)
+            self.register_buffer("bias", None if bias is None else bias.expand(len(texts)).clone())
+
+        def forward(self, features: Float[Tensor, "batch features"]) -> Float[Tensor, "batch classes"]:
+            return linear(normalize(features, dim=-1), self.weight, self.bias)  # type: ignore[arg-type]
+
+    return ZeroShot()
 
 
 def record_of(model: OpenClip) -> dict[str, Any]:
-    """What OpenCLIP knows about the weights of a tag, or else about the first ones of that name.
+    """OpenCLIP's record of the weights of a tag, or else of the first ones of that name.
 
-    Raises FcaError for a tag it does not know, and for one whose networks had another activation than the name's.
+    Raises FcaError for an unknown tag, and for one whose networks had another activation than the name's.
     """
-    tags = list_pretrained_tags_by_model(model.name)
+    pretrained = _open_clip().pretrained
+    tags = pretrained.list_pretrained_tags_by_model(model.name)
     if not model.is_tag:
-        record: dict[str, Any] = get_pretrained_cfg(model.name, tags[0]) if tags else {}
-        return record
-    record = get_pretrained_cfg(model.name, str(model.weights))
+        return pretrained.get_pretrained_cfg(model.name, tags[0]) if tags else {}
+    record: dict[str, Any] = pretrained.get_pretrained_cfg(model.name, str(model.weights))
     if not record:
         allowed = ", ".join(tags) or f"no tag: OpenCLIP has no weights for {model.name}"
         raise FcaError("model.weights", model.weights, f"{allowed}; or a path", "set model.weights to one of these")
-    quick = bool((open_clip.get_model_config(model.name) or {}).get("quick_gelu"))
+    quick = bool(_config(model).get("quick_gelu"))
     if quick != bool(record.get("quick_gelu")):
         other = model.name.removesuffix("-quickgelu") if quick else f"{model.name}-quickgelu"
         allowed = f"{other}: the weights {model.weights} belong to its activation"
@@ -251,12 +247,44 @@ def record_of(model: OpenClip) -> dict[str, Any]:
     return record
 
 
-def _tower(model: OpenClip, logits: int) -> Tower:
-    clip: Any = _created(model, None)
-    return Tower(clip.visual, nn.Linear(_width(model), logits) if logits else nn.Identity())
+def _config(model: OpenClip) -> dict[str, Any]:
+    return _open_clip().get_model_config(model.name) or {}
 
 
-def _loaded(model: OpenClip) -> nn.Module:
+def _tower(model: OpenClip, logits: int) -> nn.Module:
+    """With random weights."""
+    return tower(_created(model, None).visual, _linear(model, logits))
+
+
+def _linear(model: OpenClip, logits: int) -> nn.Module:
+    from torch import nn
+
+    return nn.Linear(int(_config(model)["embed_dim"]), logits) if logits else nn.Identity()
+
+
+def _published(model: OpenClip, keys: Sequence[str], fresh: bool) -> nn.Module:
+    """The image tower with weights of images and texts, and a fresh layer, the texts of the class keys, or none."""
+    from torch import nn
+
+    clip = _loaded(model)
+    if fresh:
+        _check_same_input(model)
+        return tower(clip.visual, _linear(model, len(keys)))
+    if not keys:
+        return tower(clip.visual, nn.Identity())
+    try:
+        with _quiet():
+            tokenizer = _open_clip().get_tokenizer(model.name)
+    except (ImportError, OSError) as error:
+        allowed = f"models whose tokenizer is here ({one_line(error)}); CLIP's own always is"
+        raise FcaError("model.name", model.name, allowed, "choose another, or pip install transformers") from error
+    names = model.prompt_names(keys)
+    texts = _open_clip().build_zero_shot_classifier(clip.eval(), tokenizer, names, model.templates).T
+    bias = None if clip.logit_bias is None else clip.logit_bias.detach()
+    return tower(clip.visual, zero_shot(texts, clip.logit_scale.detach(), bias))
+
+
+def _loaded(model: OpenClip) -> Any:
     """The model of images and texts with its weights, which are read without running code."""
     try:
         return _created(model, model.weights)
@@ -268,66 +296,46 @@ def _loaded(model: OpenClip) -> nn.Module:
         record = record_of(model)
         hub = record.get("hf_hub", "").rstrip("/")
         file = f"https://huggingface.co/{hub}/resolve/main/open_clip_model.safetensors" if hub else record.get("url")
-        allowed = f"weights that can be fetched ({type(error).__name__})"  # its text is that of ten retries
-        step = f"connect once, or copy {file} here and set model.weights=PATH"
-        raise FcaError("model.weights", model.weights, allowed, step) from error
+        raise not_fetched(model.weights, file, type(error).__name__) from error  # its text is that of ten retries
 
 
-def _created(model: OpenClip, weights: str | None) -> nn.Module:
+def _created(model: OpenClip, weights: str | None) -> Any:
     try:
         with _quiet():
-            made: nn.Module = open_clip.create_model(
+            return _open_clip().create_model(
                 model.name, weights, force_image_size=model.input_size, pretrained_text=False, weights_only=True
             )
     except ImportError as error:
         allowed = f"models without Hugging Face's text towers ({one_line(error)})"
         raise FcaError("model.name", model.name, allowed, "choose another, or pip install transformers") from error
-    return made
 
 
-def _zero_shot(model: OpenClip, clip: Any, keys: Sequence[str]) -> ZeroShot:
-    try:
-        with _quiet():
-            tokenizer = open_clip.get_tokenizer(model.name)
-    except (ImportError, OSError) as error:
-        allowed = f"models whose tokenizer is here ({one_line(error)}); CLIP's own always is"
-        raise FcaError("model.name", model.name, allowed, "choose another, or pip install transformers") from error
-    names = model.prompt_names(keys)
-    texts = open_clip.build_zero_shot_classifier(clip.eval(), tokenizer, names, model.templates).T
-    return ZeroShot(texts, clip.logit_scale.detach(), None if clip.logit_bias is None else clip.logit_bias.detach())
-
-
-def _width(model: OpenClip) -> int:
-    return int((open_clip.get_model_config(model.name) or {})["embed_dim"])
-
-
-def _preprocessing(model: OpenClip, record: dict[str, Any]) -> dict[str, Any]:
-    plain = vars(open_clip.transform.PreprocessCfg())
+def _preprocessing(model: OpenClip) -> dict[str, Any]:
+    record, plain = record_of(model), vars(_open_clip().transform.PreprocessCfg())
     given = {key: getattr(model, key, None) or record.get(key) or plain[key] for key in ON_RECORD}
     return {**given, "mean": tuple(given["mean"]), "std": tuple(given["std"])}
 
 
-def _same_input(model: OpenClip) -> None:
-    """Raise FcaError where the trained network, known by its name and no more by its tag, would see other pixels."""
-    here = _preprocessing(model, record_of(model))
-    later = _preprocessing(model, record_of(replace(model, weights=None)))
+def _check_same_input(model: OpenClip) -> None:
+    """Raise FcaError where the trained network, found again by its name without the tag, would see other pixels."""
+    here, later = _preprocessing(model), _preprocessing(replace(model, weights=None))
     if here != later:
         allowed = f"input as OpenCLIP has it for {model.name}: {later}; {model.weights} wants {here}"
         raise FcaError("model.weights", model.weights, allowed, "set model.mean and model.std, or choose another tag")
 
 
 def _input(model: OpenClip) -> tuple[ResizeCrop, Normalise]:
-    told = _preprocessing(model, record_of(model))
-    size = ((open_clip.get_model_config(model.name) or {})["vision_cfg"]).get("image_size", 224)
+    values = _preprocessing(model)
+    size = _config(model)["vision_cfg"].get("image_size", 224)
     side = size if isinstance(size, int) else max(size)
-    squash = told["resize_mode"] == "squash"
-    geometry = resize_crop(side, side, model.input_size, model.crop_pct, told["interpolation"], squash)
-    return geometry, Normalise(told["mean"], told["std"])
+    squash = values["resize_mode"] == "squash"
+    geometry = resize_crop(side, side, model.input_size, model.crop_pct, values["interpolation"], squash)
+    return geometry, Normalise(values["mean"], values["std"])
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """OpenCLIP tells the root logger each step; its errors are told as ours."""
+    """OpenCLIP logs each step to the root logger; its errors are raised as ours."""
     root = logging.getLogger()
     handlers, root.handlers = root.handlers, [logging.NullHandler()]
     try:

@@ -1,4 +1,4 @@
-"""A trained run as a model: `model=run model.run_id=... model.snapshot=best`. How its network is written and read."""
+"""Trained runs as models, `model=run model.run_id=... model.snapshot=best`; model.json, which describes a network."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fca.models import identity_of
 from fca.types import Classifier, FcaError, Model
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 DESCRIPTION = "model.json"
 SUFFIX = ".safetensors"
 BEST = "best"
+MOVED = {
+    "mmpretrain_net": "mmpretrain_models",
+    "open_clip_net": "open_clip_models",
+    "probe": "stored",
+    "timm_net": "timm_models",
+    "torchvision_net": "torchvision_models",
+}
+"""Modules in fca.models as older stores name them -> where their classes are now."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +33,7 @@ class StoredRun:
     """The weights that a `train` run left in its folder.
 
     outputs:  where runs are kept.    run_id: of the train run.
-    snapshot: best (the best epoch on val), or an asked fraction of all steps: 0.5.
+    snapshot: best (the best epoch on val), or a fraction of all steps, as in recipe.snapshots: 0.5.
     """
 
     outputs: str
@@ -37,12 +49,12 @@ class StoredRun:
         return f"{self.run_id}/{self._name}"
 
     def identity(self) -> dict[str, Any]:
-        """The run, which says everything, and the snapshot. Raises FcaError if they are not there."""
+        """The run, which stands for its whole configuration, and the snapshot. Raises FcaError if they do not exist."""
         self._weights()
         return {"run": self.run_id, "snapshot": self._name}
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """See nouns.Model: the network as it was trained, or with a fresh head for `classes`."""
+        """See fca.types.Model: the network as it was trained, or with a fresh head for `classes`."""
         model, trained = self._trained()
         stored: Any = model  # every family of networks has these two fields
         return replace(stored, weights=str(self._weights()), classes=trained).build(classes)  # type: ignore[no-any-return]
@@ -75,24 +87,93 @@ class StoredRun:
         return found[self._name]
 
 
-def describe_model(model: Model, classes: Sequence[str]) -> dict[str, Any]:
-    """What model.json says: the network that is trained and the class keys of its logits; see `model_from`.
+@dataclass(frozen=True)
+class Probed:
+    """A frozen network with a linear classifier on its features: what a run of adaptation=probe leaves as a model.
 
-    A model that is itself a stored run is described by what was trained there.
+    base:    the network whose features are read, as its class and fields; its weights file must still exist.
+    weights: file with the classifier's weight (classes, features) and bias.    classes: class keys of its logits.
+    """
+
+    base: Mapping[str, Any]
+    weights: str | None = None
+    classes: Any = None
+
+    @classmethod
+    def of(cls, model: Model) -> Probed:
+        """Over the features of this model, which may itself be a stored run."""
+        return cls(_described(model))
+
+    def label(self) -> str:
+        """That of the network."""
+        return self._base().label()
+
+    def weights_label(self) -> str | None:
+        """That of the network's weights."""
+        return self._base().weights_label()
+
+    def identity(self) -> dict[str, Any]:
+        """The network's, and the content of the classifier's file."""
+        return identity_of("probe", self, base=self._base().identity())
+
+    def build(self, classes: Sequence[str] | None = None) -> Classifier:
+        """See fca.types.Model; raises FcaError for other classes: a probe is not trained further."""
+        import torch
+
+        from fca.models.networks import read_weights
+
+        if classes is not None or self.weights is None:
+            step = f"train the network itself: model={self.label()} with its weights"
+            raise FcaError("model", "a probe", "a model to predict with: it has nothing to be trained further", step)
+        encoder = self._base().build()
+        state = read_weights(self.weights)
+        logits, features = state["weight"].shape
+        head = torch.nn.Linear(features, logits)
+        head.load_state_dict(state)
+        module = _joined(encoder, head)
+        return Classifier(module, tuple(self.classes), encoder.geometry, encoder.normalise, encoder.embed, head)
+
+    def _base(self) -> Model:
+        return model_from({**self.base, "classes": []})[0]
+
+
+def _joined(encoder: Classifier, head: nn.Module) -> nn.Module:
+    """One module, so that both move to a device together: head(embed(images))."""
+    import torch
+
+    class Joined(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encoder, self.head = encoder.module, head
+
+        def forward(self, images: Tensor) -> Tensor:
+            logits: Tensor = self.head(encoder.embed(images))
+            return logits
+
+    return Joined()
+
+
+def describe_model(model: Model, classes: Sequence[str]) -> dict[str, Any]:
+    """Content of model.json: the network that is trained and the class keys of its logits; see `model_from`.
+
+    A model that is itself a stored run is described by the network that was trained there.
     """
     if isinstance(model, StoredRun):
         model, _ = model._trained()
+    return {**_described(model), "classes": list(classes)}
+
+
+def _described(model: Model) -> dict[str, Any]:
     kind: Any = type(model)
-    return {
-        "target": f"{kind.__module__}.{kind.__qualname__}",
-        "fields": asdict(model),  # type: ignore[call-overload]
-        "classes": list(classes),
-    }
+    return {"target": f"{kind.__module__}.{kind.__qualname__}", "fields": asdict(model)}  # type: ignore[call-overload]
 
 
 def model_from(description: Mapping[str, Any]) -> tuple[Model, list[str]]:
     """The model that `describe_model` described, as it was before training, and its class keys in logit order."""
     module, _, name = str(description["target"]).rpartition(".")
+    package, _, file = module.rpartition(".")
+    if package == "fca.models":
+        module = f"{package}.{MOVED.get(file, file)}"
     model: Model = getattr(import_module(module), name)(**description["fields"])
     return model, list(description["classes"])
 

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save
 
-from fca.models.probe import Probed
-from fca.models.stored import BEST, describe_model
+from fca.models.stored import BEST, Probed, describe_model
 from fca.stats.probe import Probe, fit_probe
 from fca.store.files import write_json, write_whole
 from fca.tasks import Setup

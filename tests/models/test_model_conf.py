@@ -6,13 +6,13 @@ import torch
 from fca.cli.application import CONF
 from fca.models import timm_models as timm_network
 from fca.models import torchvision_models as torchvision_network
-from fca.models.heads import looked_at
+from fca.models.networks import logit_layers
 from fca.models.torchvision_models import TorchvisionModel
 from fca.types import Classifier, FcaError, Geometry
 
 GENERIC = {"mmpretrain", "open_clip", "run", "timm", "torchvision"}
 NAMED = sorted({path.stem for path in (CONF / "model").glob("*.yaml")} - GENERIC)
-WITHOUT_WEIGHTS = ("fca.models.handmade", "fca.models.own")
+WITHOUT_WEIGHTS = ("fca.models.handmade", "fca.models.own", "fca.models.pair")
 
 
 def says(name, *words):
@@ -91,7 +91,7 @@ def test_a_large_network_answers_at_its_own_resolution_with_as_many_logits_as_as
         size = size_of(module)
         assert module(torch.empty(1, 3, size, size)).shape == (1, 2)
     if name in OF_THE_PAPERS:
-        (head,) = looked_at(lambda logits: network(made, logits))
+        (head,) = logit_layers(lambda logits: network(made, logits))
         assert (size, millions(module, module.get_submodule(head))) == OF_THE_PAPERS[name]
 
 

@@ -41,7 +41,7 @@ def test_the_named_points_are_called_as_they_are_typed(model):
         "vit_b32": "vit_base_patch32_224",
         "vit_base_patch16": "vit_base_patch16_224",
     }
-    functions = {"own": "fca.models.own.mean_colour", "pair": "fca.models.own.structural_similarity"}
+    functions = {"own": "fca.models.own.mean_colour", "pair": "fca.models.pair.structural_similarity"}
     for name in NAMED:
         assert model(name).label() == (with_keywords | of_library | functions).get(name, name)
 
@@ -92,6 +92,21 @@ def test_golden_identities(model):
     }
     assert model("hog").identity() == {"family": "hog", "input_size": 32, "cell": 8, "block": 2, "orientations": 9}
     assert model("pixels").identity() == {"family": "pixels", "input_size": 16, "grey": False}
+    of_functions = {"input_size": 32, "crop_pct": 1.0, "interpolation": "bilinear"}
+    assert model("own").identity() == {
+        "family": "own",
+        "function": "fca.models.own.mean_colour",
+        "source": "d6423e044d76a803a697c462f162872bcffd0782393cf63843529bc16c0bfb65",
+        **of_functions,
+    }
+    assert model("pair").identity() == {
+        "family": "pair",
+        "function": "fca.models.pair.structural_similarity",
+        "source": "d26ed5335ca8c160c237e4cdf48a2f0549b43d284c2e01954d31a9e182923e06",
+        "images_per_class": 10,
+        "seed": 0,
+        **of_functions,
+    }
     assert model("squeezenet1_0").identity() == {
         "family": "torchvision",
         "name": "squeezenet1_0",

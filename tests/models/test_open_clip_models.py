@@ -131,7 +131,7 @@ def test_display_names_come_from_the_key_from_wordnet_or_from_the_user():
 
 
 def test_all_of_imagenet_has_names_of_its_own():
-    from fca.models.inputs import class_keys
+    from fca.models import class_keys
 
     assert len(set(display_names(class_keys("imagenet-1k"), {}))) == 1000
 

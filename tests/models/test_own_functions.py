@@ -5,7 +5,8 @@ import pytest
 import skimage.data
 import torch
 
-from fca.models.own import mean_colour, structural_similarity
+from fca.models.own import mean_colour
+from fca.models.pair import structural_similarity
 from fca.types import FcaError
 
 MODULES = itertools.count()  # a name of its own for every test's module: Python imports a name once

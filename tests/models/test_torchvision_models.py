@@ -6,8 +6,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from fca.models.networks import fit_weights
 from fca.models.torchvision_models import _registered
-from fca.models.weights import fit_weights
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import FcaError
 
@@ -84,7 +84,7 @@ def test_what_the_yaml_says_overrules_the_record(model):
 
 def test_every_record_is_met_to_the_pixel():
     """The share that is kept is a rounded quotient; the side it stands for is not rounded with it."""
-    from fca.models.inputs import resize_crop
+    from fca.models import resize_crop
 
     for name in tv.list_models(module=tv):
         for record in tv.get_model_weights(name):
@@ -189,7 +189,7 @@ def test_weights_that_cannot_be_fetched_are_named_with_the_way_out(model, hub):
 
 
 def test_fetched_weights_must_be_what_their_name_says(tmp_path, monkeypatch):
-    from fca.models.weights import fetched
+    from fca.models.networks import fetched
 
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path / "hub"))
     content = tmp_path / "net-00000000.pth"

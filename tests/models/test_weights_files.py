@@ -4,8 +4,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from fca.identity import file_sha256
+from fca.models import class_keys
 from fca.models.cifar_resnet import CifarResNet
-from fca.models.inputs import class_keys
 from fca.types import FcaError
 
 TEN = [f"class {number}" for number in range(10)]

@@ -159,5 +159,5 @@ def test_the_function_that_ships_runs_from_the_command_line(fca, tmp_path):
     assert "190 calls of the similarity function: every pair of 20 sampled images" in out
     [row] = results(tmp_path / "outputs").to_dict("records")
     assert row["similarity_calls"] == 190
-    assert row["encoder"] == "fca.models.own.structural_similarity"
+    assert row["encoder"] == "fca.models.pair.structural_similarity"
     assert fca(*words)[1].count("190 calls") == 0  # it is done

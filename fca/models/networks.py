@@ -1,0 +1,294 @@
+"""Built networks, imported inside `build` only: read weights, fit them, find the layer of logits and its features."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from fca.models import LOCAL, check_count, not_fetched, one_line, weights_file
+from fca.types import Classifier, FcaError, Geometry
+
+Layer = Callable[[Tensor], Tensor]
+MARK = 7919  # logits of a network that is built only to find its head: a prime, so no other layer is as wide
+SHOWN = 3  # keys of each kind in a message
+_GLOBAL = re.compile(r"GLOBAL (\w[\w.]*\w)")  # torch's words for what it refused to call
+LOGGED = (
+    "mmengine.logging.history_buffer.HistoryBuffer",
+    *(f"{module}.getattr" for module in ("builtins", "__builtin__")),  # how such a buffer names its own methods
+    *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
+    *("numpy.ndarray", "numpy.dtype"),
+)
+
+# Files of weights
+
+
+class _Skipped:
+    """Stands for what lies in a checkpoint beside tensors: it does nothing, whatever the file contains."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def __setstate__(self, state: Any) -> None: ...
+
+
+def read_weights(weights: str) -> dict[str, Tensor]:
+    """The state dict in a file, by key; never runs code from it. Raises FcaError for a file that is something else.
+
+    Logged numbers and their buffers are skipped (the names in LOGGED, none of which is called).
+    """
+    path = weights_file(weights)
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        with torch.serialization.safe_globals([(_Skipped, name) for name in LOGGED]):
+            state = torch.load(path, map_location="cpu", weights_only=True)
+    except (SafetensorError, pickle.UnpicklingError, EOFError, RuntimeError) as error:
+        raise _unread(path, weights, error) from error
+    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
+        state = state["state_dict"]
+    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
+        raise FcaError("model.weights", weights, LOCAL, "write it with torch.save(module.state_dict(), path)")
+    return dict(state)
+
+
+def _unread(path: Path, weights: str, error: Exception) -> FcaError:
+    """Why a file is no state dict; for a pickle that names code: which, and how to convert the file."""
+    code = _GLOBAL.findall(str(error)) if path.suffix != ".safetensors" else []
+    if not code:
+        return FcaError("model.weights", weights, f"{LOCAL} ({one_line(error)})", "fetch or export it again")
+    allowed = f"{LOCAL}, and no code; to read this one would run {', '.join(code)} ({type(error).__name__})"
+    target = path.with_suffix(".safetensors").name
+    step = (
+        "if you trust it, convert it once, in a container without network or files of yours: python -c "
+        f"\"import torch, safetensors.torch as s; d = torch.load('{path.name}', 'cpu', weights_only=False); "
+        f"s.save_file(d.get('state_dict', d), '{target}')\"; then model.weights={target}"
+    )
+    return FcaError("model.weights", weights, allowed, step)
+
+
+def fetched(url: str) -> Path:
+    """The local copy of a weights file, downloaded on first use into torch.hub's folder (TORCH_HOME moves it).
+
+    Names that end in -0123abcd.pth carry the first digits of their sha256, which is checked.
+    Raises FcaError naming the file to bring when it is missing and cannot be downloaded.
+    """
+    name = Path(urlsplit(url).path).name
+    file = Path(torch.hub.get_dir(), "checkpoints", name)
+    if file.is_file():
+        return file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    digits = re.search(r"[-_]([0-9a-f]{8,})\.\w+$", name)
+    try:
+        torch.hub.download_url_to_file(url, str(file), hash_prefix=digits and digits[1], progress=False)
+    except (OSError, RuntimeError) as error:  # no network; another content than its name promises
+        raise not_fetched(name, url, one_line(error)) from error
+    return file
+
+
+# Networks with their weights
+
+
+def with_weights(
+    make: Callable[[int], nn.Module],
+    head: Sequence[str],
+    weights: str | None,
+    known: Sequence[str],
+    classes: Sequence[str] | None,
+    read: Callable[[str], dict[str, Tensor]] = read_weights,
+) -> tuple[nn.Module, tuple[str, ...]]:
+    """A network with its weights, and the class keys of its logits.
+
+    make:    number of logits -> network with random weights; 0 = without a head.
+    head:    names of the modules that give the logits.
+    known:   class keys of the logits in the file; empty when it has none or they are unknown.
+    classes: to train anew: the file's head, if any, is replaced by a fresh one of these classes.
+    read:    weights -> state dict, for files whose keys are not yet those of the network.
+
+    Without `classes` the file's own head is kept, or none if `known` is empty. Raises FcaError for weights that do
+    not fit (which keys), another number of logits than class keys, and neither weights nor classes.
+    """
+    if weights is None:
+        return make(len(trainable(classes))), tuple(classes or ())
+    state = read(weights)
+    kept = tuple(known if classes is None else classes)
+    if classes is None and known:
+        _check_head(state, head, known, weights)
+        fresh: Sequence[str] = ()
+    else:
+        state = {key: value for key, value in state.items() if not _belongs(key, head)}
+        fresh = head
+    module = make(len(kept))
+    fit_weights(module, state, fresh, weights)
+    return module, kept
+
+
+def trainable(classes: Sequence[str] | None) -> Sequence[str]:
+    """The classes to train for; raises FcaError if there are none: random weights can be trained, and nothing else."""
+    if classes is None:
+        step = "train it first (task=train, then model=run model.run_id=...) or give its weights: model.weights=PATH"
+        raise FcaError("model.weights", None, "weights: a model from scratch has no classes and no features", step)
+    return classes
+
+
+def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Sequence[str], name: str) -> None:
+    """Put a state dict into a network, key by key; only modules named in `fresh` may keep their random weights.
+
+    Layers rename the keys of older files, as their libraries wrote them to: no file records which version it has.
+    Raises FcaError naming misshaped keys, or else missing and unexpected ones.
+    """
+    versioned = OrderedDict(state)
+    versioned._metadata = {"": {"version": module._version}}  # type: ignore[attr-defined]  # MNASNet asks for its own
+    try:
+        found = module.load_state_dict(versioned, strict=False)
+    except RuntimeError as error:
+        misshaped = [line.strip().removeprefix("size mismatch for ") for line in str(error).splitlines()[1:]]
+        problems = {"misshaped": misshaped}
+    else:
+        missing = [key for key in found.missing_keys if not _belongs(key, fresh)]
+        problems = {"missing": missing, "unexpected": sorted(found.unexpected_keys)}
+    listed = [
+        f"{len(keys)} {kind}: {', '.join(keys[:SHOWN])}{', ...' if len(keys) > SHOWN else ''}"
+        for kind, keys in problems.items()
+        if keys
+    ]
+    if listed:
+        allowed = f"the {len(module.state_dict())} keys of this network; {'; '.join(listed)}"
+        raise FcaError("model.weights", name, allowed, "choose the model that these weights belong to")
+
+
+def _check_head(state: Mapping[str, Tensor], head: Sequence[str], known: Sequence[str], name: str) -> None:
+    logits = [len(state[key]) for key in (f"{part}.weight" for part in head) if key in state]
+    if not logits:
+        keys = ", ".join(head)
+        step = "train a head for them (task=train), or use them as an encoder (model.classes=null)"
+        raise FcaError("model.weights", name, f"weights with a head ({keys}); these have none", step)
+    check_count(known, logits[0], f"the logits in {name}")
+
+
+def _belongs(key: str, modules: Sequence[str]) -> bool:
+    return any(key.startswith(f"{module}.") for module in modules)
+
+
+# The layer of logits in a network of another library, and what it is given
+
+
+def logit_layers(make: Callable[[int], nn.Module]) -> tuple[str, ...]:
+    """Names of the layers that give the logits of the networks that `make` makes from a number of logits.
+
+    The random numbers of a later network stay as they are; no memory is filled where the network allows it.
+    """
+    with torch.random.fork_rng(devices=[]):
+        try:
+            with torch.device("meta"):
+                module = make(MARK)
+        except NotImplementedError:  # it reads its own first weights (regnet)
+            module = make(MARK)
+    return layers_of(module, MARK)
+
+
+def layers_of(module: nn.Module, logits: int) -> tuple[str, ...]:
+    """Names of the layers with so many outputs, in their order.
+
+    >>> layers_of(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 5)), 5)
+    ('1',)
+    """
+    widths = {
+        name: layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
+        for name, layer in module.named_modules()
+        if isinstance(layer, nn.Linear | nn.Conv2d)
+    }
+    return tuple(name for name, width in widths.items() if width == logits)
+
+
+def with_or_without(network: Callable[[int], nn.Module], head: Sequence[str]) -> Callable[[int], nn.Module]:
+    """Number of logits -> network; for 0 its layers of logits are the identity, so that it gives its features."""
+
+    def make(logits: int) -> nn.Module:
+        module = network(max(logits, 1))
+        for name in () if logits else head:
+            module.set_submodule(name, nn.Identity())
+        return module
+
+    return make
+
+
+def classifier(
+    module: nn.Module,
+    keys: tuple[str, ...],
+    head: Sequence[str],
+    geometry: Geometry,
+    normalise: Layer,
+    refuse: Callable[[Exception], FcaError],
+) -> Classifier:
+    """The network with its features and the layer over them (see `split`); without class keys an encoder."""
+    if not keys:
+        return Classifier(module, (), geometry, normalise, embed=module, head=None)
+    last = module.get_submodule(head[-1])
+    embed, layer = split(module, input_of(last, module), last, geometry.size, refuse)
+    return Classifier(module, keys, geometry, normalise, embed, layer)
+
+
+def split(
+    module: nn.Module, embed: Layer, head: Any, size: int, refuse: Callable[[Exception], FcaError]
+) -> tuple[Layer, Layer]:
+    """Features and the layer over them, if that gives the logits; or else logits and the identity.
+
+    The latter are networks that take the mean over several heads (deit_*_distilled, levit, crossvit, volo, ...) or pool
+    behind their last layer (squeezenet).    refuse: the error for a network that cannot take an image of this size.
+    """
+    trains = module.training
+    module.eval()
+    image = torch.linspace(-1, 1, 3 * size * size).view(1, 3, size, size)
+    with torch.no_grad(), _ramps(head):  # not inference_mode: some networks keep tensors of their first pass
+        try:
+            logits = module(image)
+        except Exception as error:  # every network refuses a size with errors of its own
+            raise refuse(error) from error
+        if not isinstance(logits, Tensor):
+            raise refuse(TypeError(f"it answers with a {type(logits).__name__}, not with logits"))
+        try:
+            features = embed(image)
+            holds = features.ndim == 2 and torch.equal(logits, head(features))
+        except (IndexError, NotImplementedError, RuntimeError, TypeError):  # a list of heads; another shape
+            holds = False
+    module.train(trains)
+    return (embed, head) if holds else (module, nn.Identity())
+
+
+@contextmanager
+def _ramps(head: Any) -> Iterator[None]:
+    """Other weights for a while: heads that begin with zeros would agree with anything."""
+    weights = list(head.parameters()) if isinstance(head, nn.Module) else []
+    kept = [weight.clone() for weight in weights]
+    for weight in weights:
+        weight.copy_(torch.linspace(-1, 1, weight.numel()).view_as(weight))
+    try:
+        yield
+    finally:
+        for weight, old in zip(weights, kept, strict=True):
+            weight.copy_(old)
+
+
+def input_of(layer: nn.Module, module: nn.Module) -> Layer:
+    """Images -> the input of one of the network's layers."""
+
+    def embed(images: Tensor) -> Tensor:
+        seen: list[Tensor] = []
+        handle = layer.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+        try:
+            module(images)
+        finally:
+            handle.remove()
+        return seen[0]
+
+    return embed
