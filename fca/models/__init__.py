@@ -9,8 +9,9 @@ import difflib
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,12 +29,72 @@ PRETRAINED = "pretrained"
 SUFFIXES = (".safetensors", ".pt", ".pth")
 LOCAL = "a .safetensors, .pt or .pth file that holds a state dict"
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of RGB in [0, 1]
-IMAGENETS = (
-    *("imagenet-1k", "imagenet-12k", "imagenet-21k-goog", "imagenet-21k-miil", "imagenet-22k", "imagenet-22k-ms"),
-)  # as timm calls them
+IMAGENETS = tuple(f"imagenet-{name}" for name in ("1k", "12k", "21k-goog", "21k-miil", "22k", "22k-ms"))  # in timm
 
 
-# Names of networks
+# Networks that a library has names for
+
+
+@dataclass(frozen=True)
+class LibraryModel:
+    """A network by its name in a library. Null leaves a value of its input to the library's record of the weights.
+
+    name:    any name that the library has for a classifier, with or without the tag of its weights.
+    weights: null = from scratch; pretrained = the library's, fetched on first use; or the path of a state dict.
+    kwargs:  any keyword that the library takes for this network.
+    input_size, crop_pct, interpolation: see fca.geometry.ResizeCrop.
+    classes: class keys of the weights' logits in their order, or the name of an ImageNet (imagenet-1k).
+    """
+
+    name: str
+    weights: str | None
+    kwargs: dict[str, Any]
+    input_size: int | None
+    crop_pct: float | None
+    interpolation: str | None
+    classes: Any
+
+    family = ""  # in identities and messages
+
+    def label(self) -> str:
+        """The name without tag, and the keywords.
+
+        >>> LibraryModel("resnet18.v1", None, {"channels": [16, 32], "drop_rate": 0.1}, None, None, None, None).label()
+        'resnet18 channels=16-32 drop_rate=0.1'
+        """
+        short = {key: "-".join(map(str, v)) if isinstance(v, list) else str(v) for key, v in self.kwargs.items()}
+        return " ".join([self.architecture, *(f"{key}={value}" for key, value in short.items())])
+
+    def weights_label(self) -> str | None:
+        """The tag of the library's weights, or the name of the file."""
+        if self.weights != PRETRAINED:
+            return file_label(self.weights)
+        return self._published().removeprefix(f"{self.architecture}.")
+
+    def identity(self) -> dict[str, Any]:
+        """The library is imported only for a tag or for its weights, so that planning stays quick."""
+        self._check()
+        if self.weights != PRETRAINED:
+            return identity_of(self.family, self)
+        return identity_of(self.family, self, self._published(), name=self.architecture)
+
+    @property
+    def architecture(self) -> str:
+        """The name without its tag."""
+        return self.name.partition(".")[0]
+
+    def refused(self, error: Exception) -> FcaError:
+        """The error for keywords or an input size that the network does not accept."""
+        given = {"input_size": self.input_size, **self.kwargs}
+        allowed = f"what {self.family}'s {self.name} takes ({one_line(error)})"
+        return FcaError("model.kwargs", given, allowed, "correct or remove them, or choose another network")
+
+    def _check(self) -> None:
+        """Raise FcaError for impossible settings."""
+
+    def _published(self) -> str:
+        """The full name of the library's weights; raises FcaError if it has none."""
+        raise NotImplementedError
 
 
 def package_files(package: str, pattern: str) -> list[Path]:
@@ -46,22 +107,18 @@ def package_files(package: str, pattern: str) -> list[Path]:
     return files
 
 
-def functions_in(files: Sequence[Path], first_argument: str) -> frozenset[str]:
-    """Names of the module-level functions with this first argument (a regular expression), by the files' text."""
+@cache
+def networks_of(package: str, first_argument: str) -> frozenset[str]:
+    """Names of a package's networks by the text of its files: functions with this first argument (a pattern)."""
     pattern = re.compile(rf"^def (\w+)\(\s*{first_argument}\b", re.M)
-    return frozenset(name for file in files for name in pattern.findall(file.read_text()))
+    texts = (file.read_text() for file in package_files(package, "models/*.py"))
+    return frozenset(name for text in texts for name in pattern.findall(text))
 
 
 def unknown_name(library: str, name: str, known: Collection[str], step: str, kind: str = "names") -> FcaError:
     """The error for a network that a library has no name for, with the names most like it."""
     near = difflib.get_close_matches(name, known) or sorted(known)[:3]
     return FcaError("model.name", name, f"one of {library}'s {len(known)} {kind}, such as {', '.join(near)}", step)
-
-
-def refused(network: str, model: Any, error: Exception, step: str = "correct or remove them") -> FcaError:
-    """The error for keywords (or an input size) that a library's network does not accept."""
-    given = {"input_size": model.input_size, **model.kwargs}
-    return FcaError("model.kwargs", given, f"what {network} takes ({one_line(error)})", step)
 
 
 def one_line(error: Exception) -> str:
@@ -72,16 +129,6 @@ def one_line(error: Exception) -> str:
     """
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
-
-
-def keywords_label(name: str, kwargs: Mapping[str, Any]) -> str:
-    """A network's name in tables, with the keywords that it was given.
-
-    >>> keywords_label("resnet18", {"channels": [16, 32], "drop_rate": 0.1})
-    'resnet18 channels=16-32 drop_rate=0.1'
-    """
-    short = {key: "-".join(map(str, value)) if isinstance(value, list) else str(value) for key, value in kwargs.items()}
-    return " ".join([name, *(f"{key}={value}" for key, value in short.items())])
 
 
 # Weights and what their logits mean

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,37 +20,66 @@ LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, ITU-R BT.601
 
 
 @dataclass(frozen=True)
-class Hog:
+class Handmade:
+    """What encoders without weights share.    input_size: side in pixels that images are resized to."""
+
+    input_size: int
+
+    family = ""  # in identities, and as a label
+
+    def label(self) -> str:
+        return self.family
+
+    def weights_label(self) -> str | None:
+        return None
+
+    def identity(self) -> dict[str, Any]:
+        """All fields."""
+        return {"family": self.family, **settled("model", asdict(self))}
+
+    @property
+    def geometry(self) -> ResizeCrop:
+        """Resize and crop of an image before it is encoded."""
+        return ResizeCrop(self.input_size)
+
+    def build(self, classes: Sequence[str] | None = None) -> Classifier:
+        """An encoder, without logits; raises FcaError if it is to be trained for classes."""
+        import torch
+
+        if classes is not None:
+            allowed = "a network: this one has no weights that could be trained"
+            raise FcaError("model", self.label(), allowed, "use it as model@encoder, or choose another model")
+        module = torch.nn.Identity()
+        return Classifier(module, (), self.geometry, normalise=module, embed=self.embed, head=None)
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Images in [0, 1], of shape (batch, 3, size, size) -> (batch, features)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Hog(Handmade):
     """Histograms of oriented gradients (Dalal and Triggs, CVPR 2005) of the grey image, by scikit-image.
 
-    input_size:   side in pixels that images are resized to.    cell: side of a cell in pixels.
+    cell:         side of a cell in pixels.
     block:        side of a block, over which histograms are normalised, in cells.
     orientations: bins of a histogram.
     """
 
-    input_size: int
     cell: int
     block: int
     orientations: int
 
-    def label(self) -> str:
-        return "hog"
-
-    def weights_label(self) -> str | None:
-        return None
+    family = "hog"
 
     def identity(self) -> dict[str, Any]:
         """All fields. Raises FcaError for an image that is smaller than a block."""
         if not 0 < self.cell * self.block <= self.input_size:
             allowed = f"at most input_size={self.input_size} together"
             raise FcaError("cell x block", f"{self.cell} x {self.block}", allowed, "lower one, or raise input_size")
-        return {"family": "hog", **settled("model", asdict(self))}
+        return super().identity()
 
-    def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """An encoder; raises FcaError if it is to be trained for classes."""
-        return encoder("hog", ResizeCrop(self.input_size), self._embed, classes)
-
-    def _embed(self, images: Tensor) -> Tensor:
+    def embed(self, images: Tensor) -> Tensor:
         import torch
         from skimage.feature import hog
 
@@ -62,46 +91,17 @@ class Hog:
 
 
 @dataclass(frozen=True)
-class PixelFeatures:
-    """The pixels themselves, in [0, 1], row by row.
+class PixelFeatures(Handmade):
+    """The pixels themselves, in [0, 1], row by row.    grey: one channel instead of three."""
 
-    input_size: side in pixels that images are resized to.    grey: one channel instead of three.
-    """
-
-    input_size: int
     grey: bool
 
-    def label(self) -> str:
-        return "pixels"
+    family = "pixels"
 
-    def weights_label(self) -> str | None:
-        return None
-
-    def identity(self) -> dict[str, Any]:
-        """All fields."""
-        return {"family": "pixels", **settled("model", asdict(self))}
-
-    def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """An encoder; raises FcaError if it is to be trained for classes."""
-        return encoder("pixels", ResizeCrop(self.input_size), self._embed, classes)
-
-    def _embed(self, images: Tensor) -> Tensor:
+    def embed(self, images: Tensor) -> Tensor:
         import torch
 
         return (torch.from_numpy(grey(images.cpu().numpy())) if self.grey else images).flatten(1)
-
-
-def encoder(
-    name: str, geometry: ResizeCrop, embed: Callable[[Tensor], Tensor], classes: Sequence[str] | None
-) -> Classifier:
-    """A classifier without logits."""
-    import torch
-
-    if classes is not None:
-        allowed = "a network: this one has no weights that could be trained"
-        raise FcaError("model", name, allowed, "use it as model@encoder, or choose another model")
-    module = torch.nn.Identity()
-    return Classifier(module, (), geometry, normalise=module, embed=embed, head=None)
 
 
 def grey(images: Float[np.ndarray, "images 3 size size"]) -> Float32[np.ndarray, "images size size"]:

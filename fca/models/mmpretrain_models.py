@@ -14,14 +14,11 @@ from urllib.parse import urlsplit
 from fca.geometry import ResizeCrop
 from fca.models import (
     PRETRAINED,
+    LibraryModel,
     Normalise,
     check_rgb,
     class_keys,
-    file_label,
-    identity_of,
-    keywords_label,
     package_files,
-    refused,
     resize_crop,
     unknown_name,
 )
@@ -34,47 +31,26 @@ TASK = "Image Classification"
 
 
 @dataclass(frozen=True)
-class MmpretrainModel:
-    """An image classifier that mmpretrain has a name for. Null leaves a value of its input to mmpretrain's config.
+class MmpretrainModel(LibraryModel):
+    """An image classifier that mmpretrain has a name for (with the task Image Classification): resnet18_8xb32_in1k.
 
-    name:    any name with the task Image Classification: resnet18_8xb32_in1k.
-    weights: null = from scratch; pretrained = OpenMMLab's, fetched on first use; or the path of a checkpoint.
-    kwargs:  changes to its configuration, by part: {backbone: {drop_path_rate: 0.1}}.
-    input_size, crop_pct, interpolation: see fca.geometry.ResizeCrop.    mean, std: of RGB in [0, 1].
-    classes: class keys of the weights' logits in their order; null = those of the data its configuration names.
+    kwargs:    changes to its configuration, by part: {backbone: {drop_path_rate: 0.1}}.
+    mean, std: of RGB in [0, 1].
+    classes:   null = for published weights, those of the data that its configuration names.
 
     Images are resized by Pillow, where mmpretrain takes OpenCV: accuracies may differ in the third digit.
     """
 
-    name: str
-    weights: str | None
-    kwargs: dict[str, Any]
-    input_size: int | None
-    crop_pct: float | None
-    interpolation: str | None
     mean: list[float] | None
     std: list[float] | None
-    classes: Any
 
-    def label(self) -> str:
-        """The name, and the keywords."""
-        return keywords_label(self.name, self.kwargs)
-
-    def weights_label(self) -> str | None:
-        """The name of the file, here or on the web."""
-        return file_label(self.weights) if self.weights != PRETRAINED else self._published()
-
-    def identity(self) -> dict[str, Any]:
-        """Published checkpoints enter by their name, which ends with digits of their sha256."""
-        record_of(self.name)
-        check_rgb(self.mean, self.std)
-        return identity_of("mmpretrain", self, self._published() if self.weights == PRETRAINED else None)
+    family = "mmpretrain"
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """See fca.types.Model."""
         from fca.models.networks import classifier, fetched, logit_layers, with_or_without, with_weights
 
-        self.identity()
+        self._check()
         config = _config(self)
         weights, known = self.weights, class_keys(self.classes)
         if weights == PRETRAINED:
@@ -83,13 +59,20 @@ class MmpretrainModel:
         head = tuple(f"{end}.{name}" for name in logit_layers(lambda logits: _made(self, config.model[end], logits)))
         make = with_or_without(partial(network, self, config), head)
         module, keys = with_weights(make, head, weights, known, classes, read)
-        return classifier(module, keys, head, *_input(self, config), self._refused)
+        return classifier(module, keys, head, *_input(self, config), self.refused)
+
+    @property
+    def architecture(self) -> str:
+        """The name: mmpretrain has no tags, and a full stop may be part of a name."""
+        return self.name
 
     def _published(self) -> str:
+        """The checkpoint's file name, which ends with digits of its sha256."""
         return Path(urlsplit(weights_of(self.name)).path).name
 
-    def _refused(self, error: Exception) -> FcaError:
-        return refused(f"mmpretrain's {self.name}", self, error, "correct or remove them, or choose another network")
+    def _check(self) -> None:
+        record_of(self.name)
+        check_rgb(self.mean, self.std)
 
 
 # mmpretrain's own index of its models, read without importing it: names, weights, configurations
@@ -211,7 +194,7 @@ def _made(model: MmpretrainModel, parts: dict[str, Any], logits: int | None) -> 
         try:
             return MODELS.build(ConfigDict(parts))
         except (AssertionError, ImportError, KeyError, RuntimeError, TypeError, ValueError) as error:
-            raise model._refused(error) from error
+            raise model.refused(error) from error
 
 
 def _unfetched(parts: Any) -> Any:

@@ -183,9 +183,12 @@ def _belongs(key: str, modules: Sequence[str]) -> bool:
 
 
 def logit_layers(make: Callable[[int], nn.Module]) -> tuple[str, ...]:
-    """Names of the layers that give the logits of the networks that `make` makes from a number of logits.
+    """Names of the layers that give the logits, in the networks that `make` makes from a number of logits.
 
     The random numbers of a later network stay as they are; no memory is filled where the network allows it.
+
+    >>> logit_layers(lambda logits: nn.Sequential(nn.Linear(2, 3), nn.Linear(3, logits)))
+    ('1',)
     """
     with torch.random.fork_rng(devices=[]):
         try:
@@ -193,21 +196,12 @@ def logit_layers(make: Callable[[int], nn.Module]) -> tuple[str, ...]:
                 module = make(MARK)
         except NotImplementedError:  # it reads its own first weights (regnet)
             module = make(MARK)
-    return layers_of(module, MARK)
-
-
-def layers_of(module: nn.Module, logits: int) -> tuple[str, ...]:
-    """Names of the layers with so many outputs, in their order.
-
-    >>> layers_of(nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 5)), 5)
-    ('1',)
-    """
     widths = {
         name: layer.out_features if isinstance(layer, nn.Linear) else layer.out_channels
         for name, layer in module.named_modules()
         if isinstance(layer, nn.Linear | nn.Conv2d)
     }
-    return tuple(name for name, width in widths.items() if width == logits)
+    return tuple(name for name, width in widths.items() if width == MARK)
 
 
 def with_or_without(network: Callable[[int], nn.Module], head: Sequence[str]) -> Callable[[int], nn.Module]:

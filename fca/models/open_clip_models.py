@@ -83,7 +83,7 @@ class OpenClip:
         if self.weights is not None and self.classes is not None:
             prompts = {"templates": self.templates, "names": self.names or {}}
             if not isinstance(self.classes, str):
-                prompts["names"] = list(self.prompt_names([str(key) for key in self.classes]))
+                prompts["names"] = list(display_names([str(key) for key in self.classes], self.names or {}))
         return identity_of("open_clip", self, self.weights if self.is_tag else None, **prompts)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
@@ -95,17 +95,17 @@ class OpenClip:
         module: Any
         if self.weights is None:
             keys = tuple(trainable(classes))
-            module = _tower(self, len(keys))
+            module = _headed(self, None, len(keys))
         elif not self.is_tag and f"{HEAD}.weight" in read_weights(self.weights):
-            known = class_keys(self.classes)
-            module, keys = with_weights(partial(_tower, self), (HEAD,), self.weights, known, classes)
+            make = partial(_headed, self, None)
+            module, keys = with_weights(make, (HEAD,), self.weights, class_keys(self.classes), classes)
+        elif keys and classes is None:
+            module = _zero_shot(self, keys)
         else:
-            module = _published(self, keys, fresh=classes is not None)
+            module = _headed(self, self.weights, len(keys))
+            if classes is not None:
+                _check_same_input(self)
         return Classifier(module, keys, *_input(self), module.embed, module.head if keys else None)
-
-    def prompt_names(self, keys: Sequence[str]) -> tuple[str, ...]:
-        """What stands for {} in the templates, for each of the class keys."""
-        return display_names(keys, self.names or {})
 
     @property
     def is_tag(self) -> bool:
@@ -251,63 +251,52 @@ def _config(model: OpenClip) -> dict[str, Any]:
     return _open_clip().get_model_config(model.name) or {}
 
 
-def _tower(model: OpenClip, logits: int) -> nn.Module:
-    """With random weights."""
-    return tower(_created(model, None).visual, _linear(model, logits))
-
-
-def _linear(model: OpenClip, logits: int) -> nn.Module:
+def _headed(model: OpenClip, weights: str | None, logits: int) -> nn.Module:
+    """The image tower with a fresh linear layer over its features, or none for 0 logits."""
     from torch import nn
 
-    return nn.Linear(int(_config(model)["embed_dim"]), logits) if logits else nn.Identity()
+    visual = _created(model, weights).visual  # before the head, so that a seed gives the same first weights as ever
+    return tower(visual, nn.Linear(int(_config(model)["embed_dim"]), logits) if logits else nn.Identity())
 
 
-def _published(model: OpenClip, keys: Sequence[str], fresh: bool) -> nn.Module:
-    """The image tower with weights of images and texts, and a fresh layer, the texts of the class keys, or none."""
-    from torch import nn
-
-    clip = _loaded(model)
-    if fresh:
-        _check_same_input(model)
-        return tower(clip.visual, _linear(model, len(keys)))
-    if not keys:
-        return tower(clip.visual, nn.Identity())
-    try:
-        with _quiet():
-            tokenizer = _open_clip().get_tokenizer(model.name)
-    except (ImportError, OSError) as error:
-        allowed = f"models whose tokenizer is here ({one_line(error)}); CLIP's own always is"
-        raise FcaError("model.name", model.name, allowed, "choose another, or pip install transformers") from error
-    names = model.prompt_names(keys)
+def _zero_shot(model: OpenClip, keys: Sequence[str]) -> nn.Module:
+    """The image tower with the texts of the class keys."""
+    clip = _created(model, model.weights)
+    with _texts_needed(model, "whose tokenizer is here (CLIP's own always is)", ImportError, OSError):
+        tokenizer = _open_clip().get_tokenizer(model.name)
+    names = display_names(keys, model.names or {})
     texts = _open_clip().build_zero_shot_classifier(clip.eval(), tokenizer, names, model.templates).T
     bias = None if clip.logit_bias is None else clip.logit_bias.detach()
     return tower(clip.visual, zero_shot(texts, clip.logit_scale.detach(), bias))
 
 
-def _loaded(model: OpenClip) -> Any:
-    """The model of images and texts with its weights, which are read without running code."""
+def _created(model: OpenClip, weights: str | None) -> Any:
+    """OpenCLIP's model of images and texts; its weights are read without running code."""
+    keywords = {"force_image_size": model.input_size, "pretrained_text": False, "weights_only": True}
     try:
-        return _created(model, model.weights)
+        with _texts_needed(model, "without Hugging Face's text towers", ImportError):
+            return _open_clip().create_model(model.name, weights, **keywords)
     except RuntimeError as error:
+        if weights is None:
+            raise
         if not model.is_tag:
             allowed = f"weights of OpenCLIP's {model.name} ({one_line(error)})"
-            step = "choose the model that these weights belong to"
-            raise FcaError("model.weights", model.weights, allowed, step) from error
+            raise FcaError("model.weights", weights, allowed, "choose the model of these weights") from error
         record = record_of(model)
         hub = record.get("hf_hub", "").rstrip("/")
         file = f"https://huggingface.co/{hub}/resolve/main/open_clip_model.safetensors" if hub else record.get("url")
-        raise not_fetched(model.weights, file, type(error).__name__) from error  # its text is that of ten retries
+        raise not_fetched(weights, file, type(error).__name__) from error  # its text is that of ten retries
 
 
-def _created(model: OpenClip, weights: str | None) -> Any:
+@contextmanager
+def _texts_needed(model: OpenClip, models: str, *errors: type[Exception]) -> Iterator[None]:
+    """Quiet OpenCLIP; the errors of a missing library for its text tower become ours."""
     try:
         with _quiet():
-            return _open_clip().create_model(
-                model.name, weights, force_image_size=model.input_size, pretrained_text=False, weights_only=True
-            )
-    except ImportError as error:
-        allowed = f"models without Hugging Face's text towers ({one_line(error)})"
-        raise FcaError("model.name", model.name, allowed, "choose another, or pip install transformers") from error
+            yield
+    except errors as error:
+        step = "choose another, or pip install transformers"
+        raise FcaError("model.name", model.name, f"models {models} ({one_line(error)})", step) from error
 
 
 def _preprocessing(model: OpenClip) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,9 +16,9 @@ import numpy as np
 from jaxtyping import Float64, UInt8
 
 from fca.geometry import ResizeCrop
-from fca.identity import file_sha256, settled
+from fca.identity import file_sha256
 from fca.models import one_line
-from fca.models.handmade import encoder
+from fca.models.handmade import Handmade
 from fca.types import Classifier, FcaError
 
 if TYPE_CHECKING:
@@ -64,16 +65,6 @@ def function_of(function: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
-def call(name: str, function: Callable[..., Any], *pixels: Any) -> Any:
-    """Result of a user's function for these pixels; its errors as FcaError."""
-    try:
-        with _current_folder():
-            return function(*pixels)
-    except Exception as error:  # whatever a user's function may raise
-        shapes = ", ".join(f"uint8 {image.shape}" for image in pixels)
-        raise FcaError(WHAT, name, f"a function of {shapes} ({one_line(error)})", "correct the function") from error
-
-
 @contextmanager
 def _current_folder() -> Iterator[None]:
     """As in `python -m`: modules are first searched for in the current folder."""
@@ -86,8 +77,8 @@ def _current_folder() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class OwnEmbedding:
-    """A function of yours: uint8 (images, size, size, 3) -> numbers (images, features), as an encoder.
+class OwnFunction(Handmade):
+    """What encoders made of a function of yours share.
 
     function: module.name; the module may lie in the current folder.
     input_size, crop_pct, interpolation: of the images that it gets, see fca.geometry.ResizeCrop.
@@ -97,7 +88,6 @@ class OwnEmbedding:
     """
 
     function: str
-    input_size: int
     crop_pct: float
     interpolation: str
 
@@ -105,32 +95,56 @@ class OwnEmbedding:
         """The function's name."""
         return self.function
 
-    def weights_label(self) -> str | None:
-        return None
-
     def identity(self) -> dict[str, Any]:
         """All fields, and the sha256 of the function's source file. Raises FcaError if there is none."""
-        return {"family": "own", **settled("model", asdict(self)), "source": source_of(self.function)}
+        return {**super().identity(), "source": source_of(self.function)}
+
+    @property
+    def geometry(self) -> ResizeCrop:
+        """Resize and crop of an image before the function gets it."""
+        return ResizeCrop(self.input_size, self.crop_pct, self.interpolation)
+
+    def call(self, *pixels: UInt8[np.ndarray, "..."]) -> Any:
+        """Result of the function for these pixels; its errors as FcaError."""
+        function = self._function
+        try:
+            with _current_folder():
+                return function(*pixels)
+        except Exception as error:  # whatever a user's function may raise
+            shapes = ", ".join(f"uint8 {image.shape}" for image in pixels)
+            allowed = f"a function of {shapes} ({one_line(error)})"
+            raise FcaError(WHAT, self.function, allowed, "correct the function") from error
+
+    @cached_property
+    def _function(self) -> Callable[..., Any]:
+        return function_of(self.function)
+
+
+@dataclass(frozen=True)
+class OwnEmbedding(OwnFunction):
+    """A function of yours as an encoder: uint8 (images, size, size, 3) -> numbers (images, features)."""
+
+    family = "own"
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """An encoder; raises FcaError if it is to be trained, and later if the function returns something else."""
-        geometry = ResizeCrop(self.input_size, self.crop_pct, self.interpolation)
+        """See Handmade; raises FcaError for a function that cannot be imported, `embed` for one of other results."""
+        function_of(self.function)
+        return super().build(classes)
+
+    def embed(self, images: Tensor) -> Tensor:
+        import torch
+
+        pixels = (images * 255).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy()
+        features = self.call(pixels)
+        if features.ndim != 2 or len(features) != len(pixels) or not np.isfinite(features).all():
+            allowed = f"a function that gives finite numbers of shape ({len(pixels)}, features) for as many images"
+            raise FcaError(WHAT, f"{self.function} -> {features.shape}", allowed, "correct the function")
+        return torch.from_numpy(features)
+
+    @cached_property
+    def _function(self) -> Callable[..., Any]:
         function = function_of(self.function)
-
-        def numbers(pixels: UInt8[np.ndarray, "images size size 3"]) -> np.ndarray:
-            return np.array(function(pixels), np.float32)
-
-        def embed(images: Tensor) -> Tensor:
-            import torch
-
-            pixels = (images * 255).round().to(torch.uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy()
-            features = call(self.function, numbers, pixels)
-            if features.ndim != 2 or len(features) != len(pixels) or not np.isfinite(features).all():
-                allowed = f"a function that gives finite numbers of shape ({len(pixels)}, features) for as many images"
-                raise FcaError(WHAT, f"{self.function} -> {features.shape}", allowed, "correct the function")
-            return torch.from_numpy(features)
-
-        return encoder(self.function, geometry, embed, classes)
+        return lambda pixels: np.array(function(pixels), np.float32)
 
 
 def mean_colour(pixels: UInt8[np.ndarray, "images size size 3"]) -> Float64[np.ndarray, "images 6"]:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from fca.geometry import ResizeCrop
 from fca.models import (
     PRETRAINED,
+    LibraryModel,
     Normalise,
     check_count,
     check_rgb,
     class_keys,
-    file_label,
-    functions_in,
-    identity_of,
-    keywords_label,
+    networks_of,
     not_fetched,
-    package_files,
-    refused,
     unknown_name,
 )
 from fca.types import Classifier, FcaError
@@ -32,60 +28,63 @@ STEMS = ("timm", "cifar")
 
 
 @dataclass(frozen=True)
-class TimmModel:
-    """A network that timm has a name for. Null leaves a value of its input to timm's record of the named weights.
+class TimmModel(LibraryModel):
+    """A network that timm has a name for: resnet50, or with the tag of its weights resnet50.a1_in1k.
 
-    name:       any timm name, with or without a tag: resnet50, resnet50.a1_in1k.
-    weights:    null = from scratch; pretrained = timm's, from its hub on first use; or the path of a state dict.
     stem:       timm, or cifar for small images: one 3x3 convolution, no stride, no pooling (timm's ResNets).
-    kwargs:     any keyword that timm takes for this network.
-    input_size, crop_pct, interpolation: see fca.geometry.ResizeCrop.    mean, std: of RGB in [0, 1].
-    classes:    class keys of the weights' logits in their order, or the name of an ImageNet (imagenet-1k).
+    mean, std:  of RGB in [0, 1].
     projection: as an encoder, give what the weights' last layer gives: CLIP's joint space of images and texts.
     """
 
-    name: str
-    weights: str | None
     stem: str
-    kwargs: dict[str, Any]
-    input_size: int | None
-    crop_pct: float | None
-    interpolation: str | None
     mean: list[float] | None
     std: list[float] | None
-    classes: Any
     projection: bool
 
+    family = "timm"
+
     def label(self) -> str:
-        """The architecture: name without tag, stem and keywords where they differ from timm's."""
-        stem = [f"stem={self.stem}"] if self.stem != "timm" else []
-        return keywords_label(" ".join([self.architecture, *stem]), self.kwargs)
-
-    def weights_label(self) -> str | None:
-        """The tag of timm's weights, or the name of the file."""
-        if self.weights != PRETRAINED:
-            return file_label(self.weights)
-        return resolved_tag(self.name).partition(".")[2] or PRETRAINED
-
-    def identity(self) -> dict[str, Any]:
-        """timm is imported only for a tag or for its weights, so that planning stays quick."""
-        self._check()
-        if self.weights != PRETRAINED:
-            return identity_of("timm", self)
-        return identity_of("timm", self, resolved_tag(self.name), name=self.architecture)
+        """Name without tag, stem and keywords where they differ from timm's."""
+        if self.stem == "timm":
+            return super().label()
+        return replace(self, stem="timm", kwargs={"stem": self.stem, **self.kwargs}).label()
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """See fca.types.Model; pretrained weights without class keys, or with classes unknown to timm: an encoder."""
-        self._check()
-        return classifier_of(self, classes)
+        from torch import nn
 
-    @property
-    def architecture(self) -> str:
-        """The name without its tag."""
-        return self.name.partition(".")[0]
+        from fca.models.networks import split
+
+        self._check()
+        known = class_keys(self.classes)
+        if self.weights == PRETRAINED and not known:
+            logits = record_of(self._published()).num_classes
+            known = class_keys(_timm().data.infer_imagenet_subset({"num_classes": logits}))
+        projects = self.projection and classes is None and not known
+        module, keys = _with_weights(self, known, classes, projects)
+
+        def pooled(images: Tensor) -> Tensor:
+            features: Tensor = module.forward_head(module.forward_features(images), pre_logits=True)
+            return features
+
+        geometry, normalise = _input(self, module)
+        embed: Any = module if projects else pooled
+        layer = None
+        if keys:
+            head = module.get_classifier()
+            if isinstance(head, nn.Conv2d):
+                head = nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), head, nn.Flatten())
+            embed, layer = split(module, pooled, head, geometry.size, self.refused)
+        return Classifier(module, keys, geometry, normalise, embed, layer)
+
+    def _published(self) -> str:
+        record = record_of(self.name)
+        if not record.has_weights:
+            step = "train it from scratch: model.weights=null"
+            raise FcaError("model.weights", PRETRAINED, _tags(self.architecture), step)
+        return f"{record.architecture}.{record.tag}" if record.tag else str(record.architecture)
 
     def _check(self) -> None:
-        """Raise FcaError for an impossible name, stem, mean or std."""
         if "." in self.name or self.name not in _registered():
             record_of(self.name)
         if self.stem not in STEMS:
@@ -132,8 +131,7 @@ def _timm() -> Any:
 
 @cache
 def _registered() -> frozenset[str]:
-    """Names of networks by the text of timm's files: functions whose first argument is `pretrained`."""
-    return functions_in(package_files("timm", "models/*.py"), "pretrained").union(NARROW)
+    return networks_of("timm", "pretrained").union(NARROW)
 
 
 @cache
@@ -153,15 +151,6 @@ def record_of(name: str) -> Any:
     return record
 
 
-def resolved_tag(name: str) -> str:
-    """The name with the tag of the weights that timm would download; raises FcaError if there are none."""
-    record = record_of(name)
-    if not record.has_weights:
-        step = "train it from scratch: model.weights=null"
-        raise FcaError("model.weights", PRETRAINED, _tags(name.partition(".")[0]), step)
-    return f"{record.architecture}.{record.tag}" if record.tag else str(record.architecture)
-
-
 def _tags(architecture: str) -> str:
     tags = ", ".join(_timm().models.list_pretrained(f"{architecture}.*"))
     return tags or f"no pretrained weights: timm has none for {architecture}"
@@ -170,30 +159,27 @@ def _tags(architecture: str) -> str:
 # Building
 
 
-def classifier_of(model: TimmModel, classes: Sequence[str] | None) -> Classifier:
-    """The built network; its input follows the model, or else timm's record."""
+def _with_weights(
+    model: TimmModel, known: Sequence[str], classes: Sequence[str] | None, projects: bool
+) -> tuple[Any, tuple[str, ...]]:
+    """timm's network with the model's weights and the class keys of its logits, as `networks.with_weights`."""
     from fca.models.networks import with_weights
 
-    pretrained = model.weights == PRETRAINED
-    record = record_of(resolved_tag(model.name) if pretrained else model.name)
-    known = class_keys(model.classes)
-    if pretrained and not known:
-        known = class_keys(_timm().data.infer_imagenet_subset({"num_classes": record.num_classes}))
-    projects = model.projection and classes is None and not known
-    if pretrained:
-        module, keys = _from_hub(model, record.num_classes, known, classes)
-    else:
+    if model.weights != PRETRAINED:
         # A projection belongs to what the weights hold, so it is loaded like any other layer.
-        head = record.classifier or ()
-        head = () if projects else (head,) if isinstance(head, str) else tuple(head)
-        module, keys = with_weights(
-            lambda logits: network(model, None if projects else logits), head, model.weights, known, classes
-        )
-    geometry, normalise = _input(model, module)
-    embed, layer = (module, None) if projects else (_pooled(module), None)
-    if keys and not projects:
-        embed, layer = _split(model, module, geometry.size)
-    return Classifier(module, keys, geometry, normalise, embed, layer)
+        last = record_of(model.name).classifier or ()
+        head = () if projects else (last,) if isinstance(last, str) else tuple(last)
+        make = lambda logits: network(model, None if projects else logits)  # noqa: E731
+        return with_weights(make, head, model.weights, known, classes)
+    logits = record_of(model._published()).num_classes
+    if classes is not None:
+        module: Any = network(model, len(classes), pretrained=True)
+        if len(classes) == logits:
+            module.reset_classifier(logits)  # timm kept the pretrained head
+        return module, tuple(classes)
+    if known:
+        check_count(known, logits)
+    return network(model, None if known or model.projection else 0, pretrained=True), tuple(known)
 
 
 def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> nn.Module:
@@ -212,7 +198,10 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
     try:
         module: nn.Module = _timm().create_model(model.name, pretrained, pretrained_cfg_overlay=record, **kwargs)
     except Exception as error:  # timm's networks refuse keywords with errors of every kind
-        raise _refused(model, pretrained, error) from error
+        if not (pretrained and isinstance(error, OSError)):
+            raise model.refused(error) from error
+        file = f"https://huggingface.co/timm/{model._published()}/resolve/main/model.safetensors"
+        raise not_fetched(PRETRAINED, file, type(error).__name__) from error
     return with_cifar_stem(module, model.name) if model.stem == "cifar" else module
 
 
@@ -234,27 +223,6 @@ def with_cifar_stem(module: Any, name: str) -> nn.Module:
     return module  # type: ignore[no-any-return]
 
 
-def _from_hub(
-    model: TimmModel, published: int, known: Sequence[str], classes: Sequence[str] | None
-) -> tuple[nn.Module, tuple[str, ...]]:
-    """timm's pretrained network of `published` logits and their class keys, as `with_weights` for a file."""
-    if classes is not None:
-        module: Any = network(model, len(classes), pretrained=True)
-        if len(classes) == published:
-            module.reset_classifier(published)  # timm kept the pretrained head
-        return module, tuple(classes)
-    if known:
-        check_count(known, published)
-    return network(model, None if known or model.projection else 0, pretrained=True), tuple(known)
-
-
-def _refused(model: TimmModel, pretrained: bool, error: Exception) -> FcaError:
-    if pretrained and isinstance(error, OSError):
-        file = f"https://huggingface.co/timm/{resolved_tag(model.name)}/resolve/main/model.safetensors"
-        return not_fetched(PRETRAINED, file, type(error).__name__)
-    return refused(f"timm's {model.name}", model, error)
-
-
 def _input(model: TimmModel, module: nn.Module) -> tuple[ResizeCrop, Normalise]:
     given = {key: getattr(model, key) for key in ("crop_pct", "interpolation", "mean", "std")}
     given = {key: value for key, value in given.items() if value is not None}
@@ -265,25 +233,3 @@ def _input(model: TimmModel, module: nn.Module) -> tuple[ResizeCrop, Normalise]:
         raise FcaError("model.name", model.name, allowed, "choose another network")
     geometry = ResizeCrop(height, config["crop_pct"], config["interpolation"], config["crop_mode"] == "squash")
     return geometry, Normalise(tuple(config["mean"]), tuple(config["std"]))
-
-
-def _pooled(module: Any) -> Any:
-    """Images -> what timm pools for the last layer."""
-
-    def embed(images: Tensor) -> Tensor:
-        features: Tensor = module.forward_head(module.forward_features(images), pre_logits=True)
-        return features
-
-    return embed
-
-
-def _split(model: TimmModel, module: Any, size: int) -> tuple[Any, Any]:
-    """Pooled features and the layer over them, where that is all; see `networks.split`."""
-    from torch import nn
-
-    from fca.models.networks import split
-
-    head = module.get_classifier()
-    if isinstance(head, nn.Conv2d):
-        head = nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), head, nn.Flatten())
-    return split(module, _pooled(module), head, size, lambda error: _refused(model, False, error))

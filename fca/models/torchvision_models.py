@@ -9,19 +9,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from fca.geometry import ResizeCrop
-from fca.models import (
-    PRETRAINED,
-    Normalise,
-    class_keys,
-    file_label,
-    functions_in,
-    identity_of,
-    keywords_label,
-    package_files,
-    refused,
-    resize_crop,
-    unknown_name,
-)
+from fca.models import PRETRAINED, LibraryModel, Normalise, class_keys, networks_of, resize_crop, unknown_name
 from fca.types import Classifier, FcaError
 
 if TYPE_CHECKING:
@@ -35,43 +23,15 @@ _OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")  # in fi
 
 
 @dataclass(frozen=True)
-class TorchvisionModel:
-    """A classification network that torchvision has a name for. Null leaves its input to torchvision's record.
-
-    name:    any name, with or without the tag of its weights: resnet50, resnet50.IMAGENET1K_V1.
-    weights: null = from scratch; pretrained = torchvision's, fetched on first use; or the path of a state dict.
-    kwargs:  any keyword that torchvision takes for this network.
-    input_size, crop_pct, interpolation: see fca.geometry.ResizeCrop.
-    classes: class keys of the weights' logits in their order; torchvision's own weights have ImageNet's wnids.
+class TorchvisionModel(LibraryModel):
+    """A classification network that torchvision has a name for: resnet50, resnet50.IMAGENET1K_V1.
 
     Networks with auxiliary heads are built without them. GoogLeNet and Inception rescale their normalised input as
     their published weights need it (transform_input), whether trained here or there. Where a network pools behind its
     last layer (SqueezeNet), a classifier's features ARE its logits; as an encoder it gives the mean of its last map.
     """
 
-    name: str
-    weights: str | None
-    kwargs: dict[str, Any]
-    input_size: int | None
-    crop_pct: float | None
-    interpolation: str | None
-    classes: Any
-
-    def label(self) -> str:
-        """The name without tag, and the keywords."""
-        return keywords_label(self.architecture, self.kwargs)
-
-    def weights_label(self) -> str | None:
-        """The tag of torchvision's weights, or the name of the file."""
-        return file_label(self.weights) if self.weights != PRETRAINED else str(record_of(self.name).name)
-
-    def identity(self) -> dict[str, Any]:
-        """torchvision is imported only for a tag or for its weights, so that planning stays quick."""
-        self._check()
-        if self.weights != PRETRAINED:
-            return identity_of("torchvision", self)
-        published = f"{self.architecture}.{record_of(self.name).name}"
-        return identity_of("torchvision", self, published, name=self.architecture)
+    family = "torchvision"
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """See fca.types.Model."""
@@ -85,29 +45,21 @@ class TorchvisionModel:
         make = partial(network, self)
         head = logit_layers(make)
         module, keys = with_weights(with_or_without(make, head), head, weights, known, classes, read)
-        return classifier(module, keys, head, *_input(self, record), self._refused)
+        return classifier(module, keys, head, *_input(self, record), self.refused)
 
-    @property
-    def architecture(self) -> str:
-        """The name without its tag."""
-        return self.name.partition(".")[0]
+    def _published(self) -> str:
+        return f"{self.architecture}.{record_of(self.name).name}"
 
     def _check(self) -> None:
-        """Raise FcaError for a name or a tag that torchvision does not have."""
         if self.architecture not in _registered():
             step = "list them: https://docs.pytorch.org/vision/stable/models.html#classification"
             raise unknown_name("torchvision", self.architecture, _registered(), step)
         if "." in self.name:
             record_of(self.name)
 
-    def _refused(self, error: Exception) -> FcaError:
-        return refused(f"torchvision's {self.architecture}", self, error)
 
-
-@cache
 def _registered() -> frozenset[str]:
-    """Names by the text of torchvision's files: functions whose first argument is the keyword `weights`."""
-    return functions_in(package_files("torchvision", "models/*.py"), r"\*,\s*weights")
+    return networks_of("torchvision", r"\*,\s*weights")
 
 
 @cache
@@ -124,14 +76,14 @@ def _models() -> Any:
 def network(model: TorchvisionModel, logits: int) -> nn.Module:
     """torchvision's network with random weights; raises FcaError for keywords that it does not take."""
     if ours := OURS & set(model.kwargs):
-        raise model._refused(ValueError(f"{', '.join(sorted(ours))} is set by fca"))
+        raise model.refused(ValueError(f"{', '.join(sorted(ours))} is set by fca"))
     kwargs: dict[str, Any] = {"num_classes": logits, **model.kwargs}
     if model.architecture in OF_GOOGLE:
         kwargs = {"aux_logits": False, "transform_input": True, "init_weights": True, **kwargs}
     try:
         module: nn.Module = _models().get_model(model.architecture, **kwargs)
     except (AssertionError, TypeError, ValueError) as error:
-        raise model._refused(error) from error
+        raise model.refused(error) from error
     return module
 
 
