@@ -422,7 +422,7 @@ class AdaptiveTest:
                 yield self._test(run, setup, tested, classifier, shift)
 
     def _test(self, run: Run, setup: Setup, tested: Tested, classifier: Classifier, shift: Shift) -> Finished:
-        from fca.training.device import device_name
+        from fca.training.batches import device_name
 
         asked = questions(tested.data, "test", tested.classes)
         bank = self._items(setup, tested.data, asked, shift)

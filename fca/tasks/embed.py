@@ -71,7 +71,7 @@ class Embed:
 
 
 def _embedded(setup: Setup, rows: Int[np.ndarray, " rows"]) -> tuple[dict[str, Any], Arrays]:
-    from fca.training.device import device_name
+    from fca.training.batches import device_name
     from fca.training.infer import features_of
 
     encoder = setup.encoder.build()

@@ -136,7 +136,7 @@ def answers(
 
     classes: label indices to ask about, where that is not all it knows.    keep_logits: even of shifted images.
     """
-    from fca.training.device import device_name
+    from fca.training.batches import device_name
     from fca.training.infer import logits_of
 
     asked = range(len(data.classes)) if classes is None else classes

@@ -1,26 +1,67 @@
-"""Batches of uint8 images, on the device: the same ones in every epoch of the same seed, wherever and however often."""
+"""The device, and batches of images on it: the same in every run of the same seed and epoch, warped at random."""
 
 from __future__ import annotations
 
+import math
+import platform
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
-from jaxtyping import Float32, Int, Int64, UInt8
+from jaxtyping import Float, Float32, Int, Int64, UInt8
 from rich.progress import track
 from torch import Tensor
+from torch.nn.functional import grid_sample
 
-from fca.training.device import to_device
+from fca.types import FcaError
 
+ACCELERATORS = ("auto", "cpu", "gpu")
 HELD_BYTES = 2 * 2**30  # image sets up to this size are put on the device once; larger ones are read batch by batch
 READ_TOGETHER = 1024
+DRAWS = 7  # random numbers an image: flip, shift x, shift y, area, aspect, place x, place y
+ASPECT = math.log(4 / 3)  # crops are at most 4:3 or 3:4, as in torchvision's RandomResizedCrop
 
 Part = TypeVar("Part")
 Read = TypeVar("Read")
+
+
+def device_of(accelerator: str) -> torch.device:
+    """auto: the GPU that there is (CUDA or Apple's), else the CPU. Raises FcaError for a GPU that is not there."""
+    if accelerator not in ACCELERATORS:
+        raise FcaError("machine.accelerator", accelerator, ", ".join(ACCELERATORS), "leave it at auto")
+    gpu = next((name for name in ("cuda", "mps") if getattr(torch, name).is_available()), None)
+    if accelerator == "gpu" and gpu is None:
+        raise FcaError("machine.accelerator", accelerator, "auto or cpu: torch sees no GPU", "check torch.cuda")
+    return torch.device("cpu" if accelerator == "cpu" or gpu is None else gpu)
+
+
+def device_name(accelerator: str) -> str:
+    """The name of the device in a row: the GPU's, or the processor's with the number of threads that torch uses."""
+    device = device_of(accelerator)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if device.type == "mps":
+        return f"{platform.processor()} GPU"
+    listed = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.+)", listed.read_text()) if listed.is_file() else None
+    return f"{found[1] if found else platform.processor()}, {torch.get_num_threads()} threads"
+
+
+def to_device(pixels: UInt8[np.ndarray, "*shape"], device: torch.device) -> UInt8[Tensor, "*shape"]:
+    """A copy on the device; to CUDA through pinned memory, so that the copy does not block."""
+    tensor = torch.from_numpy(np.ascontiguousarray(pixels))
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+def as_input(images: UInt8[Tensor, "batch size size 3"]) -> Float32[Tensor, "batch 3 size size"]:
+    """Bytes as stored -> [0, 1]. The strides stay: that is `channels_last`, in which convolutions are fastest."""
+    return images.permute(0, 3, 1, 2).float().div_(255)
 
 
 @runtime_checkable
@@ -43,7 +84,7 @@ class Examples:
 
 
 class Batch(NamedTuple):
-    """Pixels as stored, labels, and for images that are to be warped their uniform random numbers."""
+    """Pixels as stored, labels, and for images that `warp` will change their uniform random numbers."""
 
     images: UInt8[Tensor, "batch size size 3"]
     labels: Int64[Tensor, " batch"]
@@ -51,7 +92,7 @@ class Batch(NamedTuple):
 
 
 def keyed(*key: int) -> np.random.Generator:
-    """A counter-based generator that starts anew from its key, so that no state need be kept.
+    """A counter-based generator that starts from its key alone: nothing has to be stored to draw the same again.
 
     >>> keyed(0, 3).permutation(4).tolist() == keyed(0, 3).permutation(4).tolist()
     True
@@ -62,8 +103,8 @@ def keyed(*key: int) -> np.random.Generator:
 class Batches:
     """What Lightning iterates over once an epoch, instead of a DataLoader and its worker processes.
 
-    seed:  order (and draws) of an epoch follow from (seed, epoch); None = in the order of the examples.
-    draws: uniform random numbers to give with every training image.
+    seed:     order (and draws) of an epoch follow from (seed, epoch); None = in the order of the examples.
+    draws:    uniform random numbers to give with every training image.
     progress: show a bar while images are read into memory.
     """
 
@@ -78,7 +119,7 @@ class Batches:
     ) -> None:
         self.examples, self.device, self.seed, self.draws = examples, device, seed, draws
         self.count = -(-len(examples) // batch_size)
-        self.epoch = 0  # counted from 0; whoever iterates sets it
+        self.epoch = 0  # counted from 0; the caller sets it
         self.labels = torch.from_numpy(examples.labels.astype(np.int64)).to(device)
         image = examples.pixels[examples.rows[:1]]
         small = image.nbytes * len(examples) <= HELD_BYTES
@@ -124,7 +165,7 @@ class Batches:
 
 
 def read_ahead(read: Callable[[Part], Read], parts: Iterable[Part], ahead: int = 2) -> Iterator[Read]:
-    """`read` every part in one thread, up to `ahead` parts before they are asked for; errors come where they belong."""
+    """`read` every part in one thread, up to `ahead` parts early; an error is raised where its part is due."""
     pool = ThreadPoolExecutor(1, "read-ahead")
     waiting: deque[Future[Read]] = deque()
     try:
@@ -136,3 +177,38 @@ def read_ahead(read: Callable[[Part], Read], parts: Iterable[Part], ahead: int =
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def warp(
+    images: Float[Tensor, "batch 3 size size"],
+    draws: Float32[Tensor, "batch draws"],
+    flip: bool,
+    shift: float,
+    scale_min: float,
+) -> Float[Tensor, "batch 3 size size"]:
+    """Flip, translate and crop every image by a random window of its own: x_in = a x_out + t along each axis, bilinear.
+
+    a is the window's share of the side (negative when mirrored), t its centre plus the shift; x runs from -1 to 1.
+
+    draws:     uniform in [0, 1), DRAWS of them an image.
+    flip:      mirror the images whose first number is below one half.
+    shift:     up to this share of the side, in whole pixels, equally likely; outside the image is 0.
+    scale_min: the window's area is uniform in [scale_min, 1], its log aspect in ±log(4/3); what sticks out is cut off
+               (torchvision draws again, which makes large windows rarer).
+    """
+    size = images.shape[-1]
+    mirrored, shifts, area, aspect, places = draws[:, :1], draws[:, 1:3], draws[:, 3:4], draws[:, 4:5], draws[:, 5:7]
+    reach = round(shift * size)
+    centre = 2 / size * ((shifts * (2 * reach + 1)).floor() - reach)
+    share = torch.ones_like(shifts)
+    if scale_min < 1:
+        side = (scale_min + (1 - scale_min) * area).sqrt()
+        stretch = ((aspect - 0.5) * ASPECT).exp()  # the square root of the aspect: log aspect is in ±ASPECT
+        share = torch.cat([side * stretch, side / stretch], 1).clamp(max=1)
+        centre = centre + (2 * places - 1) * (1 - share)
+    if flip:
+        share = share * torch.cat([torch.where(mirrored < 0.5, -1.0, 1.0), torch.ones_like(mirrored)], 1)
+    pixel = (torch.arange(size, device=images.device) * 2 + 1) / size - 1
+    across, down = (share[:, i : i + 1] * pixel + centre[:, i : i + 1] for i in (0, 1))
+    grid = torch.stack([across[:, None, :].expand(-1, size, -1), down[:, :, None].expand(-1, -1, size)], 3)
+    return grid_sample(images, grid.to(images.dtype), padding_mode="zeros", align_corners=False)

@@ -1,4 +1,4 @@
-"""Logits and features of many images: one loop, in which the next batches are read while the network works."""
+"""Logits and features of many images, in one loop that reads the next batches while the network works."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from jaxtyping import Float32, Int
 from rich.progress import track
 from torch import Tensor
 
-from fca.training.batches import Pixels, read_ahead
-from fca.training.device import as_input, device_name, device_of, to_device
+from fca.training.batches import Pixels, as_input, device_of, read_ahead, to_device
 from fca.types import Classifier
-
-__all__ = ["batch_size_of", "device_name", "features_of", "logits_of"]
 
 
 def batch_size_of(size: int) -> int:
-    """Images a batch when nothing has to be remembered for gradients.
+    """Images a batch when nothing is kept for gradients.
 
     >>> batch_size_of(32), batch_size_of(224), batch_size_of(512)
     (256, 83, 16)
@@ -33,8 +30,8 @@ def logits_of(
     accelerator: str = "auto",
     progress: bool = False,
 ) -> Float32[np.ndarray, "images logits"]:
-    """What the classifier answers on `pixels[rows]`, in full precision; the columns follow `classifier.classes`."""
-    return _answers(classifier, classifier.module, pixels, rows, accelerator, progress)
+    """The classifier's logits for `pixels[rows]`, in full precision; the columns follow `classifier.classes`."""
+    return _outputs(classifier, classifier.module, pixels, rows, accelerator, progress)
 
 
 def features_of(
@@ -44,11 +41,11 @@ def features_of(
     accelerator: str = "auto",
     progress: bool = False,
 ) -> Float32[np.ndarray, "images features"]:
-    """What `classifier.embed` makes of `pixels[rows]`: the pooled features that a head would see."""
-    return _answers(classifier, classifier.embed, pixels, rows, accelerator, progress)
+    """The features of `pixels[rows]` by `classifier.embed`: pooled, as a head would get them."""
+    return _outputs(classifier, classifier.embed, pixels, rows, accelerator, progress)
 
 
-def _answers(
+def _outputs(
     classifier: Classifier,
     forward: Callable[[Tensor], Tensor],
     pixels: Pixels,
@@ -57,7 +54,7 @@ def _answers(
     progress: bool,
 ) -> Float32[np.ndarray, "images outputs"]:
     if not len(rows):
-        raise ValueError("rows is empty: no image, no answer")
+        raise ValueError("rows is empty: there is no image to evaluate")
     module = classifier.module.eval()
     # Without weights there is nothing to move, and such an encoder (hog, pixels) works in NumPy.
     device = device_of(accelerator if any(True for _ in module.parameters()) else "cpu")

@@ -1,4 +1,8 @@
-"""`fit`: train a classifier by Lightning, go on after a kill, leave its best weights."""
+"""`fit`: train a classifier by Lightning, go on after a kill, leave its best weights.
+
+`Training` is what happens to one batch and the figures of an epoch; `Keeper` what is kept: the checkpoint to go on
+from, the requested snapshots, the best epoch.
+"""
 
 from __future__ import annotations
 
@@ -13,43 +17,37 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
-import timm.optim
 import torch
 from jaxtyping import Float
-from pytorch_lightning.plugins import TorchCheckpointIO
-from pytorch_lightning.plugins.environments import LightningEnvironment  # type: ignore[attr-defined]
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
-from torchvision.transforms.v2 import CutMix, MixUp, RandomChoice
 
 from fca.store.files import write_json, write_whole
 from fca.torchvision_ops import declare_torchvision_ops
-from fca.training.augment import (
-    DRAWS,
-    warp,
-)
-from fca.training.batches import Batch, Batches, Examples, keyed
-from fca.training.device import as_input, device_of
+from fca.training.batches import DRAWS, Batch, Batches, Examples, as_input, device_of, keyed, warp
 from fca.training.infer import batch_size_of
-from fca.training.recipe import (
-    Recipe,
-    snapshot_file,
-)
-from fca.types import (
-    Classifier,
-    FcaError,
-)
-
-# The LightningModule: what happens to one batch, and what an epoch amounted to.
-
+from fca.training.recipe import Recipe, snapshot_file
+from fca.types import Classifier, FcaError
 
 declare_torchvision_ops()
 
+import pytorch_lightning as pl  # noqa: E402
+import timm.optim  # noqa: E402
+from pytorch_lightning.plugins import TorchCheckpointIO  # noqa: E402
+from pytorch_lightning.plugins.environments import LightningEnvironment  # type: ignore[attr-defined]  # noqa: E402
+from torchvision.transforms.v2 import CutMix, MixUp, RandomChoice  # noqa: E402
 
-LOOK_EVERY = 50  # steps between two looks at the loss, each of which waits for the device
+CHECK_EVERY = 50  # steps between two checks of the loss, each of which waits for the device
+BEST, FITTED, CHECKPOINT = "best.safetensors", "fitted.json", "last.ckpt"
+# Warnings that no user can do anything about.
+_KNOWN = (
+    r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning 2.6 still uses the old name with torch 2.13
+    r"GPU available but not used",  # as configured: machine.accelerator=cpu
+    r"Detected call of `lr_scheduler\.step\(\)` before `optimizer\.step\(\)`",  # 16-mixed skips its first steps
+)
+log = logging.getLogger(__name__)
 
 
 class Diverged(Exception):
@@ -82,7 +80,7 @@ class Training(pl.LightningModule):
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_train_epoch_start(self) -> None:
-        """Nothing random is carried from one epoch to the next, so a resumed training draws what it would have."""
+        """No random state passes from one epoch to the next, so a resumed training draws the same numbers."""
         batches: Any = self.trainer.train_dataloader
         batches.epoch = self.current_epoch
         torch.manual_seed(int(keyed(self.seed, self.current_epoch, 1).integers(2**63)))
@@ -100,34 +98,34 @@ class Training(pl.LightningModule):
         logits = self.network(images.contiguous(memory_format=torch.channels_last)).float()
         loss = cross_entropy(logits, targets, label_smoothing=recipe.label_smoothing)
         self.train_loss += loss.detach()
-        if (index + 1) % LOOK_EVERY == 0:
-            self.look()
+        if (index + 1) % CHECK_EVERY == 0:
+            self.check_loss()
         if self.logger is not None:
             self.log("train_loss_step", loss.detach(), batch_size=len(batch.labels))
         return loss
 
     @property
-    def answering(self) -> nn.Module:
-        """The network whose answers count: the running average, if there is one."""
+    def evaluated(self) -> nn.Module:
+        """The network that is validated and kept: the running average, if there is one."""
         return self.network if self.average is None else self.average.module
 
     def follow(self) -> None:
-        """Let the running average take in the weights of a step."""
+        """Update the running average with the weights of a step."""
         if self.average is not None:
             self.average.update_parameters(self.network)
 
-    def look(self) -> None:
+    def check_loss(self) -> None:
         """Raise Diverged if a loss of this epoch was not finite; waits for the device."""
         if not torch.isfinite(self.train_loss):
             raise Diverged
 
     def on_validation_epoch_start(self) -> None:
-        """Begin to count."""
+        """Start the sums of `validation_step`."""
         self.val = torch.zeros(3, dtype=torch.float32, device=self.device)
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        """Add up loss, correct answers and images, without waiting for the device."""
-        logits = self.answering(self.normalise(as_input(batch.images))).float()
+        """Add up loss, correct predictions and images, without waiting for the device."""
+        logits = self.evaluated(self.normalise(as_input(batch.images))).float()
         loss = cross_entropy(logits, batch.labels, reduction="sum")
         correct = (logits.argmax(1) == batch.labels).sum()
         self.val += torch.stack([loss, correct, torch.full_like(loss, len(batch.labels))])
@@ -144,16 +142,6 @@ class Training(pl.LightningModule):
 def _mixing(recipe: Recipe, ncl: int) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None:
     kinds = [kind(alpha=a, num_classes=ncl) for kind, a in ((MixUp, recipe.mixup), (CutMix, recipe.cutmix)) if a]
     return RandomChoice(kinds) if len(kinds) > 1 else next(iter(kinds), None)
-
-
-# What stays of a training: the checkpoint to go on from, asked snapshots, the best epoch's weights, the figures.
-
-
-declare_torchvision_ops()
-
-
-CHECKPOINT = "last.ckpt"
-log = logging.getLogger(__name__)
 
 
 class WholeFiles(TorchCheckpointIO):
@@ -175,7 +163,7 @@ def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
 
 
 class Keeper(pl.Callback):
-    """Keeps, in memory and inside every checkpoint, the best epoch so far; writes snapshots as they come.
+    """Keeps, in memory and inside every checkpoint, the best epoch so far; writes snapshots at their steps.
 
     The best epoch has the highest val_top1; among equal ones, the lowest val_loss; then the first. Epoch 0 = the
     weights that training began with, kept when not one epoch ended with finite losses.
@@ -188,21 +176,21 @@ class Keeper(pl.Callback):
         self.seconds, self.begun = 0.0, time.perf_counter()
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed training needs to know of the epochs before it."""
+        """What a resumed training needs of the epochs before it."""
         return {"history": self.history, "best": self.best, "seconds": self.seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with what an interrupted training left."""
+        """Continue from the state of an interrupted training."""
         self.history, self.best, self.seconds = (state_dict[name] for name in ("history", "best", "seconds"))
         log.info("go on after epoch %d", len(self.history))
 
     def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
-        """Let the average follow, then write the snapshots of this step."""
+        """Update the running average, then write the snapshots of this step."""
         assert isinstance(pl_module, Training)
         pl_module.follow()
         for fraction in self.snapshots.get(trainer.global_step, ()):
-            pl_module.look()
-            save_weights(self.folder / snapshot_file(fraction), weights_of(pl_module.answering))
+            pl_module.check_loss()
+            save_weights(self.folder / snapshot_file(fraction), weights_of(pl_module.evaluated))
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Compare the epoch with the best one, then write the checkpoint."""
@@ -217,21 +205,9 @@ class Keeper(pl.Callback):
         log.info("epoch %d: %s", epoch, ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
         rank = [figures["val_top1"], -figures["val_loss"]]
         if rank > self.best["rank"]:
-            self.best = {"epoch": epoch, "rank": rank, "weights": weights_of(pl_module.answering)}
+            self.best = {"epoch": epoch, "rank": rank, "weights": weights_of(pl_module.evaluated)}
         if epoch < pl_module.recipe.epochs:
             trainer.save_checkpoint(self.folder / CHECKPOINT, weights_only=False)
-
-
-declare_torchvision_ops()
-
-BEST, FITTED = "best.safetensors", "fitted.json"
-
-# Warnings about nothing that a user can mend.
-_KNOWN = (
-    r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning 2.6 still asks torch 2.13 for the old name
-    r"GPU available but not used",  # as asked: machine.accelerator=cpu
-    r"Detected call of `lr_scheduler\.step\(\)` before `optimizer\.step\(\)`",  # 16-mixed skips its first steps
-)
 
 
 @dataclass(frozen=True)
@@ -250,7 +226,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What a training came to. Epochs count from 1.
+    """Result of a training. Epochs count from 1.
 
     best_epoch: highest val_top1, then lowest val_loss; 0 = the weights it began with, when no epoch had finite losses.
     val_top1:   of the best epoch, a fraction; None when best_epoch is 0.
@@ -280,41 +256,45 @@ def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, 
     only loads the weights when all are done. torch's global generator is left in another state.
 
     A recipe whose learning rate is for other batches is scaled as from scratch; one that is scaled already stays.
-    place.folder then has best.safetensors, snapshot-0.50.safetensors, ... as asked, and fitted.json.
+    place.folder then has best.safetensors, snapshot-0.50.safetensors, ... as requested, and fitted.json.
     Raises FcaError for a recipe out of range, an empty train or val set, a GPU that is not there.
     """
     recipe.check()
     recipe = recipe.scaled(finetune=False)
     device = device_of(place.accelerator)
-    _check(train, val, recipe, device)
+    for split, examples in (("train", train), ("val", val)):
+        if not len(examples):
+            raise FcaError(f"{split} images", 0, "at least 1", "take a larger dataset, or see: fca run task=describe")
+    if recipe.precision == "16-mixed" and device.type == "cpu":
+        raise FcaError("recipe.precision", recipe.precision, "32-true or bf16-mixed on a CPU", "use bf16-mixed")
     done = place.folder / FITTED
     if done.is_file():
         classifier.module.load_state_dict(load_file(place.folder / BEST))
         return Fitted(**json.loads(done.read_text()))
     place.folder.mkdir(parents=True, exist_ok=True)
     batches = Batches(train, recipe.batch_size, device, seed, DRAWS if recipe.warps else 0, place.progress)
+    val_batches = Batches(val, batch_size_of(classifier.input_size), device, progress=place.progress)
     steps = len(batches) * recipe.epochs
     keeper = Keeper(place.folder, recipe.snapshot_steps(steps), classifier.module)
     training = Training(classifier, recipe, steps, seed)
     training.train()
-    val_batches = Batches(val, batch_size_of(classifier.input_size), device, progress=place.progress)
-    unfinished = place.folder / CHECKPOINT if (place.folder / CHECKPOINT).is_file() else None
+    unfinished = place.folder / CHECKPOINT
     with _quiet():
         trainer = _trainer(recipe, place, device, keeper, len(batches))
         try:
-            trainer.fit(training, batches, val_batches, ckpt_path=unfinished, weights_only=True)
+            checkpoint = unfinished if unfinished.is_file() else None
+            trainer.fit(training, batches, val_batches, ckpt_path=checkpoint, weights_only=True)
             diverged = False
         except Diverged:
             diverged = True
-    return _finish(classifier, keeper, diverged, place.folder)
-
-
-def _check(train: Examples, val: Examples, recipe: Recipe, device: torch.device) -> None:
-    for split, examples in (("train", train), ("val", val)):
-        if not len(examples):
-            raise FcaError(f"{split} images", 0, "at least 1", "take a larger dataset, or see: fca run task=describe")
-    if recipe.precision == "16-mixed" and device.type == "cpu":
-        raise FcaError("recipe.precision", recipe.precision, "32-true or bf16-mixed on a CPU", "use bf16-mixed")
+    best, epoch = keeper.best, keeper.best["epoch"]
+    classifier.module.load_state_dict(best["weights"])
+    top1 = best["rank"][0] if epoch else None
+    fitted = Fitted(epoch, top1, len(keeper.history), diverged, keeper.seconds, keeper.history)
+    save_weights(place.folder / BEST, best["weights"])
+    write_json(done, asdict(fitted))
+    unfinished.unlink(missing_ok=True)
+    return fitted
 
 
 def _trainer(recipe: Recipe, place: Place, device: torch.device, keeper: Keeper, steps: int) -> pl.Trainer:
@@ -342,31 +322,14 @@ def _trainer(recipe: Recipe, place: Place, device: torch.device, keeper: Keeper,
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Lightning's notes on devices, tips and reasons to stop; warnings stay, but for the known ones."""
-    log = logging.getLogger("pytorch_lightning.utilities.rank_zero")
-    level = log.level
-    log.setLevel(logging.WARNING)
+    """Without Lightning's notes on devices, tips and reasons to stop, and without the known warnings."""
+    notes = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    level = notes.level
+    notes.setLevel(logging.WARNING)
     try:
         with warnings.catch_warnings():
             for message in _KNOWN:
                 warnings.filterwarnings("ignore", message)
             yield
     finally:
-        log.setLevel(level)
-
-
-def _finish(classifier: Classifier, keeper: Keeper, diverged: bool, folder: Path) -> Fitted:
-    best = keeper.best
-    classifier.module.load_state_dict(best["weights"])
-    fitted = Fitted(
-        best_epoch=best["epoch"],
-        val_top1=best["rank"][0] if best["epoch"] else None,
-        epochs_run=len(keeper.history),
-        diverged=diverged,
-        train_s=keeper.seconds,
-        history=keeper.history,
-    )
-    save_weights(folder / BEST, best["weights"])
-    write_json(folder / FITTED, asdict(fitted))
-    (folder / CHECKPOINT).unlink(missing_ok=True)
-    return fitted
+        notes.setLevel(level)

@@ -16,13 +16,13 @@ ADAPTIVE = ("ada", "lamb")  # parts of the names of optimisers whose steps do no
 
 @dataclass(frozen=True)
 class Recipe:
-    """What `recipe` in YAML says. 0 switches off label_smoothing, mixup, cutmix, ema, shift, grad_clip, lr_min.
+    """The fields of `recipe` in YAML. 0 switches off label_smoothing, mixup, cutmix, ema, shift, grad_clip, lr_min.
 
     epochs:          passes over the training images.
     batch_size:      images a step, at most: an epoch is cut into equal batches, so none is tiny.
     optimiser:       any name of timm.optim.create_optimizer_v2; biases and norms are not decayed.
     lr:              highest learning rate, from scratch and for batches of `lr_batch`; see `scaled`.
-    lr_batch:        batch size that lr was found for; 0 = lr whatever the batch size.
+    lr_batch:        batch size that lr is meant for; 0 = any.
     finetune_lr:     share of lr to use when training begins with given weights.
     lr_min:          where cosine ends.
     weight_decay:    as the optimiser defines it.
@@ -35,12 +35,12 @@ class Recipe:
     precision:       32-true, bf16-mixed or 16-mixed (the latter needs a GPU).
     label_smoothing: share of the target spread over all classes.
     mixup:           alpha of mixup's Beta(alpha, alpha).    cutmix: likewise; with both, each batch takes one of them.
-    ema:             decay of a running average of the weights, which then is what validates and is kept.
+    ema:             decay of a running average of the weights, which is then validated and kept in their place.
     flip:            mirror half of the images, left to right.
     shift:           largest random translation, as a share of the side: 0.125 = 4 of 32 pixels, filled with black.
     scale_min:       smallest area of a random resized crop, as a share of the image; 1 = no crop.
     grad_clip:       largest norm of all gradients together.
-    snapshots:       weights to keep on the way, as fractions of all steps, each in (0, 1].
+    snapshots:       intermediate weights to keep, as fractions of all steps, each in (0, 1].
     """
 
     epochs: int
@@ -110,7 +110,7 @@ class Recipe:
         return self.flip or self.shift > 0 or self.scale_min < 1
 
     def scaled(self, finetune: bool) -> Recipe:
-        """This recipe with the learning rate that it comes to, told as such: lr_batch 0 and finetune_lr 1.
+        """This recipe with its effective learning rate filled in: lr_batch 0 and finetune_lr 1.
 
         lr grows with batch_size / lr_batch, or with its square root for adaptive optimisers (arXiv:1706.02677 and
         arXiv:1404.5997, by the rule of timm's train.py).    finetune: whether training begins with given weights.
@@ -139,7 +139,7 @@ class Recipe:
         return 1.0
 
     def snapshot_steps(self, steps: int) -> dict[int, list[float]]:
-        """Number of steps done -> the asked fractions whose weights are kept then: ceil(fraction * steps)."""
+        """Number of steps done -> the fractions of `snapshots` that are kept then: ceil(fraction * steps)."""
         kept: dict[int, list[float]] = {}
         for fraction in self.snapshots:
             done = max(1, math.ceil(fraction * steps - 1e-9))  # 0.07 * 100 is 7.000000000000001

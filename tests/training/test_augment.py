@@ -5,7 +5,7 @@ import pytest
 import torch
 from torchvision.transforms.v2 import functional as reference
 
-from fca.training.augment import DRAWS, warp
+from fca.training.batches import DRAWS, warp
 
 SIZE = 12
 ROUNDING = 1e-4  # sampling points are float32 in [-1, 1], off by up to SIZE * 6e-8 pixels times the steepest edge, 1

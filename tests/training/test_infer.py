@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from fca.training import features_of, infer, logits_of
-from fca.training.device import device_name
+from fca.training.batches import device_name
 from fca.types import FcaError, UnreadableImage
 from tests.training.tiny import SIZE, classifier, examples
 
