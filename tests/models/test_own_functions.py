@@ -136,6 +136,14 @@ def test_the_shipped_pair_function_orders_likeness():
     assert structural_similarity(photo, noise) == pytest.approx(structural_similarity(noise, photo))
 
 
+def test_the_shipped_functions_are_what_their_recorded_sources_computed():
+    """Their identities do not follow their file: whoever changes what they compute records a new source in SHIPPED."""
+    photo = skimage.data.astronaut()[:64, :64]
+    expected = [0.326262, 0.292323, 0.366284, 0.283595, 0.287938, 0.220872]
+    np.testing.assert_allclose(mean_colour(photo[None])[0], expected, atol=1e-6)  # the digits written here
+    assert structural_similarity(photo, photo[:, ::-1]) == pytest.approx(0.582992, abs=1e-6)
+
+
 def test_a_pair_function_cannot_be_built_and_needs_pairs(model):
     with pytest.raises(FcaError, match="gives neither features nor logits; next: use it as model@encoder=pair"):
         model("pair").build()
