@@ -160,7 +160,7 @@ def speed(peer, epochs):
 
 def held_out(peer, answers):
     """The same hidden cells for all: 65 models x 5,000 images."""
-    from fca.stats.irt.choice import held_out_fit, hide
+    from fca.stats.irt import held_out_fit, hide
 
     sample = answers[:, np.sort(np.random.default_rng(SEED).choice(answers.shape[1], 5_000, replace=False))]
     ours = held_out_fit(sample, "2pl", SHARE, SEED)

@@ -1,8 +1,11 @@
 """Mean-field variational inference with hierarchical priors, as in Sharma et al. (2023), appendix B.1.
 
-Discrimination has a normal prior there, so that it may be negative and an item, or the whole scale, turned round. The
-start (higher accuracy is more able, discrimination 1) settles the scale; an item that better subjects miss stays
-negative. Feasibility and difficulty are told apart by the prior alone for items that nobody solves: read p_max."""
+Discrimination has a normal prior there, so it can be negative, and an item or the whole scale reversed. The start
+(higher accuracy is more able, discrimination 1) fixes the direction of the scale; an item that better subjects miss
+stays negative. For items that nobody solves only the prior separates feasibility from difficulty: use p_max.
+
+First the parameters with a learned mean and precision, then one sweep of coordinate ascent, then the fit.
+"""
 
 from __future__ import annotations
 
@@ -12,28 +15,32 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import betaln, digamma, entr, expit, gammaln
 
+from fca.stats.irt.likelihood import Responses, prepare
 from fca.stats.irt.model import IrtFit, check_responses, model_name
-from fca.stats.irt.solve import Answers, prepare
-from fca.stats.irt.start import smoothed_logit
 from fca.types import FcaError
 
-# Normal parameters with a learned mean and precision: the hierarchical priors of variational inference.
-
-
+VARIATIONAL = ("1pl", "2pl", "3pl-upper")
 MEAN_VARIANCE = 1e6  # μ ~ N(0, 10⁶)
+START_SD = 0.5  # of the noise, in logits, that a seed adds to the start
+START_VARIANCE = 0.1  # of each q; the first sweep replaces it
+TOLERANCE = 1e-7  # rise of the evidence a sweep, in nats a response, below which the ascent has ended
+
+Vector = Float[np.ndarray, " n"]
+Coordinates = Float[np.ndarray, " coordinates"]
+Cells = Float[np.ndarray, "subjects groups"]
 
 
 @dataclass
 class Family:
     """q(z) q(μ) q(τ) of parameters z ~ N(μ, 1/τ), μ ~ N(0, 10⁶), τ ~ Gamma(1, 1) (shape, rate).
 
-    mean, variance: of each z.    count: how many parameters each line stands for.
+    mean, variance: of each z.    count: how many parameters each entry stands for.
     centre, centre_variance: of q(μ).    shape, rate: of q(τ).    fixed: z is known, and there is no prior.
     """
 
-    mean: Float[np.ndarray, " n"]
-    variance: Float[np.ndarray, " n"]
-    count: Float[np.ndarray, " n"]
+    mean: Vector
+    variance: Vector
+    count: Vector
     centre: float
     centre_variance: float
     shape: float
@@ -41,9 +48,7 @@ class Family:
     fixed: bool = False
 
     @classmethod
-    def around(
-        cls, mean: Float[np.ndarray, " n"], count: Float[np.ndarray, " n"], variance: float, fixed: bool = False
-    ) -> Family:
+    def around(cls, mean: Vector, count: Vector, variance: float, fixed: bool = False) -> Family:
         """Given means, one variance for all, and the prior that suits them.
 
         >>> family = Family.around(np.array([0.0, 2.0]), np.ones(2), 0.0)
@@ -56,7 +61,7 @@ class Family:
         return family
 
     @property
-    def square(self) -> Float[np.ndarray, " n"]:
+    def square(self) -> Vector:
         """E z²."""
         return np.asarray(self.mean**2 + self.variance)
 
@@ -65,7 +70,7 @@ class Family:
         """E τ."""
         return self.shape / self.rate
 
-    def update(self, precision: Float[np.ndarray, " n"], weighted: Float[np.ndarray, " n"]) -> None:
+    def update(self, precision: Vector, weighted: Vector) -> None:
         """q(z) from a likelihood exp(weighted z - precision z² / 2) and the prior; then q(μ) and q(τ)."""
         if self.fixed:
             return
@@ -112,15 +117,15 @@ class Family:
         self.rate *= factor**2
 
     @property
-    def vector(self) -> Float[np.ndarray, " coordinates"]:
+    def vector(self) -> Coordinates:
         """All that is learned, the positive ones as logarithms; nothing if fixed."""
         if self.fixed:
             return np.empty(0)
         prior = [self.centre, np.log(self.centre_variance), np.log(self.rate)]
         return np.concatenate([self.mean, np.log(self.variance), prior])
 
-    def move_to(self, vector: Float[np.ndarray, " coordinates"]) -> None:
-        """Takes on what a `vector` holds."""
+    def move_to(self, vector: Coordinates) -> None:
+        """Set what is learned from a `vector`."""
         if self.fixed:
             return
         n = len(self.mean)
@@ -128,14 +133,14 @@ class Family:
         self.centre, self.centre_variance, self.rate = float(vector[-3]), *map(float, np.exp(vector[-2:]))
 
 
-def settle(ability: Family, difficulty: Family, discrimination: Family) -> None:
-    """The best origin and unit of the scale, which no answer tells; all at once, where single updates would creep.
+def standardise(ability: Family, difficulty: Family, discrimination: Family) -> None:
+    """The best origin and unit of the scale, which no response determines; at once, where single updates would creep.
 
     Moving θ and b together changes only the prior of their μ: best at μ_θ = -μ_b. With u = factor² on θ and b (and 1/u
     on a), the evidence is -P/u - Q u - log(u) / 2 plus a constant: best at Q u² + u/2 = P.
 
     >>> parts = [Family.around(np.array([-1.0, 3.0]), np.ones(2), 0.1) for _ in range(3)]
-    >>> settle(*parts)
+    >>> standardise(*parts)
     >>> round(parts[0].centre + parts[1].centre, 12)
     0.0
     """
@@ -154,14 +159,6 @@ def settle(ability: Family, difficulty: Family, discrimination: Family) -> None:
     discrimination.scale(1 / factor)
 
 
-# The factors of the variational posterior, and one sweep of coordinate ascent over them.
-
-
-START_SD = 0.5  # of the noise, in logits, that a seed adds to the start
-START_VARIANCE = 0.1  # of each q; the first sweep replaces it
-Cells = Float[np.ndarray, "subjects groups"]
-
-
 @dataclass
 class Posterior:
     """q of everything; `beta` holds the two parameters of q(λ) of each group of items, None where λ = 1."""
@@ -177,13 +174,13 @@ class Posterior:
         return np.ones(len(self.difficulty.mean)) if self.beta is None else self.beta[0] / self.beta.sum(axis=0)
 
     @property
-    def vector(self) -> Float[np.ndarray, " coordinates"]:
+    def vector(self) -> Coordinates:
         """All parameters of q, the positive ones as logarithms."""
         families = [family.vector for family in (self.ability, self.difficulty, self.discrimination)]
         return np.concatenate([*families, [] if self.beta is None else np.log(self.beta).ravel()])
 
-    def move_to(self, vector: Float[np.ndarray, " coordinates"]) -> None:
-        """Takes on the parameters of a `vector`."""
+    def move_to(self, vector: Coordinates) -> None:
+        """Set all parameters from a `vector`."""
         for family in (self.ability, self.difficulty, self.discrimination):
             size = len(family.vector)
             family.move_to(vector[:size])
@@ -192,55 +189,40 @@ class Posterior:
             self.beta = np.exp(vector).reshape(self.beta.shape)
 
 
-def first_posterior(answers: Answers, model: str, rng: np.random.Generator) -> Posterior:
-    """Accuracies and item means on the logit scale, with noise; a tenth of the wrong answers taken for infeasible.
+def first_posterior(data: Responses, model: str, rng: np.random.Generator) -> Posterior:
+    """Accuracies and item means on the logit scale, with noise; a tenth of the wrong responses count as infeasible.
 
-    >>> from fca.stats.irt.solve import prepare
     >>> first_posterior(prepare(np.eye(3)), "2pl", np.random.default_rng(0)).discrimination.mean
     array([1., 1., 1.])
     """
-    asked, wrong = asked_cells(answers), asked_cells(answers) - answers.right
-    ability = smoothed_logit(answers.right @ answers.count, asked @ answers.count)
-    difficulty = -smoothed_logit(answers.right.sum(axis=0), asked.sum(axis=0))
-    starts = [_with_noise(values, rng) for values in (ability - ability.mean(), difficulty)]
+    (ability, easiness), wrong = data.logits(), data.indicator - data.right
+    starts = [_with_noise(values, rng) for values in (ability - ability.mean(), -easiness)]
     fixed = model == "1pl"
-    beta = 1 + np.stack([(answers.right + 0.9 * wrong).sum(axis=0), 0.1 * wrong.sum(axis=0)])
+    beta = 1 + np.stack([(data.right + 0.9 * wrong).sum(axis=0), 0.1 * wrong.sum(axis=0)])
     return Posterior(
         Family.around(starts[0], np.ones(len(ability)), START_VARIANCE),
-        Family.around(starts[1], answers.count, START_VARIANCE),
-        Family.around(np.ones(len(difficulty)), answers.count, 0.0 if fixed else START_VARIANCE, fixed=fixed),
+        Family.around(starts[1], data.count, START_VARIANCE),
+        Family.around(np.ones(len(easiness)), data.count, 0.0 if fixed else START_VARIANCE, fixed=fixed),
         beta if model == "3pl-upper" else None,
     )
 
 
-def _with_noise(values: Float[np.ndarray, " n"], rng: np.random.Generator) -> Float[np.ndarray, " n"]:
-    """Equal values stay equal: in 1pl, subjects with as many right answers must end together."""
+def _with_noise(values: Vector, rng: np.random.Generator) -> Vector:
+    """Equal values stay equal: in 1pl, subjects with as many right responses must end together."""
     levels, which = np.unique(values, return_inverse=True)
     return np.asarray(values + START_SD * rng.standard_normal(len(levels))[which])
 
 
-def asked_cells(answers: Answers) -> Cells:
-    """1 where a cell holds an answer, else 0.
-
-    >>> from fca.stats.irt.solve import prepare
-    >>> asked_cells(prepare(np.eye(2)))
-    array([[1., 1.],
-           [1., 1.]])
-    """
-    return np.ones_like(answers.right) if answers.asked is None else answers.asked.astype(float)
-
-
-def local_step(q: Posterior, answers: Answers, asked: Cells) -> tuple[Cells, Cells, float]:
+def local_step(q: Posterior, data: Responses, present: Cells) -> tuple[Cells, Cells, float]:
     """The best quadratic in each cell, and the evidence with it.
 
     -log(1 + exp(∓x)) ≥ ±x/2 - h (x² - ξ²) - log 2 cosh(ξ/2), h = tanh(ξ/2) / 4ξ, tightest at ξ² = E x², x = a (θ - b)
 
     Returns h and the factor of x (both times the chance that the cell was feasible), and the evidence lower bound.
 
-    >>> from fca.stats.irt.solve import prepare
-    >>> answers = prepare(np.eye(3))
-    >>> q = first_posterior(answers, "2pl", np.random.default_rng(0))
-    >>> h, slope, evidence = local_step(q, answers, np.ones((3, 3)))
+    >>> data = prepare(np.eye(3))
+    >>> q = first_posterior(data, "2pl", np.random.default_rng(0))
+    >>> h, slope, evidence = local_step(q, data, np.ones((3, 3)))
     >>> bool((h < 1 / 8).all()), evidence < 0
     (True, True)
     """
@@ -251,35 +233,34 @@ def local_step(q: Posterior, answers: Answers, asked: Cells) -> tuple[Cells, Cel
     small = np.expm1(-xi)
     floor = -xi / 2 - np.log(2 + small)  # - log 2 cosh(ξ/2)
     small /= -4 * xi * (2 + small)  # h
-    feasible, rest = asked, 0.0
+    feasible, rest = present, 0.0
     if q.beta is not None:
         x = powers[:, :2] @ np.stack([-a.mean * b.mean, a.mean])
-        feasible, rest = _feasible(q.beta, answers, asked, floor - x / 2)
-    slope = feasible * (answers.right - 0.5)
+        feasible, rest = _feasible(q.beta, data, present, floor - x / 2)
+    slope = feasible * (data.right - 0.5)
     by_item = np.einsum("sg,sg->g", feasible, floor) + a.mean * (theta.mean @ slope - b.mean * slope.sum(axis=0))
-    evidence = by_item @ answers.count + rest + theta.evidence() + b.evidence() + a.evidence()
+    evidence = by_item @ data.count + rest + theta.evidence() + b.evidence() + a.evidence()
     small *= feasible
     return small, slope, float(evidence)
 
 
-def _feasible(beta: np.ndarray, answers: Answers, asked: Cells, miss: Cells) -> tuple[Cells, float]:
+def _feasible(beta: np.ndarray, data: Responses, present: Cells, miss: Cells) -> tuple[Cells, float]:
     """Chance that each cell was feasible (`miss`: bound on log P(wrong | feasible)), and its evidence; updates q(λ)."""
-    wrong = asked > answers.right
-    chance = np.where(wrong, expit(digamma(beta[0]) - digamma(beta[1]) + miss), asked)
+    wrong = present > data.right
+    chance = np.where(wrong, expit(digamma(beta[0]) - digamma(beta[1]) + miss), present)
     entropy = (entr(chance) + entr(np.where(wrong, 1 - chance, 0.0))).sum(axis=0)
     feasible = chance.sum(axis=0)
-    beta[:] = 1 + np.stack([feasible, asked.sum(axis=0) - feasible])
+    beta[:] = 1 + np.stack([feasible, present.sum(axis=0) - feasible])
     # with this q(λ), E log of the indicators' prior and -KL(q(λ) | U[0, 1]) add up to log B
-    return chance, float((entropy + betaln(*beta)) @ answers.count)
+    return chance, float((entropy + betaln(*beta)) @ data.count)
 
 
 def global_step(q: Posterior, count: Float[np.ndarray, " groups"], curvature: Cells, slope: Cells) -> None:
     """Each normal factor in turn given the others: the bound is quadratic in each of b, a, θ.
 
-    >>> from fca.stats.irt.solve import prepare
-    >>> answers = prepare(np.eye(3))
-    >>> q = first_posterior(answers, "2pl", np.random.default_rng(0))
-    >>> global_step(q, answers.count, *local_step(q, answers, np.ones((3, 3)))[:2])
+    >>> data = prepare(np.eye(3))
+    >>> q = first_posterior(data, "2pl", np.random.default_rng(0))
+    >>> global_step(q, data.count, *local_step(q, data, np.ones((3, 3)))[:2])
     >>> bool((q.difficulty.variance < 1).all())
     True
     """
@@ -291,11 +272,7 @@ def global_step(q: Posterior, count: Float[np.ndarray, " groups"], curvature: Ce
     theta.update(
         2 * curvature @ (count * a.square), slope @ (count * a.mean) + 2 * curvature @ (count * a.square * b.mean)
     )
-    settle(theta, b, a)
-
-
-VARIATIONAL = ("1pl", "2pl", "3pl-upper")
-TOLERANCE = 1e-7  # rise of the evidence a sweep, in nats an answer, below which the ascent has ended
+    standardise(theta, b, a)
 
 
 def fit_variational(
@@ -308,16 +285,16 @@ def fit_variational(
     Variances, as the text has them (py-irt reads 1/τ as a standard deviation). q is a product of normals for θ, b, a
     and μ, Gamma for τ, and Beta for λ, which the paper leaves open: the best one given the others. The evidence lower
     bound rises by coordinate ascent in closed form, without sampling: the logistic's logarithm is bounded by the
-    quadratic of Jaakkola and Jordan (2000, Stat. Comput. 10:25), and a wrong answer is either infeasible or a miss (an
-    indicator a cell). The bound and the factorisation make standard deviations too small.
+    quadratic of Jaakkola and Jordan (2000, Stat. Comput. 10:25), and a wrong response is either infeasible or a miss
+    (an indicator a cell). The bound and the factorisation make standard deviations too small.
 
-    model:  1pl (a = 1), 2pl (λ = 1), 3pl-upper.    epochs: sweeps at most; `converged` says whether fewer were enough.
+    model:  1pl (a = 1), 2pl (λ = 1), 3pl-upper.    epochs: sweeps at most; `converged` if fewer were enough.
     seed:   of the noise on the start: logit accuracies and minus the items' logit means, a = 1.
-    In the answer, `log_posterior` is the evidence lower bound, `*_se` are posterior standard deviations, and
-    `discrimination` may be negative. Raises FcaError for answers, models and epochs that cannot be fitted.
+    In the result, `log_posterior` is the evidence lower bound, `*_se` are posterior standard deviations, and
+    `discrimination` may be negative. Raises FcaError for responses, models and epochs that cannot be fitted.
 
-    >>> answers = np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, np.nan]])
-    >>> fit_variational(answers, "1pl").ability.round(2)
+    >>> responses = np.array([[1.0, 1.0, 0.0, 0.0], [1.0, 0.0, 1.0, 0.0], [1.0, 1.0, 1.0, np.nan]])
+    >>> fit_variational(responses, "1pl").ability.round(2)
     array([0.01, 0.01, 0.98])
     """
     name = model_name(model)
@@ -326,10 +303,10 @@ def fit_variational(
     if epochs < 1:
         raise FcaError("epochs", epochs, "1 or more", "raise it")
     check_responses(responses)
-    answers = prepare(responses, one_slope=name == "1pl")
-    q = first_posterior(answers, name, np.random.default_rng(seed))
-    evidence, sweeps, converged = ascend(q, answers, epochs)
-    group, b, a = answers.group, q.difficulty, q.discrimination
+    data = prepare(responses, one_slope=name == "1pl")
+    q = first_posterior(data, name, np.random.default_rng(seed))
+    evidence, sweeps, converged = ascend(q, data, epochs)
+    group, b, a = data.group, q.difficulty, q.discrimination
     return IrtFit(
         model=name,
         ability=q.ability.mean,
@@ -346,50 +323,46 @@ def fit_variational(
     )
 
 
-def ascend(q: Posterior, answers: Answers, epochs: int) -> tuple[float, int, bool]:
-    """Sweeps until the evidence has stopped rising, `q` changed in place; (evidence, sweeps, whether it stopped).
+def ascend(q: Posterior, data: Responses, epochs: int) -> tuple[float, int, bool]:
+    """Sweeps until the evidence stops rising, changing `q` in place; (evidence, sweeps, whether it stopped).
 
-    After every third sweep it tries a leap, which counts as a sweep, and keeps it if the evidence rises.
+    After every third sweep it tries an extrapolation, which counts as a sweep, and keeps it if the evidence rises.
 
-    >>> answers = prepare(np.eye(3))
-    >>> ascend(first_posterior(answers, "1pl", np.random.default_rng(0)), answers, 100)[1:]
+    >>> data = prepare(np.eye(3))
+    >>> ascend(first_posterior(data, "1pl", np.random.default_rng(0)), data, 100)[1:]
     (9, True)
     """
-    asked = asked_cells(answers)
-    enough = TOLERANCE * float((asked @ answers.count).sum())
-    curvature, slope, evidence = local_step(q, answers, asked)
-    trail: list[Float[np.ndarray, " coordinates"]] = []  # from after the sweep that settles a leap
+    present = data.indicator
+    enough = TOLERANCE * float((present @ data.count).sum())
+    curvature, slope, evidence = local_step(q, data, present)
+    trail: list[Coordinates] = []  # starts after the sweep that follows an extrapolation
     sweeps = 0
     while sweeps < epochs:
         sweeps, before = sweeps + 1, evidence
-        global_step(q, answers.count, curvature, slope)
-        curvature, slope, evidence = local_step(q, answers, asked)
+        global_step(q, data.count, curvature, slope)
+        curvature, slope, evidence = local_step(q, data, present)
         if evidence - before < enough:
             return evidence, sweeps, True
         trail.append(q.vector)
         if len(trail) == 3 and sweeps < epochs:
             sweeps += 1
-            with np.errstate(all="ignore"):  # a leap beyond all numbers has no evidence, and is taken back
-                q.move_to(leap(*trail))
-                leapt = local_step(q, answers, asked)
-            if leapt[2] > evidence:
-                curvature, slope, evidence = leapt
+            with np.errstate(all="ignore"):  # an extrapolation that overflows has no evidence, and is undone
+                q.move_to(extrapolate(*trail))
+                jump = local_step(q, data, present)
+            if jump[2] > evidence:
+                curvature, slope, evidence = jump
             else:
                 q.move_to(trail[-1])
             trail = []
     return evidence, epochs, False
 
 
-def leap(
-    first: Float[np.ndarray, " coordinates"],
-    second: Float[np.ndarray, " coordinates"],
-    third: Float[np.ndarray, " coordinates"],
-) -> Float[np.ndarray, " coordinates"]:
-    """Where a slow ascent is heading, from three points of it (SQUAREM, S3; Varadhan and Roland 2008).
+def extrapolate(first: Coordinates, second: Coordinates, third: Coordinates) -> Coordinates:
+    """The point that a slow ascent is heading for, from three points of it (SQUAREM, S3; Varadhan and Roland 2008).
 
     x + 2 s r + s² v,  r the first step, v the change from first to second step, s = max(1, |r| / |v|); s = 1: third
 
-    >>> leap(np.array([0.0]), np.array([0.5]), np.array([0.75]))  # on its way to 1, half of the rest a step
+    >>> extrapolate(np.array([0.0]), np.array([0.5]), np.array([0.75]))  # on its way to 1, half of the rest a step
     array([1.])
     """
     step = second - first

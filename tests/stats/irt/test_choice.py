@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import log_loss, roc_auc_score
 
-from fca.stats.irt import MODELS, choose_model, fit_irt, held_out_fit
-from fca.stats.irt.choice import hide
+from fca.stats.irt import MODELS, choose_model, fit_irt, held_out_fit, hide
 from fca.types import FcaError
 from tests.stats.irt.planted import planted
 

@@ -9,7 +9,7 @@ from scipy.stats import kendalltau, spearmanr
 from sklearn.metrics import roc_auc_score
 
 from fca.stats.irt import MODELS, check_responses, fit_irt, fit_items
-from fca.stats.irt.solve import prepare
+from fca.stats.irt.likelihood import prepare
 from fca.types import FcaError
 from tests.stats.irt.planted import planted, with_holes
 

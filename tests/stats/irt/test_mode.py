@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from fca.stats.irt.fit import as_fit
+from fca.stats.irt import as_fit
+from fca.stats.irt.likelihood import Cells, fill, first_state, prepare, random_state
 from fca.stats.irt.model import MODELS
-from fca.stats.irt.solve import Cells, derivatives, fill, find_mode, prepare
-from fca.stats.irt.start import first_state, random_state
+from fca.stats.irt.solve import derivatives, find_mode
 from tests.stats.irt.planted import planted, with_holes
 from tests.stats.irt.reference import gradient, hessian, log_posterior
 
@@ -86,8 +86,10 @@ def test_expected_information_is_the_mean_of_the_observed_one(model):
         parts = []
         for right in (np.zeros_like(answers.right), np.ones_like(answers.right)):
             cells = Cells.empty(answers, model)
-            asked = np.ones(right.shape, bool) if answers.asked is None else answers.asked
-            fill(cells, type(answers)(right * asked, answers.asked, answers.count, answers.group), state, observed=True)
+            asked = np.ones(right.shape, bool) if answers.present is None else answers.present
+            fill(
+                cells, type(answers)(right * asked, answers.present, answers.count, answers.group), state, observed=True
+            )
             parts.append(getattr(cells, name).copy())
         fill(cells, answers, state, observed=False)
         mean = chance * parts[1] + (1 - chance) * parts[0]

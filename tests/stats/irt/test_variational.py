@@ -6,10 +6,9 @@ import scipy.stats
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from fca.stats.irt import variational
-from fca.stats.irt.fit import fit_irt
-from fca.stats.irt.solve import prepare
-from fca.stats.irt.variational import MEAN_VARIANCE, Family, ascend, first_posterior, fit_variational, settle
+from fca.stats.irt import fit_irt, variational
+from fca.stats.irt.likelihood import prepare
+from fca.stats.irt.variational import MEAN_VARIANCE, Family, ascend, first_posterior, fit_variational, standardise
 from fca.types import FcaError
 
 
@@ -118,7 +117,7 @@ def test_the_prior_of_values_that_are_known_is_the_conjugate_one():
 def test_the_unit_of_the_scale_is_the_best_one():
     rng = np.random.default_rng(0)
     families = [Family.around(rng.normal(1, sd, 20), np.ones(20), 0.2) for sd in (1, 2, 3)]
-    settle(*families)
+    standardise(*families)
     best = sum(f.evidence() for f in families)
     for factor, shift in ((0.9, 0.0), (0.99, 0.0), (1.01, 0.0), (1.1, 0.0), (1.0, -1.0), (1.0, 1.0)):
         moved = [Family(**vars(f)) for f in families]
@@ -132,7 +131,7 @@ def test_the_unit_of_the_scale_is_the_best_one():
 def test_leaps_end_where_plain_sweeps_do_and_sooner(monkeypatch):
     answers = drawn(40, 200, infeasible=0.1)[0]
     leapt = fit_variational(answers, "3pl-upper")
-    monkeypatch.setattr(variational, "leap", lambda first, second, third: third)
+    monkeypatch.setattr(variational, "extrapolate", lambda first, second, third: third)
     plain = fit_variational(answers, "3pl-upper")
     assert leapt.converged
     assert leapt.iterations < plain.iterations / 2

@@ -1,0 +1,333 @@
+"""Prior and likelihood of item response models: grouped responses, a point in parameter space, and where fits start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.special import expit
+
+Array = np.ndarray
+Subjects = Float[np.ndarray, " subjects"]
+Items = Float[np.ndarray, " items"]
+Groups = Float[np.ndarray, " groups"]  # groups of items with equal responses
+Matrix = Float[np.ndarray, "subjects groups"]
+Parameters = Float[np.ndarray, "k groups"]  # k free parameters an item
+
+LOG_SLOPE_SD = 0.5  # of log discrimination around its mean
+FEASIBILITY = (5.0, 1.0)  # Beta: most items can be solved by nearly everyone who is able enough
+GUESS = (1.0, 9.0)  # Beta, of guess / feasibility: a blind guess is right in one of ten cases, or less often
+CENTRE_SD = 5.0  # of the mean difficulty around 0, the mean ability
+SPREAD_PRIOR = 3.0  # half-normal scale of the spread of difficulty
+SPREAD_FLOOR = 0.1  # in the same unit
+
+
+@dataclass(frozen=True)
+class Prior:
+    """θ ~ N(0, 1); b ~ N(centre, spread²); log a ~ N(log_slope, 0.5²). These three numbers are learned."""
+
+    centre: float = 0.0
+    spread: float = 1.0
+    log_slope: float = 0.0
+
+
+def learned_spread(squares: float, items: int) -> float:
+    """The most probable spread when difficulties lie Σ E[(b - centre)²] = `squares` apart; never below a floor.
+
+    Maximises -items log s - squares / (2 s²) - s² / (2 · 3²): a normal density of each item, a half-normal one of s.
+
+    >>> round(learned_spread(4000.0, 1000), 2)
+    2.0
+    """
+    width = SPREAD_PRIOR**2
+    variance = width * (np.sqrt(items**2 + 4 * squares / width) - items) / 2
+    return float(max(np.sqrt(variance), SPREAD_FLOOR))
+
+
+def log_beta(logit: Items, shape: tuple[float, float]) -> tuple[Items, Items, Items]:
+    """Log density of a logit whose inverse is Beta(u, d), up to a constant; its gradient; minus its second derivative.
+
+    As a density of the logit it is p^u (1 - p)^d: its mode u / (u + d) lies inside (0, 1), unlike Beta(5, 1)'s own.
+
+    >>> log_beta(np.array([np.log(5.0)]), (5.0, 1.0))[1].round(12)
+    array([0.])
+    """
+    up, down = shape
+    p, q = 1 / (1 + np.exp(-logit)), 1 / (1 + np.exp(logit))
+    density = -up * np.logaddexp(0, -logit) - down * np.logaddexp(0, logit)
+    return density, up * q - down * p, (up + down) * p * q
+
+
+# the free parameters of an item; difficulty comes last, so that its variance can be read from a Cholesky factor
+LEARNED = {
+    "1pl": ("difficulty",),
+    "2pl": ("slope", "difficulty"),
+    "3pl": ("guess", "slope", "difficulty"),
+    "3pl-upper": ("feasibility", "slope", "difficulty"),
+    "4pl": ("feasibility", "guess", "slope", "difficulty"),
+}
+
+
+@dataclass(frozen=True)
+class State:
+    """Abilities and free parameters of items: log discrimination, logits of feasibility and of guess / feasibility.
+
+    Learning guess as a share of feasibility keeps it below feasibility: less able subjects never do better on an item.
+    """
+
+    model: str
+    ability: Subjects
+    item: Parameters
+    prior: Prior
+
+    def row(self, name: str) -> Groups | None:
+        """Free parameter of every item by its name; None where the model does not learn it."""
+        names = LEARNED[self.model]
+        return self.item[names.index(name)] if name in names else None
+
+    @property
+    def difficulty(self) -> Groups:
+        """Of every item."""
+        return np.asarray(self.item[-1])
+
+    @property
+    def slope(self) -> Groups:
+        """Discrimination of every item."""
+        row = self.row("slope")
+        return np.ones(self.item.shape[1]) if row is None else np.exp(row)
+
+    def asymptotes(self) -> tuple[Groups, Groups]:
+        """Feasibility, and guess as a share of it."""
+        upper, lower = self.row("feasibility"), self.row("guess")
+        ones = np.ones(self.item.shape[1])
+        return (
+            ones if upper is None else 1 / (1 + np.exp(-upper)),
+            0 * ones if lower is None else 1 / (1 + np.exp(-lower)),
+        )
+
+
+def item_prior(state: State) -> tuple[Array, Array, Array]:
+    """Log density of each item's parameters; by parameter (k, groups), its gradient and minus its second derivative."""
+    density = np.zeros(state.item.shape[1])
+    gradient, curvature = np.empty_like(state.item), np.empty_like(state.item)
+    for position, name in enumerate(LEARNED[state.model]):
+        value = state.item[position]
+        if name in ("feasibility", "guess"):
+            term, gradient[position], curvature[position] = log_beta(
+                value, FEASIBILITY if name == "feasibility" else GUESS
+            )
+        else:
+            slope = name == "slope"
+            mean, sd = (state.prior.log_slope, LOG_SLOPE_SD) if slope else (state.prior.centre, state.prior.spread)
+            term = -((value - mean) ** 2) / (2 * sd**2) - np.log(sd)
+            gradient[position], curvature[position] = -(value - mean) / sd**2, sd**-2
+        density += term
+    return density, gradient, curvature
+
+
+@dataclass(frozen=True)
+class Responses:
+    """The whole input of the likelihood; items with the same responses are one item that counts several times.
+
+    right:   share of right responses among the items of a group; 0 where missing.
+    present: which cells hold a response; None when all do.
+    count:   items in each group.    group: the group of each item.
+    """
+
+    right: Matrix
+    present: Bool[np.ndarray, "subjects groups"] | None
+    count: Groups
+    group: Int[np.ndarray, " items"]
+
+    @property
+    def indicator(self) -> Matrix:
+        """1 where a cell holds a response, else 0."""
+        return np.ones_like(self.right) if self.present is None else self.present.astype(float)
+
+    def logits(self) -> tuple[Subjects, Groups]:
+        """Accuracy of every subject and of every group, as smoothed logits."""
+        present = self.indicator
+        by_subject = smoothed_logit(self.right @ self.count, present @ self.count)
+        return by_subject, smoothed_logit(self.right.sum(axis=0), present.sum(axis=0))
+
+
+def smoothed_logit(right: Float[np.ndarray, " n"], responses: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
+    """log((right + .5) / (responses - right + .5)): finite where all or none are right.
+
+    >>> smoothed_logit(np.array([2.0]), np.array([4.0]))
+    array([0.])
+    """
+    return np.asarray(np.log((right + 0.5) / (responses - right + 0.5)))
+
+
+def prepare(responses: Float[np.ndarray, "subjects items"], one_slope: bool = False) -> Responses:
+    """Group items whose parameters must come out equal; nothing is approximated.
+
+    Items with the same responses have the same posterior. With one slope for all (1PL), the number of right responses
+    to an item among those present is sufficient for it (Rasch 1960), and the responses enter a subject's likelihood
+    only as a sum, so that such items share their mean response.
+
+    >>> prepare(np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]])).count
+    array([1., 2.])
+    """
+    absent = np.isnan(responses)
+    holes = bool(absent.any())
+    right = np.where(absent, 0.0, responses) if holes else responses
+    key = right.sum(axis=0).astype("<u4").view("u1").reshape(-1, 4) if one_slope else _bits(right == 1)
+    if holes:
+        key = np.concatenate([key, _bits(absent)], axis=1)
+    words = np.ascontiguousarray(key).view(f"V{key.shape[1]}").ravel()
+    _, first, group, count = np.unique(words, return_index=True, return_inverse=True, return_counts=True)
+    present = ~absent[:, first] if holes else None
+    if one_slope:
+        order = np.argsort(group, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(count)[:-1]])
+        means = np.add.reduceat(right[:, order], starts, axis=1) / count
+    else:
+        means = np.ascontiguousarray(right[:, first], dtype=np.float64)
+    return Responses(means, present, count.astype(float), group)
+
+
+def _bits(cells: Bool[np.ndarray, "subjects items"]) -> np.ndarray:
+    return np.packbits(cells, axis=0).T
+
+
+def first_state(data: Responses, model: str) -> State:
+    """Standardised logit accuracies, and minus the logit of each item's mean: one sign, one scale, no chance."""
+    ability, easiness = data.logits()
+    ability -= ability.mean()
+    unit = 1.0 if model == "1pl" else max(float(ability.std()), 0.1)
+    ability, difficulty = ability / unit, -easiness / unit
+    centre = float(np.average(difficulty, weights=data.count))
+    spread = float(np.sqrt(np.average((difficulty - centre) ** 2, weights=data.count)))
+    prior = Prior(centre, max(spread, 0.5), float(np.log(unit)))
+    return _state(model, ability, difficulty, np.full(len(difficulty), np.log(unit)), prior)
+
+
+def random_state(data: Responses, model: str, rng: np.random.Generator) -> State:
+    """Normal draws, to try whether the mode depends on the start."""
+    subjects, groups = data.right.shape
+    sizes = (1, subjects), (1, groups), (LOG_SLOPE_SD, groups)
+    ability, difficulty, slope = (np.asarray(rng.normal(0.0, sd, n)) for sd, n in sizes)
+    return _state(model, ability, difficulty, slope, Prior())
+
+
+def _state(model: str, ability: Subjects, difficulty: Groups, slope: Groups, prior: Prior) -> State:
+    """Asymptotes start at the mode of their prior."""
+    modes = {"feasibility": np.log(FEASIBILITY[0] / FEASIBILITY[1]), "guess": np.log(GUESS[0] / GUESS[1])}
+    rows = {name: np.full(len(difficulty), value) for name, value in modes.items()}
+    rows |= {"slope": slope, "difficulty": difficulty}
+    return State(model, ability, np.stack([rows[name] for name in LEARNED[model]]), prior)
+
+
+# The dense work, once a step: every subject on every item, in blocks of items that stay in the processor's cache.
+BLOCK = 1 << 15  # cells at a time: a quarter of a megabyte an array
+TINY = 1e-300  # a probability that is not 0
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Results of one pass over all cells. All are 0 where a response is missing.
+
+    log_likelihood: of one item of each group.
+    error:  derivative of a cell's log likelihood by z = a (θ - b); right - p without asymptotes.
+    weight: Fisher information of a cell on z; p (1 - p) without asymptotes.
+    For the m asymptotes that are learned, by their logits:
+    asymptote (m, groups): gradient.  own (m, m, groups): information.  mixed (m, subjects, groups): with z.
+    """
+
+    log_likelihood: Groups
+    error: Matrix
+    weight: Matrix
+    asymptote: Float[np.ndarray, "m groups"]
+    own: Float[np.ndarray, "m m groups"]
+    mixed: Float[np.ndarray, "m subjects groups"]
+
+    @classmethod
+    def empty(cls, data: Responses, model: str) -> Cells:
+        """Room for a pass; its values are not set yet."""
+        subjects, groups = data.right.shape
+        m = max(len(LEARNED[model]) - 2, 0)
+        dense = np.empty((2, subjects, groups))
+        return cls(
+            np.empty(groups), dense[0], dense[1],
+            np.empty((m, groups)), np.empty((m, m, groups)), np.empty((m, subjects, groups)),
+        )  # fmt: skip
+
+
+def fill(cells: Cells, data: Responses, state: State, observed: bool) -> None:
+    """One pass over all cells at `state`, into `cells`; observed: second derivatives instead of their expectation."""
+    subjects, groups = data.right.shape
+    width = max(BLOCK // subjects, 1)
+    for part in (slice(start, min(start + width, groups)) for start in range(0, groups, width)):
+        z = state.ability[:, None] - state.difficulty[part]
+        z *= state.slope[part]
+        present = None if data.present is None else data.present[:, part]
+        if not len(cells.asymptote):
+            _logistic(cells, part, z, data.right[:, part], present)
+        else:
+            _bounded(cells, part, z, data.right[:, part], present, state, observed)
+
+
+def _logistic(cells: Cells, part: slice, z: Array, right: Array, present: Array | None) -> None:
+    """Log likelihood Σ right z - log(1 + exp z), which shares its exponential with both derivatives."""
+    if present is not None:
+        z *= present
+    small = np.exp(-np.abs(z))  # never overflows
+    if present is not None:
+        small *= present
+    whole = 1.0 + small
+    chosen = np.einsum("sg,sg->g", right, z) - np.maximum(z, 0.0).sum(axis=0)
+    cells.log_likelihood[part] = chosen - _log_product(whole)
+    solved = np.where(z > 0, 1.0, small)
+    solved /= whole
+    np.subtract(right, solved, out=cells.error[:, part])
+    small /= whole
+    small /= whole
+    cells.weight[:, part] = small
+
+
+def _log_product(whole: Matrix) -> Groups:
+    """Σ log over subjects of factors in [1, 2]: one logarithm for 1,000 of them, since 2^1000 is still a float64."""
+    starts = range(0, len(whole), 1000)
+    return np.asarray(sum(np.log(np.multiply.reduce(whole[start : start + 1000], axis=0)) for start in starts))
+
+
+def _bounded(
+    cells: Cells, part: slice, z: Array, right: Array, present: Array | None, state: State, observed: bool
+) -> None:
+    """With asymptotes: p = feasibility (share + (1 - share) / (1 + exp -z)), share = guess / feasibility.
+
+    A cell's log likelihood has minus second derivatives (p_k / c)² - p_kl / c where right, with chance c = p, and the
+    same with c = -(1 - p) where wrong; expected over responses, p_k p_l / (p (1 - p)).
+    """
+    feasibility, share = (row[part] for row in state.asymptotes())
+    solved, missed = expit(z), expit(-z)
+    p = np.maximum(feasibility * (share + (1 - share) * solved), TINY)
+    q = np.maximum((1 - feasibility) + feasibility * (1 - share) * missed, TINY)
+    truly = right > 0
+    score, chance, information = np.where(truly, 1 / p, -1 / q), np.where(truly, p, q), 1 / (p * q)
+    if present is not None:
+        chance[~present] = 1.0
+        score *= present
+        information *= present
+    cells.log_likelihood[part] = np.log(chance).sum(axis=0)
+    by_z = feasibility * (1 - share) * solved * missed
+    by = {"feasibility": (1 - feasibility) * p, "guess": feasibility * share * (1 - share) * missed}
+    # second derivatives: of z by z and by each asymptote's logit as multiples of by_z, and among those as multiples
+    bend = {"feasibility": 1 - 2 * feasibility, "guess": 1 - 2 * share}
+    tilt = {"feasibility": 1 - feasibility, "guess": -share}
+    names = LEARNED[state.model][:-2]
+    error = score * by_z
+    cells.error[:, part] = error
+    cells.weight[:, part] = error * (error - (missed - solved)) if observed else by_z * information * by_z
+    for i, name in enumerate(names):
+        mine = score * by[name]
+        cells.asymptote[i, part] = mine.sum(axis=0)
+        cells.mixed[i][:, part] = error * (mine - tilt[name]) if observed else by_z * information * by[name]
+        for j, other in enumerate(names[: i + 1]):
+            theirs = score * by[other]
+            twist = bend[name] * mine if i == j else tilt["feasibility"] * mine
+            own = mine * theirs - twist if observed else by[name] * information * by[other]
+            cells.own[i, j, part] = cells.own[j, i, part] = own.sum(axis=0)
