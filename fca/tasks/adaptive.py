@@ -294,7 +294,7 @@ def examine(
     while True:
         while len(positions := policy.ask(rng)):
             rounds.append(positions)
-            policy.tell(positions, examinee.right(len(rounds), positions))
+            policy.observe(positions, examinee.right(len(rounds), positions))
             log.info("round %d: %d of %d images asked", len(rounds), asked.sum(), len(asked))
         found = estimated()
         if width is None or asked.all() or _width(found) <= width:

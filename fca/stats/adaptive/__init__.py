@@ -1,7 +1,16 @@
-"""Adaptive tests: what to ask a model next, and what its answers say about a finite pool of items."""
+"""Adaptive tests of a finite pool of items: policies and estimators by name, and tests replayed on known responses."""
 
-from fca.stats.adaptive.estimators import Estimate
-from fca.stats.adaptive.names import ESTIMATORS, POLICIES, WARNINGS, estimate, start_policy, warning
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float, Integer, Shaped
+
+from fca.stats.adaptive.estimators import Estimate, difference, p_irt, pooled, session_mean
+from fca.stats.adaptive.mixed_logit import mixed_logit
 from fca.stats.adaptive.policies import (
     MAPPING_L,
     MAPPING_Q,
@@ -16,34 +25,137 @@ from fca.stats.adaptive.policies import (
     check_mapping,
 )
 from fca.stats.adaptive.pool import LEVEL_WEIGHTS, LEVELS, POINTS, TARGETS, Pool, Record, make_pool
-from fca.stats.adaptive.replay import replay, run_policy
+from fca.stats.irt import ItemBank
+from fca.types import FcaError
 
 __all__ = [
-    "ESTIMATORS",
-    "LEVELS",
-    "LEVEL_WEIGHTS",
-    "MAPPING_L",
-    "MAPPING_Q",
-    "POINTS",
-    "POLICIES",
-    "TARGETS",
-    "WARNINGS",
-    "Estimate",
-    "FisherCat",
-    "GreTwoStage",
-    "NeymanIrt",
-    "OptimalAllocation",
-    "Policy",
-    "Pool",
-    "Random",
-    "Record",
-    "StartPolicy",
-    "StaticK",
-    "check_mapping",
-    "estimate",
-    "make_pool",
-    "replay",
-    "run_policy",
-    "start_policy",
+    "ESTIMATORS", "LEVELS", "LEVEL_WEIGHTS", "MAPPING_L", "MAPPING_Q", "POINTS", "POLICIES", "TARGETS", "WARNINGS",
+    "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt", "OptimalAllocation", "Policy", "Pool", "Random", "Record",
+    "StartPolicy", "StaticK", "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
     "warning",
-]
+]  # fmt: skip
+
+POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
+    {
+        "static_k": StaticK,
+        "random": Random,
+        "gre_two_stage": GreTwoStage,
+        "optimal_allocation": OptimalAllocation,
+        "neyman_irt": NeymanIrt,
+        "fisher_cat": FisherCat,
+    }
+)
+ESTIMATORS: Mapping[str, Callable[[Pool, Record, ItemBank | None], Estimate]] = MappingProxyType(
+    {
+        "session_mean": session_mean,
+        "pooled": pooled,
+        "mixed_logit": mixed_logit,
+        "p_irt": p_irt,
+        "difference": difference,
+    }
+)
+WARNINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "session_mean": "biased under an adaptive policy (gre_two_stage: about a point too low): sessions that do well "
+        "are asked other levels, and lucky answers stop the asking; unbiased for static_k",
+        "pooled": "biased under an adaptive policy (gre_two_stage: points too high): hard items are asked mostly where "
+        "the model does well; unbiased for static_k and random",
+    }
+)
+
+
+def start_policy(policy: str | StartPolicy, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> Policy:
+    """A test of one model, by a policy's name or by its class (or a partial of it); raises FcaError for other names.
+
+    >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
+    >>> start_policy("static_k", pool, 0.25).k
+    3
+    """
+    if not isinstance(policy, str):
+        return policy(pool, budget, bank)
+    if policy not in POLICIES:
+        raise FcaError("policy", repr(policy), ", ".join(POLICIES), "take one of these")
+    return POLICIES[policy](pool, budget, bank)
+
+
+def estimate(estimator: str, pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
+    """Both targets of every group from a test so far; raises FcaError for an unknown name or a missing bank."""
+    if estimator not in ESTIMATORS:
+        raise FcaError("estimator", repr(estimator), ", ".join(ESTIMATORS), "mixed_logit needs no bank")
+    if not record.asked.any():
+        raise FcaError("items asked", 0, "1 or more", "ask the policy's first round before estimating")
+    return ESTIMATORS[estimator](pool, record, bank)
+
+
+def warning(estimator: str) -> str | None:
+    """The known bias of an estimator; None for those that are right under every policy they take.
+
+    >>> warning("pooled")[:31]
+    'biased under an adaptive policy'
+    """
+    return WARNINGS.get(estimator)
+
+
+def run_policy(policy: Policy, correct: Bool[np.ndarray, " items"], rng: np.random.Generator) -> Policy:
+    """The whole test of one model whose responses are known; the policy, at its end."""
+    while len(positions := policy.ask(rng)):
+        policy.observe(positions, correct[positions])
+    return policy
+
+
+def replay(
+    correct: Bool[np.ndarray, "models items"] | Integer[np.ndarray, "models items"] | Float[np.ndarray, "models items"],
+    levels: Integer[np.ndarray, " items"],
+    sessions: Shaped[np.ndarray, " items"],
+    groups: Shaped[np.ndarray, " items"],
+    policy: str | StartPolicy,
+    estimator: str = "mixed_logit",
+    budget: int | float = 0.25,
+    bank: ItemBank | None = None,
+    repeats: int = 3,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """Estimates of a test of each model for each group, `repeats` times, beside the truth of the whole pool.
+
+    correct:  right or wrong, of every model on every item of the pool.
+    levels:   0 easy, 1 medium, 2 hard.    sessions: (class, attribute).    groups: what is averaged over: attribute.
+    policy:   a name of POLICIES, or a policy's class with options bound: partial(GreTwoStage, mapping=MAPPING_L).
+    budget:   share of the pool to ask.    bank: the pool's items, fitted on other models.
+    seed:     with the positions of model and repeat it seeds each test's draws: adding models changes no other.
+
+    One row for each (model position, group, repeat, target), in shares: truth, estimate, se, low, high (95 %), and how
+    many of the group's items were asked, in all and by level. `attrs["warning"]` is the known bias of the estimator,
+    if any. Raises FcaError for a pool, policy, estimator, budget or bank that cannot be used.
+
+    >>> correct = np.ones((1, 36), dtype=bool)
+    >>> session = np.zeros(36, dtype=int)
+    >>> found = replay(correct, np.repeat([0, 1, 2], 12), session, session, "static_k", "session_mean", repeats=1)
+    >>> found[["target", "truth", "estimate", "asked_hard"]].to_dict("list")
+    {'target': ['accuracy', 'score'], 'truth': [1.0, 1.0], 'estimate': [1.0, 1.0], 'asked_hard': [3, 3]}
+    """
+    if not np.isin(correct, [0, 1]).all():
+        raise FcaError("answers", "some are missing or no 0 or 1", "0 or 1 for every item", "replay full answers only")
+    if repeats < 1:
+        raise FcaError("repeats", repeats, "1 or more", "raise it")
+    pool = make_pool(levels, sessions, groups)
+    blocks = []
+    for model, responses in enumerate(correct.astype(bool)):
+        truth = pool.truth(responses)
+        for repeat in range(repeats):
+            rng = np.random.default_rng([seed, model, repeat])
+            test = run_policy(start_policy(policy, pool, budget, bank), responses, rng)
+            found = estimate(estimator, pool, test.record, bank)
+            asked = np.repeat(pool.by_group(pool.by_stratum(test.record.asked)), len(TARGETS), axis=0)
+            numbers = [truth, found.value, found.se, found.low, found.high]
+            blocks.append(np.column_stack([*(part.ravel() for part in numbers), asked]))
+    counts = [f"asked_{level}" for level in LEVELS]
+    table = pd.DataFrame(np.concatenate(blocks), columns=["truth", "estimate", "se", "low", "high", *counts])
+    table[counts] = table[counts].astype(np.int64)
+    lines = pool.groups * len(TARGETS)  # of one test
+    table.insert(0, "model", np.repeat(np.arange(len(correct)), repeats * lines))
+    table.insert(1, "group", np.tile(np.repeat(pool.group_names, len(TARGETS)), len(blocks)))
+    table.insert(2, "repeat", np.tile(np.repeat(np.arange(repeats), lines), len(correct)))
+    table.insert(3, "target", np.tile(np.array(TARGETS, dtype=object), len(table) // len(TARGETS)))
+    table.insert(9, "asked", table[counts].sum(axis=1))
+    table.attrs["warning"] = warning(estimator)
+    return table

@@ -1,4 +1,4 @@
-"""Both targets of every group from what a test asked: shares as they are, or with the help of an item bank."""
+"""Both targets of every group from the responses to a test: plain shares, or with the help of an item bank."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from fca.types import FcaError
 
 Z = float(ndtri(0.5 + LEVEL / 2))
 STEP = 1e-4  # of ability, for slopes
+Targets = Float[np.ndarray, "groups targets"]
 
 
 class Estimate(NamedTuple):
-    """Targets of the finite pool: were every item asked, `value` would be the truth and `se` 0. Shares, not percent.
+    """Targets of the finite pool, as shares: with every item asked, `value` is the truth and `se` is 0.
 
-    NaN where the answers say nothing: a level of which a group was asked no item.
+    NaN where no response helps: a level of which a group was asked no item.
 
-    shared: part of the errors that all groups have in common: each group's standard deviations along independent
-    factors, whose squares are in se². None: the groups' errors are independent.
+    shared: the part of the errors that all groups have in common: each group's standard deviations along independent
+    factors, whose squares are in se². None: the errors of the groups are independent.
     """
 
-    value: Float[np.ndarray, "groups targets"]
-    se: Float[np.ndarray, "groups targets"]
+    value: Targets
+    se: Targets
     shared: Float[np.ndarray, "groups targets factors"] | None = None
 
     @property
@@ -48,12 +49,12 @@ class Estimate(NamedTuple):
         return Estimate(self.value.mean(axis=0)[None], np.sqrt(variance)[None], together[None])
 
     @property
-    def low(self) -> Float[np.ndarray, "groups targets"]:
+    def low(self) -> Targets:
         """Lower end of the 95 % interval, value - 1.96 se, at least 0."""
         return np.maximum(self.value - Z * self.se, 0.0)
 
     @property
-    def high(self) -> Float[np.ndarray, "groups targets"]:
+    def high(self) -> Targets:
         """Upper end, at most 1."""
         return np.minimum(self.value + Z * self.se, 1.0)
 
@@ -61,9 +62,9 @@ class Estimate(NamedTuple):
 def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
     """Share right by session and level, averaged over a group's sessions (each counts as many items as it has there).
 
-    Variance: within sessions, (1 - n / N) s² / n; one lone item takes the mean s² of the group's level, and a session
-    without any counts with the whole variance of the level. Right for `static_k`; biased where a session's own answers
-    decide how many more it is asked.
+    Variance: within sessions, (1 - n / N) s² / n; a single item takes the mean s² of the group's level, and a session
+    without any counts with the whole variance of the level. Unbiased for `static_k`; biased where the responses of a
+    session decide how many more items it is asked.
     """
     asked, right = pool.by_stratum(record.asked), pool.by_stratum(record.right)
     some = asked > 0
@@ -83,10 +84,10 @@ def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Es
 
 
 def pooled(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Share right by level of all of a group's asked items, whatever their session.
+    """Share right by level of all asked items of a group, whatever their session.
 
-    Variance (1 - n / N) p (1 - p) / (n - 1), as of a simple random sample. Right for `random`, where it is the
-    post-stratified mean; biased where sessions are asked unequally because of their answers.
+    Variance (1 - n / N) p (1 - p) / (n - 1), as of a simple random sample. Unbiased for `random`, where it is the
+    post-stratified mean; biased where sessions are asked unequally because of their responses.
     """
     asked = pool.by_group(pool.by_stratum(record.asked))
     right = pool.by_group(pool.by_stratum(record.right))
@@ -97,10 +98,10 @@ def pooled(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate
 
 
 def p_irt(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Answers where asked, the bank's probabilities at the ability they give where not. Needs a bank.
+    """Responses where asked, elsewhere the bank's probabilities at the estimated ability. Needs a bank.
 
-    Variance: of unasked answers, Σ w² p (1 - p), and of the ability, (Σ w dp/dθ)² se². It trusts the bank: what the
-    bank has wrong is bias that the interval does not know of.
+    Variance: of responses not asked for, Σ w² p (1 - p), and of the ability, (Σ w dp/dθ)² se². It trusts the bank:
+    errors of the bank are a bias that the interval does not cover.
     """
     bank = check_bank("p_irt", pool, bank)
     ability, ability_se = ability_of(record, bank)
@@ -121,11 +122,11 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
 
         Y = Σ_i w_i p_i + Σ_{i asked} w_i (y_i - p_i) / π_i      (Särndal, Swensson & Wretman 1992, section 6.3)
 
-    Unbiased whatever the bank is worth, for p_i fixed before the sample was drawn (`neyman_irt`, from its pilot; a
-    pilot's items are known and leave the sum). After `static_k` and `random` the ability comes from the sample itself,
-    a bias of the order of 1 / n. Variance: Horvitz-Thompson, by group (a little wide where the draw was spread).
+    Unbiased however wrong the bank is, for p_i fixed before the sample was drawn (`neyman_irt`, from its pilot; the
+    items of a pilot are known and leave the sum). After `static_k` and `random` the ability comes from the sample
+    itself, a bias of the order of 1 / n. Variance: Horvitz-Thompson, by group (wide where the draw was spread).
 
-    A test that went on drew several samples, each from what was left. Given what was known then, each estimate is
+    A test that went on drew several samples, each from the items left. Given what was known then, each estimate is
     unbiased, so their errors are uncorrelated: they are averaged with weights n / (R (R - n)), from n drawn of R alone.
     """
     bank = check_bank("difference", pool, bank)
@@ -144,10 +145,10 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
 
 
 class Corrected(NamedTuple):
-    """What one sample says of every group, and how much it weighs beside others."""
+    """The estimate from one sample for every group, and its weight beside others."""
 
-    value: Float[np.ndarray, "groups targets"]
-    variance: Float[np.ndarray, "groups targets"]
+    value: Targets
+    variance: Targets
     weight: Float[np.ndarray, " groups"]
 
 
@@ -163,8 +164,8 @@ def _corrected(pool: Pool, right: Bool[np.ndarray, " items"], sample: Sample) ->
         variance[group] = fixed_size_variance(pool.weights[:, drawn] * residual[drawn], sample.inclusion[drawn])
     n, rest = (np.bincount(pool.group[one], minlength=pool.groups) for one in (sampled, ~sample.certain))
     spread = rest * (rest - n) / np.maximum(n, 1)
-    return Corrected(value, variance, 1 / np.maximum(spread, 1e-9))  # all that was left was drawn: only that counts
+    return Corrected(value, variance, 1 / np.maximum(spread, 1e-9))  # a sample of all items left is all that counts
 
 
-def _sums(pool: Pool, values: Float[np.ndarray, "targets items"]) -> Float[np.ndarray, "groups targets"]:
+def _sums(pool: Pool, values: Float[np.ndarray, "targets items"]) -> Targets:
     return np.stack([np.bincount(pool.group, weights=row, minlength=pool.groups) for row in values], axis=1)

@@ -1,10 +1,11 @@
-"""A logit with one random effect a session: what easy items say about the hard ones that a session was never asked.
+"""A logit with one random effect a session: responses to easy items predict those to hard items never asked.
 
     P(right | session, level) = 1 / (1 + exp(-(β_level + s u))),   u ~ N(0, 1) for each session
 
-with β and s of each group, which are themselves drawn around those of all groups, with a spread that the groups show:
-groups that are alike help each other, groups that are not stand alone. An adaptive test asks by answers that the model
-conditions on, so its likelihood needs no account of the rule (missing at random, Rubin 1976); shares right would.
+with β and s of each group, which are themselves drawn around those of all groups, with a spread learned from the
+groups: similar groups inform each other, dissimilar ones are estimated alone. An adaptive test chooses items by
+responses that the model conditions on, so its likelihood can ignore the rule (missing at random, Rubin 1976); shares
+of right responses cannot.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ from fca.stats.irt import ItemBank
 
 NODES = np.linspace(-4.8, 4.8, 49)  # equal steps: the trapezoid rule is as good as exact for analytic tails
 LOG_WEIGHTS = -(NODES**2) / 2 - np.log(np.exp(-(NODES**2) / 2).sum())
-# standard deviations of β and s without other groups: only to keep them finite
-ALONE = np.array([10.0, 10.0, 10.0, 3.0])
+ALONE = np.array([10.0, 10.0, 10.0, 3.0])  # standard deviations of β and s of a group alone: only to keep them finite
 SPREADS = np.geomspace(0.02, 4.0, 40)  # of β or s among groups, in logits
 STEPS = 100
 TOLERANCE = 1e-5
+Parameters = Float[np.ndarray, "groups 4"]  # β of the three levels, and s
+Four = Float[np.ndarray, " 4"]
 
 
 class Counts(NamedTuple):
@@ -39,15 +41,15 @@ class Counts(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """Of β and s, each normal by itself: what to expect of a group; and how sure the mean is."""
+    """Independent normals of β and s of a group, and the variance of their estimated means."""
 
-    mean: Float[np.ndarray, " 4"]
-    variance: Float[np.ndarray, " 4"]
-    mean_variance: Float[np.ndarray, " 4"]
+    mean: Four
+    variance: Four
+    mean_variance: Four
 
 
 class Local(NamedTuple):
-    """At some parameters: the penalised log-likelihood of each group, and each session's view of u."""
+    """At some parameters: the penalised log-likelihood of each group, and the posterior of u in each session."""
 
     height: Float[np.ndarray, " groups"]
     posterior: Float[np.ndarray, "patterns nodes"]
@@ -56,11 +58,11 @@ class Local(NamedTuple):
 
 
 def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Answers where asked; elsewhere the mean probability given all of the session's answers.
+    """Responses where asked; elsewhere the mean probability given all responses of the session.
 
-    Each group is fitted alone first; the fits say how β and s vary among groups, and each is fitted again with that as
-    its prior (empirical Bayes). Variance of the finite pool: of unasked answers given u, of u given the session's
-    answers, and of β and s (inverse information, and what is unsure about their mean), as linear in them.
+    Each group is fitted alone first; the fits show how β and s vary among groups, and each is fitted again with that as
+    its prior (empirical Bayes). Variance of the finite pool: of responses not asked for given u, of u given the
+    session's responses, and of β and s (inverse information, and the variance of their mean), linear in them.
     """
     counts = count_patterns(pool, record)
     prior = Prior(np.zeros(4), ALONE**2, np.zeros(4))
@@ -75,11 +77,11 @@ def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Est
     return predict(pool, counts, prior, local)
 
 
-def learn_prior(parameters: Float[np.ndarray, "groups 4"], variance: Float[np.ndarray, "groups 4"]) -> Prior:
+def learn_prior(parameters: Parameters, variance: Parameters) -> Prior:
     """Mean and spread of β and s among groups, from each group's own estimate and its variance.
 
     The spread is its posterior mean under a flat prior on SPREADS, given the residual likelihood of normal estimates;
-    with few groups that is wide, so that two groups alike by luck are not taken for one.
+    with few groups that is wide, so that two groups that are similar by luck are not taken for one.
     """
     total = variance[:, :, None] + SPREADS**2  # (groups, 4, spreads)
     precision = (1 / total).sum(axis=0)
@@ -104,8 +106,8 @@ def count_patterns(pool: Pool, record: Record) -> Counts:
     return Counts(asked[first], right[first], pool.session_group[first], times, of_session)
 
 
-def evaluate(counts: Counts, prior: Prior, parameters: Float[np.ndarray, "groups 4"]) -> Local:
-    """The likelihood over a grid of u, and what it says of u in each session."""
+def evaluate(counts: Counts, prior: Prior, parameters: Parameters) -> Local:
+    """The likelihood over a grid of u, and the posterior of u in each session."""
     eta = parameters[:, :3, None] + parameters[:, 3, None, None] * NODES
     chance = expit(eta)
     lines = np.einsum("pl,pln->pn", counts.right, log_expit(eta)[counts.group])
@@ -129,7 +131,7 @@ def group_sums(counts: Counts, values: Float[np.ndarray, "patterns ..."]) -> Flo
 
 
 def curvature(counts: Counts, prior: Prior, local: Local) -> Float[np.ndarray, "groups 4 4"]:
-    """Negative Hessian of the penalised log-likelihood: information were u known, less what u hides (Louis 1982)."""
+    """Negative Hessian of the penalised log-likelihood: information if u were known, less what u hides (Louis 1982)."""
     seen = np.einsum("pn,pkn->pk", local.posterior, local.by_node)
     hidden = (local.by_node * local.posterior[:, None]) @ local.by_node.swapaxes(1, 2)
     hidden -= seen[:, :, None] * seen[:, None]
@@ -143,9 +145,7 @@ def curvature(counts: Counts, prior: Prior, local: Local) -> Float[np.ndarray, "
     return group_sums(counts, known - hidden) + np.diag(1 / prior.variance)
 
 
-def fit(
-    counts: Counts, prior: Prior, parameters: Float[np.ndarray, "groups 4"]
-) -> tuple[Float[np.ndarray, "groups 4"], Local]:
+def fit(counts: Counts, prior: Prior, parameters: Parameters) -> tuple[Parameters, Local]:
     """β and s at the mode, by Newton's method with steps halved where the likelihood would fall; s stays above 0."""
     local = evaluate(counts, prior, parameters)
     for _ in range(STEPS):

@@ -1,11 +1,13 @@
-"""The finite pool that a test is about: every item has a level, a session and a group; what is asked, and what it says.
+"""The finite pool of a test (every item has a level, a session and a group), its record, and how samples are drawn.
 
-Session: a (class, attribute), within which an adaptive test goes up or down in level. Group: an attribute, for which a
-number is wanted. Both targets of a group are weighted sums over its items, Σ w_i y_i:
+Session: a (class, attribute), within which an adaptive test goes up or down in level. Group: an attribute, which gets
+one estimate for each target. Both targets of a group are weighted sums over its items, Σ w_i y_i:
 
     accuracy = (easy + medium + hard) / 3,   score = (easy + 2 medium + 4 hard) / 7
 
-of its level accuracies (Huang et al. 2025, arXiv 2503.13058, section 5.3), each over all items of that level."""
+of its level accuracies (Huang et al. 2025, arXiv 2503.13058, section 5.3), each over all items of that level. Samples
+are drawn without replacement: in shuffled order within strata, or with unequal chances of known size.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,13 @@ from fca.types import FcaError
 
 LEVELS = ("easy", "medium", "hard")
 TARGETS = ("accuracy", "score")
-POINTS = np.array([1, 2, 4])  # for a right answer by level
+POINTS = np.array([1, 2, 4])  # for a right response by level
 LEVEL_WEIGHTS = np.stack([np.full(3, 1 / 3), POINTS / POINTS.sum()])  # (targets, levels)
+
+PerItem = Float[np.ndarray, " items"]
+Codes = Int[np.ndarray, " items"]
+Marks = Bool[np.ndarray, " items"]
+Names = Shaped[np.ndarray, " items"]
 
 
 @dataclass(frozen=True)
@@ -29,12 +36,12 @@ class Pool:
     """Items by level, session and group, as codes. Sessions are numbered so that those of a group follow each other.
 
     level, session, group: codes of every item.    session_group: the group of every session.
-    sizes: how many items each session has by level.    session_names, group_names: what the codes stand for.
+    sizes: how many items each session has by level.    session_names, group_names: the names behind the codes.
     """
 
-    level: Int[np.ndarray, " items"]
-    session: Int[np.ndarray, " items"]
-    group: Int[np.ndarray, " items"]
+    level: Codes
+    session: Codes
+    group: Codes
     session_group: Int[np.ndarray, " sessions"]
     sizes: Int[np.ndarray, "sessions 3"]
     session_names: Shaped[np.ndarray, " sessions"]
@@ -51,7 +58,7 @@ class Pool:
         return len(self.group_names)
 
     @cached_property
-    def stratum(self) -> Int[np.ndarray, " items"]:
+    def stratum(self) -> Codes:
         """Code of every item's (session, level): 3 session + level."""
         return np.asarray(3 * self.session + self.level)
 
@@ -65,7 +72,7 @@ class Pool:
         """w_i of both targets: the weight of its level over the items of that level in its group."""
         return np.asarray(LEVEL_WEIGHTS[:, self.level] / self.group_sizes[self.group, self.level])
 
-    def by_stratum(self, values: Shaped[np.ndarray, " items"]) -> Int[np.ndarray, "sessions 3"]:
+    def by_stratum(self, values: Names) -> Int[np.ndarray, "sessions 3"]:
         """How many items of each session and level are marked (values: booleans)."""
         return np.bincount(self.stratum[values], minlength=self.sizes.size).reshape(-1, 3)
 
@@ -74,7 +81,7 @@ class Pool:
         starts = np.searchsorted(self.session_group, np.arange(self.groups))
         return np.asarray(np.add.reduceat(values, starts, axis=0))
 
-    def truth(self, correct: Bool[np.ndarray, " items"]) -> Float[np.ndarray, "groups targets"]:
+    def truth(self, correct: Marks) -> Float[np.ndarray, "groups targets"]:
         """Both targets of every group when every item is asked.
 
         >>> pool = make_pool(np.array([0, 1, 2]), np.zeros(3, int), np.zeros(3, int))
@@ -86,39 +93,39 @@ class Pool:
 
 
 class Sample(NamedTuple):
-    """A sample that a test drew and went on from; its fields are those of the record at that time."""
+    """An earlier sample of a test that went on; its fields are those of the record at that time."""
 
-    asked: Bool[np.ndarray, " items"]
-    certain: Bool[np.ndarray, " items"]
-    inclusion: Float[np.ndarray, " items"]
-    chance: Float[np.ndarray, " items"]
+    asked: Marks
+    certain: Marks
+    inclusion: PerItem
+    chance: PerItem
 
 
 class Record:
-    """What a test has asked and heard, and what its policy knows about how items were chosen.
+    """The items asked and the responses so far, and how the policy chose the items.
 
     asked, right: of every item (right is False where not asked).
     certain:      asked in a pilot round, and so no part of the sample that `inclusion` is about.
-    inclusion:    chance of every other item to be asked, given the pilot; None where the policy cannot say.
-    chance:       the probability that each answer is right, as foreseen before the sample was drawn; None without bank.
-    earlier:      samples before that one, each drawn from what was left then.
+    inclusion:    chance of every other item to be asked, given the pilot; None where the policy has none.
+    chance:       predicted probability of a right response, before the sample was drawn; None without bank.
+    earlier:      samples before that one, each drawn from the items left then.
     """
 
     def __init__(self, items: int) -> None:
         self.asked = np.zeros(items, dtype=bool)
         self.right = np.zeros(items, dtype=bool)
         self.certain = np.zeros(items, dtype=bool)
-        self.inclusion: Float[np.ndarray, " items"] | None = None
-        self.chance: Float[np.ndarray, " items"] | None = None
+        self.inclusion: PerItem | None = None
+        self.chance: PerItem | None = None
         self.earlier: list[Sample] = []
 
     def keep_sample(self) -> None:
-        """Put the sample as it is among the earlier ones, before another is drawn from what is left."""
+        """Add the current sample to the earlier ones, before another is drawn from the items left."""
         if self.inclusion is not None and self.chance is not None:
             self.earlier.append(Sample(self.asked.copy(), self.certain, self.inclusion, self.chance))
 
     def add(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
-        """Answers to the items at these positions, each asked for the first time."""
+        """Responses to the items at these positions, each asked for the first time."""
         before = int(self.asked.sum())
         self.asked[positions] = True
         if int(self.asked.sum()) < before + len(positions):
@@ -126,11 +133,7 @@ class Record:
         self.right[positions] = correct
 
 
-def make_pool(
-    levels: Integer[np.ndarray, " items"],
-    sessions: Shaped[np.ndarray, " items"],
-    groups: Shaped[np.ndarray, " items"],
-) -> Pool:
+def make_pool(levels: Integer[np.ndarray, " items"], sessions: Names, groups: Names) -> Pool:
     """Codes and counts of a pool; raises FcaError where a session lacks a level or lies in two groups.
 
     levels: 0 easy, 1 medium, 2 hard.    sessions, groups: any names.
@@ -170,10 +173,7 @@ def make_pool(
     )
 
 
-# Drawing items without replacement: in shuffled order within strata, or with unequal chances of known size.
-
-
-def shuffled_ranks(stratum: Integer[np.ndarray, " items"], rng: np.random.Generator) -> Int[np.ndarray, " items"]:
+def shuffled_ranks(stratum: Integer[np.ndarray, " items"], rng: np.random.Generator) -> Codes:
     """Place of every item in a random order of its stratum, from 0: those below k are a simple random sample of k.
 
     >>> ranks = shuffled_ranks(np.array([0, 1, 0, 1, 1]), np.random.default_rng(0))
@@ -187,7 +187,7 @@ def shuffled_ranks(stratum: Integer[np.ndarray, " items"], rng: np.random.Genera
     return ranks
 
 
-def capped_inclusion(size: Float[np.ndarray, " items"], n: int) -> Float[np.ndarray, " items"]:
+def capped_inclusion(size: PerItem, n: int) -> PerItem:
     """Chances proportional to `size`, at most 1, that sum to n; items that would pass 1 are taken for certain.
 
     >>> capped_inclusion(np.array([8.0, 1.0, 1.0, 2.0]), 2)
@@ -205,16 +205,12 @@ def capped_inclusion(size: Float[np.ndarray, " items"], n: int) -> Float[np.ndar
         full |= chance > 1
 
 
-def systematic(
-    inclusion: Float[np.ndarray, " items"],
-    rng: np.random.Generator,
-    along: Float[np.ndarray, " items"] | None = None,
-) -> Bool[np.ndarray, " items"]:
+def systematic(inclusion: PerItem, rng: np.random.Generator, along: PerItem | None = None) -> Marks:
     """A sample of fixed size in which every item is with exactly its chance (Madow 1949).
 
-    The items' chances are laid end to end; those are drawn in whose stretch a point u, u + 1, ... falls. In random
-    order joint chances are close to those of conditional Poisson sampling (Hartley & Rao 1962); `along` a number the
-    sample has its share of every range of it, and varies less where residuals depend on it.
+    The items' chances are laid end to end; an item is drawn if a point u, u + 1, ... falls into its stretch. In random
+    order joint chances are close to those of conditional Poisson sampling (Hartley & Rao 1962); ordered `along` a
+    number, the sample covers every range of it evenly, and varies less where residuals depend on it.
 
     >>> int(systematic(np.array([1.0, 0.5, 0.5]), np.random.default_rng(0)).sum())
     2

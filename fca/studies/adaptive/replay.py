@@ -312,7 +312,7 @@ def taken(pool: Pool, answers: Bool[np.ndarray, " items"], budget: float, mappin
     for number in (1, 2):
         positions = test.ask(rng)
         round_of[positions] = number
-        test.tell(positions, answers[positions])
+        test.observe(positions, answers[positions])
     right = pool.by_stratum(answers & (round_of == 1))
     return Taken(round_of, np.asarray(right @ POINTS // test.times))
 

@@ -22,7 +22,7 @@ def stretches(policy, data, times, budget=0.25, seed=0, model=0, estimator=None)
     test = start_policy(policy, pool, budget, data.bank)
     for _ in range(times):
         while len(positions := test.ask(rng)):
-            test.tell(positions, data.correct[model][positions])
+            test.observe(positions, data.correct[model][positions])
         yield pool, test.record, estimate(estimator or ESTIMATOR[policy], pool, test.record, data.bank)
         test.again()
 

@@ -63,7 +63,7 @@ def test_the_second_round_is_the_line_of_the_points_won(mapping, drawn):
     test, rng = GreTwoStage(pool, 0.25, mapping=mapping), np.random.default_rng(0)
     first = test.ask(rng)
     assert (np.bincount(pool.stratum[first], minlength=360).reshape(-1, 3) == [1, 2, 1]).all()
-    test.tell(first, data.correct[0, first])
+    test.observe(first, data.correct[0, first])
     second = test.ask(rng)
     assert not np.intersect1d(first, second).size
     points = np.zeros(120, dtype=int)
@@ -71,7 +71,7 @@ def test_the_second_round_is_the_line_of_the_points_won(mapping, drawn):
     asked = np.bincount(pool.stratum[second], minlength=360).reshape(-1, 3)
     assert (asked == np.array(mapping)[points]).all()
     assert len(np.unique(points)) >= 7
-    test.tell(second, data.correct[0, second])
+    test.observe(second, data.correct[0, second])
     assert not len(test.ask(rng))
 
 
