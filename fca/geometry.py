@@ -1,4 +1,4 @@
-"""From a stored image of any size to the square that a network takes: the same box for the image and for its mask."""
+"""Resize and crop from a stored image of any size to the square input of a network, with the same box for its mask."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ResizeCrop:
 
     @property
     def key(self) -> str:
-        """Names the result among cached pixels: size, resized side and filter."""
+        """Name of the result in the pixel cache: size, resized side and filter."""
         return f"{self.size}-{self._side}-{self.interpolation}" + ("-squash" if self.squash else "")
 
     def __call__(

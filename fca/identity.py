@@ -1,4 +1,4 @@
-"""What a thing is, in hex digits that do not depend on where it lies or when it was made."""
+"""Identities: hashes of content and meaning that do not depend on where something lies or when it was made."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 import pandas as pd
 
 ADDED_LATER: Mapping[str, Mapping[str, Any]] = {
-    "recipe": {"lr_batch": 0, "finetune_lr": 1.0, "lr_min": 0.0, "step_epochs": 0.0, "cutmix": 0.0, "ema": 0.0},
+    "recipe": {"lr_batch": 0, "finetune_lr": 1.0, "lr_min": 0.0, "step_epochs": 0.0, "cutmix": 0.0, "ema": 0.0}
 }
-"""group -> key -> the value that the code behaved as before the key existed: golden run ids survive a new key."""
+"""group -> key -> the value that means the behaviour before the key existed: golden run ids survive a new key."""
 
 
 def fingerprint(items: pd.DataFrame, version: str = "") -> str:
-    """Which images with which labels in which splits: 12 hex digits of sha256, whatever the order of the lines.
+    """Which images with which labels in which splits: 12 hex digits of sha256, whatever the order of the rows.
 
     items:   columns `image_id`, `label`, `split`, and `bytes` (file sizes) where images are files.
     version: of a named set whose images are not files.
 
-    A record a line (image_id, bytes, label, split), sorted by image_id; fields end in \\x1f, records in \\x1e, the
+    A record a row (image_id, bytes, label, split), sorted by image_id; fields end in \\x1f, records in \\x1e, the
     version comes last: no two different sets give the same text.
 
     >>> fingerprint(pd.DataFrame({"image_id": ["a", "b"], "label": ["cat", "dog"], "split": ["test", "test"]}))
@@ -35,7 +35,7 @@ def fingerprint(items: pd.DataFrame, version: str = "") -> str:
 
 
 def file_sha256(path: str | Path) -> str:
-    """sha256 of a file's content, 64 hex digits; read once as long as its size and time of change stay."""
+    """sha256 of a file's content, 64 hex digits; read once while its size and time of change stay the same."""
     resolved = Path(path).expanduser().resolve()
     stat = resolved.stat()
     return _file_sha256(resolved, stat.st_size, stat.st_mtime_ns)
@@ -47,14 +47,14 @@ def _file_sha256(path: Path, _size: int, _mtime_ns: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def settled(
+def canonical(
     group: str, values: Mapping[str, Any], added: Mapping[str, Mapping[str, Any]] = ADDED_LATER
 ) -> dict[str, Any]:
-    """The values that enter an identity: without the keys that were added later and still mean what was always done.
+    """The values that enter an identity: without keys that were added later and have their old default.
 
     group:  the kind of values, a key of `added`.    added: group -> key -> old default.
 
-    >>> settled("recipe", {"epochs": 3, "ema": 0.0}, added={"recipe": {"ema": 0.0}})
+    >>> canonical("recipe", {"epochs": 3, "ema": 0.0}, added={"recipe": {"ema": 0.0}})
     {'epochs': 3}
     """
     old = added.get(group, {})

@@ -1,4 +1,4 @@
-"""Which classes a few-class job has: seeded random draws that anybody can repeat."""
+"""Subsets of classes: seeded random draws that anybody can repeat, named subsets, and groups of classes from a file."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from jaxtyping import Integer
 from fca.types import ClassSubset, FcaError
 
 SAMPLERS = ("uniform", "fca")
+SHIPPED = Path(__file__).parent / "groups"  # of classes, one file each
 
 
 def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform") -> ClassSubset:
     """Draw `ncl` of `num_classes` classes; the same on every machine and Python (the standard library's generator).
 
     uniform: every class can be drawn, and the draws of different (num_classes, ncl, seed) are independent.
-    fca:     what the released Few-Class Arena draws: its range leaves out the last class, and the subsets of one
+    fca:     the draws of the released Few-Class Arena: its range leaves out the last class, and the subsets of one
              seed are nested over small ncl (github.com/fewclassarena/fca, tools/dataset_converters/convert_ncls.py).
 
-    Raises FcaError if ncl is outside 2..num_classes (fca: one less, unless all classes are asked for).
+    Raises FcaError if ncl is outside 2..num_classes (fca: one less, unless ncl is all classes).
 
     >>> draw_subset(10, 3, seed=0).classes
     (2, 3, 8)
@@ -38,16 +39,15 @@ def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform")
         return full_set(num_classes)
     reachable = num_classes - (sampler == "fca")
     if not 2 <= ncl <= reachable:
-        allowed = f"2 to {reachable}" + (
-            f", or all {num_classes} (fca never draws the last class)" if sampler == "fca" else ""
-        )
-        raise FcaError("subset.ncl", ncl, allowed, "change subset.ncl or take a dataset with more classes")
+        also = f", or all {num_classes} (fca never draws the last class)" if sampler == "fca" else ""
+        step = "change subset.ncl or take a dataset with more classes"
+        raise FcaError("subset.ncl", ncl, f"2 to {reachable}{also}", step)
     rng = random.Random(seed if sampler == "fca" else f"{num_classes}:{ncl}:{seed}")
     return ClassSubset(tuple(sorted(rng.sample(range(reachable), ncl))), seed, sampler)
 
 
 def number_of_classes(ncl: int | float, num_classes: int) -> int:
-    """The ncl that is asked for: a whole number of classes, or a share of them below 1 (rounded down, as the paper's).
+    """The number of classes meant by ncl: a whole number, or a share of them below 1 (rounded down, as in the paper).
 
     Raises FcaError for a number in between.
 
@@ -82,15 +82,9 @@ def named_subset(classes: Sequence[str], wanted: Sequence[str | int]) -> ClassSu
     return ClassSubset(tuple(sorted(indices)))
 
 
-# Classes that count as one: dog or not dog, a product's kind. A file lists which class belongs to which group.
-
-
-SHIPPED = Path(__file__).parent / "groups"
-
-
 @dataclass(frozen=True)
 class Groups:
-    """Which group a class belongs to; a class that is not named belongs to none.
+    """Classes that count as one (dog or not dog, a product's kind); a class that is not named belongs to no group.
 
     name: of the file.    of: class key -> group.
     """
@@ -109,13 +103,13 @@ class Groups:
 
 
 def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Groups:
-    """The groups in a CSV file; lines that start with # are remarks.
+    """The groups in a CSV file; lines that start with # are comments.
 
     where:   a shipped name (imagenet_16: the entry-level categories of arXiv:1808.08750; imagenet_dog: dog, not dog),
              or the path of a file, which may lie inside a .zip: photos.zip/classes.csv.
     columns: its columns of class keys and of groups.
 
-    Raises FcaError for a file that is not there, columns that it lacks, and a class in two groups.
+    Raises FcaError for a missing file, missing columns, and a class in two groups.
 
     >>> sorted(set(read_groups("imagenet_dog").of.values()))
     ['dog', 'not dog']
@@ -139,7 +133,7 @@ def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Grou
 
 
 def _opened(path: Path) -> IO[Any]:
-    """The file, also below a path that leads through a .zip."""
+    """The file, which may lie inside a .zip."""
     for parent in path.parents:
         if parent.suffix.lower() == ".zip" and parent.is_file():
             return zipfile.ZipFile(parent).open(str(path.relative_to(parent).as_posix()))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.identity import file_sha256, fingerprint, settled
+from fca.identity import canonical, file_sha256, fingerprint
 
 
 def frame(**columns):
@@ -65,6 +65,6 @@ def test_file_sha256_sees_a_changed_file_of_the_same_size(tmp_path):
 
 def test_settled_drops_a_later_key_only_while_it_has_its_old_default():
     added = {"recipe": {"ema": 0.0, "warmup": None}}
-    assert settled("recipe", {"lr": 0.1, "ema": 0.0, "warmup": None}, added) == {"lr": 0.1}
-    assert settled("recipe", {"lr": 0.1, "ema": 0.9, "warmup": 5}, added) == {"lr": 0.1, "ema": 0.9, "warmup": 5}
-    assert settled("model", {"ema": 0.0}, added) == {"ema": 0.0}
+    assert canonical("recipe", {"lr": 0.1, "ema": 0.0, "warmup": None}, added) == {"lr": 0.1}
+    assert canonical("recipe", {"lr": 0.1, "ema": 0.9, "warmup": 5}, added) == {"lr": 0.1, "ema": 0.9, "warmup": 5}
+    assert canonical("model", {"ema": 0.0}, added) == {"ema": 0.0}

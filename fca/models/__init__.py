@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fca.geometry import ResizeCrop
-from fca.identity import file_sha256, settled
+from fca.identity import canonical, file_sha256
 from fca.types import FcaError
 
 if TYPE_CHECKING:
@@ -146,7 +146,10 @@ def identity_of(family: str, model: Any, published: str | None = None, **changed
     if model.weights is not None:
         weights = published or file_sha256(weights_file(model.weights))
         classes = classes_meaning(model.classes)
-    return {"family": family, **settled("model", {**asdict(model), **changed, "weights": weights, "classes": classes})}
+    return {
+        "family": family,
+        **canonical("model", {**asdict(model), **changed, "weights": weights, "classes": classes}),
+    }
 
 
 def weights_file(weights: str) -> Path:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from fca.geometry import ResizeCrop
-from fca.identity import settled
+from fca.identity import canonical
 from fca.types import Classifier, FcaError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Handmade:
 
     def identity(self) -> dict[str, Any]:
         """All fields."""
-        return {"family": self.family, **settled("model", asdict(self))}
+        return {"family": self.family, **canonical("model", asdict(self))}
 
     @property
     def geometry(self) -> ResizeCrop:

@@ -12,7 +12,7 @@ from jaxtyping import Int
 
 from fca.data.pixels import open_pixels
 from fca.data.splits import for_training
-from fca.identity import settled
+from fca.identity import canonical
 from fca.models.stored import BEST, describe_model, snapshot_name
 from fca.store.files import write_json
 from fca.subset import full_set
@@ -45,7 +45,7 @@ class Train:
             "data": data.fingerprint,
             "classes": [data.classes[c] for c in setup.subset.classes],
             "model": model.identity(),
-            "recipe": settled("recipe", asdict(recipe)),
+            "recipe": canonical("recipe", asdict(recipe)),
             "seed": setup.seed,
             **({"compat": setup.compat} if setup.compat else {}),
         }
