@@ -8,7 +8,7 @@ import time
 import numpy as np
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
-from fca.stats.probe import PENALTIES, fit_probe
+from fca.stats.features import PENALTIES, fit_probe
 from fca.subset import draw_subset
 
 CLASSES, IMAGES, FEATURES = 100, 200, 512

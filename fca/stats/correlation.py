@@ -1,7 +1,7 @@
 """Pearson's and Spearman's correlation, over all points or within groups, and under resampling.
 
-Within groups: both variables lose the mean of their group (Spearman: they are ranked within it first), and the rest is
-pooled. What only differs between groups then explains nothing. One group gives the ordinary coefficient.
+Within groups: the mean of the group is subtracted from both variables (Spearman: after ranking within the group), and
+the rest is pooled, so that differences between groups do not count. One group gives the ordinary coefficient.
 """
 
 from __future__ import annotations
@@ -14,9 +14,15 @@ from scipy.special import gammaln, stdtr
 
 METHODS = ("pearson", "spearman")
 
+Points = Num[np.ndarray, " points"]
+Codes = Integer[np.ndarray, " points"]
+Weights = Integer[np.ndarray, "resamples points"]
+Values = Float[np.ndarray, "one_or_resamples points"]
+Resampled = Float[np.ndarray, " resamples"]
+
 
 class Correlation(NamedTuple):
-    """r in [-1, 1]; p of no correlation (two-sided, as if the points were independent); n points that counted.
+    """r in [-1, 1]; p of no correlation (two-sided, as if the points were independent); n, the number of points used.
 
     r is NaN where it is undefined: fewer than two points in every group, or a variable that does not vary. p is NaN
     where r is, and where n leaves no degree of freedom.
@@ -27,17 +33,12 @@ class Correlation(NamedTuple):
     n: int
 
 
-def correlation(
-    x: Num[np.ndarray, " points"],
-    y: Num[np.ndarray, " points"],
-    method: str = "pearson",
-    groups: Integer[np.ndarray, " points"] | None = None,
-) -> Correlation:
+def correlation(x: Points, y: Points, method: str = "pearson", groups: Codes | None = None) -> Correlation:
     """Correlation of x and y; with `groups`, pooled within them (a partial correlation given the group).
 
-    p: Student's t of r with n - groups - 1 degrees of freedom; for ranks never below what permuting them within their
-    groups can reach, 2 / (n_1! n_2! ...), as t would say 0 for four points in order. Groups of one point say nothing
-    and are not in n.
+    p: Student's t of r with n - groups - 1 degrees of freedom; for ranks never below the smallest p of a permutation
+    test within groups, 2 / (n_1! n_2! ...), as t would give 0 for four points in order. Groups of one point are not in
+    n.
 
     >>> correlation(np.array([1, 2, 3, 4]), np.array([1, 4, 9, 16]), "spearman").r
     1.0
@@ -60,12 +61,12 @@ def correlation(
 
 
 def resampled_correlation(
-    x: Num[np.ndarray, " points"],
-    y: Num[np.ndarray, " points"] | Num[np.ndarray, "resamples points"],
-    weights: Integer[np.ndarray, "resamples points"],
+    x: Points,
+    y: Points | Num[np.ndarray, "resamples points"],
+    weights: Weights,
     method: str = "pearson",
-    groups: Integer[np.ndarray, " points"] | None = None,
-) -> Float[np.ndarray, " resamples"]:
+    groups: Codes | None = None,
+) -> Resampled:
     """The coefficient in every resample: as if point i were repeated weights[r, i] times. NaN where undefined.
 
     y: one value a point, or one a resample and point (a best of resampled models); NaN there leaves the point out.
@@ -78,46 +79,30 @@ def resampled_correlation(
     group = _codes(groups, len(x))
     if y.ndim == 1:
         return _one_y(x, y, weights, method, group)
-    answer = np.empty(len(weights))
+    found = np.empty(len(weights))
     distinct, which = np.unique(y, axis=0, return_inverse=True)
     for k, values in enumerate(distinct):
         rows = which.ravel() == k
         there = ~np.isnan(values)
-        answer[rows] = _one_y(x[there], values[there], weights[rows][:, there], method, group[there])
-    return answer
+        found[rows] = _one_y(x[there], values[there], weights[rows][:, there], method, group[there])
+    return found
 
 
-def _one_y(
-    x: Num[np.ndarray, " points"],
-    y: Num[np.ndarray, " points"],
-    weights: Integer[np.ndarray, "resamples points"],
-    method: str,
-    group: Integer[np.ndarray, " points"],
-) -> Float[np.ndarray, " resamples"]:
+def _one_y(x: Points, y: Points, weights: Weights, method: str, group: Codes) -> Resampled:
     if method == "spearman":
         return _pearson(_ranks(x, weights, group), _ranks(y, weights, group), weights, group)
     return _pearson(x.astype(np.float64)[None], y.astype(np.float64)[None], weights, group)
 
 
-def _ranks(
-    values: Num[np.ndarray, " points"],
-    weights: Integer[np.ndarray, "resamples points"],
-    group: Integer[np.ndarray, " points"],
-) -> Float[np.ndarray, "resamples points"]:
+def _ranks(values: Points, weights: Weights, group: Codes) -> Float[np.ndarray, "resamples points"]:
     """Ranks within the group among repeated points, ties averaged: (points below) + (points equal + 1) / 2."""
     below = values[:, None] > values[None, :]
     equal = values[:, None] == values[None, :]
     same = group[:, None] == group[None, :]
-    counts: Float[np.ndarray, "resamples points"] = weights @ ((below + 0.5 * equal) * same).T
-    return counts + 0.5
+    return np.asarray(weights @ ((below + 0.5 * equal) * same).T + 0.5)
 
 
-def _pearson(
-    x: Float[np.ndarray, "one_or_resamples points"],
-    y: Float[np.ndarray, "one_or_resamples points"],
-    weights: Integer[np.ndarray, "resamples points"],
-    group: Integer[np.ndarray, " points"],
-) -> Float[np.ndarray, " resamples"]:
+def _pearson(x: Values, y: Values, weights: Weights, group: Codes) -> Resampled:
     dx, dy = _centred(x, weights, group), _centred(y, weights, group)
     sxx, syy, sxy = ((weights * a * b).sum(axis=1) for a, b in ((dx, dx), (dy, dy), (dx, dy)))
     varies = (sxx > _noise(x)) & (syy > _noise(y))
@@ -126,24 +111,19 @@ def _pearson(
     return np.clip(r, -1.0, 1.0, out=r)
 
 
-def _centred(
-    values: Float[np.ndarray, "one_or_resamples points"],
-    weights: Integer[np.ndarray, "resamples points"],
-    group: Integer[np.ndarray, " points"],
-) -> Float[np.ndarray, "resamples points"]:
+def _centred(values: Values, weights: Weights, group: Codes) -> Float[np.ndarray, "resamples points"]:
     member = (group[:, None] == np.arange(group.max(initial=0) + 1)).astype(np.float64)
     total = weights @ member
-    mean = (weights * values) @ member / np.maximum(total, 1)  # a group without a point in the resample: any mean does
-    centred: Float[np.ndarray, "resamples points"] = values - mean[:, group]
-    return centred
+    mean = (weights * values) @ member / np.maximum(total, 1)  # any mean will do for a group absent from the resample
+    return np.asarray(values - mean[:, group])
 
 
-def _noise(values: Float[np.ndarray, "one_or_resamples points"]) -> float:
-    """What rounding alone leaves of the squares of centred equal numbers, generously."""
+def _noise(values: Values) -> float:
+    """A generous bound on the sum of squares of equal numbers after centring: rounding alone."""
     return float(values.size * (1e-13 * np.abs(values).max(initial=0.0)) ** 2)
 
 
-def _codes(groups: Integer[np.ndarray, " points"] | None, points: int) -> Integer[np.ndarray, " points"]:
+def _codes(groups: Codes | None, points: int) -> Codes:
     if groups is None:
         return np.zeros(points, dtype=np.int64)
     return np.unique(groups, return_inverse=True)[1]

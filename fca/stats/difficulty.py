@@ -1,7 +1,8 @@
-"""Which classes are hard to tell apart by SimSS (arXiv:2411.01099, eq. 4), and what one more or a merger would change.
+"""Which classes are hard to distinguish by SimSS (arXiv:2411.01099, eq. 4), and the effect of adding or merging some.
 
-All of it is read off the matrix that `class_similarity` answers, the mean similarity of every image to every class: a
-pair needs two of its columns, a subset its rows and columns, and a merged class is a weighted mean of two columns."""
+All of it comes from the matrix of `class_similarity`, the mean similarity of every image to every class: a pair needs
+two of its columns, a subset its rows and columns, and a merged class is a weighted mean of two columns.
+"""
 
 from __future__ import annotations
 
@@ -15,19 +16,19 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Integer
 
-from fca.stats.similarity import chosen_classes, scores_of, silhouette, subset_scores
+from fca.stats.similarity import Labels, Similarity, Subset, chosen_classes, scores_of, silhouette, subset_scores
 from fca.types import FcaError
 
-# The images of a similarity matrix class by class, and SimSS of any subset of classes (arXiv:2411.01099, eq. 4).
+CLIMBED = 10  # of the grown subsets are improved by swaps
+GAIN = 1e-12  # less is rounding
 
-
-Similarity = Float[np.ndarray, "images classes"]
-Labels = Integer[np.ndarray, " images"]
+PerClass = Float[np.ndarray, " classes"]
+PairScores = Float[np.ndarray, "classes classes"]
 
 
 @dataclass(frozen=True)
 class ByClass:
-    """A matrix of class_similarity with its images by class. Classes are columns here, not labels.
+    """A matrix of class_similarity with its images by class; classes are columns here, not labels.
 
     Raises FcaError for fewer than two classes.
 
@@ -46,8 +47,7 @@ class ByClass:
     @cached_property
     def known(self) -> Integer[np.ndarray, " classes"]:
         """Labels, sorted: the label of each column."""
-        known: np.ndarray = np.unique(self.labels)
-        return known
+        return np.asarray(np.unique(self.labels))
 
     @cached_property
     def own(self) -> Integer[np.ndarray, " images"]:
@@ -57,8 +57,7 @@ class ByClass:
     @cached_property
     def counts(self) -> Integer[np.ndarray, " classes"]:
         """Images of each class."""
-        counts: np.ndarray = np.bincount(self.own)
-        return counts
+        return np.asarray(np.bincount(self.own))
 
     @cached_property
     def members(self) -> list[Integer[np.ndarray, " members"]]:
@@ -68,25 +67,22 @@ class ByClass:
     @cached_property
     def to_own(self) -> Float[np.ndarray, " images"]:
         """Similarity of each image to the others of its class."""
-        to_own: np.ndarray = self.similarity[np.arange(len(self.own)), self.own]
-        return to_own
+        return np.asarray(self.similarity[np.arange(len(self.own)), self.own])
 
-    def told_apart(self, c: int, nearest: Float[np.ndarray, "members classes"]) -> Float[np.ndarray, " classes"]:
+    def mean_silhouette(self, c: int, nearest: Float[np.ndarray, "members classes"]) -> PerClass:
         """Mean silhouette of the images of class c, for each of several similarities to the nearest other class."""
         own = np.broadcast_to(self.to_own[self.members[c], None], nearest.shape)
-        means: np.ndarray = silhouette(own, nearest).mean(axis=0)
-        return means
+        return np.asarray(silhouette(own, nearest).mean(axis=0))
 
-    def with_each(self, subset: Sequence[int]) -> Float[np.ndarray, " classes"]:
-        """SimSS of these classes and each one more; NaN for those among them."""
+    def simss_with_each(self, subset: Sequence[int]) -> PerClass:
+        """SimSS of these classes with each other class added; NaN for those among them."""
         nearest = self._nearest(subset)
         means: np.ndarray = np.bincount(self.own, weights=silhouette(self.to_own, nearest)) / self.counts
         for c in subset:
             rows = self.members[c]
-            means = means + self.told_apart(c, np.maximum(nearest[rows, None], self.similarity[rows]))
+            means = means + self.mean_silhouette(c, np.maximum(nearest[rows, None], self.similarity[rows]))
         means[list(subset)] = np.nan
-        scores: np.ndarray = means / (len(subset) + 1)
-        return scores
+        return np.asarray(means / (len(subset) + 1))
 
     def simss(self, subset: Sequence[int]) -> float:
         """SimSS of these classes."""
@@ -99,12 +95,7 @@ class ByClass:
         columns = self.similarity[:, list(subset)]
         for place, c in enumerate(subset):
             columns[self.members[c], place] = -np.inf
-        nearest: np.ndarray = columns.max(axis=1)
-        return nearest
-
-
-CLIMBED = 10  # of the grown subsets are improved by swaps
-GAIN = 1e-12  # less is rounding
+        return np.asarray(columns.max(axis=1))
 
 
 class Extreme(NamedTuple):
@@ -114,14 +105,14 @@ class Extreme(NamedTuple):
     simss: float
 
 
-def pair_simss(similarity: Similarity, labels: Labels) -> Float[np.ndarray, "classes classes"]:
+def pair_simss(similarity: Similarity, labels: Labels) -> PairScores:
     """SimSS of every subset of two classes: symmetric, NaN on the diagonal (a class with itself is no subset).
 
     With D(i, c) = (G(i, own) - G(i, c)) / max(G(i, own), G(i, c)) and d(a, c) its mean over the images of class a,
     SimSS({a, b}) = (d(a, b) + d(b, a)) / 2.
 
-    similarity, labels: what class_similarity answered, and the labels it was asked with; row and column k of the
-    answer are the k-th smallest label.
+    similarity, labels: the result of class_similarity, and the labels given to it; row and column k of the result are
+    the k-th smallest label.
 
     >>> from fca.stats.similarity import class_similarity
     >>> labels = np.array([0, 0, 1, 1])
@@ -130,8 +121,8 @@ def pair_simss(similarity: Similarity, labels: Labels) -> Float[np.ndarray, "cla
            [0.5, nan]])
     """
     images = ByClass(similarity, labels)
-    one_sided = np.stack([images.told_apart(c, similarity[rows]) for c, rows in enumerate(images.members)])
-    pairs: Float[np.ndarray, "classes classes"] = (one_sided + one_sided.T) / 2
+    one_sided = np.stack([images.mean_silhouette(c, similarity[rows]) for c, rows in enumerate(images.members)])
+    pairs = np.asarray((one_sided + one_sided.T) / 2)
     np.fill_diagonal(pairs, np.nan)
     return pairs
 
@@ -142,15 +133,15 @@ def extreme_subset(
     size: int,
     hardest: bool = True,
     starts: int = 200,
-    pairs: Float[np.ndarray, "classes classes"] | None = None,
+    pairs: PairScores | None = None,
 ) -> Extreme:
     """The subset of `size` classes with the lowest SimSS (hardest) or the highest.
 
     The best `starts` pairs grow by the best class at a time; then the best few change one class for another until no
     such swap helps. Exact for two classes, and for three where all pairs are tried (200 starts: up to 20 classes);
-    beyond that no single swap improves the answer.
+    beyond that no single swap improves the result.
 
-    pairs: pair_simss of the same matrix, if at hand.    Raises FcaError unless 2 <= size <= number of classes.
+    pairs: pair_simss of the same matrix, if known.    Raises FcaError unless 2 <= size <= number of classes.
 
     >>> from fca.stats.similarity import class_similarity
     >>> labels, angles = np.arange(4).repeat(2), np.array([0.0, 0.1, 1.5, 1.6, 1.8, 1.9, 3.0, 3.1])
@@ -159,14 +150,13 @@ def extreme_subset(
     (1, 2)
     """
     images = ByClass(similarity, labels)
-    if not 2 <= size <= len(images.known):
-        raise FcaError("size of the subset", size, f"2 to {len(images.known)}, the classes there are", "change it")
+    _check_size(size, len(images.known))
     sign = 1.0 if hardest else -1.0
     first, second = np.triu_indices(len(images.known), 1)
     scores = sign * (pair_simss(similarity, labels) if pairs is None else pairs)[first, second]
     best = np.argsort(scores, kind="stable")[: 1 if size == 2 else starts]
     grown: dict[tuple[int, ...], float] = {(int(first[p]), int(second[p])): float(scores[p]) for p in best}
-    for _ in range(size - 2):  # two that meet go on as one
+    for _ in range(size - 2):  # two that become equal continue as one
         grown = dict(_with_best(images, subset, sign) for subset in grown)
     if 2 < size < len(images.known):
         few = sorted(grown, key=lambda subset: grown[subset])[:CLIMBED]
@@ -175,10 +165,8 @@ def extreme_subset(
     return Extreme(tuple(int(label) for label in images.known[list(subset)]), sign * grown[subset])
 
 
-def what_if_added(
-    similarity: Similarity, labels: Labels, subset: Integer[np.ndarray, " subset"]
-) -> Float[np.ndarray, " classes"]:
-    """How SimSS of a subset (labels, two or more) would change by each class more; NaN for those already in it.
+def what_if_added(similarity: Similarity, labels: Labels, subset: Subset) -> PerClass:
+    """The change of SimSS of a subset (labels, two or more) by adding each other class; NaN for those already in it.
 
     Entry k is the k-th smallest label. Raises FcaError for a label without images.
 
@@ -190,12 +178,10 @@ def what_if_added(
     """
     known, chosen = chosen_classes(labels, subset)
     before = subset_scores(similarity, labels, chosen).simss
-    return ByClass(similarity, labels).with_each(np.searchsorted(known, chosen).tolist()) - before
+    return ByClass(similarity, labels).simss_with_each(np.searchsorted(known, chosen).tolist()) - before
 
 
-def what_if_merged(
-    similarity: Similarity, labels: Labels, subset: Integer[np.ndarray, " subset"], a: int, b: int
-) -> float:
+def what_if_merged(similarity: Similarity, labels: Labels, subset: Subset, a: int, b: int) -> float:
     """SimSS of a subset (labels) if its classes a and b were one; the same as from features under merged labels.
 
     An image is as similar to the merged class as to a and b on average, weighted by their images; an image of a counts
@@ -237,16 +223,20 @@ def random_simss(
     """
     images = ByClass(similarity, labels)
     classes = len(images.known)
-    if not 2 <= size <= classes:
-        raise FcaError("size of the subset", size, f"2 to {classes}, the classes there are", "change it")
+    _check_size(size, classes)
     if comb(classes, size) <= draws:
         return np.array([images.simss(subset) for subset in combinations(range(classes), size)])
     rng = np.random.default_rng([seed, size])
     return np.array([images.simss(sorted(rng.choice(classes, size, replace=False).tolist())) for _ in range(draws)])
 
 
+def _check_size(size: int, classes: int) -> None:
+    if not 2 <= size <= classes:
+        raise FcaError("size of the subset", size, f"2 to {classes}, the classes there are", "change it")
+
+
 def _with_best(images: ByClass, subset: tuple[int, ...], sign: float) -> tuple[tuple[int, ...], float]:
-    scores = sign * images.with_each(subset)
+    scores = sign * images.simss_with_each(subset)
     best = int(np.nanargmin(scores))
     return tuple(sorted((*subset, best))), float(scores[best])
 

@@ -1,7 +1,7 @@
-"""Does a model fail hard images before easy ones? The share of (easy, medium, hard) triplets it answers in that order.
+"""Does a model fail hard images before easy ones? The share of (easy, medium, hard) triplets that follow that order.
 
 Huang et al. (2025, arXiv 2503.13058), section 3.2: of the eight patterns of right (1) and wrong (0) on a triplet, four
-follow the principle that whoever solves the harder also solves the easier: 000, 100, 110 and 111.
+follow the principle that a model which solves the harder image also solves the easier: 000, 100, 110 and 111.
 """
 
 from __future__ import annotations
@@ -18,6 +18,12 @@ from fca.types import FcaError
 
 PATTERNS = ("000", "001", "010", "011", "100", "101", "110", "111")  # easy, medium, hard
 FOLLOWING = ("000", "100", "110", "111")
+
+Right = Bool[np.ndarray, " items"]
+Levels = Integer[np.ndarray, " items"]
+Sessions = Shaped[np.ndarray, " items"]
+Models = Num[np.ndarray, " models"]
+Rate = Float[np.ndarray, " n"] | float
 
 
 class TripletScore(NamedTuple):
@@ -45,14 +51,14 @@ class ScoreInterval(NamedTuple):
 
 
 class Figure4(NamedTuple):
-    """Over models: score and accuracy, and the same with what chance explains of both taken out."""
+    """Correlation of score and accuracy over models, plain and given the score of chance."""
 
     pearson: Correlation
     partial: Correlation
 
 
 def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
-    """Score and patterns of matched triplets, one line each, easy to hard. Raises FcaError without triplets.
+    """Score and patterns of matched triplets, one row each, easy to hard. Raises FcaError without triplets.
 
     >>> hierarchical_score(np.array([[True, True, False], [False, True, False]])).score
     0.5
@@ -64,15 +70,12 @@ def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
     return TripletScore(sum(patterns[name] for name in FOLLOWING) / len(correct), patterns)
 
 
-def chance_score(
-    easy: Float[np.ndarray, " n"] | float,
-    medium: Float[np.ndarray, " n"] | float,
-    hard: Float[np.ndarray, " n"] | float,
-) -> Float[np.ndarray, " n"] | float:
+def chance_score(easy: Rate, medium: Rate, hard: Rate) -> Rate:
     """Score expected of a model that is right at these rates, image by image independently.
 
-    (1 - m)(1 - h) + e m: of 000 and 100 together e cancels, of 110 and 111 h does. High accuracy on easy images and low
-    on hard ones force much of a score; what a model has beyond chance is that the same objects make it fail.
+    (1 - m)(1 - h) + e m: in the sum of 000 and 100 e cancels, in that of 110 and 111 h does. High accuracy on easy
+    images and low accuracy on hard ones force much of a score; the rest, beyond chance, means that a model fails on the
+    same objects.
 
     >>> round(chance_score(0.9, 0.7, 0.3), 2)
     0.84
@@ -80,11 +83,7 @@ def chance_score(
     return (1 - medium) * (1 - hard) + easy * medium
 
 
-def all_triplets_score(
-    correct: Bool[np.ndarray, " items"],
-    levels: Integer[np.ndarray, " items"],
-    sessions: Shaped[np.ndarray, " items"],
-) -> TripletScore:
+def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> TripletScore:
     """The score over every triplet that each session's items can form: the mean over all random matchings, no noise.
 
     Within a session, with level accuracies e, m, h, it is (1 - m)(1 - h) + e m; sessions count equally. levels: 0 easy,
@@ -105,17 +104,13 @@ def all_triplets_score(
 
 
 def score_interval(
-    correct: Bool[np.ndarray, " items"],
-    levels: Integer[np.ndarray, " items"],
-    sessions: Shaped[np.ndarray, " items"],
-    seed: int = 0,
-    resamples: int = RESAMPLES,
+    correct: Right, levels: Levels, sessions: Sessions, seed: int = 0, resamples: int = RESAMPLES
 ) -> ScoreInterval:
     """Score over all triplets, that of chance at the same overall level accuracies, and the excess, with intervals.
 
-    What is resampled are sessions, whole: another draw of classes and attributes, their images as they are. Both scores
-    are computed anew in each resample. Level accuracies are means over sessions, which count equally. One session has
-    no interval (NaN).
+    Whole sessions are resampled: another draw of classes and attributes, with their images unchanged. Both scores are
+    computed anew in each resample. Level accuracies are means over sessions, which count equally. One session has no
+    interval (NaN).
 
     >>> levels, session = np.tile([0, 1, 2], 4), np.repeat(np.arange(4), 3)
     >>> found = score_interval(levels < np.array([0, 1, 2, 3])[session], levels, session)
@@ -134,11 +129,7 @@ def score_interval(
     return ScoreInterval(score, *ends[0], chance, *ends[1], score - chance, *ends[2])
 
 
-def level_rates(
-    correct: Bool[np.ndarray, " items"],
-    levels: Integer[np.ndarray, " items"],
-    sessions: Shaped[np.ndarray, " items"],
-) -> Float[np.ndarray, "sessions 3"]:
+def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.ndarray, "sessions 3"]:
     """Accuracy of every session by level, sessions in sorted order.
 
     >>> level_rates(np.array([True, False, True]), np.arange(3), np.zeros(3, dtype=int))
@@ -148,22 +139,20 @@ def level_rates(
     if not len(names) or not np.isin(levels, [0, 1, 2]).all():
         raise FcaError("levels", sorted(set(levels.tolist())), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
     cell = 3 * session + levels
-    asked, right = (np.bincount(cell[keep], minlength=3 * len(names)) for keep in (slice(None), correct))
-    if (asked == 0).any():
-        place = int(np.flatnonzero(asked == 0)[0])
+    items, right = (np.bincount(cell[keep], minlength=3 * len(names)) for keep in (slice(None), correct))
+    if (items == 0).any():
+        place = int(np.flatnonzero(items == 0)[0])
         what = f"{('easy', 'medium', 'hard')[place % 3]} items of session {names[place // 3]}"
         raise FcaError(what, 0, "1 or more", "add such items or leave the session out")
-    return np.asarray(right / asked).reshape(-1, 3)
+    return np.asarray(right / items).reshape(-1, 3)
 
 
-def score_and_accuracy(
-    score: Num[np.ndarray, " models"], accuracy: Num[np.ndarray, " models"], chance: Num[np.ndarray, " models"]
-) -> Figure4:
+def score_and_accuracy(score: Models, accuracy: Models, chance: Models) -> Figure4:
     """Pearson's correlation of score and accuracy over models (figure 4), plain and given the score of chance.
 
     Partial: of the residuals of both after a straight line on `chance`; p has one degree of freedom less. Accurate
-    models score high by chance alone; only what the partial correlation leaves is about the order of failure. NaN with
-    fewer than four models, or where nothing varies.
+    models score high by chance alone; only the partial correlation is about the order of failure. NaN with fewer than
+    four models, or where nothing varies.
 
     >>> found = score_and_accuracy(np.array([0.8, 0.84, 0.9]), np.array([0.4, 0.5, 0.6]), np.array([0.7, 0.75, 0.8]))
     >>> round(found.pearson.r, 3)
@@ -176,7 +165,7 @@ def score_and_accuracy(
     line = np.column_stack([np.ones(len(chance)), chance])
     left = [values - line @ np.linalg.lstsq(line, values, rcond=None)[0] for values in (score, accuracy)]
     if any(np.abs(rest).max() < 1e-12 * np.ptp(values) for rest, values in zip(left, (score, accuracy), strict=True)):
-        return Figure4(plain, nothing)  # chance says all there is: rounding is left
+        return Figure4(plain, nothing)  # chance explains everything: only rounding is left
     r = correlation(*left).r
     with np.errstate(divide="ignore"):
         t = r * np.sqrt((len(score) - 3) / np.float64(1 - r**2))

@@ -1,9 +1,10 @@
-"""How sure a number is: Wilson's interval for an accuracy, the bootstrap over what was drawn for all else."""
+"""Intervals: Wilson's for an accuracy; elsewhere the bootstrap over what was drawn at random."""
 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float, Integer, Num
+import pandas as pd
+from jaxtyping import Float, Integer, Num, Shaped
 from scipy.special import ndtri
 
 LEVEL = 0.95
@@ -11,7 +12,7 @@ RESAMPLES = 2000
 
 
 def wilson(correct: int, n: int, level: float = LEVEL) -> tuple[float, float]:
-    """Wilson's score interval of an accuracy: what true accuracies `correct` of `n` independent images agree with.
+    """Wilson's score interval of an accuracy: the true accuracies consistent with `correct` of `n` independent images.
 
     centre = (p + z²/2n) / (1 + z²/n),   half = z / (1 + z²/n) · sqrt(p(1-p)/n + z²/4n²)   (Wilson 1927)
 
@@ -34,7 +35,7 @@ def wilson(correct: int, n: int, level: float = LEVEL) -> tuple[float, float]:
 def cluster_draws(
     clusters: int, seed: int = 0, resamples: int = RESAMPLES
 ) -> Integer[np.ndarray, "resamples clusters"]:
-    """How often each cluster is in each bootstrap resample of all of them, with replacement.
+    """Count of each cluster in each bootstrap resample of all of them, with replacement.
 
     >>> cluster_draws(3, resamples=4).sum(axis=1)
     array([3, 3, 3, 3])
@@ -45,9 +46,9 @@ def cluster_draws(
 def point_weights(
     cluster: Integer[np.ndarray, " points"], seed: int = 0, resamples: int = RESAMPLES
 ) -> Integer[np.ndarray, "resamples points"]:
-    """How often each point is in each resample when whole clusters are drawn (points of one cluster come together).
+    """Count of each point in each resample when whole clusters are drawn (points of one cluster come together).
 
-    cluster: 0..k-1, or -1 for a point that was not drawn at random and so stays in every resample once.
+    cluster: 0..k-1, or -1 for a point that was not drawn at random and so is in every resample once.
 
     >>> weights = point_weights(np.array([0, 0, 1, -1]))
     >>> sorted({tuple(row) for row in weights.tolist()})
@@ -74,8 +75,8 @@ def bootstrap_mean(
 ) -> tuple[float, float]:
     """Percentile bootstrap interval of a mean whose points come in clusters (see point_weights).
 
-    With fewer than two drawn clusters nothing is known about another draw: NaN, NaN. With three or four it is narrow:
-    the bootstrap sees only the spread of those that were drawn.
+    With fewer than two drawn clusters nothing is known about another draw: NaN, NaN. With three or four it is too
+    narrow: the bootstrap sees only the spread of those that were drawn.
 
     >>> bootstrap_mean(np.array([0.7, 0.9]), np.array([0, 1]))
     (0.7, 0.9)
@@ -88,3 +89,30 @@ def bootstrap_mean(
     counts = np.bincount(cluster[drawn], minlength=clusters)
     draws = cluster_draws(clusters, seed)
     return percentile_interval((draws @ sums + fixed.sum()) / (draws @ counts + len(fixed)), level)
+
+
+def mean_with_interval(
+    values: Num[np.ndarray, " points"] | pd.Series,
+    groups: Shaped[np.ndarray, " points"] | pd.Series | None = None,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> tuple[float, float, float]:
+    """(mean, low, high): the mean of the values that are not missing, with its percentile bootstrap interval.
+
+    groups: names of what was drawn at random and is resampled whole, such as the subset seed of each value; a value
+            with a missing name (None, NaN) was not drawn and is in every resample once. None: every value is its own
+            group.
+    The interval is NaN, NaN with fewer than two groups; all three are NaN without values. With three or four groups it
+    is too narrow: the bootstrap sees only the spread of those that were drawn.
+
+    >>> mean_with_interval(np.array([0.7, 0.9]))
+    (0.8, 0.7, 0.9)
+    >>> mean_with_interval(np.array([0.7, 0.9]), np.array(["a", "a"]))
+    (0.8, nan, nan)
+    """
+    numbers = np.asarray(values, dtype=np.float64)
+    known = ~np.isnan(numbers)
+    if not known.any():
+        return (float("nan"),) * 3
+    codes = np.arange(known.sum()) if groups is None else pd.factorize(pd.Series(groups)[known])[0]
+    return (float(numbers[known].mean()), *bootstrap_mean(numbers[known], codes, level, seed))

@@ -1,7 +1,11 @@
-"""Which labels look wrong, from who answered what: scores of every item, higher = more suspect.
+"""Scores of every item for a wrong label (higher = more suspect), from responses, and how well a score finds errors.
 
-A wrong label shows in that classifiers agree on another class. Low discrimination and low feasibility (Sharma et al.,
-Do models see corruption as we see?, 2023, section 3.1) say only that an item does not order the subjects well."""
+If a label is wrong, classifiers agree on another class. Low discrimination and low feasibility (Sharma et al., Do
+models see corruption as we see?, 2023, section 3.1) show only that an item does not order the subjects well.
+
+A score is judged by items marked as errors: AUC, recall when a share is flagged, precision of the first k. Items of
+equal score are taken in random order; the results are expectations over that order.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,15 @@ from scipy.stats import rankdata
 
 from fca.stats.intervals import LEVEL, wilson
 
-RULES = {  # by what each calls suspect
+Score = Float[np.ndarray, " items"]
+Marked = Bool[np.ndarray, " items"]
+Matrix = Float[np.ndarray, "subjects items"]
+Predictions = Integer[np.ndarray, "subjects items"]
+Shares = Float[np.ndarray, " shares"]
+Cuts = Float[np.ndarray, " cuts"]
+
+ROUNDING = 1e-12
+RULES = {  # with what makes an item suspect
     "modal_wrong_share": "share of subjects that gave the same wrong class, the most frequent one",
     "modal_wrong_minus_top1": "that share minus the share of subjects that were right",
     "low_top1": "few subjects were right",
@@ -25,32 +37,30 @@ RULES = {  # by what each calls suspect
 
 
 class ModalWrong(NamedTuple):
-    """The most frequent wrong answer to each item.
+    """The most frequent wrong prediction for each item.
 
     answer: its class; the first of several that are as frequent; -1 where no wrong class is known.
-    share:  of the subjects that were asked, those that gave it; NaN where none was asked.
+    share:  share of it among the responses; NaN without responses.
     """
 
     answer: Integer[np.ndarray, " items"]
-    share: Float[np.ndarray, " items"]
+    share: Score
 
 
-def modal_wrong(
-    correct: Float[np.ndarray, "subjects items"], pred: Integer[np.ndarray, "subjects items"]
-) -> ModalWrong:
-    """The wrong class that most subjects agree on, and how many do.
+def modal_wrong(correct: Matrix, pred: Predictions) -> ModalWrong:
+    """The wrong class that most subjects agree on, and the share of subjects that predict it.
 
-    correct: 1 right, 0 wrong, NaN not asked.    pred: the class that was answered; -1 if it has no number, and then a
-    wrong answer agrees with no other.
+    correct: 1 right, 0 wrong, NaN missing.    pred: the predicted class; -1 if it has no number, and then a wrong
+    prediction agrees with no other.
 
     >>> modal_wrong(np.array([[1.0, 0], [0, 0], [0, 0], [0, 0]]), np.array([[0, 2], [2, 2], [2, 2], [1, 1]]))
     ModalWrong(answer=array([2, 2]), share=array([0.5 , 0.75]))
     """
-    said = np.sort(np.where((correct == 0) & (pred >= 0), pred, -1), axis=0)
-    items = said.shape[1]
+    wrong = np.sort(np.where((correct == 0) & (pred >= 0), pred, -1), axis=0)
+    items = wrong.shape[1]
     answer, most, run = np.full(items, -1), np.zeros(items, dtype=np.int64), np.zeros(items, dtype=np.int64)
     before = np.full(items, -1)
-    for row in said:  # equal answers stand below each other
+    for row in wrong:  # equal predictions are adjacent
         run = np.where(row == before, run + 1, 1)
         longer = (row >= 0) & (run > most)
         answer[longer], most[longer] = row[longer], run[longer]
@@ -58,8 +68,8 @@ def modal_wrong(
     return ModalWrong(answer, _share(most, correct))
 
 
-def item_top1(correct: Float[np.ndarray, "subjects items"]) -> Float[np.ndarray, " items"]:
-    """Share of right answers to each item among the subjects that were asked; NaN where none was.
+def item_top1(correct: Matrix) -> Score:
+    """Share of right responses to each item; NaN without responses.
 
     >>> item_top1(np.array([[1.0, 0.0], [0.0, np.nan]]))
     array([0.5, 0. ])
@@ -67,38 +77,36 @@ def item_top1(correct: Float[np.ndarray, "subjects items"]) -> Float[np.ndarray,
     return _share(np.nansum(correct, axis=0), correct)
 
 
-def _share(
-    counts: Float[np.ndarray, " items"] | Integer[np.ndarray, " items"], correct: Float[np.ndarray, "subjects items"]
-) -> Float[np.ndarray, " items"]:
-    asked = (~np.isnan(correct)).sum(axis=0)
-    return np.where(asked > 0, counts / np.maximum(asked, 1), np.nan)
+def _share(counts: Score | Integer[np.ndarray, " items"], correct: Matrix) -> Score:
+    present = (~np.isnan(correct)).sum(axis=0)
+    return np.where(present > 0, counts / np.maximum(present, 1), np.nan)
 
 
-def item_rest(correct: Float[np.ndarray, "subjects items"]) -> Float[np.ndarray, " items"]:
-    """Correlation over subjects of the answer to an item with the accuracy on all other items (Pearson).
+def item_rest(correct: Matrix) -> Score:
+    """Correlation over subjects of the response to an item with the accuracy on all other items (Pearson).
 
-    NaN where it is undefined: all who were asked were right, or all wrong, or all are as accurate elsewhere.
+    NaN where it is undefined: all responses are right, or all wrong, or all subjects are equally accurate elsewhere.
 
     >>> item_rest(np.array([[1.0, 1, 1], [1, 0, 1], [0, 1, 1], [0, 0, 1]])).round(3)
     array([ 0.,  0., nan])
     """
-    asked = ~np.isnan(correct)
-    right = np.where(asked, correct, 0.0)
-    others = np.maximum(asked.sum(axis=1, keepdims=True) - asked, 1)
+    present = ~np.isnan(correct)
+    right = np.where(present, correct, 0.0)
+    others = np.maximum(present.sum(axis=1, keepdims=True) - present, 1)
     rest = (right.sum(axis=1, keepdims=True) - right) / others
-    n = np.maximum(asked.sum(axis=0), 1)
-    x, y = (np.where(asked, values - (values * asked).sum(axis=0) / n, 0.0) for values in (right, rest))
+    n = np.maximum(present.sum(axis=0), 1)
+    x, y = (np.where(present, values - (values * present).sum(axis=0) / n, 0.0) for values in (right, rest))
     spread = np.sqrt((x**2).sum(axis=0) * (y**2).sum(axis=0))
-    return np.where(spread > _ROUNDING, (x * y).sum(axis=0) / np.maximum(spread, _ROUNDING), np.nan)
+    return np.where(spread > ROUNDING, (x * y).sum(axis=0) / np.maximum(spread, ROUNDING), np.nan)
 
 
 def suspicion(
-    correct: Float[np.ndarray, "subjects items"],
-    pred: Integer[np.ndarray, "subjects items"],
-    discrimination: Float[np.ndarray, " items"] | None = None,
-    feasibility: Float[np.ndarray, " items"] | None = None,
-    p_max: Float[np.ndarray, " items"] | None = None,
-) -> dict[str, Float[np.ndarray, " items"]]:
+    correct: Matrix,
+    pred: Predictions,
+    discrimination: Score | None = None,
+    feasibility: Score | None = None,
+    p_max: Score | None = None,
+) -> dict[str, Score]:
     """Every score of RULES, higher = more suspect; those of item response theory only where its parameters are given.
 
     discrimination, feasibility, p_max: of a fit with an upper asymptote (3pl-upper); equal values share a rank.
@@ -118,19 +126,8 @@ def suspicion(
     return scores
 
 
-_ROUNDING = 1e-12
-
-# How well a score finds the few items that are marked: AUC, recall when a share is flagged, precision of the first k.
-#
-# Items of equal score are taken in random order, and what is told is the expectation over it.
-
-
-Score = Float[np.ndarray, " items"]
-Marked = Bool[np.ndarray, " items"]
-
-
 class Rate(NamedTuple):
-    """A fraction and its 95 % interval; NaN: not to be known."""
+    """A fraction and its 95 % interval; NaN: unknown."""
 
     value: float
     low: float
@@ -144,8 +141,8 @@ def auc(score: Score, marked: Marked, level: float = LEVEL) -> Rate:
 
         var = var over marked of the share of unmarked below each / marked + the same, exchanged / unmarked
 
-    which sees both kinds of items as drawn. With one marked or unmarked item, or all pairs in order, it says nothing of
-    another draw: NaN. Raises ValueError unless some items are marked and some are not.
+    which treats both kinds of items as drawn. NaN with one marked or unmarked item, or all pairs in order: nothing is
+    known about another draw. Raises ValueError unless some items are marked and some are not.
 
     >>> round(auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True])).value, 2)
     0.75
@@ -190,23 +187,21 @@ def precision_at(score: Score, marked: Marked, k: int, level: float = LEVEL) -> 
     return Rate(found / k, *wilson(round(found), k, level))
 
 
-def recall_curve(score: Score, marked: Marked, shares: Float[np.ndarray, " shares"]) -> Float[np.ndarray, " shares"]:
+def recall_curve(score: Score, marked: Marked, shares: Shares) -> Shares:
     """Recall at each share of items flagged (see recall_at), without intervals.
 
     >>> recall_curve(np.array([3.0, 2, 1, 0]), np.array([True, False, True, False]), np.array([0.0, 0.25, 1.0]))
     array([0. , 0.5, 1. ])
     """
     _check(score, marked)
-    recall: Float[np.ndarray, " shares"] = _found(score, marked, shares * len(score)) / marked.sum()
-    return recall
+    return np.asarray(_found(score, marked, shares * len(score)) / marked.sum())
 
 
-def _found(score: Score, marked: Marked, flagged: Float[np.ndarray, " cuts"]) -> Float[np.ndarray, " cuts"]:
-    """Expected marked items among the first `flagged`: within items of equal score they lie evenly."""
+def _found(score: Score, marked: Marked, flagged: Cuts) -> Cuts:
+    """Expected marked items among the first `flagged`: they are spread evenly within items of equal score."""
     _, group = np.unique(-score, return_inverse=True)
     items, found = (np.concatenate([[0.0], np.bincount(group, w).cumsum()]) for w in (None, marked.astype(np.float64)))
-    expected: Float[np.ndarray, " cuts"] = np.interp(flagged, items, found)
-    return expected
+    return np.asarray(np.interp(flagged, items, found))
 
 
 def _check(score: Score, marked: Marked) -> None:

@@ -10,6 +10,10 @@ from scipy.special import logsumexp
 
 from fca.types import FcaError
 
+Logits = Float[np.ndarray, "images logits"]
+Images = Integer[np.ndarray, " images"]
+Columns = Integer[np.ndarray, " subset"]
+
 
 def logit_columns(logit_classes: Sequence[str], classes: Sequence[str]) -> Int[np.ndarray, " classes"]:
     """The column of each class among the logits of a classifier; -1 for a class that it does not know.
@@ -23,12 +27,12 @@ def logit_columns(logit_classes: Sequence[str], classes: Sequence[str]) -> Int[n
     return np.array([column.get(key, -1) for key in classes], dtype=np.int64)
 
 
-def open_top1(logits: Float[np.ndarray, "images logits"], true: Integer[np.ndarray, " images"]) -> float:
-    """Accuracy when the classifier may answer any class it knows: the arg max over all logits.
+def open_top1(logits: Logits, true: Images) -> float:
+    """Accuracy when the classifier may predict any class it knows: the arg max over all logits.
 
     This is how the Few-Class Arena scores its full models (FC-Full, arXiv:2411.01099 section 3.4).
     logits: of the images to be scored only.    true: the column of each image's class.
-    Equal logits: the first column is the answer. Raises FcaError if there is no image.
+    Equal logits: the first column is the prediction. Raises FcaError if there is no image.
 
     >>> open_top1(np.array([[3.0, 1.0, 0.0], [0.0, 1.0, 2.0]]), np.array([0, 1]))
     0.5
@@ -37,14 +41,10 @@ def open_top1(logits: Float[np.ndarray, "images logits"], true: Integer[np.ndarr
     return float((_largest(logits) == true).mean())
 
 
-def masked_top1(
-    logits: Float[np.ndarray, "images logits"],
-    columns: Integer[np.ndarray, " subset"],
-    true: Integer[np.ndarray, " images"],
-) -> float:
-    """Accuracy when the classifier is told which classes there are: the arg max over the logits of `columns` alone.
+def masked_top1(logits: Logits, columns: Columns, true: Images) -> float:
+    """Accuracy when the classifier knows the classes of the subset: the arg max over the logits of `columns` alone.
 
-    Images of other classes are not the subset's and are left out, so the logits of a whole data set answer any subset.
+    Images of other classes are left out, so the logits of a whole data set serve any subset.
     Never below open_top1 of the same images. Raises FcaError if no image is of these classes.
 
     >>> logits = np.array([[3.0, 1.0, 0.0], [0.0, 1.0, 2.0], [1.0, 1.0, 9.0]])
@@ -56,27 +56,20 @@ def masked_top1(
     return float((masked_answers(logits[rows], columns) == true[rows]).mean())
 
 
-def masked_answers(
-    logits: Float[np.ndarray, "images logits"], columns: Integer[np.ndarray, " subset"]
-) -> Integer[np.ndarray, " images"]:
-    """The column that a classifier answers when only these are allowed; of equal logits the first of `columns`.
+def masked_answers(logits: Logits, columns: Columns) -> Images:
+    """The column that a classifier predicts when only these are allowed; of equal logits the first of `columns`.
 
     >>> masked_answers(np.array([[3.0, 1.0, 9.0], [0.0, 1.0, 2.0]]), np.array([0, 1]))
     array([0, 1])
     """
-    answers: Integer[np.ndarray, " images"] = columns[_largest(np.take(logits, columns, axis=1))]
-    return answers
+    return np.asarray(columns[_largest(np.take(logits, columns, axis=1))])
 
 
-def grouped_top1(
-    logits: Float[np.ndarray, "images logits"],
-    group: Integer[np.ndarray, " logits"],
-    true: Integer[np.ndarray, " images"],
-) -> tuple[float, int]:
-    """Accuracy when only the group of a class is asked for (dog, or not): the arg max over summed probabilities.
+def grouped_top1(logits: Logits, group: Integer[np.ndarray, " logits"], true: Images) -> tuple[float, int]:
+    """Accuracy when only the group of a class counts (dog, or not): the arg max over summed probabilities.
 
     p(group) = sum of softmax(logits) over its columns (model-vs-human, arXiv:2106.07411, takes their mean instead).
-    Answers the accuracy, and the number of images that it is of: those whose class is in a group.
+    Returns the accuracy and the number of its images, those whose class is in a group.
 
     group: of every column, 0..groups-1; -1 for none, whose probability then goes to no group.
     true:  the column of each image's class. Raises FcaError if no image's class is in a group, or for fewer than two.
@@ -96,13 +89,12 @@ def grouped_top1(
     return float(right.mean()), len(right)
 
 
-def _largest(logits: Float[np.ndarray, "images logits"]) -> Integer[np.ndarray, " images"]:
+def _largest(logits: Logits) -> Images:
     """The arg max of each row; half precision is widened first, which takes a third of the time."""
     wide = logits.astype(np.promote_types(logits.dtype, np.float32), copy=False)
-    largest: Integer[np.ndarray, " images"] = wide.argmax(axis=1)
-    return largest
+    return np.asarray(wide.argmax(axis=1))
 
 
-def _check(images: Integer[np.ndarray, " images"]) -> None:
+def _check(images: Images) -> None:
     if not len(images):
         raise FcaError("images of these classes", 0, "at least one", "take another subset or split")

@@ -1,8 +1,9 @@
-"""How alike the images of classes look, as a measure of how hard they are to tell apart (arXiv:2411.01099).
+"""How similar the images of classes look, as a measure of how hard the classes are to distinguish (arXiv:2411.01099).
 
 sim(i, j) = (cos(z_i, z_j) + 1) / 2. The mean over the images of a class needs no pairs: with unit vectors u and class
-means m_c = mean u, it is (u_i . m_c + 1) / 2. One matrix of images by classes then answers every subset of classes by
-selecting rows and columns."""
+means m_c = mean u, it is (u_i . m_c + 1) / 2. Rows and columns of one matrix of images by classes then give the scores
+of every subset of classes. At the end: the scores exactly as the released Few-Class Arena logs them.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +17,13 @@ import numpy as np
 from jaxtyping import Float, Integer
 
 from fca.types import FcaError
+
+Features = Float[np.ndarray, "images features"]
+Labels = Integer[np.ndarray, " images"]
+PerImage = Float[np.ndarray, " images"]
+Similarity = Float[np.ndarray, "images classes"]
+Subset = Integer[np.ndarray, " subset"]
+Classes = Integer[np.ndarray, " classes"]
 
 
 class SimilarityScores(NamedTuple):
@@ -37,15 +45,13 @@ class SimilarityScores(NamedTuple):
     simss_pooled: float
 
 
-def class_similarity(
-    features: Float[np.ndarray, "images features"], labels: Integer[np.ndarray, " images"]
-) -> Float[np.ndarray, "images classes"]:
+def class_similarity(features: Features, labels: Labels) -> Similarity:
     """Mean similarity of every image to every class, in [0, 1]; an image is left out of its own class' mean.
 
     G(i, c) = (u_i . m_c + 1) / 2,   and for the own class of n images (n G(i, c) - 1) / (n - 1).
 
     features: any scale and float type (computed in float64).
-    labels:   any integers; column k of the answer is the k-th smallest label.
+    labels:   any integers; column k of the result is the k-th smallest label.
     Raises FcaError for a feature vector that is zero or not finite, and for a class of one image.
 
     >>> features = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
@@ -56,10 +62,13 @@ def class_similarity(
            [0.5, 0. ]])
     """
     classes, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    _check_counts(classes, counts)
+    if len(classes) < 2:
+        step = "similarity compares classes: take a larger subset"
+        raise FcaError("number of classes", len(classes), "2 or more", step)
+    check_pairs(classes, counts)
     units = unit_vectors(features)
     means = np.stack([units[own == c].mean(axis=0) for c in range(len(classes))])
-    similarity: Float[np.ndarray, "images classes"] = units @ means.T
+    similarity: Similarity = units @ means.T
     similarity += 1.0
     similarity /= 2.0
     rows, n = np.arange(len(own)), counts[own]
@@ -67,10 +76,8 @@ def class_similarity(
     return np.clip(similarity, 0.0, 1.0, out=similarity)  # rounding alone leaves the range
 
 
-def similarity_scores(
-    features: Float[np.ndarray, "images features"], labels: Integer[np.ndarray, " images"]
-) -> SimilarityScores:
-    """The five scores of all classes together; see SimilarityScores for what they are and class_similarity for errors.
+def similarity_scores(features: Features, labels: Labels) -> SimilarityScores:
+    """The five scores of all classes together; SimilarityScores defines them, class_similarity lists the errors.
 
     >>> features = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
     >>> similarity_scores(features, np.array([0, 0, 1, 1]))
@@ -80,14 +87,10 @@ def similarity_scores(
     return scores_of(class_similarity(features, labels), own)
 
 
-def subset_scores(
-    similarity: Float[np.ndarray, "images classes"],
-    labels: Integer[np.ndarray, " images"],
-    classes: Integer[np.ndarray, " subset"],
-) -> SimilarityScores:
+def subset_scores(similarity: Similarity, labels: Labels, classes: Subset) -> SimilarityScores:
     """The five scores of some classes, from the similarities of all: equal to similarity_scores of their images alone.
 
-    similarity, labels: what class_similarity answered, and the labels it was asked with.
+    similarity, labels: the result of class_similarity, and the labels given to it.
     classes:            the labels in the subset, at least two.
 
     >>> features, labels = np.eye(6), np.array([0, 0, 5, 5, 8, 8])
@@ -109,16 +112,16 @@ def silhouette(own: Float[np.ndarray, "*shape"], nearest: Float[np.ndarray, "*sh
     array([ 0.5, -0.5,  0. ])
     """
     larger = np.maximum(own, nearest)
-    scored: Float[np.ndarray, "*shape"] = own - nearest
+    scored = np.asarray(own - nearest)
     np.divide(scored, larger, out=scored, where=larger > 1e-12)
     scored[larger <= 1e-12] = 0.0
     return scored
 
 
 def chosen_classes(
-    labels: Integer[np.ndarray, " images"], classes: Integer[np.ndarray, " subset"]
+    labels: Labels, classes: Subset
 ) -> tuple[Integer[np.ndarray, " known"], Integer[np.ndarray, " chosen"]]:
-    """All labels and those asked for, both sorted and once each; raises FcaError naming one that has no image."""
+    """All labels and those of the subset, both sorted and unique; raises FcaError naming one that has no image."""
     known, chosen = np.unique(labels), np.unique(classes)
     missing = np.setdiff1d(chosen, known)
     if len(missing):
@@ -126,7 +129,7 @@ def chosen_classes(
     return known, chosen
 
 
-def scores_of(similarity: Float[np.ndarray, "images classes"], own: Integer[np.ndarray, " images"]) -> SimilarityScores:
+def scores_of(similarity: Similarity, own: Labels) -> SimilarityScores:
     """The five scores from a matrix of class_similarity and the column of each image's class; raises as above.
 
     Uses up `similarity`: at 50,000 images and 1,000 classes a copy of it is 400 MB.
@@ -142,7 +145,7 @@ def scores_of(similarity: Float[np.ndarray, "images classes"], own: Integer[np.n
     scored = silhouette(to_own, to_nearest)
     counts = np.bincount(own)
 
-    def mean_of_class_means(values: Float[np.ndarray, " images"]) -> float:
+    def mean_of_class_means(values: PerImage) -> float:
         return float((np.bincount(own, weights=values) / counts).mean())
 
     return SimilarityScores(
@@ -154,18 +157,15 @@ def scores_of(similarity: Float[np.ndarray, "images classes"], own: Integer[np.n
     )
 
 
-def _check_counts(classes: Integer[np.ndarray, " classes"], counts: Integer[np.ndarray, " classes"]) -> None:
-    if len(classes) < 2:
-        raise FcaError(
-            "number of classes", len(classes), "2 or more", "similarity compares classes: take a larger subset"
-        )
+def check_pairs(classes: Classes, counts: Classes) -> None:
+    """Raises FcaError naming the classes with fewer than two images."""
     if (counts < 2).any():
         alone = ", ".join(str(c) for c in classes[counts < 2][:10])
         raise FcaError("class with one image", alone, "two images or more a class", "leave it out or add images")
 
 
-def unit_vectors(features: Float[np.ndarray, "images features"]) -> Float[np.ndarray, "images features"]:
-    """Each line scaled to length 1, in float64; raises FcaError naming the images that are zero or not finite.
+def unit_vectors(features: Features) -> Features:
+    """Each row scaled to length 1, in float64; raises FcaError naming the images that are zero or not finite.
 
     >>> unit_vectors(np.array([[3.0, 4.0]]))
     array([[0.6, 0.8]])
@@ -174,43 +174,33 @@ def unit_vectors(features: Float[np.ndarray, "images features"]) -> Float[np.nda
     norms = np.sqrt(np.einsum("if,if->i", units, units))
     bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
     if len(bad):
-        where = ", ".join(str(i) for i in bad[:10])
-        raise FcaError(
-            "features of image",
-            where,
-            "finite numbers, not all zero",
-            f"{len(bad)} images: look at them and the encoder",
-        )
+        where, step = ", ".join(str(i) for i in bad[:10]), f"{len(bad)} images: look at them and the encoder"
+        raise FcaError("features of image", where, "finite numbers, not all zero", step)
     units /= norms[:, None]
     return units
 
 
-# The similarity scores that the released Few-Class Arena logs, with every quirk of its code.
-#
-# Source: arXiv:2411.01099 and the code released with it, github.com/fewclassarena/fca (tools/ncls/fc-sim.py and
-# configs/_base_/sim.py). It goes through the subsets of a data set one after the other, ncl by ncl and within it seed
-# by
-# seed, and keeps for each class one list of images that it never clears:
+# The released Few-Class Arena (github.com/fewclassarena/fca, tools/ncls/fc-sim.py and configs/_base_/sim.py) goes
+# through the subsets of a data set one after the other, ncl by ncl and within it seed by seed, and keeps for each class
+# one list of images that it never clears:
 #
 # a. a class met for the first time gets an empty list, and its first image (of the validation list) is not put in;
 # b. met again in a later subset, all its images are put in once more, the first one too: a class of n images met k
-# times
-#    has k n - 1 entries, of which its first image has k - 1 and any other k;
+#    times has k n - 1 entries, of which its first image has k - 1 and any other k;
 # c. S_alpha is one mean over all pairs of entries of one class, pooled over the classes (eq. 1 reads: a mean of class
 #    means). Copies make pairs of an image with itself, of similarity 1;
 # d. S_beta is one mean over the pairs (entry i of a class, entry j of a class drawn later) with j > i, counted along
-# the
-#    lists: the upper triangle of each rectangle. So it depends on the order in which classes were drawn, and of images;
+#    the lists: the upper triangle of each rectangle. So it depends on the order in which classes were drawn, and of
+#    images;
 # e. SimSS is one mean over all entries (eq. 4 reads: a mean of class means); entries leave out themselves, not their
 #    copies.
 #
-# All with sim(i, j) = (cos + 1) / 2. There the cosine is single precision and SimSS of 800 classes takes hours of
-# pairs;
-# here it is double precision, and sums over entries come from counted sums of unit vectors.
+# All with sim(i, j) = (cos + 1) / 2. There the cosine is single precision, and SimSS of 800 classes takes hours of
+# pairs; here it is double precision, and sums over entries come from counted sums of unit vectors.
 
 
 class ReleasedScores(NamedTuple):
-    """What one line of the released log says; NaN where it says nan (no pair to average)."""
+    """One line of the released log; NaN where it has nan (no pair to average)."""
 
     s_alpha: float
     s_beta: float
@@ -226,11 +216,7 @@ def released_draw(num_classes: int, ncl: int, seed: int) -> tuple[int, ...]:
     return tuple(random.Random(seed).sample(range(num_classes - 1), ncl))
 
 
-def fca_released(
-    features: Float[np.ndarray, "images features"],
-    labels: Integer[np.ndarray, " images"],
-    subsets_in_order: Sequence[Sequence[int]],
-) -> list[ReleasedScores]:
+def fca_released(features: Features, labels: Labels, subsets_in_order: Sequence[Sequence[int]]) -> list[ReleasedScores]:
     """The released scores of each subset, carrying the lists over from subset to subset.
 
     features, labels:  of the test images (there: val), in the order of the released list of images.
@@ -264,8 +250,8 @@ def _check(subset: Sequence[int], members: Mapping[int, np.ndarray]) -> None:
         raise FcaError("classes of a subset", list(subset), "two or more different ones", "mend the subset")
     for c in subset:
         if len(members.get(c, ())) < 2:
-            allowed = "two images or more a class"
-            raise FcaError("images of class", f"{len(members.get(c, ()))} of {c}", allowed, "leave the subset out")
+            found, allowed = f"{len(members.get(c, ()))} of {c}", "two images or more a class"
+            raise FcaError("images of class", found, allowed, "leave the subset out")
 
 
 @dataclass(frozen=True)
@@ -276,16 +262,15 @@ class _Lists:
     """
 
     images: list[Float[np.ndarray, "_ features"]]
-    times: Integer[np.ndarray, " classes"]
+    times: Classes
 
     @cached_property
-    def sizes(self) -> Integer[np.ndarray, " classes"]:
+    def sizes(self) -> Classes:
         return np.array([len(own) for own in self.images])
 
     @cached_property
-    def lengths(self) -> Integer[np.ndarray, " classes"]:
-        lengths: np.ndarray = self.times * self.sizes - 1
-        return lengths
+    def lengths(self) -> Classes:
+        return np.asarray(self.times * self.sizes - 1)
 
     @cached_property
     def sums(self) -> Float[np.ndarray, "classes features"]:
@@ -293,7 +278,7 @@ class _Lists:
         return np.stack([k * own.sum(axis=0) - own[0] for own, k in zip(self.images, self.times, strict=True)])
 
     def s_alpha(self) -> float:
-        """Half of all ordered pairs of entries of a class, but for an entry with itself."""
+        """Half of all ordered pairs of entries of a class, except an entry with itself."""
         pairs = int((self.lengths * (self.lengths - 1)).sum())
         return _mean_similarity(float((self.sums**2).sum()) - self.lengths.sum(), pairs)
 
@@ -329,5 +314,5 @@ class _Lists:
 
 
 def _mean_similarity(cosines: float, pairs: int) -> float:
-    """Of so many pairs, from the sum of their cosines."""
+    """The mean over so many pairs, from the sum of their cosines."""
     return float((cosines / pairs + 1) / 2) if pairs else float("nan")

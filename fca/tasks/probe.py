@@ -11,7 +11,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from fca.models.stored import BEST, Probed, describe_model
-from fca.stats.probe import Probe, fit_probe
+from fca.stats.features import Probe, fit_probe
 from fca.store.files import write_json, write_whole
 from fca.tasks import Setup
 from fca.tasks.adaptation import PROBE

@@ -7,7 +7,7 @@ import vl_convert
 
 from fca.report import style
 from fca.report.part import parts as all_parts
-from fca.stats.robustness import ranks, verdicts
+from fca.stats.segments import ranks, verdicts
 from fca.studies.irt.class_robustness import CLASSES, SEVERITY, named_classes, shown_classes, shown_severities
 from fca.studies.irt.figures import robustness, robustness_severities
 from fca.types import Table

@@ -12,7 +12,7 @@ from sklearn.linear_model import Ridge
 from sklearn.metrics import pairwise_distances, silhouette_samples
 from sklearn.preprocessing import normalize
 
-from fca.stats.prediction import PENALTIES, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
+from fca.stats.features import RIDGE_PENALTIES, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
 from fca.stats.similarity import similarity_scores
 from fca.types import FcaError
 
@@ -63,8 +63,8 @@ def test_knn_equals_a_vote_counted_image_by_image(seed, neighbours):
 def test_the_probe_left_out_equals_refitting_without_each_image(seed, classes):
     features, labels = images(seed, classes=classes)
     units, targets = normalize(features), (labels[:, None] == np.unique(labels)).astype(float)
-    left_out = np.empty((len(PENALTIES), *targets.shape))
-    for number, penalty in enumerate(PENALTIES):
+    left_out = np.empty((len(RIDGE_PENALTIES), *targets.shape))
+    for number, penalty in enumerate(RIDGE_PENALTIES):
         for i in range(len(labels)):
             rest = np.arange(len(labels)) != i
             fit = Ridge(penalty).fit(units[rest], targets[rest])

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 from sklearn.linear_model import Ridge, RidgeClassifier
 
-from fca.stats import probe
-from fca.stats.probe import PENALTIES, fit_probe
+from fca.stats import features as probe
+from fca.stats.features import PENALTIES, fit_probe
 from fca.types import FcaError
 
 

@@ -5,15 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from fca.stats.robustness import (
-    class_robustness,
-    instability,
-    quarter_parts,
-    ranks,
-    slopes,
-    verdict_kept,
-    verdicts,
-)
+from fca.stats.segments import class_robustness, instability, quarter_parts, ranks, slopes, verdict_kept, verdicts
 from fca.types import FcaError
 
 SEVERITY = np.arange(1.0, 6.0)

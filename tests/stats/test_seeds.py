@@ -7,9 +7,10 @@ import pytest
 import scipy.stats
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from statsmodels.stats.power import TTestPower
 
 from fca.stats.intervals import point_weights
-from fca.stats.paired import MANY, kendall_w, rank_stability, seeds_for, seeds_needed, t_power
+from fca.stats.seeds import MANY, kendall_w, rank_stability, seeds_for, seeds_needed, t_power
 
 
 @pytest.mark.parametrize(("effect", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)])
@@ -135,3 +136,10 @@ def test_one_seed_says_nothing_of_another():
     found = rank_stability(np.array([[0.9, 0.8], [0.9, 0.8]]), np.array([0, -1]))
     assert found.rank.tolist() == [1.0, 2.0]
     assert np.isnan([*found.p_best, *found.low, *found.high, *found.kept.ravel()]).all()
+
+
+@pytest.mark.parametrize("effect", [0.05, 0.2, 0.5, 1.0, 2.0, 5.0])
+def test_seeds_and_power_are_those_of_statsmodels_where_its_solver_is_right(effect):
+    seeds = seeds_for(effect)
+    assert seeds == max(2, np.ceil(TTestPower().solve_power(effect, alpha=0.05, power=0.8)))
+    assert t_power(effect, int(seeds)) == pytest.approx(TTestPower().power(effect, int(seeds), 0.05), abs=1e-9)

@@ -7,7 +7,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
-from fca.stats.prediction import knn_top1, sample_rows
+from fca.stats.features import knn_top1, sample_rows
 from fca.stats.similarity import class_similarity, subset_scores
 from fca.store import Store
 from fca.studies.few_class.prediction import PREDICTORS, Prediction, judged

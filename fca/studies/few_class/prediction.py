@@ -13,21 +13,9 @@ import numpy as np
 import pandas as pd
 
 from fca.stats.correlation import correlation, resampled_correlation
+from fca.stats.features import SAMPLE_SEED, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
 from fca.stats.intervals import RESAMPLES, percentile_interval, point_weights
-from fca.stats.prediction import (
-    LEVEL,
-    SAMPLE_SEED,
-    HeldOut,
-    cosine_silhouette,
-    held_out,
-    judge,
-    knn_top1,
-    logme,
-    probe_top1,
-    sample_rows,
-    separation,
-    verdict,
-)
+from fca.stats.prediction import LEVEL, HeldOut, held_out, judge, verdict
 from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW, PAPER, dcn, per_subset
 from fca.studies.few_class.correlation import PREDICTOR, SEEDS, TARGET, N
@@ -50,7 +38,7 @@ def predictor_points(store: Store, rows: Rows, subsets: pd.DataFrame, images: in
     """All predictors of every subset by every encoder; a class of fewer than two images leaves its subset out.
 
     Those of OF_IMAGES are missing where pairs of images were compared by a function, which leaves no features.
-    images: the most of a subset that OF_IMAGES read (fca.stats.prediction.sample_rows).
+    images: the most of a subset that OF_IMAGES read (fca.stats.features.sample_rows).
     """
     scored = similarity_points(store, rows, subsets).dropna(subset="simss")
     row_of = {row["run_id"]: row for row in records(rows.embedded)}

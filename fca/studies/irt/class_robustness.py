@@ -9,17 +9,17 @@ import pandas as pd
 from jaxtyping import Float, Integer
 
 from fca.stats.intervals import RESAMPLES
-from fca.stats.robustness import (
+from fca.stats.segments import (
     ROBUST,
     SUSCEPTIBLE,
     Robustness,
+    class_counts,
     class_robustness,
     quarter_parts,
     ranks,
     verdict_kept,
     verdicts,
 )
-from fca.stats.segments import class_counts
 from fca.store import Store
 from fca.studies.answers import Gathered, shifted_responses
 from fca.studies.irt.difficulty_segments import METHOD, NAMES, PAPER, SEED, Quartered, quartered

@@ -1,0 +1,246 @@
+"""How well frozen features of labelled images separate their classes, without training a network.
+
+Every score here is higher where classes are easier, like SimSS (fca.stats.similarity); fca.stats.prediction judges
+them as predictors of accuracy. `fit_probe` is a linear classifier, solved exactly for every penalty at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Integer
+from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
+from sklearn.linear_model import RidgeCV
+from sklearn.metrics import silhouette_score
+from sklearn.neighbors import NearestNeighbors
+
+from fca.stats.similarity import check_pairs, unit_vectors
+from fca.types import FcaError
+
+IMAGES = 500
+SAMPLE_SEED = 0
+NEIGHBOURS = 5
+RIDGE_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # of probe_top1, for features of length 1
+PENALTIES = np.logspace(-6, 3, 19)  # of fit_probe: shares of the mean variance of a feature times the number of images
+STEPS, TOLERANCE, RANGE = 500, 1e-6, 1e10  # of LogME's fixed point
+
+Features = Float[np.ndarray, "images features"]
+Labels = Integer[np.ndarray, " images"]
+PerClass = Float[np.ndarray, " classes"]
+
+
+def sample_rows(labels: Labels, images: int = IMAGES, seed: int = SAMPLE_SEED) -> Integer[np.ndarray, " sampled"]:
+    """Positions of at most `images` images, as many of every class (but two at least), in their order.
+
+    The draw of a class depends on its label and `seed` only, so that subsets of one size which share a class share its
+    images.
+
+    >>> len(sample_rows(np.repeat([3, 8], 400), images=100))
+    100
+    """
+    classes = np.unique(labels)
+    share = max(2, images // max(1, len(classes)))
+    rows = [
+        np.random.default_rng([seed, int(c)]).permutation(np.flatnonzero(labels == c))[:share] for c in classes.tolist()
+    ]
+    return np.sort(np.concatenate(rows)) if rows else np.empty(0, dtype=np.int64)
+
+
+def separation(intra: float, inter: float) -> float:
+    """Intra- minus inter-class similarity, in [-1, 1]: half the difference of the mean cosines (eqs. 1 and 2).
+
+    Cao et al. (arXiv:2404.05981) compute their difficulty S from the number of classes and from intra- and inter-class
+    cosine similarity. This is NOT their S: how S combines the three is not restated here, and no result on this is a
+    result on S. It is judged by straight lines in log ncl and this, or in log ncl, intra and inter with a weight each;
+    an S of another form, including one linear in ncl itself, is none of them.
+
+    >>> separation(intra=0.75, inter=0.5)
+    0.25
+    """
+    return intra - inter
+
+
+def cosine_silhouette(features: Features, labels: Labels) -> float:
+    """Mean silhouette of the images under cosine distance (Rousseeuw 1987), in [-1, 1].
+
+    (b - a) / max(a, b) of every image, with a = mean distance 1 - cos to its own class, b = to the nearest other.
+    SimSS has the same shape but takes similarities (1 + cos) / 2, and means over classes.
+    Raises FcaError as `knn_top1` does.
+
+    >>> cosine_silhouette(np.eye(4)[[0, 0, 1, 1]], np.array([0, 0, 7, 7]))
+    1.0
+    """
+    units, own = _checked(features, labels)
+    return float(silhouette_score(units, own, metric="cosine"))
+
+
+def knn_top1(features: Features, labels: Labels, neighbours: int = NEIGHBOURS) -> float:
+    """Share of images whose nearest neighbours predict their class: 1 - kNN error, leave one out, in [0, 1].
+
+    Majority of the `neighbours` most similar other images by cosine; among equal counts, the class of the nearest one.
+    Raises FcaError for fewer than two classes, a class of one image, and a feature vector that is zero or not finite.
+
+    >>> knn_top1(np.eye(4)[[0, 0, 1, 1]], np.array([0, 0, 7, 7]), neighbours=1)
+    1.0
+    """
+    units, own = _checked(features, labels)
+    k = min(neighbours, len(own) - 1)
+    nearest = NearestNeighbors(n_neighbors=k, metric="cosine").fit(units).kneighbors(return_distance=False)
+    votes = (own[nearest][:, :, None] == np.arange(own.max() + 1)).astype(np.float64)  # images, neighbours, classes
+    nearer = 0.5 ** np.arange(1, k + 1)  # all below one vote, each above all later ones: decides between equals only
+    return float(((votes * (1 + nearer)[:, None]).sum(axis=1).argmax(axis=1) == own).mean())
+
+
+def probe_top1(features: Features, labels: Labels) -> float:
+    """Share of images that a linear probe fitted to all others gets right: 1 - probe error, in [0, 1].
+
+    One ridge regression with intercept a class on features of length 1; the largest output is the prediction. Leaving
+    one out is exact (y_i - e_i / (1 - h_i), no refitting); the penalty is the one of RIDGE_PENALTIES with the least
+    squared error left out, one for all classes. Raises FcaError as `knn_top1` does.
+
+    >>> rng = np.random.default_rng(0)
+    >>> labels = np.repeat([0, 1], 20)
+    >>> probe_top1(np.eye(2)[labels] + 0.1 * rng.normal(size=(40, 2)), labels)
+    1.0
+    """
+    units, own = _checked(features, labels)
+    ridge = RidgeCV(RIDGE_PENALTIES, scoring="neg_mean_squared_error", store_cv_results=True)
+    ridge.fit(units, np.eye(own.max() + 1)[own])
+    left_out = ridge.cv_results_[:, :, RIDGE_PENALTIES.index(ridge.alpha_)]
+    return float((left_out.argmax(axis=1) == own).mean())
+
+
+def logme(features: Features, labels: Labels) -> float:
+    """Logarithm of maximum evidence (LogME, arXiv:2102.11005), in nats an image; mean over one-against-rest targets.
+
+    The likelihood of the labels under a Bayesian linear model on these features: y ~ N(F w, 1/b), w ~ N(0, 1/a), at the
+    (a, b) of greatest evidence. With F = U S V', z = U'y and l = a / b, one step of MacKay's fixed point is
+        g = sum s² / (s² + l),   l <- g |y - F m|² / ((n - g) |m|²)
+    and log p(y) / n = (log b - log 2 pi - 1 - sum log(1 + s² / l) / n) / 2   with   b = n / (|y - F m|² + l |m|²).
+    Features as they are, without intercept, as published. Raises FcaError as `knn_top1` does.
+
+    >>> labels = np.repeat([0, 1], 20)
+    >>> logme(np.eye(2)[labels] + 0.01, labels) > logme(np.eye(2)[labels[::-1] ^ (np.arange(40) % 2)] + 0.01, labels)
+    True
+    """
+    _, own = _checked(features, labels)
+    y = np.eye(own.max() + 1)[own]
+    u, s, _ = np.linalg.svd(features.astype(np.float64), full_matrices=False)
+    s2, z2 = (s**2)[:, None], (u.T @ y) ** 2
+    outside = np.maximum((y**2).sum(axis=0) - z2.sum(axis=0), 0.0)  # the part of y that no feature explains
+    n, ratio = len(y), np.full(y.shape[1], s2.mean())
+    for _ in range(STEPS):
+        effective = (s2 / (s2 + ratio)).sum(axis=0)
+        weights2, residual2 = _solution(s2, z2, ratio, outside)
+        step = effective * residual2 / ((n - effective) * weights2)
+        step = np.clip(step, s2.max() / RANGE, s2.max() * RANGE)  # it diverges where there is no noise, or only noise
+        converged, ratio = np.abs(np.log(step / ratio)).max() < TOLERANCE, step
+        if converged:
+            break
+    weights2, residual2 = _solution(s2, z2, ratio, outside)
+    precision = n / (residual2 + ratio * weights2)
+    evidence = (np.log(precision) - np.log(2 * np.pi) - 1 - np.log1p(s2 / ratio).sum(axis=0) / n) / 2
+    return float(evidence.mean())
+
+
+def _solution(
+    s2: Float[np.ndarray, "rank one"], z2: Float[np.ndarray, "rank classes"], ratio: PerClass, outside: PerClass
+) -> tuple[PerClass, PerClass]:
+    """|m|² and |y - F m|² of the mean weights m at this ratio a / b, for every class."""
+    weights2 = (s2 * z2 / (s2 + ratio) ** 2).sum(axis=0)
+    return weights2, (z2 * (ratio / (s2 + ratio)) ** 2).sum(axis=0) + outside
+
+
+def _checked(features: Features, labels: Labels) -> tuple[Features, Labels]:
+    """Features of length 1, and labels as 0 to classes - 1."""
+    classes, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    if len(classes) < 2:
+        raise FcaError("number of classes", len(classes), "2 or more", "difficulty compares classes: name more")
+    check_pairs(classes, counts)
+    return unit_vectors(features), own
+
+
+@dataclass(frozen=True)
+class Probe:
+    """logits = features @ weight.T + bias; their softmax are probabilities that fit the val images best.
+
+    penalty:  the chosen one of PENALTIES.    val_top1: accuracy of that choice on the images that made it.
+    """
+
+    weight: Float[np.ndarray, "classes features"]
+    bias: PerClass
+    penalty: float
+    val_top1: float
+
+    def logits(self, features: Features) -> Float[np.ndarray, "images classes"]:
+        """Of any number of images."""
+        return np.asarray(features.astype(np.float64) @ self.weight.T + self.bias)
+
+
+def fit_probe(
+    train: Float[np.ndarray, "train features"],
+    labels: Integer[np.ndarray, " train"],
+    val: Float[np.ndarray, "val features"],
+    val_labels: Integer[np.ndarray, " val"],
+) -> Probe:
+    """Ridge regression onto one-hot classes (Hoerl and Kennard 1970), its penalty chosen on val.
+
+    W = (X'X + λ n v I)^-1 X'Y with X and Y centred and v the mean variance of a feature: an intercept that is not
+    penalised, and a λ that means the same for any encoder. One eigendecomposition of X'X (or of X X', whichever is
+    smaller) serves all of PENALTIES, n d min(n, d) operations in all. Of penalties with equal accuracy on val the one
+    with the smallest squared error there is taken, then the largest. The logits are the outputs of the regression times
+    the temperature that makes val likeliest.
+
+    labels: 0..classes-1, each at least once in train. Raises FcaError otherwise, and without val images.
+
+    >>> x, y = np.array([[-1.0], [-2.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
+    >>> fit_probe(x, y, x, y).logits(np.array([[-3.0], [3.0]])).argmax(axis=1)
+    array([0, 1])
+    """
+    classes = _classes(labels, val_labels)
+    x, target = train.astype(np.float64), np.eye(classes)[labels]
+    x_mean, y_mean = x.mean(axis=0), target.mean(axis=0)
+    x -= x_mean
+    directions, spectrum = _directions(x)
+    inner = (x @ directions).T @ (target - y_mean)
+    seen = (val.astype(np.float64) - x_mean) @ directions
+    unit = max(float(np.square(x).mean()), np.finfo(np.float64).tiny) * len(x)
+    outputs = [seen @ (inner / (spectrum + penalty * unit)[:, None]) + y_mean for penalty in PENALTIES]
+    right = [float((output.argmax(axis=1) == val_labels).mean()) for output in outputs]
+    wrong = [float(np.square(output - np.eye(classes)[val_labels]).mean()) for output in outputs]
+    best = max(range(len(PENALTIES)), key=lambda k: (right[k], -wrong[k], PENALTIES[k]))
+    penalty = float(PENALTIES[best])
+    weight = (directions @ (inner / (spectrum + penalty * unit)[:, None])).T
+    scale = _temperature(outputs[best], val_labels)
+    return Probe(scale * weight, scale * (y_mean - weight @ x_mean), penalty, right[best])
+
+
+def _classes(labels: Integer[np.ndarray, " train"], val_labels: Integer[np.ndarray, " val"]) -> int:
+    counts = np.bincount(labels)
+    if len(counts) < 2 or (counts == 0).any() or not len(val_labels) or val_labels.max() >= len(counts):
+        found = f"{counts.tolist()} train images a class, {len(val_labels)} val images"
+        allowed = "two classes or more, each in train, and val images of them"
+        raise FcaError("images of a probe", found, allowed, "add some")
+    return len(counts)
+
+
+def _directions(x: Features) -> tuple[Float[np.ndarray, "features rank"], Float[np.ndarray, " rank"]]:
+    """Orthonormal directions that the centred features vary along, and the sum of squares along each."""
+    wide = x.shape[1] > x.shape[0]
+    spectrum, vectors = np.linalg.eigh(x @ x.T if wide else x.T @ x)
+    kept = spectrum > spectrum.max(initial=0.0) * max(x.shape) * np.finfo(np.float64).eps
+    spectrum, vectors = spectrum[kept], vectors[:, kept]
+    return (x.T @ vectors / np.sqrt(spectrum) if wide else vectors), spectrum
+
+
+def _temperature(outputs: Float[np.ndarray, "val classes"], labels: Integer[np.ndarray, " val"]) -> float:
+    """The factor between 1 and 1,000 that makes the labels likeliest (arXiv:1706.04599, one number)."""
+    rows = np.arange(len(labels))
+
+    def surprise(log_factor: float) -> float:
+        logits = outputs * np.exp(log_factor)
+        return float((logsumexp(logits, axis=1) - logits[rows, labels]).mean())
+
+    return float(np.exp(minimize_scalar(surprise, bounds=(0.0, np.log(1000.0)), method="bounded").x))

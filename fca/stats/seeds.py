@@ -1,0 +1,332 @@
+"""What differs between seeds: variance components of accuracy, how many subset seeds to draw, and rank stability.
+
+The spread of accuracies comes from the draw of classes, the initialisation, and the sampling of test images.
+Correctness of run i on test image j of class subset s:   x_sij = mean + A_s + B_si + C_sj + E_sij
+
+    subset  var A                   another draw of classes
+    init    var B + var(E) / n      another initialisation, scored on the same n images
+    test    var C / n               other test images of the same classes
+
+The inits of a subset predict the SAME images, so a hard image C lowers them all: it is not in their spread, but it is
+in their mean. Errors of a single run (E) are new with every init and so belong to init; the three add up to the
+variance of one accuracy. Images are drawn within their class, as test sets have a fixed number a class. Subsets that
+share classes share images, and a full model is one run on every subset: such errors are common to them.
+
+The estimators equate mean squares with their expectation (analysis of variance: Searle, Casella and McCulloch,
+Variance Components, 1992; the sources: Bouthillier et al., arXiv:2103.03098; why inits share test error: Jordan,
+arXiv:2304.01910). They are unbiased, and so can be negative where there is little to find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Integer
+from scipy.special import chdtri, nctdtr, nctdtrinc, ndtri, stdtrit
+from scipy.stats import rankdata
+
+from fca.stats.intervals import LEVEL, percentile_interval, point_weights
+
+POWER = 0.8
+MANY = 100_000  # above this many seeds the normal distribution replaces Student's, and no search is needed
+NEVER = 1_000_000  # more seeds than this count as unbounded: nobody draws them, and rounding alone asks for more
+
+Models = Float[np.ndarray, " models"]
+Pairs = Float[np.ndarray, "subsets subsets"]
+
+
+class SeedsNeeded(NamedTuple):
+    """Subset seeds in all, including those at hand, with an interval. Infinite: no number is enough; NaN: unknown."""
+
+    total: float
+    low: float
+    high: float
+
+
+def t_power(effect: float, seeds: int, level: float = LEVEL) -> float:
+    """Power of a paired t test over `seeds` differences whose true mean is `effect` standard deviations.
+
+    P(|T| > t) for T of Student's noncentral distribution with seeds - 1 degrees of freedom and noncentrality
+    effect · sqrt(seeds) (Cohen 1988, chapter 2); t: the two-sided critical value at 1 - level.
+
+    >>> round(t_power(0.5, 34), 3)
+    0.808
+    """
+    t, noncentrality = float(stdtrit(seeds - 1, 0.5 + level / 2)), abs(effect) * seeds**0.5
+    # scipy's lower tail is NaN for large noncentrality, where it is below the normal one of 3e-7 at 5
+    wrong_side = float(nctdtr(seeds - 1, noncentrality, -t)) if noncentrality < 5 else 0.0
+    return float(1 - nctdtr(seeds - 1, noncentrality, t) + wrong_side)
+
+
+def seeds_for(effect: float, power: float = POWER, level: float = LEVEL) -> float:
+    """The fewest subset seeds (2 or more) with which a mean difference of `effect` standard deviations is significant.
+
+    Infinite for an effect of 0, and above a million. (statsmodels' solver is undefined or wrong for effects above 5.)
+
+    >>> seeds_for(0.5), seeds_for(-0.5), seeds_for(0.0)
+    (34.0, 34.0, inf)
+    """
+    normal = float((ndtri(0.5 + level / 2) + ndtri(power)) ** 2)
+    if normal > NEVER * effect**2:
+        return float("inf")
+    if normal > MANY * effect**2:
+        return float(np.ceil(normal / effect**2))
+    low, high = 1, 2
+    while t_power(effect, high, level) < power:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if t_power(effect, middle, level) >= power else (middle, high)
+    return float(high)
+
+
+def seeds_needed(differences: Float[np.ndarray, " seeds"], power: float = POWER, level: float = LEVEL) -> SeedsNeeded:
+    """How many subset seeds make two models differ significantly, if the mean difference so far is the true one.
+
+    differences: accuracy a minus accuracy b, one a subset seed.
+    total: the fewest seeds with which a two-sided paired t test at 1 - level has this power, for the effect d / s, with
+           d the mean and s the standard deviation of the differences.
+    low, high: the same for the ends of the effect's exact interval: the noncentralities with which Student's t of k - 1
+           degrees of freedom exceeds d / s · sqrt(k) in 2.5 % and in 97.5 % (Hedges and Olkin 1985, section 5.D). If it
+           contains 0, there may be no difference, and `high` is infinite.
+
+    NaN with fewer than two seeds. Differences that are all the same: 2 seeds, or, all 0, no number.
+
+    >>> seeds_needed(np.array([0.01, 0.05, 0.02, 0.05, -0.01]))
+    SeedsNeeded(total=12.0, low=5.0, high=inf)
+    """
+    k = len(differences)
+    if k < 2:
+        return SeedsNeeded(float("nan"), float("nan"), float("nan"))
+    d, s = abs(float(differences.mean())), float(differences.std(ddof=1))
+    if s <= 1e-12:  # rounding of equal accuracies
+        total = 2.0 if d > 1e-12 else float("inf")
+        return SeedsNeeded(total, total, total)
+    t = d / s * k**0.5
+    low, high = (float(nctdtrinc(k - 1, 0.5 + side * level / 2, t)) / k**0.5 for side in (1, -1))
+    fewest = min(seeds_for(d / s, power, level), seeds_for(high, power, level))
+    most = seeds_for(low, power, level) if t > stdtrit(k - 1, 0.5 + level / 2) else float("inf")
+    return SeedsNeeded(seeds_for(d / s, power, level), fewest, most)
+
+
+class RankStability(NamedTuple):
+    """Stability of every model's rank over subset seeds.
+
+    p_best: chance to be the best.    rank, low, high: of its mean accuracy (1 = best), and the interval.
+    kept:   share of resamples in which models i and j differ and have the same order as now; NaN if equal now.
+    """
+
+    p_best: Models
+    rank: Models
+    low: Models
+    high: Models
+    kept: Float[np.ndarray, "models models"]
+
+
+def rank_stability(
+    accuracy: Float[np.ndarray, "subsets models"], cluster: Integer[np.ndarray, " subsets"]
+) -> RankStability:
+    """Rank stability of models over bootstrap resamples of subset seeds (see point_weights for `cluster`).
+
+    Models that are equal in a resample share its best place and their rank. With fewer than two drawn seeds nothing is
+    known about others: all but the rank is NaN.
+
+    >>> rank_stability(np.array([[0.9, 0.8], [0.7, 0.6]]), np.array([0, 1])).p_best
+    array([1., 0.])
+    """
+    means = np.round(accuracy.mean(axis=0), 12)
+    rank, models = rankdata(-means), accuracy.shape[1]
+    if cluster.max(initial=-1) < 1:
+        unknown = np.full(models, np.nan)
+        return RankStability(unknown, rank, unknown, unknown, np.full((models, models), np.nan))
+    weights = point_weights(cluster)
+    drawn = np.round(weights @ accuracy / weights.sum(axis=1, keepdims=True), 12)  # equal models stay equal
+    best = drawn == drawn.max(axis=1, keepdims=True)
+    ends = [percentile_interval(column) for column in rankdata(-drawn, axis=1).T]
+    now = np.sign(means[:, None] - means[None, :])
+    same = np.stack([np.sign(drawn[:, [m]] - drawn) == now[m] for m in range(models)]).mean(axis=1)
+    return RankStability(
+        p_best=(best / best.sum(axis=1, keepdims=True)).mean(axis=0),
+        rank=rank,
+        low=np.array([low for low, _ in ends]),
+        high=np.array([high for _, high in ends]),
+        kept=np.where(now == 0, np.nan, same),
+    )
+
+
+def kendall_w(scores: Float[np.ndarray, "judges models"]) -> float:
+    """How well judges (class subsets) agree on the order of models: 1 all alike, 0 no agreement (Kendall's W).
+
+    W = 12 Σ (R_i - mean R)² / (m² (n³ - n) - m Σ (t³ - t))   for rank sums R of n models by m judges, t: sizes of ties
+    (Kendall and Babington Smith 1939). Mean Spearman correlation between judges without ties: (m W - 1) / (m - 1).
+
+    NaN with fewer than two judges or models, and where all models are equal for every judge.
+
+    >>> kendall_w(np.array([[0.9, 0.8, 0.7], [0.6, 0.5, 0.4]]))
+    1.0
+    """
+    judges, models = scores.shape
+    if judges < 2 or models < 2:
+        return float("nan")
+    sums = rankdata(scores, axis=1).sum(axis=0)
+    ties = sum(float((t**3 - t).sum()) for t in (np.unique(row, return_counts=True)[1] for row in scores))
+    scale = judges**2 * (models**3 - models) - judges * ties
+    return float(12 * ((sums - sums.mean()) ** 2).sum() / scale) if scale > 0 else float("nan")
+
+
+class SubsetRuns(NamedTuple):
+    """The images that the runs on one class subset got right.
+
+    correct: inits x images.    images: a number for each image, the same in every subset.    strata: its class.
+    runs:    a name for each init; subsets with the same names were predicted by the same trained networks.
+    """
+
+    correct: Bool[np.ndarray, "inits images"]
+    images: Integer[np.ndarray, " images"]
+    strata: Integer[np.ndarray, " images"]
+    runs: tuple[str, ...]
+
+
+class Component(NamedTuple):
+    """A variance of accuracy (a fraction, squared), unbiased, and its interval, cut off at 0.
+
+    NaN: unknown. An interval that would be 0 alone is missing: the spread found is below its noise, or all runs agree.
+    """
+
+    variance: float
+    low: float
+    high: float
+
+
+class VarianceSplit(NamedTuple):
+    """Variance of the accuracy of one run on one subset, by source."""
+
+    subset: Component
+    init: Component
+    test: Component
+
+
+UNKNOWN = Component(float("nan"), float("nan"), float("nan"))
+
+
+class _Noise(NamedTuple):
+    """Covariance between subsets of their mean accuracies, given their classes: (init - residual) / inits + test."""
+
+    init: Pairs
+    residual: Pairs
+    test: Pairs
+
+
+def split_variance(subsets: Sequence[SubsetRuns], level: float = LEVEL) -> VarianceSplit:
+    """The three components. All subsets have equal weight; their number of inits and of images may differ.
+
+    subset: variance between mean accuracies, less the mean of the noise within them and plus the noise they share.
+        Interval: that of a variance of normal numbers (chi-square), less the same noise (Williams 1962, Biometrika).
+    init: mean over subsets of the variance between inits. Interval: chi-square.
+    test: mean over subsets of the variance from sampling images within their class. Interval: normal, over images.
+
+    With one subset `subset` is NaN. With one init everywhere `init` is NaN; then `test` includes the residual E as well
+    (as a binomial accuracy does) and `subset` includes B, except for the part shared by subsets of one network, which
+    is in none. Some subsets with one init: they take the mean of the others. A class with one test image: all images
+    of its subset count as one class. Raises ValueError without subsets.
+
+    >>> image, strata = np.arange(4), np.zeros(4, dtype=int)
+    >>> a = SubsetRuns(np.array([[True, True, True, False], [True, False, True, False]]), image, strata, ("a", "b"))
+    >>> round(split_variance([a]).init.variance, 6)
+    0.03125
+    """
+    if not subsets:
+        raise ValueError("split_variance needs one subset or more, and got none")
+    inits = np.array([len(s.runs) for s in subsets])
+    noise, images = _noise(subsets)
+    of_test = np.diag(noise.test) - np.nan_to_num(np.diag(noise.residual), nan=_known(noise.residual)) / inits
+    test = float(of_test.mean())
+    half = float(ndtri(0.5 + level / 2)) * np.sqrt(len(images)) * images.std(ddof=1) if len(images) > 1 else np.nan
+    freedom = sum(len(runs) - 1 for runs in {s.runs for s in subsets})
+    return VarianceSplit(
+        subset=_between(subsets, noise, inits, level),
+        init=_scaled(_mean(np.diag(noise.init)), freedom, 0.0, level) if freedom else UNKNOWN,
+        test=_component(test, test - float(half), test + float(half)),
+    )
+
+
+def _between(
+    subsets: Sequence[SubsetRuns], noise: _Noise, inits: Integer[np.ndarray, " subsets"], level: float
+) -> Component:
+    k = len(subsets)
+    if k == 1:
+        return UNKNOWN
+    own = np.eye(k, dtype=bool)
+    parts = [np.where(own & np.isnan(part), _known(part), np.nan_to_num(part)) for part in noise[:2]]
+    covariance = (parts[0] - parts[1]) / inits[:, None] + noise.test
+    within = float(covariance[own].mean() - covariance[~own].mean())
+    spread = float(np.var([s.correct.mean() for s in subsets], ddof=1))
+    return _scaled(spread, k - 1, within, level)
+
+
+def _scaled(mean_square: float, freedom: int, noise: float, level: float) -> Component:
+    """A mean square less the noise in it, which is taken as known."""
+    if np.isnan(noise):
+        return UNKNOWN
+    low, high = (freedom * mean_square / chdtri(freedom, 0.5 - side * level / 2) - noise for side in (1, -1))
+    return _component(mean_square - noise, float(low), float(high))
+
+
+def _component(variance: float, low: float, high: float) -> Component:
+    return Component(variance, max(0.0, low), high) if high > 0 else Component(variance, np.nan, np.nan)
+
+
+def _noise(subsets: Sequence[SubsetRuns]) -> tuple[_Noise, Float[np.ndarray, " images"]]:
+    """The three covariances (NaN with a single init), and what every image adds to the mean test variance."""
+    k, every = len(subsets), np.unique(np.concatenate([s.images for s in subsets]))
+    where = [np.searchsorted(every, s.images) for s in subsets]
+    errors, added = np.zeros((k, len(every))), np.zeros(len(every))
+    rest = [np.zeros((len(s.runs), len(every))) for s in subsets]
+    init, residual = np.zeros((k, k)), np.zeros((k, k))
+    for a, one in enumerate(subsets):
+        errors[a, where[a]] = _within_classes(one.correct.mean(axis=0, keepdims=True), one.strata)[0]
+        several = len(one.runs) > 1
+        if several:
+            rest[a][:, where[a]] = _residuals(one)
+            added -= (rest[a] ** 2).mean(axis=0) / len(one.runs) / k
+        for b, other in enumerate(subsets[: a + 1]):
+            if one.runs == other.runs:
+                both = np.cov(one.correct.mean(axis=1), other.correct.mean(axis=1))[0, 1] if several else np.nan
+                init[a, b] = init[b, a] = both
+                residual[a, b] = residual[b, a] = (rest[a] * rest[b]).mean(axis=0).sum() if several else np.nan
+    return _Noise(init, residual, errors @ errors.T), added + (errors**2).mean(axis=0)
+
+
+def _residuals(subset: SubsetRuns) -> Float[np.ndarray, "inits images"]:
+    """E of every prediction, scaled so that squares summed over images, averaged over inits, estimate var(E) / n."""
+    inits = len(subset.runs)
+    own = subset.correct - subset.correct.mean(axis=0)
+    return np.asarray(_within_classes(own, subset.strata) * np.sqrt(inits / (inits - 1)))
+
+
+def _within_classes(
+    values: Float[np.ndarray, "rows images"], strata: Integer[np.ndarray, " images"]
+) -> Float[np.ndarray, "rows images"]:
+    """Less the mean of the image's class, scaled so that squares sum to the variance of the mean of all n images."""
+    n = values.shape[1]
+    classes = np.unique(strata, return_inverse=True)[1]
+    members = np.bincount(classes)
+    if members.min() == 1:
+        classes, members = np.zeros(n, dtype=np.int64), np.array([n])
+    if n == 1:
+        return np.full(values.shape, np.nan)
+    means = np.stack([np.bincount(classes, row) / members for row in values])
+    unbiased = np.sqrt(members / (members - 1))
+    return np.asarray((values - means[:, classes]) * unbiased[classes] / n)
+
+
+def _mean(values: Float[np.ndarray, " values"]) -> float:
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
+def _known(part: Pairs) -> float:
+    """The mean of a component over the subsets where it is known, 0 where it is nowhere: then the others include it."""
+    return float(np.nan_to_num(_mean(np.diag(part))))
