@@ -1,4 +1,8 @@
-"""Who answered what: the matrix that item response theory, label checks and adaptive tests start from."""
+"""Responses of subjects to items: the matrix that item response theory, label checks and adaptive tests start from.
+
+Also its files (npz of plain arrays, CSV of 0 and 1, py-irt's JSON lines), and how a file about images of a stored data
+set joins that set.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
@@ -20,18 +24,23 @@ from jaxtyping import Float, Integer
 
 from fca.types import FcaError
 
+MISSING = -1  # among integer responses: no response
+_CELLS = {"0": 0.0, "1": 1.0, "": np.nan, "0.0": 0.0, "1.0": 1.0}  # with decimals where pandas wrote gaps
+_SHIFT = re.compile(r"[^/@]+/(?P<kind>[^/@]+)/(?P<severity>[1-5])")
+_SNAPSHOT = re.compile(r"(?P<model>.+)/(?P<snapshot>best|0?\.\d+|1\.0+)")
+
 
 @dataclass(frozen=True)
 class Responses:
-    """Answers of subjects (models, their snapshots, people) on items (images, or images under a shift).
+    """Responses of subjects (models, their snapshots, people) to items (images, or images under a shift).
 
-    correct:  1 right, 0 wrong, NaN not asked.
-    subjects: one line a subject: `subject` (its name, told apart from all others), `model` (subjects of one model are
-              not independent), `snapshot` (missing where there is none).
+    correct:  1 right, 0 wrong, NaN no response.
+    subjects: one line a subject: `subject` (its name, unlike all others), `model` (subjects of one model are not
+              independent), `snapshot` (missing where there is none).
     items:    one line an item: `item` (its name), `image_id`, `label` (class key; missing if not known), `corruption`
               (clean, defocus_blur, ...) and `severity` (0 = clean).
-    pred:     the class that was answered, as a position in `classes`; -1 not asked or another class. None: not known.
-    classes:  class keys; empty when neither answers nor labels are known.
+    pred:     the predicted class, as a position in `classes`; -1 no response or another class. None: not known.
+    classes:  class keys; empty when neither predictions nor labels are known.
     """
 
     correct: Float[np.ndarray, "subjects items"]
@@ -48,7 +57,7 @@ class Responses:
 
     @property
     def accuracy(self) -> Float[np.ndarray, " subjects"]:
-        """Share of right answers of each subject among the items it was asked."""
+        """Share of right responses of each subject among the items it responded to."""
         return np.asarray(np.nanmean(self.correct, axis=1))
 
 
@@ -58,10 +67,6 @@ class Place(NamedTuple):
     image_id: str
     corruption: str  # clean, or a kind: defocus_blur
     severity: int  # 0 = clean
-
-
-_SHIFT = re.compile(r"[^/@]+/(?P<kind>[^/@]+)/(?P<severity>[1-5])")
-_SNAPSHOT = re.compile(r"(?P<model>.+)/(?P<snapshot>best|0?\.\d+|1\.0+)")
 
 
 def kind_and_severity(shift: str) -> tuple[str, int] | None:
@@ -77,7 +82,7 @@ def kind_and_severity(shift: str) -> tuple[str, int] | None:
 
 
 def place_of(item: str) -> Place:
-    """What an item's name says: `<image_id>`, or `<image_id>@<shift>`.
+    """The place that an item's name states: `<image_id>`, or `<image_id>@<shift>`.
 
     >>> place_of("a@b.png@corruption/fog/3"), place_of("a@b.png")
     (Place(image_id='a@b.png', corruption='fog', severity=3), Place(image_id='a@b.png', corruption='clean', severity=0))
@@ -93,12 +98,16 @@ def frame_of_items(items: Sequence[str], labels: Sequence[str | None] | None = N
     >>> frame_of_items(["a.png@corruption/fog/3"], ["cat"]).values.tolist()
     [['a.png@corruption/fog/3', 'a.png', 'cat', 'fog', 3]]
     """
-    keys = [None] * len(items) if labels is None else list(labels)
-    frame = pd.DataFrame({"item": pd.Series(list(items), dtype=object)})
-    places = pd.DataFrame([place_of(item) for item in items], columns=list(Place._fields))
-    frame = pd.concat([frame, places], axis="columns").astype({"image_id": object, "severity": "int64"})
-    frame.insert(2, "label", pd.Series(keys, dtype=object))
-    return frame
+    places = [place_of(item) for item in items]
+    return pd.DataFrame(
+        {
+            "item": pd.Series(list(items), dtype=object),
+            "image_id": pd.Series([place.image_id for place in places], dtype=object),
+            "label": pd.Series([None] * len(items) if labels is None else list(labels), dtype=object),
+            "corruption": pd.Series([place.corruption for place in places]),
+            "severity": pd.Series([place.severity for place in places], dtype="int64"),
+        }
+    )
 
 
 def frame_of_subjects(
@@ -110,73 +119,117 @@ def frame_of_subjects(
     ['resnet18', 'timm/vit_b16']
     """
     found = [_SNAPSHOT.fullmatch(name) for name in subjects]
-    read = [
-        (match["model"], match["snapshot"]) if match else (name, None)
-        for name, match in zip(subjects, found, strict=True)
-    ]
+    named = zip(subjects, found, strict=True)
     columns = {
         "subject": list(subjects),
-        "model": [model for model, _ in read] if models is None else list(models),
-        "snapshot": [at for _, at in read] if snapshots is None else [at or None for at in snapshots],
+        "model": [match["model"] if match else name for name, match in named] if models is None else list(models),
+        "snapshot": [match and match["snapshot"] for match in found]
+        if snapshots is None
+        else [snapshot or None for snapshot in snapshots],
     }
     return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
 
 
-# Answers as an npz of plain arrays, our own format: also classes, labels and what was answered.
+def read_responses(path: Path | str) -> Responses:
+    """Responses of subjects to items, by the suffix of the file.
+
+    .npz:                  arrays `subjects`, `items`, and `correct` (subjects, items; 1, 0, -1 no response) or `pred`
+                           (positions in `classes`, -1 no response) with `labels` (class keys of the items, or positions
+                           in `classes`) and `classes`; optional `models` and `snapshots` of the subjects.
+    .csv, .csv.gz:         first column the subject, one column an item, cells 0, 1 or empty.
+    .jsonlines, .jsonl:    a line a subject, as py-irt has it: {"subject_id": "a", "responses": {"item": 1}}.
+    A name `resnet18/0.1` is snapshot 0.1 of model resnet18; an item `cat.png@corruption/fog/3` is that image under fog.
+    Raises FcaError for another suffix, no file, one that is damaged or empty, ragged lines, names that are there twice,
+    and responses other than 0, 1 or missing.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "zoo.csv"
+    >>> _ = path.write_text("subject,cat.png,dog.png@corruption/fog/3\\nresnet18/0.1,1,\\nvgg16,0,1\\n")
+    >>> found = read_responses(path)
+    >>> found.correct.tolist(), found.items["severity"].tolist(), found.subjects["snapshot"].tolist()
+    ([[1.0, nan], [0.0, 1.0]], [0, 3], ['0.1', None])
+    """
+    path = Path(path)
+    read, _ = FORMATS[_suffix(path)]
+    if not path.is_file():
+        raise FcaError("file of responses", path, "a file that exists", "mend the path")
+    try:
+        responses: Responses = read(path)
+    except (UnicodeDecodeError, OSError, EOFError, csv.Error, zlib.error) as error:
+        raise FcaError("file of responses", path, "one that can be read", f"write it again: {error}") from None
+    if not responses.correct.size:
+        raise FcaError(f"responses in {path}", "none", "1 subject and 1 item or more", "is this the right file?")
+    return responses
 
 
-NOT_ASKED = -1  # of integer answers
+def write_responses(responses: Responses, path: Path | str) -> None:
+    """Write what `read_responses` reads; CSV and JSON lines keep names and right or wrong only.
+
+    Raises FcaError for a suffix that it does not know.
+    """
+    path = Path(path)
+    _, write = FORMATS[_suffix(path)]
+    write(responses, path)
 
 
-def no_answer(value: Any, where: tuple[Path, str, str]) -> FcaError:
-    """The error of an answer that is none. where: file, subject and item."""
-    path, subject, item = where
-    allowed = "0, 1, or missing where it was not asked"
-    return FcaError(f"answer of {subject} to {item} in {path}", value, allowed, "mend that answer")
+def stem_of(path: Path | str) -> str:
+    """The name of a file of responses without its suffix: what its data set is called.
+
+    >>> stem_of("responses/cue_conflict.csv.gz")
+    'cue_conflict'
+    """
+    name = Path(path).name
+    return name.removesuffix(".gz").rpartition(".")[0]
 
 
-def read_npz(path: Path) -> Responses:
-    """What `fca.studies.responses.read_responses` says of an npz."""
+def _suffix(path: Path) -> str:
+    for suffix in FORMATS:
+        if path.name.endswith(suffix):
+            return suffix
+    raise FcaError("suffix of a file of responses", path.name, ", ".join(FORMATS), "rename or convert it")
+
+
+def _invalid(value: Any, path: Path, subject: str, item: str) -> FcaError:
+    allowed = "0, 1, or missing where there is no response"
+    return FcaError(f"response of {subject} to {item} in {path}", value, allowed, "mend that response")
+
+
+def _read_npz(path: Path) -> Responses:
     try:
         with np.load(path, allow_pickle=False) as file:
             found = {name: file[name] for name in file.files}
     except (ValueError, zipfile.BadZipFile) as error:
-        raise FcaError("file of answers", path, "an npz of plain arrays", f"write it again: {error}") from None
+        raise FcaError("file of responses", path, "an npz of plain arrays", f"write it again: {error}") from None
     classes = tuple(map(str, found.get("classes", ())))
     needed = ("subjects", "items", *(() if "correct" in found else ("pred", "labels", "classes")))
     missing = [name for name in needed if name not in found]
     if missing:
         allowed = "subjects, items, and correct or pred with labels and classes"
         raise FcaError(f"arrays of {path}", f"no {', '.join(missing)}", allowed, "add them")
-    subjects, items = found["subjects"].astype(str).tolist(), found["items"].astype(str).tolist()
-    for name in {"correct", "pred"} & set(found):
-        if found[name].shape != (len(subjects), len(items)):
-            allowed = f"({len(subjects)}, {len(items)}), subjects and items"
+    subjects, items = (found[name].astype(str).tolist() for name in ("subjects", "items"))
+    both = (len(subjects), len(items))
+    shapes = {"correct": both, "pred": both, "labels": both[1:], "models": both[:1], "snapshots": both[:1]}
+    for name, shape in shapes.items():
+        if name in found and found[name].shape != shape:
+            allowed = f"{shape}, of {both[0]} subjects and {both[1]} items"
             raise FcaError(f"shape of {name} in {path}", found[name].shape, allowed, "mend the array")
-    labels = _labels(found.get("labels"), classes, len(items), path)
+    labels = _labels(found["labels"], classes, path) if "labels" in found else None
     pred = _pred(found["pred"], classes, path) if "pred" in found else None
-    correct = _correct(found.get("correct"), pred, labels, classes, path)
-    unknown = ~np.isin(correct, (0, 1)) & ~np.isnan(correct)
-    if unknown.any():
-        at, on = np.argwhere(unknown)[0]
-        raise no_answer(correct[at, on], (path, subjects[at], items[on]))
-    about = [_optional(found, name, len(subjects), path) for name in ("models", "snapshots")]
+    if "correct" in found:
+        correct = _correct(found["correct"], path)
+    else:
+        position = {key: at for at, key in enumerate(classes)}
+        true = np.array([position.get(str(key), MISSING - 1) for key in labels or ()])
+        correct = np.where(pred == MISSING, np.nan, pred == true)
+    unknown = np.argwhere(~np.isin(correct, (0, 1)) & ~np.isnan(correct))
+    for at, on in unknown[:1]:
+        raise _invalid(correct[at, on], path, subjects[at], items[on])
+    about = [found[name].astype(str).tolist() if name in found else None for name in ("models", "snapshots")]
     return Responses(correct, frame_of_subjects(subjects, *about), frame_of_items(items, labels), pred, classes)
 
 
-def _optional(found: Mapping[str, np.ndarray], name: str, length: int, path: Path) -> list[str] | None:
-    """An array of names, one a subject, if it is there."""
-    if name in found and found[name].shape != (length,):
-        raise FcaError(f"shape of {name} in {path}", found[name].shape, f"({length},)", "mend the array")
-    return found[name].astype(str).tolist() if name in found else None
-
-
-def _labels(given: np.ndarray | None, classes: Sequence[str], items: int, path: Path) -> list[str | None] | None:
+def _labels(given: np.ndarray, classes: Sequence[str], path: Path) -> list[str | None]:
     """Class keys of the items, given as such or as positions in `classes`."""
-    if given is None:
-        return None
-    if given.shape != (items,):
-        raise FcaError(f"shape of labels in {path}", given.shape, f"({items},), one an item", "mend the array")
     if given.dtype.kind not in "iu":
         return [key or None for key in given.astype(str).tolist()]
     if given.size and not 0 <= given.min() <= given.max() < len(classes):
@@ -186,117 +239,33 @@ def _labels(given: np.ndarray | None, classes: Sequence[str], items: int, path: 
 
 
 def _pred(given: np.ndarray, classes: Sequence[str], path: Path) -> Integer[np.ndarray, "subjects items"]:
-    """What was answered, as positions in `classes`; -1 not asked, or another class."""
+    """Predicted classes, as positions in `classes`; -1 no response, or another class."""
     whole = given.dtype.kind in "iu"
-    if not whole or (given.size and not NOT_ASKED <= given.min() <= given.max() < len(classes)):
+    if not whole or (given.size and not MISSING <= given.min() <= given.max() < len(classes)):
         value = f"{given.min()} to {given.max()}" if whole else f"an array of {given.dtype}"
         allowed = f"integers, -1 or positions among the {len(classes)} classes of the file"
         raise FcaError(f"pred in {path}", value, allowed, "mend pred, or add `classes`")
     return given.astype(np.int32)
 
 
-def _correct(
-    given: np.ndarray | None,
-    pred: Integer[np.ndarray, "subjects items"] | None,
-    labels: Iterable[str | None] | None,
-    classes: Sequence[str],
-    path: Path,
-) -> Float[np.ndarray, "subjects items"]:
-    """1, 0 and NaN: as given, or whether `pred` is the label."""
-    if given is not None:
-        if given.dtype.kind not in "biuf":
-            raise FcaError(f"correct in {path}", f"an array of {given.dtype}", "numbers: 1, 0, -1", "mend the array")
-        correct = given.astype(np.float64)
-        return np.where(correct == NOT_ASKED, np.nan, correct)
-    assert pred is not None  # either is in the file
-    assert labels is not None
-    position = {key: at for at, key in enumerate(classes)}
-    true = np.array([position.get(str(key), NOT_ASKED - 1) for key in labels])
-    return np.where(pred == NOT_ASKED, np.nan, (pred == true).astype(np.float64))
+def _correct(given: np.ndarray, path: Path) -> Float[np.ndarray, "subjects items"]:
+    if given.dtype.kind not in "biuf":
+        raise FcaError(f"correct in {path}", f"an array of {given.dtype}", "numbers: 1, 0, -1", "mend the array")
+    correct = given.astype(np.float64)
+    return np.where(correct == MISSING, np.nan, correct)
 
 
-def write_npz(responses: Responses, path: Path) -> None:
-    """All that the noun says, but for what the items' names say already."""
-
-    def names(column: pd.Series) -> np.ndarray:
-        return column.fillna("").to_numpy(dtype=str)
-
+def _write_npz(responses: Responses, path: Path) -> None:
+    """All of `Responses`, but for what the items' names state."""
+    named = (responses.subjects[["subject", "model", "snapshot"]], responses.items[["item", "label"]])
     arrays = {
-        "subjects": names(responses.subjects["subject"]),
-        "models": names(responses.subjects["model"]),
-        "snapshots": names(responses.subjects["snapshot"]),
-        "items": names(responses.items["item"]),
-        "labels": names(responses.items["label"]),
+        **{f"{name}s": column.fillna("").to_numpy(dtype=str) for frame in named for name, column in frame.items()},
         "classes": np.array(responses.classes, dtype=str),
-        "correct": np.nan_to_num(responses.correct, nan=NOT_ASKED).astype(np.int8),
+        "correct": np.nan_to_num(responses.correct, nan=MISSING).astype(np.int8),
     }
     if responses.pred is not None:
         arrays["pred"] = responses.pred.astype(np.int32)
     np.savez_compressed(path, **arrays)
-
-
-# Answers as files: our own npz, a table of 0 and 1 as CSV, and py-irt's lines of JSON; reading and writing.
-
-
-_ANSWERS = {"0": 0.0, "1": 1.0, "": np.nan, "0.0": 0.0, "1.0": 1.0}  # with decimals where pandas wrote gaps
-
-
-def read_responses(path: Path | str) -> Responses:
-    """Answers of subjects on items, by the suffix of the file.
-
-    .npz:                  arrays `subjects`, `items`, and `correct` (subjects, items; 1, 0, -1 not asked) or `pred`
-                           (positions in `classes`, -1 not asked) with `labels` (class keys of the items, or positions
-                           in `classes`) and `classes`; optional `models` and `snapshots` of the subjects.
-    .csv, .csv.gz:         first column the subject, one column an item, cells 0, 1 or empty.
-    .jsonlines, .jsonl:    a line a subject, as py-irt has it: {"subject_id": "a", "responses": {"item": 1}}.
-    A name `resnet18/0.1` is snapshot 0.1 of model resnet18; an item `cat.png@corruption/fog/3` is that image under fog.
-    Raises FcaError for another suffix, no file, one that is damaged or empty, ragged lines, names that are there twice,
-    and answers other than 0, 1 or missing.
-
-    >>> import tempfile
-    >>> path = Path(tempfile.mkdtemp()) / "zoo.csv"
-    >>> _ = path.write_text("subject,cat.png,dog.png@corruption/fog/3\\nresnet18/0.1,1,\\nvgg16,0,1\\n")
-    >>> found = read_responses(path)
-    >>> found.correct.tolist(), found.items["severity"].tolist(), found.subjects["snapshot"].tolist()
-    ([[1.0, nan], [0.0, 1.0]], [0, 3], ['0.1', None])
-    """
-    read = _of_suffix(path, {".npz": read_npz, ".csv": _read_csv, ".csv.gz": _read_csv}, _read_jsonlines)
-    if not Path(path).is_file():
-        raise FcaError("file of answers", path, "a file that exists", "mend the path")
-    try:
-        responses: Responses = read(Path(path))
-    except (UnicodeDecodeError, OSError, EOFError, csv.Error, zlib.error) as error:
-        raise FcaError("file of answers", path, "one that can be read", f"write it again: {error}") from None
-    if not responses.correct.size:
-        raise FcaError(f"answers in {path}", "none", "1 subject and 1 item or more", "is this the right file?")
-    return responses
-
-
-def write_responses(responses: Responses, path: Path | str) -> None:
-    """Write what `read_responses` reads; CSV and JSON lines keep names and right or wrong only.
-
-    Raises FcaError for a suffix that it does not know.
-    """
-    write = _of_suffix(path, {".npz": write_npz, ".csv": _write_csv, ".csv.gz": _write_csv}, _write_jsonlines)
-    write(responses, Path(path))
-
-
-def stem_of(path: Path | str) -> str:
-    """The name of a file of answers without its suffix: what its data set is called.
-
-    >>> stem_of("answers/cue_conflict.csv.gz")
-    'cue_conflict'
-    """
-    name = Path(path).name
-    return name.removesuffix(".gz").rpartition(".")[0]
-
-
-def _of_suffix(path: Path | str, known: Mapping[str, Callable[..., Any]], lines: Callable[..., Any]) -> Any:
-    every = {**known, ".jsonlines": lines, ".jsonl": lines}
-    for suffix, do in every.items():
-        if Path(path).name.endswith(suffix):
-            return do
-    raise FcaError("suffix of a file of answers", Path(path).name, ", ".join(every), "rename or convert it")
 
 
 def _text(path: Path, mode: str) -> TextIOWrapper:
@@ -310,21 +279,17 @@ def _read_csv(path: Path) -> Responses:
         lines = csv.reader(file)
         items = next(lines, [])[1:]
         subjects, rows = [], []
-        for line in filter(None, lines):  # an empty line at the end is no subject
-            if len(line) != len(items) + 1:
+        for subject, *cells in filter(None, lines):  # an empty line at the end is no subject
+            if len(cells) != len(items):
                 what = f"cells in line {lines.line_num} of {path}"
-                raise FcaError(what, len(line), f"{len(items) + 1}, as in the first line", "mend that line")
-            subjects.append(line[0])
-            rows.append([_answer(cell, (path, line[0], item)) for cell, item in zip(line[1:], items, strict=True)])
+                raise FcaError(what, len(cells) + 1, f"{len(items) + 1}, as in the first line", "mend that line")
+            for item, cell in zip(items, cells, strict=True):
+                if cell not in _CELLS:
+                    raise _invalid(cell, path, subject, item)
+            subjects.append(subject)
+            rows.append([_CELLS[cell] for cell in cells])
     correct = np.array(rows, dtype=np.float64).reshape(len(subjects), len(items))
     return Responses(correct, frame_of_subjects(subjects), frame_of_items(items))
-
-
-def _answer(cell: str, where: tuple[Path, str, str]) -> float:
-    found = _ANSWERS.get(cell)
-    if found is None:
-        raise no_answer(cell, where)
-    return found
 
 
 def _write_csv(responses: Responses, path: Path) -> None:
@@ -337,20 +302,17 @@ def _write_csv(responses: Responses, path: Path) -> None:
 
 
 def _read_jsonlines(path: Path) -> Responses:
-    said: list[tuple[str, dict[str, float]]] = []
     with _text(path, "r") as file:
-        for number, text in enumerate(file, 1):
-            if text.strip():
-                said.append(_line(text, number, path))
-    position = {item: at for at, item in enumerate(dict.fromkeys(item for _, of in said for item in of))}
-    correct = np.full((len(said), len(position)), np.nan)
-    for row, (_, of) in zip(correct, said, strict=True):
+        lines = [_line(text, number, path) for number, text in enumerate(file, 1) if text.strip()]
+    position = {item: at for at, item in enumerate(dict.fromkeys(item for _, of in lines for item in of))}
+    correct = np.full((len(lines), len(position)), np.nan)
+    for row, (_, of) in zip(correct, lines, strict=True):
         row[[position[item] for item in of]] = list(of.values())
-    return Responses(correct, frame_of_subjects([name for name, _ in said]), frame_of_items(list(position)))
+    return Responses(correct, frame_of_subjects([name for name, _ in lines]), frame_of_items(list(position)))
 
 
 def _line(text: str, number: int, path: Path) -> tuple[str, dict[str, float]]:
-    """One subject and its answers; a name that is there twice would be lost in a dict."""
+    """One subject and its responses; a name that is there twice would be lost in a dict."""
     try:
         line = json.loads(text, object_pairs_hook=_once)
         subject, responses = str(line["subject_id"]), dict(line["responses"])
@@ -359,7 +321,7 @@ def _line(text: str, number: int, path: Path) -> tuple[str, dict[str, float]]:
         raise FcaError(f"line {number} of {path}", text.strip()[:60], allowed, f"mend it: {error!r}") from None
     for item, value in responses.items():
         if value not in (0, 1, None):
-            raise no_answer(value, (path, subject, item))
+            raise _invalid(value, path, subject, item)
     return subject, {item: np.nan if value is None else float(value) for item, value in responses.items()}
 
 
@@ -375,12 +337,18 @@ def _write_jsonlines(responses: Responses, path: Path) -> None:
     items = responses.items["item"].to_numpy(dtype=object)
     with _text(path, "w") as file:
         for name, row in zip(responses.subjects["subject"], responses.correct, strict=True):
-            asked = np.flatnonzero(~np.isnan(row))
-            answers = dict(zip(items[asked], row[asked].astype(int).tolist(), strict=True))
-            file.write(json.dumps({"subject_id": name, "responses": answers}) + "\n")
+            known = ~np.isnan(row)
+            given = dict(zip(items[known], row[known].astype(int).tolist(), strict=True))
+            file.write(json.dumps({"subject_id": name, "responses": given}) + "\n")
 
 
-# Files of answers about images of a stored data set: which set that is, and their subjects beside the stored ones.
+FORMATS = {  # suffix -> reader and writer
+    ".npz": (_read_npz, _write_npz),
+    ".csv": (_read_csv, _write_csv),
+    ".csv.gz": (_read_csv, _write_csv),
+    ".jsonlines": (_read_jsonlines, _write_jsonlines),
+    ".jsonl": (_read_jsonlines, _write_jsonlines),
+}
 
 
 def stored_set(read: Responses, stored: Mapping[str, Responses], file: str) -> str | None:
@@ -395,10 +363,13 @@ def stored_set(read: Responses, stored: Mapping[str, Responses], file: str) -> s
     if not whole:
         for name, those in known.items():
             if those.any():
-                raise _only_some(read.items.loc[~those, "item"], len(those), name, file)
+                unknown = read.items.loc[~those, "item"]
+                allowed = f"all or none are image_ids of {name}, of which it names {those.sum()}"
+                what = f"{len(unknown)} of {len(those)} items of {file}"
+                raise FcaError(what, ", ".join(unknown.head(5)), allowed, "rename the items, or leave them out")
         return None
     relabelled = {name: _first_relabelled(read, stored[name]) for name in whole}
-    alike = [name for name, told in relabelled.items() if told is None]
+    alike = [name for name, first in relabelled.items() if first is None]
     if not alike:
         allowed = f"the labels of {', '.join(whole)}, which has images of these names"
         raise FcaError(f"labels in {file}", relabelled[whole[0]], allowed, "take its class keys, or rename the items")
@@ -408,37 +379,30 @@ def stored_set(read: Responses, stored: Mapping[str, Responses], file: str) -> s
     raise FcaError(f"data set of {file}", " or ".join(alike), "one: all of these have images of its names", step)
 
 
-def _only_some(unknown: pd.Series, items: int, dataset: str, file: str) -> FcaError:
-    allowed = f"all or none are image_ids of {dataset}, of which it names {items - len(unknown)}"
-    what = f"{len(unknown)} of {items} items of {file}"
-    return FcaError(what, ", ".join(unknown.head(5)), allowed, "rename the items, or leave them out")
-
-
 def _first_relabelled(read: Responses, stored: Responses) -> str | None:
     """The first item whose label in the file is not the stored one; None if there is none, or no label in the file."""
     ours = read.items["item"].map(stored.items.set_index("item")["label"])
     other = read.items["label"].notna() & (read.items["label"] != ours)
-    if not other.any():
-        return None
-    first = int(np.flatnonzero(other)[0])
-    return f"{read.items['item'].iloc[first]}: {read.items['label'].iloc[first]}, stored as {ours.iloc[first]}"
+    for item, label, as_stored in zip(read.items["item"][other], read.items["label"][other], ours[other], strict=True):
+        return f"{item}: {label}, stored as {as_stored}"
+    return None
 
 
 def joined(stored: Responses, read: Responses) -> Responses:
-    """The subjects of a file below those of the store; NaN where they were not asked.
+    """The subjects of a file below those of the store; NaN for items without a response.
 
-    A file that says only right or wrong tells the class of the right answers; wrong ones are "another class".
+    Of a file that has only right or wrong, the class of right responses is known; wrong ones are "another class".
     """
     at = pd.Index(stored.items["item"]).get_indexer(pd.Index(read.items["item"]))
     correct = np.full((len(read.subjects), len(stored.items)), np.nan)
     correct[:, at] = read.correct
-    pred = np.full(correct.shape, -1, dtype=np.int32)
+    pred = np.full(correct.shape, MISSING, dtype=np.int32)
     position = {key: place for place, key in enumerate(stored.classes)}
     if read.pred is None:
         label = stored.items["label"].map(position).to_numpy()[at]
-        pred[:, at] = np.where(read.correct == 1, label, -1)
+        pred[:, at] = np.where(read.correct == 1, label, MISSING)
     else:
-        class_of = np.array([*(position.get(key, -1) for key in read.classes), -1])  # the last for -1, not asked
+        class_of = np.array([*(position.get(key, MISSING) for key in read.classes), MISSING])  # the last for -1
         pred[:, at] = class_of[read.pred]
     assert stored.pred is not None  # as stored rows have it
     subjects = pd.concat([stored.subjects, read.subjects], ignore_index=True)

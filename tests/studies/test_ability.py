@@ -112,7 +112,7 @@ def test_a_bank_of_other_items_is_refused(lab, tmp_path):
     write_responses(made, tmp_path / "quiz.csv")
     bank = bank_of(lab, responses=[str(tmp_path / "quiz.csv")])
     lab.answered("net", 0.5)
-    with pytest.raises(FcaError, match="items of these answers in the bank = none; allowed: quiz clean"):
+    with pytest.raises(FcaError, match="items of these responses in the bank = none; allowed: quiz clean"):
         scored(lab, bank=bank)
 
 

@@ -118,26 +118,26 @@ def test_decimals_that_pandas_writes_beside_gaps_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.csv", "subject,x,y\nann,1,2\n", r"answer of ann to y in .*a.csv = 2; allowed: 0, 1, or missing"),
+        ("a.csv", "subject,x,y\nann,1,2\n", r"response of ann to y in .*a.csv = 2; allowed: 0, 1, or missing"),
         ("a.csv", "subject,x,y\nann,1\n", r"cells in line 2 of .*a.csv = 2; allowed: 3"),
         ("a.csv", "subject,x,x\nann,1,0\n", "item names = x twice"),
         ("a.csv", "subject,x\nann,1\nann,0\n", "subject names = ann twice"),
-        ("a.csv", "", "answers in .*a.csv = none; allowed: 1 subject and 1 item or more"),
-        ("a.csv", "subject,x\n", "answers in .*a.csv = none"),
-        ("a.jsonl", "", "answers in .*a.jsonl = none"),
-        ("a.jsonl", '{"subject_id": "a", "responses": {"x": 0.5}}', r"answer of a to x in .* = 0.5"),
-        ("a.jsonl", '{"subject_id": "a", "responses": {"x": "yes"}}', r"answer of a to x in .* = yes"),
+        ("a.csv", "", "responses in .*a.csv = none; allowed: 1 subject and 1 item or more"),
+        ("a.csv", "subject,x\n", "responses in .*a.csv = none"),
+        ("a.jsonl", "", "responses in .*a.jsonl = none"),
+        ("a.jsonl", '{"subject_id": "a", "responses": {"x": 0.5}}', r"response of a to x in .* = 0.5"),
+        ("a.jsonl", '{"subject_id": "a", "responses": {"x": "yes"}}', r"response of a to x in .* = yes"),
         ("a.jsonl", '{"subject_id": "a", "responses": {"x": 0, "x": 1}}', r"line 1 of .*x twice"),
         ("a.jsonl", '{"subject": "a"}', r"line 1 of .*a.jsonl = \{\"subject\": \"a\"\}; allowed: .*KeyError"),
         ("a.jsonl", "x", r"line 1 of .*a.jsonl = x; allowed"),
         (
             "a.csv.gz",
             "subject,x\nann,1\n",
-            r"file of answers = .*a.csv.gz; allowed: one that can be read.*Not a gzipped",
+            r"file of responses = .*a.csv.gz; allowed: one that can be read.*Not a gzipped",
         ),
-        ("a.npz", "", r"file of answers = .*a.npz; allowed: one that can be read.*No data left"),
-        ("a.npz", "x", r"file of answers = .*a.npz; allowed: an npz of plain arrays"),
-        ("a.xlsx", "x", r"suffix of a file of answers = a.xlsx; allowed: .npz, .csv, .csv.gz, .jsonlines, .jsonl"),
+        ("a.npz", "", r"file of responses = .*a.npz; allowed: one that can be read.*No data left"),
+        ("a.npz", "x", r"file of responses = .*a.npz; allowed: an npz of plain arrays"),
+        ("a.xlsx", "x", r"suffix of a file of responses = a.xlsx; allowed: .npz, .csv, .csv.gz, .jsonlines, .jsonl"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_named(name, content, message, tmp_path):
@@ -149,9 +149,9 @@ def test_what_is_wrong_with_a_file_is_named(name, content, message, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"correct": np.array([[1, 2]])}, r"answer of a to y in .* = 2.0; allowed: 0, 1, or missing"),
+        ({"correct": np.array([[1, 2]])}, r"response of a to y in .* = 2.0; allowed: 0, 1, or missing"),
         ({"correct": np.array([[1], [0]])}, r"shape of correct in .* = \(2, 1\); allowed: \(1, 2\)"),
-        ({"correct": np.array([[None, 1]])}, "file of answers = .*; allowed: an npz of plain arrays"),
+        ({"correct": np.array([[None, 1]])}, "file of responses = .*; allowed: an npz of plain arrays"),
         ({"correct": np.array([["yes", "no"]])}, "correct in .* = an array of <U3; allowed: numbers"),
         ({"models": np.array(["a", "b"])}, r"shape of models in .* = \(2,\); allowed: \(1,\)"),
         ({"labels": np.array(["k"])}, r"shape of labels in .* = \(1,\)"),
@@ -185,12 +185,12 @@ def test_answers_that_are_no_class_are_named(pred, classes, message, tmp_path):
 
 def test_letters_that_are_no_utf_8_are_named(tmp_path):
     (tmp_path / "a.csv").write_bytes("subject,é\nann,1\n".encode("latin-1"))
-    with pytest.raises(FcaError, match=r"file of answers = .*a.csv; allowed: one that can be read.*codec"):
+    with pytest.raises(FcaError, match=r"file of responses = .*a.csv; allowed: one that can be read.*codec"):
         read_responses(tmp_path / "a.csv")
 
 
 def test_no_file_is_said():
-    with pytest.raises(FcaError, match=r"file of answers = nowhere/a.csv; allowed: a file that exists"):
+    with pytest.raises(FcaError, match=r"file of responses = nowhere/a.csv; allowed: a file that exists"):
         read_responses("nowhere/a.csv")
 
 
