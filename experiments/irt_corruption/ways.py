@@ -12,9 +12,8 @@ from fca.store import Store
 from fca.studies.irt.class_robustness import CLASSES, NAMED, SEVERITY, ClassRobustness
 from fca.studies.irt.difficulty_segments import CLASSES as OUTER
 from fca.studies.irt.difficulty_segments import MODELS, DifficultySegments
+from fca.studies.irt.irt import COLUMNS, ITEMS, Irt, Reliability
 from fca.studies.irt.label_errors import RATES, LabelErrors, read_verdicts
-from fca.studies.irt.parameters import ITEMS, Irt
-from fca.studies.irt.reliability import COLUMNS, Reliability
 from fca.studies.rows import check_query
 from fca.types import FcaError, Table
 

@@ -1,4 +1,4 @@
-"""Pearson's and Spearman's correlation, over all points or within groups, and under resampling.
+"""Pearson's and Spearman's correlation, over all points or within groups, and under resampling; Kendall's tau.
 
 Within groups: the mean of the group is subtracted from both variables (Spearman: after ranking within the group), and
 the rest is pooled, so that differences between groups do not count. One group gives the ordinary coefficient.
@@ -6,13 +6,17 @@ the rest is pooled, so that differences between groups do not count. One group g
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Integer, Num
 from scipy.special import gammaln, stdtr
 
+from fca.stats.intervals import percentile_interval, point_weights
+
 METHODS = ("pearson", "spearman")
+TIED = 1e-7  # of values between 0 and 1: below what a single response changes
 
 Points = Num[np.ndarray, " points"]
 Codes = Integer[np.ndarray, " points"]
@@ -127,3 +131,48 @@ def _codes(groups: Codes | None, points: int) -> Codes:
     if groups is None:
         return np.zeros(points, dtype=np.int64)
     return np.unique(groups, return_inverse=True)[1]
+
+
+class Tau(NamedTuple):
+    """Kendall's tau-b and its 95 % interval; NaN where it is undefined (no two points differ, or a single cluster)."""
+
+    tau: float
+    low: float
+    high: float
+
+
+def kendall(x: Float[np.ndarray, " points"], y: Float[np.ndarray, " points"], clusters: Sequence[str]) -> Tau:
+    """Tau-b of x and y; the interval resamples clusters, all points of one together.
+
+    tau_b = sum s(i, j) t(i, j) / sqrt(sum s² sum t²) over pairs of points, s and t the signs of their differences.
+    A point that is drawn twice is no pair with itself. Values closer than 1e-7 are tied.
+
+    >>> kendall(np.array([0.0, 1.0, 2.0]), np.array([0.5, 0.7, 0.6]), ["a", "a", "b"]).tau
+    0.3333333333333333
+    """
+    s, t = (_signs(values) for values in (x, y))
+    cluster = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
+    [tau] = _tau(s, t, np.ones((1, len(x))))
+    if cluster.max(initial=0) < 1:
+        return Tau(float(tau), float("nan"), float("nan"))
+    low, high = percentile_interval(_tau(s, t, point_weights(cluster).astype(np.float64)))
+    return Tau(float(tau), low, high)
+
+
+def _signs(values: Float[np.ndarray, " points"]) -> Float[np.ndarray, "points points"]:
+    """Of all differences; equal responses give abilities that differ by rounding."""
+    difference = values[:, None] - values[None, :]
+    return np.asarray(np.sign(np.where(np.abs(difference) < TIED, 0.0, difference)))
+
+
+def _tau(
+    s: Float[np.ndarray, "points points"],
+    t: Float[np.ndarray, "points points"],
+    weights: Float[np.ndarray, "resamples points"],
+) -> Float[np.ndarray, " resamples"]:
+    """Tau-b in every resample, as if point i were there weights[r, i] times."""
+    both, of_s, of_t = (((weights @ pairs) * weights).sum(axis=1) for pairs in (s * t, s * s, t * t))
+    tau = np.full(len(weights), np.nan)
+    defined = (of_s > 0) & (of_t > 0)
+    tau[defined] = both[defined] / np.sqrt(of_s[defined] * of_t[defined])
+    return tau

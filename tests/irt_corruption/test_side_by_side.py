@@ -7,8 +7,8 @@ import pytest
 from fca.store import Store
 from fca.studies.irt.class_robustness import ClassRobustness
 from fca.studies.irt.difficulty_segments import DifficultySegments
+from fca.studies.irt.irt import Reliability
 from fca.studies.irt.label_errors import LabelErrors
-from fca.studies.irt.reliability import Reliability
 from tests.irt_corruption.conftest import CLASSES, MODULES
 
 paper, side_by_side = (MODULES[name] for name in ("paper", "side_by_side"))

@@ -6,7 +6,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.stats.correlation import correlation, resampled_correlation
+from fca.stats.correlation import correlation, kendall, resampled_correlation
 
 SCIPY = {"pearson": scipy.stats.pearsonr, "spearman": scipy.stats.spearmanr}
 methods = pytest.mark.parametrize("method", SCIPY)
@@ -128,3 +128,26 @@ def test_every_resample_may_have_its_own_y(method):
 def test_an_unknown_method_is_named():
     with pytest.raises(ValueError, match="method='kendall' is not one of pearson, spearman"):
         correlation(np.arange(3), np.arange(3), "kendall")
+
+
+def test_tau_is_scipy_s_and_its_interval_draws_whole_models():
+    rng = np.random.default_rng(0)
+    ability, top1 = rng.normal(size=12), rng.integers(0, 6, 12) / 6
+    models = ["a", "b", "c", "d"] * 3
+    found = kendall(ability, top1, models)
+    assert found.tau == pytest.approx(scipy.stats.kendalltau(ability, top1).statistic, abs=1e-12)
+    draws = np.random.default_rng(0).multinomial(4, [0.25] * 4, size=2000)[:, [0, 1, 2, 3] * 3]
+    s, t = (np.sign(v[:, None] - v[None, :]) for v in (ability, top1))
+    taus = [(w @ (s * t) @ w) / np.sqrt((w @ (s * s) @ w) * (w @ (t * t) @ w)) for w in draws if (w @ (t * t) @ w) > 0]
+    assert (found.low, found.high) == pytest.approx(np.quantile(taus, [0.025, 0.975]), abs=1e-12)
+
+
+def test_rounding_is_no_difference_between_subjects_of_equal_answers():
+    found = kendall(np.array([0.0, 1e-16, 1.0]), np.array([0.5, 0.5, 0.9]), ["a", "b", "c"])
+    assert found.tau == pytest.approx(1.0, abs=1e-12)
+
+
+def test_one_model_alone_has_no_interval_and_equal_accuracies_no_tau():
+    one = kendall(np.array([0.0, 1.0]), np.array([0.1, 0.2]), ["a", "a"])
+    assert (one.tau, np.isnan(one.low), np.isnan(one.high)) == (1.0, True, True)
+    assert np.isnan(kendall(np.array([0.0, 1.0]), np.array([0.5, 0.5]), ["a", "b"]).tau)

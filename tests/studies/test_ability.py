@@ -8,7 +8,7 @@ from fca.stats.irt import ItemBank, score_ability
 from fca.store import Store
 from fca.studies.answers import clean_responses
 from fca.studies.irt.ability import Ability
-from fca.studies.irt.parameters import Irt
+from fca.studies.irt.irt import Irt
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
 from tests.studies.conftest import Lab

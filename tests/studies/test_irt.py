@@ -5,13 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.stats
 
 from fca.stats import irt
 from fca.store import Store
 from fca.studies.answers import clean_responses, shifted_responses
 from fca.studies.irt.fits import chosen, fitted
-from fca.studies.irt.parameters import Irt, agreement
+from fca.studies.irt.irt import Irt
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
 from tests.studies.conftest import Lab
@@ -108,29 +107,6 @@ def test_auto_takes_what_predicts_hidden_answers_best_for_all_corruptions(read):
     assert set(found["irt_fits"].frame["irt_model"]) == {choice["irt_model"].iloc[0]}
     assert chosen(clean_responses(read[0].store, None)[0])[0].model == choice["irt_model"].iloc[0]
     assert "irt_choice" not in read[1]
-
-
-def test_tau_is_scipy_s_and_its_interval_draws_whole_models():
-    rng = np.random.default_rng(0)
-    ability, top1 = rng.normal(size=12), rng.integers(0, 6, 12) / 6
-    models = ["a", "b", "c", "d"] * 3
-    found = agreement(ability, top1, models)
-    assert found.tau == pytest.approx(scipy.stats.kendalltau(ability, top1).statistic, abs=1e-12)
-    draws = np.random.default_rng(0).multinomial(4, [0.25] * 4, size=2000)[:, [0, 1, 2, 3] * 3]
-    s, t = (np.sign(v[:, None] - v[None, :]) for v in (ability, top1))
-    taus = [(w @ (s * t) @ w) / np.sqrt((w @ (s * s) @ w) * (w @ (t * t) @ w)) for w in draws if (w @ (t * t) @ w) > 0]
-    assert (found.low, found.high) == pytest.approx(np.quantile(taus, [0.025, 0.975]), abs=1e-12)
-
-
-def test_rounding_is_no_difference_between_subjects_of_equal_answers():
-    found = agreement(np.array([0.0, 1e-16, 1.0]), np.array([0.5, 0.5, 0.9]), ["a", "b", "c"])
-    assert found.tau == pytest.approx(1.0, abs=1e-12)
-
-
-def test_one_model_alone_has_no_interval_and_equal_accuracies_no_tau():
-    one = agreement(np.array([0.0, 1.0]), np.array([0.1, 0.2]), ["a", "a"])
-    assert (one.tau, np.isnan(one.low), np.isnan(one.high)) == (1.0, True, True)
-    assert np.isnan(agreement(np.array([0.0, 1.0]), np.array([0.5, 0.5]), ["a", "b"]).tau)
 
 
 def test_the_trait_is_named_in_the_tables(read):

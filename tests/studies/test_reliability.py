@@ -2,11 +2,11 @@
 
 import pytest
 
+from fca.stats.correlation import kendall
 from fca.stats.irt import fit_irt
 from fca.store import Store
 from fca.studies.answers import at_severity, shifted_responses
-from fca.studies.irt.parameters import agreement
-from fca.studies.irt.reliability import Reliability
+from fca.studies.irt.irt import Reliability
 from tests.studies.conftest import Lab
 
 
@@ -27,7 +27,7 @@ def test_every_severity_has_a_fit_of_its_own(read):
     assert (frame["n_items"] == 48).all()
     fog = at_severity(next(iter(shifted_responses(read.store, None)))[1], 3)
     fit = fit_irt(fog.responses.correct, "2pl")
-    known = agreement(fit.ability, fog.responses.accuracy, fog.responses.subjects["model"].tolist())
+    known = kendall(fit.ability, fog.responses.accuracy, fog.responses.subjects["model"].tolist())
     assert tuple(frame.loc[2, ["tau", "tau_low", "tau_high"]]) == tuple(known)
     assert set(table.runs) == set(read.store.rows()["run_id"])
 

@@ -1,4 +1,4 @@
-"""How able are new subjects, measured with items that were fitted before."""
+"""How able are new subjects, measured with items that were fitted before (analysis=ability)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import takewhile
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -14,13 +14,17 @@ import pandas as pd
 from fca.stats.irt import ItemBank, score_ability
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, shifted_responses
-from fca.studies.irt.fits import digest_of
-from fca.studies.irt.parameters import ITEMS, PAPER, SEVERAL, THEORY, Asked, Z, calibrated, items
-from fca.types import FcaError, Table
+from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
+from fca.studies.irt.irt import IRT_ITEMS, SEVERAL, Settings, ability_columns, calibrated, items
+from fca.studies.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
+from fca.types import FcaError, Table, with_interval
 
-COLUMNS = ["dataset", "corruption", "subject", "model", "snapshot", "top1"]
-COLUMNS += ["ability", "ability_low", "ability_high", "n_items"]
-QUESTION = "How able are these subjects on the scale of the saved items?"
+BANK_ABILITY = TableSpec(
+    "bank_ability",
+    "How able are these subjects on the scale of the saved items?",
+    f"{PAPER}, section 2; {THEORY}",
+    (DATASET, CORRUPTION, SUBJECT, MODEL, SNAPSHOT, TOP1, *with_interval(ABILITY), N_ITEMS),
+)
 METHOD = {"ability": "most probable given the items, prior N(0, 1); 95 %: Fisher information, the items taken as known"}
 
 
@@ -28,12 +32,14 @@ METHOD = {"ability": "most probable given the items, prior N(0, 1); 95 %: Fisher
 class Ability:
     """`analysis=ability`; scores `predict` rows of full models and files against saved items, fitting no item again.
 
-    query:     narrows the rows.    responses: files of answers.
-    bank:      id of a saved table `irt_items`; null: items are fitted here (2pl) from the same clean answers.
-    Stored rows are scored with the items of their data set, files with those that have their names. Items that the bank
-    has and a subject was not asked count as missing. Raises FcaError for an id that is no bank, and when it has none
+    query:     narrows the rows.    responses: files of responses.
+    bank:      id of a saved table `irt_items`; null: items are fitted here (2pl) from the same clean responses.
+    Stored rows are scored with the items of their data set, files with those that have their names. Items of the bank
+    without a response of a subject count as missing. Raises FcaError for an id that is no bank, and when it has none
     of the items.
     """
+
+    tables: ClassVar = (BANK_ABILITY,)
 
     query: str | None = None
     responses: list[str] = field(default_factory=list)
@@ -44,27 +50,23 @@ class Ability:
         bank = self._fitted(store) if self.bank is None else read_bank(store, self.bank)
         groups = [(str(dataset), str(kind), part) for (dataset, kind), part in bank.groupby(["dataset", "corruption"])]
         frames, used = [], []
-        kinds = {kind for _, kind, _ in groups}
-        for corruption, gathered in self._answers(store, shifted=kinds != {"clean"}):
+        for corruption, gathered in self._responses(store, shifted={kind for _, kind, _ in groups} != {"clean"}):
             for dataset, kind, part in groups:
-                if _fits(gathered, corruption, dataset, kind):
-                    scored = _scored(gathered, kind, part)
-                    frames += [scored] if len(scored) else []
-                    used += [gathered] if len(scored) else []
+                if _fits(gathered, corruption, dataset, kind) and len(scored := _scored(gathered, kind, part)):
+                    frames.append(scored)
+                    used.append(gathered)
         if not frames:
             known = ", ".join(f"{dataset} {kind}" for dataset, kind, _ in groups)
-            raise FcaError("items of these answers in the bank", "none", known, "take a bank of their data set")
-        runs = tuple(sorted({run for one in used for run in one.runs}))
+            raise FcaError("items of these responses in the bank", "none", known, "take a bank of their data set")
         parameters = {**asdict(self), **METHOD, "answers": [digest_of(one) for one in used]}
-        source = f"{PAPER}, section 2; {THEORY}"
-        frame = pd.concat(frames, ignore_index=True)[COLUMNS]
-        return [Table("bank_ability", QUESTION, source, frame, parameters, runs)]
+        runs = sorted({run for one in used for run in one.runs})
+        return [BANK_ABILITY.table(pd.concat(frames, ignore_index=True), parameters, runs)]
 
     def _fitted(self, store: Store) -> pd.DataFrame:
-        fits = takewhile(lambda one: one.first, calibrated(store, self.query, self.responses, Asked()))
+        fits = takewhile(lambda one: one.first, calibrated(store, self.query, self.responses, Settings()))
         return pd.concat([items(one) for one in fits], ignore_index=True)
 
-    def _answers(self, store: Store, shifted: bool) -> Iterator[tuple[str, Gathered]]:
+    def _responses(self, store: Store, shifted: bool) -> Iterator[tuple[str, Gathered]]:
         for gathered in clean_responses(store, self.query, self.responses):
             yield "clean", gathered
         if shifted:
@@ -79,7 +81,7 @@ def read_bank(store: Store, table_id: str) -> pd.DataFrame:
     """
     folder = store.outputs / "tables"
     about = {path.parent.name: json.loads(path.read_text()) for path in sorted(folder.glob("*/table.json"))}
-    banks = [found for found, table in about.items() if table["name"] == "irt_items"]
+    banks = [found for found, table in about.items() if table["name"] == IRT_ITEMS.name]
     if table_id not in banks:
         value = f"{table_id}, a table {about[table_id]['name']}" if table_id in about else table_id
         allowed = f"a saved table irt_items: {', '.join(banks) or 'none yet'}"
@@ -87,34 +89,32 @@ def read_bank(store: Store, table_id: str) -> pd.DataFrame:
     if about[table_id]["parameters"]["calibration"] == "separate":
         allowed = "one of calibration joint or ability, with one scale for all severities"
         raise FcaError("analysis.bank", f"{table_id}, of calibration separate", allowed, "fca analyse analysis=irt")
-    return pd.read_parquet(folder / table_id / "table.parquet")[ITEMS]
+    return pd.read_parquet(folder / table_id / "table.parquet")[list(IRT_ITEMS.columns)]
 
 
 def _fits(gathered: Gathered, corruption: str, dataset: str, kind: str) -> bool:
-    """Whether these answers may be to items of this data set and kind: by name where stored, else by their items."""
+    """Whether these responses may be to items of this data set and kind: by name where stored, else by their items."""
     if gathered.fingerprint is not None:
         return (gathered.dataset, corruption) == (dataset, kind)
     return kind == SEVERAL or bool((gathered.responses.items["corruption"] == kind).any())
 
 
 def _scored(gathered: Gathered, kind: str, bank: pd.DataFrame) -> pd.DataFrame:
-    """The subjects that answered any of these items."""
+    """The subjects with a response to any of these items."""
     responses = gathered.responses
     at = pd.Index(responses.items["item"]).get_indexer(pd.Index(bank["item"]))
     correct = np.where(at >= 0, responses.correct[:, at], np.nan)  # -1, not there, would be the last item
-    asked = (~np.isnan(correct)).sum(axis=1)
-    some = asked > 0
+    known = (~np.isnan(correct)).sum(axis=1)
+    some = known > 0
     if not some.any():
-        return pd.DataFrame(columns=COLUMNS)
+        return BANK_ABILITY.frame([])
     parameters: Any = [bank[name].to_numpy(dtype=np.float64) for name in ItemBank._fields[1:]]
     scored = score_ability(correct[some], ItemBank(str(bank["irt_model"].iloc[0]), *parameters))
-    frame: pd.DataFrame = responses.subjects.loc[some, ["subject", "model", "snapshot"]].assign(
+    frame = responses.subjects.loc[some, ["subject", "model", "snapshot"]].assign(
         dataset=gathered.dataset,
         corruption=kind,
         top1=np.nanmean(correct[some], axis=1),
-        ability=scored.ability,
-        ability_low=scored.ability - Z * scored.ability_se,
-        ability_high=scored.ability + Z * scored.ability_se,
-        n_items=asked[some],
+        **ability_columns(scored.ability, scored.ability_se),
+        n_items=known[some],
     )
-    return frame.sort_values("ability", ascending=False, kind="stable")
+    return BANK_ABILITY.frame(frame.sort_values("ability", ascending=False, kind="stable"))

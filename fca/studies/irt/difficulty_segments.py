@@ -1,9 +1,14 @@
-"""Which images are easy and which are hard, which model solves how much of each, and which classes they are of."""
+"""Quarters of the images by difficulty: what each model solves of them, and which classes are in the outer ones.
+
+A fit gives every item an expected success; the quarters are cut on clean images and applied to corrupted ones
+(compat=seed001: cut by raw difficulty at each severity). analysis=class_robustness follows the same quarters.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -13,21 +18,106 @@ from fca.stats.intervals import wilson
 from fca.stats.segments import LEVELS, QUARTERS, SEGMENTS, class_counts, quarter_cuts, quarters, segment_shares
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects, shifted_responses
-from fca.studies.irt.fits import fitted
-from fca.types import FcaError, Table
-
-# What a fit says of every item, and the quarter it is in: cut on clean images, or at each severity by itself.
-
+from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, SUBJECT, fitted
+from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, TableSpec
+from fca.types import Column, FcaError, Table, with_interval
 
 SEED = "seed001"
 COMPAT = (None, SEED)
 NAMES = {"difficulty": SEGMENTS, "discrimination": LEVELS}  # of the quarters, lowest first
+OUTER = {"top": QUARTERS - 1, "bottom": 0}  # the hardest or most discriminating; the easiest or least discriminating
+DRAWN = 2400  # lines of the table of subjects in a page
+SUBJECTS = (6, 24)  # drawn at least, at most
+DRAWN_CLASSES = 20
+
+SEGMENT = Column(
+    "segment",
+    str,
+    "",
+    "quarter of the images",
+    {name: name.replace("_", "-") for name in SEGMENTS} | {name: f"{name} discrimination" for name in LEVELS},
+)
+QUARTER = Column("quarter", str, "", "outer quarter", {"top": "top quarter", "bottom": "bottom quarter"})
+RIGHT = Column("right", int, ".0f", "right responses")
+SHARE_RIGHT = Column("share", float, ".1%", "share of right responses")
+ITEMS = Column("items", int, ".0f", "images of the class in the segment")
+PLACE = Column("place", int, ".0f", "rank by accuracy on clean images, 0 is the best")
+N_CLASSES = Column("classes", int, ".0f", "classes in all")
+DIFFERENCE = Column("difference", float, "+.1%", "share in the top minus share in the bottom quarter")
+
+SEGMENT_MODELS = TableSpec(
+    "segment_models",
+    "How much of the easy and of the hard images does each model solve? (right of n; Wilson's 95 % interval)",
+    f"{PAPER}, Table 3, with segments by expected success",
+    (
+        *(DATASET, CORRUPTION, SEVERITY, SUBJECT, MODEL, SEGMENT, RIGHT, Column("n", int, ".0f", "responses")),
+        *with_interval(SHARE_RIGHT),
+    ),
+)
+SEGMENT_MODELS_SHOWN = TableSpec(
+    "segment_models_shown",
+    "Who solves the hard images? (subjects from best to worst, clean and at the highest severity)",
+    SEGMENT_MODELS.source,
+    (*SEGMENT_MODELS.columns, PLACE, Column("subjects", int, ".0f", "subjects in all")),
+)
+SEGMENT_CLASSES = TableSpec(
+    "segment_classes",
+    "Which classes are among the hardest and the easiest, the most and the least discriminating quarter?",
+    f"{PAPER}, Figure 4: classes in the top and the bottom 25 % of clean images",
+    (DATASET, PARAMETER, QUARTER, LABEL, ITEMS, IMAGES, *with_interval(SHARE_OF_CLASS)),
+)
+SEGMENT_CLASSES_SHOWN = TableSpec(
+    "segment_classes_shown",
+    "Which classes are hard, which discriminating? (those that differ most between the quarters)",
+    f"{PAPER}, Figure 4",
+    (*SEGMENT_CLASSES.columns, DIFFERENCE, N_CLASSES),
+)
 METHOD = {
     "segments": "quarters of the images by expected success (mean over the fitted subjects), cut on clean images; the "
     "same cut values under a corruption; compat=seed001: by difficulty b, cut at each severity by itself",
     "ties": "equal images are put in an order drawn from the seed, the same at every severity",
     "fit": "one fit of all severities of a corruption, with the clean images; clean images alone for clean",
 }
+
+
+@dataclass(frozen=True)
+class DifficultySegments:
+    """`analysis=difficulty_segments`; reads full models' responses to test images, clean and under corruptions.
+
+    query:     narrows the rows.    responses: files of responses, each a data set more (clean images).
+    model:     of item responses (1pl, 2pl, 3pl, 3pl-upper, 4pl), or auto.
+    compat:    seed001 = segments by raw difficulty b, cut at each severity, by that paper's way of fitting.
+    seed:      of the order of equal images, and of the fit under compat.
+    """
+
+    tables: ClassVar = (SEGMENT_MODELS, SEGMENT_MODELS_SHOWN, SEGMENT_CLASSES, SEGMENT_CLASSES_SHOWN)
+
+    query: str | None = None
+    responses: list[str] = field(default_factory=list)
+    model: str = "2pl"
+    compat: str | None = None
+    seed: int = 0
+
+    def __call__(self, store: Store) -> list[Table]:
+        """Tables segment_models and segment_classes, and of both the lines that are drawn."""
+        models: list[pd.DataFrame] = []
+        classes: list[pd.DataFrame] = []
+        runs: set[str] = set()
+        left_out: list[str] = []
+        for gathered in clean_with_subjects(store, self.query, self.responses):
+            found = quartered(gathered, self.model, self.compat, self.seed)
+            models += [subject_lines(gathered, found, *place) for place in places(gathered)]
+            classes.append(class_lines(gathered, found))
+            runs.update(gathered.runs)
+        for _, gathered in shifted_responses(store, self.query):
+            found = quartered(gathered, self.model, self.compat, self.seed)
+            models += [subject_lines(gathered, found, *place) for place in places(gathered) if place.severity]
+            runs.update(gathered.runs)
+            left_out += gathered.left_out
+        of_models, of_classes = _stacked(SEGMENT_MODELS, models), _stacked(SEGMENT_CLASSES, classes)
+        frames = [of_models, shown_subjects(of_models), of_classes, shown_classes(of_classes)]
+        parameters = {**asdict(self), **METHOD, "left_out": "; ".join(dict.fromkeys(left_out)) or None}
+        return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -44,7 +134,7 @@ class Quartered:
 
 
 def quartered(gathered: Gathered, model: str, compat: str | None, seed: int) -> Quartered:
-    """Fit the answers and sort the items into quarters.
+    """Fit the responses and sort the items into quarters.
 
     Raises FcaError for an unknown compat, and where there are no clean items to cut on.
     """
@@ -54,12 +144,13 @@ def quartered(gathered: Gathered, model: str, compat: str | None, seed: int) -> 
     fit = fitted(gathered, model, compat, seed)
     order, severity = tie_order(items["image_id"], seed), items["severity"].to_numpy()
     if compat is None and not (severity == 0).any():
-        what = f"clean answers of {gathered.dataset} beside those under {items['corruption'].iloc[0]}"
+        what = f"clean responses of {gathered.dataset} beside those under {items['corruption'].iloc[0]}"
         raise FcaError(what, "none", "those of the same subjects", "fca run task=predict shift=clean with these models")
     hardness = fit.difficulty if compat == SEED else 1 - fit.expected_success
-    values = {"difficulty": hardness, "discrimination": fit.discrimination}
-    told = {name: value for name, value in values.items() if np.ptp(value) > 0 or name == "difficulty"}
-    quarter = {name: _cut(value, order, severity, compat == SEED) for name, value in told.items()}
+    values = {"difficulty": hardness}
+    if np.ptp(fit.discrimination) > 0:
+        values["discrimination"] = fit.discrimination
+    quarter = {name: _cut(value, order, severity, compat == SEED) for name, value in values.items()}
     return Quartered(fit.expected_success, fit.difficulty, quarter)
 
 
@@ -93,18 +184,6 @@ def _cut(
     return quarter
 
 
-# The frames of analysis=difficulty_segments: subjects x segments, classes in the outer quarters, and what is drawn.
-
-
-MODELS = ["dataset", "corruption", "severity", "subject", "model", "segment", "right", "n"]
-MODELS += ["share", "share_low", "share_high"]
-CLASSES = ["dataset", "parameter", "quarter", "label", "items", "images", "share", "share_low", "share_high"]
-OUTER = {"top": QUARTERS - 1, "bottom": 0}  # the hardest or most discriminating; the easiest or least discriminating
-DRAWN = 2400  # lines of the table of subjects in a page
-SUBJECTS = (6, 24)  # drawn at least, at most
-DRAWN_CLASSES = 20
-
-
 class Place(NamedTuple):
     """Where items come from."""
 
@@ -114,24 +193,26 @@ class Place(NamedTuple):
 
 def places(gathered: Gathered) -> list[Place]:
     """All there are, clean first; a file may have several corruptions."""
-    found = (
-        gathered.responses.items[["severity", "corruption"]].drop_duplicates().sort_values(["corruption", "severity"])
-    )
-    pairs = zip(found["corruption"].tolist(), found["severity"].tolist(), strict=True)
-    return sorted((Place(*pair) for pair in pairs), key=lambda at: at.severity > 0)
+    items = gathered.responses.items
+    found = {Place(str(kind), int(at)) for kind, at in zip(items["corruption"], items["severity"], strict=True)}
+    return sorted(found, key=lambda place: (place.severity > 0, *place))
 
 
 def subject_lines(gathered: Gathered, found: Quartered, corruption: str, severity: int) -> pd.DataFrame:
-    """Every subject's share of right answers in each segment at one severity; none where it was asked nothing."""
-    answers = gathered.responses
-    own = ((answers.items["corruption"] == corruption) & (answers.items["severity"] == severity)).to_numpy()
-    shares = segment_shares(answers.correct[:, own], found.quarter["difficulty"][own])
-    subjects = answers.subjects.loc[answers.subjects.index.repeat(QUARTERS), ["subject", "model"]]
-    columns = {name: part.ravel() for name, part in zip(("right", "n", *MODELS[-3:]), shares, strict=True)}
-    lines = subjects.reset_index(drop=True).assign(**columns)
-    lines["dataset"], lines["corruption"], lines["severity"] = gathered.dataset, corruption, severity
-    lines["segment"] = np.tile(SEGMENTS, len(answers.subjects))
-    return lines.loc[lines["n"] > 0, MODELS]
+    """Every subject's share of right responses in each segment at one severity; no line without a response."""
+    responses = gathered.responses
+    own = ((responses.items["corruption"] == corruption) & (responses.items["severity"] == severity)).to_numpy()
+    shares = segment_shares(responses.correct[:, own], found.quarter["difficulty"][own])
+    subjects = responses.subjects.loc[responses.subjects.index.repeat(QUARTERS), ["subject", "model"]]
+    names = ("right", "n", "share", "share_low", "share_high")
+    lines = subjects.reset_index(drop=True).assign(
+        **{name: part.ravel() for name, part in zip(names, shares, strict=True)},
+        dataset=gathered.dataset,
+        corruption=corruption,
+        severity=severity,
+        segment=np.tile(SEGMENTS, len(responses.subjects)),
+    )
+    return SEGMENT_MODELS.frame(lines[lines["n"] > 0])
 
 
 def class_lines(gathered: Gathered, found: Quartered) -> pd.DataFrame:
@@ -143,18 +224,16 @@ def class_lines(gathered: Gathered, found: Quartered) -> pd.DataFrame:
     for parameter, quarter in found.quarter.items():
         counts = class_counts(quarter[known], code, len(keys))
         for name, column in OUTER.items():
-            for key, own in zip(keys, counts, strict=True):
-                inside, images = int(own[column]), int(own.sum())
-                share = (inside / images, *wilson(inside, images))
-                lines.append((gathered.dataset, parameter, name, key, inside, images, *share))
-    return pd.DataFrame(lines, columns=CLASSES)
+            for key, inside, images in zip(keys, counts[:, column].tolist(), counts.sum(axis=1).tolist(), strict=True):
+                about = {"dataset": gathered.dataset, "parameter": parameter, "quarter": name, "label": key}
+                low, high = wilson(inside, images)
+                share = {"share": inside / images, "share_low": low, "share_high": high}
+                lines.append({**about, "items": inside, "images": images, **share})
+    return SEGMENT_CLASSES.frame(lines)
 
 
 def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
-    """Clean images and the highest severity of each corruption, for subjects spread evenly from best to worst.
-
-    place: of a subject by its accuracy on clean images, 0 = best.    subjects: how many there are.
-    """
+    """Clean images and the highest severity of each corruption, for subjects spread evenly from best to worst."""
     highest = models.groupby(["dataset", "corruption"])["severity"].transform("max")
     lines = models[models["severity"] == highest]
     panels = len(lines[["dataset", "corruption"]].drop_duplicates())
@@ -164,96 +243,29 @@ def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
     for dataset, part in lines.groupby("dataset", sort=False):
         own = clean[clean.index.get_level_values("dataset") == dataset].droplevel("dataset")
         best_first = (own["right"] / own["n"]).sort_values(ascending=False, kind="stable").index
-        ordered = list(dict.fromkeys([*best_first, *part["subject"]]))  # last who was asked shifted images only
+        ordered = list(dict.fromkeys([*best_first, *part["subject"]]))  # last those with shifted images only
         picked = np.unique(np.linspace(0, len(ordered) - 1, min(most, len(ordered))).round().astype(int))
         place = {ordered[at]: int(at) for at in picked}
         kept = part[part["subject"].isin(place)]
         shown.append(kept.assign(place=kept["subject"].map(place), subjects=len(ordered)))
-    return pd.concat(shown, ignore_index=True) if shown else models.assign(place=None, subjects=None)
+    return pd.concat(shown, ignore_index=True) if shown else SEGMENT_MODELS_SHOWN.frame([])
 
 
 def shown_classes(classes: pd.DataFrame) -> pd.DataFrame:
-    """The classes whose share in the top quarter is furthest above and below that in the bottom quarter.
-
-    difference: top minus bottom share.    classes: how many there are.
-    """
+    """The classes whose share in the top quarter is furthest above and below that in the bottom quarter."""
     by = ["dataset", "parameter", "label"]
     wide = classes.pivot_table(index=by, columns="quarter", values="share", sort=False).reindex(columns=list(OUTER))
     difference = (wide["top"] - wide["bottom"]).rename("difference").reset_index()
-    lines = classes.merge(difference, on=by, how="left")
     kept = []
     for _, part in difference.groupby(by[:2], sort=False):
         ordered = part.sort_values("difference", kind="stable")
         half = DRAWN_CLASSES // 2
         ends = ordered if len(ordered) <= DRAWN_CLASSES else pd.concat([ordered.head(half), ordered.tail(half)])
-        kept.append(ends[by].assign(classes=len(ordered)))
-    if not kept:
-        return lines.assign(classes=None)
-    return lines.merge(pd.concat(kept), on=by)
+        kept.append(ends.assign(classes=len(ordered)))
+    return classes.merge(pd.concat(kept), on=by) if kept else SEGMENT_CLASSES_SHOWN.frame([])
 
 
-PAPER = "Sharma et al. (Do models see corruption as we see?, 2023)"
-ABOUT = {  # name: question, source
-    "segment_models": (
-        "How much of the easy and of the hard images does each model solve? (right of n; Wilson's 95 % interval)",
-        f"{PAPER}, Table 3, with segments by expected success",
-    ),
-    "segment_models_shown": (
-        "Who solves the hard images? (subjects from best to worst, clean and at the highest severity)",
-        f"{PAPER}, Table 3, with segments by expected success",
-    ),
-    "segment_classes": (
-        "Which classes are among the hardest and the easiest, the most and the least discriminating quarter?",
-        f"{PAPER}, Figure 4: classes in the top and the bottom 25 % of clean images",
-    ),
-    "segment_classes_shown": (
-        "Which classes are hard, which discriminating? (those that differ most between the quarters)",
-        f"{PAPER}, Figure 4",
-    ),
-}
-
-
-@dataclass(frozen=True)
-class DifficultySegments:
-    """`analysis=difficulty_segments`; reads full models' answers on clean test images and under corruptions.
-
-    query:     narrows the rows.    responses: files of answers, each a data set more (clean images).
-    model:     of item responses (1pl, 2pl, 3pl, 3pl-upper, 4pl), or auto.
-    compat:    seed001 = segments by raw difficulty b, cut at each severity, by that paper's way of fitting.
-    seed:      of the order of equal images, and of the fit under compat.
-    """
-
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
-    model: str = "2pl"
-    compat: str | None = None
-    seed: int = 0
-
-    def __call__(self, store: Store) -> list[Table]:
-        """Tables segment_models and segment_classes, and of both the lines that are drawn."""
-        models, classes = [pd.DataFrame(columns=MODELS)], [pd.DataFrame(columns=CLASSES)]
-        runs: set[str] = set()
-        left_out: list[str] = []
-        for gathered in clean_with_subjects(store, self.query, self.responses):
-            found = quartered(gathered, self.model, self.compat, self.seed)
-            models += [subject_lines(gathered, found, *place) for place in places(gathered)]
-            classes.append(class_lines(gathered, found))
-            runs.update(gathered.runs)
-        for _, gathered in shifted_responses(store, self.query):
-            found = quartered(gathered, self.model, self.compat, self.seed)
-            models += [subject_lines(gathered, found, *place) for place in places(gathered) if place.severity]
-            runs.update(gathered.runs)
-            left_out += gathered.left_out
-        parameters = {**asdict(self), **METHOD, "left_out": "; ".join(dict.fromkeys(left_out)) or None}
-        of_models, of_classes = joined(models), joined(classes)
-        frames = [of_models, shown_subjects(of_models), of_classes, shown_classes(of_classes)]
-        return [
-            Table(name, question, source, frame, parameters, tuple(sorted(runs)))
-            for (name, (question, source)), frame in zip(ABOUT.items(), frames, strict=True)
-        ]
-
-
-def joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    """One frame, of the filled ones; the first is empty and has the columns."""
+def _stacked(spec: TableSpec, frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """One frame, of those with a line."""
     filled = [frame for frame in frames if len(frame)]
-    return pd.concat(filled, ignore_index=True) if filled else frames[0]
+    return pd.concat(filled, ignore_index=True) if filled else spec.frame([])

@@ -1,4 +1,7 @@
-"""Fits that several analyses of one report need are made once in a process."""
+"""Fits of item response theory, each made once in a process for all analyses of a report; and what their tables share.
+
+The shared columns and the source stand here, because every table of this study comes from a fit.
+"""
 
 from __future__ import annotations
 
@@ -10,40 +13,61 @@ import numpy as np
 
 from fca.stats.irt import HeldOut, IrtFit, check_responses, choose_model, fit_irt, held_out_fit
 from fca.studies.answers import Gathered
-from fca.types import FcaError
+from fca.types import Column, FcaError
+
+PAPER = "Sharma et al. (Do models see corruption as we see?, 2023)"
+THEORY = "models of responses compared as in arXiv:2106.00840"
+
+SUBJECT = Column("subject", str, "", "model, its snapshot, or person")
+ITEM = Column("item", str, "", "image, or image under a corruption")
+TRAIT = Column("trait", str, "", "what the latent variable of the subjects is called")
+IRT_MODEL = Column("irt_model", str, "", "model of item response theory")
+ABILITY = Column("ability", float, ".3f", "ability in standard deviations of the subjects (1pl: logits)")
+DIFFICULTY = Column("difficulty", float, ".2f", "difficulty of the item, in units of ability")
+DISCRIMINATION = Column("discrimination", float, ".2f", "how sharply the item separates subjects by ability")
+FEASIBILITY = Column("feasibility", float, ".2f", "highest chance of a right response that any ability reaches")
+P_MAX = Column("p_max", float, ".2f", "the ablest subject's chance of a right response")
+N_SUBJECTS = Column("n_subjects", int, ".0f", "subjects")
+N_MODELS = Column("n_models", int, ".0f", "models of the subjects")
+N_ITEMS = Column("n_items", int, ".0f", "items")
+PARAMETER = Column("parameter", str, "", "parameter of the items")
+ITEM_TOP1 = Column("top1", float, ".0%", "share of subjects with the right response")
+IMAGES = Column("images", int, ".0f", "images of the class")
+SHARE_OF_CLASS = Column("share", float, ".1%", "share of the class's images")
+MODAL_WRONG_SHARE = Column("modal_wrong_share", float, ".0%", "share of subjects that predict the same wrong class")
 
 Made = TypeVar("Made")
-_made: dict[Hashable, Any] = {}  # by what was asked and a digest of the answers, not the answers themselves
+_made: dict[Hashable, Any] = {}  # by the settings and a digest of the responses, not by the responses themselves
 
 
 def fitted(gathered: Gathered, model: str = "2pl", compat: str | None = None, seed: int = 0) -> IrtFit:
-    """`fca.stats.irt.fit_irt` of these answers; model "auto": the one that predicts hidden answers best."""
+    """`fca.stats.irt.fit_irt` of these responses; model "auto": the one that predicts held-out responses best."""
     name = chosen(gathered, seed)[0].model if model == "auto" else model
     correct = gathered.responses.correct
     return _once(gathered, ("fit", name, compat, seed), lambda: fit_irt(correct, name, compat=compat, seed=seed))
 
 
 def chosen(gathered: Gathered, seed: int = 0) -> list[HeldOut]:
-    """`fca.stats.choose_model` of these answers: how well each model predicts hidden ones, best first."""
-    correct = gathered.responses.correct
-    return _once(gathered, ("choice", seed), lambda: choose_model(correct, seed=seed))
+    """`fca.stats.irt.choose_model`: how well each model predicts held-out responses, best first."""
+    return _once(gathered, ("choice", seed), lambda: choose_model(gathered.responses.correct, seed=seed))
 
 
 def held_out(gathered: Gathered, model: str, seed: int = 0) -> HeldOut:
-    """`fca.stats.held_out_fit` of these answers and one model."""
-    correct = gathered.responses.correct
-    return _once(gathered, ("held out", model, seed), lambda: held_out_fit(correct, model, seed=seed))
+    """`fca.stats.irt.held_out_fit` of these responses and one model."""
+    return _once(
+        gathered, ("held out", model, seed), lambda: held_out_fit(gathered.responses.correct, model, seed=seed)
+    )
 
 
 def digest_of(gathered: Gathered) -> str:
-    """Which answers these are, whatever they are called: 32 hex digits."""
+    """Which responses these are, whatever they are called: 32 hex digits."""
     correct = np.ascontiguousarray(gathered.responses.correct)
     return hashlib.blake2b(correct.tobytes(), digest_size=16).hexdigest()
 
 
-def _once(gathered: Gathered, asked: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
+def _once(gathered: Gathered, settings: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
     correct = gathered.responses.correct
-    key = (digest_of(gathered), correct.shape, *asked)
+    key = (digest_of(gathered), correct.shape, *settings)
     if key not in _made:
         try:
             check_responses(correct)

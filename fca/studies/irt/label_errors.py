@@ -1,11 +1,14 @@
-"""Which labels look wrong by who answered what, and how well that finds the errors that people verified."""
+"""Which labels look wrong judging by the responses, and how well that finds the errors that people verified.
+
+Also how a file of people's verdicts is read and joined to items by name (analysis=label_errors).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,14 +27,151 @@ from fca.stats.label_errors import (
 )
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
-from fca.studies.irt.fits import fitted
-from fca.types import FcaError, Table
+from fca.studies.irt.fits import (
+    DIFFICULTY,
+    DISCRIMINATION,
+    FEASIBILITY,
+    ITEM_TOP1,
+    MODAL_WRONG_SHARE,
+    N_ITEMS,
+    P_MAX,
+    PAPER,
+    fitted,
+)
+from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
+from fca.types import Column, FcaError, Table, with_interval
 
-# Which labels people found to be wrong: a file of verdicts, joined to items by name.
-
-
-SAYS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
+VERDICTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 EXAMPLES = 3
+SUSPECTS = 100  # of each data set on the page
+FLAGGED = (0.05, 0.10, 0.25)
+SHARES = np.linspace(0, 1, 101)
+
+RULE = Column(
+    "rule",
+    str,
+    "",
+    "rule that ranks the images",
+    {
+        "modal_wrong_share": "same wrong class",
+        "modal_wrong_minus_top1": "same wrong class - right",
+        "low_top1": "few models right",
+        "low_p_max": "low p_max",
+        "low_item_rest": "low item-rest correlation",
+        "low_discrimination_feasibility": "low discrimination, feasibility",
+    },
+)
+AUC = Column("auc", float, ".3f", "chance that an image with a wrong label ranks above another")
+AUC_REVIEWED = Column("auc_reviewed", float, ".3f", "AUC among reviewed images")
+RECALLS = tuple(
+    Column(f"recall_{100 * share:.0f}", float, ".1%", f"share of errors in the first {share:.0%}") for share in FLAGGED
+)
+PRECISION = Column("precision_at_k", float, ".1%", "share of errors among the first k")
+COUNTS = (
+    Column("errors", int, ".0f", "known wrong labels"),
+    Column("reviewed", int, ".0f", "reviewed labels"),
+    Column("unmatched", int, ".0f", "verdicts on other items"),
+    N_ITEMS,
+)
+SHARE_FLAGGED = Column("share_flagged", float, ".0%", "share of images flagged")
+RECALL = Column("recall", float, ".1%", "share of known errors found")
+RANK = Column("rank", int, ".0f", "rank, 1 is the most suspect")
+OTHER_CLASS = Column("said", str, "", "most frequent wrong class")
+VERDICT = Column(
+    "verdict", str, "", "verdict on the label", {"error": "wrong", "right": "right", "none": "not reviewed"}
+)
+_SUSPECT = (DATASET, RANK, IMAGE_ID, LABEL, OTHER_CLASS, MODAL_WRONG_SHARE, ITEM_TOP1)
+
+LABEL_ERROR_RULES = TableSpec(
+    "label_error_rules",
+    "How well does each rule find the labels that people verified to be wrong?",
+    f"{PAPER}, 3.1",
+    (
+        *(DATASET, RULE, *with_interval(AUC), *with_interval(AUC_REVIEWED)),
+        *(end for recall in RECALLS for end in with_interval(recall)),
+        *(Column("k", int, ".0f", "images counted as flagged"), *with_interval(PRECISION)),
+        *(Column("precision_by_chance", float, ".1%", "share of errors among all"), *COUNTS),
+    ),
+)
+LABEL_ERROR_CURVE = TableSpec(
+    "label_error_curve",
+    "Which share of the known errors is found when a share of all is flagged?",
+    f"{PAPER}, 3.1",
+    (DATASET, RULE, SHARE_FLAGGED, RECALL),
+)
+LABEL_SUSPECTS = TableSpec(
+    "label_suspects",
+    f"Which labels look wrong? (the {SUSPECTS} images of each data set that most models give one other class)",
+    "modal wrong share (p_max: Sharma et al., 2023), ties by few right responses, then low p_max",
+    (*_SUSPECT, P_MAX, DISCRIMINATION, VERDICT),
+)
+LABEL_ERROR_SCORES = TableSpec(
+    "label_error_scores",
+    "How suspect is the label of every image?",
+    f"as label_suspects; {PAPER}, eq. 3",
+    (
+        *(*_SUSPECT, Column("item_rest", float, ".2f", "correlation with accuracy on all other items")),
+        *(P_MAX, DISCRIMINATION, FEASIBILITY, DIFFICULTY, VERDICT),
+    ),
+)
+METHOD = {
+    "errors": "items whose verdict is 1; in all columns but auc_reviewed every item without a verdict counts as clean, "
+    "which favours rules like the one that chose what was reviewed",
+    "auc": "95 %: DeLong on the logit scale, items as drawn",
+    "recall": "share of the errors among the 5, 10, 25 % most suspect items; 95 %: Wilson over the errors; by chance "
+    "as large as the share flagged",
+    "precision_at_k": "95 %: Wilson over the k most suspect; by chance: errors / n_items",
+    "equal scores": "in random order; reported is the expectation over it",
+    "claim of the paper": "30 to 40 % of the errors are low in discrimination and feasibility; the share flagged is "
+    "not stated",
+}
+
+
+@dataclass(frozen=True)
+class LabelErrors:
+    """`analysis=label_errors`; reads full models' responses to clean test images, and files of responses.
+
+    query:           narrows the rows.    responses: files with predicted classes (`pred`), each one more data set.
+    verdicts:        CSV file of labels that people reviewed; without one suspects are ranked and nothing is judged.
+    verdict_columns: its columns of item names and of verdicts, 1 = the label is wrong.
+    model:           of item response theory, for p_max and the rule of the paper.    seed: of its fit.
+    k:               precision among the k most suspect; null: as many as there are known errors.
+    """
+
+    tables: ClassVar = (LABEL_ERROR_RULES, LABEL_ERROR_CURVE, LABEL_SUSPECTS, LABEL_ERROR_SCORES)
+
+    query: str | None = None
+    responses: list[str] = field(default_factory=list)
+    verdicts: str | None = None
+    verdict_columns: list[str] = field(default_factory=lambda: ["item", "error"])
+    model: str = "3pl-upper"
+    k: int | None = None
+    seed: int = 0
+
+    def __call__(self, store: Store) -> list[Table]:
+        """Tables label_error_rules, label_error_curve (empty without verdicts), label_suspects, label_error_scores."""
+        verdicts = None if self.verdicts is None else read_verdicts(self.verdicts, self.verdict_columns)
+        every = clean_with_subjects(store, self.query, self.responses)
+        sources = _with_classes(every)
+        scored = [_scored(source, self.model, self.seed, verdicts) for source in sources]
+        judged = [one for one in scored if one.judged is not None]
+        if verdicts is not None and not judged:
+            raise no_match(str(self.verdicts), verdicts, sources[0].responses.items["item"])
+        scores = pd.concat([one.frame for one in scored], ignore_index=True)
+        first = scores.sort_values("rank", kind="stable").groupby("dataset", sort=False).head(SUSPECTS)
+        rates = LABEL_ERROR_RULES.frame(line for one in judged for line in _rates(one, self.k))
+        numbers = LABEL_ERROR_RULES.columns[2:]
+        frames = (
+            rates.astype({str(column): "Int64" if column.kind is int else "float64" for column in numbers}),
+            LABEL_ERROR_CURVE.frame(line for one in judged for line in _curve(one)),
+            first.sort_values(["dataset", "rank"], ignore_index=True)[list(LABEL_SUSPECTS.columns)],
+            scores,
+        )
+        rules = {"rules": "; ".join(f"{name}: {rule}" for name, rule in RULES.items())}
+        left_out = [f"{one.dataset}: responses without classes" for one in every if one.responses.pred is None]
+        parameters = {**asdict(self), **METHOD, **rules, "left_out": left_out}
+        runs = [run for source in sources for run in source.runs]
+        return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
 class Judged(NamedTuple):
@@ -57,13 +197,13 @@ def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
     if lost := [name for name in columns if name not in frame]:
         raise FcaError("analysis.verdict_columns", ", ".join(lost), ", ".join(frame.columns), f"name columns of {path}")
     known = frame[list(columns)].dropna()
-    items, said = known[columns[0]], known[columns[1]].str.lower()
-    if (odd := ~said.isin(list(SAYS))).any():
-        raise FcaError(f"verdict in {columns[1]}", said[odd].iloc[0], "1 (wrong label) or 0", f"mend {path}")
+    items, given = known[columns[0]], known[columns[1]].str.lower()
+    if (odd := ~given.isin(list(VERDICTS))).any():
+        raise FcaError(f"verdict in {columns[1]}", given[odd].iloc[0], "1 (wrong label) or 0", f"mend {path}")
     if items.duplicated().any():
         twice = items[items.duplicated()].iloc[0]
         raise FcaError(f"item of {path}", f"{twice} twice", "one verdict an item", "join its verdicts")
-    return pd.Series(said.map(SAYS).to_numpy(dtype=bool), index=pd.Index(items, name="item"))
+    return pd.Series(given.map(VERDICTS).to_numpy(dtype=bool), index=pd.Index(items, name="item"))
 
 
 def judge(verdicts: pd.Series, items: pd.Series) -> Judged | None:
@@ -97,89 +237,8 @@ def positions(names: pd.Index, items: pd.Series) -> Integer[np.ndarray, " names"
 def no_match(path: str, verdicts: pd.Series, items: pd.Series) -> FcaError:
     """What to raise when a file of verdicts is about none of the items."""
     theirs, ours = (", ".join(map(str, list(side)[:EXAMPLES])) for side in (verdicts.index, items))
-    step = "name the column of names in analysis.verdict_columns, or the answers that it judges in analysis.responses"
+    step = "name the column of names in analysis.verdict_columns, or the responses that it judges in analysis.responses"
     return FcaError(f"items of {path}", f"{theirs}, ...", f"names of items, e.g. {ours}", step)
-
-
-PAPER = "Sharma et al., Do models see corruption as we see?, 2023"
-SUSPECTS = 100  # of each data set on the page
-FLAGGED = (0.05, 0.10, 0.25)
-SHARES = np.linspace(0, 1, 101)
-ENDS = ("", "_low", "_high")
-MEASURES = ("auc", "auc_reviewed", *(f"recall_{100 * share:.0f}" for share in FLAGGED))
-JUDGED = ["errors", "reviewed", "unmatched", "n_items"]
-AT_K = ["k", *(f"precision_at_k{end}" for end in ENDS), "precision_by_chance"]
-RATES = ["dataset", "rule", *(name + end for name in MEASURES for end in ENDS), *AT_K, *JUDGED]
-CURVE = ["dataset", "rule", "share_flagged", "recall"]
-SCORES = ["dataset", "rank", "image_id", "label", "said", "modal_wrong_share", "top1", "item_rest", "p_max"]
-SCORES += ["discrimination", "feasibility", "difficulty", "verdict"]
-LISTED = [*SCORES[:7], "p_max", "discrimination", "verdict"]
-
-
-@dataclass(frozen=True)
-class LabelErrors:
-    """`analysis=label_errors`; reads the answers of full models on clean test images, and files of answers.
-
-    query:           narrows the rows.    responses: files with answers as classes (`pred`), each one more data set.
-    verdicts:        CSV file of labels that people reviewed; without one suspects are ranked and nothing is judged.
-    verdict_columns: its columns of item names and of verdicts, 1 = the label is wrong.
-    model:           of item response theory, for p_max and the rule of the paper.    seed: of its fit.
-    k:               precision among the k most suspect; null: as many as there are known errors.
-    """
-
-    query: str | None = None
-    responses: list[str] = field(default_factory=list)
-    verdicts: str | None = None
-    verdict_columns: list[str] = field(default_factory=lambda: ["item", "error"])
-    model: str = "3pl-upper"
-    k: int | None = None
-    seed: int = 0
-
-    def __call__(self, store: Store) -> list[Table]:
-        """Tables label_error_rules, label_error_curve (empty without verdicts), label_suspects, label_error_scores."""
-        verdicts = None if self.verdicts is None else read_verdicts(self.verdicts, self.verdict_columns)
-        every = clean_with_subjects(store, self.query, self.responses)
-        sources = _with_classes(every)
-        scored = [_scored(source, self.model, self.seed, verdicts) for source in sources]
-        if verdicts is not None and all(one.judged is None for one in scored):
-            raise no_match(str(self.verdicts), verdicts, sources[0].responses.items["item"])
-        judged = [one for one in scored if one.judged is not None]
-        scores = pd.concat([one.frame for one in scored], ignore_index=True)
-        suspects = scores.sort_values("rank", kind="stable").groupby("dataset", sort=False).head(SUSPECTS)
-        rates = [line for one in judged for line in _rates(one, self.k)]
-        frames = {
-            "label_error_rules": _typed(pd.DataFrame(rates, columns=RATES)),
-            "label_error_curve": pd.DataFrame([line for one in judged for line in _curve(one)], columns=CURVE),
-            "label_suspects": suspects.sort_values(["dataset", "rank"], ignore_index=True)[LISTED],
-            "label_error_scores": scores,
-        }
-        runs = tuple(run for source in sources for run in source.runs)
-        told = {"rules": "; ".join(f"{name}: {rule}" for name, rule in RULES.items())}
-        left_out = [f"{one.dataset}: answers without classes" for one in every if one.responses.pred is None]
-        parameters = {**asdict(self), **METHOD, **told, "left_out": left_out}
-        return [Table(name, *ABOUT[name], frame, parameters, runs) for name, frame in frames.items()]
-
-
-METHOD = {
-    "errors": "items whose verdict is 1; in all columns but auc_reviewed every item without a verdict counts as clean, "
-    "which favours rules like the one that chose what was reviewed",
-    "auc": "95 %: DeLong on the logit scale, items as drawn",
-    "recall": "share of the errors among the 5, 10, 25 % most suspect items; 95 %: Wilson over the errors; by chance "
-    "as large as the share flagged",
-    "precision_at_k": "95 %: Wilson over the k most suspect; by chance: errors / n_items",
-    "equal scores": "in random order; what is told is the expectation over it",
-    "claim of the paper": "30 to 40 % of the errors are low in discrimination and feasibility; the share flagged is "
-    "not stated",
-}
-ABOUT = {
-    "label_error_rules": ("How well does each rule find the labels that people verified to be wrong?", f"{PAPER}, 3.1"),
-    "label_error_curve": ("Which share of the known errors is found when a share of all is flagged?", f"{PAPER}, 3.1"),
-    "label_suspects": (
-        f"Which labels look wrong? (the {SUSPECTS} images of each data set that most models give one other class)",
-        "modal wrong share (p_max: Sharma et al., 2023), ties by few right answers, then low p_max",
-    ),
-    "label_error_scores": ("How suspect is the label of every image?", f"as label_suspects; {PAPER}, eq. 3"),
-}
 
 
 class Scored(NamedTuple):
@@ -192,39 +251,34 @@ class Scored(NamedTuple):
 
 
 def _with_classes(every: list[Gathered]) -> list[Gathered]:
-    """Those whose answers are known as classes; raises FcaError if none are."""
+    """Those whose predicted classes are known; raises FcaError if none are."""
     sources = [source for source in every if source.responses.pred is not None]
     if not sources:
-        step = "give the answers as classes (pred), not only whether they are right"
-        what = f"answers of {', '.join(source.dataset for source in every)}"
+        step = "give the predicted classes (pred), not only whether they are right"
+        what = f"responses of {', '.join(source.dataset for source in every)}"
         raise FcaError(what, "only right or wrong", "classes: wrong ones are compared", step)
     return sources
 
 
 def _scored(source: Gathered, model: str, seed: int, verdicts: pd.Series | None) -> Scored:
-    answers = source.responses
-    assert answers.pred is not None  # others are left out
+    responses = source.responses
+    assert responses.pred is not None  # others are left out
     fit = fitted(source, model, None, seed)
     of_fit = {name: getattr(fit, name) for name in ("discrimination", "feasibility", "p_max")}
-    agreed, top1 = modal_wrong(answers.correct, answers.pred), item_top1(answers.correct)
+    agreed, top1 = modal_wrong(responses.correct, responses.pred), item_top1(responses.correct)
     rank = np.empty(len(top1), dtype=np.int64)
     rank[np.lexsort((fit.p_max, top1, -agreed.share))] = np.arange(1, len(top1) + 1)
-    judged = None if verdicts is None else judge(verdicts, answers.items["item"])
-    said = np.array([*answers.classes, None], dtype=object)[agreed.answer]  # -1 takes the last
-    frame = answers.items[["image_id", "label"]].reset_index(drop=True)
-    frame = frame.assign(dataset=source.dataset, rank=rank, said=said, modal_wrong_share=agreed.share, top1=top1)
-    frame = frame.assign(**of_fit, difficulty=fit.difficulty, item_rest=item_rest(answers.correct))
-    frame["verdict"] = _verdict(judged, len(frame))
-    return Scored(source.dataset, frame[SCORES], suspicion(answers.correct, answers.pred, **of_fit), judged)
-
-
-def _verdict(judged: Judged | None, n: int) -> np.ndarray:
-    """`error`, `right`, or None where nobody reviewed."""
-    verdict = np.full(n, None, dtype=object)
+    judged = None if verdicts is None else judge(verdicts, responses.items["item"])
+    verdict = np.full(len(top1), None, dtype=object)  # where nobody reviewed
     if judged is not None:
         verdict[judged.reviewed] = "right"
         verdict[judged.error] = "error"
-    return verdict
+    wrong = np.array([*responses.classes, None], dtype=object)[agreed.answer]  # -1 takes the last
+    frame = responses.items[["image_id", "label"]].reset_index(drop=True)
+    frame = frame.assign(**{"dataset": source.dataset, "rank": rank, OTHER_CLASS: wrong, "verdict": verdict})
+    frame = frame.assign(modal_wrong_share=agreed.share, top1=top1, item_rest=item_rest(responses.correct))
+    frame = LABEL_ERROR_SCORES.frame(frame.assign(**of_fit, difficulty=fit.difficulty))
+    return Scored(source.dataset, frame, suspicion(responses.correct, responses.pred, **of_fit), judged)
 
 
 def _rates(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
@@ -240,18 +294,16 @@ def _rates(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
         raise FcaError("analysis.k", k, f"1 to {n}, the items of {scored.dataset}", "change it")
     counts = {"errors": errors, "reviewed": int(reviewed.sum()), "unmatched": judged.unmatched, "n_items": n}
     for rule, score in scored.rules.items():
-        found = {"auc": auc(score, error)}
+        found = {AUC: auc(score, error)}
         if not error[reviewed].all():
-            found["auc_reviewed"] = auc(score[reviewed], error[reviewed])
-        found |= {f"recall_{100 * share:.0f}": recall_at(score, error, share) for share in FLAGGED}
-        found["precision_at_k"] = precision_at(score, error, k)
-        ends = {name + end: value for name, rate in found.items() for end, value in zip(ENDS, rate, strict=True)}
+            found[AUC_REVIEWED] = auc(score[reviewed], error[reviewed])
+        found |= {recall: recall_at(score, error, share) for recall, share in zip(RECALLS, FLAGGED, strict=True)}
+        found[PRECISION] = precision_at(score, error, k)
+        ends = {
+            end: value for name, rate in found.items() for end, value in zip(with_interval(name), rate, strict=True)
+        }
         chance = {"k": k, "precision_by_chance": errors / n}
         yield {"dataset": scored.dataset, "rule": rule, **ends, **chance, **counts}
-
-
-def _typed(rates: pd.DataFrame) -> pd.DataFrame:
-    return rates.astype({name: "Int64" if name in (*JUDGED, "k") else "float64" for name in RATES[2:]})
 
 
 def _curve(scored: Scored) -> Iterator[dict[str, Any]]:

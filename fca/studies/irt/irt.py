@@ -1,0 +1,508 @@
+"""Abilities of subjects and parameters of items, fitted to stored responses: analysis=irt and analysis=reliability.
+
+`calibrated` decides which responses are fitted together: the clean images of a data set, then each kind of corruption
+with all its severities. A fit gives lines about subjects, about items, and one line on how far to trust it: Kendall's
+tau between ability and accuracy, and the log loss of held-out responses. What the figures draw is sampled or summarised
+from these: the plane of difficulty and discrimination, histograms by severity, and item characteristic curves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from fca.stats import irt
+from fca.stats.correlation import kendall
+from fca.stats.intervals import RESAMPLES
+from fca.stats.irt import HeldOut, IrtFit, ItemBank
+from fca.store import Store
+from fca.studies.answers import Gathered, at_severity, clean_with_subjects, shifted_responses
+from fca.studies.irt.fits import (
+    ABILITY,
+    DIFFICULTY,
+    DISCRIMINATION,
+    FEASIBILITY,
+    IRT_MODEL,
+    ITEM,
+    ITEM_TOP1,
+    N_ITEMS,
+    N_MODELS,
+    N_SUBJECTS,
+    P_MAX,
+    PAPER,
+    PARAMETER,
+    SUBJECT,
+    THEORY,
+    TRAIT,
+    chosen,
+    digest_of,
+    fitted,
+    held_out,
+)
+from fca.studies.responses import Responses
+from fca.studies.table import CORRUPTION, DATASET, IMAGE_ID, LABEL, MODEL, SEVERITY, SNAPSHOT, TOP1, TableSpec
+from fca.types import Column, FcaError, Table, with_interval
+
+CALIBRATIONS = ("joint", "ability", "separate")
+COMPAT = (None, "seed001")
+SEVERAL = "several"  # kinds of corruption in one file
+_PER_ITEM = ("difficulty", "difficulty_se", "discrimination", "discrimination_se", "feasibility", "guess")
+Z = 1.959963984540054  # 95 % of a normal distribution
+SAMPLED = 2000  # items a data set on the plane
+BINS = (6, 12)  # of a histogram, at least and at most
+LINES = 3000  # of all histograms, which a page holds
+INSIDE = 0.99  # of all items lie between the outer edges; the first and the last bin hold those beyond
+CURVES = 12  # items a data set
+GRID = 41  # abilities of a curve
+GROUPS = 6  # of subjects, at most, whose shares of right responses are beside a curve
+
+TAU = Column("tau", float, ".4f", "Kendall's tau of ability with accuracy")
+HELD_OUT_NLL = Column("held_out_nll", float, ".4f", "log loss of held-out responses")
+HELD_OUT_AUC = Column("held_out_auc", float, ".3f", "AUC of held-out responses")
+BASELINE_NLL = Column("baseline_nll", float, ".4f", "log loss from the means of subjects and items alone")
+CONVERGED = Column("converged", bool, "", "whether the fit converged")
+GUESS = Column("guess", float, ".2f", "chance of a right response without ability")
+SHARE = Column("share", float, ".1%", "share of the items")
+PROBABILITY = Column("probability", float, ".0%", "chance of a right response")
+MARK = Column("mark", str, "", "curve: fitted; observed: share of right responses of a group of subjects")
+CEILING = Column("ceiling", float, ".2f", "highest chance of a right response")
+
+IRT_ABILITIES = TableSpec(
+    "irt_abilities",
+    "How able is every subject, and how sure is that?",
+    f"{PAPER}, section 2; {THEORY}",
+    (DATASET, CORRUPTION, SEVERITY, TRAIT, SUBJECT, MODEL, SNAPSHOT, TOP1, *with_interval(ABILITY), N_ITEMS),
+)
+IRT_FITS = TableSpec(
+    "irt_fits",
+    "Does ability order the subjects as accuracy does, and does the model predict responses that it did not see?",
+    f"{PAPER}, table 2, with intervals; {THEORY}",
+    (
+        *(DATASET, CORRUPTION, SEVERITY, TRAIT, Column("calibration", str, "", "how severities share a scale")),
+        *(IRT_MODEL, N_SUBJECTS, N_MODELS, N_ITEMS, Column("share_missing", float, ".1%", "share without a response")),
+        *(*with_interval(TAU), HELD_OUT_NLL, HELD_OUT_AUC, BASELINE_NLL, CONVERGED),
+    ),
+)
+IRT_CHOICE = TableSpec(
+    "irt_choice",
+    "Which model predicts held-out responses best?",
+    f"{PAPER} takes one for all; {THEORY}",
+    (
+        *(DATASET, IRT_MODEL, HELD_OUT_NLL, HELD_OUT_AUC),
+        *(Column("held_out_top1", float, ".2%", "accuracy on held-out responses"), BASELINE_NLL),
+        *(Column("cells", int, ".0f", "held-out responses"), Column("chosen", bool, "", "whether this model is used")),
+    ),
+)
+IRT_ITEMS = TableSpec(
+    "irt_items",
+    "How difficult and how discriminating is every item?",
+    f"{PAPER}, eq. 3; {THEORY}",
+    (
+        *(DATASET, CORRUPTION, SEVERITY, ITEM, IMAGE_ID, LABEL, IRT_MODEL),
+        *(DIFFICULTY, Column("difficulty_se", float, ".2f", "standard error of the difficulty")),
+        *(DISCRIMINATION, FEASIBILITY, GUESS, P_MAX),
+        *(Column("expected_success", float, ".2f", "fitted chance of a right response, mean over subjects"), ITEM_TOP1),
+    ),
+)
+IRT_PLANE = TableSpec(
+    "irt_plane",
+    "Are difficult images also discriminating?",
+    f"{PAPER}, figure 2; {THEORY}",
+    (
+        *(DATASET, CORRUPTION, SEVERITY, ITEM, LABEL, IRT_MODEL, DIFFICULTY, DISCRIMINATION),
+        *(CEILING, Column("ceiling_is", str, "", "which parameter the ceiling is"), ITEM_TOP1),
+    ),
+)
+IRT_SEVERITY = TableSpec(
+    "irt_severity",
+    "What does a corruption change as it gets more severe?",
+    f"{PAPER}, figure 1; {THEORY}",
+    (
+        *(DATASET, CORRUPTION, PARAMETER, SEVERITY, Column("bin_low", float, ".2f", "lower edge of the bin")),
+        *(Column("bin_high", float, ".2f", "upper edge of the bin"), SHARE),
+    ),
+)
+IRT_CURVES = TableSpec(
+    "irt_curves",
+    "Does the fitted curve of an item follow the responses?",
+    f"{PAPER}, section 2; {THEORY}",
+    (
+        *(DATASET, CORRUPTION, TRAIT, ITEM, LABEL, Column("place", int, ".0f", "rank of the item's difficulty")),
+        *(DIFFICULTY, DISCRIMINATION, MARK, ABILITY, PROBABILITY, N_SUBJECTS),
+    ),
+)
+RELIABILITY = TableSpec(
+    "reliability",
+    "Does ability order the models as accuracy does, under every corruption and severity?",
+    f"{PAPER}, table 2 (its severity is 1), with intervals; {THEORY}",
+    (DATASET, CORRUPTION, SEVERITY, IRT_MODEL, N_SUBJECTS, N_MODELS, N_ITEMS, *with_interval(TAU), CONVERGED),
+)
+METHOD = {  # these words are part of the id of a saved bank
+    "ability": "95 %: Laplace, given the learned hyperparameters",
+    "tau": f"Kendall's tau-b of ability with accuracy; 95 %: {RESAMPLES} bootstrap resamples of models, all snapshots "
+    "of one together, without fitting again",
+    "held_out": "10 % of the answers hidden; mean negative log likelihood a cell; baseline: additive logit of margins; "
+    "fitted in the default way, whatever compat",
+    "plane": f"{SAMPLED} items a data set, drawn by seed",
+    "severity": "the outer bins hold what lies beyond",
+}
+
+
+@dataclass(frozen=True)
+class Irt:
+    """`analysis=irt`; reads `predict` rows of full models, clean and under corruptions, and files of responses.
+
+    query:       narrows the rows.    responses: files of responses, each a data set, or more subjects of a stored one.
+    model:       1pl, 2pl, 3pl, 3pl-upper, 4pl, or auto: the one that predicts held-out responses best.
+    calibration: joint, ability or separate; see `calibrated`.
+    trait:       what the latent variable of the subjects is called, e.g. "agreement with shape".
+    seed:        of held-out responses, of sampled items, and of `compat`.    compat: seed001, fitted as the paper did.
+    """
+
+    tables: ClassVar = (IRT_ABILITIES, IRT_FITS, IRT_CHOICE, IRT_ITEMS, IRT_PLANE, IRT_SEVERITY, IRT_CURVES)
+
+    query: str | None = None
+    responses: list[str] = field(default_factory=list)
+    model: str = "2pl"
+    calibration: str = "joint"
+    trait: str = "ability"
+    seed: int = 0
+    compat: str | None = None
+
+    def __call__(self, store: Store) -> list[Table]:
+        """Tables irt_abilities, irt_fits, irt_plane, irt_severity, irt_curves, irt_items (a bank), and irt_choice."""
+        how = Settings(self.model, self.calibration, self.compat, self.seed)
+        runs: set[str] = set()
+        left_out: list[str] = []
+        digests: list[str] = []
+        parts: dict[TableSpec, list[pd.DataFrame]] = {}
+        for one in calibrated(store, self.query, self.responses, how):  # one at a time: responses are large
+            runs |= set(one.gathered.runs)
+            left_out += [f"{one.corruption}: {who}" for who in one.gathered.left_out]
+            digests.append(digest_of(one.gathered))  # files are named, but they can change
+            for spec, frame in self._frames(one):
+                parts.setdefault(spec, []).append(frame)
+        frames = {spec: pd.concat(found, ignore_index=True) for spec, found in parts.items()}
+        frames[IRT_PLANE] = plane(frames[IRT_ITEMS], self.seed)
+        frames[IRT_SEVERITY] = severity_shares(frames[IRT_ITEMS])
+        parameters = {**asdict(self), **METHOD, "left_out": left_out, "answers": digests}
+        return [spec.table(frames[spec], parameters, sorted(runs)) for spec in self.tables if spec in frames]
+
+    def _frames(self, one: Calibrated) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
+        """What one fit adds to each table."""
+        yield IRT_ABILITIES, abilities(one, self.trait)
+        yield IRT_FITS, fit_line(one, self.trait, self.seed)
+        yield IRT_ITEMS, items(one)
+        if one.first:
+            yield IRT_CURVES, curves(one, self.trait)
+            if self.model == "auto":
+                yield IRT_CHOICE, choice(one, self.seed)
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """`analysis=reliability`: does ability order the models as accuracy does, the paper's check that fits are sound.
+
+    Reads `predict` rows of full models, clean and under corruptions.
+    query: narrows the rows.    model: 1pl, 2pl, 3pl, 3pl-upper, 4pl, or auto (chosen for every fit).
+    compat: seed001, fitted as the paper did.    seed: of held-out responses and of `compat`.
+    """
+
+    tables: ClassVar = (RELIABILITY,)
+
+    query: str | None = None
+    model: str = "2pl"
+    compat: str | None = None
+    seed: int = 0
+
+    def __call__(self, store: Store) -> list[Table]:
+        """Table reliability: a fit of its own for every data set, corruption and severity; clean is severity 0."""
+        lines: list[dict[str, Any]] = []
+        runs: set[str] = set()
+        digests: list[str] = []
+        for corruption, severity, gathered in self._each(store):
+            fit = fitted(gathered, self.model, self.compat, self.seed)
+            about = {"dataset": gathered.dataset, "corruption": corruption, "severity": severity}
+            lines.append({**about, **_trust(gathered.responses, fit)})
+            runs |= set(gathered.runs)
+            digests.append(digest_of(gathered))
+        parameters = {**asdict(self), "tau": METHOD["tau"], "answers": digests}
+        return [RELIABILITY.table(RELIABILITY.frame(lines), parameters, sorted(runs))]
+
+    def _each(self, store: Store) -> Iterator[tuple[str, int, Gathered]]:
+        for gathered in clean_with_subjects(store, self.query):
+            yield "clean", 0, gathered
+        for kind, gathered in shifted_responses(store, self.query):
+            for severity in gathered.responses.items["severity"].drop_duplicates().tolist():
+                if severity:
+                    yield kind, severity, at_severity(gathered, severity)
+
+
+class Settings(NamedTuple):
+    """How to fit: the fields of `analysis=irt` that decide it."""
+
+    model: str = "2pl"
+    calibration: str = "joint"
+    compat: str | None = None
+    seed: int = 0
+
+
+class Calibrated(NamedTuple):
+    """One scale: the responses on it, and their fit.
+
+    corruption: clean, or a kind with its clean images; `several` where a file has several kinds.
+    severity:   0 clean, missing where all severities share the scale.
+    """
+
+    corruption: str
+    severity: int | None
+    calibration: str
+    gathered: Gathered
+    fit: IrtFit
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the fit of a data set itself: its clean images, or all that a file holds."""
+        return self.corruption == "clean" or self.gathered.fingerprint is None
+
+
+def calibrated(store: Store, query: str | None, files: Sequence[str], how: Settings) -> Iterator[Calibrated]:
+    """A fit of every data set's clean images, then of every kind of corruption on it.
+
+    calibration of a kind:
+    joint:    items are images at every severity, subjects have one ability; severities are on one scale.
+    ability:  abilities are those on clean images, items are fitted to them severity by severity; one scale too.
+    separate: a fit of its own for every severity; parameters of two severities are not on one scale.
+    model "auto" is chosen on the clean images of the data set, for all its kinds.
+    Raises FcaError for another word, and for `ability` where a subject has no clean responses.
+    """
+    for what, value, allowed in (("calibration", how.calibration, CALIBRATIONS), ("compat", how.compat, COMPAT)):
+        if value not in allowed:
+            raise FcaError(f"analysis.{what}", value, ", ".join(map(str, allowed)), "take one of these")
+    clean: dict[str, tuple[Gathered, IrtFit]] = {}
+    for gathered in clean_with_subjects(store, query, files):
+        fit = fitted(gathered, how.model, how.compat, how.seed)
+        clean[gathered.dataset] = (gathered, fit)
+        corruption = corruption_of(gathered)
+        severity, calibration = (0, how.calibration) if corruption == "clean" else (None, "joint")
+        yield Calibrated(corruption, severity, calibration, gathered, fit)
+    for kind, gathered in shifted_responses(store, query):
+        on_clean = clean.get(gathered.dataset)
+        if how.calibration == "ability":
+            yield Calibrated(kind, None, how.calibration, gathered, _on_clean(kind, gathered, on_clean))
+            continue
+        model = how.model if on_clean is None else on_clean[1].model
+        severities = gathered.responses.items["severity"].drop_duplicates().tolist()
+        for severity in severities if how.calibration == "separate" else [None]:
+            part = gathered if severity is None else at_severity(gathered, severity)
+            fit = fitted(part, model, how.compat, how.seed)
+            yield Calibrated(kind, severity, how.calibration, part, fit)
+
+
+def corruption_of(gathered: Gathered) -> str:
+    """The corruption of the images of one data set: clean, the one kind that there is, or `several`.
+
+    >>> from fca.studies.responses import Responses, frame_of_items, frame_of_subjects
+    >>> items = frame_of_items(["a", "a@corruption/fog/1"])
+    >>> corruption_of(Gathered("zoo", None, Responses(np.ones((1, 2)), frame_of_subjects(["m"]), items), ()))
+    'fog'
+    """
+    kinds = [kind for kind in gathered.responses.items["corruption"].unique() if kind != "clean"]
+    return str(kinds[0]) if len(kinds) == 1 else SEVERAL if kinds else "clean"
+
+
+def _on_clean(kind: str, gathered: Gathered, clean: tuple[Gathered, IrtFit] | None) -> IrtFit:
+    """The items of every severity on the abilities of the clean fit, as one fit of all of them."""
+    subjects = gathered.responses.subjects["subject"]
+    known = pd.Index([] if clean is None else clean[0].responses.subjects["subject"])
+    lacking = subjects[~subjects.isin(known)]
+    if clean is None or len(lacking):
+        allowed = f"subjects of {kind} with responses to the clean images of {gathered.dataset} too"
+        step = "run shift=clean for them, or take analysis.calibration=joint"
+        raise FcaError("subjects without ability on clean images", ", ".join(lacking), allowed, step)
+    fit = clean[1]
+    place = known.get_indexer(pd.Index(subjects))
+    severity = gathered.responses.items["severity"].to_numpy()
+    fits = [
+        irt.fit_items(gathered.responses.correct[:, severity == at], fit.ability[place], fit.model)
+        for at in dict.fromkeys(severity.tolist())
+    ]  # blocks of items are in this order
+    items: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in fits]) for name in _PER_ITEM}
+    summed: dict[str, Any] = {
+        "log_posterior": float(sum(one.log_posterior for one in fits)),
+        "iterations": max(one.iterations for one in fits),
+        "converged": all(one.converged for one in fits),
+    }
+    return replace(fit, ability=fit.ability[place], ability_se=fit.ability_se[place], **items, **summed)
+
+
+def abilities(one: Calibrated, trait: str) -> pd.DataFrame:
+    """One line a subject: its share of right responses and its ability, ablest first."""
+    responses = one.gathered.responses
+    frame = responses.subjects[["subject", "model", "snapshot"]].assign(
+        **_about(one),
+        trait=trait,
+        top1=responses.accuracy,
+        **ability_columns(one.fit.ability, one.fit.ability_se),
+        n_items=(~np.isnan(responses.correct)).sum(axis=1),
+    )
+    ordered = frame.sort_values("ability", ascending=False, kind="stable").astype({"severity": "Int64"})
+    return IRT_ABILITIES.frame(ordered)
+
+
+def ability_columns(
+    ability: Float[np.ndarray, " subjects"], standard_error: Float[np.ndarray, " subjects"]
+) -> dict[str, Float[np.ndarray, " subjects"]]:
+    """Ability and both ends of its 95 % interval."""
+    half = Z * standard_error
+    return {"ability": ability, "ability_low": ability - half, "ability_high": ability + half}
+
+
+def fit_line(one: Calibrated, trait: str, seed: int) -> pd.DataFrame:
+    """One line a fit: counts of responses, Kendall's tau between ability and accuracy, and held-out log loss.
+
+    Where abilities come from other responses (calibration ability) none is held out.
+    """
+    responses = one.gathered.responses
+    line = {**_about(one), "trait": trait, "calibration": one.calibration, **_trust(responses, one.fit)}
+    line["share_missing"] = float(np.isnan(responses.correct).mean())
+    if one.calibration != "ability" or one.corruption == "clean":
+        line |= _predicted(held_out(one.gathered, one.fit.model, seed))
+    return IRT_FITS.frame([line]).astype({"severity": "Int64"})
+
+
+def choice(one: Calibrated, seed: int) -> pd.DataFrame:
+    """One line a candidate of model "auto", by how well it predicts held-out responses, best first."""
+    lines = [
+        {
+            "dataset": one.gathered.dataset,
+            "irt_model": candidate.model,
+            **_predicted(candidate),
+            "held_out_top1": candidate.accuracy,
+            "cells": candidate.cells,
+            "chosen": candidate.model == one.fit.model,
+        }
+        for candidate in chosen(one.gathered, seed)
+    ]
+    return IRT_CHOICE.frame(lines)
+
+
+def items(one: Calibrated) -> pd.DataFrame:
+    """One line an item: its parameters, and the share of subjects that were right."""
+    responses, fit = one.gathered.responses, one.fit
+    names = ("difficulty", "difficulty_se", "discrimination", "feasibility", "guess", "p_max", "expected_success")
+    frame = responses.items[["severity", "item", "image_id", "label"]].assign(
+        dataset=one.gathered.dataset,
+        corruption=one.corruption,
+        irt_model=fit.model,
+        **{name: getattr(fit, name) for name in names},
+        top1=np.nanmean(responses.correct, axis=0),
+    )
+    return IRT_ITEMS.frame(frame)
+
+
+def _about(one: Calibrated) -> dict[str, Any]:
+    return {"dataset": one.gathered.dataset, "corruption": one.corruption, "severity": one.severity}
+
+
+def _trust(responses: Responses, fit: IrtFit) -> dict[str, Any]:
+    """Which model was fitted to how much, and whether its abilities order the subjects as accuracy does."""
+    models = responses.subjects["model"]
+    tau = kendall(fit.ability, responses.accuracy, models.tolist())
+    counts = {"n_subjects": len(models), "n_models": models.nunique(), "n_items": len(responses.items)}
+    interval = {"tau": tau.tau, "tau_low": tau.low, "tau_high": tau.high}
+    return {"irt_model": fit.model, **counts, **interval, "converged": fit.converged}
+
+
+def _predicted(held: HeldOut) -> dict[str, float]:
+    return {"held_out_nll": held.nll, "held_out_auc": held.auc, "baseline_nll": held.baseline_nll}
+
+
+def ceiling_of(irt_model: str) -> str:
+    """Which column has the chance of the best: p_max where the model has no feasibility.
+
+    >>> ceiling_of("2pl"), ceiling_of("4pl")
+    ('p_max', 'feasibility')
+    """
+    return "feasibility" if irt_model in ("3pl-upper", "4pl") else "p_max"
+
+
+def plane(items: pd.DataFrame, seed: int) -> pd.DataFrame:
+    """Up to 2,000 items of every data set, as many of each corruption, drawn by the seed."""
+    drawn = []
+    for _, of in items.groupby("dataset", sort=False):
+        size = SAMPLED // of["corruption"].nunique()
+        for _, part in of.groupby("corruption", sort=False):
+            at = np.random.default_rng(seed).permutation(len(part))[:size]
+            drawn.append(part.iloc[np.sort(at)])
+    frame = pd.concat(drawn, ignore_index=True)
+    named = frame["irt_model"].map(ceiling_of)
+    value = frame["feasibility"].where(named == "feasibility", frame["p_max"])
+    return frame.assign(ceiling=value, ceiling_is=named)[list(IRT_PLANE.columns)]
+
+
+def severity_shares(items: pd.DataFrame) -> pd.DataFrame:
+    """Histograms of difficulty, discrimination, and feasibility or p_max at every severity, on common bins.
+
+    12 bins, and fewer (not below 6) where more than 3,000 lines would come of many corruptions.
+    """
+    histograms = 3 * len(items[["dataset", "corruption", "severity"]].drop_duplicates())
+    bins = int(np.clip(LINES // histograms, *BINS))
+    lines: list[dict[str, Any]] = []
+    for (dataset, corruption), part in items.groupby(["dataset", "corruption"], sort=False):
+        for parameter in ("difficulty", "discrimination", ceiling_of(part["irt_model"].iloc[0])):
+            edges = _edges(part[parameter].to_numpy(), bins, unit=parameter in ("feasibility", "p_max"))
+            for severity, of in part.groupby("severity", sort=True):
+                counts, _ = np.histogram(np.clip(of[parameter], edges[0], edges[-1]), edges)
+                about = {"dataset": dataset, "corruption": corruption, "parameter": parameter, "severity": severity}
+                for low, high, count in zip(edges, edges[1:], counts, strict=False):
+                    lines.append({**about, "bin_low": low, "bin_high": high, "share": count / len(of)})
+    return IRT_SEVERITY.frame(lines)
+
+
+def _edges(values: Float[np.ndarray, " items"], bins: int, unit: bool) -> Float[np.ndarray, " edges"]:
+    if unit:
+        return np.linspace(0, 1, bins + 1)
+    low, high = np.quantile(values, [0.5 - INSIDE / 2, 0.5 + INSIDE / 2])
+    if high - low < 1e-9:  # one value: a bin around it
+        low, high = low - 0.5, high + 0.5
+    return np.linspace(low, high, bins + 1)
+
+
+def curves(one: Calibrated, trait: str) -> pd.DataFrame:
+    """Item characteristic curves of about 12 items, even over the order of difficulty, beside observed shares.
+
+    mark: curve (probability at this ability) or observed (share right of n_subjects subjects of this mean ability).
+    """
+    responses, fit = one.gathered.responses, one.fit
+    order = np.argsort(fit.difficulty, kind="stable")
+    number = min(CURVES, len(order))
+    picked = order[((np.arange(number) + 0.5) / number * len(order)).astype(int)]
+    grid = np.linspace(fit.ability.min() - 0.5, fit.ability.max() + 0.5, GRID)
+    bank = ItemBank(fit.model, *(getattr(fit, name)[picked] for name in ItemBank._fields[1:]))
+    groups = min(GROUPS, max(2, len(fit.ability) // 3))  # of like ability and size
+    alike = np.array_split(np.argsort(fit.ability, kind="stable"), groups)
+    lines: list[dict[str, Any]] = []
+    for place, (at, probability) in enumerate(zip(picked, bank.probability(grid).T, strict=True), 1):
+        about = {
+            "dataset": one.gathered.dataset,
+            "corruption": one.corruption,
+            "trait": trait,
+            **responses.items.loc[at, ["item", "label"]].to_dict(),
+            "place": place,
+            "difficulty": fit.difficulty[at],
+            "discrimination": fit.discrimination[at],
+        }
+        for ability, p in zip(grid, probability, strict=True):
+            lines.append({**about, "mark": "curve", "ability": ability, "probability": p})
+        for group in alike:
+            known = group[~np.isnan(responses.correct[group, at])]
+            if len(known):
+                seen = {"ability": fit.ability[known].mean(), "probability": responses.correct[known, at].mean()}
+                lines.append({**about, "mark": "observed", **seen, "n_subjects": len(known)})
+    return IRT_CURVES.frame(lines).astype({"n_subjects": "Int64"})
