@@ -11,13 +11,12 @@ import pytest
 import vl_convert
 from PIL import Image
 
-from fca.report import style
+from fca.report import kinds, style
 from fca.report.page import Page, Section, grid, render
 from fca.report.pictures import is_pictures, picture
-from fca.studies.irt import gallery as gallery_analysis
-from fca.studies.irt.figures import gallery
+from fca.studies.irt.figures import labels
+from fca.studies.irt.gallery import GALLERY, PREDICTED
 from fca.studies.pictures import data_uri
-from fca.types import Table
 from tests.report.invented import run_rows
 from tests.report.invented import tables as invented_tables
 from tests.report.specs import computes, values
@@ -26,7 +25,7 @@ from tests.report.test_page import Parts
 RED = (220, 20, 30)
 
 
-def gallery_table(datasets=("zoo",), shown=10, pictured=True, said="dog 9, cat 1"):
+def gallery_table(datasets=("zoo",), shown=10, pictured=True, predicted="dog 9, cat 1"):
     """Pictures of one colour each."""
     lines = []
     for dataset in datasets:
@@ -34,15 +33,20 @@ def gallery_table(datasets=("zoo",), shown=10, pictured=True, said="dog 9, cat 1
             for at in range(shown):
                 pixels = np.full((64, 64, 3), RED, np.uint8)
                 place = {"dataset": dataset, "kind": kind, "rank": at + 1, "row": at // 8, "column": at % 8}
-                about = {"image_id": f"{at}.png", "label": "cat", "said": said, "top1": 0.1, "modal_wrong_share": 0.9}
+                about = {
+                    "image_id": f"{at}.png",
+                    "label": "cat",
+                    PREDICTED: predicted,
+                    "top1": 0.1,
+                    "modal_wrong_share": 0.9,
+                }
                 fit = {"difficulty": 2.0, "discrimination": 1.0}
                 lines.append({**place, **about, **fit, "thumbnail": data_uri(pixels) if pictured else None})
-    frame = pd.DataFrame(lines, columns=gallery_analysis.COLUMNS)
-    return Table("gallery", *gallery_analysis.ABOUT, frame, {}, ())
+    return GALLERY.table(GALLERY.frame(lines), {}, ())
 
 
 def test_every_picture_is_drawn_once_under_its_kind():
-    spec = style.spec(gallery.gallery_figure(gallery_table()))
+    spec = style.spec(labels.gallery_figure(gallery_table()))
     svg = vl_convert.vegalite_to_svg({**spec, "config": style.config()}, vl_version=style.VEGA_LITE)
     assert len(re.findall(r"<image ", svg)) == 30
     assert set(re.findall(r'<image [^>]*href="([^"]*)"', svg)) == set(gallery_table().frame["thumbnail"])
@@ -51,14 +55,14 @@ def test_every_picture_is_drawn_once_under_its_kind():
 
 
 def test_pictures_are_in_the_png_that_is_written_without_a_browser(tmp_path):
-    style.save(style.spec(gallery.gallery_figure(gallery_table(shown=2))), tmp_path / "gallery")
+    style.save(style.spec(labels.gallery_figure(gallery_table(shown=2))), tmp_path / "gallery")
     pixels = np.asarray(Image.open(tmp_path / "gallery.png").convert("RGB")).reshape(-1, 3)
     red = (np.abs(pixels.astype(int) - RED).max(axis=1) < 3).sum()
-    assert red == pytest.approx(6 * (2 * gallery.SIDE) ** 2, rel=0.02)  # 2 pixels a point; edges are mixed
+    assert red == pytest.approx(6 * (2 * kinds.SIDE) ** 2, rel=0.02)  # 2 pixels a point; edges are mixed
 
 
 def test_two_data_sets_are_panels_and_one_can_be_chosen():
-    spec = style.spec(gallery.gallery_figure(gallery_table(("zoo", "farm"))))
+    spec = style.spec(labels.gallery_figure(gallery_table(("zoo", "farm"))))
     assert len(set(values(spec)["panel"])) == 6
     assert "zoo · hardest for the models" in set(values(spec)["panel"])
     assert any(param["name"] == "only_dataset" for param in spec["params"])
@@ -67,25 +71,25 @@ def test_two_data_sets_are_panels_and_one_can_be_chosen():
 def test_without_pictures_the_page_says_which_run_makes_them():
     bare = gallery_table(pictured=False)
     with pytest.raises(style.NothingToDraw, match="no pictures of zoo; next: fca run task=describe dataset=zoo"):
-        gallery.gallery_figure(bare)
-    assert any("fca run task=describe dataset=zoo" in line for line in gallery.gallery_answers(bare.frame))
-    assert not any("describe" in line for line in gallery.gallery_answers(gallery_table().frame))
+        labels.gallery_figure(bare)
+    assert any("fca run task=describe dataset=zoo" in line for line in labels.gallery_headlines(bare.frame))
+    assert not any("describe" in line for line in labels.gallery_headlines(gallery_table().frame))
 
 
-def test_a_file_of_right_or_wrong_has_pictures_without_what_was_said():
-    spec = style.spec(gallery.gallery_figure(gallery_table(said=None)))
+def test_a_file_of_right_or_wrong_has_pictures_without_predicted_classes():
+    spec = style.spec(labels.gallery_figure(gallery_table(predicted=None)))
     svg = vl_convert.vegalite_to_svg({**spec, "config": style.config()}, vl_version=style.VEGA_LITE)
     assert ">cat<" in svg
     assert ">null<" not in svg
 
 
 def test_the_figure_computes_nothing():
-    assert not computes(style.spec(gallery.gallery_figure(gallery_table())))
+    assert not computes(style.spec(labels.gallery_figure(gallery_table())))
 
 
 def test_without_a_line_there_is_nothing_to_draw():
     with pytest.raises(style.NothingToDraw):
-        gallery.gallery_figure(gallery_table(shown=0))
+        labels.gallery_figure(gallery_table(shown=0))
 
 
 # ---- pictures in tables
@@ -129,8 +133,8 @@ def test_a_cell_of_pictures_becomes_an_image_and_text_stays_text():
       cell(evil, { name: "said", kind: "text" }),
     ]));
     """
-    told = subprocess.run(["node", "-e", script % functions], check=True, capture_output=True, text=True).stdout
-    pictured, missing, text = json.loads(told)
+    printed = subprocess.run(["node", "-e", script % functions], check=True, capture_output=True, text=True).stdout
+    pictured, missing, text = json.loads(printed)
     assert pictured["children"][0]["name"] == "img"
     assert pictured["children"][0]["attributes"]["src"] == "data:image/png;base64,AA"
     assert missing["children"] == [""]

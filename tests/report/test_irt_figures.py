@@ -9,19 +9,30 @@ import pytest
 from fca.report import style
 from fca.stats.irt import fit_irt
 from fca.studies.answers import Gathered
-from fca.studies.irt import parameters as irt
-from fca.studies.irt import reliability
-from fca.studies.irt.figures.irt import PARTS, ability_answers, choice_answers, fit_answers
-from fca.studies.irt.figures.irt_items import PARTS as ITEM_PARTS
-from fca.studies.irt.figures.reliability import PARTS as RELIABILITY_PARTS
-from fca.studies.irt.figures.reliability import reliability_answers
-from fca.studies.irt.parameters import FITS, Calibrated, abilities, curves, fit_line, items, plane, severity_shares
+from fca.studies.irt.figures.irt import (
+    FIGURES,
+    ability_headlines,
+    choice_headlines,
+    fit_headlines,
+    reliability_headlines,
+)
+from fca.studies.irt.irt import (
+    RELIABILITY,
+    Calibrated,
+    Irt,
+    abilities,
+    curves,
+    fit_line,
+    items,
+    plane,
+    severity_shares,
+)
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects
-from fca.types import Table
 from tests.report.specs import computes, drawn, marks, parts, values
 
-DRAWN = [*PARTS, *ITEM_PARTS, *RELIABILITY_PARTS]
-every_part = pytest.mark.parametrize("part", DRAWN, ids=lambda part: part.key)
+KNOWN = {one.key: one for one in FIGURES}
+SPECS = {spec.name: spec for spec in (*Irt.tables, RELIABILITY)}
+every_figure = pytest.mark.parametrize("shown", FIGURES, ids=lambda shown: shown.key)
 
 
 def calibrated(dataset, kind, snapshots, model):
@@ -44,14 +55,14 @@ def tables(datasets=("zoo", "sea"), kinds=("clean", "fog"), snapshots=("0.1", "b
     fits = [calibrated(name, kind, snapshots, model) for name in datasets for kind in kinds]
     every = pd.concat([items(one) for one in fits], ignore_index=True)
     frames = {
-        "irt_abilities": pd.concat([abilities(one, trait) for one in fits]).astype({"severity": "Int64"}),
-        "irt_fits": pd.DataFrame([fit_line(one, trait, 0) for one in fits], columns=FITS).astype({"severity": "Int64"}),
+        "irt_abilities": pd.concat([abilities(one, trait) for one in fits]),
+        "irt_fits": pd.concat([fit_line(one, trait, 0) for one in fits], ignore_index=True),
         "irt_plane": plane(every, 0),
         "irt_severity": severity_shares(every),
         "irt_curves": pd.concat([curves(one, trait) for one in fits if one.corruption == "clean"]),
     }
-    made = {name: Table(name, *irt.ABOUT[name], frame, {}, ()) for name, frame in frames.items()}
-    return made | {"reliability": Table("reliability", "?", "table 2", taus(datasets, kinds), {}, ())}
+    frames["reliability"] = taus(datasets, kinds)
+    return {name: SPECS[name].table(frame, {}, ()) for name, frame in frames.items()}
 
 
 def taus(datasets, kinds):
@@ -63,7 +74,7 @@ def taus(datasets, kinds):
                 tau = 0.97 - severity / 100
                 where = {"dataset": name, "corruption": kind, "severity": severity}
                 lines.append({**where, **about, "tau": tau, "tau_low": tau - 0.05, "tau_high": 1.0})
-    return pd.DataFrame(lines, columns=reliability.COLUMNS)
+    return RELIABILITY.frame(lines)
 
 
 CASES = {
@@ -74,81 +85,81 @@ CASES = {
 
 
 @cache
-def figure(part, case="many"):
-    return style.spec(part.draw(*(tables(**CASES[case])[name] for name in part.tables)))
+def figure(shown, case="many"):
+    return style.spec(shown.draw(*(tables(**CASES[case])[spec.name] for spec in shown.tables)))
 
 
-@every_part
+@every_figure
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.slow
-def test_figures_are_drawn_however_little_or_much_there_is(part, case):
-    assert drawn(figure(part, case))
+def test_figures_are_drawn_however_little_or_much_there_is(shown, case):
+    assert drawn(figure(shown, case))
 
 
-@every_part
-def test_figures_compute_nothing(part):
-    assert not computes(figure(part))
+@every_figure
+def test_figures_compute_nothing(shown):
+    assert not computes(figure(shown))
 
 
-@every_part
-def test_a_choice_of_the_page_leaves_its_data_set(part):
-    kind = "rect" if part.key == "irt_severity" else "symbol"
-    every, chosen = marks(figure(part), kind), marks(figure(part), kind, dataset=["zoo"])
+@every_figure
+def test_a_choice_of_the_page_leaves_its_data_set(shown):
+    kind = "rect" if shown.key == "irt_severity" else "symbol"
+    every, chosen = marks(figure(shown), kind), marks(figure(shown), kind, dataset=["zoo"])
     assert 0 < chosen < every
 
 
-@pytest.mark.parametrize("part", [part for part in DRAWN if part.key != "irt_curves"], ids=lambda part: part.key)
-def test_a_choice_of_corruption_leaves_it_alone(part):
-    kind = "rect" if part.key == "irt_severity" else "symbol"
-    every, chosen = (marks(figure(part, "corrupted"), kind, **only) for only in ({}, {"corruption": ["fog"]}))
+@pytest.mark.parametrize("key", [key for key in KNOWN if key != "irt_curves"])
+def test_a_choice_of_corruption_leaves_it_alone(key):
+    kind = "rect" if key == "irt_severity" else "symbol"
+    every, chosen = (marks(figure(KNOWN[key], "corrupted"), kind, **only) for only in ({}, {"corruption": ["fog"]}))
     assert 0 < chosen < every
 
 
 def test_histograms_of_many_corruptions_are_lower_so_that_the_figure_can_be_read_on():
-    [part] = [part for part in DRAWN if part.key == "irt_severity"]
-    few = figure(part, "corrupted")["spec"]["height"]
-    [table] = [tables(**CASES["corrupted"])[name] for name in part.tables]
+    shown = KNOWN["irt_severity"]
+    few = figure(shown, "corrupted")["spec"]["height"]
+    table = tables(**CASES["corrupted"])["irt_severity"]
     fog = table.frame[table.frame["corruption"] == "fog"]
     many = pd.concat([fog.assign(corruption=f"kind {k}") for k in range(19)], ignore_index=True)
-    assert 0 < style.spec(part.draw(Table("irt_severity", "?", "?", many, {}, ())))["spec"]["height"] < few
+    assert 0 < style.spec(shown.draw(SPECS["irt_severity"].table(many, {}, ())))["spec"]["height"] < few
 
 
 def test_every_subject_and_its_interval_is_drawn():
-    [part] = PARTS
+    shown = KNOWN["irt_abilities"]
     frame = tables()["irt_abilities"].frame
-    drawn = values(figure(part))
+    drawn = values(figure(shown))
     for name in ("ability", "ability_low", "ability_high"):
         assert sorted(drawn[name]) == sorted(frame[name])
-    assert marks(figure(part), "symbol") == marks(figure(part), "rule") == len(frame)
-    assert marks(figure(part), "symbol", model=["net1"]) == 2 * 2 * 2
+    assert marks(figure(shown), "symbol") == marks(figure(shown), "rule") == len(frame)
+    assert marks(figure(shown), "symbol", model=["net1"]) == 2 * 2 * 2
     [fit, *_] = tables()["irt_fits"].frame.to_dict("records")
     assert f"tau {fit['tau']:.3f} [{fit['tau_low']:.3f}, {fit['tau_high']:.3f}]" in drawn["panel"].iloc[0]
 
 
 def test_the_trait_is_what_the_axis_and_the_sentences_call_it():
     found = tables(**CASES["one"], trait="agreement with shape")
-    for part in (PARTS[0], ITEM_PARTS[2]):
-        spec = style.spec(part.draw(*(found[name] for name in part.tables)))
+    for shown in (KNOWN["irt_abilities"], KNOWN["irt_curves"]):
+        spec = style.spec(shown.draw(*(found[spec.name] for spec in shown.tables)))
         assert any(piece.get("title") == "agreement with shape" for piece in parts(spec))
-    assert all("agreement with shape" in line for line in ability_answers(found["irt_abilities"].frame))
-    assert "agreement with shape orders 4 subjects" in next(fit_answers(found["irt_fits"].frame))
+    assert all("agreement with shape" in line for line in ability_headlines(found["irt_abilities"].frame))
+    assert "agreement with shape against accuracy over 4 subjects" in next(fit_headlines(found["irt_fits"].frame))
 
 
 def test_the_plane_is_coloured_by_feasibility_where_the_model_has_one():
     legends = {
         case: {
             piece["legend"]["title"]
-            for piece in parts(figure(ITEM_PARTS[0], case))
+            for piece in parts(figure(KNOWN["irt_plane"], case))
             if "gradientLength" in str(piece.get("legend"))
         }
         for case in ("many", "corrupted")
     }
     assert legends == {"many": {"p_max"}, "corrupted": {"feasibility"}}
-    assert marks(figure(ITEM_PARTS[0]), "symbol") == len(tables()["irt_plane"].frame)
+    assert marks(figure(KNOWN["irt_plane"]), "symbol") == len(tables()["irt_plane"].frame)
 
 
 def test_a_ridge_is_as_high_as_its_share():
-    drawn = values(figure(ITEM_PARTS[1], "corrupted"))
+    drawn = values(figure(KNOWN["irt_severity"], "corrupted"))
     assert set(drawn["corruption"]) == {"fog", "snow"}, "clean images are the first ridge of each"
     for _, panel in drawn.groupby("panel"):
         height = (panel["severity"] - panel["ridge"]).to_numpy()
@@ -156,24 +167,24 @@ def test_a_ridge_is_as_high_as_its_share():
 
 
 def test_tau_is_drawn_with_its_interval_and_severity_one_is_marked():
-    [part] = RELIABILITY_PARTS
+    shown = KNOWN["reliability"]
     frame = tables()["reliability"].frame
-    assert marks(figure(part), "symbol") == marks(figure(part), "rule") == len(frame)
-    [scale] = [piece for piece in parts(figure(part)) if "diamond" in str(piece.get("range"))]
+    assert marks(figure(shown), "symbol") == marks(figure(shown), "rule") == len(frame)
+    [scale] = [piece for piece in parts(figure(shown)) if "diamond" in str(piece.get("range"))]
     assert dict(zip(scale["domain"], scale["range"], strict=True)) == {0: "circle", 1: "diamond", 2: "circle"}
 
 
 def test_the_sentences_repeat_the_tables():
     fits = tables()["irt_fits"].frame
-    told = " ".join(fit_answers(fits))
+    sentences = " ".join(fit_headlines(fits))
     for line in fits[fits["corruption"] == "clean"].to_dict("records"):
-        assert f"tau {line['tau']:.3f}" in told
-        assert f"log loss {line['held_out_nll']:.3f}" in told
+        assert f"tau {line['tau']:.3f}" in sentences
+        assert f"log loss {line['held_out_nll']:.3f}" in sentences
     worse = fits.assign(held_out_nll=0.5, baseline_nll=0.4, converged=[False, True, True, True])
-    assert "means alone: 0.400, no worse." in " ".join(fit_answers(worse))
-    assert f"{fits['dataset'].iloc[0]}: the fit did not converge for clean" in " ".join(fit_answers(worse))
-    assert list(reliability_answers(tables()["reliability"].frame)) == [
-        f"{name}: tau of ability with accuracy is 0.960 (fog) at severity 1, and 0.950 to 0.960 at all of them."
+    assert "means alone: 0.400, no worse." in " ".join(fit_headlines(worse))
+    assert f"{fits['dataset'].iloc[0]}: the fit did not converge for clean" in " ".join(fit_headlines(worse))
+    assert list(reliability_headlines(tables()["reliability"].frame)) == [
+        f"{name}: tau between ability and accuracy is 0.960 (fog) at severity 1, and 0.950 to 0.960 at all severities."
         for name in ("zoo", "sea")
     ]
-    assert list(choice_answers(pd.DataFrame(columns=["dataset", "irt_model", "held_out_nll", "chosen"]))) == []
+    assert list(choice_headlines(pd.DataFrame(columns=["dataset", "irt_model", "held_out_nll", "chosen"]))) == []

@@ -6,14 +6,22 @@ import pytest
 import vl_convert
 
 from fca.report import style
-from fca.report.part import parts as all_parts
+from fca.report.figure import visuals_of
 from fca.stats.segments import ranks, verdicts
-from fca.studies.irt.class_robustness import CLASSES, SEVERITY, named_classes, shown_classes, shown_severities
-from fca.studies.irt.figures import robustness, robustness_severities
-from fca.types import Table
+from fca.studies.irt.class_robustness import (
+    CLASS_ROBUSTNESS,
+    CLASS_SEVERITY,
+    ClassRobustness,
+    named_classes,
+    shown_classes,
+    shown_severities,
+)
+from fca.studies.irt.figures import classes as drawings
 from tests.report.specs import computes, drawn, marks, refuses_empty, values
 
-FIGURES = {part.draw: part.tables for part in (*robustness.PARTS, *robustness_severities.PARTS)}
+SHOWN = visuals_of(ClassRobustness()).figures
+FIGURES = {one.draw: [spec.name for spec in one.tables] for one in SHOWN}
+SPECS = {spec.name: spec for spec in ClassRobustness.tables}
 SEGMENTS = {"difficulty": ("easy", "med_easy", "med_hard", "hard")}
 SEGMENTS["discrimination"] = ("low", "med_low", "med_high", "high")
 
@@ -38,14 +46,14 @@ def tables(classes=5, datasets=("zoo",), kinds=("fog", "snow"), mode="count", co
                             (dataset, kind, parameter, s, key, k, n, 100, n / 100)
                             for s, n in zip(names, counts, strict=True)
                         ]
-    frames = {"class_robustness": pd.DataFrame(lines, columns=CLASSES)}
+    frames = {"class_robustness": pd.DataFrame(lines, columns=list(CLASS_ROBUSTNESS.columns))}
     frames["class_robustness_shown"] = shown_classes(frames["class_robustness"])
     frames["robust_classes"] = named_classes(frames["class_robustness"])
     for parameter in SEGMENTS:
-        severities = pd.DataFrame(severe, columns=SEVERITY)
+        severities = pd.DataFrame(severe, columns=list(CLASS_SEVERITY.columns))
         shown = shown_severities(severities, frames["class_robustness"], parameter)
         frames[f"class_severity_{parameter}"] = shown
-    return {name: Table(name, "how?", "Table 1", frame, {"compat": compat}, ()) for name, frame in frames.items()}
+    return {name: SPECS[name].table(frame, {"compat": compat}, ()) for name, frame in frames.items()}
 
 
 def figure(draw, **asked):
@@ -86,29 +94,29 @@ def test_a_choice_of_data_set_filters(draw):
 
 
 def test_every_class_is_a_dot_with_its_interval():
-    spec = figure(robustness.ranking_figure)
+    spec = figure(drawings.ranking_figure)
     assert marks(spec, "symbol") == marks(spec, "rule") == 2 * 5
     drawn = values(spec)
     assert sorted(drawn["instability"]) == sorted(tables()["class_robustness"].frame["instability"])
 
 
 def test_classes_stand_from_the_most_robust_down():
-    svg = vl_convert.vegalite_to_svg(figure(robustness.ranking_figure, kinds=("fog",)), vl_version=style.VEGA_LITE)
+    svg = vl_convert.vegalite_to_svg(figure(drawings.ranking_figure, kinds=("fog",)), vl_version=style.VEGA_LITE)
     ordered = tables(kinds=("fog",))["class_robustness"].frame.sort_values("rank")["label"]
     at = [svg.index(f">{name}<") for name in ordered]
     assert at == sorted(at)
 
 
 def test_table_one_has_two_marks_of_each_kind_a_corruption():
-    spec = figure(robustness.table_figure)
+    spec = figure(drawings.table_figure)
     assert marks(spec, "symbol") == 2 * 4
     drawn = values(spec)
     frame = tables()["class_robustness"].frame.dropna(subset="verdict")
-    told = set(zip(drawn["corruption"], drawn["label"], drawn["verdict"], strict=True))
-    assert told == set(zip(frame["corruption"], frame["label"], frame["verdict"], strict=True))
+    named = set(zip(drawn["corruption"], drawn["label"], drawn["verdict"], strict=True))
+    assert named == set(zip(frame["corruption"], frame["label"], frame["verdict"], strict=True))
 
 
-@pytest.mark.parametrize("draw", [robustness_severities.difficulty_figure, robustness_severities.discrimination_figure])
+@pytest.mark.parametrize("draw", [drawings.difficulty_figure, drawings.discrimination_figure])
 def test_every_count_is_a_point_and_classes_with_a_verdict_are_named(draw):
     spec = figure(draw)
     assert marks(spec, "symbol") == 2 * 2 * 5 * 6  # corruptions, outer segments, classes, severities
@@ -117,35 +125,35 @@ def test_every_count_is_a_point_and_classes_with_a_verdict_are_named(draw):
 
 
 def test_names_at_the_ends_of_lines_do_not_cover_each_other():
-    drawn = values(figure(robustness_severities.difficulty_figure, classes=12)).dropna(subset="name_at")
-    gap = robustness_severities.GAP * values(figure(robustness_severities.difficulty_figure, classes=12))["share"].max()
+    drawn = values(figure(drawings.difficulty_figure, classes=12)).dropna(subset="name_at")
+    gap = drawings.GAP * values(figure(drawings.difficulty_figure, classes=12))["share"].max()
     for _, part in drawn.groupby("panel"):
         assert np.diff(np.sort(part["name_at"])).min() >= gap - 1e-9
         assert (part["name_at"] >= part["share"]).all()
         assert part.sort_values(["share", "name_at"])["name_at"].is_monotonic_increasing
 
 
-def test_many_classes_are_told_to_be_left_out():
-    many = figure(robustness.ranking_figure, classes=30)
+def test_the_subtitle_states_that_classes_are_left_out():
+    many = figure(drawings.ranking_figure, classes=30)
     assert "Drawn: the 5 most and least robust classes." in many["title"]["subtitle"][1]
-    assert "Drawn" not in figure(robustness.ranking_figure)["title"]["subtitle"][1]
+    assert "Drawn" not in figure(drawings.ranking_figure)["title"]["subtitle"][1]
 
 
 @every_figure
-def test_the_sign_of_the_paper_is_told_where_it_was_asked_for(draw):
+def test_the_subtitle_states_the_sign_of_the_paper(draw):
     note = "as that paper has it, robust = moves most"
     assert note in " ".join(figure(draw, compat="seed001")["title"]["subtitle"])
     assert note not in " ".join(figure(draw)["title"]["subtitle"])
 
 
-def test_answers_are_in_words_of_the_tables():
+def test_headlines_are_in_words_of_the_tables():
     known = tables()
-    [told] = robustness.robust_answers(known["robust_classes"].frame)
-    assert told.startswith("zoo: over 2 corruptions the classes most often susceptible are class")
-    [told] = robustness.direction_answers(known["class_robustness"].frame)
-    assert "4 of 10 classes are harder than clean and 4 easier" in told
+    [sentence] = drawings.robust_headlines(known["robust_classes"].frame)
+    assert sentence.startswith("zoo: over 2 corruptions, most often susceptible: class")
+    [sentence] = drawings.direction_headlines(known["class_robustness"].frame)
+    assert "4 of 10 classes are harder than clean and 4 easier" in sentence
 
 
-def test_the_report_finds_these_parts():
-    keys = {part.key for part in all_parts()}
-    assert keys >= {"class_robustness", "robust_classes", "class_severity_difficulty", "class_severity_discrimination"}
+def test_the_report_finds_these_figures():
+    keys = [one.key for one in SHOWN]
+    assert keys == ["class_robustness", "robust_classes", "class_severity_difficulty", "class_severity_discrimination"]

@@ -6,13 +6,20 @@ import pytest
 import vl_convert
 
 from fca.report import style
-from fca.report.part import parts as all_parts
-from fca.studies.irt.difficulty_segments import CLASSES, MODELS, shown_classes, shown_subjects
-from fca.studies.irt.figures import segments
-from fca.types import Table
+from fca.report.figure import visuals_of
+from fca.studies.irt.difficulty_segments import (
+    SEGMENT_CLASSES,
+    SEGMENT_MODELS,
+    DifficultySegments,
+    shown_classes,
+    shown_subjects,
+)
+from fca.studies.irt.figures import classes as drawings
 from tests.report.specs import computes, drawn, marks, refuses_empty, values
 
-FIGURES = {part.draw: part.tables for part in segments.PARTS}
+SHOWN = visuals_of(DifficultySegments()).figures
+FIGURES = {one.draw: [spec.name for spec in one.tables] for one in SHOWN}
+SPECS = {spec.name: spec for spec in DifficultySegments.tables}
 NAMES = ["easy", "med_easy", "med_hard", "hard"]
 
 
@@ -34,11 +41,11 @@ def tables(subjects=3, classes=4, datasets=("zoo",), kinds=("fog",)):
                     share = rng.uniform(0, 0.6)
                     ends = (share, share - 0.1, share + 0.1)
                     of_classes.append((dataset, parameter, quarter, f"class {c}", round(40 * share), 40, *ends))
-    frames = {"segment_models": pd.DataFrame(models, columns=MODELS)}
-    frames["segment_classes"] = pd.DataFrame(of_classes, columns=CLASSES)
+    frames = {"segment_models": pd.DataFrame(models, columns=list(SEGMENT_MODELS.columns))}
+    frames["segment_classes"] = pd.DataFrame(of_classes, columns=list(SEGMENT_CLASSES.columns))
     frames["segment_models_shown"] = shown_subjects(frames["segment_models"])
     frames["segment_classes_shown"] = shown_classes(frames["segment_classes"])
-    return {name: Table(name, "how?", "Table 3", frame, {}, ()) for name, frame in frames.items()}
+    return {name: SPECS[name].table(frame, {}, ()) for name, frame in frames.items()}
 
 
 def figure(draw, **asked):
@@ -72,7 +79,7 @@ def test_an_empty_table_says_that_there_is_nothing_to_draw(draw):
 
 
 def test_every_share_is_a_cell_and_a_choice_filters_them():
-    spec = figure(segments.models_figure)
+    spec = figure(drawings.models_figure)
     assert marks(spec, "rect") == 3 * 4 * 2
     assert marks(spec, "rect", model=["net1"]) == 4 * 2
     assert marks(spec, "rect", dataset=["another"]) == 0
@@ -83,14 +90,14 @@ def test_every_share_is_a_cell_and_a_choice_filters_them():
 
 def test_subjects_stand_from_the_best_on_clean_images_to_the_worst():
     frame = tables()["segment_models_shown"].frame
-    svg = vl_convert.vegalite_to_svg(figure(segments.models_figure, kinds=()), vl_version=style.VEGA_LITE)
+    svg = vl_convert.vegalite_to_svg(figure(drawings.models_figure, kinds=()), vl_version=style.VEGA_LITE)
     ordered = frame.sort_values("place")["subject"].unique()
     at = [svg.index(f">{name}<") for name in ordered]
     assert at == sorted(at)
 
 
 def test_both_quarters_of_every_class_are_bars_away_from_each_other():
-    spec = figure(segments.classes_figure)
+    spec = figure(drawings.classes_figure)
     frame = tables()["segment_classes_shown"].frame
     assert marks(spec, "rect") == len(frame) == 2 * 2 * 4
     drawn = values(spec)
@@ -99,23 +106,23 @@ def test_both_quarters_of_every_class_are_bars_away_from_each_other():
     assert (drawn.loc[drawn["quarter"] == "bottom", "signed"] < 0).all()
 
 
-def test_answers_name_the_extremes_of_the_tables():
+def test_headlines_name_the_extremes_of_the_tables():
     known = tables(subjects=5, kinds=("fog", "snow"))
     frame = known["segment_models"].frame
     hard = frame[(frame["segment"] == "hard") & (frame["severity"] == 0)].sort_values("share", kind="stable")
-    [told] = segments.model_answers(frame)
+    [sentence] = drawings.model_headlines(frame)
     best = hard[hard["share"] == hard["share"].max()].iloc[0]
-    assert f"images {best['subject']} solves {100 * best['share']:.1f} %" in told
-    assert "most often net" in told
-    told = list(segments.class_answers(known["segment_classes"].frame))
-    assert len(told) == 2
+    assert f"images {best['subject']} solves the most, {100 * best['share']:.1f} %" in sentence
+    assert "at the highest severity, net" in sentence
+    sentences = list(drawings.class_headlines(known["segment_classes"].frame))
+    assert len(sentences) == 2
     top = known["segment_classes"].frame.query("parameter == 'difficulty' and quarter == 'top'")
-    assert top.sort_values("share")["label"].iloc[-1] in told[0].split(" and ")[0]
+    assert top.sort_values("share")["label"].iloc[-1] in sentences[0].split(" and ")[0]
 
 
 def test_one_subject_has_no_best():
-    assert list(segments.model_answers(tables(subjects=1)["segment_models"].frame)) == []
+    assert list(drawings.model_headlines(tables(subjects=1)["segment_models"].frame)) == []
 
 
-def test_the_report_finds_these_parts():
-    assert {part.key for part in all_parts()} >= {"segment_models", "segment_classes"}
+def test_the_report_finds_these_figures():
+    assert [one.key for one in SHOWN] == ["segment_models", "segment_classes"]

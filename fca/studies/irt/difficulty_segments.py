@@ -35,7 +35,8 @@ SEGMENT = Column(
     str,
     "",
     "quarter of the images",
-    {name: name.replace("_", "-") for name in SEGMENTS} | {name: f"{name} discrimination" for name in LEVELS},
+    {name: name.replace("_", "-") for name in SEGMENTS}
+    | {name: f"{name.replace('_', '-')} discrimination" for name in LEVELS},
 )
 QUARTER = Column("quarter", str, "", "outer quarter", {"top": "top quarter", "bottom": "bottom quarter"})
 RIGHT = Column("right", int, ".0f", "right responses")

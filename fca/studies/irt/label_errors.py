@@ -78,7 +78,11 @@ RECALL = Column("recall", float, ".1%", "share of known errors found")
 RANK = Column("rank", int, ".0f", "rank, 1 is the most suspect")
 OTHER_CLASS = Column("said", str, "", "most frequent wrong class")
 VERDICT = Column(
-    "verdict", str, "", "verdict on the label", {"error": "wrong", "right": "right", "none": "not reviewed"}
+    "verdict",
+    str,
+    "",
+    "verdict on the label",
+    {"error": "wrong by the verdicts", "right": "right by the verdicts", "none": "not reviewed"},
 )
 _SUSPECT = (DATASET, RANK, IMAGE_ID, LABEL, OTHER_CLASS, MODAL_WRONG_SHARE, ITEM_TOP1)
 

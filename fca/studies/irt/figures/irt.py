@@ -1,39 +1,56 @@
-"""How able the subjects are, and whether to trust it: figure and sentences of the tables of analysis=irt."""
+"""Abilities, item parameters and how far to trust them: figures and headlines of analysis=irt and analysis=reliability.
+
+The figures of items: the plane of difficulty and discrimination, histograms by severity, and item curves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from fca.report import style
-from fca.report.part import Part
+from fca.report import kinds, style
+from fca.report.figure import Figure
+from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, TRAIT
+from fca.studies.irt.irt import (
+    CEILING,
+    IRT_ABILITIES,
+    IRT_CHOICE,
+    IRT_CURVES,
+    IRT_FITS,
+    IRT_PLANE,
+    IRT_SEVERITY,
+    MARK,
+    PROBABILITY,
+    RELIABILITY,
+    SHARE,
+    TAU,
+)
+from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, SNAPSHOT
 from fca.types import Table
 
-_ROW = 17  # pixels a model
+PAPER_SEVERITY = 1
+FEW = 4  # corruptions whose histograms are drawn tall
+_RIDGE = 0.9  # of the distance between severities, at the highest bin of a panel
 
 
 def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
     """Every subject's ability with its interval, one line a model, ablest first; one panel a scale."""
-    again = (abilities.frame["severity"] == 0).fillna(value=False) & (abilities.frame["corruption"] != "clean")
+    again = (abilities.frame[SEVERITY] == 0).fillna(value=False) & (abilities.frame[CORRUPTION] != "clean")
     frame = with_panel(abilities.frame[~again])  # with scales of their own, severity 0 of every kind is the clean fit
     heading = {line["panel"]: f"{line['panel']}\n{_tau(line)}" for line in with_panel(fits.frame).to_dict("records")}
-    frame["panel"] = frame["panel"].map(heading)
-    [trait, *_] = frame["trait"]
-    sort = alt.EncodingSortField("ability", op="max", order="descending")
-    base = alt.Chart().encode(
-        y=alt.Y("model:N", title=None, sort=sort, axis=alt.Axis(grid=True, ticks=False)), **_snapshots(frame)
-    )
-    told = {"dataset": "", "corruption": "", "subject": "", "top1": ".2%", "ability": ".3f", "ability_low": ".3f"}
-    x = alt.X("ability:Q", title=trait, scale=alt.Scale(zero=False))
-    layers = alt.layer(
-        base.mark_rule(strokeWidth=2).encode(x="ability_low:Q", x2="ability_high:Q"),
-        base.mark_point(filled=True, size=60, opacity=1).encode(
-            x=x, tooltip=style.tooltips({**told, "ability_high": ".3f", "n_items": ".0f"})
-        ),
-    )
+    frame = frame.assign(panel=frame["panel"].map(heading))
+    [trait, *_] = frame[TRAIT]
+    coloured = None
+    if style.differs(frame[SNAPSHOT].dropna()):
+        frame[SNAPSHOT] = frame[SNAPSHOT].fillna("none")
+        coloured = kinds.hue(SNAPSHOT, frame, shapes=None, title="snapshot (share of all steps)", ordered=True)
+    rows = kinds.category(alt.Y, MODEL, alt.EncodingSortField(ABILITY, op="max", order="descending"))
+    across = kinds.quantity(alt.X, ABILITY, trait)
+    chart = kinds.points_with_intervals(ABILITY, rows, abilities.columns, coloured, scale=across, size=60)
     title = alt.Title(
         "How able is each model?" if trait == "ability" else f"Which subjects show most {trait}?",
         subtitle=[
@@ -41,97 +58,217 @@ def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
             "a model. Kendall's tau: 1 where it orders the subjects exactly as accuracy does.",
         ],
     )
-    drawn = style.faceted(layers, frame, title, ("dataset", "model", "corruption"))
-    own: alt.FacetChart = drawn.resolve_scale(y="independent")  # panels have their own models, and as tall as they need
-    own.spec.height, own.align = alt.Step(_ROW), "each"
-    return own
+    return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=17)
 
 
 def with_panel(frame: pd.DataFrame) -> pd.DataFrame:
-    """With a heading a line: the data set, the corruption, and the severity where each has its own scale."""
-    scale = frame["severity"].where(frame["corruption"] != "clean").map(lambda at: "" if pd.isna(at) else f" {at}")
-    named = frame.assign(scale=frame["corruption"] + scale)
-    several = style.differs(named["scale"])
-    return named.assign(panel=style.panels(named, *(("dataset", "scale") if several else ("scale", "dataset"))))
+    """With a heading for each scale: data set, corruption, and the severity if it has a scale of its own."""
+    own = frame[SEVERITY].where(frame[CORRUPTION] != "clean").map(lambda at: "" if pd.isna(at) else f" {at}")
+    frame = frame.assign(scale=frame[CORRUPTION] + own)
+    several = style.differs(frame["scale"])
+    return frame.assign(panel=style.panels(frame, *((DATASET, "scale") if several else ("scale", DATASET))))
 
 
 def _tau(line: Mapping[Any, Any]) -> str:
-    tau = "tau not defined" if pd.isna(line["tau"]) else f"tau {line['tau']:.3f}"
-    low, high = line["tau_low"], line["tau_high"]
-    return tau if pd.isna(low) else f"{tau} [{low:.3f}, {high:.3f}]"
+    tau = "tau not defined" if pd.isna(line[TAU]) else f"tau {line[TAU]:.3f}"
+    return tau if pd.isna(line[TAU.low]) else f"{tau} [{line[TAU.low]:.3f}, {line[TAU.high]:.3f}]"
 
 
-def _snapshots(frame: pd.DataFrame) -> dict[str, Any]:
-    """A colour a snapshot, where there are several."""
-    known = sorted(frame["snapshot"].dropna().unique())
-    if len(known) < 2:
-        return {"color": alt.value("#0072b2")}
-    scale = alt.Scale(domain=known)
-    return {"color": alt.Color("snapshot:O", scale=scale, legend=alt.Legend(title="snapshot (share of all steps)"))}
+def plane_figure(plane: Table) -> alt.FacetChart:
+    """Discrimination against difficulty of sampled items, coloured by the highest chance of a right response."""
+    fields = (DATASET, CORRUPTION) if style.differs(plane.frame[CORRUPTION]) else (CORRUPTION, DATASET)
+    frame = plane.frame.assign(panel=style.panels(plane.frame, *fields))
+    legend = alt.Legend(title=" or ".join(dict.fromkeys(frame["ceiling_is"])), gradientLength=200)
+    marks: Any = alt.Chart().mark_circle(size=28, opacity=0.7)
+    chart = marks.encode(
+        x=kinds.quantity(alt.X, DIFFICULTY, "difficulty"),
+        y=kinds.quantity(alt.Y, DISCRIMINATION, "discrimination", zero=True, padding=0),
+        color=alt.Color(f"{CEILING}:Q", scale=alt.Scale(domain=[0, 1], range="ordinal"), legend=legend),
+        tooltip=kinds.tooltips(plane.columns),
+    )
+    title = alt.Title(
+        "Are difficult images also discriminating?",
+        subtitle=[
+            "One dot an image, of a sample; the darker, the smaller the chance of even the best.",
+            "p_max: the chance of the ablest subject; feasibility: the highest chance that any ability reaches.",
+        ],
+    )
+    return style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=280)
 
 
-def ability_answers(abilities: pd.DataFrame) -> Iterator[str]:
+def severity_figure(severity: Table) -> alt.FacetChart:
+    """Histograms of the parameters, one below the other by severity; one panel a corruption and parameter."""
+    frame = severity.frame
+    shifted = frame.loc[frame[CORRUPTION] != "clean", DATASET]
+    frame = frame[(frame[CORRUPTION] != "clean") | ~frame[DATASET].isin(shifted)]  # they have clean images too
+    panel = style.panels(frame, DATASET, CORRUPTION, "parameter")
+    highest = frame.groupby(panel, sort=False)[SHARE].transform("max")
+    frame = frame.assign(panel=panel, ridge=frame[SEVERITY] - _RIDGE * frame[SHARE] / highest)
+    levels = sorted(frame[SEVERITY].unique().tolist())
+    ticks = alt.Axis(values=levels, labelExpr="datum.value == 0 ? 'clean' : datum.value", format=".0f", domain=False)
+    scale = alt.Scale(domain=[levels[0] - 1, levels[-1] + 0.1], reverse=True, nice=False, zero=False)
+    marks: Any = alt.Chart().mark_rect(stroke=None)
+    chart = marks.encode(
+        x=alt.X("bin_low:Q", title=None, scale=alt.Scale(zero=False, nice=False), axis=alt.Axis(tickCount=5)),
+        x2="bin_high:Q",
+        y=alt.Y("ridge:Q", title="severity", axis=ticks, scale=scale),
+        y2=f"{SEVERITY}:Q",
+        color=alt.Color(f"{SEVERITY}:O", legend=None),
+        tooltip=kinds.tooltips(severity.columns),
+    )
+    several = "What does a corruption change as it gets more severe?"
+    title = alt.Title(
+        several if len(levels) > 1 else "How difficult and how discriminating are the images?",
+        subtitle=["Share of images at each value, severity by severity; the outer bins hold what lies beyond."],
+    )
+    tall = 60 + (34 if frame[CORRUPTION].nunique() <= FEW else 20) * len(levels)
+    drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=tall, columns=3)
+    own: alt.FacetChart = drawn.resolve_scale(x="independent")  # parameters have their own units
+    return own
+
+
+def curves_figure(curves: Table) -> alt.FacetChart:
+    """Item curves, and dots for observed shares of groups of subjects; hovering leaves one item."""
+    frame = curves.frame.assign(panel=style.panels(curves.frame, DATASET))
+    [trait, *_] = frame[TRAIT]
+    hovered = alt.selection_point(name="hovered_item", fields=["item"], on="pointerover", clear="pointerout")
+    base: Any = alt.Chart().encode(
+        x=kinds.quantity(alt.X, ABILITY, trait, nice=False, padding=0),
+        y=kinds.quantity(alt.Y, PROBABILITY, domain=[0, 1], padding=0),
+        color=alt.Color("place:O", legend=None),
+        detail="item:N",
+        tooltip=kinds.tooltips(curves.columns),
+    )
+    lines = base.transform_filter(f"datum.{MARK} == 'curve'").mark_line(strokeWidth=2.5)
+    dots = base.transform_filter(f"datum.{MARK} == 'observed'").mark_point(filled=True, size=45)
+    chart = kinds.layers(
+        lines.encode(opacity=alt.condition(hovered, alt.value(0.9), alt.value(0.08))).add_params(hovered),
+        dots.encode(opacity=alt.condition(hovered, alt.value(0.8), alt.value(0.05))),
+    )
+    title = alt.Title(
+        "Do the fitted curves follow the responses?",
+        subtitle=[
+            "Lines: the fitted chance of a right response, of images from easy (dark) to hard. Dots: share of right",
+            f"responses in groups of subjects of like {trait}. Hover over a line to see its image alone.",
+        ],
+    )
+    return style.faceted(chart, frame, title, (DATASET,), height=340)
+
+
+def reliability_figure(reliability: Table) -> alt.FacetChart:
+    """Kendall's tau with its interval of every corruption and severity; severity 1 as a diamond."""
+    frame = reliability.frame.dropna(subset=TAU).reset_index(drop=True)
+    frame = frame.assign(panel=style.panels(frame, DATASET))
+    levels = sorted(frame[SEVERITY].unique().tolist())
+    middle = levels[(len(levels) - 1 + (0 in levels)) // 2]  # clean is alone in its row
+    frame = frame.assign(slot=frame[SEVERITY].where(frame[SEVERITY] > 0, middle))
+    shapes = ["diamond" if level == PAPER_SEVERITY else "circle" for level in levels]
+    coloured = kinds.hue(SEVERITY, frame, shapes=shapes, title="severity", ordered=True)
+    coloured = replace(coloured, words=coloured.words | ({0: "clean"} if 0 in levels else {}))
+    order = sorted(frame[CORRUPTION].unique(), key=lambda kind: (kind != "clean", kind))
+    rows = kinds.category(alt.Y, CORRUPTION, order)
+    chart = kinds.points_with_intervals(TAU, rows, reliability.columns, coloured, dodge="slot", size=70)
+    title = alt.Title(
+        "Does ability order the models as accuracy does?",
+        subtitle=[
+            "Every corruption and severity has a fit of its own; bars: 95 %, by resampling models.",
+            "Diamonds: the severity of the paper's table.",
+        ],
+    )
+    drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), row=10)
+    drawn.spec.height = alt.Step(10, **{"for": "offset"})
+    return drawn
+
+
+def ability_headlines(abilities: pd.DataFrame) -> Iterator[str]:
     """Who is ablest on clean images, and by how much.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability", "ability_low": 0.5, "ability_high": 1.5}
     >>> lines = [{**line, "subject": "vit", "ability": 1.0}, {**line, "subject": "vgg", "ability": -1.0}]
-    >>> list(ability_answers(pd.DataFrame(lines)))
+    >>> list(ability_headlines(pd.DataFrame(lines)))
     ['zoo: highest ability of 2 subjects: vit, 1.00 [0.50, 1.50]; lowest: vgg, -1.00 [0.50, 1.50].']
     """
-    clean = abilities[abilities["corruption"] == "clean"]
-    for dataset, part in clean.groupby("dataset", sort=False):
-        part = part.sort_values("ability", ascending=False, kind="stable")
-        first, last = (_told(part.iloc[at].to_dict()) for at in (0, -1))
-        yield f"{dataset}: highest {part['trait'].iloc[0]} of {len(part)} subjects: {first}; lowest: {last}."
+    clean = abilities[abilities[CORRUPTION] == "clean"]
+    for dataset, part in clean.groupby(DATASET, sort=False):
+        lines = part.sort_values(ABILITY, ascending=False, kind="stable").to_dict("records")
+        first, last = (_ability(lines[at]) for at in (0, -1))
+        yield f"{dataset}: highest {part[TRAIT].iloc[0]} of {len(part)} subjects: {first}; lowest: {last}."
 
 
-def _told(line: Mapping[Any, Any]) -> str:
-    return f"{line['subject']}, {line['ability']:.2f} [{line['ability_low']:.2f}, {line['ability_high']:.2f}]"
+def _ability(line: Mapping[Hashable, Any]) -> str:
+    return f"{line['subject']}, {line[ABILITY]:.2f} [{line[ABILITY.low]:.2f}, {line[ABILITY.high]:.2f}]"
 
 
-def fit_answers(fits: pd.DataFrame) -> Iterator[str]:
-    """Whether ability orders the subjects as accuracy does, and whether hidden answers are predicted.
+def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
+    """Whether ability orders the subjects as accuracy does, and whether held-out responses are predicted.
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability", "irt_model": "2pl", "n_subjects": 9}
     >>> line |= {"n_models": 3, "n_items": 48, "tau": 0.97, "tau_low": 0.9, "tau_high": 1.0}
     >>> line |= {"held_out_nll": 0.2, "held_out_auc": 0.9, "baseline_nll": 0.3, "converged": True}
-    >>> for told in fit_answers(pd.DataFrame([line])): print(told)
-    zoo: ability orders 9 subjects (3 models) on 48 items with accuracy, tau 0.970 [0.900, 1.000].
-    zoo: 2pl predicts hidden answers with log loss 0.200 and AUC 0.900; subject and item means alone: 0.300.
+    >>> for sentence in fit_headlines(pd.DataFrame([line])): print(sentence)
+    zoo: ability against accuracy over 9 subjects (3 models) and 48 items: Kendall's tau 0.970 [0.900, 1.000].
+    zoo: 2pl predicts held-out responses with log loss 0.200 and AUC 0.900; subject and item means alone: 0.300.
     """
-    for dataset, part in fits.groupby("dataset", sort=False):
-        clean, shifted = (part[(part["corruption"] == "clean") == is_clean] for is_clean in (True, False))
+    for dataset, part in fits.groupby(DATASET, sort=False):
+        clean, shifted = (part[(part[CORRUPTION] == "clean") == is_clean] for is_clean in (True, False))
         for line in clean.to_dict("records"):
-            counts = f"{line['n_subjects']} subjects ({line['n_models']} models) on {line['n_items']:,} items"
-            yield f"{dataset}: {line['trait']} orders {counts} with accuracy, {_tau(line)}."
+            counts = f"{line['n_subjects']} subjects ({line['n_models']} models) and {line['n_items']:,} items"
+            yield f"{dataset}: {line[TRAIT]} against accuracy over {counts}: Kendall's {_tau(line)}."
             if pd.notna(line["held_out_nll"]):
-                told = f"log loss {line['held_out_nll']:.3f} and AUC {line['held_out_auc']:.3f}"
-                no = ", no worse" if line["baseline_nll"] <= line["held_out_nll"] else ""
-                alone = f"subject and item means alone: {line['baseline_nll']:.3f}{no}"
-                yield f"{dataset}: {line['irt_model']} predicts hidden answers with {told}; {alone}."
-        known = shifted.dropna(subset="tau").sort_values("tau", kind="stable")
-        if len(known):
-            low, high = known.iloc[0].to_dict(), known.iloc[-1].to_dict()
-            of = f"{known['corruption'].nunique()} corruptions"
-            ends = f"{low['tau']:.3f} ({low['corruption']}) to {high['tau']:.3f} ({high['corruption']})"
-            yield f"{dataset}: under {of} tau of {low['trait']} with accuracy is {ends}."
+                scores = f"log loss {line['held_out_nll']:.3f} and AUC {line['held_out_auc']:.3f}"
+                worse = ", no worse" if line["baseline_nll"] <= line["held_out_nll"] else ""
+                alone = f"subject and item means alone: {line['baseline_nll']:.3f}{worse}"
+                yield f"{dataset}: {line['irt_model']} predicts held-out responses with {scores}; {alone}."
+        known = shifted.dropna(subset=TAU).sort_values(TAU, kind="stable").to_dict("records")
+        if known:
+            low, high = (f"{known[at][TAU]:.3f} ({known[at][CORRUPTION]})" for at in (0, -1))
+            of = f"{len({line[CORRUPTION] for line in known})} corruptions"
+            yield f"{dataset}: under {of}, tau between {part[TRAIT].iloc[0]} and accuracy is {low} to {high}."
         if not part["converged"].all():
-            failed = ", ".join(part.loc[~part["converged"].astype(bool), "corruption"])
+            failed = ", ".join(part.loc[~part["converged"].astype(bool), CORRUPTION])
             yield f"{dataset}: the fit did not converge for {failed}; do not read its numbers."
 
 
-def choice_answers(choice: pd.DataFrame) -> Iterator[str]:
-    """Which model was chosen by its prediction of hidden answers.
+def choice_headlines(choice: pd.DataFrame) -> Iterator[str]:
+    """Which model was chosen by its prediction of held-out responses.
 
     >>> line = {"dataset": "zoo", "irt_model": "2pl", "held_out_nll": 0.2, "chosen": True}
-    >>> list(choice_answers(pd.DataFrame([line, {**line, "irt_model": "1pl", "held_out_nll": 0.3, "chosen": False}])))
-    ['zoo: hidden answers chose 2pl (log loss: 2pl 0.2000, 1pl 0.3000).']
+    >>> list(choice_headlines(pd.DataFrame([line, {**line, "irt_model": "1pl", "held_out_nll": 0.3, "chosen": False}])))
+    ['zoo: 2pl predicts held-out responses best (log loss: 2pl 0.2000, 1pl 0.3000).']
     """
-    for dataset, part in choice.groupby("dataset", sort=False):
+    for dataset, part in choice.groupby(DATASET, sort=False):
         each = ", ".join(f"{line['irt_model']} {line['held_out_nll']:.4f}" for line in part.to_dict("records"))
         [best] = part.loc[part["chosen"].astype(bool), "irt_model"]
-        yield f"{dataset}: hidden answers chose {best} (log loss: {each})."
+        yield f"{dataset}: {best} predicts held-out responses best (log loss: {each})."
 
 
-PARTS = (Part("irt_abilities", "Abilities", "irt", ("irt_abilities", "irt_fits"), abilities_figure),)
-ANSWERS = {"irt_fits": fit_answers, "irt_abilities": ability_answers, "irt_choice": choice_answers}
+def reliability_headlines(reliability: pd.DataFrame) -> Iterator[str]:
+    """The range of tau at severity 1, as in the paper's table, and at all severities.
+
+    >>> line = {"dataset": "zoo", "corruption": "fog", "severity": 1, "tau": 0.97}
+    >>> list(reliability_headlines(pd.DataFrame([line, {**line, "severity": 5, "tau": 0.9}])))
+    ['zoo: tau between ability and accuracy is 0.970 (fog) at severity 1, and 0.900 to 0.970 at all severities.']
+    """
+    shifted = reliability[reliability[SEVERITY] > 0].dropna(subset=TAU)
+    for dataset, part in shifted.groupby(DATASET, sort=False):
+        first = part[part[SEVERITY] == PAPER_SEVERITY].sort_values(TAU, kind="stable")
+        ends = first.iloc[[0, -1]] if len(first) > 1 else first
+        named = " to ".join(f"{line[TAU]:.3f} ({line[CORRUPTION]})" for line in ends.to_dict("records"))
+        at = f"{named} at severity {PAPER_SEVERITY}, and " if len(first) else ""
+        every = f"{part[TAU].min():.3f} to {part[TAU].max():.3f} at all severities"
+        yield f"{dataset}: tau between ability and accuracy is {at}{every}."
+
+
+FIGURES = (
+    Figure("irt_abilities", "Abilities", (IRT_ABILITIES, IRT_FITS), abilities_figure),
+    Figure("irt_plane", "Difficulty and discrimination", (IRT_PLANE,), plane_figure),
+    Figure("irt_severity", "What severity changes", (IRT_SEVERITY,), severity_figure),
+    Figure("irt_curves", "Item curves", (IRT_CURVES,), curves_figure),
+    Figure("reliability", "Ability and accuracy", (RELIABILITY,), reliability_figure),
+)
+HEADLINES = {
+    IRT_FITS.name: fit_headlines,
+    IRT_ABILITIES.name: ability_headlines,
+    IRT_CHOICE.name: choice_headlines,
+    RELIABILITY.name: reliability_headlines,
+}

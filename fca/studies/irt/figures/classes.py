@@ -1,0 +1,319 @@
+"""Easy and hard images by model and class, and classes that a corruption breaks.
+
+Figures and headlines of analysis=difficulty_segments and analysis=class_robustness.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from fca.report import kinds, style
+from fca.report.figure import Figure
+from fca.studies.irt.class_robustness import (
+    CLASS_ROBUSTNESS,
+    CLASS_ROBUSTNESS_SHOWN,
+    CLASS_SEVERITY_DIFFICULTY,
+    CLASS_SEVERITY_DISCRIMINATION,
+    DIRECTION,
+    INSTABILITY,
+    RANK,
+    ROBUST_CLASSES,
+    VERDICT,
+)
+from fca.studies.irt.difficulty_segments import (
+    DIFFERENCE,
+    N_CLASSES,
+    PLACE,
+    QUARTER,
+    SEGMENT,
+    SEGMENT_CLASSES,
+    SEGMENT_CLASSES_SHOWN,
+    SEGMENT_MODELS,
+    SEGMENT_MODELS_SHOWN,
+    SHARE_RIGHT,
+)
+from fca.studies.irt.fits import PARAMETER, SHARE_OF_CLASS, SUBJECT
+from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY
+from fca.types import Column, Table, with_interval
+
+GAP = 0.075  # between names at the ends of lines, as a share of the panel's height
+NAMED = 3  # classes with the most images in a quarter, in a sentence
+NAMED_VERDICTS = 2  # classes of each verdict in a sentence
+_ABOUT = {"difficulty": "difficulty (top: hardest)", "discrimination": "discrimination (top: separates models best)"}
+_AWAY = alt.Axis(format="%", labelExpr="format(abs(datum.value), '.0%')", grid=True, tickCount=5)
+_SIGNED = Column("signed", float, ".0%", "share of the class's images")
+_MOVES = {"count": "the share of its images in a segment", "mean_b": "its mean difficulty"}
+
+
+def models_figure(shown: Table) -> alt.FacetChart:
+    """The share of right responses of every subject in every segment, one panel a corruption."""
+    frame = shown.frame.assign(segment=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
+    places = zip(frame[CORRUPTION], frame[SEVERITY], strict=True)
+    frame["shift"] = [f"{kind} {severity}" if severity else "clean" for kind, severity in places]
+    frame["panel"] = style.panels(frame, DATASET, "shift")
+    segments = kinds.category(
+        alt.X, SEGMENT, list(SEGMENT.choices.values()), domain=False, grid=False, labelFontSize=10
+    )
+    subjects = style.names_axis(SUBJECT, alt.EncodingSortField(PLACE, op="min"))
+    chart = kinds.heat_map(Column(SHARE_RIGHT, float, ".0%"), segments, subjects, shown.columns, (0.0, 1.0))
+    everyone = (frame.groupby(DATASET)[SUBJECT].nunique() == frame.groupby(DATASET)["subjects"].first()).all()
+    title = alt.Title(
+        "Who solves the hard images?",
+        subtitle=[
+            "Right responses in each quarter of the images by expected success; quarters are cut on clean images.",
+            "Best on clean images first" + ("." if everyone else "; subjects spread evenly from best to worst."),
+        ],
+    )
+    drawn = style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19)
+    own: alt.FacetChart = drawn.resolve_axis(x="independent")
+    return own
+
+
+def classes_figure(shown: Table) -> alt.FacetChart:
+    """The share of each class's images in the top quarter to the right, in the bottom quarter to the left."""
+    frame = shown.frame.assign(about=shown.frame[PARAMETER].map(_ABOUT))
+    frame["panel"] = style.panels(frame, DATASET, "about")
+    away = frame[QUARTER].map({"top": 1, "bottom": -1})
+    for signed, share in zip(with_interval(_SIGNED), with_interval(SHARE_OF_CLASS), strict=True):
+        frame[signed] = away * frame[share]
+    rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField(DIFFERENCE, op="min", order="descending"), grid=False)
+    across = alt.X(f"{_SIGNED}:Q", title=_SIGNED.meaning, axis=_AWAY)
+    chart = kinds.layers(
+        kinds.bars(across, rows, shown.columns, kinds.hue(QUARTER, frame, kinds.CONTRAST)),
+        kinds.interval(alt.Chart().encode(y=rows), _SIGNED, upright=False),
+        *(kinds.reference(at, upright=False) for at in (-0.25, 0.0, 0.25)),
+    )
+    title = alt.Title(
+        "Which classes are hard, and which separate models?",
+        subtitle=[
+            "Clean images of each class in the top and the bottom quarter of all, with 95 % intervals.",
+            "Dashed: a class like all others has 25 % in each.",
+        ],
+    )
+    return style.faceted(chart, frame, title, (DATASET,), row=18)
+
+
+def ranking_figure(shown: Table) -> alt.FacetChart:
+    """Every class's instability with its interval, the most robust first; one panel a corruption."""
+    frame = shown.frame.assign(panel=style.panels(shown.frame, DATASET, CORRUPTION))
+    mode = frame["mode"].iloc[0]
+    value = Column(INSTABILITY, float, ".2%" if mode == "count" else ".3f", INSTABILITY.meaning)
+    rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField(RANK, op="min"), grid=False)
+    coloured = kinds.hue(DIRECTION, frame, kinds.CONTRAST, ("triangle-down", "triangle-up", "circle"))
+    across = kinds.quantity(alt.X, value, "", grid=True, domainMin=0, padding=0)
+    chart = kinds.points_with_intervals(value, rows, shown.columns, coloured, scale=across)
+    title = alt.Title(
+        "Which classes break under which corruption?",
+        subtitle=[
+            f"How much {_MOVES[mode]} moves between severities: standard deviation, 95 % interval.",
+            f"Most robust first{as_written(shown.parameters)}.{_ends_only(frame)}",
+        ],
+    )
+    columns = None if style.differs(frame["panel"]) else 1
+    drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), columns=columns, row=18)
+    own: alt.FacetChart = drawn.resolve_axis(x="independent")
+    return own
+
+
+def table_figure(named: Table) -> alt.FacetChart:
+    """The susceptible and the robust classes of every corruption."""
+    long = [named.frame.assign(verdict=verdict, label=named.frame[verdict]) for verdict in VERDICT.choices]
+    frame = pd.concat(long).explode(LABEL).dropna(subset=LABEL).reset_index(drop=True)
+    frame["panel"] = style.panels(frame, DATASET)
+    across = kinds.category(alt.X, LABEL, labelAngle=-40)
+    rows = kinds.category(alt.Y, CORRUPTION, list(dict.fromkeys(frame[CORRUPTION])))
+    coloured = kinds.hue(VERDICT, frame, kinds.CONTRAST, ("triangle-down", "triangle-up"))
+    chart = kinds.scatter(across, rows, (DATASET, CORRUPTION, LABEL, VERDICT), coloured, size=130)
+    title = alt.Title(
+        "Which classes are susceptible to a corruption, and which robust?",
+        subtitle=[f"The two classes that move most and the two that move least{as_written(named.parameters)}."],
+    )
+    tall = max(80, 24 * frame[CORRUPTION].nunique())
+    drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=tall, columns=1)
+    own: alt.FacetChart = drawn.resolve_scale(x="independent")
+    return own
+
+
+def difficulty_figure(shown: Table) -> alt.FacetChart:
+    """The share of each class's images in the easy and the hard segment at every severity."""
+    return _severities(shown, "Do easy images stay easy?", ("easy", "hard"), "segment")
+
+
+def discrimination_figure(shown: Table) -> alt.FacetChart:
+    """The share of each class's images in the least and the most discriminating quarter at every severity."""
+    return _severities(shown, "Do images still separate models?", ("low", "high"), "quarter")
+
+
+def _severities(shown: Table, title: str, segments: Sequence[str], noun: str) -> alt.FacetChart:
+    """A line a class over severities, named where it has a verdict; one panel a corruption and segment."""
+    frame = shown.frame.assign(part=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
+    frame[SEGMENT] = pd.Categorical(frame[SEGMENT], list(segments), ordered=True)
+    frame = frame.sort_values([DATASET, CORRUPTION, SEGMENT], kind="stable", ignore_index=True)
+    frame = _named_ends(frame.assign(panel=style.panels(frame, DATASET, CORRUPTION, "part")))
+    first, last = int(frame[SEVERITY].min()), int(frame[SEVERITY].max())
+    axis = alt.Axis(values=sorted(frame[SEVERITY].unique().tolist()), format=".0f", grid=False)
+    scale = alt.Scale(domain=[first, 1.45 * last], nice=False)
+    coloured = kinds.hue(VERDICT, frame, kinds.CONTRAST, shapes=None)
+    base: Any = alt.Chart().encode(x=alt.X(f"{SEVERITY}:Q", title=None, scale=scale, axis=axis), detail=f"{LABEL}:N")
+    lines = base.encode(
+        y=kinds.quantity(alt.Y, SHARE_OF_CLASS, zero=True, padding=0), tooltip=kinds.tooltips(shown.columns)
+    )
+    named = base.transform_filter("isValid(datum.name_at)").mark_text(align="left", dx=7, fontSize=11)
+    grey = {"color": kinds.GREY, "size": 14}
+    chart = kinds.layers(
+        lines.transform_filter(f"!isValid(datum.{VERDICT})").mark_line(
+            color=kinds.GREY, opacity=0.45, strokeWidth=1.2, point=grey
+        ),
+        lines.transform_filter(f"isValid(datum.{VERDICT})")
+        .mark_line(strokeWidth=2.2, point={"size": 26})
+        .encode(color=coloured.colour()),
+        named.encode(y="name_at:Q", text=f"{LABEL}:N", color=coloured.colour()),
+    )
+    cut = "cut at each severity by itself" if shown.parameters.get("compat") else "cut on clean images"
+    subtitle = [
+        f"Share of each class's images in the {noun}, {cut}, by severity (0 = clean).{_ends_only(frame)}",
+        f"Named: the two most susceptible and the two most robust classes{as_written(shown.parameters)}.",
+    ]
+    columns = 4 if frame["panel"].nunique() > 2 else 2
+    words = alt.Title(title, subtitle=subtitle)
+    drawn = style.faceted(chart, frame, words, (DATASET, CORRUPTION), height=190, columns=columns)
+    own: alt.FacetChart = drawn.resolve_axis(x="independent")
+    return own
+
+
+def _named_ends(frame: pd.DataFrame) -> pd.DataFrame:
+    """name_at: the height of the name of a line at its end, moved up where names would cover each other."""
+    gap = GAP * float(frame[SHARE_OF_CLASS].max())
+    ends = frame[(frame[SEVERITY] == frame[SEVERITY].max()) & frame[VERDICT].notna()]
+    heights: dict[Any, float] = {}
+    for _, part in ends.sort_values(SHARE_OF_CLASS).groupby("panel"):
+        above = -gap
+        for index, share in part[SHARE_OF_CLASS].items():
+            heights[index] = above = max(float(share), above + gap)
+    return frame.assign(name_at=pd.Series(heights, dtype=float).reindex(frame.index))
+
+
+def _ends_only(frame: pd.DataFrame) -> str:
+    """Which classes are drawn, where not all are."""
+    by = frame.groupby([DATASET, CORRUPTION])
+    counts = by[LABEL].nunique()
+    everyone = (counts == by[N_CLASSES].first()).all()
+    return "" if everyone else f" Drawn: the {counts.max() // 2} most and least robust classes."
+
+
+def as_written(parameters: Mapping[str, Any]) -> str:
+    """What a subtitle adds where the sign is that of the paper."""
+    return " (as that paper has it, robust = moves most)" if parameters.get("compat") else ""
+
+
+def model_headlines(models: pd.DataFrame) -> Iterator[str]:
+    """Who solves most and fewest of the hard clean images, and who most under corruptions.
+
+    >>> line = {"dataset": "zoo", "corruption": "clean", "severity": 0, "segment": "hard"}
+    >>> a = {"subject": "a", "share": 0.5, "share_low": 0.4, "share_high": 0.6}
+    >>> b = {"subject": "b", "share": 0.2, "share_low": 0.1, "share_high": 0.3}
+    >>> print(*model_headlines(pd.DataFrame([line | a, line | b])))
+    zoo: of the hard quarter of clean images a solves the most, 50.0 % [40, 60], and b the fewest, 20.0 % [10, 30].
+    """
+    hard = models[models[SEGMENT] == "hard"]
+    for dataset, part in hard.groupby(DATASET, sort=False):
+        clean = part[part[SEVERITY] == 0].sort_values(SHARE_RIGHT, ascending=False, kind="stable")
+        if clean[SUBJECT].nunique() < 2:
+            continue
+        most, fewest = (_share(clean.iloc[at]) for at in (0, -1))
+        ends = f"{clean[SUBJECT].iloc[0]} solves the most, {most}, and {clean[SUBJECT].iloc[-1]} the fewest, {fewest}"
+        shifted = part[part[SEVERITY] > 0]
+        highest = shifted[shifted[SEVERITY] == shifted.groupby(CORRUPTION)[SEVERITY].transform("max")]
+        leads = Counter(highest.loc[highest.groupby(CORRUPTION)[SHARE_RIGHT].idxmax(), SUBJECT])
+        also = [
+            f"; at the highest severity, {name} solves the most under {times} of {leads.total()} corruptions"
+            for name, times in leads.most_common(1)
+        ]
+        yield f"{dataset}: of the hard quarter of clean images {ends}{''.join(also)}."
+
+
+def _share(line: pd.Series) -> str:
+    share, low, high = (100 * line[end] for end in with_interval(SHARE_RIGHT))
+    return f"{share:.1f} % [{low:.0f}, {high:.0f}]"
+
+
+def class_headlines(classes: pd.DataFrame) -> Iterator[str]:
+    """The classes with the largest share of their images in the top quarter, by each parameter.
+
+    >>> line = {"dataset": "zoo", "parameter": "difficulty", "quarter": "top", "label": "cat", "share": 0.5}
+    >>> list(class_headlines(pd.DataFrame([line, line | {"label": "yak", "share": 0.1}])))
+    ['zoo: the classes with most images in the hardest quarter are cat (50 %) and yak (10 %).']
+    """
+    which = {"difficulty": "hardest", "discrimination": "most discriminating"}
+    top = classes[classes[QUARTER] == "top"]
+    for (dataset, parameter), part in top.groupby([DATASET, PARAMETER], sort=False):
+        most = part.sort_values(SHARE_OF_CLASS, ascending=False, kind="stable").head(NAMED)
+        shares = [f"{key} ({100 * share:.0f} %)" for key, share in zip(most[LABEL], most[SHARE_OF_CLASS], strict=True)]
+        if len(shares) > 1:
+            named = ", ".join(shares[:-1]) + " and " + shares[-1]
+            yield f"{dataset}: the classes with most images in the {which[str(parameter)]} quarter are {named}."
+
+
+def robust_headlines(named: pd.DataFrame) -> Iterator[str]:
+    """Which classes are most often susceptible and robust over the corruptions of a data set.
+
+    >>> line = {"dataset": "zoo", "corruption": "fog", "susceptible": ("cat",), "robust": ("yak",)}
+    >>> list(robust_headlines(pd.DataFrame([line, line | {"corruption": "snow", "susceptible": ("ant",)}])))
+    ['zoo: over 2 corruptions, most often susceptible: cat (1) and ant (1); most often robust: yak (2).']
+    """
+    for dataset, part in named.groupby(DATASET, sort=False):
+        ends = []
+        for verdict in VERDICT.choices:
+            most = Counter(key for keys in part[verdict] for key in keys).most_common(NAMED_VERDICTS)
+            ends.append(" and ".join(f"{key} ({times})" for key, times in most))
+        if all(ends):
+            most_often = f"most often susceptible: {ends[0]}; most often robust: {ends[1]}"
+            yield f"{dataset}: over {_corruptions(len(part))}, {most_often}."
+
+
+def direction_headlines(classes: pd.DataFrame) -> Iterator[str]:
+    """How many classes are harder or easier than when clean, and which rank as robust though they have become harder.
+
+    >>> line = {"dataset": "zoo", "corruption": "fog", "label": "cat", "direction": "harder", "verdict": "robust"}
+    >>> print(*direction_headlines(pd.DataFrame([line, line | {"label": "yak", "direction": "unclear"}])))
+    zoo: over 1 corruption, 1 of 2 classes are harder than clean and 0 easier; 1 of 2 robust verdicts are of harder \
+classes.
+    """
+    for dataset, part in classes.dropna(subset=DIRECTION).groupby(DATASET, sort=False):
+        counts = Counter(part[DIRECTION])
+        moved = f"{counts['harder']} of {len(part)} classes are harder than clean and {counts['easier']} easier"
+        robust = part[part[VERDICT] == "robust"]
+        also = f"{(robust[DIRECTION] == 'harder').sum()} of {len(robust)} robust verdicts are of harder classes"
+        yield f"{dataset}: over {_corruptions(part[CORRUPTION].nunique())}, {moved}; {also}."
+
+
+def _corruptions(number: int) -> str:
+    return f"{number} corruption{'s' if number > 1 else ''}"
+
+
+FIGURES = (
+    Figure("segment_models", "Easy and hard images", (SEGMENT_MODELS_SHOWN,), models_figure),
+    Figure("segment_classes", "Hard classes", (SEGMENT_CLASSES_SHOWN,), classes_figure),
+    Figure("class_robustness", "Robust classes", (CLASS_ROBUSTNESS_SHOWN,), ranking_figure),
+    Figure("robust_classes", "Susceptible or robust", (ROBUST_CLASSES,), table_figure),
+    Figure(
+        "class_severity_difficulty", "Easy and hard images by severity", (CLASS_SEVERITY_DIFFICULTY,), difficulty_figure
+    ),
+    Figure(
+        "class_severity_discrimination",
+        "Discriminating images by severity",
+        (CLASS_SEVERITY_DISCRIMINATION,),
+        discrimination_figure,
+    ),
+)
+HEADLINES = {
+    SEGMENT_MODELS.name: model_headlines,
+    SEGMENT_CLASSES.name: class_headlines,
+    ROBUST_CLASSES.name: robust_headlines,
+    CLASS_ROBUSTNESS.name: direction_headlines,
+}

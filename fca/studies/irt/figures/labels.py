@@ -1,0 +1,201 @@
+"""Labels that look wrong, and pictures: figures and headlines of analysis=label_errors and analysis=gallery."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from fca.report import kinds, style
+from fca.report.figure import Figure
+from fca.studies.irt.fits import ITEM_TOP1, MODAL_WRONG_SHARE
+from fca.studies.irt.gallery import GALLERY, KIND, PREDICTED
+from fca.studies.irt.label_errors import (
+    AUC,
+    AUC_REVIEWED,
+    LABEL_ERROR_CURVE,
+    LABEL_ERROR_RULES,
+    LABEL_SUSPECTS,
+    OTHER_CLASS,
+    PRECISION,
+    RANK,
+    RECALL,
+    RECALLS,
+    RULE,
+    SHARE_FLAGGED,
+    VERDICT,
+)
+from fca.studies.table import DATASET, LABEL
+from fca.types import Column, Table, with_interval
+
+PAPER = "low_discrimination_feasibility"  # the rule of the paper
+CLAIM = (0.3, 0.4)  # of the errors, by the paper; it does not state which share of all images is flagged
+FIRST = 20  # suspects of each data set in the figure
+STEP = 100  # pixels from the top of one picture to the next, with two lines of text between
+_NO_VERDICTS = "no verdicts on these images were given (analysis.verdicts); suspects are ranked all the same"
+_MEASURES = {AUC: "AUC among all", AUC_REVIEWED: "AUC among reviewed", PRECISION: "precision of the first k"}
+MEASURE = Column("measure", str, "", "measure", {words: words for words in _MEASURES.values()})
+VALUE = Column("value", float, ".3f", "AUC, precision")
+
+
+def rules_figure(rules: Table) -> alt.FacetChart:
+    """AUC among all and among reviewed images, and precision of the first k, with intervals, one row a rule."""
+    each = [
+        rules.frame.assign(measure=words)
+        .drop(columns=list(with_interval(measure)))
+        .join(rules.frame[list(with_interval(measure))].set_axis(list(with_interval(VALUE)), axis="columns"))
+        for measure, words in _MEASURES.items()
+    ]
+    frame = _by_rule(pd.concat(each, ignore_index=True).dropna(subset=VALUE))
+    frame = frame.assign(rule=frame[RULE].map(dict(RULE.choices)))
+    rows = kinds.category(alt.Y, RULE, list(RULE.choices.values()), domain=False, labelPadding=12)
+    hover = (DATASET, RULE, MEASURE, *with_interval(VALUE), *RECALLS, *LABEL_ERROR_RULES.columns[-5:])
+    across = kinds.quantity(alt.X, VALUE, domain=[0, 1], padding=0)
+    coloured = kinds.hue(MEASURE, frame, shapes=("circle", "square", "diamond"))
+    chart = kinds.points_with_intervals(VALUE, rows, hover, coloured, dodge=MEASURE, scale=across, size=70)
+    title = alt.Title(
+        "Which rule finds wrong labels?",
+        subtitle=[
+            "With 95 % intervals. AUC: chance that an image with a wrong label is more suspect than another;",
+            "among all, images that nobody reviewed count as right. k: number of known errors, unless set otherwise.",
+        ],
+    )
+    return style.faceted(chart, frame, title, (DATASET,), height=44 * frame[RULE].nunique())
+
+
+def curve_figure(curve: Table) -> alt.FacetChart:
+    """Recall against the share of images flagged, one line a rule, beside chance and the paper's claim."""
+    frame = _by_rule(curve.frame)
+    coloured = kinds.hue(RULE, frame, shapes=None)
+    colour = coloured.colour()
+    colour["legend"]["columns"] = 3
+    claim = alt.InlineData(values=[{"recall": CLAIM[0], "to": CLAIM[1]}])  # once a panel, not once a line
+    chance = alt.InlineData(values=[{"share_flagged": share, "recall": share} for share in (0, 1)])
+    diagonal: Any = alt.Chart(chance).mark_line(strokeDash=[4, 3], color=kinds.GREY, strokeWidth=1)
+    lines: Any = alt.Chart().mark_line(strokeWidth=2)
+    lines = lines.encode(
+        x=kinds.quantity(alt.X, SHARE_FLAGGED, padding=0),
+        y=kinds.quantity(alt.Y, RECALL, padding=0),
+        color=colour,
+        opacity=coloured.opacity(),
+        tooltip=kinds.tooltips(curve.columns),
+    )
+    chart = kinds.layers(
+        alt.Chart(claim).mark_rect(opacity=0.15, color=kinds.GREY).encode(y=f"{RECALL}:Q", y2="to:Q"),
+        diagonal.encode(x=f"{SHARE_FLAGGED}:Q", y=f"{RECALL}:Q"),
+        lines.add_params(coloured.picked),
+    )
+    title = alt.Title(
+        "How many wrong labels does each rule find?",
+        subtitle=[
+            "Images flagged from the most suspect on. Dashed: by chance. Band: the paper's claim of 30 to 40 % for low",
+            "discrimination and feasibility, which does not state how many images are flagged.",
+        ],
+    )
+    return style.faceted(chart, frame, title, (DATASET,), height=300)
+
+
+def _by_rule(frame: pd.DataFrame) -> pd.DataFrame:
+    if frame.empty:
+        raise style.NothingToDraw(_NO_VERDICTS)
+    return frame.assign(panel=style.panels(frame, DATASET))
+
+
+def suspects_figure(suspects: Table) -> alt.FacetChart:
+    """The first suspects of each data set: the share of models for another class, and for the label."""
+    frame = suspects.frame[suspects.frame[RANK] <= FIRST]
+    frame = frame.assign(panel=style.panels(frame, DATASET), verdict=frame[VERDICT].astype(object).fillna("none"))
+    named = frame[RANK].astype(str) + ". " + frame[LABEL].fillna("?") + " → " + frame[OTHER_CLASS].fillna("?")
+    rows = kinds.category(alt.Y, "named", alt.SortField(RANK), domain=False, grid=False, labelPadding=12)
+    coloured = kinds.hue(VERDICT, frame, ("#b0568f", "#0072b2", kinds.GREY), shapes=None)
+    base: Any = alt.Chart().encode(y=rows, tooltip=kinds.tooltips(suspects.columns))
+    share = kinds.quantity(alt.X, MODAL_WRONG_SHARE, "share of models", domain=[0, 1], padding=0)
+    chart = kinds.layers(
+        base.mark_rule(strokeWidth=1, opacity=0.5).encode(x=f"{ITEM_TOP1}:Q", x2=f"{MODAL_WRONG_SHARE}:Q"),
+        base.mark_point(size=40, color=kinds.GREY, opacity=1).encode(x=f"{ITEM_TOP1}:Q"),
+        base.mark_point(filled=True, size=90, opacity=1).encode(x=share, color=coloured.colour()),
+    )
+    title = alt.Title(
+        "Which labels look wrong?",
+        subtitle=[
+            f"The {FIRST} most suspect images: label → what most models predict instead.",
+            "Filled: share of models that predict the other class; open: that predict the label.",
+        ],
+    )
+    columns = min(2, frame["panel"].nunique())
+    return style.faceted(chart, frame.assign(named=named), title, (DATASET,), columns=columns, row=22)
+
+
+def gallery_figure(gallery: Table) -> alt.FacetChart:
+    """A grid of pictures a kind, with the label and the predicted classes below each."""
+    frame = gallery.frame.dropna(subset="thumbnail")
+    if frame.empty and len(gallery.frame):
+        raise style.NothingToDraw(_undescribed(gallery.frame))
+    frame = frame.assign(way=frame[KIND].map(dict(KIND.choices)))
+    frame = frame.assign(panel=style.panels(frame, DATASET, "way"))
+    frame[[LABEL, PREDICTED]] = frame[[LABEL, PREDICTED]].fillna("")  # a file may know only right or wrong
+    hover = [column for column in gallery.columns if column not in ("thumbnail", "row", "column")]
+    title = alt.Title(
+        "Which images are hard, which easy, and which labels look wrong?",
+        subtitle=["Below each picture its label and the predicted classes, with how many models; hover for more."],
+    )
+    tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
+    chart = kinds.pictures(frame, hover, LABEL, PREDICTED)
+    drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * STEP, columns=1)
+    drawn.spec.width = wide * (kinds.SIDE + 18)
+    return drawn
+
+
+def _undescribed(frame: pd.DataFrame) -> str:
+    """Which data sets have no picture, and what makes them."""
+    bare = frame.loc[frame["thumbnail"].isna(), DATASET].drop_duplicates()
+    runs = "; ".join(f"fca run task=describe dataset={name}" for name in bare)
+    return f"no pictures of {', '.join(bare)}; next: {runs} (for responses from files, the data set of their images)"
+
+
+def rules_headlines(rules: pd.DataFrame) -> Iterator[str]:
+    """What the best rule and the paper's find of the known errors among the 25 % most suspect images.
+
+    >>> line = {"dataset": "zoo", "rule": "low_top1", "auc": 0.9, "auc_low": 0.8, "auc_high": 0.95, "errors": 54}
+    >>> line |= {"recall_25": 0.75, "recall_25_low": 0.6, "recall_25_high": 0.85}
+    >>> list(rules_headlines(pd.DataFrame([line])))[0][:88]
+    'zoo: of 54 known wrong labels, the 25 % most suspect images hold 75 [60, 85] % by few mo'
+    """
+    for dataset, part in rules.groupby(DATASET, sort=False):
+        best = part.sort_values(AUC, ascending=False, kind="stable").head(1)
+        paper = part[(part[RULE] == PAPER) & ~part.index.isin(best.index)]
+        found = "; ".join(_found(line) for line in pd.concat([best, paper]).to_dict("records"))
+        claim = f"by chance 25 %; the paper claims {100 * CLAIM[0]:.0f} to {100 * CLAIM[1]:.0f} %, of no stated share"
+        errors = int(part["errors"].iloc[0])
+        yield f"{dataset}: of {errors} known wrong labels, the 25 % most suspect images hold {found}; {claim}."
+
+
+def _found(line: Mapping[Hashable, Any]) -> str:
+    recall, low, high = (f"{100 * line[end]:.0f}" for end in with_interval(RECALLS[-1]))
+    bounds = "" if pd.isna(line[AUC.low]) else f" [{line[AUC.low]:.3f}, {line[AUC.high]:.3f}]"
+    return f"{recall} [{low}, {high}] % by {RULE.choices[line[RULE]]} (AUC {line[AUC]:.3f}{bounds})"
+
+
+def gallery_headlines(gallery: pd.DataFrame) -> Iterator[str]:
+    """The most suspect image of each data set, and which sets still lack pictures.
+
+    >>> line = {"dataset": "zoo", "kind": "suspect", "rank": 1, "image_id": "7.png", "label": "cat", "thumbnail": None}
+    >>> list(gallery_headlines(pd.DataFrame([{**line, PREDICTED: "dog 9, cat 1", "difficulty": 2.5, "top1": 0.1}])))[0]
+    'zoo: the most suspect label is cat of 7.png, for which the models predict dog 9, cat 1.'
+    """
+    for line in gallery[(gallery["rank"] == 1) & (gallery[KIND] == "suspect")].to_dict("records"):
+        suspect = f"the most suspect label is {line[LABEL]} of {line['image_id']}"
+        yield f"{line[DATASET]}: {suspect}, for which the models predict {line[PREDICTED]}."
+    if gallery["thumbnail"].isna().any():
+        yield f"Gallery: {_undescribed(gallery)}."
+
+
+FIGURES = (
+    Figure("label_error_rules", "Rules that find wrong labels", (LABEL_ERROR_RULES,), rules_figure),
+    Figure("label_error_curve", "Wrong labels found", (LABEL_ERROR_CURVE,), curve_figure),
+    Figure("label_suspects", "Labels that look wrong", (LABEL_SUSPECTS,), suspects_figure),
+    Figure("gallery", "Hardest, easiest and most suspect images", (GALLERY,), gallery_figure),
+)
+HEADLINES = {LABEL_ERROR_RULES.name: rules_headlines, GALLERY.name: gallery_headlines}
