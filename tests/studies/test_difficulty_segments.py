@@ -170,7 +170,7 @@ def test_corruptions_in_a_file_are_cut_on_its_clean_items(tmp_path, lab):
 
 def test_without_clean_answers_there_is_nothing_to_cut_on(lab):
     [(_, gathered)] = shifted_responses(shifted(lab, {"fog": FOG}, clean=False).store, None)
-    with pytest.raises(FcaError, match="clean answers of zoo beside those under fog = none"):
+    with pytest.raises(FcaError, match="clean responses of zoo beside those under fog = none"):
         quartered(gathered, "2pl", None, 0)
     assert set(quartered(gathered, "2pl", "seed001", 0).quarter) == {"difficulty", "discrimination"}
 

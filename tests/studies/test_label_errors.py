@@ -134,7 +134,7 @@ def test_reviewed_items_that_are_all_wrong_leave_their_auc_missing(empty, answer
 def test_answers_without_classes_are_refused_by_name(empty, tmp_path):
     file = tmp_path / "bits.csv"
     file.write_text("subject,a,b\nx,1,0\ny,0,1\nz,1,1\n")
-    with pytest.raises(FcaError, match="answers of bits = only right or wrong"):
+    with pytest.raises(FcaError, match="responses of bits = only right or wrong"):
         asked(empty, responses=[str(file)])
 
 
@@ -142,7 +142,7 @@ def test_answers_without_classes_are_left_out_beside_others(empty, answers, tmp_
     (tmp_path / "bits.csv").write_text("subject,a,b\nx,1,0\ny,0,1\nz,1,1\n")
     scores = asked(empty, responses=[answers, str(tmp_path / "bits.csv")])["label_error_scores"]
     assert scores.frame["dataset"].unique().tolist() == ["zoo"]
-    assert scores.parameters["left_out"] == ["bits: answers without classes"]
+    assert scores.parameters["left_out"] == ["bits: responses without classes"]
 
 
 def test_verdicts_on_other_items_are_refused_with_examples_of_both(empty, answers, tmp_path):

@@ -197,19 +197,12 @@ def robustness_lines(
     scored = class_robustness(parts, value[at], images.label, severity, clean, seed)
     sign = 1.0 if compat == SEED else -1.0  # as that paper writes it, a class that moves most is robust
     score = sign * scored.instability
-    columns = {name: part for name, part in scored._asdict().items() if name != "resampled"}
-    lines = pd.DataFrame({"label": images.keys, "images": np.bincount(images.label), **columns}).assign(
-        dataset=gathered.dataset,
-        corruption=corruption,
-        mode=mode,
-        severities=len(severity),
-        robustness=score,
-        rank=ranks(score),
-        verdict=verdicts(score),
-        verdict_kept=verdict_kept(score, sign * scored.resampled),
-        direction=_directions(scored, 1.0 if mode == "count" else -1.0),
-    )
-    return CLASS_ROBUSTNESS.frame(lines)
+    columns: dict[str, Any] = {name: part for name, part in scored._asdict().items() if name != "resampled"}
+    columns |= {"dataset": gathered.dataset, "corruption": corruption, "mode": mode, "severities": len(severity)}
+    columns |= {"label": images.keys, "images": np.bincount(images.label), "robustness": score, "rank": ranks(score)}
+    columns |= {"verdict": verdicts(score), "verdict_kept": verdict_kept(score, sign * scored.resampled)}
+    columns["direction"] = _directions(scored, 1.0 if mode == "count" else -1.0)
+    return CLASS_ROBUSTNESS.frame(pd.DataFrame(columns))
 
 
 def _directions(scored: Robustness, easier: float) -> list[str | None]:

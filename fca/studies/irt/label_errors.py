@@ -303,9 +303,9 @@ def _rates(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
             found[AUC_REVIEWED] = auc(score[reviewed], error[reviewed])
         found |= {recall: recall_at(score, error, share) for recall, share in zip(RECALLS, FLAGGED, strict=True)}
         found[PRECISION] = precision_at(score, error, k)
-        ends = {
-            end: value for name, rate in found.items() for end, value in zip(with_interval(name), rate, strict=True)
-        }
+        ends: dict[str, float] = {}
+        for name, rate in found.items():
+            ends |= dict(zip(with_interval(name), rate, strict=True))
         chance = {"k": k, "precision_by_chance": errors / n}
         yield {"dataset": scored.dataset, "rule": rule, **ends, **chance, **counts}
 
