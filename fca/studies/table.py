@@ -69,7 +69,8 @@ class TableSpec:
         unknown = [str(name) for name in frame if name not in self.columns]
         if unknown:
             raise ValueError(f"table {self.name} does not declare {', '.join(unknown)}")
-        return frame.reindex(columns=[str(column) for column in self.columns])
+        names = [str(column) for column in self.columns]
+        return frame.reindex(columns=names) if len(frame.columns) else pd.DataFrame(columns=names)
 
     def table(self, frame: pd.DataFrame, parameters: Mapping[str, Any], runs: Iterable[str]) -> Table:
         """The table with these lines. Raises ValueError when a declared column is missing or another one is there."""

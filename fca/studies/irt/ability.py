@@ -15,7 +15,7 @@ from fca.stats.irt import ItemBank, score_ability
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, shifted_responses
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
-from fca.studies.irt.irt import IRT_ITEMS, SEVERAL, Settings, ability_columns, calibrated, items
+from fca.studies.irt.irt import IRT_ITEMS, SEVERAL, Irt, ability_columns, calibrated, items
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
 from fca.types import FcaError, Table, with_interval
 
@@ -63,7 +63,7 @@ class Ability:
         return [BANK_ABILITY.table(pd.concat(frames, ignore_index=True), parameters, runs)]
 
     def _fitted(self, store: Store) -> pd.DataFrame:
-        fits = takewhile(lambda one: one.first, calibrated(store, self.query, self.responses, Settings()))
+        fits = takewhile(lambda one: one.first, calibrated(store, Irt(self.query, self.responses)))
         return pd.concat([items(one) for one in fits], ignore_index=True)
 
     def _responses(self, store: Store, shifted: bool) -> Iterator[tuple[str, Gathered]]:

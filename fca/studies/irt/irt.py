@@ -8,7 +8,7 @@ from these: the plane of difficulty and discrimination, histograms by severity, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -176,12 +176,11 @@ class Irt:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables irt_abilities, irt_fits, irt_plane, irt_severity, irt_curves, irt_items (a bank), and irt_choice."""
-        how = Settings(self.model, self.calibration, self.compat, self.seed)
         runs: set[str] = set()
         left_out: list[str] = []
         digests: list[str] = []
         parts: dict[TableSpec, list[pd.DataFrame]] = {}
-        for one in calibrated(store, self.query, self.responses, how):  # one at a time: responses are large
+        for one in calibrated(store, self):  # one at a time: responses are large
             runs |= set(one.gathered.runs)
             left_out += [f"{one.corruption}: {who}" for who in one.gathered.left_out]
             digests.append(digest_of(one.gathered))  # files are named, but they can change
@@ -243,15 +242,6 @@ class Reliability:
                     yield kind, severity, at_severity(gathered, severity)
 
 
-class Settings(NamedTuple):
-    """How to fit: the fields of `analysis=irt` that decide it."""
-
-    model: str = "2pl"
-    calibration: str = "joint"
-    compat: str | None = None
-    seed: int = 0
-
-
 class Calibrated(NamedTuple):
     """One scale: the responses on it, and their fit.
 
@@ -271,10 +261,10 @@ class Calibrated(NamedTuple):
         return self.corruption == "clean" or self.gathered.fingerprint is None
 
 
-def calibrated(store: Store, query: str | None, files: Sequence[str], how: Settings) -> Iterator[Calibrated]:
+def calibrated(store: Store, how: Irt) -> Iterator[Calibrated]:
     """A fit of every data set's clean images, then of every kind of corruption on it.
 
-    calibration of a kind:
+    how: the analysis; its `calibration` of a kind is
     joint:    items are images at every severity, subjects have one ability; severities are on one scale.
     ability:  abilities are those on clean images, items are fitted to them severity by severity; one scale too.
     separate: a fit of its own for every severity; parameters of two severities are not on one scale.
@@ -285,13 +275,13 @@ def calibrated(store: Store, query: str | None, files: Sequence[str], how: Setti
         if value not in allowed:
             raise FcaError(f"analysis.{what}", value, ", ".join(map(str, allowed)), "take one of these")
     clean: dict[str, tuple[Gathered, IrtFit]] = {}
-    for gathered in clean_with_subjects(store, query, files):
+    for gathered in clean_with_subjects(store, how.query, how.responses):
         fit = fitted(gathered, how.model, how.compat, how.seed)
         clean[gathered.dataset] = (gathered, fit)
         corruption = corruption_of(gathered)
         severity, calibration = (0, how.calibration) if corruption == "clean" else (None, "joint")
         yield Calibrated(corruption, severity, calibration, gathered, fit)
-    for kind, gathered in shifted_responses(store, query):
+    for kind, gathered in shifted_responses(store, how.query):
         on_clean = clean.get(gathered.dataset)
         if how.calibration == "ability":
             yield Calibrated(kind, None, how.calibration, gathered, _on_clean(kind, gathered, on_clean))
