@@ -1,6 +1,5 @@
-"""The modules of experiments/irt_corruption, and a store of invented runs for them."""
+"""Makes experiments/irt_corruption importable, and a store of invented runs for it."""
 
-import importlib
 import sys
 from itertools import count
 from pathlib import Path
@@ -12,24 +11,9 @@ from fca.store import Store
 from tests.studies.conftest import Lab, images
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "irt_corruption"
-NAMES = ("paper", "cells", "statements", "figures", "ways", "sections", "side_by_side")
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
-
-def _modules():
-    """They are imported by plain names, which modules of another experiment have too: those come back afterwards."""
-    others = {name: sys.modules.pop(name) for name in NAMES if name in sys.modules}
-    sys.path.insert(0, str(FOLDER))
-    try:
-        return {name: importlib.import_module(name) for name in NAMES}
-    finally:
-        sys.path.remove(str(FOLDER))
-        for name in NAMES:
-            sys.modules.pop(name, None)
-        sys.modules.update(others)
-
-
-MODULES = _modules()
+sys.path.insert(0, str(FOLDER))  # as Python does for a script; no other folder has modules of these names
 
 
 @pytest.fixture(scope="session")

@@ -3,11 +3,12 @@
 import doctest
 from pathlib import Path
 
+import sharma as paper
+import side_by_side
 import yaml
 
-from tests.irt_corruption.conftest import CLASSES, MODULES
+from tests.irt_corruption.conftest import CLASSES
 
-paper = MODULES["paper"]
 CONF = Path(__file__).parents[2] / "conf"
 TABLE1 = """
 Defocus Blur	Frog, Truck	Airplane, Horse
@@ -93,4 +94,4 @@ def test_the_examples_are_true():
 
 
 def test_contradictions_have_two_places_and_what_they_say():
-    assert all(len(line) == len(MODULES["sections"].CONFLICTS) for line in paper.CONTRADICTIONS)
+    assert all(len(line) == len(side_by_side.CONFLICTS) for line in paper.CONTRADICTIONS)

@@ -3,15 +3,16 @@
 import numpy as np
 import pandas as pd
 import pytest
+import sharma as paper
+import side_by_side
 
 from fca.store import Store
 from fca.studies.irt.class_robustness import ClassRobustness
 from fca.studies.irt.difficulty_segments import DifficultySegments
 from fca.studies.irt.irt import Reliability
 from fca.studies.irt.label_errors import LabelErrors
-from tests.irt_corruption.conftest import CLASSES, MODULES
+from tests.irt_corruption.conftest import CLASSES
 
-paper, side_by_side = (MODULES[name] for name in ("paper", "side_by_side"))
 pytestmark = pytest.mark.slow  # every analysis both ways
 COMPAT = {"model": "3pl-upper", "compat": "seed001"}
 
@@ -32,9 +33,9 @@ def found(page):
 
 def test_an_empty_store_has_the_paper_s_numbers_and_a_command_for_every_empty_cell(tmp_path, capsys):
     assert side_by_side.main([str(tmp_path / "none"), "--to", str(tmp_path / "page")]) == 0
-    said = capsys.readouterr().out
-    assert "Table 1: 0 of 10 corruptions have runs here" in said
-    assert "Not shown: reliability, ours; reliability, as the paper did; difficulty_segments, ours" in said
+    printed = capsys.readouterr().out
+    assert "Table 1: 0 of 10 corruptions have runs here" in printed
+    assert "Not shown: reliability, ours; reliability, as the paper did; difficulty_segments, ours" in printed
     read = {
         path.stem: pd.read_csv(path) for path in (tmp_path / "page" / "tables").glob("*.csv") if path.stem != "runs"
     }
@@ -98,10 +99,10 @@ def test_table_3_has_the_paper_s_rows_and_a_row_a_subject_and_severity(found, st
     for line in ours.to_dict("records"):
         for name in paper.SEGMENTS:
             place = ("brightness", line["severity"], line["subject"], name)
-            told = known.loc[place] if place in known.index else None
-            assert (told is None and pd.isna(line[name])) or (line[name], line[f"n_{name}"]) == (
-                told["right"],
-                told["n"],
+            expected = known.loc[place] if place in known.index else None
+            assert (expected is None and pd.isna(line[name])) or (line[name], line[f"n_{name}"]) == (
+                expected["right"],
+                expected["n"],
             )
     theirs = table[table["whose"] == "ours as the paper did"]
     assert (theirs[[f"n_{name}" for name in paper.SEGMENTS]] == 30).all(axis=None)  # quarters of 120 images
@@ -139,14 +140,14 @@ def test_moves_are_slopes_of_counts(found):
 
 
 def test_verdicts_give_the_share_of_annotation_errors(page, found, store, verdicts):
-    told = found["statements"].set_index("where").loc["section 3.1", "ours"]
+    stated = found["statements"].set_index("where").loc["section 3.1", "ours"]
     made = {table.name: table.frame for table in LabelErrors(verdicts=str(verdicts))(store)}["label_error_rules"]
     line = made.set_index("rule").loc["low_discrimination_feasibility"]
     low, high = line["recall_25_low"], line["recall_25_high"]
-    assert f"{line['recall_25']:.0%} [{low:.0%}, {high:.0%}] among the lowest 25 %" in told
-    assert "12 errors" in told
-    assert any("Stated (section 3.1)" in line for line in page.answers)
-    assert not any("nan" in line for line in page.answers)
+    assert f"{line['recall_25']:.0%} [{low:.0%}, {high:.0%}] among the lowest 25 %" in stated
+    assert "12 errors" in stated
+    assert any("Stated (section 3.1)" in line for line in page.headlines)
+    assert not any("nan" in line for line in page.headlines)
 
 
 def test_the_page_is_written_with_every_figure_and_table(store, found, tmp_path):
@@ -159,7 +160,7 @@ def test_the_page_lists_the_runs_it_read_and_the_command_that_makes_it(page, sto
     assert page.command == f"python experiments/irt_corruption/side_by_side.py {store.outputs} cifar10 {verdicts}"
     assert set(page.rows["run_id"]) == set(store.rows()["run_id"])
     assert all(section.figure is not None for section in page.sections[:4])
-    assert any(line.startswith("Table 1: 1 of 10 corruptions have runs here") for line in page.answers)
+    assert any(line.startswith("Table 1: 1 of 10 corruptions have runs here") for line in page.headlines)
 
 
 def test_another_data_set_s_runs_are_not_read(store):
@@ -168,7 +169,7 @@ def test_another_data_set_s_runs_are_not_read(store):
     assert tables(page)["table2"]["command"].str.contains("dataset=cifar100").all()
 
 
-def test_verdicts_or_a_query_that_cannot_be_read_are_told(store, tmp_path, capsys):
+def test_verdicts_or_a_query_that_cannot_be_read_are_named(store, tmp_path, capsys):
     assert side_by_side.main([str(store.outputs), "cifar10", "nowhere.csv"]) == 2
     assert "analysis.verdicts = nowhere.csv; allowed: a CSV file" in capsys.readouterr().err
     assert side_by_side.main([str(store.outputs), "--query", "colour == 3", "--to", str(tmp_path)]) == 2

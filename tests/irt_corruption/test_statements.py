@@ -1,16 +1,13 @@
-"""Statements are told to agree exactly where invented tables do."""
+"""Statements agree exactly where invented tables do."""
 
+import compared
 import pandas as pd
-
-from tests.irt_corruption.conftest import MODULES
-
-statements = MODULES["statements"]
 
 
 def test_a_move_that_is_planted_is_seen():
     about = {"corruption": "brightness", "parameter": "difficulty", "segment": "easy", "label": "airplane", "images": 9}
     frame = pd.DataFrame([{**about, "severity": k, "items": items} for k, items in enumerate((0, 9, 7, 5))])
-    line = statements.moves(frame, frame.iloc[:0], "cifar10").set_index(["corruption", "segment", "label"])
+    line = compared.moves(frame, frame.iloc[:0], "cifar10").set_index(["corruption", "segment", "label"])
     assert tuple(line.loc[("brightness", "easy", "airplane"), ["seen", "counts"]]) == ("fewer", "9 7 5")
 
 
@@ -29,7 +26,7 @@ def test_planted_statements_agree():
     ]
     frames["segment_models"] = pd.DataFrame(lines)
     frames["label_error_rules"] = pd.DataFrame(columns=["rule"])
-    line = statements.statements(frames, frames, "cifar10", False)
+    line = compared.statements(frames, frames, "cifar10", False)
     assert line["agrees"].tolist()[:5] == [True, False, True, False, True]
     assert line["ours"][1] == "defocus blur: truck, frog susceptible, airplane, horse robust"
     assert line["ours"][4] == "Spearman's rho 1.00 over 3 subjects; most hard images right: strong"

@@ -1,6 +1,6 @@
 """What Sharma et al. (Do models see corruption as we see?, 2023) report: their numbers and statements, as facts.
 
-Corruptions and classes have the names that stored runs have; `where` says the section, table or figure of the paper.
+Corruptions and classes have the names that stored runs have; `where` is the section, table or figure of the paper.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import NamedTuple
 PAPER = "Sharma et al. (Do models see corruption as we see?, 2023)"
 DATASET = "cifar10"
 MODEL = "3pl-upper"  # its eq. 3, called 4PL there
+RULE = "low_discrimination_feasibility"  # of analysis=label_errors: its rule
 SEGMENTS = ("easy", "med_easy", "med_hard", "hard")
 SUBJECTS = 90  # 15 models at 1, 10, 30, 50, 70 % of the epochs, and the best checkpoint (appendix C)
 IMAGES = 2500  # in a segment, if its segments are quarters of the 10,000 test images of one severity
@@ -84,7 +85,7 @@ MOVES = (
     Move("figure 10", "brightness", "difficulty", "hard", "truck", "fewer"),
     Move("figure 10", "brightness", "difficulty", "hard", "deer", "same"),
 )
-CONTRADICTIONS = (  # of the paper with itself: on what; one place, what it says; the other place, what it says
+CONTRADICTIONS = (  # of the paper with itself: on what; one place and its words; the other place and its words
     (
         "robust under blur",
         *("section 3.2", "horse, ship"),
@@ -119,11 +120,11 @@ CONTRADICTIONS = (  # of the paper with itself: on what; one place, what it says
 
 
 def run_command(dataset: str, kind: str | None = None, models: tuple[str, ...] = ()) -> str:
-    """Makes the paper's subjects (or those of some models) and their answers, clean and under one kind or under all."""
-    asked = [f"dataset={dataset}"]
-    asked += [f"model={','.join(models)}"] if models else []
-    asked += [f"shift=corruption/{kind}"] if kind else []
-    return " ".join(["fca run -m experiment=irt_corruption", *asked])
+    """Makes the paper's subjects (or those of some models) and their responses, clean and under one kind or all."""
+    words = [f"dataset={dataset}"]
+    words += [f"model={','.join(models)}"] if models else []
+    words += [f"shift=corruption/{kind}"] if kind else []
+    return " ".join(["fca run -m experiment=irt_corruption", *words])
 
 
 def model_of(subject: str) -> str:
