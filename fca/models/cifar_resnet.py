@@ -111,8 +111,7 @@ def network(depth: int, logits: int) -> nn.Module:
             return maps.mean((2, 3))
 
         def forward(self, x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch logits"]:
-            found: Tensor = self.linear(self.embed(x))
-            return found
+            return self.linear(self.embed(x))
 
     return Network()
 

@@ -154,7 +154,7 @@ def network(model: MmpretrainModel, config: Any, logits: int) -> nn.Module:
     parts.update(data_preprocessor=None, train_cfg=None)
     module = _made(model, parts, None)
     module.init_weights()
-    return module  # type: ignore[no-any-return]
+    return module
 
 
 def read(weights: str) -> dict[str, Tensor]:

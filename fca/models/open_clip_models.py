@@ -199,12 +199,10 @@ def tower(visual: nn.Module, head: nn.Module) -> nn.Module:
         def embed(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch features"]:
             """Behind the projection, not of unit length."""
             features: Any = self.visual(images)
-            found: Tensor = features[0] if isinstance(features, tuple) else features  # CoCa's tower also gives tokens
-            return found
+            return features[0] if isinstance(features, tuple) else features  # CoCa's tower also gives tokens
 
         def forward(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch logits"]:
-            logits: Tensor = self.head(self.embed(images))
-            return logits
+            return self.head(self.embed(images))
 
     return Tower()
 

@@ -62,7 +62,7 @@ def function_of(function: str) -> Callable[..., Any]:
         raise FcaError(WHAT, function, f"a module that imports ({one_line(error)})", "correct the module") from error
     if not callable(found):
         raise FcaError(WHAT, function, f"the name of a function in {module}", f"define {name} there, or correct it")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 @contextmanager

@@ -57,7 +57,7 @@ class StoredRun:
         """See fca.types.Model: the network as it was trained, or with a fresh head for `classes`."""
         model, trained = self._trained()
         stored: Any = model  # every family of networks has these two fields
-        return replace(stored, weights=str(self._weights()), classes=trained).build(classes)  # type: ignore[no-any-return]
+        return replace(stored, weights=str(self._weights()), classes=trained).build(classes)
 
     @property
     def _name(self) -> str:
@@ -147,8 +147,7 @@ def _joined(encoder: Classifier, head: nn.Module) -> nn.Module:
             self.encoder, self.head = encoder.module, head
 
         def forward(self, images: Tensor) -> Tensor:
-            logits: Tensor = self.head(encoder.embed(images))
-            return logits
+            return self.head(encoder.embed(images))
 
     return Joined()
 

@@ -64,8 +64,7 @@ class TimmModel(LibraryModel):
         module, keys = _with_weights(self, known, classes, projects)
 
         def pooled(images: Tensor) -> Tensor:
-            features: Tensor = module.forward_head(module.forward_features(images), pre_logits=True)
-            return features
+            return module.forward_head(module.forward_features(images), pre_logits=True)
 
         geometry, normalise = _input(self, module)
         embed: Any = module if projects else pooled
@@ -220,7 +219,7 @@ def with_cifar_stem(module: Any, name: str) -> nn.Module:
     nn.init.kaiming_normal_(stem.weight, mode="fan_out", nonlinearity="relu")  # as timm does
     module.set_submodule("conv1", stem)
     module.set_submodule("maxpool", nn.Identity())
-    return module  # type: ignore[no-any-return]
+    return module
 
 
 def _input(model: TimmModel, module: nn.Module) -> tuple[ResizeCrop, Normalise]:

@@ -98,8 +98,7 @@ def render(page: Page) -> str:
 @cache
 def _vega() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, from the installed vl-convert."""
-    bundle: str = vl_convert.javascript_bundle(vl_version=style.VEGA_LITE)  # type: ignore[call-arg]
-    return bundle
+    return vl_convert.javascript_bundle(vl_version=style.VEGA_LITE)  # type: ignore[call-arg]
 
 
 def grid(frame: pd.DataFrame, columns: Sequence[Column] = ()) -> dict[str, Any]:

@@ -5,7 +5,6 @@ float32 in [0, 1], and its constants; `corrupted` clips. Those of `ON_BYTES` tak
 what they do. `rng` is there where random numbers are drawn.
 """
 
-# mypy: disable-error-code="no-any-return"
 # (numpy's operators are declared to return Any)
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 Images are float32 in [0, 1] unless they are bytes.
 """
 
-# mypy: disable-error-code="no-any-return"
 # (numpy's operators are declared to return Any)
 
 from __future__ import annotations

@@ -282,22 +282,19 @@ class Predictions:
     @cached_property
     def true(self) -> Int[np.ndarray, " images"]:
         """Column of the class of each image."""
-        true: np.ndarray = self.columns[self.labels]
-        return true
+        return self.columns[self.labels]
 
     @cached_property
     def right(self) -> Bool[np.ndarray, " images"]:
         """Whether each prediction is right when any class of the model may be predicted."""
-        right: np.ndarray = self.pred == self.true
-        return right
+        return self.pred == self.true
 
     @cached_property
     def predicted_labels(self) -> Int[np.ndarray, " images"]:
         """Label index predicted for each image; -1 for a class that the data set does not have."""
         label_of = {int(column): label for label, column in enumerate(self.columns)}
         columns, inverse = np.unique(self.pred, return_inverse=True)
-        found: np.ndarray = np.array([label_of.get(int(column), -1) for column in columns], dtype=np.int32)[inverse]
-        return found
+        return np.array([label_of.get(int(column), -1) for column in columns], dtype=np.int32)[inverse]
 
     @cached_property
     def logits(self) -> Float[np.ndarray, "images logits"]:
@@ -311,8 +308,7 @@ class Predictions:
 
     def of_classes(self, labels: Sequence[int]) -> Bool[np.ndarray, " images"]:
         """Which images are of these classes."""
-        inside: np.ndarray = np.isin(self.labels, list(labels))
-        return inside
+        return np.isin(self.labels, list(labels))
 
 
 def predictions(store: Store, row: Mapping[str, Any]) -> Predictions:

@@ -270,8 +270,7 @@ def _write_npz(responses: Responses, path: Path) -> None:
 
 def _text(path: Path, mode: str) -> TextIOWrapper:
     opened: Any = gzip.open if path.suffix == ".gz" else open
-    file: TextIOWrapper = opened(path, f"{mode}t", encoding="utf-8", newline="")
-    return file
+    return opened(path, f"{mode}t", encoding="utf-8", newline="")
 
 
 def _read_csv(path: Path) -> Responses:

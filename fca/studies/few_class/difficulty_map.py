@@ -113,8 +113,7 @@ class Mapped:
 
     def _key(self, classes: np.ndarray) -> np.ndarray:
         """Keys of usable classes by their place among them."""
-        keys: np.ndarray = np.array(self.found.keys, dtype=object)[self.usable[classes]]
-        return keys
+        return np.array(self.found.keys, dtype=object)[self.usable[classes]]
 
     def _pairs(self) -> pd.DataFrame:
         a, b = np.triu_indices(len(self.usable), 1)
@@ -142,8 +141,7 @@ class Mapped:
         distances = self.pairs[np.ix_(hardest, hardest)] - np.nanmin(self.pairs)
         np.fill_diagonal(distances, 0.0)
         linked = linkage(squareform(distances, checks=False), "average", optimal_ordering=True)
-        order: np.ndarray = hardest[leaves_list(linked)]
-        return order
+        return hardest[leaves_list(linked)]
 
     def _map(self) -> pd.DataFrame:
         a, b = np.triu_indices(len(self.order), 1)

@@ -76,5 +76,4 @@ def _once(gathered: Gathered, settings: tuple[Hashable, ...], make: Callable[[],
             error.args = (f"{gathered.dataset}: {what}", *rest)  # one of several: which?
             raise
         _made[key] = make()
-    made: Made = _made[key]
-    return made
+    return _made[key]

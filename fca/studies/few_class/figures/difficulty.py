@@ -151,8 +151,7 @@ def _tall(frame: pd.DataFrame) -> int:
 
 def _own_scales(chart: alt.FacetChart, **axes: Any) -> alt.FacetChart:
     """Each panel has its own classes."""
-    drawn: alt.FacetChart = chart.resolve_scale(y="independent", **axes)
-    return drawn
+    return chart.resolve_scale(y="independent", **axes)
 
 
 FIGURES = (

@@ -70,8 +70,7 @@ def models_figure(shown: Table) -> alt.FacetChart:
         ],
     )
     drawn = style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19)
-    own: alt.FacetChart = drawn.resolve_axis(x="independent")
-    return own
+    return drawn.resolve_axis(x="independent")
 
 
 def classes_figure(shown: Table) -> alt.FacetChart:
@@ -116,8 +115,7 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
     )
     columns = None if style.differs(frame["panel"]) else 1
     drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), columns=columns, row=18)
-    own: alt.FacetChart = drawn.resolve_axis(x="independent")
-    return own
+    return drawn.resolve_axis(x="independent")
 
 
 def table_figure(named: Table) -> alt.FacetChart:
@@ -135,8 +133,7 @@ def table_figure(named: Table) -> alt.FacetChart:
     )
     tall = max(80, 24 * frame[CORRUPTION].nunique())
     drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=tall, columns=1)
-    own: alt.FacetChart = drawn.resolve_scale(x="independent")
-    return own
+    return drawn.resolve_scale(x="independent")
 
 
 def difficulty_figure(shown: Table) -> alt.FacetChart:
@@ -182,8 +179,7 @@ def _severities(shown: Table, title: str, segments: Sequence[str], noun: str) ->
     columns = 4 if frame["panel"].nunique() > 2 else 2
     words = alt.Title(title, subtitle=subtitle)
     drawn = style.faceted(chart, frame, words, (DATASET, CORRUPTION), height=190, columns=columns)
-    own: alt.FacetChart = drawn.resolve_axis(x="independent")
-    return own
+    return drawn.resolve_axis(x="independent")
 
 
 def _named_ends(frame: pd.DataFrame) -> pd.DataFrame:

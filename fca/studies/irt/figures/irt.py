@@ -123,8 +123,7 @@ def severity_figure(severity: Table) -> alt.FacetChart:
     )
     tall = 60 + (34 if frame[CORRUPTION].nunique() <= FEW else 20) * len(levels)
     drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=tall, columns=3)
-    own: alt.FacetChart = drawn.resolve_scale(x="independent")  # parameters have their own units
-    return own
+    return drawn.resolve_scale(x="independent")  # parameters have their own units
 
 
 def curves_figure(curves: Table) -> alt.FacetChart:
