@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -193,4 +194,4 @@ def _said(error: Exception) -> str:
         lines += str(cause).splitlines()
     hidden = ("Config search path", "Set the environment variable", "provider=", "reference_type", "object_type")
     said = "\n  ".join(line.strip() for line in lines if not line.strip().startswith(hidden))
-    return said.replace("incompatible with type hint 'Optional[Union[int, float]]'", "not a number")
+    return re.sub(r"incompatible with type hint 'Optional\[Union\[(int, float|float, int)\]\]'", "not a number", said)

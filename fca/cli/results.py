@@ -8,26 +8,8 @@ from collections.abc import Sequence
 
 from fca.cli.show import show_frame
 from fca.store import results
+from fca.store.columns import MAIN
 from fca.types import FcaError
-
-SHORT = [
-    "run_id",
-    "task",
-    "dataset",
-    "model",
-    "encoder",
-    "snapshot",
-    "shift",
-    "ncl",
-    "subset_seed",
-    "seed",
-    "top1",
-    "top1_open",
-    "top1_masked",
-    "n_test",
-    "flag",
-    "train_s",
-]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,7 +32,7 @@ def main(arguments: Sequence[str]) -> int:
     elif asked.format == "json":
         print(frame.to_json(orient="records", lines=True))
     else:
-        show_frame(frame if asked.columns else frame[SHORT], f"{len(frame)} runs in {asked.outputs}")
+        show_frame(frame if asked.columns else frame[list(MAIN)], f"{len(frame)} runs in {asked.outputs}")
     return 0
 
 

@@ -3,42 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from string import Formatter
 
 import pandas as pd
 
 from fca.cli.configure import Job
 from fca.report.pictures import is_pictures
 from fca.store import State, Store
-from fca.store.columns import COLUMNS, Row
+from fca.store.columns import HEADLINES, LEGACY_SUMMARY, Row
 
-HEADLINES = ("top1", "top1_open", "top1_masked", "top1_grouped", "accuracy", "score")
-COUNTS = [name for name in COLUMNS if name.startswith(("n_", "class_", "height_", "width_", "duplicates_"))]
+USUAL = {"snapshot": "best", "shift": "clean"}  # not worth a word
 
 
 def show_job(job: Job) -> list[str]:
-    """One line a run of the plan: what it is, its headline with interval, where it is kept; returns the failed."""
+    """One line per run of the plan: what it is, its headline with interval, where it is kept; returns the failed."""
     store = job.setup.store
     for run in job.plan:
         if store.state(run.run_id) is State.DONE:
-            print(f"{_line(store.row(run.run_id))}  {store.folder(run.run_id)}")
+            summary = getattr(job.task, "summary", LEGACY_SUMMARY)
+            print(f"{_line(store.row(run.run_id), summary)}  {store.folder(run.run_id)}")
     failed = [run.run_id for run in job.plan if store.state(run.run_id) is State.FAILED]
     show_failures(store, failed)
     return failed
 
 
-def _line(row: Row) -> str:
-    what = [str(row[key]) for key in ("task", "dataset", "model", "encoder") if key in row]
-    if "n_images" in row:
-        what += [f"{key}={row[key]}" for key in COUNTS if key in row]
-    elif "ncl" in row:
-        what.append(f"ncl={row['ncl']}")
-    what += [str(row[key]) for key, usual in (("snapshot", "best"), ("shift", "clean")) if row.get(key, usual) != usual]
-    for name in HEADLINES:
-        if f"{name}_low" in row:
-            what.append(f" {name} {row[name]:.4f} [{row[f'{name}_low']:.4f}, {row[f'{name}_high']:.4f}]")
-    if "n_asked" in row:
-        what.append(f" asked {row['n_asked']} of {row['n_pool']} images")
-    return " ".join(what) + (f"  {row['flag']}!" if "flag" in row else "")
+def _line(row: Row, summary: Sequence[str]) -> str:
+    words = [str(row[key]) for key in ("task", "dataset", "model", "encoder") if key in row]
+    words += [f"ncl={row['ncl']}"] if "ncl" in row else []
+    words += [
+        str(row[key]) for key, usual in (("snapshot", "best"), ("shift", "clean")) if row.get(key, usual) != usual
+    ]
+    words += [_shown(entry, row) for entry in dict.fromkeys((*HEADLINES, *summary)) if _has(row, entry)]
+    return " ".join(words) + (f"  {row['flag']}!" if "flag" in row else "")
+
+
+def _has(row: Row, entry: str) -> bool:
+    return all(name in row for name in _names(entry) or [entry])
+
+
+def _names(template: str) -> list[str]:
+    return [name for _, name, _, _ in Formatter().parse(template) if name]
+
+
+def _shown(entry: str, row: Row) -> str:
+    """A template filled in; a column with its interval, or as name=value.
+
+    >>> _shown("{n_seen} of {n_all} images", {"n_seen": 3, "n_all": 9})
+    ' 3 of 9 images'
+    >>> _shown("top1", {"top1": 0.5, "top1_low": 0.4, "top1_high": 0.6}), _shown("rounds", {"rounds": 3})
+    (' top1 0.5000 [0.4000, 0.6000]', 'rounds=3')
+    """
+    if _names(entry):
+        return f" {entry.format_map(row)}"
+    if f"{entry}_low" in row:
+        return f" {entry} {row[entry]:.4f} [{row[f'{entry}_low']:.4f}, {row[f'{entry}_high']:.4f}]"
+    return f"{entry}={row[entry]}"
 
 
 def show_failures(store: Store, failed: Sequence[str], most: int = 5) -> None:
