@@ -79,27 +79,19 @@ MAIN = (  # what `fca results` shows
 
 # TO BE REMOVED when the task classes declare `columns` and `summary` themselves: what they will declare.
 _ESTIMATES = [Column(name + end, float) for name in ("accuracy", "score") for end in ("", "_low", "_high", "_se")]
-_LEGACY_TEXTS = ("groups", "policy", "estimator", "bank", "protocol", "warning", "checksum")
-_LEGACY_FLOATS = ("budget", "width", "share", "val_top1", "penalty")
-_LEGACY_COUNTS: tuple[str, ...] = (
-    "n_images",
-    "n_train",
-    "n_val",
-    "class_min",
-    "height_min",
-    "height_max",
-    "width_min",
-    "width_max",
-)
-_LEGACY_COUNTS += ("duplicates_exact", "duplicates_near", "duplicates_between_splits", "n_asked", "n_pool", "rounds")
-_LEGACY_COUNTS += ("asked_easy", "asked_medium", "asked_hard", "n_grouped", "best_epoch", "similarity_calls")
+_TEXTS = ("groups", "policy", "estimator", "bank", "protocol", "warning", "checksum")
+_FLOATS = ("budget", "width", "share", "val_top1", "penalty")
+_DESCRIBED = ("n_images", "class_min", "height_min", "height_max", "width_min", "width_max")
+_DUPLICATES = ("duplicates_exact", "duplicates_near", "duplicates_between_splits")
+_COUNTS = ("n_train", "n_val", "n_asked", "n_pool", "rounds", "n_grouped", "best_epoch", "similarity_calls")
+_ASKED = ("asked_easy", "asked_medium", "asked_hard")
 LEGACY = (
     *_ESTIMATES,
-    *(Column(name) for name in _LEGACY_TEXTS),
-    *(Column(name, float) for name in _LEGACY_FLOATS),
-    *(Column(name, int) for name in _LEGACY_COUNTS),
+    *(Column(name) for name in _TEXTS),
+    *(Column(name, float) for name in _FLOATS),
+    *(Column(name, int) for name in (*_COUNTS, *_DESCRIBED, *_DUPLICATES, *_ASKED)),
 )
-LEGACY_SUMMARY: tuple[str, ...] = (*_LEGACY_COUNTS[:1], "n_train", "n_val", N_TEST, *_LEGACY_COUNTS[3:11])
+LEGACY_SUMMARY: tuple[str, ...] = ("n_images", "n_train", "n_val", "n_test", *_DESCRIBED[1:], *_DUPLICATES, "n_grouped")
 LEGACY_SUMMARY += ("accuracy", "score", "asked {n_asked} of {n_pool} images")
 
 

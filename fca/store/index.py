@@ -186,23 +186,17 @@ def _frame(table: pa.Table) -> pd.DataFrame:
 
 def _series(column: pa.ChunkedArray, kind: type | None) -> pd.Series:
     """kind: the declared one; None where the values decide."""
+    values: Any
     if pa.types.is_dictionary(column.type):
         values = _values(column)
         found = {type(value) for value in values if value is not None}
     else:
-        values = column
+        values = column.to_pandas(types_mapper=_MAPPER.get)
         found = {next(kind for kind, arrow in _ARROW.items() if arrow == column.type)}
     if kind is None:
         kind = found.pop() if len(found) == 1 else float if found == {int, float} else object
-    dtype = _PANDAS.get(kind, "object")
-    if isinstance(values, list):
-        return _of_objects(values, dtype)
-    series: pd.Series = values.to_pandas(types_mapper=_MAPPER.get)
-    return series if series.dtype == dtype else _of_objects(series, dtype)
-
-
-def _of_objects(values: Any, dtype: Any) -> pd.Series:
     try:
-        return pd.Series(values, dtype=dtype)
+        series: pd.Series = pd.Series(values, dtype=_PANDAS.get(kind, "object"))
     except (TypeError, ValueError, OverflowError):  # an older version had another kind in this column
-        return pd.Series(list(values), dtype="object")
+        series = pd.Series(list(values), dtype="object")
+    return series
