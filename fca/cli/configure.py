@@ -15,11 +15,13 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+from fca.cli.application import CONF, check_keys
 from fca.data.splits import first_images
 from fca.store import Store
+from fca.store.columns import LEGACY
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
-from fca.types import ClassSubset, FcaError, ImageData, Run
+from fca.types import ClassSubset, Column, FcaError, ImageData, Run
 
 # From YAML to plugs: a plug is the dataclass that `_target_` names, and its fields are the keys and types allowed.
 
@@ -75,6 +77,12 @@ def _explained(values: dict[str, Any], group: str) -> Iterator[None]:
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
 
 
+def task_columns() -> list[Column]:
+    """The columns that the tasks of conf/task/ declare, whether or not some run has them."""
+    tasks = (_class(OmegaConf.load(path)["_target_"]) for path in sorted((CONF / "task").glob("*.yaml")))
+    return [column for task in tasks for column in getattr(task, "columns", LEGACY)]
+
+
 def _class(target: str) -> type:
     module, _, name = target.rpartition(".")
     found: type = getattr(importlib.import_module(module), name)
@@ -114,6 +122,7 @@ class Job:
 
 def job_of(config: DictConfig, overrides: list[str]) -> Job:
     """Check a configuration whole and plan it; reads no image and writes nothing."""
+    check_keys(config)
     if config.seed < 0:
         raise FcaError("seed", config.seed, "0 or more", "set seed=0")
     if config.compat not in (None, *COMPATS):
@@ -127,7 +136,7 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         recipe=plug(config, "recipe"),
         subset=_subset(config, data),
         seed=config.seed,
-        adaptation=config.adaptation,
+        adaptation=plug(config, "adaptation") if isinstance(config.adaptation, DictConfig) else config.adaptation,
         compat=config.compat,
         machine=plug(config, "machine"),
         store=Store(Path(config.outputs)),
@@ -154,14 +163,14 @@ def _load(config: DictConfig) -> ImageData:
 
 
 def _subset(config: DictConfig, data: ImageData) -> ClassSubset:
-    asked = config.subset
-    if asked.classes is not None:
-        if asked.ncl is not None and asked.ncl != len(asked.classes):
-            raise FcaError(
-                "subset.ncl", asked.ncl, f"{len(asked.classes)}, as subset.classes has", "give only one of them"
-            )
-        return named_subset(data.classes, list(asked.classes))
-    if asked.ncl is None:
-        return full_set(len(data.classes))
-    ncl = number_of_classes(asked.ncl, len(data.classes))
-    return draw_subset(len(data.classes), ncl, asked.seed, asked.sampler)
+    wanted, total = config.subset, len(data.classes)
+    if wanted.classes is not None:
+        if wanted.ncl not in (None, len(wanted.classes)):
+            allowed = f"{len(wanted.classes)}, as subset.classes has"
+            raise FcaError("subset.ncl", wanted.ncl, allowed, "give only one of them")
+        return named_subset(data.classes, list(wanted.classes))
+    if wanted.ncl is None and wanted.sampler == "fca":  # made to draw: all classes need subset=all
+        raise FcaError("subset.ncl", None, f"2 to {total} for subset=fca", "add subset.ncl=5, or take subset=all")
+    if wanted.ncl is None:
+        return full_set(total)
+    return draw_subset(total, number_of_classes(wanted.ncl, total), wanted.seed, wanted.sampler)

@@ -21,6 +21,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fca.cli.application import hydra_words, typed_words
 from fca.cli.configure import Job, job_of
 from fca.cli.execute import POLL_S, execute
 from fca.cli.show import show_failures
@@ -139,27 +140,28 @@ class ResumingSweep:
     def _configurations(self, arguments: list[str]) -> list[Configuration]:
         """Every point of the grid, composed, checked and planned."""
         axes = self._axes(arguments)
-        groups = set(self.loader.list_groups(""))
+        groups = {*self.loader.list_groups(""), *self.config.hydra.runtime.choices}
+        folders = typed_words(self.config.hydra)  # of a master configuration: no overrides
         composed: dict[tuple[str, ...], DictConfig] = {}
         points = []
         for values in itertools.product(*axes.values()):
-            overrides = list(values)
-            whole = tuple(
-                o for o, axis in zip(overrides, axes.values(), strict=True) if _composes(o, len(axis), groups)
-            )
+            pairs = zip(values, axes.values(), strict=True)
+            choices = {word: len(axis) for value, axis in pairs for word in hydra_words(value)}
+            overrides = list(choices)
+            whole = tuple(word for word, number in choices.items() if _composes(word, number, groups))
             if whole not in composed:
                 composed[whole] = self._compose(list(whole))
             config = copy.deepcopy(composed[whole])
             for override in OverridesParser.create().parse_overrides([o for o in overrides if o not in whole]):
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
-            points.append(Configuration(overrides, job_of(config, overrides)))
+            points.append(Configuration(overrides, job_of(config, [*folders, *overrides])))
         return points
 
     def _axes(self, arguments: list[str]) -> dict[str, list[str]]:
         """Key -> its overrides; the command line overrules the experiment's axes, key by key."""
         words = [f"{key}={value}" for key, value in self.params.items()] + arguments
         axes: dict[str, list[str]] = {}
-        for override in OverridesParser.create().parse_overrides(words):
+        for override in OverridesParser.create(config_loader=self.loader).parse_overrides(words):
             axes[override.get_key_element()] = _values(override)[: self.config.sweep.head]
         return axes
 

@@ -22,14 +22,14 @@ MODEL = Column("model")
 ENCODER = Column("encoder")
 SNAPSHOT = Column("snapshot", str, "", "which weights of a training: best, or a share of its steps")
 SHIFT = Column("shift", str, "", "change of the images, e.g. corruption/fog/3")
-NCL = Column("ncl", int, "d", "number of classes")
-SUBSET_SEED = Column("subset_seed", int, "d", "which random subset of that size")
-SEED = Column("seed", int, "d", "initial weights and batch order, or which images an adaptive test evaluates")
-TOP1 = Column("top1", float, ".1%", "accuracy of a sub-model")
-TOP1_OPEN = Column("top1_open", float, ".1%", "accuracy over all classes of the model")
-TOP1_MASKED = Column("top1_masked", float, ".1%", "accuracy over the subset's classes")
-TOP1_GROUPED = Column("top1_grouped", float, ".1%", "accuracy with class probabilities summed over groups")
-N_TEST = Column("n_test", int, "d", "test images")
+NCL = Column("ncl", int, ".0f", "number of classes")
+SUBSET_SEED = Column("subset_seed", int, ".0f", "which random subset of that size")
+SEED = Column("seed", int, ".0f", "initial weights and batch order, or which images an adaptive test evaluates")
+TOP1 = Column("top1", float, ".2%", "accuracy of a sub-model")
+TOP1_OPEN = Column("top1_open", float, ".2%", "accuracy over all classes of the model")
+TOP1_MASKED = Column("top1_masked", float, ".2%", "accuracy over the subset's classes")
+TOP1_GROUPED = Column("top1_grouped", float, ".2%", "accuracy with class probabilities summed over groups")
+N_TEST = Column("n_test", int, ".0f", "test images")
 FLAG = Column("flag", str, "", "diverged, or chance: not significantly above always predicting the commonest class")
 TRAIN_S = Column("train_s", float, ".1f", "training time, seconds")
 
@@ -40,7 +40,7 @@ BASE = (
     DATASET,
     Column("fingerprint", str, "", "of the images, labels and splits"),
     Column("split"),
-    Column("num_classes", int, "d", "classes of the data set"),
+    Column("num_classes", int, ".0f", "classes of the data set"),
     MODEL,
     Column("weights"),
     SNAPSHOT,
@@ -62,8 +62,8 @@ BASE = (
     TRAIN_S,
     Column("predict_s", float, ".1f", "prediction time, seconds"),
     Column("images_per_s", float, ".0f"),
-    Column("params", int, "d", "parameters of the network"),
-    Column("input_size", int, "d", "side of the network's square input, pixels"),
+    Column("params", int, ".0f", "parameters of the network"),
+    Column("input_size", int, ".0f", "side of the network's square input, pixels"),
     Column("device"),
     Column("host"),
     Column("command"),

@@ -135,7 +135,7 @@ def results(outputs: str | Path = "outputs", query: str | None = None, columns: 
     True
     """
     frame = read_rows(Path(outputs))
-    if absent := [name for name in columns if name not in frame]:
+    if absent := [name for name in dict.fromkeys(columns) if name not in frame]:
         frame = frame.reindex(columns=[*frame.columns, *absent])
     if query is None:
         return frame
