@@ -71,14 +71,21 @@ def show_failures(store: Store, failed: Sequence[str], most: int = 5) -> None:
 
 
 def show_frame(frame: pd.DataFrame, title: str, most: int | None = None) -> None:
-    """A frame as plain text, its first `most` lines; pictures and columns without any value are left out."""
-    print(title)
+    """Print a frame; see `as_text`."""
+    print(as_text(frame, title, most))
+
+
+def as_text(frame: pd.DataFrame, title: str, most: int | None = None) -> str:
+    """A frame as plain text under its title: its first `most` lines, in the columns of `shown_columns`."""
     if frame.empty:
-        print("(no line)")
-        return
-    seen = [name for name in frame if frame[name].notna().any() and not is_pictures(frame[name])]
-    shown = frame[seen].head(most or len(frame))
+        return f"{title}\n(no line)"
+    shown = frame[shown_columns(frame)].head(most or len(frame))
     shown = shown.astype(object).where(shown.notna(), "")
-    print(shown.to_string(index=False, float_format=lambda value: f"{value:.4g}"))
-    if len(shown) < len(frame):
-        print(f"... and {len(frame) - len(shown)} lines more")
+    text = shown.to_string(index=False, float_format=lambda value: f"{value:.4g}")
+    more = f"\n... and {len(frame) - len(shown)} lines more" if len(shown) < len(frame) else ""
+    return f"{title}\n{text}{more}"
+
+
+def shown_columns(frame: pd.DataFrame) -> list[str]:
+    """The columns that have any value, but for pictures."""
+    return [str(name) for name in frame if frame[name].notna().any() and not is_pictures(frame[name])]
