@@ -1,4 +1,4 @@
-"""`fca analyse`: read stored runs, answer with tables, keep them."""
+"""`fca analyse`: compute the tables of an analysis from stored runs, and save them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from fca.cli.application import application
-from fca.cli.configure import plug
+from fca.cli.configure import component
 from fca.cli.show import show_frame
 from fca.store import Store
 
@@ -21,8 +21,8 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def analyse(config: DictConfig) -> None:
-    """Print every table with its question and source, and where it is kept."""
+    """Print every table with its question and source, and where it is saved."""
     store = Store(Path(config.outputs))
-    for table in plug(config, "analysis")(store):
+    for table in component(config, "analysis")(store):
         show_frame(table.frame, f"{table.name}: {table.question}", LINES)
         print(f"{table.source}\n{len(table.runs)} runs; kept in {store.save(table)}\n")

@@ -24,6 +24,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from fca.shifts import overrides
 from fca.types import FcaError
 
 
@@ -168,20 +169,20 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
     return 0
 
 
-def composed(root: str, overrides: Sequence[str]) -> DictConfig:
+def composed(root: str, words: Sequence[str]) -> DictConfig:
     """conf/<root>.yaml with these overrides, for use in Python: errors of the command line are raised as FcaError."""
     register()
     before, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None  # a notebook may use Hydra itself
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            return hydra.compose(root, list(overrides))
+            return hydra.compose(root, list(words))
     except (HydraException, OmegaConfBaseException) as error:
-        raise _as_fca_error(error) or FcaError("configuration", " ".join(overrides), str(error), "mend it") from error
+        raise _as_fca_error(error) or FcaError("configuration", " ".join(words), str(error), "mend it") from error
     finally:
         GlobalHydra.instance().hydra = before
 
 
-def typed_words(config: DictConfig) -> list[str]:
+def typed_words(config: Any) -> list[str]:
     """What was typed for one job, from its node `hydra`: the overrides, and the folders in which to look for them."""
     folders = [word for word in config.overrides.hydra if word.startswith("hydra.searchpath=")]
     return [*folders, *config.overrides.task]
@@ -190,18 +191,12 @@ def typed_words(config: DictConfig) -> list[str]:
 def hydra_words(word: str) -> list[str]:
     """A word of the command line as Hydra knows it: a shift may be given as rows spell it, with its severity.
 
-    >>> hydra_words("shift=corruption/fog/3"), hydra_words("shift=clean")
-    (['shift=corruption/fog', 'shift.severities=[3]'], ['shift=clean'])
-    >>> hydra_words("shift=cifar_c/fog/3")
-    ['shift=cifar_c/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
+    >>> hydra_words("shift=corruption/fog/3")
+    ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
+    >>> hydra_words("subset.ncl=5")
+    ['subset.ncl=5']
     """
-    spelt = re.fullmatch(r"shift=([\w.-]+)/([\w.-]+)/(\d+)", word)
-    if spelt is None:
-        return [word]
-    source, kind, severity = spelt.groups()
-    own = (CONF / "shift" / source / f"{kind}.yaml").exists() or not (CONF / "shift" / source / "all.yaml").exists()
-    chosen = [f"shift={source}/{kind}"] if own else [f"shift={source}/all", f"shift.kinds=[{kind}]"]
-    return [*chosen, f"shift.severities=[{severity}]"]
+    return overrides(word.removeprefix("shift=")) if word.startswith("shift=") else [word]
 
 
 def with_free_keys(arguments: Sequence[str]) -> list[str]:

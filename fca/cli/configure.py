@@ -1,4 +1,4 @@
-"""From a composed configuration to nouns: the data, models, subset and task of one job, and its plan of runs."""
+"""From a composed configuration to objects: the data, models, subset and task of one job, and its plan of runs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
 from fca.types import ClassSubset, Column, FcaError, ImageData, Run
 
-# From YAML to plugs: a plug is the dataclass that `_target_` names, and its fields are the keys and types allowed.
+_MADE: dict[str, Any] = {}  # planning thousands of runs makes each component once
 
 
-_MADE: dict[str, Any] = {}  # planning thousands of runs makes each plug once
+def component(config: DictConfig, group: str) -> Any:
+    """The object that a group's node describes: `_target_` names its dataclass, whose fields are the keys and types.
 
-
-def plug(config: DictConfig, group: str) -> Any:
-    """The object that a group's node describes; equal nodes give the same object.
-
-    Raises FcaError for an unknown key, a wrong type or a missing value, naming it as the user would type it.
+    Equal nodes give the same object. Raises FcaError for an unknown key, a wrong type or a missing value, naming it as
+    the user would type it.
     """
     key = group + json.dumps(OmegaConf.to_container(config[group], resolve=True), sort_keys=True)
     if key not in _MADE:
@@ -42,9 +40,9 @@ def plug(config: DictConfig, group: str) -> Any:
 
 
 def typed(config: DictConfig, group: str) -> DictConfig:
-    """A group's node under the types of its plug; values may still be missing (`???`).
+    """A group's node under the types of its class; values may still be missing (`???`).
 
-    A plug may hold plugs: those of its values that name a class, as a data set its generator.
+    A component may hold others: those of its values that name a class, as a data set its generator.
     """
     return _under_types(_plain(config, group), group)
 
@@ -52,9 +50,9 @@ def typed(config: DictConfig, group: str) -> DictConfig:
 def _under_types(values: dict[str, Any], name: str) -> DictConfig:
     schema = _schema(_class(values["_target_"]))
     held = {key: value for key, value in values.items() if isinstance(value, dict) and "_target_" in value}
-    plugs = {key: _under_types(value, f"{name}.{key}") for key, value in held.items()}
+    parts = {key: _under_types(value, f"{name}.{key}") for key, value in held.items()}
     with _explained(values, name):
-        given = {key: plugs.get(key, value) for key, value in values.items() if key != "_target_"}
+        given = {key: parts.get(key, value) for key, value in values.items() if key != "_target_"}
         return cast("DictConfig", OmegaConf.merge(schema, given))
 
 
@@ -79,7 +77,8 @@ def _explained(values: dict[str, Any], group: str) -> Iterator[None]:
 
 def task_columns() -> list[Column]:
     """The columns that the tasks of conf/task/ declare, whether or not some run has them."""
-    tasks = (_class(OmegaConf.load(path)["_target_"]) for path in sorted((CONF / "task").glob("*.yaml")))
+    paths = sorted((CONF / "task").glob("*.yaml"))
+    tasks = (_class(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in paths)
     return [column for task in tasks for column in getattr(task, "columns", LEGACY)]
 
 
@@ -90,9 +89,9 @@ def _class(target: str) -> type:
 
 
 @cache
-def _schema(plug_class: type) -> DictConfig:
-    """The fields of a plug as a typed node. Frozen dataclasses make read-only nodes; this one is to be filled."""
-    schema: DictConfig = OmegaConf.structured(plug_class)
+def _schema(made_of: type) -> DictConfig:
+    """The fields of a class as a typed node. Frozen dataclasses make read-only nodes; this one is to be filled."""
+    schema: DictConfig = OmegaConf.structured(made_of)
     _unlock(schema)
     return schema
 
@@ -130,32 +129,32 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
     data = _load(config)
     setup = Setup(
         data=data,
-        model=plug(config, "model"),
-        encoder=plug(config, "encoder"),
-        shifts=list({shift.label(): shift for shift in plug(config, "shift").shifts()}.values()),
-        recipe=plug(config, "recipe"),
+        model=component(config, "model"),
+        encoder=component(config, "encoder"),
+        shifts=list({shift.label(): shift for shift in component(config, "shift").shifts()}.values()),
+        recipe=component(config, "recipe"),
         subset=_subset(config, data),
         seed=config.seed,
-        adaptation=plug(config, "adaptation") if isinstance(config.adaptation, DictConfig) else config.adaptation,
+        adaptation=component(config, "adaptation") if isinstance(config.adaptation, DictConfig) else config.adaptation,
         compat=config.compat,
-        machine=plug(config, "machine"),
+        machine=component(config, "machine"),
         store=Store(Path(config.outputs)),
-        tracker=plug(config, "logger"),
+        tracker=component(config, "logger"),
     )
-    task = plug(config, "task")
+    task = component(config, "task")
     return Job(task, setup, task.plan(setup), OmegaConf.to_yaml(config, resolve=True), _command(overrides))
 
 
 def _command(overrides: list[str]) -> str:
-    """The command line of this configuration alone; an experiment that sweeps is told not to."""
+    """The command line of this configuration alone; an experiment that sweeps is kept from it."""
     words = [word for word in overrides if not word.startswith("sweep.")]
     alone = ["hydra.mode=RUN"] if any(word.startswith("experiment=") for word in words) else []
     return shlex.join(["fca", "run", *words, *alone])
 
 
 def _load(config: DictConfig) -> ImageData:
-    loader = plug(config, "dataset")
-    key = (id(loader), config.limit)  # equal nodes are one plug, which lives as long as the process
+    loader = component(config, "dataset")
+    key = (id(loader), config.limit)  # equal nodes are one loader, which lives as long as the process
     if key not in _LOADED:
         data = loader.load()
         _LOADED[key] = data if config.limit is None else first_images(data, config.limit)

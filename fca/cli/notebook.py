@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from fca.cli.analyse import LINES
 from fca.cli.application import CONF, composed
-from fca.cli.configure import plug
+from fca.cli.configure import component
 from fca.cli.report import make_page
 from fca.cli.show import as_text, shown_columns
 from fca.report.figure import Figure, visuals_of
@@ -34,7 +34,7 @@ def load_data(name: str, **keys: Any) -> ImageData:
     >>> load_data("digits").classes[:3]
     ('0', '1', '2')
     """
-    data: ImageData = plug(_configured("run", "dataset", name, keys), "dataset").load()
+    data: ImageData = component(_configured("run", "dataset", name, keys), "dataset").load()
     return data
 
 
@@ -47,7 +47,7 @@ def load_model(name: str, **keys: Any) -> Model:
     >>> load_model("test_resnet", input_size=32).label()
     'test_resnet'
     """
-    model: Model = plug(_configured("run", "model", name, keys), "model")
+    model: Model = component(_configured("run", "model", name, keys), "model")
     return model
 
 
@@ -57,7 +57,7 @@ def analyse(name: str, outputs: str | Path = "outputs", **options: Any) -> Analy
     options: values of that file to change, e.g. query="dataset == 'digits'".
     Raises FcaError for an unknown name or option, and where the store has no rows for it.
     """
-    analysis = plug(_configured("analyse", "analysis", name, options), "analysis")
+    analysis = component(_configured("analyse", "analysis", name, options), "analysis")
     store = Store(Path(outputs))
     return Analysed(store, analysis, {table.name: table for table in analysis(store)})
 
@@ -124,7 +124,7 @@ class Analysed:
 
 
 def _configured(root: str, group: str, name: str, keys: Mapping[str, Any], *overrides: str) -> DictConfig:
-    """A root with this option of a group and with some of its keys changed; unknown keys are found by `plug`."""
+    """A root with this option of a group and with some of its keys changed; unknown keys are found by `component`."""
     config = composed(root, [f"{group}={name}", *overrides])
     values = {key: str(value) if isinstance(value, Path) else value for key, value in keys.items()}
     with open_dict(config):

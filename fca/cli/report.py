@@ -11,7 +11,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from fca.cli.application import application, typed_words
-from fca.cli.configure import plug, task_columns
+from fca.cli.configure import component, task_columns
 from fca.report.page import Result
 from fca.store import Store
 from fca.store.columns import BASE
@@ -36,7 +36,7 @@ def make_page(config: DictConfig, command: str, folders: Sequence[Path]) -> Path
     command: what makes the page again.    folders: of configurations, the first that has an analysis counts.
     """
     store = Store(Path(config.outputs))
-    maker = plug(config, "report")
+    maker = component(config, "report")
     options = {**maker.options, "query": config.query}
     results = [_result(_analysis(name, options, folders), store) for name in maker.analyses]
     tables = [table for result in results for table in result.tables]
@@ -47,7 +47,7 @@ def make_page(config: DictConfig, command: str, folders: Sequence[Path]) -> Path
         store.save(table)
     folder = store.outputs / "reports" / OmegaConf.select(config, "report.name")
     page: Path = maker(folder, results, store.rows(config.query), command, (*BASE, *task_columns()))
-    plug(config, "logger").publish(tables, page)
+    component(config, "logger").publish(tables, page)
     return page
 
 
@@ -65,4 +65,4 @@ def _analysis(name: str, options: Mapping[str, Any], folders: Sequence[Path]) ->
         raise FcaError("report.analyses", name, ", ".join(sorted(files)), "name analyses of conf/analysis/")
     values = OmegaConf.load(files[name])
     chosen = {key: value for key, value in options.items() if key in values}
-    return plug(OmegaConf.create({"analysis": OmegaConf.merge(values, chosen)}), "analysis")
+    return component(OmegaConf.create({"analysis": OmegaConf.merge(values, chosen)}), "analysis")

@@ -50,5 +50,5 @@ def _rows(outputs: str, query: str | None, names: list[str]) -> pd.DataFrame:
     frame = results(outputs, query, task_columns())
     for name in names:
         if name not in frame:
-            raise FcaError("--columns", name, ", ".join(frame), "name columns of the results")
+            raise FcaError("--columns", name, ", ".join(map(str, frame)), "name columns of the results")
     return frame[names] if names else frame

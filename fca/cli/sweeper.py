@@ -28,26 +28,16 @@ from fca.cli.show import show_failures
 from fca.store import State, Store
 from fca.types import FcaError
 
-# How a sweep is getting on: a bar that watches the store, whoever does the work.
-
-
 LOOK_S = 1.0
 
 
 @contextmanager
 def progress(store: Store, left: set[str], total: int) -> Iterator[None]:
-    """Show done, failed and time to go for the runs in `left`, of `total`, while the body works."""
+    """Show how many of `total` runs are done and failed, and the time to go, while somebody works on those `left`."""
     stop = threading.Event()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("[red]{task.fields[failed]}[/red]"),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns) as bar:
+    failures = TextColumn("[red]{task.fields[failed]}[/red]")
+    times = TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()
+    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), failures, *times) as bar:
         shown = bar.add_task("runs", total=total, completed=total - len(left), failed="")
         waiting = set(left)
         failed: set[str] = set()
@@ -97,7 +87,7 @@ class ResumingSweep:
         )
 
     def sweep(self, arguments: list[str]) -> None:
-        """Plan the whole grid, say where it stands, launch what is left; exit code 1 if a run failed."""
+        """Plan the whole grid, print where it stands, launch what is left; exit code 1 if a run failed."""
         points = self._configurations(arguments)
         store = points[0].job.setup.store
         runs = list({run.run_id: run for point in points for run in point.job.plan})
@@ -120,7 +110,7 @@ class ResumingSweep:
             raise SystemExit(1)
 
     def _name(self) -> str:
-        """The experiment, if there is one, and when the sweep began."""
+        """Of the sweep: its experiment, if there is one, and when it began."""
         hydra = self.config.hydra
         return "-".join(filter(None, (hydra.runtime.choices.get("experiment"), Path(hydra.sweep.dir).name)))
 
@@ -182,7 +172,7 @@ def _values(override: Override) -> list[str]:
 
 
 def _composes(override: str, values: int, groups: set[str]) -> bool:
-    """Whether an override needs Hydra to compose anew (100 ms): a group, an addition, or a key with one value only."""
+    """Whether Hydra is to compose an override (100 ms): a group, an addition, or a key with one value only."""
     key = override.partition("=")[0]
     return values == 1 or key.startswith(("+", "~")) or key.partition("@")[0].partition("/")[0] in groups
 

@@ -1,6 +1,6 @@
 """The rows of a store as one frame, kept as a Parquet file beside `runs/`: 50,000 of them load in half a second.
 
-Rows stay the truth: a row counts as known only while its row.json has the size and time that the index remembers. An
+Rows stay the truth: one counts as known only while its row.json has the size and time that the index remembers. An
 index that is missing, damaged or of another version is made anew; where it cannot be written, rows are read all the
 same. Readers write it, whole or not at all; workers never do.
 """
@@ -27,15 +27,16 @@ from fca.store.files import write_whole
 
 INDEX = "rows.parquet"
 VERSION = "1"
-WORTHWHILE = 100  # rows to parse, with a hundredth of all, from which the index is written anew: that takes as long
-
-PARSED_AT_ONCE = 1000  # rows: ten times as many dictionaries at a time take twice as long each
+WORTHWHILE = 100  # the index is written anew for more new or lost rows than this and a hundredth of all
+AT_ONCE = 1000  # rows to parse; ten times as many dictionaries in memory take twice as long each
 
 _FOLDER = "_folder"
 _STAMP = pa.schema({_FOLDER: pa.string(), "_size": pa.int64(), "_mtime_ns": pa.int64()})  # columns of the index alone
+_TEXT = pa.dictionary(pa.int32(), pa.string())  # JSON of values that are not all of one of the kinds below
 _ARROW = {str: pa.string(), int: pa.int64(), float: pa.float64(), bool: pa.bool_()}
-_PANDAS: dict[type, Any] = {str: "str", int: "Int64", float: "float64", bool: "boolean", tuple: "object"}
 _MAPPER = {pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype(), pa.string(): pd.StringDtype(na_value=np.nan)}
+_PANDAS: dict[type, Any] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
+
 _last: tuple[Path, pa.Table, pd.DataFrame] | None = None  # what this process read last: store, stamps, rows
 
 
@@ -47,7 +48,7 @@ def row_of(folder: str | Path) -> Row:
 
 
 def read_rows(outputs: Path) -> pd.DataFrame:
-    """Every finished run, in the order they finished; a process that asks again parses only what is new.
+    """Every finished run, in the order they finished; a process that reads again parses only what is new.
 
     Columns of BASE come first and are always there; the others are those that some row has, of the kind of its values:
     whole numbers Int64, others float64, text str, lists tuples. Absence is missing, never 0.
@@ -64,34 +65,28 @@ def _stamps(runs: Path) -> pa.Table:
     """Folder, size and time of the row of every finished run, by folder."""
     root, names, sizes, times = str(runs), [], [], []
     for name in sorted(os.listdir(runs)) if runs.is_dir() else []:  # noqa: PTH208
-        try:
-            stat = os.stat(f"{root}/{name}/row.json")  # noqa: PTH116  as above, half the time of Path
-        except (FileNotFoundError, NotADirectoryError):
-            continue  # running, failed or abandoned: not a result
-        names.append(name)
-        sizes.append(stat.st_size)
-        times.append(stat.st_mtime_ns)
+        with suppress(FileNotFoundError, NotADirectoryError):  # running, failed or abandoned: not a result
+            stat = os.stat(f"{root}/{name}/row.json")  # noqa: PTH116  as above
+            names.append(name)
+            sizes.append(stat.st_size)
+            times.append(stat.st_mtime_ns)
     return pa.table([names, sizes, times], _STAMP)
 
 
 def _table(outputs: Path, stamps: pa.Table) -> pa.Table:
     """The rows with these stamps: from the index where it has them, else parsed; a better index is written."""
     table = _read_index(outputs / INDEX)
-    if table is None:
-        table = _STAMP.empty_table()
     known = table.select(_STAMP.names)
     if known.sort_by(_FOLDER).equals(stamps):
         return table
-    old, now = set(_lines(known)), set(_lines(stamps))
-    if old - now:
-        table = table.filter(pa.array([line in now for line in _lines(known)]))
-    new = sorted(now - old)
-    for start in range(0, len(new), PARSED_AT_ONCE):
-        table = _joined(table, _parsed(outputs / "runs", new[start : start + PARSED_AT_ONCE]))
+    old, now = _lines(known), set(_lines(stamps))
+    table = table.filter(pa.array([line in now for line in old], pa.bool_()))
+    new = sorted(now - set(old))
+    for start in range(0, len(new), AT_ONCE):
+        table = _joined(table, _parsed(outputs / "runs", new[start : start + AT_ONCE]))
     keys = [(name, "ascending", "at_start") for name in ("finished", "run_id") if name in table.column_names]
-    if keys:
-        table = table.take(pc.sort_indices(table, sort_keys=keys))
-    if len(old ^ now) > WORTHWHILE + len(now) // 100:
+    table = table.take(pc.sort_indices(table, sort_keys=keys)) if keys else table
+    if len(now ^ set(old)) > WORTHWHILE + len(now) // 100:
         with suppress(OSError):  # a store that may only be read
             _write_index(outputs / INDEX, table)
     return table
@@ -102,7 +97,7 @@ def _lines(stamps: pa.Table) -> list[tuple[str, int, int]]:
 
 
 def _parsed(runs: Path, stamps: Sequence[tuple[str, int, int]]) -> pa.Table:
-    """These rows as a table: one column per name, of the type of its values, else as JSON text (a dictionary)."""
+    """These rows, one column per name."""
     rows, kept = [], []
     for stamp in stamps:
         with suppress(FileNotFoundError):  # removed a moment ago
@@ -110,59 +105,52 @@ def _parsed(runs: Path, stamps: Sequence[tuple[str, int, int]]) -> pa.Table:
             kept.append(stamp)
     table = pa.table([list(column) for column in zip(*kept, strict=True)] or [[], [], []], _STAMP)
     for name in {name: None for row in rows for name in row}:
-        table = table.append_column(name, _encoded([row.get(name) for row in rows]))
+        values = [row.get(name) for row in rows]
+        kinds = {type(value) for value in values if value is not None}
+        table = table.append_column(name, _column(values, _ARROW.get(kinds.pop()) if len(kinds) == 1 else None))
     return table
 
 
-def _encoded(values: Sequence[Any]) -> pa.Array:
-    kinds = {type(value) for value in values if value is not None}
-    if len(kinds) == 1 and (arrow := _ARROW.get(*kinds)) is not None:
-        with suppress(pa.ArrowInvalid, OverflowError):  # a whole number beyond 64 bits
+def _column(values: Sequence[Any], arrow: pa.DataType | None) -> pa.Array:
+    """Values of one kind as they are, others as JSON: both come back exactly."""
+    if arrow is not None:
+        with suppress(OverflowError):  # a whole number beyond 64 bits
             return pa.array(values, arrow)
-    texts = [None if value is None else json.dumps(value) for value in values]
-    return pa.array(texts, pa.string()).dictionary_encode()
+    return pa.array([None if value is None else json.dumps(value) for value in values], _TEXT)
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """As they were in the JSON, lists as tuples."""
-    if not pa.types.is_dictionary(column.type):
+    """As they were in the rows, lists as tuples."""
+    if column.type != _TEXT:
         return column.to_pylist()  # type: ignore[no-any-return]
-    found = column.unify_dictionaries().combine_chunks()
-    array = found.chunk(0) if isinstance(found, pa.ChunkedArray) else found
+    array = pa.chunked_array(column.unify_dictionaries(), _TEXT).combine_chunks()
     texts = ",".join(array.dictionary.to_pylist())
     parsed = [tuple(value) if isinstance(value, list) else value for value in json.loads(f"[{texts}]")]
     return [None if code is None else parsed[code] for code in array.indices.to_pylist()]
 
 
 def _joined(old: pa.Table, new: pa.Table) -> pa.Table:
-    """Both, one after the other; a column whose values differ in kind becomes JSON text in both."""
+    """Both, one after the other; a column whose values differ in kind becomes JSON in both."""
     for name in set(old.column_names) & set(new.column_names):
         if old[name].type != new[name].type:
-            old, new = (
-                table.set_column(table.column_names.index(name), name, _encoded_as_text(table[name]))
-                for table in (old, new)
-            )
+            place, other = old.column_names.index(name), new.column_names.index(name)
+            old = old.set_column(place, name, _column(_values(old[name]), None))
+            new = new.set_column(other, name, _column(_values(new[name]), None))
     return pa.concat_tables([old, new], promote_options="default")
 
 
-def _encoded_as_text(column: pa.ChunkedArray) -> pa.Array:
-    texts = [None if value is None else json.dumps(value) for value in _values(column)]
-    return pa.array(texts, pa.string()).dictionary_encode()
-
-
-def _read_index(path: Path) -> pa.Table | None:
-    """The index, or None where there is none that can be trusted."""
-    try:
+def _read_index(path: Path) -> pa.Table:
+    """The index; an empty one where there is none that can be trusted."""
+    with suppress(OSError, ValueError, pa.ArrowException):
         table = pq.read_table(path, page_checksum_verification=True)
-    except (OSError, ValueError, pa.ArrowException):
-        return None
-    return table if (table.schema.metadata or {}).get(b"fca") == _signature(table) else None
+        if (table.schema.metadata or {}).get(b"fca") == _signature(table):
+            return table
+    return _STAMP.empty_table()
 
 
 def _write_index(path: Path, table: pa.Table) -> None:
     buffer = io.BytesIO()
-    signed = table.replace_schema_metadata({"fca": _signature(table)})
-    pq.write_table(signed, buffer, write_page_checksum=True, row_group_size=1 << 30)
+    pq.write_table(table.replace_schema_metadata({"fca": _signature(table)}), buffer, write_page_checksum=True)
     write_whole(path, lambda file: file.write(buffer.getbuffer()))
 
 
@@ -174,27 +162,23 @@ def _signature(table: pa.Table) -> bytes:
 
 def _frame(table: pa.Table) -> pd.DataFrame:
     kinds = {str(column): column.kind for column in BASE}
-    others = (name for name in table.column_names if name not in kinds and name not in _STAMP.names)
+    others = [name for name in table.column_names if name not in kinds and name not in _STAMP.names]
     columns = {}
     for name in [*kinds, *sorted(others, key=lambda name: (name.startswith(RECIPE), name))]:
         if name in table.column_names and table[name].null_count < table.num_rows:
             columns[name] = _series(table[name], kinds.get(name))
         elif name in kinds:
-            columns[name] = pd.Series([None] * table.num_rows, dtype=_PANDAS[kinds[name]])
+            columns[name] = pd.Series([None] * table.num_rows, dtype=_PANDAS.get(kinds[name], "object"))
     return pd.DataFrame(columns)
 
 
 def _series(column: pa.ChunkedArray, kind: type | None) -> pd.Series:
     """kind: the declared one; None where the values decide."""
-    values: Any
-    if pa.types.is_dictionary(column.type):
-        values = _values(column)
-        found = {type(value) for value in values if value is not None}
-    else:
-        values = column.to_pandas(types_mapper=_MAPPER.get)
-        found = {next(kind for kind, arrow in _ARROW.items() if arrow == column.type)}
+    found = [kind for kind, arrow in _ARROW.items() if arrow == column.type]
+    values: Any = column.to_pandas(types_mapper=_MAPPER.get) if found else _values(column)
     if kind is None:
-        kind = found.pop() if len(found) == 1 else float if found == {int, float} else object
+        kinds = set(found) or {type(value) for value in values if value is not None}
+        kind = kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else object
     try:
         series: pd.Series = pd.Series(values, dtype=_PANDAS.get(kind, "object"))
     except (TypeError, ValueError, OverflowError):  # an older version had another kind in this column

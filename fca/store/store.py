@@ -22,7 +22,7 @@ from fca.types import Arrays, Column, FcaError, ImageData, Table
 
 
 class State(Enum):
-    """Where a run stands: its row exists; its error does; a live worker holds it; none of these."""
+    """Where a run stands: its row exists; its error exists; a live worker holds it; none of these."""
 
     DONE = "done"
     FAILED = "failed"
@@ -114,13 +114,13 @@ class Store:
         return pd.read_parquet(self.outputs / "items" / f"{fingerprint}.parquet")
 
     def save(self, table: Table) -> Path:
-        """Save an analysis' table under an id of what it asks and of the runs it read; returns its folder."""
-        asked = {"name": table.name, "parameters": dict(table.parameters), "runs": sorted(table.runs)}
-        table_id = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+        """Save an analysis' table under an id of its name, its parameters and the runs it read; returns its folder."""
+        meaning = {"name": table.name, "parameters": dict(table.parameters), "runs": sorted(table.runs)}
+        table_id = hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:12]
         folder = self.outputs / "tables" / table_id
         write_frame(folder / "table.parquet", table.frame)
         write_text(folder / "table.csv", table.frame.to_csv(index=False))
-        write_json(folder / "table.json", {**asked, "question": table.question, "source": table.source})
+        write_json(folder / "table.json", {**meaning, "question": table.question, "source": table.source})
         return folder
 
 

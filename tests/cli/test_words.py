@@ -36,7 +36,7 @@ def shell(tmp_path):
 def test_a_shift_is_typed_as_rows_spell_it(fca):
     code, out, err = fca("shift=corruption/fog/3", *PRINT)
     assert code == 0, err
-    assert "shift=corruption/fog 'shift.severities=[3]'" in out
+    assert "shift=corruption/all 'shift.kinds=[fog]' 'shift.severities=[3]'" in out
 
 
 def test_shifts_are_swept_as_rows_spell_them(fca):
@@ -50,7 +50,7 @@ def test_shifts_are_swept_as_rows_spell_them(fca):
     [
         ("shift=corruption/fgo/3", "shift.kinds = fgo; allowed: gaussian_noise"),
         ("shift=corruption/fog/6", "shift.severities = 6; allowed: 1 (weakest) to 5"),
-        ("shift=fog/corruption/3", "shift = fog/corruption; allowed: "),
+        ("shift=fog/corruption/3", "shift = fog/all; allowed: "),
     ],
 )
 def test_a_shift_that_does_not_exist_is_refused(fca, word, message):
