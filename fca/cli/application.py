@@ -24,7 +24,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from fca.shifts import overrides
+from fca.shifts import overrides as shift_words
 from fca.types import FcaError
 
 
@@ -182,10 +182,10 @@ def composed(root: str, words: Sequence[str]) -> DictConfig:
         GlobalHydra.instance().hydra = before
 
 
-def typed_words(config: Any) -> list[str]:
-    """What was typed for one job, from its node `hydra`: the overrides, and the folders in which to look for them."""
+def typed_words(config: Any, overrides: Sequence[str] | None = None) -> list[str]:
+    """The overrides of one job and the further folders in which their options were found; config: its node `hydra`."""
     folders = [word for word in config.overrides.hydra if word.startswith("hydra.searchpath=")]
-    return [*folders, *config.overrides.task]
+    return [*folders, *(config.overrides.task if overrides is None else overrides)]
 
 
 def hydra_words(word: str) -> list[str]:
@@ -193,10 +193,11 @@ def hydra_words(word: str) -> list[str]:
 
     >>> hydra_words("shift=corruption/fog/3")
     ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
-    >>> hydra_words("subset.ncl=5")
-    ['subset.ncl=5']
+    >>> hydra_words("shift=clean,corruption/fog/3")  # several: the sweep takes them apart first
+    ['shift=clean,corruption/fog/3']
     """
-    return overrides(word.removeprefix("shift=")) if word.startswith("shift=") else [word]
+    is_one = word.startswith("shift=") and "," not in word
+    return shift_words(word.removeprefix("shift=")) if is_one else [word]
 
 
 def with_free_keys(arguments: Sequence[str]) -> list[str]:

@@ -131,7 +131,6 @@ class ResumingSweep:
         """Every point of the grid, composed, checked and planned."""
         axes = self._axes(arguments)
         groups = {*self.loader.list_groups(""), *self.config.hydra.runtime.choices}
-        folders = typed_words(self.config.hydra)  # of a master configuration: no overrides
         composed: dict[tuple[str, ...], DictConfig] = {}
         points = []
         for values in itertools.product(*axes.values()):
@@ -144,7 +143,7 @@ class ResumingSweep:
             config = copy.deepcopy(composed[whole])
             for override in OverridesParser.create().parse_overrides([o for o in overrides if o not in whole]):
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
-            points.append(Configuration(overrides, job_of(config, [*folders, *overrides])))
+            points.append(Configuration(overrides, job_of(config, typed_words(self.config.hydra, overrides))))
         return points
 
     def _axes(self, arguments: list[str]) -> dict[str, list[str]]:
