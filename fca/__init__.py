@@ -9,19 +9,28 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fca.cli.notebook import analyse, load_data, load_model, write_report
+    from fca.cli.analyse import analyse
+    from fca.cli.configure import load_data, load_model
+    from fca.cli.report import write_report
     from fca.store import results
     from fca.subset import draw_subset
 
 __all__ = ["analyse", "draw_subset", "load_data", "load_model", "results", "write_report"]
 
-_ELSEWHERE = {"results": "fca.store", "draw_subset": "fca.subset"}
+_HOMES = {
+    "analyse": "fca.cli.analyse",
+    "draw_subset": "fca.subset",
+    "load_data": "fca.cli.configure",
+    "load_model": "fca.cli.configure",
+    "results": "fca.store",
+    "write_report": "fca.cli.report",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'fca' has no attribute {name!r}; it has {', '.join(__all__)}")
-    return getattr(importlib.import_module(_ELSEWHERE.get(name, "fca.cli.notebook")), name)  # heavy: when it is used
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fca' has no attribute {name!r}; it has {', '.join(_HOMES)}")
+    return getattr(importlib.import_module(_HOMES[name]), name)  # heavy: imported when it is used
 
 
 def __dir__() -> list[str]:

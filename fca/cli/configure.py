@@ -5,23 +5,23 @@ from __future__ import annotations
 import importlib
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from fca.cli.application import CONF, check_keys
+from fca.cli.application import CONF, check_keys, composed
 from fca.data.splits import first_images
 from fca.store import Store
 from fca.store.columns import LEGACY
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
-from fca.types import ClassSubset, Column, FcaError, ImageData, Run
+from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run
 
 _MADE: dict[str, Any] = {}  # planning thousands of runs makes each component once
 
@@ -37,6 +37,41 @@ def component(config: DictConfig, group: str) -> Any:
         with _explained(_plain(config, group), group):
             _MADE[key] = OmegaConf.to_object(typed(config, group))
     return _MADE[key]
+
+
+def load_data(name: str, **keys: Any) -> ImageData:
+    """The images of conf/dataset/<name>.yaml, listed but not read; public sets are fetched on first use.
+
+    keys: values of that file to change, such as `root` of the data set `folder`.
+    Raises FcaError for a name, key or value that is not allowed, and for data that are not there.
+
+    >>> load_data("digits").classes[:3]
+    ('0', '1', '2')
+    """
+    data: ImageData = component(configured("run", "dataset", name, keys), "dataset").load()
+    return data
+
+
+def load_model(name: str, **keys: Any) -> Model:
+    """The model of conf/model/<name>.yaml, not yet built; `.build()` gives the network with its preprocessing.
+
+    keys: values of that file to change, e.g. weights="pretrained"; a trained run is load_model("run", run_id=...).
+    Raises FcaError for a name, key or value that is not allowed.
+
+    >>> load_model("test_resnet", input_size=32).label()
+    'test_resnet'
+    """
+    model: Model = component(configured("run", "model", name, keys), "model")
+    return model
+
+
+def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words: str) -> DictConfig:
+    """A root with this option of a group and some of its keys changed; `component` refuses what they may not be."""
+    config = composed(root, [f"{group}={name}", *words])
+    with open_dict(config):
+        for key, value in keys.items():
+            OmegaConf.update(config, f"{group}.{key}", str(value) if isinstance(value, Path) else value, merge=True)
+    return config
 
 
 def typed(config: DictConfig, group: str) -> DictConfig:

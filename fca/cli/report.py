@@ -1,4 +1,4 @@
-"""`fca report`: run the analyses of a report and write its page, pictures and tables."""
+"""`fca report`, and `fca.write_report` in a notebook: the page of some analyses, with its pictures and tables."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from fca.cli.application import application, typed_words
-from fca.cli.configure import component, task_columns
+from fca.cli.application import CONF, application, typed_words
+from fca.cli.configure import component, configured, task_columns
 from fca.report.page import Result
 from fca.store import Store
 from fca.store.columns import BASE
@@ -27,13 +27,25 @@ def report(config: DictConfig) -> None:
     """Print where the page is."""
     hydra = HydraConfig.get()
     folders = [Path(source.path) for source in hydra.runtime.config_sources if source.schema == "file"]
-    print(f"page: {make_page(config, shlex.join(['fca', 'report', *typed_words(hydra)]), folders)}")
+    print(f"page: {_make_page(config, typed_words(hydra), folders)}")
 
 
-def make_page(config: DictConfig, command: str, folders: Sequence[Path]) -> Path:
+def write_report(name: str, outputs: str | Path = "outputs", query: str | None = None, **keys: Any) -> Path:
+    """Write the page of conf/report/<name>.yaml with its figures and tables, as `fca report` does; returns the page.
+
+    query: which runs it reads.    keys: values of that file to change, e.g. title="Our nine classes".
+    Raises FcaError for an unknown name or key, and where the store has no rows for any of its analyses.
+    """
+    config = configured("report", "report", name, keys, "logger=none")
+    config.outputs, config.query = str(outputs), query
+    words = [f"report={name}", f"outputs={outputs}", *([f"query={query}"] if query else [])]
+    return _make_page(config, words, [CONF])
+
+
+def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]) -> Path:
     """Run the analyses and write the page; those that find no rows are left out with their reason on the page.
 
-    command: what makes the page again.    folders: of configurations, the first that has an analysis counts.
+    words: overrides that make the page again.    folders: of configurations; the first that has an analysis counts.
     """
     store = Store(Path(config.outputs))
     maker = component(config, "report")
@@ -46,6 +58,7 @@ def make_page(config: DictConfig, command: str, folders: Sequence[Path]) -> Path
     for table in tables:
         store.save(table)
     folder = store.outputs / "reports" / OmegaConf.select(config, "report.name")
+    command = shlex.join(["fca", "report", *words])
     page: Path = maker(folder, results, store.rows(config.query), command, (*BASE, *task_columns()))
     component(config, "logger").publish(tables, page)
     return page

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from fca.cli.show import show_frame
+from fca.cli.show import as_text
 from fca.store import results
 from fca.store.columns import MAIN
 from fca.types import FcaError
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     elif options.format == "json":
         print(frame.to_json(orient="records", lines=True))
     else:
-        show_frame(frame if names else frame[list(MAIN)], f"{len(frame)} runs in {options.outputs}")
+        print(as_text(frame if names else frame[list(MAIN)], f"{len(frame)} runs in {options.outputs}"))
     return 0
 
 

@@ -70,11 +70,6 @@ def show_failures(store: Store, failed: Sequence[str], most: int = 5) -> None:
         print(f"{more}all of them: fca status    a sweep runs them again with sweep.retry=true")
 
 
-def show_frame(frame: pd.DataFrame, title: str, most: int | None = None) -> None:
-    """Print a frame; see `as_text`."""
-    print(as_text(frame, title, most))
-
-
 def as_text(frame: pd.DataFrame, title: str, most: int | None = None) -> str:
     """A frame as plain text under its title: its first `most` lines, in the columns of `shown_columns`."""
     if frame.empty:
