@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from fca.cli.configure import Job, job_of
 from fca.cli.execute import POLL_S, execute
 from fca.cli.show import show_failures
 from fca.store import State, Store
+from fca.store.claims import repeating
 from fca.types import FcaError
 
 LOOK_S = 1.0
@@ -34,7 +34,6 @@ LOOK_S = 1.0
 @contextmanager
 def progress(store: Store, left: set[str], total: int) -> Iterator[None]:
     """Show how many of `total` runs are done and failed, and the time to go, while somebody works on those `left`."""
-    stop = threading.Event()
     failures = TextColumn("[red]{task.fields[failed]}[/red]")
     times = TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()
     with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), failures, *times) as bar:
@@ -50,17 +49,10 @@ def progress(store: Store, left: set[str], total: int) -> Iterator[None]:
                     failed.update({run_id} if state is State.FAILED else ())
             bar.update(shown, completed=total - len(waiting), failed=f"{len(failed)} failed" if failed else "")
 
-        def watch() -> None:
-            while not stop.wait(LOOK_S):
-                look()
-
-        thread = threading.Thread(target=watch, daemon=True, name="fca-progress")
-        thread.start()
         try:
-            yield
+            with repeating(look, LOOK_S):
+                yield
         finally:
-            stop.set()
-            thread.join()
             look()
 
 
