@@ -110,11 +110,12 @@ def _explained(values: dict[str, Any], group: str) -> Iterator[None]:
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
 
 
-def task_columns() -> list[Column]:
+@cache
+def task_columns() -> tuple[Column, ...]:
     """The columns that the tasks of conf/task/ declare, whether or not some run has them."""
     paths = sorted((CONF / "task").glob("*.yaml"))
     tasks = (_class(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in paths)
-    return [column for task in tasks for column in getattr(task, "columns", LEGACY)]
+    return tuple(column for task in tasks for column in getattr(task, "columns", LEGACY))
 
 
 def _class(target: str) -> type:

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 import fca.studies
-from fca.store.columns import BASE, LEGACY
+from fca.cli.configure import task_columns
+from fca.store.columns import BASE
 from fca.studies import rows as select
 from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.comparison import Comparison
@@ -196,7 +197,7 @@ def test_initialisation_seeds_and_shifted_or_partial_answers_do_not_stop_it(anal
 
 
 def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
-    kinds = {str(column): column.kind for column in (*BASE, *LEGACY)}
+    kinds = {str(column): column.kind for column in (*BASE, *task_columns())}
     axes = {"dataset", "model", "encoder", "ncl", "subset_seed", "classes", "seed", "groups"}
     identity = {"run_id", "task", "parent"}
     config = {*select.CONFIG, *select.WEIGHTS}
