@@ -7,7 +7,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from fca.cli.application import CONF, register
-from fca.cli.configure import plug, typed
+from fca.cli.configure import component, typed
 
 OF_DOOR = {"analysis": "analyse", "report": "report", **dict.fromkeys(("generator", "plan", "writer"), "generate")}
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name not in ("hydra", "local"))
@@ -49,7 +49,7 @@ def test_every_yaml_says_what_it_is_for(path):
 
 @pytest.mark.parametrize("name", [path.stem for path in YAMLS if path.parent.name == "analysis"])
 def test_an_analysis_in_a_notebook_asks_what_its_yaml_asks(name):
-    made = plug(composed("analysis", name), "analysis")
+    made = component(composed("analysis", name), "analysis")
     assert type(made)() == made
 
 
@@ -74,7 +74,7 @@ def test_a_model_of_the_paper_takes_its_own_recipe_ours_or_as_released(model):
     assert released.recipe.lr_batch == 0
     assert ours.recipe.epochs < 300
     for config in (ours, released):
-        plug(config, "recipe").check()
+        component(config, "recipe").check()
 
 
 @pytest.mark.parametrize("model", OF_ITEM_RESPONSES)
@@ -82,7 +82,7 @@ def test_a_model_of_the_item_response_paper_takes_its_own_recipe(model):
     taken = compose("run", ["experiment=fc_sub", f"model={model}"])
     assert taken.recipe == composed("recipe", model).recipe
     assert taken.recipe.lr_batch > 0, "for any batch size"
-    plug(taken, "recipe").check()
+    component(taken, "recipe").check()
 
 
 def test_two_names_of_one_network_plan_the_same_runs():

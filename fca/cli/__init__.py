@@ -1,1 +1,1 @@
-"""The doors: command lines in, nouns out. Nobody else imports Hydra or OmegaConf."""
+"""The command line: configurations are composed, checked and run. Nobody else imports Hydra or OmegaConf."""

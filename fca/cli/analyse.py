@@ -1,28 +1,97 @@
-"""`fca analyse`: read stored runs, answer with tables, keep them."""
+"""`fca analyse`, and `fca.analyse` in a notebook: the tables and figures of an analysis of stored runs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 from omegaconf import DictConfig
 
 from fca.cli.application import application
-from fca.cli.configure import plug
-from fca.cli.show import show_frame
+from fca.cli.configure import component, configured
+from fca.cli.show import as_text, shown_columns
+from fca.report.figure import Figure, visuals_of
+from fca.report.style import NothingToDraw, as_svg, spec
 from fca.store import Store
+from fca.types import Table
 
-LINES = 40  # of a table shown in the terminal; the file has all
+LINES = 40  # of a table that are shown; the file has all
 
 
 def main(arguments: Sequence[str]) -> int:
     """Exit code 0, or 2 when there is nothing to analyse or the configuration is wrong."""
-    return application("analyse", analyse, arguments)
+    return application("analyse", _print, arguments)
 
 
-def analyse(config: DictConfig) -> None:
-    """Print every table with its question and source, and where it is kept."""
+def _print(config: DictConfig) -> None:
+    """Print every table with its question and source, and where it is saved."""
     store = Store(Path(config.outputs))
-    for table in plug(config, "analysis")(store):
-        show_frame(table.frame, f"{table.name}: {table.question}", LINES)
-        print(f"{table.source}\n{len(table.runs)} runs; kept in {store.save(table)}\n")
+    for table in component(config, "analysis")(store):
+        print(f"{_text(table)}\n{len(table.runs)} runs; kept in {store.save(table)}\n")
+
+
+def _text(table: Table) -> str:
+    return f"{as_text(table.frame, f'{table.name}: {table.question}', LINES)}\n{table.source}"
+
+
+def analyse(name: str, outputs: str | Path = "outputs", **options: Any) -> Analysed:
+    """Run conf/analysis/<name>.yaml on the store in `outputs`; the result shows its tables and figures in a notebook.
+
+    options: values of that file to change, e.g. query="dataset == 'digits'".
+    Raises FcaError for an unknown name or option, and where the store has no rows for it.
+    """
+    analysis = component(configured("analyse", "analysis", name, options), "analysis")
+    store = Store(Path(outputs))
+    return Analysed(store, analysis, {table.name: table for table in analysis(store)})
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """The tables of an analysis by name, and its figures. In a notebook it shows both; in a console, the tables.
+
+    result["accuracy"] is a table's DataFrame; `result.figures` are Altair charts by name, with hover.
+    """
+
+    store: Store
+    analysis: Any
+    tables: Mapping[str, Table]
+
+    def __getitem__(self, name: str) -> pd.DataFrame:
+        return self.tables[name].frame
+
+    def save(self) -> list[Path]:
+        """Save the tables in the store, as `fca analyse` does; returns their folders, whose names are the ids."""
+        return [self.store.save(table) for table in self.tables.values()]
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """Name -> Altair chart; a figure for which the tables have too little is left out."""
+        return {figure.key: chart for figure, chart in self._drawn()}
+
+    def _drawn(self) -> Iterator[tuple[Figure, Any]]:
+        for figure in visuals_of(self.analysis).figures:
+            if all(table.name in self.tables for table in figure.tables):
+                try:
+                    yield figure, figure.draw(*(self.tables[table.name] for table in figure.tables))
+                except NothingToDraw:
+                    continue
+
+    def __repr__(self) -> str:
+        return "\n\n".join(map(_text, self.tables.values()))
+
+    def _repr_html_(self) -> str:
+        parts = []
+        for figure, chart in self._drawn():
+            picture = base64.b64encode(as_svg(spec(chart)).encode()).decode()  # an <img>: ids of inline SVGs collide
+            parts.append(f'<p><b>{html.escape(figure.title)}</b></p><img src="data:image/svg+xml;base64,{picture}">')
+        for table in self.tables.values():
+            title = f"<b>{html.escape(table.name)}</b>: {html.escape(table.question)}"
+            lines = table.frame[shown_columns(table.frame)].to_html(index=False, max_rows=LINES, na_rep="")
+            parts.append(f"<p>{title}</p>{lines}<p><small>{html.escape(table.source)}</small></p>")
+        return "\n".join(parts)

@@ -1,27 +1,31 @@
-"""A door that composes a configuration is a Hydra application; its errors are short and end with exit code 2."""
+"""What every configuring sub-command shares: the typed root of its configuration, and how Hydra composes and runs it.
+
+A key that is declared neither here nor by a component's class is refused; errors are short and end with exit code 2.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import OverrideType
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from fca.shifts import overrides as shift_words
 from fca.types import FcaError
-
-# The typed root of every configuration: what is not declared here or by a plug's own fields is refused.
 
 
 @dataclass
@@ -45,7 +49,10 @@ class SweepConfig:
 
 @dataclass
 class RunConfig:
-    """`fca run`. The groups are checked against the fields of the class that their `_target_` names."""
+    """`fca run`. Each group is checked against the fields of the class that its `_target_` names.
+
+    A task's YAML may bring further groups: `/domain@_global_.domain: name` in its defaults.
+    """
 
     dataset: Any
     model: Any
@@ -58,7 +65,7 @@ class RunConfig:
     subset: SubsetConfig = field(default_factory=SubsetConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
     seed: int = 0
-    adaptation: str | None = None
+    adaptation: Any = None
     compat: str | None = None
     limit: int | None = None
     outputs: str = "outputs"
@@ -108,16 +115,29 @@ class GenerateConfig:
 
 ROOTS = {"run": RunConfig, "analyse": AnalyseConfig, "report": ReportConfig, "generate": GenerateConfig}
 
+_PACKAGE = Path(__file__).resolve().parents[1]
+CONF = next(folder for folder in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if folder.is_dir())
+
 
 def register() -> None:
     """Make the schemas known to Hydra under the names that the root YAMLs start from."""
     store = ConfigStore.instance()
-    for name, node in ROOTS.items():
-        store.store(name=f"{name}_schema", node=node)
+    for name, root in ROOTS.items():
+        schema = OmegaConf.structured(root)
+        store.store(name=f"{name}_schema", node=_open(schema) if root is RunConfig else schema)
 
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-CONF = next(folder for folder in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if folder.is_dir())
+def _open(schema: DictConfig) -> DictConfig:
+    """The same typed keys in a node that takes others beside them; `check_keys` refuses those that are no groups."""
+    return DictConfig({key: schema._get_node(key) for key in schema})
+
+
+def check_keys(config: DictConfig) -> None:
+    """Raise FcaError for a key of `fca run` that is neither declared above nor a group that the task brought."""
+    declared = [known.name for known in fields(RunConfig)]
+    for key in config:
+        if key not in declared and not (isinstance(config[key], DictConfig) and "_target_" in config[key]):
+            raise FcaError("key", key, ", ".join(declared), "correct its name")
 
 
 def application(root: str, work: Callable[[DictConfig], object], arguments: Sequence[str]) -> int:
@@ -137,28 +157,60 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
             raise SystemExit(_refuse(error)) from error  # passes Hydra silently, where an Exception is announced
 
     try:
-        # -m may stand anywhere; to Hydra's parser only in front of the overrides
-        first = sorted(_of_swept_groups(arguments), key=lambda word: word not in ("-m", "--multirun"))
-        sys.argv = [f"fca {root}", *first]
+        words = with_free_keys([part for word in arguments for part in hydra_words(word)])
+        words.sort(
+            key=lambda word: word not in ("-m", "--multirun")
+        )  # Hydra wants -m in front; here it may be anywhere
+        # the name under which Hydra registers tab completion
+        sys.argv = ["fca" if {"-sc", "--shell-completion"} & set(words) else f"fca {root}", *words]
         hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(job)()
     except (HydraException, OmegaConfBaseException, FcaError) as error:
         return _refuse(error)
     return 0
 
 
-def _of_swept_groups(arguments: Sequence[str]) -> list[str]:
-    """The words, with `++` before the keys of groups that are swept: they may be those of one choice alone.
+def composed(root: str, words: Sequence[str]) -> DictConfig:
+    """conf/<root>.yaml with these overrides, for use in Python: errors of the command line are raised as FcaError."""
+    register()
+    before, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None  # a notebook may use Hydra itself
+    try:
+        with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+            return hydra.compose(root, list(words))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise _as_fca_error(error) or FcaError("configuration", " ".join(words), str(error), "mend it") from error
+    finally:
+        GlobalHydra.instance().hydra = before
+
+
+def typed_words(config: Any, overrides: Sequence[str] | None = None) -> list[str]:
+    """The overrides of one job and the further folders in which their options were found; config: its node `hydra`."""
+    folders = [word for word in config.overrides.hydra if word.startswith("hydra.searchpath=")]
+    return [*folders, *(config.overrides.task if overrides is None else overrides)]
+
+
+def hydra_words(word: str) -> list[str]:
+    """A word of the command line as Hydra knows it: a shift may be given as rows spell it, with its severity.
+
+    >>> hydra_words("shift=corruption/fog/3")
+    ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
+    >>> hydra_words("shift=clean,corruption/fog/3")  # several: the sweep takes them apart first
+    ['shift=clean,corruption/fog/3']
+    """
+    is_one = word.startswith("shift=") and "," not in word
+    return shift_words(word.removeprefix("shift=")) if is_one else [word]
+
+
+def with_free_keys(arguments: Sequence[str]) -> list[str]:
+    """The words, with `++` before the keys of groups that are swept: they may belong to one choice alone.
 
     Hydra first composes what is not swept, here with the usual shift, which has no severities:
 
-    >>> _of_swept_groups(["-m", "shift=a/b,a/c", "shift.severities=[1]", "seed=1"])
+    >>> with_free_keys(["-m", "shift=a/b,a/c", "shift.severities=[1]", "seed=1"])
     ['-m', 'shift=a/b,a/c', '++shift.severities=[1]', 'seed=1']
-    >>> _of_swept_groups(["--cfg", "job"])
+    >>> with_free_keys(["--cfg", "job"])
     ['--cfg', 'job']
     """
-    words = [
-        word for word in arguments if "=" in word and not word.startswith("-")
-    ]  # no flags, nor what belongs to them
+    words = [word for word in arguments if "=" in word and not word.startswith("-")]  # neither flags nor their values
     parsed = dict(zip(words, OverridesParser.create().parse_overrides(words), strict=True))
     swept = {override.package or override.key_or_group for override in parsed.values() if override.is_sweep_override()}
     keys = {
@@ -172,25 +224,31 @@ def _of_swept_groups(arguments: Sequence[str]) -> list[str]:
 
 
 def _refuse(error: Exception) -> int:
-    print(f"error: {_said(error)}", file=sys.stderr)
+    print(f"error: {_as_fca_error(error) or _shortened(error)}", file=sys.stderr)
     return 2
 
 
-def _said(error: Exception) -> str:
-    """An error and what caused it, without Hydra's search path and hints."""
+def _as_fca_error(error: Exception) -> FcaError | None:
+    """An error of ours, or Hydra's for an unknown option or key as one of ours; None for all others."""
+    if isinstance(error, FcaError):
+        return error
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, name = error.missing_cfg_file.partition("/")
         nested = (path.relative_to(CONF / group) for path in (CONF / group).glob("*/*.yaml"))
         options = [*error.options, *sorted(path.with_suffix("").as_posix() for path in nested)]
-        return str(FcaError(group, name, ", ".join(options), f"choose one, or add conf/{group}/{name}.yaml"))
-    unknown = error.__cause__ if isinstance(error.__cause__, ConfigAttributeError | ConfigKeyError) else None
-    if unknown is not None and not isinstance(error, FcaError) and isinstance(unknown.parent_node, DictConfig):
+        return FcaError(group, name, ", ".join(options), f"choose one, or add conf/{group}/{name}.yaml")
+    unknown = error.__cause__
+    if isinstance(unknown, ConfigAttributeError | ConfigKeyError) and isinstance(unknown.parent_node, DictConfig):
         keys = ", ".join(str(key) for key in unknown.parent_node if key not in ("_target_", "hydra"))
-        return str(FcaError("key", unknown.full_key, keys, "correct its name"))
+        return FcaError("key", unknown.full_key, keys, "correct its name")
+    return None
+
+
+def _shortened(error: Exception) -> str:
+    """Hydra's message and what caused it, without its search path and hints."""
     lines = [line for line in str(error).splitlines() if line.strip()]
-    cause = error.__cause__
-    if cause is not None and not isinstance(error, FcaError) and str(cause) not in str(error):
-        lines += str(cause).splitlines()
+    if error.__cause__ is not None and str(error.__cause__) not in str(error):
+        lines += str(error.__cause__).splitlines()
     hidden = ("Config search path", "Set the environment variable", "provider=", "reference_type", "object_type")
-    said = "\n  ".join(line.strip() for line in lines if not line.strip().startswith(hidden))
-    return said.replace("incompatible with type hint 'Optional[Union[int, float]]'", "not a number")
+    text = "\n  ".join(line.strip() for line in lines if not line.strip().startswith(hidden))
+    return re.sub(r"incompatible with type hint 'Optional\[Union\[(int, float|float, int)\]\]'", "not a number", text)

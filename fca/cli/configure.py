@@ -1,36 +1,36 @@
-"""From a composed configuration to nouns: the data, models, subset and task of one job, and its plan of runs."""
+"""From a composed configuration to objects: the data, models, subset and task of one job, and its plan of runs."""
 
 from __future__ import annotations
 
 import importlib
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+from fca.cli.application import CONF, check_keys, composed
 from fca.data.splits import first_images
 from fca.store import Store
+from fca.store.columns import LEGACY
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
-from fca.types import ClassSubset, FcaError, ImageData, Run
+from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run
 
-# From YAML to plugs: a plug is the dataclass that `_target_` names, and its fields are the keys and types allowed.
-
-
-_MADE: dict[str, Any] = {}  # planning thousands of runs makes each plug once
+_MADE: dict[str, Any] = {}  # planning thousands of runs makes each component once
 
 
-def plug(config: DictConfig, group: str) -> Any:
-    """The object that a group's node describes; equal nodes give the same object.
+def component(config: DictConfig, group: str) -> Any:
+    """The object that a group's node describes: `_target_` names its dataclass, whose fields are the keys and types.
 
-    Raises FcaError for an unknown key, a wrong type or a missing value, naming it as the user would type it.
+    Equal nodes give the same object. Raises FcaError for an unknown key, a wrong type or a missing value, naming it as
+    the user would type it.
     """
     key = group + json.dumps(OmegaConf.to_container(config[group], resolve=True), sort_keys=True)
     if key not in _MADE:
@@ -39,10 +39,45 @@ def plug(config: DictConfig, group: str) -> Any:
     return _MADE[key]
 
 
-def typed(config: DictConfig, group: str) -> DictConfig:
-    """A group's node under the types of its plug; values may still be missing (`???`).
+def load_data(name: str, **keys: Any) -> ImageData:
+    """The images of conf/dataset/<name>.yaml, listed but not read; public sets are fetched on first use.
 
-    A plug may hold plugs: those of its values that name a class, as a data set its generator.
+    keys: values of that file to change, such as `root` of the data set `folder`.
+    Raises FcaError for a name, key or value that is not allowed, and for data that are not there.
+
+    >>> load_data("digits").classes[:3]
+    ('0', '1', '2')
+    """
+    data: ImageData = component(configured("run", "dataset", name, keys), "dataset").load()
+    return data
+
+
+def load_model(name: str, **keys: Any) -> Model:
+    """The model of conf/model/<name>.yaml, not yet built; `.build()` gives the network with its preprocessing.
+
+    keys: values of that file to change, e.g. weights="pretrained"; a trained run is load_model("run", run_id=...).
+    Raises FcaError for a name, key or value that is not allowed.
+
+    >>> load_model("test_resnet", input_size=32).label()
+    'test_resnet'
+    """
+    model: Model = component(configured("run", "model", name, keys), "model")
+    return model
+
+
+def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words: str) -> DictConfig:
+    """A root with this option of a group and some of its keys changed; `component` refuses what they may not be."""
+    config = composed(root, [f"{group}={name}", *words])
+    with open_dict(config):
+        for key, value in keys.items():
+            OmegaConf.update(config, f"{group}.{key}", str(value) if isinstance(value, Path) else value, merge=True)
+    return config
+
+
+def typed(config: DictConfig, group: str) -> DictConfig:
+    """A group's node under the types of its class; values may still be missing (`???`).
+
+    A component may hold others: those of its values that name a class, as a data set its generator.
     """
     return _under_types(_plain(config, group), group)
 
@@ -50,9 +85,9 @@ def typed(config: DictConfig, group: str) -> DictConfig:
 def _under_types(values: dict[str, Any], name: str) -> DictConfig:
     schema = _schema(_class(values["_target_"]))
     held = {key: value for key, value in values.items() if isinstance(value, dict) and "_target_" in value}
-    plugs = {key: _under_types(value, f"{name}.{key}") for key, value in held.items()}
+    parts = {key: _under_types(value, f"{name}.{key}") for key, value in held.items()}
     with _explained(values, name):
-        given = {key: plugs.get(key, value) for key, value in values.items() if key != "_target_"}
+        given = {key: parts.get(key, value) for key, value in values.items() if key != "_target_"}
         return cast("DictConfig", OmegaConf.merge(schema, given))
 
 
@@ -75,6 +110,14 @@ def _explained(values: dict[str, Any], group: str) -> Iterator[None]:
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
 
 
+@cache
+def task_columns() -> tuple[Column, ...]:
+    """The columns that the tasks of conf/task/ declare, whether or not some run has them."""
+    paths = sorted((CONF / "task").glob("*.yaml"))
+    tasks = (_class(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in paths)
+    return tuple(column for task in tasks for column in getattr(task, "columns", LEGACY))
+
+
 def _class(target: str) -> type:
     module, _, name = target.rpartition(".")
     found: type = getattr(importlib.import_module(module), name)
@@ -82,9 +125,9 @@ def _class(target: str) -> type:
 
 
 @cache
-def _schema(plug_class: type) -> DictConfig:
-    """The fields of a plug as a typed node. Frozen dataclasses make read-only nodes; this one is to be filled."""
-    schema: DictConfig = OmegaConf.structured(plug_class)
+def _schema(made_of: type) -> DictConfig:
+    """The fields of a class as a typed node. Frozen dataclasses make read-only nodes; this one is to be filled."""
+    schema: DictConfig = OmegaConf.structured(made_of)
     _unlock(schema)
     return schema
 
@@ -114,6 +157,7 @@ class Job:
 
 def job_of(config: DictConfig, overrides: list[str]) -> Job:
     """Check a configuration whole and plan it; reads no image and writes nothing."""
+    check_keys(config)
     if config.seed < 0:
         raise FcaError("seed", config.seed, "0 or more", "set seed=0")
     if config.compat not in (None, *COMPATS):
@@ -121,32 +165,32 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
     data = _load(config)
     setup = Setup(
         data=data,
-        model=plug(config, "model"),
-        encoder=plug(config, "encoder"),
-        shifts=list({shift.label(): shift for shift in plug(config, "shift").shifts()}.values()),
-        recipe=plug(config, "recipe"),
+        model=component(config, "model"),
+        encoder=component(config, "encoder"),
+        shifts=list({shift.label(): shift for shift in component(config, "shift").shifts()}.values()),
+        recipe=component(config, "recipe"),
         subset=_subset(config, data),
         seed=config.seed,
-        adaptation=config.adaptation,
+        adaptation=component(config, "adaptation") if isinstance(config.adaptation, DictConfig) else config.adaptation,
         compat=config.compat,
-        machine=plug(config, "machine"),
+        machine=component(config, "machine"),
         store=Store(Path(config.outputs)),
-        tracker=plug(config, "logger"),
+        tracker=component(config, "logger"),
     )
-    task = plug(config, "task")
+    task = component(config, "task")
     return Job(task, setup, task.plan(setup), OmegaConf.to_yaml(config, resolve=True), _command(overrides))
 
 
 def _command(overrides: list[str]) -> str:
-    """The command line of this configuration alone; an experiment that sweeps is told not to."""
+    """The command line of this configuration alone; an experiment that sweeps is kept from it."""
     words = [word for word in overrides if not word.startswith("sweep.")]
     alone = ["hydra.mode=RUN"] if any(word.startswith("experiment=") for word in words) else []
     return shlex.join(["fca", "run", *words, *alone])
 
 
 def _load(config: DictConfig) -> ImageData:
-    loader = plug(config, "dataset")
-    key = (id(loader), config.limit)  # equal nodes are one plug, which lives as long as the process
+    loader = component(config, "dataset")
+    key = (id(loader), config.limit)  # equal nodes are one loader, which lives as long as the process
     if key not in _LOADED:
         data = loader.load()
         _LOADED[key] = data if config.limit is None else first_images(data, config.limit)
@@ -154,14 +198,14 @@ def _load(config: DictConfig) -> ImageData:
 
 
 def _subset(config: DictConfig, data: ImageData) -> ClassSubset:
-    asked = config.subset
-    if asked.classes is not None:
-        if asked.ncl is not None and asked.ncl != len(asked.classes):
-            raise FcaError(
-                "subset.ncl", asked.ncl, f"{len(asked.classes)}, as subset.classes has", "give only one of them"
-            )
-        return named_subset(data.classes, list(asked.classes))
-    if asked.ncl is None:
-        return full_set(len(data.classes))
-    ncl = number_of_classes(asked.ncl, len(data.classes))
-    return draw_subset(len(data.classes), ncl, asked.seed, asked.sampler)
+    wanted, total = config.subset, len(data.classes)
+    if wanted.classes is not None:
+        if wanted.ncl not in (None, len(wanted.classes)):
+            allowed = f"{len(wanted.classes)}, as subset.classes has"
+            raise FcaError("subset.ncl", wanted.ncl, allowed, "give only one of them")
+        return named_subset(data.classes, list(wanted.classes))
+    if wanted.ncl is None and wanted.sampler == "fca":  # made to draw: all classes need subset=all
+        raise FcaError("subset.ncl", None, f"2 to {total} for subset=fca", "add subset.ncl=5, or take subset=all")
+    if wanted.ncl is None:
+        return full_set(total)
+    return draw_subset(total, number_of_classes(wanted.ncl, total), wanted.seed, wanted.sampler)

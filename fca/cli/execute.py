@@ -20,7 +20,9 @@ from fca.store import ClaimLost, State, Store, claims
 from fca.store.files import write_text
 from fca.types import FcaError, Finished, Run
 
-# What a run says while it works: into its log.txt.
+POLL_S = 1.0
+PACKAGES = ("fca", "torch", "timm", "pytorch-lightning", "numpy")
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -43,14 +45,8 @@ def logged(path: Path) -> Iterator[None]:
         handler.close()
 
 
-# Which code and which machine made a row.
-
-
-PACKAGES = ("fca", "torch", "timm", "pytorch-lightning", "numpy")
-
-
 def provenance() -> dict[str, str | None]:
-    """The columns host, commit, versions and finished."""
+    """Which code and which machine made a row: the columns host, commit, versions and finished."""
     return {
         "host": socket.gethostname(),
         "commit": commit(),
@@ -72,12 +68,8 @@ def commit() -> str | None:
     if not (root / ".git").exists():
         return None
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    return answer.stdout.strip() or None
-
-
-POLL_S = 1.0
-log = logging.getLogger(__name__)
+    described = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    return described.stdout.strip() or None
 
 
 def execute(job: Job, *, alone: bool) -> None:
@@ -155,7 +147,7 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         "parent": run.parent,
         "command": job.command,
     }
-    stored = job.setup.store.write(row, finished.arrays, token)
+    stored = job.setup.store.write(row, finished.arrays, token, getattr(job.task, "columns", ()))
     try:
         job.setup.tracker.finish(stored)
     except Exception:  # the run is done and kept; its copy elsewhere is not worth failing it

@@ -9,7 +9,7 @@ from pathlib import Path
 from omegaconf import DictConfig
 
 from fca.cli.application import application
-from fca.cli.configure import plug
+from fca.cli.configure import component
 from fca.data.manifest import MANIFEST
 from fca.generation import Generator, Request, Writer
 from fca.tasks.generate import Budget, Folder, Plan, generate
@@ -28,10 +28,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def generation(config: DictConfig) -> None:
-    """Draw what is left, or with dry=true only say what would be drawn and what it would cost."""
+    """Draw what is left, or with dry=true only print what would be drawn and what it would cost."""
     plan = _plan(config)
-    generator: Generator = plug(config, "generator")
-    writer: Writer | None = None if config.writer is None else plug(config, "writer")
+    generator: Generator = component(config, "generator")
+    writer: Writer | None = None if config.writer is None else component(config, "writer")
     if config.workers < 0:
         raise FcaError("workers", config.workers, "0 or more", "set workers=0 for one a core")
     folder = Folder(Path(config.out or Path(config.outputs) / "generated" / plan.name))
@@ -50,7 +50,7 @@ def generation(config: DictConfig) -> None:
 
 
 def _plan(config: DictConfig) -> Plan:
-    plan: Plan = plug(config, "plan").settled()
+    plan: Plan = component(config, "plan").settled()
     return plan if config.per_level is None else replace(plan, per_level=config.per_level).settled()
 
 
@@ -65,14 +65,14 @@ def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Fo
     if not generator.prompted:
         print("it draws without words")
         return
-    asked = set() if writer is None else set(unwritten(plan, lines))
+    to_write = set() if writer is None else set(unwritten(plan, lines))
     if writer is None:
         written.check_words()
     else:
-        print(f"{writer.label()}, descriptions to write: {_cost(len(asked), writer)}")
+        print(f"{writer.label()}, descriptions to write: {_cost(len(to_write), writer)}")
     for request in wanted if verbose else _few(written):
-        to_write = (request.label, request.attribute) in asked
-        print(f"{request.key}: {'(to be written)' if to_write else request.prompt}")
+        is_written = (request.label, request.attribute) not in to_write
+        print(f"{request.key}: {request.prompt if is_written else '(to be written)'}")
 
 
 def _few(plan: Plan) -> list[Request]:

@@ -1,12 +1,14 @@
-"""The console script `fca`: one sub-command a door. Nothing heavy is imported until a door is chosen."""
+"""The console script `fca`: one module per sub-command. Nothing heavy is imported until one is chosen."""
 
 from __future__ import annotations
 
 import importlib
 import os
+import re
 import sys
+from collections.abc import Sequence
 
-DOORS = {
+COMMANDS = {
     "run": "train, predict, embed or describe: one configuration, or a sweep with -m",
     "analyse": "compute an analysis from stored runs:  fca analyse analysis=few_class",
     "report": "one page of figures, tables and commands:  fca report report=few_class",
@@ -14,20 +16,13 @@ DOORS = {
     "results": "stored runs as a table:  fca results --format csv --query 'ncl <= 5'",
     "status": "what is done, running and failed, and why",
 }
+WITHOUT_HYDRA = ("results", "status")
 
 
 def main() -> None:
-    """Hand over to the door that the first word names; exit code 2 for a word that is none."""
-    words = sys.argv[1:]
-    if not words or words[0] in ("-h", "--help"):
-        print(_help())
-        sys.exit(0)
-    if words[0] not in DOORS:
-        print(f"error: {words[0]!r} is no fca command; there are: {', '.join(DOORS)}. Try: fca --help", file=sys.stderr)
-        sys.exit(2)
-    door = importlib.import_module(f"fca.cli.{words[0]}")
+    """Run the sub-command that the first word names; exit code 2 for an unknown one."""
     try:
-        code = door.main(words[1:])
+        code = _run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -37,15 +32,42 @@ def main() -> None:
     sys.exit(code)
 
 
+def _run(words: Sequence[str]) -> int:
+    if not words or words[0] in ("-h", "--help"):
+        print(_help())
+        return 0
+    if words[0] in ("-sc", "--shell-completion"):
+        return _complete(words)
+    if words[0] not in COMMANDS:
+        known = ", ".join(COMMANDS)
+        print(f"error: {words[0]!r} is no fca command; there are: {known}. Try: fca --help", file=sys.stderr)
+        return 2
+    code: int = importlib.import_module(f"fca.cli.{words[0]}").main(words[1:])
+    return code
+
+
+def _complete(words: Sequence[str]) -> int:
+    """What the shell calls at a tab: names of sub-commands here, the rest of the line by Hydra."""
+    line = re.fullmatch(r"\s*\S+\s+(\S*)(\s.*)?", os.environ.get("COMP_LINE", "fca run "))
+    if line is None or line[2] is None:
+        print(" ".join(name for name in COMMANDS if name.startswith(line[1] if line else "")))
+        return 0
+    if line[1] not in COMMANDS or line[1] in WITHOUT_HYDRA:
+        return 0
+    os.environ["COMP_LINE"] = f"fca{line[2]}"
+    return _run([line[1], *words])
+
+
 def _help() -> str:
-    doors = "\n".join(f"  fca {name:<8}  {what}" for name, what in DOORS.items())
+    commands = "\n".join(f"  fca {name:<8}  {what}" for name, what in COMMANDS.items())
     return (
         "fca: which image classifier, when the job has few classes?\n\n"
-        f"{doors}\n\n"
+        f"{commands}\n\n"
         "  fca run dataset=digits model=test_resnet subset.ncl=5 subset.seed=0\n"
         "  fca run -m model=test_resnet,test_vit subset.ncl=2,3,5 'subset.seed=range(0,5)' hydra/launcher=joblib\n"
         "  fca run -m experiment=quickstart\n\n"
-        "Every value can be overridden on the command line; `fca run --help` lists groups and values."
+        "Every value can be overridden on the command line; `fca run --help` lists groups and values.\n"
+        'Tab completion:  eval "$(fca -sc install=bash)"'
     )
 
 

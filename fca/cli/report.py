@@ -1,4 +1,4 @@
-"""`fca report`: run the analyses of a report and write its page, pictures and tables."""
+"""`fca report`, and `fca.write_report` in a notebook: the page of some analyses, with its pictures and tables."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
-from fca.cli.application import application
-from fca.cli.configure import plug
+from fca.cli.application import CONF, application, typed_words
+from fca.cli.configure import component, configured, task_columns
 from fca.report.page import Result
 from fca.store import Store
+from fca.store.columns import BASE
 from fca.types import FcaError
 
 
@@ -23,11 +24,33 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def report(config: DictConfig) -> None:
-    """Print where the page is; analyses that find no rows are left out with their reason on the page."""
+    """Print where the page is."""
+    hydra = HydraConfig.get()
+    folders = [Path(source.path) for source in hydra.runtime.config_sources if source.schema == "file"]
+    print(f"page: {_make_page(config, typed_words(hydra), folders)}")
+
+
+def write_report(name: str, outputs: str | Path = "outputs", query: str | None = None, **keys: Any) -> Path:
+    """Write the page of conf/report/<name>.yaml with its figures and tables, as `fca report` does; returns the page.
+
+    query: which runs it reads.    keys: values of that file to change, e.g. title="Our nine classes".
+    Raises FcaError for an unknown name or key, and where the store has no rows for any of its analyses.
+    """
+    config = configured("report", "report", name, keys, "logger=none")
+    config.outputs, config.query = str(outputs), query
+    words = [f"report={name}", f"outputs={outputs}", *([f"query={query}"] if query else [])]
+    return _make_page(config, words, [CONF])
+
+
+def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]) -> Path:
+    """Run the analyses and write the page; those that find no rows are left out with their reason on the page.
+
+    words: overrides that make the page again.    folders: of configurations; the first that has an analysis counts.
+    """
     store = Store(Path(config.outputs))
-    command = shlex.join(["fca", "report", *HydraConfig.get().overrides.task])
-    maker = plug(config, "report")
-    results = [_result(_analysis(name, {**maker.options, "query": config.query}), store) for name in maker.analyses]
+    maker = component(config, "report")
+    options = {**maker.options, "query": config.query}
+    results = [_result(_analysis(name, options, folders), store) for name in maker.analyses]
     tables = [table for result in results for table in result.tables]
     if not tables:
         reasons = "; ".join(result.missing for result in results)
@@ -35,9 +58,10 @@ def report(config: DictConfig) -> None:
     for table in tables:
         store.save(table)
     folder = store.outputs / "reports" / OmegaConf.select(config, "report.name")
-    page = maker(folder, results, store.rows(config.query), command)
-    plug(config, "logger").publish(tables, page)
-    print(f"page: {page}")
+    command = shlex.join(["fca", "report", *words])
+    page: Path = maker(folder, results, store.rows(config.query), command, (*BASE, *task_columns()))
+    component(config, "logger").publish(tables, page)
+    return page
 
 
 def _result(analysis: Any, store: Store) -> Result:
@@ -47,12 +71,11 @@ def _result(analysis: Any, store: Store) -> Result:
         return Result(analysis, (), str(error))
 
 
-def _analysis(name: str, options: Mapping[str, Any]) -> Any:
+def _analysis(name: str, options: Mapping[str, Any], folders: Sequence[Path]) -> Any:
     """The analysis of this name with those of the options that it has."""
-    sources = [Path(source.path) for source in HydraConfig.get().runtime.config_sources if source.schema == "file"]
-    files = {file.stem: file for folder in reversed(sources) for file in (folder / "analysis").glob("*.yaml")}
+    files = {file.stem: file for folder in reversed(folders) for file in (folder / "analysis").glob("*.yaml")}
     if name not in files:
         raise FcaError("report.analyses", name, ", ".join(sorted(files)), "name analyses of conf/analysis/")
     values = OmegaConf.load(files[name])
     chosen = {key: value for key, value in options.items() if key in values}
-    return plug(OmegaConf.create({"analysis": OmegaConf.merge(values, chosen)}), "analysis")
+    return component(OmegaConf.create({"analysis": OmegaConf.merge(values, chosen)}), "analysis")

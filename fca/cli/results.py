@@ -6,28 +6,12 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from fca.cli.show import show_frame
-from fca.store import results
-from fca.types import FcaError
+import pandas as pd
 
-SHORT = [
-    "run_id",
-    "task",
-    "dataset",
-    "model",
-    "encoder",
-    "snapshot",
-    "shift",
-    "ncl",
-    "subset_seed",
-    "seed",
-    "top1",
-    "top1_open",
-    "top1_masked",
-    "n_test",
-    "flag",
-    "train_s",
-]
+from fca.cli.show import as_text
+from fca.store import results
+from fca.store.columns import MAIN
+from fca.types import FcaError
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -37,26 +21,34 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--query", help="a pandas query, e.g. \"task == 'train' and ncl <= 5\"")
     parser.add_argument("--columns", help="comma-separated; default: the main ones (table), all (csv, json)")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    names = options.columns.split(",") if options.columns else []
     try:
-        frame = results(asked.outputs, asked.query)
-        if asked.columns:
-            frame = frame[_columns(asked.columns, list(frame.columns))]
+        frame = _rows(options.outputs, options.query, names)
     except FcaError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if asked.format == "csv":
+    if options.format == "csv":
         frame.to_csv(sys.stdout, index=False)
-    elif asked.format == "json":
+    elif options.format == "json":
         print(frame.to_json(orient="records", lines=True))
     else:
-        show_frame(frame if asked.columns else frame[SHORT], f"{len(frame)} runs in {asked.outputs}")
+        print(as_text(frame if names else frame[list(MAIN)], f"{len(frame)} runs in {options.outputs}"))
     return 0
 
 
-def _columns(asked: str, known: list[str]) -> list[str]:
-    names = asked.split(",")
+def _rows(outputs: str, query: str | None, names: list[str]) -> pd.DataFrame:
+    """The rows in these columns; those of a task that has not run yet are missing everywhere."""
+    try:
+        frame = results(outputs, query)
+        if set(names) <= set(frame):
+            return frame[names] if names else frame
+    except FcaError:  # perhaps because no row has a column that the query names
+        pass
+    from fca.cli.configure import task_columns  # a second, for a question that is rarely asked
+
+    frame = results(outputs, query, task_columns())
     for name in names:
-        if name not in known:
-            raise FcaError("--columns", name, ", ".join(known), "name columns of the results")
-    return names
+        if name not in frame:
+            raise FcaError("--columns", name, ", ".join(map(str, frame)), "name columns of the results")
+    return frame[names] if names else frame

@@ -8,7 +8,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from fca.cli.application import application
+from fca.cli.application import application, typed_words
 from fca.cli.configure import job_of
 from fca.cli.execute import execute
 from fca.cli.show import show_job
@@ -22,20 +22,18 @@ def main(arguments: Sequence[str]) -> int:
 
 def run(config: DictConfig) -> None:
     """One job: alone it waits for runs that others compute and shows its results; in a sweep it leaves them."""
-    told = HydraConfig.get()
-    job = job_of(config, list(told.overrides.task))
+    hydra = HydraConfig.get()
+    job = job_of(config, typed_words(hydra))
     store = job.setup.store
     if config.sweep.print:
         left = [r for r in job.plan if store.state(r.run_id) is not State.DONE]
         print(job.command if left else "nothing is left to run")
         return
-    alone = told.mode is RunMode.RUN
-    if not alone:
+    if hydra.mode is not RunMode.RUN:
         execute(job, alone=False)
         return
     for planned in job.plan:
         store.forgive(planned.run_id)
     execute(job, alone=True)
-    failed = show_job(job)
-    if failed:
+    if show_job(job):
         raise SystemExit(1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import itertools
 import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,32 +20,23 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fca.cli.application import hydra_words, typed_words
 from fca.cli.configure import Job, job_of
 from fca.cli.execute import POLL_S, execute
 from fca.cli.show import show_failures
 from fca.store import State, Store
+from fca.store.claims import repeating
 from fca.types import FcaError
-
-# How a sweep is getting on: a bar that watches the store, whoever does the work.
-
 
 LOOK_S = 1.0
 
 
 @contextmanager
 def progress(store: Store, left: set[str], total: int) -> Iterator[None]:
-    """Show done, failed and time to go for the runs in `left`, of `total`, while the body works."""
-    stop = threading.Event()
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("[red]{task.fields[failed]}[/red]"),
-        TimeElapsedColumn(),
-        TextColumn("left:"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns) as bar:
+    """Show how many of `total` runs are done and failed, and the time to go, while somebody works on those `left`."""
+    failures = TextColumn("[red]{task.fields[failed]}[/red]")
+    times = TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()
+    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), failures, *times) as bar:
         shown = bar.add_task("runs", total=total, completed=total - len(left), failed="")
         waiting = set(left)
         failed: set[str] = set()
@@ -59,17 +49,10 @@ def progress(store: Store, left: set[str], total: int) -> Iterator[None]:
                     failed.update({run_id} if state is State.FAILED else ())
             bar.update(shown, completed=total - len(waiting), failed=f"{len(failed)} failed" if failed else "")
 
-        def watch() -> None:
-            while not stop.wait(LOOK_S):
-                look()
-
-        thread = threading.Thread(target=watch, daemon=True, name="fca-progress")
-        thread.start()
         try:
-            yield
+            with repeating(look, LOOK_S):
+                yield
         finally:
-            stop.set()
-            thread.join()
             look()
 
 
@@ -96,7 +79,7 @@ class ResumingSweep:
         )
 
     def sweep(self, arguments: list[str]) -> None:
-        """Plan the whole grid, say where it stands, launch what is left; exit code 1 if a run failed."""
+        """Plan the whole grid, print where it stands, launch what is left; exit code 1 if a run failed."""
         points = self._configurations(arguments)
         store = points[0].job.setup.store
         runs = list({run.run_id: run for point in points for run in point.job.plan})
@@ -119,7 +102,7 @@ class ResumingSweep:
             raise SystemExit(1)
 
     def _name(self) -> str:
-        """The experiment, if there is one, and when the sweep began."""
+        """Of the sweep: its experiment, if there is one, and when it began."""
         hydra = self.config.hydra
         return "-".join(filter(None, (hydra.runtime.choices.get("experiment"), Path(hydra.sweep.dir).name)))
 
@@ -139,27 +122,27 @@ class ResumingSweep:
     def _configurations(self, arguments: list[str]) -> list[Configuration]:
         """Every point of the grid, composed, checked and planned."""
         axes = self._axes(arguments)
-        groups = set(self.loader.list_groups(""))
+        groups = {*self.loader.list_groups(""), *self.config.hydra.runtime.choices}
         composed: dict[tuple[str, ...], DictConfig] = {}
         points = []
         for values in itertools.product(*axes.values()):
-            overrides = list(values)
-            whole = tuple(
-                o for o, axis in zip(overrides, axes.values(), strict=True) if _composes(o, len(axis), groups)
-            )
+            pairs = zip(values, axes.values(), strict=True)
+            choices = {word: len(axis) for value, axis in pairs for word in hydra_words(value)}
+            overrides = list(choices)
+            whole = tuple(word for word, number in choices.items() if _composes(word, number, groups))
             if whole not in composed:
                 composed[whole] = self._compose(list(whole))
             config = copy.deepcopy(composed[whole])
             for override in OverridesParser.create().parse_overrides([o for o in overrides if o not in whole]):
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
-            points.append(Configuration(overrides, job_of(config, overrides)))
+            points.append(Configuration(overrides, job_of(config, typed_words(self.config.hydra, overrides))))
         return points
 
     def _axes(self, arguments: list[str]) -> dict[str, list[str]]:
         """Key -> its overrides; the command line overrules the experiment's axes, key by key."""
         words = [f"{key}={value}" for key, value in self.params.items()] + arguments
         axes: dict[str, list[str]] = {}
-        for override in OverridesParser.create().parse_overrides(words):
+        for override in OverridesParser.create(config_loader=self.loader).parse_overrides(words):
             axes[override.get_key_element()] = _values(override)[: self.config.sweep.head]
         return axes
 
@@ -180,7 +163,7 @@ def _values(override: Override) -> list[str]:
 
 
 def _composes(override: str, values: int, groups: set[str]) -> bool:
-    """Whether an override needs Hydra to compose anew (100 ms): a group, an addition, or a key with one value only."""
+    """Whether Hydra is to compose an override (100 ms): a group, an addition, or a key with one value only."""
     key = override.partition("=")[0]
     return values == 1 or key.startswith(("+", "~")) or key.partition("@")[0].partition("/")[0] in groups
 

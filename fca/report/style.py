@@ -151,9 +151,15 @@ def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
     return {name: part for name, part in figure.items() if name not in ("config", "$schema")}
 
 
+def as_svg(figure: dict[str, Any]) -> str:
+    """The figure as SVG, on white."""
+    svg: str = vl_convert.vegalite_to_svg({**figure, "config": config()}, vl_version=VEGA_LITE)
+    return svg
+
+
 def save(figure: dict[str, Any], stem: Path) -> None:
     """Write `stem`.svg, .png and .pdf, on white, without a browser."""
-    svg = vl_convert.vegalite_to_svg({**figure, "config": config()}, vl_version=VEGA_LITE)
+    svg = as_svg(figure)
     stem.parent.mkdir(parents=True, exist_ok=True)
     stem.with_suffix(".svg").write_text(svg)
     stem.with_suffix(".png").write_bytes(vl_convert.svg_to_png(svg, scale=2))

@@ -12,7 +12,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -74,28 +74,37 @@ def release(folder: Path, token: str) -> None:
 @contextmanager
 def beating(held: dict[Path, str]) -> Iterator[None]:
     """Keep these claims (folder -> token) alive while the body runs; those still held are released at its end."""
-    stop = threading.Event()
 
     def beat() -> None:
-        while not stop.wait(BEAT_S):
-            for folder, token in list(held.items()):
-                if is_mine(folder, token):
-                    _touch(folder / CLAIM)
+        for folder, token in list(held.items()):
+            if is_mine(folder, token):
+                with suppress(FileNotFoundError):  # taken over this moment; it is noticed before the row is written
+                    os.utime(folder / CLAIM)
 
-    thread = threading.Thread(target=beat, daemon=True, name="fca-heartbeat")
+    try:
+        with repeating(beat, BEAT_S):
+            yield
+    finally:
+        for folder, token in held.items():
+            release(folder, token)
+
+
+@contextmanager
+def repeating(work: Callable[[], None], seconds: float) -> Iterator[None]:
+    """Call `work` every so many seconds, in a thread of its own, while the body runs."""
+    stop = threading.Event()
+
+    def repeat() -> None:
+        while not stop.wait(seconds):
+            work()
+
+    thread = threading.Thread(target=repeat, daemon=True, name=f"fca-{work.__name__}")
     thread.start()
     try:
         yield
     finally:
         stop.set()
         thread.join()
-        for folder, token in held.items():
-            release(folder, token)
-
-
-def _touch(path: Path) -> None:
-    with suppress(FileNotFoundError):  # taken over since the look; the holder finds out before it writes its row
-        os.utime(path)
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -1,118 +1,135 @@
-"""What a row may say: the columns of the results table, declared once. A row is flat JSON; the missing stays out."""
+"""What a row holds: the columns that runs of every task share. Each task declares its own beside them.
+
+A row is flat JSON. A value that a run does not have is left out.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+
+from fca.types import Column, with_interval
 
 Row = dict[str, Any]
 
-_WITH_INTERVAL = ("top1", "top1_open", "top1_masked", "top1_grouped")
-_ESTIMATES = ("accuracy", "score")  # of an adaptive test
+RECIPE = "recipe_"  # one column per key of the recipe, e.g. recipe_epochs
 
-COLUMNS: dict[str, type] = {
-    "run_id": str,  # 12 hex digits of the run's identity
-    "task": str,
-    "parent": str,  # the run whose weights or arrays this one read
-    "dataset": str,
-    "fingerprint": str,  # of the images, labels and splits
-    "split": str,
-    "num_classes": int,  # classes of the data set
-    "model": str,
-    "weights": str,
-    "snapshot": str,
-    "encoder": str,
-    "shift": str,
-    "adaptation": str,
-    "ncl": int,
-    "subset_seed": int,
-    "sampler": str,
-    "classes": tuple,  # label indices in the data set, sorted
-    "seed": int,
-    "compat": str,
-    "groups": str,  # which groups of classes, of the grouped protocol
-    **{f"{name}{end}": float for name in _WITH_INTERVAL for end in ("", "_low", "_high")},
-    **{f"{name}{end}": float for name in _ESTIMATES for end in ("", "_low", "_high", "_se")},
-    "policy": str,  # of an adaptive test
-    "estimator": str,
-    "budget": float,  # share of the images that it may ask, at a time
-    "width": float,  # of the accuracy's interval, at which it stops
-    "bank": str,  # id of a saved table irt_items
-    "protocol": str,
-    "n_asked": int,
-    "n_pool": int,  # images that might be asked
-    "share": float,  # n_asked / n_pool
-    **{f"asked_{level}": int for level in ("easy", "medium", "hard")},
-    "rounds": int,
-    "warning": str,  # what is known to be wrong with its estimates
-    "val_top1": float,
-    "penalty": float,  # of a probe
-    "n_train": int,
-    "n_val": int,
-    "n_test": int,
-    "n_grouped": int,  # test images whose class is in a group
-    "best_epoch": int,
-    "flag": str,  # diverged, or chance: not told apart from always naming the commonest class
-    "train_s": float,
-    "predict_s": float,
-    "images_per_s": float,
-    "params": int,
-    "input_size": int,  # side of the network's square input, pixels
-    "n_images": int,
-    "class_min": int,  # images of the smallest class
-    "height_min": int,
-    "height_max": int,
-    "width_min": int,
-    "width_max": int,
-    "duplicates_exact": int,  # pairs
-    "duplicates_near": int,
-    "duplicates_between_splits": int,
-    "checksum": str,  # of all images, labels and splits
-    "similarity_calls": int,  # of a user's own pair function
-    "device": str,
-    "host": str,
-    "command": str,
-    "commit": str,
-    "versions": str,
-    "finished": str,  # UTC, ISO 8601
-}
-RECIPE = "recipe_"  # one column a key of the recipe, e.g. recipe_epochs
+RUN_ID = Column("run_id", str, "", "12 hex digits of the run's identity")
+TASK = Column("task", str, "", "what was done: train, predict, score, embed, describe, ...")
+DATASET = Column("dataset")
+MODEL = Column("model")
+ENCODER = Column("encoder")
+SNAPSHOT = Column("snapshot", str, "", "which weights of a training: best, or a share of its steps")
+SHIFT = Column("shift", str, "", "change of the images, e.g. corruption/fog/3")
+NCL = Column("ncl", int, ".0f", "number of classes")
+SUBSET_SEED = Column("subset_seed", int, ".0f", "which random subset of that size")
+SEED = Column("seed", int, ".0f", "initial weights and batch order, or which images an adaptive test evaluates")
+TOP1 = Column("top1", float, ".2%", "accuracy of a sub-model")
+TOP1_OPEN = Column("top1_open", float, ".2%", "accuracy over all classes of the model")
+TOP1_MASKED = Column("top1_masked", float, ".2%", "accuracy over the subset's classes")
+TOP1_GROUPED = Column("top1_grouped", float, ".2%", "accuracy with class probabilities summed over groups")
+N_TEST = Column("n_test", int, ".0f", "test images")
+FLAG = Column("flag", str, "", "diverged, or chance: not significantly above always predicting the commonest class")
+TRAIN_S = Column("train_s", float, ".1f", "training time, seconds")
+
+BASE = (
+    RUN_ID,
+    TASK,
+    Column("parent", str, "", "the run whose weights or arrays this one read"),
+    DATASET,
+    Column("fingerprint", str, "", "of the images, labels and splits"),
+    Column("split"),
+    Column("num_classes", int, ".0f", "classes of the data set"),
+    MODEL,
+    Column("weights"),
+    SNAPSHOT,
+    ENCODER,
+    SHIFT,
+    Column("adaptation"),
+    NCL,
+    SUBSET_SEED,
+    Column("sampler"),
+    Column("classes", tuple, "", "label indices in the data set, sorted"),
+    SEED,
+    Column("compat"),
+    *with_interval(TOP1),
+    *with_interval(TOP1_OPEN),
+    *with_interval(TOP1_MASKED),
+    *with_interval(TOP1_GROUPED),
+    N_TEST,
+    FLAG,
+    TRAIN_S,
+    Column("predict_s", float, ".1f", "prediction time, seconds"),
+    Column("images_per_s", float, ".0f"),
+    Column("params", int, ".0f", "parameters of the network"),
+    Column("input_size", int, ".0f", "side of the network's square input, pixels"),
+    Column("device"),
+    Column("host"),
+    Column("command"),
+    Column("commit"),
+    Column("versions"),
+    Column("finished", str, "", "UTC, ISO 8601"),
+)
+HEADLINES = (TOP1, TOP1_OPEN, TOP1_MASKED, TOP1_GROUPED)
+MAIN = (  # what `fca results` shows
+    *(RUN_ID, TASK, DATASET, MODEL, ENCODER, SNAPSHOT, SHIFT, NCL, SUBSET_SEED, SEED),
+    *(TOP1, TOP1_OPEN, TOP1_MASKED, N_TEST, FLAG, TRAIN_S),
+)
+
+# TO BE REMOVED when the task classes declare `columns` and `summary` themselves: what they will declare.
+_ESTIMATES = [Column(name + end, float) for name in ("accuracy", "score") for end in ("", "_low", "_high", "_se")]
+_TEXTS = ("groups", "policy", "estimator", "bank", "protocol", "warning", "checksum")
+_FLOATS = ("budget", "width", "share", "val_top1", "penalty")
+_DESCRIBED = ("n_images", "class_min", "height_min", "height_max", "width_min", "width_max")
+_DUPLICATES = ("duplicates_exact", "duplicates_near", "duplicates_between_splits")
+_COUNTS = ("n_train", "n_val", "n_asked", "n_pool", "rounds", "n_grouped", "best_epoch", "similarity_calls")
+_ASKED = ("asked_easy", "asked_medium", "asked_hard")
+LEGACY = (
+    *_ESTIMATES,
+    *(Column(name) for name in _TEXTS),
+    *(Column(name, float) for name in _FLOATS),
+    *(Column(name, int) for name in (*_COUNTS, *_DESCRIBED, *_DUPLICATES, *_ASKED)),
+)
+LEGACY_SUMMARY: tuple[str, ...] = ("n_images", "n_train", "n_val", "n_test", *_DESCRIBED[1:], *_DUPLICATES, "n_grouped")
+LEGACY_SUMMARY += ("accuracy", "score", "asked {n_asked} of {n_pool} images")
 
 
-def checked(values: Mapping[str, Any]) -> Row:
+def checked(values: Mapping[str, Any], columns: Iterable[Column] = ()) -> Row:
     """The row of these values, in declared order; raises ValueError for an undeclared column, a wrong type or a NaN.
+
+    columns: those that the row's task declares beside BASE; columns of the recipe need no declaration.
 
     >>> checked({"task": "score", "run_id": "0123456789ab", "top1": None})
     {'run_id': '0123456789ab', 'task': 'score'}
     """
+    declared = {str(column): column for column in (*BASE, *LEGACY, *columns)}
     row = {}
-    for name in [*COLUMNS, *sorted(set(values) - set(COLUMNS))]:
+    for name in [*declared, *sorted(set(values) - set(declared))]:
         value = values.get(name)
         if value is None:
             continue
-        if not name.startswith(RECIPE):
-            row[name] = _typed(name, value)
-        else:
+        if name in declared:
+            row[name] = _typed(declared[name], value)
+        elif name.startswith(RECIPE):
             row[name] = list(value) if isinstance(value, tuple) else value
+        else:
+            raise ValueError(f"column {name!r} (value {value!r}) is declared neither by the task nor in BASE")
     return row
 
 
-def _typed(name: str, value: Any) -> Any:
-    if name not in COLUMNS:
-        raise ValueError(f"column {name!r} (value {value!r}) is not declared in fca/store/columns.py")
-    kind = COLUMNS[name]
-    if kind is tuple:
-        return [int(v) for v in value]
-    if kind is float:
+def _typed(column: Column, value: Any) -> Any:
+    if column.kind is tuple:
+        return [item if isinstance(item, str) else int(item) for item in value]
+    if column.kind is float:
         value = float(value)
         if not math.isfinite(value):
-            raise ValueError(f"{name}={value} is not a number; leave out what was not measured")
+            raise ValueError(f"{column}={value} is not a number; leave out what was not measured")
         return value
-    if kind is int:
-        if int(value) != value:
-            raise ValueError(f"{name}={value!r} is not a whole number")
-        return int(value)
+    if column.kind is int and int(value) != value:
+        raise ValueError(f"{column}={value!r} is not a whole number")
+    if column.kind in (int, bool):
+        return column.kind(value)
     if not isinstance(value, str):
-        raise ValueError(f"{name}={value!r} is a {type(value).__name__}, not a string")
+        raise ValueError(f"{column}={value!r} is a {type(value).__name__}, not a string")
     return value

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -16,13 +15,14 @@ import numpy as np
 import pandas as pd
 
 from fca.store import claims
-from fca.store.columns import COLUMNS, RECIPE, Row, checked
+from fca.store.columns import Row, checked
 from fca.store.files import write_array, write_frame, write_json, write_text
-from fca.types import Arrays, FcaError, ImageData, Table
+from fca.store.index import read_rows, row_of
+from fca.types import Arrays, Column, FcaError, ImageData, Table
 
 
 class State(Enum):
-    """Where a run stands: its row exists; its error does; a live worker holds it; none of these."""
+    """Where a run stands: its row exists; its error exists; a live worker holds it; none of these."""
 
     DONE = "done"
     FAILED = "failed"
@@ -56,21 +56,24 @@ class Store:
     def row(self, run_id: str) -> Row:
         """One finished run; raises FcaError if there is none."""
         try:
-            return _row_of(self.folder(run_id) / "row.json")
+            return row_of(self.folder(run_id))
         except FileNotFoundError:
             raise FcaError("run_id", run_id, f"a finished run in {self.outputs}", "list them: fca results") from None
 
     def rows(self, query: str | None = None) -> pd.DataFrame:
-        """One line a finished run, in declared columns; see `results`."""
+        """One line per finished run; see `results`."""
         return results(self.outputs, query)
 
     def array(self, run_id: str, name: str) -> np.ndarray:
         """A run's array, memory-mapped."""
         return np.load(self.folder(run_id) / f"{name}.npy", mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
 
-    def write(self, row: Mapping[str, Any], arrays: Arrays, token: str) -> Row:
-        """Store a finished run: arrays first, the row last. Raises ClaimLost if the claim is no longer ours."""
-        row = checked(row)
+    def write(self, row: Mapping[str, Any], arrays: Arrays, token: str, columns: Iterable[Column] = ()) -> Row:
+        """Store a finished run: arrays first, the row last. Raises ClaimLost if the claim is no longer ours.
+
+        columns: those that the run's task declares, beside the ones that all rows share.
+        """
+        row = checked(row, columns)
         folder = self.folder(row["run_id"])
         for name, array in arrays.items():
             write_array(folder / f"{name}.npy", array)
@@ -111,58 +114,32 @@ class Store:
         return pd.read_parquet(self.outputs / "items" / f"{fingerprint}.parquet")
 
     def save(self, table: Table) -> Path:
-        """Save an analysis' table under an id of what it asks and of the runs it read; returns its folder."""
-        asked = {"name": table.name, "parameters": dict(table.parameters), "runs": sorted(table.runs)}
-        table_id = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()[:12]
+        """Save an analysis' table under an id of its name, its parameters and the runs it read; returns its folder."""
+        meaning = {"name": table.name, "parameters": dict(table.parameters), "runs": sorted(table.runs)}
+        table_id = hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:12]
         folder = self.outputs / "tables" / table_id
         write_frame(folder / "table.parquet", table.frame)
         write_text(folder / "table.csv", table.frame.to_csv(index=False))
-        write_json(folder / "table.json", {**asked, "question": table.question, "source": table.source})
+        write_json(folder / "table.json", {**meaning, "question": table.question, "source": table.source})
         return folder
 
 
-def _row_of(path: str | Path) -> Row:
-    with open(path, "rb") as file:  # noqa: PTH123  half the time of Path.read_bytes over ten thousand rows
-        row: Row = json.loads(file.read())
-    return row
-
-
-def results(outputs: str | Path = "outputs", query: str | None = None) -> pd.DataFrame:
-    """One line a finished run, in the columns of fca/store/columns.py and one `recipe_*` column a key of the recipes.
+def results(outputs: str | Path = "outputs", query: str | None = None, columns: Iterable[str] = ()) -> pd.DataFrame:
+    """One line per finished run: the columns that all tasks share (fca/store/columns.py), then those of some tasks.
 
     outputs: the store's folder.    query: a pandas query on the columns, e.g. "task == 'train' and ncl <= 5".
+    columns: further ones, which are missing everywhere if no row has them.
     A value that a run does not have is missing, never 0. Raises FcaError for a query that cannot be read.
 
     >>> results("no/such/folder").empty
     True
     """
-    folder = Path(outputs) / "runs"
-    rows = []
-    for entry in os.scandir(folder) if folder.is_dir() else []:
-        try:
-            rows.append(_row_of(os.path.join(entry.path, "row.json")))  # noqa: PTH118  as above
-        except FileNotFoundError:
-            continue  # running, failed or abandoned: not a result
-    rows.sort(key=lambda row: (row.get("finished", ""), row["run_id"]))
-    frame = _frame(rows)
+    frame = read_rows(Path(outputs))
+    if absent := [name for name in dict.fromkeys(columns) if name not in frame]:
+        frame = frame.reindex(columns=[*frame.columns, *absent])
     if query is None:
         return frame
     try:
         return frame.query(query, engine="python").reset_index(drop=True)
     except Exception as error:
         raise FcaError("query", query, f"a pandas query on {', '.join(frame.columns)}", f"mend it: {error}") from error
-
-
-def _frame(rows: list[Row]) -> pd.DataFrame:
-    """A column a list; missing values are None, NaN or <NA> by the column's type."""
-    dtypes = {str: "str", int: "Int64", float: "float64", tuple: "object"}
-    columns = {}
-    for name, kind in COLUMNS.items():
-        values = [row.get(name) for row in rows]
-        if kind is tuple:
-            values = [None if value is None else tuple(value) for value in values]
-        columns[name] = pd.Series(values, dtype=dtypes[kind])
-    for name in sorted({key for row in rows for key in row if key.startswith(RECIPE)}):
-        values = [row.get(name) for row in rows]
-        columns[name] = pd.Series([tuple(v) if isinstance(v, list) else v for v in values])
-    return pd.DataFrame(columns)

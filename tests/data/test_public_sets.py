@@ -6,7 +6,7 @@ from hydra import compose, initialize_config_dir
 from PIL import Image
 
 from fca.cli.application import CONF, register
-from fca.cli.configure import plug
+from fca.cli.configure import component
 from fca.data.arrays import QuickDraw
 from fca.data.public import Caltech, Cub200, Dtd, Food101, Gtsrb, ImageNet, Indoor67
 from fca.data.splits import Share, for_training
@@ -177,5 +177,5 @@ def test_only_sets_whose_classes_have_a_side_are_never_flipped(tree, tmp_path, n
     if name in ("digits", "gtsrb"):
         missing = [] if name == "digits" else [f"dataset.root={tree(name)}", "compat=fca"]
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            data = plug(compose("run", [f"dataset={name}", *missing]), "dataset").load()
+            data = component(compose("run", [f"dataset={name}", *missing]), "dataset").load()
         assert not data.mirror

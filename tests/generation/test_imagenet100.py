@@ -11,7 +11,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from fca.cli.application import CONF, register
-from fca.cli.configure import plug
+from fca.cli.configure import component
 from fca.torchvision_ops import declare_torchvision_ops
 
 
@@ -19,7 +19,7 @@ from fca.torchvision_ops import declare_torchvision_ops
 def plan():
     register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return plug(compose("generate", ["plan=imagenet100", "generator=stable_diffusion"]), "plan").settled()
+        return component(compose("generate", ["plan=imagenet100", "generator=stable_diffusion"]), "plan").settled()
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import torch
 from hydra import compose, initialize_config_dir
 
 from fca.cli.application import CONF
-from fca.cli.configure import plug
+from fca.cli.configure import component
 
 
 @pytest.fixture(scope="session")
@@ -15,7 +15,7 @@ def model():
     @cache  # a model is frozen, and composing its configuration is what takes time
     def make(name, *overrides):
         with initialize_config_dir(str(CONF), version_base="1.3"):
-            return plug(compose(f"model/{name}", list(overrides)), "model")
+            return component(compose(f"model/{name}", list(overrides)), "model")
 
     return make
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 from fca.report.page import Result
 from fca.stats.intervals import wilson
-from fca.store.columns import COLUMNS as ROW_COLUMNS
+from fca.store.columns import BASE
 from fca.studies.few_class import accuracy as few_class
 from fca.studies.few_class import correlation as correlation_analysis
 from fca.studies.few_class.accuracy import FewClass
@@ -125,4 +125,4 @@ def run_rows(tables: Sequence[Table]) -> pd.DataFrame:
     made = {"commit": "1a2b3c4", "versions": "fca 0.1.0, torch 2.13.0", "finished": "2026-01-02T03:04:05.678+00:00"}
     command = [f"fca run model={m} subset.ncl={n}" for m, n in zip(rows["model"], rows["ncl"], strict=True)]
     rows = rows.assign(**fixed, **made, command=command, train_s=1.25, recipe_lr=0.1)
-    return rows.reset_index(drop=True).reindex(columns=[*ROW_COLUMNS, "recipe_lr"])
+    return rows.reset_index(drop=True).reindex(columns=[*BASE, "recipe_lr"])

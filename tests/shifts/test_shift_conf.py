@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from fca.cli.application import CONF
-from fca.cli.configure import plug, typed
+from fca.cli.configure import component, typed
 from fca.shifts import Shifts, overrides
 from fca.shifts.constants import CONSTANTS
 from fca.types import FcaError
@@ -40,21 +40,21 @@ def test_there_is_a_yaml_for_every_kind_and_one_for_all():
         *CONSTANTS, "all", "common",
     }  # fmt: skip
     for kind in CONSTANTS:
-        shifts = plug(composed(f"corruption/{kind}"), "shift").shifts()
+        shifts = component(composed(f"corruption/{kind}"), "shift").shifts()
         assert [s.label() for s in shifts] == [f"corruption/{kind}/{s}" for s in range(1, 6)]
-    everything = plug(composed("corruption/all"), "shift").shifts()
+    everything = component(composed("corruption/all"), "shift").shifts()
     assert [s.label() for s in everything] == [f"corruption/{kind}/{s}" for kind in CONSTANTS for s in range(1, 6)]
-    common = plug(composed("corruption/common"), "shift")
+    common = component(composed("corruption/common"), "shift")
     assert set(CONSTANTS) - set(common.kinds) == EXTRA
     for name in ("cifar_c/all", "imagenet_c/all"):
-        assert plug(composed(name, "shift.root=somewhere"), "shift").kinds == list(CONSTANTS)
+        assert component(composed(name, "shift.root=somewhere"), "shift").kinds == list(CONSTANTS)
 
 
 def test_severities_and_seed_are_set_from_the_command_line():
-    made = plug(composed("corruption/defocus_blur", "shift.severities=[1,3]", "shift.seed=4"), "shift")
+    made = component(composed("corruption/defocus_blur", "shift.severities=[1,3]", "shift.seed=4"), "shift")
     assert isinstance(made, Shifts)
     assert [s.label() for s in made.shifts()] == ["corruption/defocus_blur/1", "corruption/defocus_blur/3"]
-    assert [s.label() for s in plug(composed("clean"), "shift").shifts()] == ["clean"]
+    assert [s.label() for s in component(composed("clean"), "shift").shifts()] == ["clean"]
 
 
 @pytest.mark.parametrize("label", ["corruption/fog/3", "corruption/frost/1", "cifar_c/snow/5", "imagenet_c/fog/2"])
@@ -64,10 +64,10 @@ def test_a_shift_as_rows_spell_it_is_selected_by_its_overrides(label, tmp_path):
         (tmp_path / f"{name}.npy").touch()
     choice, *rest = overrides(label)
     root = [] if label.startswith("corruption") else [f"shift.root={tmp_path}"]
-    [shift] = plug(composed(choice.removeprefix("shift="), *rest, *root), "shift").shifts()
+    [shift] = component(composed(choice.removeprefix("shift="), *rest, *root), "shift").shifts()
     assert shift.label() == label
     if label == "corruption/fog/3":
-        [alone] = plug(composed("corruption/fog", "shift.severities=[3]"), "shift").shifts()
+        [alone] = component(composed("corruption/fog", "shift.severities=[3]"), "shift").shifts()
         assert shift.identity() == alone.identity()
 
 
@@ -80,4 +80,4 @@ def test_a_kind_or_severity_that_does_not_exist_is_named_when_a_row_s_spelling_h
     for label, message in (("corruption/mist/3", "shift.kinds = mist"), ("corruption/fog/6", "shift.severities = 6")):
         choice, *rest = overrides(label)
         with pytest.raises(FcaError, match=message):
-            plug(composed(choice.removeprefix("shift="), *rest), "shift").shifts()
+            component(composed(choice.removeprefix("shift="), *rest), "shift").shifts()

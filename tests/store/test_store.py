@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from fca.store import ClaimLost, State, Store, claims, results
-from fca.store.columns import COLUMNS, checked
-from fca.types import FcaError, ImageData, Table
+from fca.store.columns import BASE, checked
+from fca.types import Column, FcaError, ImageData, Table
 
 ROW = {"run_id": "0123456789ab", "task": "train", "dataset": "digits", "ncl": 5, "classes": (1, 2), "top1": 0.5}
 
@@ -37,7 +37,7 @@ def test_every_column_brings_back_its_own_value(store):
         float: lambda name: len(name) / 64,
         tuple: lambda name: (len(name), 99),
     }
-    values = {name: samples[kind](name) for name, kind in COLUMNS.items()} | {"run_id": "0123456789ab"}
+    values = {str(column): samples[column.kind](column) for column in BASE} | {"run_id": "0123456789ab"}
     written(store, **values, recipe_lr=0.1)
     row = store.rows().iloc[0]
     for name, value in values.items():
@@ -48,7 +48,7 @@ def test_every_column_brings_back_its_own_value(store):
 def test_what_a_run_does_not_have_is_missing_and_not_a_number(store):
     written(store, ncl=None, top1=None)
     row = store.rows().iloc[0]
-    assert row[["ncl", "top1", "model", "best_epoch"]].isna().all()
+    assert row[["ncl", "top1", "model", "flag"]].isna().all()
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,24 @@ def test_what_a_run_does_not_have_is_missing_and_not_a_number(store):
 def test_a_row_refuses_what_is_not_declared_or_not_measured(columns, message):
     with pytest.raises(ValueError, match=message):
         checked({**ROW, **columns})
+
+
+def test_a_task_declares_its_own_columns_and_reading_needs_no_declaration(store):
+    columns = (Column("depth", int), Column("deep", bool), Column("names", tuple))
+    row = {**ROW, "depth": np.int64(3), "deep": np.True_, "names": ("a", "b")}
+    with pytest.raises(ValueError, match=r"column 'deep'.* declared neither by the task nor in BASE"):
+        store.write(row, {}, claims.acquire(store.folder(ROW["run_id"])))
+    store.write(row, {}, json.loads((store.folder(ROW["run_id"]) / "claim.json").read_text())["token"], columns)
+    read = store.rows("depth == 3").iloc[0]
+    assert (read["depth"], read["deep"], read["names"]) == (3, True, ("a", "b"))
+
+
+def test_a_query_may_name_a_declared_column_that_no_row_has(store):
+    written(store)
+    with pytest.raises(FcaError, match="query = depth > 3"):
+        results(store.outputs, "depth > 3")
+    assert results(store.outputs, "depth > 3", columns=["depth", "ncl"]).empty
+    assert results(store.outputs, "not depth > 3", columns=["depth"])["depth"].isna().all()
 
 
 def test_states_follow_claim_error_and_row(store):

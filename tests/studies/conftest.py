@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from scipy.special import softmax
 
+from fca.cli.configure import task_columns
 from fca.stats.intervals import wilson
 from fca.store import Store, claims
 from fca.subset import draw_subset
@@ -64,7 +65,7 @@ class Lab:
         row = {**about, **columns}
         folder = self.store.folder(row["run_id"])
         token = claims.acquire(folder)
-        self.store.write(row, dict(arrays), token)
+        self.store.write(row, dict(arrays), token, task_columns())
         claims.release(folder, token)
         return row["run_id"]
 

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 import fca.studies
-from fca.store.columns import COLUMNS
+from fca.cli.configure import task_columns
+from fca.store.columns import BASE
 from fca.studies import rows as select
 from fca.studies.few_class.accuracy import FewClass
 from fca.studies.few_class.comparison import Comparison
@@ -196,10 +197,11 @@ def test_initialisation_seeds_and_shifted_or_partial_answers_do_not_stop_it(anal
 
 
 def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
+    kinds = {str(column): column.kind for column in (*BASE, *task_columns())}
     axes = {"dataset", "model", "encoder", "ncl", "subset_seed", "classes", "seed", "groups"}
     identity = {"run_id", "task", "parent"}
     config = {*select.CONFIG, *select.WEIGHTS}
-    measured = {name for name in COLUMNS if name.startswith("top1") or COLUMNS[name] is float}
+    measured = {name for name in kinds if name.startswith("top1") or kinds[name] is float}
     counted = {
         "n_train",
         "n_val",
@@ -213,12 +215,12 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
         "similarity_calls",
         "n_grouped",
     }
-    described = {name for name in COLUMNS if name.startswith(("height_", "width_", "duplicates_"))}
+    described = {name for name in kinds if name.startswith(("height_", "width_", "duplicates_"))}
     tested = {"policy", "estimator", "bank", "protocol", "n_asked", "n_pool", "rounds", "warning"}  # told a line a test
     tested |= {f"asked_{level}" for level in ("easy", "medium", "hard")}
     provenance = {"device", "host", "command", "commit", "versions", "finished"}
     known = axes | identity | config | measured | counted | described | tested | provenance
-    assert set(COLUMNS) - known == set(), "is this an axis of the analyses, or a setting that rows may not differ in?"
+    assert set(kinds) - known == set(), "is this an axis of the analyses, or a setting that rows may not differ in?"
 
 
 @pytest.mark.slow

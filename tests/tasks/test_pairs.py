@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fca.cli.configure import task_columns
 from fca.geometry import ResizeCrop
 from fca.shifts import Clean
 from fca.store import Store, claims, results
@@ -126,7 +127,7 @@ def test_the_similarity_analysis_scores_what_the_function_said(setup):
     finished = run(changed(setup, encoder=Closeness(images_per_class=10)))
     row = {**finished.run.about, **finished.columns, "run_id": finished.run.run_id, "task": "embed"}
     folder = setup.store.folder(row["run_id"])
-    setup.store.write(row, finished.arrays, claims.acquire(folder))
+    setup.store.write(row, finished.arrays, claims.acquire(folder), task_columns())
     [scores] = [t.frame for t in Similarity(ncl=[2], seeds=list(range(6)))(setup.store) if t.name == "similarity"]
     with_bee = scores["classes"].map(lambda classes: 2 in classes)
     assert (scores.loc[with_bee, "note"] == "images in test: bee has 1; a class needs 2").all()

@@ -1,0 +1,128 @@
+"""`import fca` in a notebook: data, models, tables, figures and pages as objects; nothing heavy before it is used."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import hydra
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+import fca
+from fca.cli.application import CONF
+from fca.types import FcaError, ImageData, Model
+
+OLD_STORE = Path(__file__).parents[1] / "store" / "old_store.zip"
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    """A store that fca wrote: 27 runs on digits."""
+    folder = tmp_path_factory.mktemp("notebook") / "outputs"
+    with zipfile.ZipFile(OLD_STORE) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def similarity(outputs):
+    return fca.analyse("similarity", outputs)
+
+
+def test_importing_fca_takes_no_time_and_loads_nothing_heavy():
+    code = "import fca, sys; print([name for name in ('pandas', 'numpy', 'hydra', 'torch') if name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, check=True,
+        cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    (line,) = [line for line in done.stderr.splitlines() if line.endswith("| fca")]
+    assert int(line.split("|")[1]) < 100_000, "microseconds"
+    assert done.stdout.strip() == "[]"
+
+
+def test_what_it_offers_is_listed_and_the_rest_is_refused():
+    assert set(fca.__all__) <= set(dir(fca))
+    for name in fca.__all__:
+        assert callable(getattr(fca, name))
+    with pytest.raises(AttributeError, match="no attribute 'reslts'; it has analyse, draw_subset"):
+        fca.reslts  # noqa: B018
+
+
+def test_results_and_subsets(outputs):
+    assert len(fca.results(outputs, "task == 'embed'")) == 3
+    assert fca.draw_subset(10, 3, 0).ncl == 3
+
+
+def test_data_are_those_of_the_yaml_with_some_keys_changed():
+    data = fca.load_data("digits")
+    assert isinstance(data, ImageData)
+    assert (data.name, len(data.classes), data.read(0).shape) == ("digits", 10, (32, 32, 3))
+    small = fca.load_data("rendered", per_level=1)
+    assert 0 < len(small.items) < len(fca.load_data("rendered").items)
+
+
+@pytest.mark.parametrize(
+    ("load", "name", "keys", "message"),
+    [
+        ("load_data", "digts", {}, r"dataset = digts; allowed: .*digits"),
+        ("load_data", "folder", {}, r"dataset.root = None; allowed: .*missing"),
+        ("load_data", "folder", {"rot": "x"}, r"dataset.rot = x; allowed: dataset.root"),
+        ("load_data", "folder", {"root": Path("no/such")}, r"dataset.root = no/such"),
+        ("load_model", "resnt18", {}, r"model = resnt18; allowed: .*resnet18"),
+        ("load_model", "test_resnet", {"input_size": "big"}, r"model.input_size = big"),
+    ],
+)
+def test_what_does_not_exist_is_refused_as_on_the_command_line(load, name, keys, message):
+    with pytest.raises(FcaError, match=message):
+        getattr(fca, load)(name, **keys)
+
+
+def test_a_model_is_that_of_the_yaml_with_some_keys_changed():
+    model = fca.load_model("test_resnet", input_size=64)
+    assert isinstance(model, Model)
+    assert model.build(["cat", "dog"]).input_size == 64
+
+
+def test_an_analysis_prints_its_tables(similarity):
+    assert list(similarity.tables) == ["similarity", "released", "released_agreement"]
+    assert similarity["similarity"]["encoder"].unique().tolist() == ["hog", "pixels"]
+    text = repr(similarity)
+    assert "similarity: How alike are the images" in text
+    assert "0.06117" in text
+    assert "arXiv:2411.01099" in text
+
+
+def test_an_analysis_shows_its_tables_and_figures_in_a_notebook(similarity):
+    shown = similarity._repr_html_()
+    assert shown.count("<table") == 3
+    assert shown.count("data:image/svg+xml;base64,") == len(similarity.figures) > 0
+    assert "<script" not in shown, "it shows without a network and in a notebook that is not trusted"
+    assert similarity.figures["similarity"].to_dict()["$schema"].startswith("https://vega.github.io/schema/vega-lite")
+
+
+def test_an_analysis_takes_options_and_is_saved_on_request(outputs):
+    found = fca.analyse("similarity", outputs, query="encoder == 'hog'")
+    assert set(found["similarity"]["encoder"]) == {"hog"}
+    before = set((outputs / "tables").iterdir())
+    saved = found.save()
+    assert set((outputs / "tables").iterdir()) - before == set(saved)
+    with pytest.raises(FcaError, match=r"analysis.ncls = 2; allowed: analysis.query"):
+        fca.analyse("similarity", outputs, ncls=2)
+    with pytest.raises(FcaError, match="none among the 0 stored rows"):
+        fca.analyse("similarity", outputs / "nowhere")
+
+
+def test_a_report_is_written(outputs):
+    page = fca.write_report("few_class", outputs, query="model != 'hog'", title="Our <digits>")
+    assert page == outputs / "reports" / "few_class" / "index.html"
+    text = page.read_text()
+    assert "<title>Our &lt;digits&gt;</title>" in text
+    assert "fca report report=few_class outputs=" in text
+
+
+def test_a_notebook_that_uses_hydra_itself_keeps_its_state():
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        own = GlobalHydra.instance().hydra
+        fca.load_data("digits")
+        assert GlobalHydra.instance().hydra is own

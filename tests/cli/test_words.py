@@ -1,0 +1,115 @@
+"""What can be typed: shifts as rows spell them, globs, tabs; and readers that stop early."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fca.cli import results as results_command
+from fca.store import results
+from tests.conftest import SMALL
+
+ROOT = Path(__file__).parents[2]
+PRINT = ["sweep.print=true", "logger=none"]
+
+
+@pytest.fixture
+def shell(tmp_path):
+    """Run a line of bash that can call `fca`; returns (exit code, output, errors)."""
+    script = tmp_path / "bin" / "fca"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m fca.cli.main "$@"\n')
+    script.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+
+    def run(line):
+        done = subprocess.run(
+            ["bash", "--norc", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    return run
+
+
+def test_a_shift_is_typed_as_rows_spell_it(fca):
+    code, out, err = fca("shift=corruption/fog/3", *PRINT)
+    assert code == 0, err
+    assert "shift=corruption/all 'shift.kinds=[fog]' 'shift.severities=[3]'" in out
+
+
+def test_shifts_are_swept_as_rows_spell_them(fca):
+    code, _, err = fca("-m", "shift=clean,corruption/fog/3", *SMALL)
+    assert code == 0, err
+    assert set(results("outputs")["shift"]) == {"clean", "corruption/fog/3"}
+
+
+@pytest.mark.parametrize(
+    ("word", "message"),
+    [
+        ("shift=corruption/fgo/3", "shift.kinds = fgo; allowed: gaussian_noise"),
+        ("shift=corruption/fog/6", "shift.severities = 6; allowed: 1 (weakest) to 5"),
+        ("shift=fog/corruption/3", "shift = fog/all; allowed: "),
+    ],
+)
+def test_a_shift_that_does_not_exist_is_refused(fca, word, message):
+    code, _, err = fca(word, *PRINT)
+    assert code == 2
+    assert message in err
+
+
+def test_a_glob_sweeps_every_option_that_it_matches(fca):
+    code, out, err = fca("-m", "model=glob(test_r*)", "seed=0,1", *PRINT)
+    assert code == 0, err
+    assert [line.count("model=test_resnet") for line in out.splitlines()] == [1, 1]
+
+
+def test_adaptation_null_is_the_usual_one(fca):
+    assert fca("adaptation=null", *PRINT)[0] == 0
+
+
+@pytest.mark.parametrize("words", [["subset=fca"], ["subset=fca", "subset.seed=3"], ["-m", "subset=fca", "seed=0,1"]])
+def test_subsets_of_the_arena_need_their_number_of_classes(fca, words):
+    code, _, err = fca(*words, *PRINT)
+    assert code == 2
+    assert "subset.ncl = None; allowed: 2 to 10 for subset=fca; next: add subset.ncl=5" in err
+    assert fca(*words, "subset.ncl=5", *PRINT)[0] == 0
+
+
+def test_results_may_name_a_column_of_a_task_that_has_not_run(fca):
+    assert fca("--query", "policy == 'static_k'", door=results_command)[0] == 0
+    code, out, _ = fca("--columns", "run_id,policy", door=results_command)
+    assert (code, "0 runs" in out) == (0, True)
+    code, _, err = fca("--columns", "run_id,polcy", door=results_command)
+    assert (code, "--columns = polcy; allowed: run_id, task" in err) == (2, True)
+
+
+@pytest.mark.parametrize("command", ["--help", "run --help", "status --help"])
+def test_a_reader_that_stops_early_ends_quietly(shell, command):
+    code, _, err = shell(f"set -o pipefail; fca {command} | true")
+    assert (code, err) == (0, "")
+
+
+TABS = {
+    "fca ": ["run", "analyse", "report", "generate", "results", "status"],
+    "fca re": ["report", "results"],
+    "fca run model=test_res": ["model=test_resnet"],
+    "fca run subset.nc": ["subset.ncl="],
+    "fca run -m seed=1,2 shift=cl": ["shift=clean"],
+    "fca analyse analysis=few": ["analysis=few_class"],
+    "fca results --fo": [],
+}
+
+
+@pytest.mark.parametrize("installed_by", ["fca -sc install=bash", "fca run -sc install=bash"])
+def test_a_tab_completes_what_is_typed(shell, installed_by):
+    lines = [f'eval "$({installed_by})"', "complete -p fca", "complete -p run"]
+    for typed in TABS:
+        words = typed.split() + [""] * typed.endswith(" ")
+        lines.append(f"COMP_LINE='{typed}' COMP_POINT={len(typed)} COMP_CWORD={len(words) - 1}")
+        lines.append('hydra_bash_completion; echo "got: ${COMPREPLY[*]}"')
+    _, out, err = shell("\n".join(lines))
+    assert "-F hydra_bash_completion fca" in out
+    assert err.splitlines() == ["bash: line 3: complete: run: no completion specification"], "only fca is completed"
+    assert [line.split()[1:] for line in out.splitlines() if line.startswith("got:")] == list(TABS.values())
