@@ -1,0 +1,71 @@
+"""An append-only file of JSON lines, from which work that was killed goes on.
+
+One process appends at a time (it holds a claim or a lock); any number may read meanwhile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from fca.types import FcaError
+
+Line = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Journal:
+    """The lines of one file, in the order they were added; the file need not exist yet, its folder must.
+
+    A line counts from its line break on: one that was cut off when its writer was killed is never read, and the next
+    `add` removes it.
+    """
+
+    path: Path
+
+    def lines(self) -> list[Line]:
+        """All lines. Raises FcaError for a whole line that is not JSON."""
+        return self.since(0)[0]
+
+    def since(self, start: int) -> tuple[list[Line], int]:
+        """The lines from byte `start` on, and the byte after them: where the next call goes on."""
+        try:
+            with self.path.open("rb") as file:
+                file.seek(start)
+                content = file.read()
+        except FileNotFoundError:
+            return [], start
+        whole = content[: content.rfind(b"\n") + 1]
+        return [self._parsed(line) for line in whole.splitlines() if line], start + len(whole)
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Append one line; it is on the disk when this returns. Raises ValueError for NaN, which JSON does not have."""
+        text = json.dumps(dict(line), allow_nan=False, ensure_ascii=False)
+        with self.path.open("a+b") as file:
+            _remove_torn_line(file)
+            file.write(text.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _parsed(self, line: bytes) -> Line:
+        try:
+            parsed: Line = json.loads(line)
+        except ValueError as error:
+            step = "restore the file, or remove the line"
+            raise FcaError(f"a line of {self.path}", line[:60], "JSON", step) from error
+        return parsed
+
+
+def _remove_torn_line(file: BinaryIO) -> None:
+    """Cut the file after its last line break."""
+    size = file.seek(0, os.SEEK_END)
+    if size == 0:
+        return
+    file.seek(size - 1)
+    if file.read(1) != b"\n":
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
