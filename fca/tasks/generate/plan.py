@@ -51,8 +51,8 @@ class Plan:
     seed: int
     file: str | None = None
 
-    def settled(self) -> Plan:
-        """The plan with its file's values, checked. Raises FcaError naming what cannot be."""
+    def resolved(self) -> Plan:
+        """The plan with its file's values, checked. Raises FcaError naming the first value that is not allowed."""
         plan = self if self.file is None else replace(self, file=None, **_values(self.file))
         plan._check()
         return plan
