@@ -58,7 +58,7 @@ class RunConfig:
     subset: SubsetConfig = field(default_factory=SubsetConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
     seed: int = 0
-    adaptation: str | None = None
+    adaptation: Any = None
     compat: str | None = None
     limit: int | None = None
     outputs: str = "outputs"

@@ -127,7 +127,7 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         recipe=plug(config, "recipe"),
         subset=_subset(config, data),
         seed=config.seed,
-        adaptation=config.adaptation,
+        adaptation=None if config.adaptation is None else plug(config, "adaptation"),
         compat=config.compat,
         machine=plug(config, "machine"),
         store=Store(Path(config.outputs)),

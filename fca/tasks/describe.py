@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Int32, Shaped, UInt8
@@ -13,16 +13,33 @@ from PIL import Image, ImageOps
 
 from fca.data.duplicates import exact_pairs, near_pairs, perceptual_hashes, signature
 from fca.data.files import in_order
-from fca.tasks import Setup
-from fca.types import Arrays, Finished, ImageData, Run, UnreadableImage
+from fca.tasks import N_TEST, N_TRAIN, N_VAL, Setup
+from fca.types import Arrays, Column, Finished, ImageData, Run, UnreadableImage
 
 THUMBNAIL = 64  # pixels a side
 SHOWN = 5  # unreadable images that are named
+N_IMAGES = Column("n_images", int, ",", "images of the set, all splits together")
+CLASS_MIN = Column("class_min", int, ",", "images of the smallest class")
+SIDES = tuple(
+    Column(f"{side}_{end}", int, "d", f"{size} {side} of an image, pixels")
+    for side in ("height", "width")
+    for end, size in (("min", "smallest"), ("max", "largest"))
+)
+EXACT = Column("duplicates_exact", int, ",", "pairs of images with equal pixels")
+NEAR = Column(
+    "duplicates_near", int, ",", "pairs of images that differ by a re-encoding, a resizing or a shift of a pixel"
+)
+BETWEEN = Column("duplicates_between_splits", int, ",", "pairs of duplicates whose images are in different splits")
+CHECKSUM = Column("checksum", str, meaning="sha256 of ids, labels, splits and pixels of all images")
+COUNTS = (N_IMAGES, N_TRAIN, N_VAL, N_TEST, CLASS_MIN, *SIDES, EXACT, NEAR, BETWEEN)
 
 
 @dataclass(frozen=True)
 class Describe:
     """`task=describe`: one run that reads every image of the set once."""
+
+    columns: ClassVar[tuple[Column, ...]] = (*COUNTS, CHECKSUM)
+    summary: ClassVar[tuple[Column | str, ...]] = COUNTS
 
     def plan(self, setup: Setup) -> list[Run]:
         """One run, whatever the subset, model and seed."""
@@ -98,19 +115,18 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
     splits = data.items["split"].to_numpy()
     exact, near = arrays["duplicates_exact"], arrays["duplicates_near"]
     first, second = splits[np.concatenate([exact, near])].T
+    extremes = [int(extreme(arrays[side])) for side in ("height", "width") for extreme in (np.min, np.max)]
     return {
-        "n_images": len(splits),
-        **{f"n_{split}": int((splits == split).sum()) for split in ("train", "val", "test")},
-        "class_min": int(np.bincount(data.labels, minlength=len(data.classes)).min()),
-        **{
-            f"{side}_{name}": int(extreme(arrays[side]))
-            for side in ("height", "width")
-            for name, extreme in (("min", np.min), ("max", np.max))
-        },
-        "duplicates_exact": len(exact),
-        "duplicates_near": len(near),
-        "duplicates_between_splits": int((first != second).sum()),
-        "checksum": checksum(data, arrays["sha256"]),
+        N_IMAGES: len(splits),
+        N_TRAIN: int((splits == "train").sum()),
+        N_VAL: int((splits == "val").sum()),
+        N_TEST: int((splits == "test").sum()),
+        CLASS_MIN: int(np.bincount(data.labels, minlength=len(data.classes)).min()),
+        **dict(zip(SIDES, extremes, strict=True)),
+        EXACT: len(exact),
+        NEAR: len(near),
+        BETWEEN: int((first != second).sum()),
+        CHECKSUM: checksum(data, arrays["sha256"]),
     }
 
 
