@@ -14,16 +14,9 @@ from fca.store import Store
 from fca.training.recipe import Recipe
 from fca.types import ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift, Table
 
-# Columns that several tasks measure.
+# Columns of trainings and of descriptions of data sets.
 N_TRAIN = Column("n_train", int, ",", "training images")
 N_VAL = Column("n_val", int, ",", "validation images")
-N_TEST = Column("n_test", int, ",", "test images; of an embedding: all images that were embedded")
-PREDICT_S = Column("predict_s", float, ".1f", "time of the forward passes, seconds")
-IMAGES_PER_S = Column("images_per_s", float, ",.0f", "images forwarded per second")
-PARAMS = Column("params", int, ",", "parameters of the network")
-INPUT_SIZE = Column("input_size", int, "d", "side of the network's square input, pixels")
-DEVICE = Column("device", str, meaning="processor that the network ran on")
-FORWARD = (PREDICT_S, IMAGES_PER_S, PARAMS, INPUT_SIZE, DEVICE)
 
 
 @dataclass(frozen=True)
@@ -83,9 +76,9 @@ class Setup:
 class Task(Protocol):
     """A kind of work: `plan` lists the runs of a configuration, `run` yields each of the given ones as it is done.
 
-    columns: what its rows have beside the columns of every row.
-    summary: the result on the terminal, in this order: a column is shown with its interval where the row has one, a
-             text such as "{n_asked} of {n_pool} images" is filled in; what a row lacks is left out.
+    columns: what its rows have beside the columns that all tasks share (fca/store/columns.py).
+    summary: what the terminal shows of a row beside its accuracies: a column, with its interval where it has one, or a
+             text such as "{n_asked} of {n_pool} images".
     """
 
     columns: ClassVar[tuple[Column, ...]]

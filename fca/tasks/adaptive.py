@@ -19,64 +19,27 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer
 
 from fca.data.pixels import Pixels, open_pixels, shifted
-from fca.stats.adaptive import (
-    ESTIMATORS,
-    LEVELS,
-    MAPPING_L,
-    MAPPING_Q,
-    POLICIES,
-    TARGETS,
-    Estimate,
-    Policy,
-    Pool,
-    StartPolicy,
-    check_mapping,
-    estimate,
-    make_pool,
-    warning,
-)
+from fca.stats import adaptive
+from fca.stats.adaptive import TARGETS, Estimate, Policy, Pool, StartPolicy
 from fca.stats.irt import ItemBank
 from fca.stats.protocols import logit_columns
 from fca.store import Store
-from fca.store.journal import Journal
+from fca.store.journal import Journal, Line
 from fca.studies.irt.ability import read_bank
 from fca.studies.progressive.levels import levels_of, sessions_of
-from fca.tasks import FORWARD, Setup
+from fca.tasks import Setup
 from fca.tasks.predict import CLEAN, Forward, forward_columns, prediction_arrays, subset_columns, whole_split
-from fca.types import Arrays, Classifier, Column, FcaError, Finished, ImageData, Run, Shift, with_interval
+from fca.types import LEVELS, Classifier, Column, FcaError, Finished, ImageData, Run, Shift, with_interval
 
-ACCURACY = Column("accuracy", float, ".1%", "estimated accuracy: mean over attributes, each level counting the same")
-SCORE = Column("score", float, ".1%", "estimated score: mean over attributes of (easy + 2 medium + 4 hard) / 7")
-ESTIMATES = tuple(
-    column
-    for target in (ACCURACY, SCORE)
-    for column in (*with_interval(target), Column(f"{target}_se", float, ".4f", f"standard error of {target}"))
-)
-POLICY = Column("policy", str, meaning="how the images of an adaptive test were selected, with options", filters=True)
-ESTIMATOR = Column("estimator", str, meaning="how accuracy and score were estimated from them", filters=True)
-BUDGET = Column("budget", float, ".0%", "share of the images that an adaptive test may evaluate at a time")
-WIDTH = Column("width", float, ".3f", "width of the 95 % interval of the accuracy at which an adaptive test stops")
-BANK = Column("bank", str, meaning="id of the saved table irt_items that an adaptive test used")
-PROTOCOLS = ("open", "masked")
-PROTOCOL = Column(
-    "protocol",
-    str,
-    meaning="open: any class that the model knows may be predicted; masked: only those of the evaluated images",
-    values={name: name for name in PROTOCOLS},
-)
-N_ASKED = Column("n_asked", int, ",", "images that an adaptive test evaluated")
-N_POOL = Column("n_pool", int, ",", "images that it might have evaluated")
-SHARE = Column("share", float, ".0%", "evaluated share of these images: n_asked / n_pool")
-ASKED = tuple(Column(f"asked_{level}", int, ",", f"evaluated {level} images") for level in LEVELS)
-ROUNDS = Column("rounds", int, "d", "rounds of an adaptive test")
-WARNING = Column("warning", str, meaning="known faults of the estimates")
-
+ACCURACY = Column("accuracy", float, ".1%", "estimated accuracy, the mean over attributes; each level counts the same")
+SCORE = Column("score", float, ".1%", "estimated mean over attributes of (easy + 2 medium + 4 hard) / 7")
 NAME = "journal.jsonl"
 TOGETHER = 2048  # images a line of the journal, at most
-MAPPINGS = {"Q": MAPPING_Q, "L": MAPPING_L}
+MAPPINGS = {"Q": adaptive.MAPPING_Q, "L": adaptive.MAPPING_L}
 OF_POLICY = {"mapping": ("gre_two_stage",), "objective": ("optimal_allocation", "neyman_irt")}
 NOT_ADAPTIVE = ("static_k", "random")
 OF_BANK = ("neyman_irt", "fisher_cat", "difference", "p_irt")
+PROTOCOLS = ("open", "masked")
 KNOWN_CHANCES = ("neyman_irt", "random", "static_k")  # policies that estimator difference can take
 LEAKED = "task.bank was fitted on this model's own answers too; fit it on others"
 OTHER_DATA = "task.bank was fitted on another version of these data: its items may have shown other pixels"
@@ -132,20 +95,22 @@ class AdaptiveTest:
     """
 
     columns: ClassVar[tuple[Column, ...]] = (
-        *ESTIMATES,
-        POLICY,
-        ESTIMATOR,
-        BUDGET,
-        WIDTH,
-        BANK,
-        PROTOCOL,
-        N_ASKED,
-        N_POOL,
-        SHARE,
-        *ASKED,
-        ROUNDS,
-        WARNING,
-        *FORWARD,
+        *with_interval(ACCURACY),
+        Column("accuracy_se", float, ".4f", "standard error of accuracy"),
+        *with_interval(SCORE),
+        Column("score_se", float, ".4f", "standard error of score"),
+        Column("policy", str, "", "how the images were selected, with options"),
+        Column("estimator", str, "", "how accuracy and score were estimated from them"),
+        Column("budget", float, ".0%", "share of the images that may be evaluated at a time"),
+        Column("width", float, ".3f", "width of the accuracy's 95 % interval at which the test stops"),
+        Column("bank", str, "", "id of the saved table irt_items that was used"),
+        Column("protocol", str, "", "whether any class of the model (open) or of the images (masked) may be predicted"),
+        Column("n_asked", int, ",", "images that were evaluated"),
+        Column("n_pool", int, ",", "images that might have been evaluated"),
+        Column("share", float, ".0%", "share of them that was evaluated: n_asked / n_pool"),
+        *(Column(f"asked_{level}", int, ",", f"{level} images that were evaluated") for level in LEVELS),
+        Column("rounds", int, "d", "rounds of the test"),
+        Column("warning", str, "", "known faults of the estimates"),
     )
     summary: ClassVar[tuple[Column | str, ...]] = (ACCURACY, SCORE, "asked {n_asked} of {n_pool} images")
 
@@ -167,25 +132,19 @@ class AdaptiveTest:
         items = items_of(data, "test", classes)
         for shift in setup.shifts if self.bank else setup.shifts[:1]:
             policy.start(items.pool, self.budget, self._bank(setup, data, items, shift))  # refuses what cannot be
-        others = {
-            WIDTH: self.width,
-            BANK: self.bank,
-            PROTOCOL: self.protocol if self.protocol != "open" else None,
-            "classes": [data.classes[c] for c in classes] if len(classes) < len(data.classes) else None,
-        }
-        meaning = {POLICY: self.policy, **policy.options, ESTIMATOR: self.estimator, BUDGET: self.budget}
-        meaning |= {"seed": setup.seed, **{key: value for key, value in others.items() if value is not None}}
-        about = {**subset_columns(setup.subset), "seed": setup.seed, POLICY: policy.label, ESTIMATOR: self.estimator}
-        about |= {BUDGET: self.budget, WIDTH: self.width, BANK: self.bank, PROTOCOL: self.protocol}
-        return [
-            Run(
-                "adaptive_test",
-                {**whole.identity, **meaning},
-                {**whole.about, **about},
-                work=Examination(whole.work, classes, policy, predictions),
-            )
-            for whole in predictions
-        ]
+        protocol = None if self.protocol == "open" else self.protocol
+        keys = [data.classes[c] for c in classes] if len(classes) < len(data.classes) else None
+        options = {"width": self.width, "bank": self.bank, "protocol": protocol, "classes": keys}
+        meaning = {"policy": self.policy, **policy.options, "estimator": self.estimator, "budget": self.budget}
+        meaning |= {"seed": setup.seed, **{key: value for key, value in options.items() if value is not None}}
+        own_columns = ("estimator", "budget", "width", "bank", "protocol")
+        about = {**subset_columns(setup.subset), **{name: getattr(self, name) for name in own_columns}}
+        about |= {"policy": policy.label, "seed": setup.seed}
+        runs = []
+        for whole in predictions:
+            work = Examination(whole.work, classes, policy, predictions)
+            runs.append(Run("adaptive_test", {**whole.identity, **meaning}, {**whole.about, **about}, work=work))
+        return runs
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Build the model once; test it under every shift."""
@@ -203,40 +162,55 @@ class AdaptiveTest:
         bank = self._bank(setup, data, items, shift)
         evaluator = self._evaluator(run, setup, classifier, classes, items)
         policy = work.policy.start(items.pool, self.budget, bank)
-        current = partial(estimate, self.estimator, items.pool, policy.record, bank)
-        outcome = examine(policy, evaluator, current, self.width, setup.seed)
-        seconds, accelerator = evaluator.kept.seconds, setup.machine.accelerator
+        current = partial(adaptive.estimate, self.estimator, items.pool, policy.record, bank)
+        order, rounds, found = examine(policy, evaluator, current, self.width, setup.seed)
         columns = {
             "ncl": len(classes),
             "classes": classes,
-            **estimates(outcome.estimate),
-            **counts(items.pool, outcome),
-            **forward_columns(classifier, len(outcome.order), seconds, accelerator),
-            WARNING: self._warning(setup.store, work.predictions, exhausted=bool(policy.record.asked.all())),
+            **estimates(found),
+            **counts(items.pool, order),
+            "rounds": int(rounds[-1]),
+            **forward_columns(classifier, len(order), evaluator.seconds, setup.machine.accelerator),
+            "warning": self._warning(setup.store, work.predictions, exhausted=len(order) == items.pool.items),
         }
-        arrays = {**arrays_of(items, outcome, evaluator.kept), "logit_classes": np.array(classifier.classes)}
+        arrays = {
+            "asked": items.places[order].astype(np.int32),  # among the test images, as in the arrays of a predict run
+            "round": rounds.astype(np.int32),
+            "pred": evaluator.pred[order],
+            "p_true": evaluator.p_true[order],
+            "logit_classes": np.array(classifier.classes),
+            "groups": items.pool.group_names.astype(str),
+            "group_asked": items.pool.by_group(items.pool.by_stratum(policy.record.asked)).astype(np.int32),
+            "group_estimate": np.stack([found.value, found.se, found.low, found.high], axis=-1),
+        }
         return Finished(run, columns, arrays)
 
     def _evaluator(self, run: Run, setup: Setup, classifier: Classifier, classes: list[int], items: Items) -> Evaluator:
-        data, shift = run.work.forward.data, run.work.forward.shift
+        data, shift, machine = run.work.forward.data, run.work.forward.shift, setup.machine
         clean = shift.label() == CLEAN.label()
+        shown = data if clean else shifted(data, shift, "test")
+        # from the cache if another run decoded them all; else the evaluated images are read, and no others
+        decoded = (setup.cache / f"{shown.fingerprint}-{classifier.geometry.key}.npy").exists()
+        room = float("inf") if decoded else 0.0
         column = logit_columns(classifier.classes, data.classes)
-        every_logit = np.arange(len(classifier.classes))
-        journal = Journal(setup.store.folder(run.run_id) / NAME)
+        everything = np.arange(len(classifier.classes))
         return Evaluator(
             classifier=classifier,
-            accelerator=setup.machine.accelerator,
-            pixels=open_decoded(data if clean else shifted(data, shift, "test"), classifier, setup),
+            accelerator=machine.accelerator,
+            pixels=open_pixels(shown, classifier.geometry, setup.cache, machine.workers, room),
             places=items.rows if clean else np.searchsorted(data.rows("test"), items.rows),
+            image_id=data.items["image_id"].iloc[items.rows].tolist(),
             true=column[data.labels[items.rows]],
-            allowed=every_logit if self.protocol == "open" else np.sort(column[classes]),
-            kept=Kept(journal, data.items["image_id"].iloc[items.rows].tolist()),
+            allowed=everything if self.protocol == "open" else np.sort(column[classes]),
+            journal=Journal(setup.store.folder(run.run_id) / NAME),
         )
 
     def _checked(self) -> Chosen:
         """The policy. Raises FcaError for an option that is out of range or does not go with another one."""
-        if self.estimator not in ESTIMATORS:
-            raise FcaError("task.estimator", self.estimator, ", ".join(ESTIMATORS), "mixed_logit needs no bank")
+        if self.estimator not in adaptive.ESTIMATORS:
+            raise FcaError(
+                "task.estimator", self.estimator, ", ".join(adaptive.ESTIMATORS), "mixed_logit needs no bank"
+            )
         if self.protocol not in PROTOCOLS:
             raise FcaError("task.protocol", self.protocol, " or ".join(PROTOCOLS), "take one of them")
         if self.width is not None and not 0 < self.width < 1:
@@ -259,7 +233,7 @@ class AdaptiveTest:
 
     def _warning(self, store: Store, predictions: Sequence[Run], *, exhausted: bool) -> str | None:
         """Known faults of the estimates; see also the width of their intervals."""
-        known = [None if self.policy in NOT_ADAPTIVE else warning(self.estimator)]
+        known = [None if self.policy in NOT_ADAPTIVE else adaptive.warning(self.estimator)]
         if self.width is not None and exhausted:
             known.append(EXHAUSTED)
         if self.bank:
@@ -298,7 +272,7 @@ def items_of(data: ImageData, split: str, classes: Sequence[int]) -> Items:
     items = items.iloc[places]
     if wrong := sorted(set(items["level"].astype(str)) - set(LEVELS)):
         raise FcaError(f"level of images of {data.name}", ", ".join(wrong[:5]), ", ".join(LEVELS), "name levels so")
-    pool = make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
+    pool = adaptive.make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
     return Items(listed[places], places, pool)
 
 
@@ -310,11 +284,11 @@ def choose_policy(policy: str, mapping: Any, objective: str) -> Chosen:
     >>> choose_policy("gre_two_stage", "L", "accuracy").label
     'gre_two_stage mapping=L'
     """
-    if policy not in POLICIES:
-        raise FcaError("task.policy", policy, ", ".join(POLICIES), "take one of these")
+    if policy not in adaptive.POLICIES:
+        raise FcaError("task.policy", policy, ", ".join(adaptive.POLICIES), "take one of these")
     if isinstance(mapping, str) and mapping not in MAPPINGS:
         raise FcaError("task.mapping", mapping, f"{', '.join(MAPPINGS)}, or ten triples", "take one of these")
-    table = check_mapping(MAPPINGS[mapping] if isinstance(mapping, str) else mapping).tolist()
+    table = adaptive.check_mapping(MAPPINGS[mapping] if isinstance(mapping, str) else mapping).tolist()
     named = next((name for name, known in MAPPINGS.items() if table == [list(line) for line in known]), "own")
     given: dict[str, Any] = {} if named == "Q" else {"mapping": table}
     if objective != "accuracy":
@@ -324,7 +298,7 @@ def choose_policy(policy: str, mapping: Any, objective: str) -> Chosen:
             step = f"leave it out, or set task.policy={OF_POLICY[option][0]}"
             raise FcaError(f"task.{option}", objective if option == "objective" else named, f"none for {policy}", step)
     words = [policy, *(f"{key}={named if key == 'mapping' else value}" for key, value in given.items())]
-    start: Any = POLICIES[policy]
+    start: Any = adaptive.POLICIES[policy]
     return Chosen(partial(start, **given), given, " ".join(words))
 
 
@@ -372,77 +346,47 @@ def faults_of_bank(store: Store, table_id: str, predictions: Sequence[Run]) -> l
 
 
 @dataclass
-class Kept:
-    """Predictions of a pool's images so far, by position; a line of the journal is what was forwarded together.
-
-    A line has `round`, `image_id`, `pred` (the logit predicted), `p_true` (the probability of the true class) and
-    `seconds`.    image_id: of the pool.
-    """
-
-    journal: Journal
-    image_id: Sequence[str]
-
-    def __post_init__(self) -> None:
-        """Read the predictions that an earlier process made."""
-        self.pred = np.full(len(self.image_id), -1, dtype=np.int32)
-        self.p_true = np.full(len(self.image_id), np.nan, dtype=np.float32)
-        self.seconds = 0.0
-        position = {image_id: place for place, image_id in enumerate(self.image_id)}
-        for line in self.journal.lines():
-            self._take([position[image_id] for image_id in line["image_id"]], line)
-
-    def add(
-        self,
-        number: int,
-        positions: Integer[np.ndarray, " images"],
-        pred: Integer[np.ndarray, " images"],
-        p_true: Float[np.ndarray, " images"],
-        seconds: float,
-    ) -> None:
-        """Predictions of round `number` for the images at these positions, on the disk before this returns."""
-        line = {
-            "round": number,
-            "image_id": [self.image_id[place] for place in positions.tolist()],
-            "pred": pred.tolist(),
-            "p_true": p_true.tolist(),
-            "seconds": seconds,
-        }
-        self.journal.add(line)
-        self._take(positions.tolist(), line)
-
-    def _take(self, positions: list[int], line: dict[str, Any]) -> None:
-        self.pred[positions], self.p_true[positions] = line["pred"], line["p_true"]
-        self.seconds += line["seconds"]
-
-
-@dataclass(frozen=True)
 class Evaluator:
-    """Runs a classifier on images of a pool, by position.
+    """Runs a classifier on images of a pool, by position, and keeps its predictions in a journal.
 
-    places:  where each of them is in `pixels`.    true: the logit of its class.
-    allowed: the logits that may be predicted, ascending.
+    places:   where each image is in `pixels`.    image_id: of each.    true: the logit of its class.
+    allowed:  the logits that may be predicted, ascending.
+    journal:  a line for the images that were forwarded together, with `round`, `image_id`, `pred` (the logits
+              predicted), `p_true` (the probabilities of the true classes) and `seconds`.
     """
 
     classifier: Classifier
     accelerator: str
     pixels: Pixels
     places: Int[np.ndarray, " items"]
+    image_id: Sequence[str]
     true: Int[np.ndarray, " items"]
     allowed: Int[np.ndarray, " logits"]
-    kept: Kept
+    journal: Journal
+
+    def __post_init__(self) -> None:
+        """Read the predictions that an earlier process made."""
+        self.pred = np.full(len(self.image_id), -1, dtype=np.int32)  # -1: not evaluated
+        self.p_true = np.full(len(self.image_id), np.nan, dtype=np.float32)
+        self.seconds = 0.0
+        self.position = {image_id: place for place, image_id in enumerate(self.image_id)}
+        for line in self.journal.lines():
+            self._take(line)
 
     def correct(self, number: int, positions: Integer[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
-        """Which images of round `number` it gets right; those that the journal has are not forwarded again.
+        """Which images of round `number` it gets right; those in the journal are not forwarded again.
 
         Forwarded and kept in parts: an image that cannot be read loses the predictions of its own part alone.
         """
-        missing = positions[self.kept.pred[positions] < 0]
+        missing = positions[self.pred[positions] < 0]
         for start in range(0, len(missing), TOGETHER):
-            part = missing[start : start + TOGETHER]
-            begun = time.perf_counter()
+            part, begun = missing[start : start + TOGETHER], time.perf_counter()
             pred, p_true = self.predict(part)
-            self.kept.add(number, part, pred, p_true, time.perf_counter() - begun)
-        return np.asarray(self.kept.pred[positions] == self.true[positions])
+            line = {"round": number, "image_id": [self.image_id[place] for place in part.tolist()]}
+            line |= {"pred": pred.tolist(), "p_true": p_true.tolist(), "seconds": time.perf_counter() - begun}
+            self.journal.add(line)
+            self._take(line)
+        return np.asarray(self.pred[positions] == self.true[positions])
 
     def predict(
         self, positions: Integer[np.ndarray, " images"]
@@ -456,24 +400,19 @@ class Evaluator:
         found = prediction_arrays(logits[:, self.allowed], true, keys)
         return self.allowed[found["pred"]], found["p_true"]
 
-
-class Outcome(NamedTuple):
-    """A test at its end.
-
-    order: positions in the pool as they were evaluated.    round: of each of these.    estimate: of every group.
-    """
-
-    order: Int[np.ndarray, " evaluated"]
-    round: Int[np.ndarray, " evaluated"]
-    estimate: Estimate
+    def _take(self, line: Line) -> None:
+        positions = [self.position[image_id] for image_id in line["image_id"]]
+        self.pred[positions], self.p_true[positions] = line["pred"], line["p_true"]
+        self.seconds += line["seconds"]
 
 
 def examine(
     policy: Policy, evaluator: Evaluator, current: Callable[[], Estimate], width: float | None, seed: int
-) -> Outcome:
+) -> tuple[Int[np.ndarray, " evaluated"], Int[np.ndarray, " evaluated"], Estimate]:
     """Evaluate in rounds until the policy ends and, with a width, the 95 % interval of the mean accuracy is so narrow.
 
-    The draws are those of `fca.stats.adaptive.replay` for its first model and repeat, with the same seed.
+    Returns the positions in the order of evaluation, the round of each, and the last of the `current` estimates. The
+    draws are those of `fca.stats.adaptive.replay` for its first model and repeat, with the same seed.
     """
     rng = np.random.default_rng([seed, 0, 0])
     rounds: list[Int[np.ndarray, " evaluated"]] = []
@@ -484,26 +423,11 @@ def examine(
             policy.tell(positions, evaluator.correct(len(rounds), positions))
             log.info("round %d: %d of %d images asked", len(rounds), asked.sum(), len(asked))
         found = current()
-        if width is None or asked.all() or _width(found) <= width:
+        interval = found.overall.high[0, 0] - found.overall.low[0, 0]  # NaN, where undefined, is never narrow enough
+        if width is None or asked.all() or interval <= width:
             number = np.repeat(np.arange(1, len(rounds) + 1), [len(positions) for positions in rounds])
-            return Outcome(np.concatenate(rounds), number, found)
+            return np.concatenate(rounds), number, found
         policy.again()
-
-
-def _width(found: Estimate) -> float:
-    """Of the interval of the mean accuracy; NaN where that is undefined, which is never narrow enough."""
-    mean = found.overall
-    return float(mean.high[0, 0] - mean.low[0, 0])
-
-
-def open_decoded(data: ImageData, classifier: Classifier, setup: Setup) -> Pixels:
-    """Pixels from the cache, if another run decoded them all; else the evaluated images are read, and no others."""
-    decoded = (setup.cache / f"{data.fingerprint}-{classifier.geometry.key}.npy").exists()
-    room = np.inf if decoded else 0.0
-    return open_pixels(data, classifier.geometry, setup.cache, setup.machine.workers, float(room))
-
-
-# What the row and its arrays are made of.
 
 
 def estimates(found: Estimate) -> dict[str, float]:
@@ -517,27 +441,8 @@ def estimates(found: Estimate) -> dict[str, float]:
     return columns
 
 
-def counts(pool: Pool, outcome: Outcome) -> dict[str, Any]:
-    """How many images were evaluated, of which level, in how many rounds."""
-    n, asked = len(outcome.order), np.bincount(pool.level[outcome.order], minlength=len(LEVELS)).tolist()
-    by_level = dict(zip(ASKED, asked, strict=True))
-    return {N_ASKED: n, N_POOL: pool.items, SHARE: n / pool.items, **by_level, ROUNDS: int(outcome.round[-1])}
-
-
-def arrays_of(items: Items, outcome: Outcome, kept: Kept) -> Arrays:
-    """The predictions in the order of evaluation, and the estimates by group.
-
-    asked: positions among the test images of the row's classes, as in the arrays of a predict run.
-    """
-    pool, found = items.pool, outcome.estimate
-    marked = np.zeros(pool.items, dtype=bool)
-    marked[outcome.order] = True
-    return {
-        "asked": items.places[outcome.order].astype(np.int32),
-        "round": outcome.round.astype(np.int32),
-        "pred": kept.pred[outcome.order],
-        "p_true": kept.p_true[outcome.order],
-        "groups": pool.group_names.astype(str),
-        "group_asked": pool.by_group(pool.by_stratum(marked)).astype(np.int32),
-        "group_estimate": np.stack([found.value, found.se, found.low, found.high], axis=-1),
-    }
+def counts(pool: Pool, order: Int[np.ndarray, " evaluated"]) -> dict[str, Any]:
+    """How many images were evaluated, and of which level."""
+    by_level = np.bincount(pool.level[order], minlength=len(LEVELS))
+    levels = {f"asked_{level}": int(count) for level, count in zip(LEVELS, by_level, strict=True)}
+    return {"n_asked": len(order), "n_pool": pool.items, "share": len(order) / pool.items, **levels}

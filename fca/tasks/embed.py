@@ -16,9 +16,9 @@ from rich.progress import track
 
 from fca.data.pixels import open_pixels
 from fca.data.splits import rank_in_class
-from fca.tasks import DEVICE, FORWARD, INPUT_SIZE, N_TEST, PREDICT_S, Setup
-from fca.tasks.predict import data_columns, forward_columns
-from fca.types import Arrays, Column, Finished, Geometry, ImageData, Model, Run
+from fca.tasks import Setup
+from fca.tasks.predict import Forward, data_columns, forward_columns
+from fca.types import Arrays, Column, Finished, Geometry, ImageData, Run
 
 SIMILARITY_CALLS = Column("similarity_calls", int, ",", "pairs of images that the user's own function compared")
 ALL = "all"  # every image, whatever its split
@@ -42,20 +42,11 @@ class ComparesImages(Protocol):
         """Symmetric, in [0, 1]."""
 
 
-@dataclass(frozen=True, eq=False)
-class Encoding:
-    """The work of an embed run: the images of a split, and their encoder."""
-
-    data: ImageData
-    split: str
-    encoder: Model
-
-
 @dataclass(frozen=True)
 class Embed:
     """`task=embed model@encoder=...`: one pass of the encoder, whatever the subset, model and seed."""
 
-    columns: ClassVar[tuple[Column, ...]] = (N_TEST, SIMILARITY_CALLS, *FORWARD)
+    columns: ClassVar[tuple[Column, ...]] = (SIMILARITY_CALLS,)
     summary: ClassVar[tuple[Column | str, ...]] = ()
 
     split: str
@@ -63,7 +54,7 @@ class Embed:
     def plan(self, setup: Setup) -> list[Run]:
         """One run: data, split and encoder weights."""
         setup.clean_only("embed")
-        return [embed_run(Encoding(setup.data, self.split, setup.encoder))]
+        return [embed_run(Forward(setup.encoder, setup.data, self.split))]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Arrays `features` (float16), in the order of the split's items; or see `compared`."""
@@ -71,9 +62,9 @@ class Embed:
             yield embedded(run, setup)
 
 
-def embed_run(work: Encoding) -> Run:
+def embed_run(work: Forward) -> Run:
     """The run of an encoder's pass over a split."""
-    data, encoder = work.data, work.encoder
+    data, encoder = work.data, work.model
     identity = {"data": data.fingerprint, "split": work.split, "encoder": encoder.identity()}
     about = {
         **data_columns(data, work.split),
@@ -87,7 +78,7 @@ def embed_run(work: Encoding) -> Run:
 
 def embedded(run: Run, setup: Setup) -> Finished:
     """The features of a run's images, or the similarities of a sample of them."""
-    data, split, encoder = run.work.data, run.work.split, run.work.encoder
+    data, split, encoder = run.work.data, run.work.split, run.work.model
     setup.store.keep_items(data)
     rows = np.arange(len(data.items)) if split == ALL else data.rows(split)
     if isinstance(encoder, ComparesImages):
@@ -99,7 +90,7 @@ def embedded(run: Run, setup: Setup) -> Finished:
     start = time.perf_counter()
     features = features_of(built, pixels, rows, accelerator=machine.accelerator)
     took = forward_columns(built, len(rows), time.perf_counter() - start, machine.accelerator)
-    return Finished(run, {N_TEST: len(rows), **took}, {"features": features.astype(np.float16)})
+    return Finished(run, {"n_test": len(rows), **took}, {"features": features.astype(np.float16)})
 
 
 def compared(
@@ -124,11 +115,11 @@ def compared(
     start = time.perf_counter()
     similarity = _pairwise(encoder, pixels, data.labels[chosen], len(data.classes))
     columns: dict[str, Any] = {
-        N_TEST: len(chosen),
-        PREDICT_S: time.perf_counter() - start,
+        "n_test": len(chosen),
+        "predict_s": time.perf_counter() - start,
         SIMILARITY_CALLS: calls,
-        INPUT_SIZE: encoder.geometry.size,
-        DEVICE: "cpu",
+        "input_size": encoder.geometry.size,
+        "device": "cpu",
     }
     return columns, {"similarity": similarity, "sampled": sampled.astype(np.int32)}
 

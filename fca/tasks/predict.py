@@ -20,42 +20,19 @@ from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_top1
 from fca.store import State, Store
 from fca.store.columns import Row
+from fca.studies.answers import predictions as stored_predictions
 from fca.subset import Groups, read_groups
-from fca.tasks import DEVICE, FORWARD, IMAGES_PER_S, INPUT_SIZE, N_TEST, PARAMS, PREDICT_S, Setup
-from fca.types import (
-    Arrays,
-    Classifier,
-    ClassSubset,
-    Column,
-    FcaError,
-    Finished,
-    ImageData,
-    Model,
-    Run,
-    Shift,
-    with_interval,
-)
+from fca.tasks import Setup
+from fca.types import Arrays, Classifier, ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift
 
-TOP1 = Column("top1", float, ".1%", "accuracy on the test images of the classes that the network was adapted to")
-TOP1_OPEN = Column("top1_open", float, ".1%", "accuracy when any class that the model knows may be predicted")
-TOP1_MASKED = Column("top1_masked", float, ".1%", "accuracy when only the classes of the subset may be predicted")
-TOP1_GROUPED = Column("top1_grouped", float, ".1%", "accuracy when the group of the class has to be predicted")
-N_GROUPED = Column("n_grouped", int, ",", "test images whose class is in a group")
-GROUPS = Column("groups", str, meaning="file of the groups of classes that top1_grouped is for")
-FLAG = Column(
-    "flag",
-    str,
-    meaning="diverged: the loss became infinite; chance: the interval of the accuracy contains the share of the most "
-    "frequent class",
-    values={"diverged": "diverged", "chance": "chance"},
-)
 CLEAN = Clean()
 LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16
+FORWARD = ("predict_s", "images_per_s", "params", "input_size", "device")  # columns of the forward passes
 
 
 @dataclass(frozen=True, eq=False)
 class Forward:
-    """The work of a predict run: these images, as a shift shows them, through the weights of a model.
+    """The work of a predict run (or an embed run): these images, under a shift, through the weights of a model.
 
     classes: label indices to predict for; None = all that the model knows.    keep_logits: even of shifted images.
     """
@@ -94,15 +71,10 @@ class Predict:
     """
 
     columns: ClassVar[tuple[Column, ...]] = (
-        *with_interval(TOP1_OPEN),
-        *with_interval(TOP1_MASKED),
-        *with_interval(TOP1_GROUPED),
-        N_TEST,
-        N_GROUPED,
-        GROUPS,
-        *FORWARD,
+        Column("groups", str, meaning="file of the groups of classes that top1_grouped is of"),
+        Column("n_grouped", int, ",", "test images whose class is in a group"),
     )
-    summary: ClassVar[tuple[Column | str, ...]] = (TOP1_OPEN, TOP1_MASKED, TOP1_GROUPED)
+    summary: ClassVar[tuple[Column | str, ...]] = ()
 
     split: str
     keep: str | None
@@ -194,22 +166,19 @@ def score_run(heavy: Run, work: Scoring) -> Run:
     return Run("score", identity, about, heavy.run_id, light=True, work=work)
 
 
-def accuracy(column: Column, top1: float, n: int) -> dict[str, float]:
-    """An accuracy on n images with its Wilson interval, as three columns."""
-    return dict(zip(with_interval(column), (top1, *wilson(round(top1 * n), n)), strict=True))
+def with_interval(name: str, top1: float, n: int) -> dict[str, float]:
+    """A headline accuracy on n images with its Wilson interval, as three columns."""
+    low, high = wilson(round(top1 * n), n)
+    return {name: top1, f"{name}_low": low, f"{name}_high": high}
 
 
 def forward_columns(classifier: Classifier, n: int, seconds: float, accelerator: str) -> dict[str, Any]:
     """What the forward passes of n images took."""
     from fca.training.device import device_name
 
-    return {
-        PREDICT_S: seconds,
-        IMAGES_PER_S: n / seconds,
-        PARAMS: sum(p.numel() for p in classifier.module.parameters()),
-        INPUT_SIZE: classifier.input_size,
-        DEVICE: device_name(accelerator),
-    }
+    params = sum(p.numel() for p in classifier.module.parameters())
+    found = (seconds, n / seconds, params, classifier.input_size, device_name(accelerator))
+    return dict(zip(FORWARD, found, strict=True))
 
 
 def prediction_columns(
@@ -219,12 +188,9 @@ def prediction_columns(
 
     true: the column of each image's class.    known: label indices of the classes.
     """
-    return {
-        "ncl": len(known),
-        "classes": known,
-        N_TEST: len(true),
-        **accuracy(TOP1_OPEN, open_top1(logits, true), len(true)),
-    }
+    n = len(true)
+    about = {"ncl": len(known), "classes": known, "n_test": n}
+    return {**about, **with_interval("top1_open", open_top1(logits, true), n)}
 
 
 def prediction_arrays(
@@ -293,41 +259,38 @@ def predicted(run: Run, classifier: Classifier, setup: Setup) -> Finished:
 def adapted_columns(
     predicted: Mapping[str, Any], data: ImageData, subset: ClassSubset, diverged: bool = False
 ) -> dict[str, Any]:
-    """A sub-model's own columns from those of its predictions on test; `flag` chance where it may be no better than
-    predicting the most frequent class.
+    """A sub-model's own columns from those of its predictions on test.
+
+    flag: chance where the interval of the accuracy includes that of always predicting the most frequent class.
     """
-    top1 = accuracy(TOP1, predicted[TOP1_OPEN], predicted[N_TEST])
+    top1 = with_interval("top1", predicted["top1_open"], predicted["n_test"])
     tested = data.labels[data.rows("test", subset.classes)]
-    commonest = np.bincount(tested).max() / len(tested)  # what always predicting one class would score
-    flag = "diverged" if diverged else "chance" if top1[TOP1.low] <= commonest else None
-    return {**{column: predicted[column] for column in (N_TEST, *FORWARD)}, **top1, FLAG: flag}
+    commonest = np.bincount(tested).max() / len(tested)
+    flag = "diverged" if diverged else "chance" if top1["top1_low"] <= commonest else None
+    return {**{column: predicted[column] for column in ("n_test", *FORWARD)}, **top1, "flag": flag}
 
 
 def score(run: Run, store: Store) -> dict[str, Any]:
     """A subset's open, masked and, with groups, grouped accuracy from the parent's stored logits."""
     work: Scoring = run.work
-    data, classes, parent = work.data, list(work.subset.classes), store.row(str(run.parent))
-    unknown = set(classes) - set(parent["classes"])
-    if unknown:
-        keys = ", ".join(data.classes[c] for c in sorted(unknown))
+    classes, parent = list(work.subset.classes), store.row(str(run.parent))
+    if unknown := sorted(set(classes) - set(parent["classes"])):
+        keys = ", ".join(work.data.classes[c] for c in unknown)
         raise FcaError("subset.classes", keys, "classes that the model knows", "choose another subset or model")
-    logit_classes = store.array(parent["run_id"], "logit_classes").tolist()
-    column = logit_columns(logit_classes, data.classes)
-    labels = data.labels[data.rows(parent["split"], parent["classes"])]
-    inside = np.isin(labels, classes)
-    logits, true = _stored_logits(store, parent["run_id"])[inside], column[labels[inside]]
-    n = len(true)
-    scored = {N_TEST: n, **accuracy(TOP1_OPEN, open_top1(logits, true), n)}
-    scored |= accuracy(TOP1_MASKED, masked_top1(logits, column[classes], true), n)
-    if work.groups:
-        top1, n = grouped_top1(logits, work.groups.codes(logit_classes), true)
-        scored |= {N_GROUPED: n, **accuracy(TOP1_GROUPED, top1, n)}
-    return scored
-
-
-def _stored_logits(store: Store, run_id: str) -> np.ndarray:
+    stored = stored_predictions(store, parent)
+    inside = stored.of_classes(classes)
     try:
-        return store.array(run_id, "logits")
+        logits, true = stored.logits[inside], stored.true[inside]
     except FileNotFoundError:
-        step = f"remove {store.folder(run_id)} and run again with task.keep=logits"
-        raise FcaError("logits of run", run_id, "kept: it was made without task.keep=logits", step) from None
+        step = f"remove {store.folder(stored.run_id)} and run again with task.keep=logits"
+        raise FcaError("logits of run", stored.run_id, "kept: it was made without task.keep=logits", step) from None
+    n = len(true)
+    scored = {
+        "n_test": n,
+        **with_interval("top1_open", open_top1(logits, true), n),
+        **with_interval("top1_masked", masked_top1(logits, stored.columns[classes], true), n),
+    }
+    if work.groups:
+        top1, n = grouped_top1(logits, work.groups.codes(stored.logit_classes), true)
+        scored |= {"n_grouped": n, **with_interval("top1_grouped", top1, n)}
+    return scored

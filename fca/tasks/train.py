@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fca.data.splits import for_training
-from fca.tasks import FORWARD, N_TEST, N_TRAIN, N_VAL, Adaptation, Setup
-from fca.tasks.adaptation import TRAIN_S, VAL_TOP1
+from fca.tasks import N_TRAIN, N_VAL, Adaptation, Setup
+from fca.tasks.adaptation import VAL_TOP1
 from fca.tasks.adaptation.network import BEST_EPOCH, Finetune, Scratch
 from fca.tasks.adaptation.probe import PENALTY
-from fca.tasks.predict import FLAG, TOP1, TOP1_OPEN
-from fca.types import Column, Finished, Run, with_interval
+from fca.types import Column, Finished, Run
 
 
 @dataclass(frozen=True)
@@ -23,19 +22,8 @@ class Train:
     accuracy on test.
     """
 
-    columns: ClassVar[tuple[Column, ...]] = (
-        *with_interval(TOP1),
-        VAL_TOP1,
-        PENALTY,
-        N_TRAIN,
-        N_VAL,
-        N_TEST,
-        BEST_EPOCH,
-        FLAG,
-        TRAIN_S,
-        *FORWARD,
-    )
-    summary: ClassVar[tuple[Column | str, ...]] = (TOP1, TOP1_OPEN, "{flag}!")
+    columns: ClassVar[tuple[Column, ...]] = (VAL_TOP1, PENALTY, N_TRAIN, N_VAL, BEST_EPOCH)
+    summary: ClassVar[tuple[Column | str, ...]] = ()
 
     def plan(self, setup: Setup) -> list[Run]:
         """The training and the predictions of the weights that it keeps."""

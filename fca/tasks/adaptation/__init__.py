@@ -11,7 +11,6 @@ from fca.tasks.predict import CLEAN, Forward, data_columns, predict_run, subset_
 from fca.types import Column, FcaError, ImageData, Run
 
 VAL_TOP1 = Column("val_top1", float, ".1%", "accuracy of the chosen epoch or penalty on the validation images")
-TRAIN_S = Column("train_s", float, ".1f", "time to train, seconds")
 
 
 def need_weights(setup: Setup, name: str) -> None:

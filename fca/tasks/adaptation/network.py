@@ -15,7 +15,7 @@ from fca.models.stored import BEST, describe_model, snapshot_name
 from fca.store.files import write_json
 from fca.subset import full_set
 from fca.tasks import N_TRAIN, N_VAL, Setup
-from fca.tasks.adaptation import TRAIN_S, VAL_TOP1, about_training, need_weights, predictions_of
+from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
 from fca.tasks.predict import adapted_columns, predicted, predictions
 from fca.training.recipe import Recipe
 from fca.types import Classifier, ClassSubset, Column, FcaError, Finished, ImageData, Model, Run
@@ -135,7 +135,7 @@ def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
         N_VAL: len(val),
         VAL_TOP1: fitted.val_top1,
         BEST_EPOCH: fitted.best_epoch,
-        TRAIN_S: fitted.train_s,
+        "train_s": fitted.train_s,
     }
     return classifier, columns, fitted.diverged
 

@@ -14,10 +14,10 @@ from fca.models.probe import Probed
 from fca.models.stored import describe_model
 from fca.stats.probe import fit_probe
 from fca.store.files import write_json, write_whole
-from fca.tasks import FORWARD, N_TRAIN, N_VAL, Setup
-from fca.tasks.adaptation import TRAIN_S, VAL_TOP1, about_training, need_weights, predictions_of
-from fca.tasks.embed import ALL, Encoding, embed_run, embedded
-from fca.tasks.predict import adapted_columns, prediction_arrays, prediction_columns, predictions
+from fca.tasks import N_TRAIN, N_VAL, Setup
+from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
+from fca.tasks.embed import ALL, embed_run, embedded
+from fca.tasks.predict import FORWARD, Forward, adapted_columns, prediction_arrays, prediction_columns, predictions
 from fca.types import Column, FcaError, Finished, ImageData, Run
 
 PENALTY = Column("penalty", float, ".2g", "ridge penalty of a probe, as a share of the mean variance of a feature")
@@ -44,7 +44,7 @@ class Probe:
         if setup.compat:
             allowed = "scratch or finetune: the original has no probes"
             raise FcaError("adaptation", "probe", allowed, "leave compat out")
-        features = embed_run(Encoding(data, ALL, setup.model))
+        features = embed_run(Forward(setup.model, data, ALL))
         keys = [data.classes[c] for c in setup.subset.classes]
         identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity(), "adaptation": "probe"}
         work = Probing(data, features.run_id)
@@ -87,7 +87,7 @@ def _solved(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
             N_VAL: len(rows["val"]),
             VAL_TOP1: probe.val_top1,
             PENALTY: probe.penalty,
-            TRAIN_S: seconds,
+            "train_s": seconds,
         }
         yield Finished(run, {**columns, **adapted_columns(predicted, data, subset)}, {})
 

@@ -19,8 +19,7 @@ from fca.data.generated import MANIFEST, STRUCK, struck_ids
 from fca.generation import Drawn, Generator, Request
 from fca.store.files import write_text, write_whole
 from fca.store.journal import Journal, Line
-from fca.tasks.generate.plan import LEVELS
-from fca.types import FcaError
+from fca.types import LEVELS, FcaError
 
 REVIEW = "review.html"
 FROM_REQUEST = ("key", "label", "name", "attribute", "level", "sublevel", "index", "triplet", "prompt", "seed")
