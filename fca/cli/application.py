@@ -138,12 +138,22 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
 
     try:
         # -m may stand anywhere; to Hydra's parser only in front of the overrides
-        first = sorted(_of_swept_groups(arguments), key=lambda word: word not in ("-m", "--multirun"))
+        first = sorted(map(without_null, _of_swept_groups(arguments)), key=lambda word: word not in ("-m", "--multirun"))
         sys.argv = [f"fca {root}", *first]
         hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(job)()
     except (HydraException, OmegaConfBaseException, FcaError) as error:
         return _refuse(error)
     return 0
+
+
+def without_null(word: str) -> str:
+    """A word of the command line; `null` for a group, as Hydra wants it.
+
+    >>> without_null("adaptation=null"), without_null("compat=null")
+    ('~adaptation', 'compat=null')
+    """
+    key, _, value = word.partition("=")
+    return f"~{key}" if value == "null" and (CONF / key).is_dir() else word
 
 
 def _of_swept_groups(arguments: Sequence[str]) -> list[str]:

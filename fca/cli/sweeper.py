@@ -21,6 +21,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fca.cli.application import without_null
 from fca.cli.configure import Job, job_of
 from fca.cli.execute import POLL_S, execute
 from fca.cli.show import show_failures
@@ -173,10 +174,10 @@ class ResumingSweep:
 def _values(override: Override) -> list[str]:
     key = override.get_key_element()
     if not override.is_sweep_override():
-        return [f"{key}={override.get_value_element_as_str()}"]
+        return [without_null(f"{key}={override.get_value_element_as_str()}")]
     if not override.is_discrete_sweep():
         raise FcaError(key, override.input_line, "a list or a range", "write it as 1,2,3 or range(1,4)")
-    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+    return [without_null(f"{key}={value}") for value in override.sweep_string_iterator()]
 
 
 def _composes(override: str, values: int, groups: set[str]) -> bool:

@@ -149,8 +149,8 @@ class AdaptiveTest:
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Build the model once; test it under every shift."""
         first: Forward = runs[0].work.forward
-        setup.store.keep_items(first.data)
         classifier = first.model.build()
+        setup.store.keep_items(first.data)
         for run in runs:
             yield self._tested(run, setup, classifier)
 

@@ -96,10 +96,7 @@ class Predict:
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Build the model once and forward the split once a shift; score from what is stored."""
-        heavy = [run for run in runs if run.task == "predict"]
-        if heavy:
-            setup.store.keep_items(heavy[0].work.data)
-        yield from predictions(heavy, setup)
+        yield from predictions([run for run in runs if run.task == "predict"], setup)
         for run in runs:
             if run.task == "score":
                 yield Finished(run, score(run, setup.store), {})
@@ -217,6 +214,7 @@ def predictions(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
     for _, same in groupby(runs, lambda run: id(run.work.model)):
         of_one = list(same)
         classifier = of_one[0].work.model.build()
+        setup.store.keep_items(of_one[0].work.data)
         for run in of_one:
             yield predicted(run, classifier, setup)
 

@@ -98,8 +98,8 @@ def _plan(setup: Setup, data: ImageData, *, finetune: bool) -> list[Run]:
 def _run(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
     """Train if that is to be done, then let the weights that it kept predict the test images."""
     first, rest = runs[0], list(runs)
-    setup.store.keep_items(first.work.data)
     if first.task == "train":
+        setup.store.keep_items(first.work.data)
         classifier, columns, diverged = _fitted(first, setup)
         clean = predicted(first.work.clean, classifier, setup)
         columns |= adapted_columns(clean.columns, first.work.data, setup.subset, diverged)
