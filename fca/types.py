@@ -166,13 +166,18 @@ class Shift(Protocol):
 
 @dataclass(frozen=True)
 class Run:
-    """One unit of work. `identity` is what it means (and all that `run_id` hashes); `about` fills its Row's columns."""
+    """One unit of work. `identity` is what it means (and all that `run_id` hashes); `about` fills its Row's columns.
+
+    work: what the task that planned the run needs to do it, such as the data and the model: small, by reference. It is
+    no part of the run's identity and is never pickled: a job in another process plans anew from its configuration.
+    """
 
     task: str
     identity: Mapping[str, Any]
     about: Mapping[str, Any] = field(default_factory=dict)
     parent: str | None = None  # the run whose weights or arrays this one reads; it is finished first
     light: bool = False  # a score from stored arrays: milliseconds, needs no launcher
+    work: Any = field(default=None, compare=False, repr=False)
 
     @cached_property
     def run_id(self) -> str:

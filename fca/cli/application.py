@@ -189,13 +189,20 @@ def typed_words(config: Any, overrides: Sequence[str] | None = None) -> list[str
 
 
 def hydra_words(word: str) -> list[str]:
-    """A word of the command line as Hydra knows it: a shift may be given as rows spell it, with its severity.
+    """A word of the command line as Hydra knows it.
+
+    A shift may be given as rows spell it, with its severity; a group may be null.
 
     >>> hydra_words("shift=corruption/fog/3")
     ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
     >>> hydra_words("shift=clean,corruption/fog/3")  # several: the sweep takes them apart first
     ['shift=clean,corruption/fog/3']
+    >>> hydra_words("adaptation=null"), hydra_words("compat=null")
+    (['~adaptation'], ['compat=null'])
     """
+    key, _, value = word.partition("=")
+    if value == "null" and (CONF / key).is_dir():
+        return [f"~{key}"]
     is_one = word.startswith("shift=") and "," not in word
     return shift_words(word.removeprefix("shift=")) if is_one else [word]
 

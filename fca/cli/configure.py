@@ -18,7 +18,6 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 from fca.cli.application import CONF, check_keys, composed
 from fca.data.splits import first_images
 from fca.store import Store
-from fca.store.columns import LEGACY
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
 from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run
@@ -114,8 +113,8 @@ def _explained(values: dict[str, Any], group: str) -> Iterator[None]:
 def task_columns() -> tuple[Column, ...]:
     """The columns that the tasks of conf/task/ declare, whether or not some run has them."""
     paths = sorted((CONF / "task").glob("*.yaml"))
-    tasks = (_class(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in paths)
-    return tuple(column for task in tasks for column in getattr(task, "columns", LEGACY))
+    tasks: Iterator[Any] = (_class(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in paths)
+    return tuple(column for task in tasks for column in task.columns)
 
 
 def _class(target: str) -> type:
@@ -171,7 +170,7 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         recipe=component(config, "recipe"),
         subset=_subset(config, data),
         seed=config.seed,
-        adaptation=component(config, "adaptation") if isinstance(config.adaptation, DictConfig) else config.adaptation,
+        adaptation=None if config.adaptation is None else component(config, "adaptation"),
         compat=config.compat,
         machine=component(config, "machine"),
         store=Store(Path(config.outputs)),

@@ -147,7 +147,7 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         "parent": run.parent,
         "command": job.command,
     }
-    stored = job.setup.store.write(row, finished.arrays, token, getattr(job.task, "columns", ()))
+    stored = job.setup.store.write(row, finished.arrays, token, job.task.columns)
     try:
         job.setup.tracker.finish(stored)
     except Exception:  # the run is done and kept; its copy elsewhere is not worth failing it

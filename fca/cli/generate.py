@@ -12,11 +12,9 @@ from fca.cli.application import application
 from fca.cli.configure import component
 from fca.data.manifest import MANIFEST
 from fca.generation import Generator, Request, Writer
-from fca.tasks.generate import Budget, Folder, Plan, generate
-from fca.tasks.generate.folder import REVIEW, check_generator
-from fca.tasks.generate.money import price_of, spent
-from fca.tasks.generate.words import unwritten, with_written
-from fca.tasks.generate.work import outstanding
+from fca.tasks.generate import Budget, generate, outstanding, price_of, spent, undescribed, with_descriptions
+from fca.tasks.generate.folder import REVIEW, Folder, check_generator
+from fca.tasks.generate.plan import Plan
 from fca.types import FcaError
 
 FEW = (1, 5, 9)  # sublevels whose prompts a dry run shows
@@ -28,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def generation(config: DictConfig) -> None:
-    """Draw what is left, or with dry=true only print what would be drawn and what it would cost."""
+    """Draw what is left, or with dry=true only say what would be drawn and what it would cost."""
     plan = _plan(config)
     generator: Generator = component(config, "generator")
     writer: Writer | None = None if config.writer is None else component(config, "writer")
@@ -50,14 +48,14 @@ def generation(config: DictConfig) -> None:
 
 
 def _plan(config: DictConfig) -> Plan:
-    plan: Plan = component(config, "plan").settled()
-    return plan if config.per_level is None else replace(plan, per_level=config.per_level).settled()
+    plan: Plan = component(config, "plan").resolved()
+    return plan if config.per_level is None else replace(plan, per_level=config.per_level).resolved()
 
 
 def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Folder, verbose: bool) -> None:
-    lines = folder.journal()
+    lines = folder.journal.lines()
     check_generator(lines, generator, folder.root)
-    written = with_written(plan, lines)
+    written = with_descriptions(plan, lines)
     wanted = outstanding(written, folder, lines)
     print(f"plan {plan.name}: {len(plan.classes)} classes x {len(plan.attributes)} attributes x 3 levels", end=" ")
     print(f"x {plan.per_level} = {len(plan):,} images, {len(wanted):,} left; {_money(spent(lines))} for all so far")
@@ -65,14 +63,14 @@ def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Fo
     if not generator.prompted:
         print("it draws without words")
         return
-    to_write = set() if writer is None else set(unwritten(plan, lines))
+    asked = set() if writer is None else set(undescribed(plan, lines))
     if writer is None:
         written.check_words()
     else:
-        print(f"{writer.label()}, descriptions to write: {_cost(len(to_write), writer)}")
+        print(f"{writer.label()}, descriptions to write: {_cost(len(asked), writer)}")
     for request in wanted if verbose else _few(written):
-        is_written = (request.label, request.attribute) not in to_write
-        print(f"{request.key}: {request.prompt if is_written else '(to be written)'}")
+        to_write = (request.label, request.attribute) in asked
+        print(f"{request.key}: {'(to be written)' if to_write else request.prompt}")
 
 
 def _few(plan: Plan) -> list[Request]:

@@ -11,7 +11,7 @@ import pandas as pd
 from fca.cli.configure import Job
 from fca.report.pictures import is_pictures
 from fca.store import State, Store
-from fca.store.columns import HEADLINES, LEGACY_SUMMARY, Row
+from fca.store.columns import HEADLINES, Row
 
 USUAL = {"snapshot": "best", "shift": "clean"}  # not worth a word
 
@@ -21,8 +21,7 @@ def show_job(job: Job) -> list[str]:
     store = job.setup.store
     for run in job.plan:
         if store.state(run.run_id) is State.DONE:
-            summary = getattr(job.task, "summary", LEGACY_SUMMARY)
-            print(f"{_line(store.row(run.run_id), summary)}  {store.folder(run.run_id)}")
+            print(f"{_line(store.row(run.run_id), job.task.summary)}  {store.folder(run.run_id)}")
     failed = [run.run_id for run in job.plan if store.state(run.run_id) is State.FAILED]
     show_failures(store, failed)
     return failed

@@ -77,23 +77,6 @@ MAIN = (  # what `fca results` shows
     *(TOP1, TOP1_OPEN, TOP1_MASKED, N_TEST, FLAG, TRAIN_S),
 )
 
-# TO BE REMOVED when the task classes declare `columns` and `summary` themselves: what they will declare.
-_ESTIMATES = [Column(name + end, float) for name in ("accuracy", "score") for end in ("", "_low", "_high", "_se")]
-_TEXTS = ("groups", "policy", "estimator", "bank", "protocol", "warning", "checksum")
-_FLOATS = ("budget", "width", "share", "val_top1", "penalty")
-_DESCRIBED = ("n_images", "class_min", "height_min", "height_max", "width_min", "width_max")
-_DUPLICATES = ("duplicates_exact", "duplicates_near", "duplicates_between_splits")
-_COUNTS = ("n_train", "n_val", "n_asked", "n_pool", "rounds", "n_grouped", "best_epoch", "similarity_calls")
-_ASKED = ("asked_easy", "asked_medium", "asked_hard")
-LEGACY = (
-    *_ESTIMATES,
-    *(Column(name) for name in _TEXTS),
-    *(Column(name, float) for name in _FLOATS),
-    *(Column(name, int) for name in (*_COUNTS, *_DESCRIBED, *_DUPLICATES, *_ASKED)),
-)
-LEGACY_SUMMARY: tuple[str, ...] = ("n_images", "n_train", "n_val", "n_test", *_DESCRIBED[1:], *_DUPLICATES, "n_grouped")
-LEGACY_SUMMARY += ("accuracy", "score", "asked {n_asked} of {n_pool} images")
-
 
 def checked(values: Mapping[str, Any], columns: Iterable[Column] = ()) -> Row:
     """The row of these values, in declared order; raises ValueError for an undeclared column, a wrong type or a NaN.
@@ -103,7 +86,7 @@ def checked(values: Mapping[str, Any], columns: Iterable[Column] = ()) -> Row:
     >>> checked({"task": "score", "run_id": "0123456789ab", "top1": None})
     {'run_id': '0123456789ab', 'task': 'score'}
     """
-    declared = {str(column): column for column in (*BASE, *LEGACY, *columns)}
+    declared = {str(column): column for column in (*BASE, *columns)}
     row = {}
     for name in [*declared, *sorted(set(values) - set(declared))]:
         value = values.get(name)

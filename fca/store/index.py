@@ -122,7 +122,7 @@ def _column(values: Sequence[Any], arrow: pa.DataType | None) -> pa.Array:
 def _values(column: pa.ChunkedArray) -> list[Any]:
     """As they were in the rows, lists as tuples."""
     if column.type != _TEXT:
-        return column.to_pylist()  # type: ignore[no-any-return]
+        return column.to_pylist()
     array = pa.chunked_array(column.unify_dictionaries(), _TEXT).combine_chunks()
     texts = ",".join(array.dictionary.to_pylist())
     parsed = [tuple(value) if isinstance(value, list) else value for value in json.loads(f"[{texts}]")]

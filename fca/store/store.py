@@ -66,7 +66,7 @@ class Store:
 
     def array(self, run_id: str, name: str) -> np.ndarray:
         """A run's array, memory-mapped."""
-        return np.load(self.folder(run_id) / f"{name}.npy", mmap_mode="r", allow_pickle=False)  # type: ignore[no-any-return]
+        return np.load(self.folder(run_id) / f"{name}.npy", mmap_mode="r", allow_pickle=False)
 
     def write(self, row: Mapping[str, Any], arrays: Arrays, token: str, columns: Iterable[Column] = ()) -> Row:
         """Store a finished run: arrays first, the row last. Raises ClaimLost if the claim is no longer ours.

@@ -1,15 +1,22 @@
-"""Tasks: a plan of runs, and the work that yields them. GPU time ends here; the door writes what is yielded."""
+"""Tasks: a plan of runs, and the work that yields their rows. GPU time ends here; the CLI writes what is yielded.
+
+`plan` gives every Run the work that it takes (`Run.work`), so that `run` plans nothing again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from fca.store import Store
 from fca.training.recipe import Recipe
-from fca.types import ClassSubset, FcaError, Finished, ImageData, Model, Run, Shift, Table
+from fca.types import ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift, Table
+
+# Columns of trainings and of descriptions of data sets.
+N_TRAIN = Column("n_train", int, ",", "training images")
+N_VAL = Column("n_val", int, ",", "validation images")
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class Tracker(Protocol):
 
 @dataclass(frozen=True)
 class Setup:
-    """One configuration, made of real nouns: what a task plans and works with."""
+    """One configuration as objects: what a task plans and works with."""
 
     data: ImageData
     model: Model
@@ -48,7 +55,7 @@ class Setup:
     recipe: Recipe
     subset: ClassSubset
     seed: int
-    adaptation: str | None
+    adaptation: Adaptation | None
     compat: str | None
     machine: Machine
     store: Store
@@ -60,15 +67,34 @@ class Setup:
         return self.store.outputs / "cache"
 
     def clean_only(self, task: str) -> None:
-        """Raise FcaError if this configuration asks a task that looks at images as they are for a shift."""
+        """Raise FcaError if a shift is configured for a task that reads the images as they are."""
         if other := [shift.label() for shift in self.shifts if shift.label() != "clean"]:
             raise FcaError("shift", ", ".join(other[:3]), f"clean for task={task}", "use task=predict or task=train")
 
 
 @runtime_checkable
 class Task(Protocol):
-    """A kind of work: `plan` names the runs of a configuration, `run` yields each of those asked for as it is done."""
+    """A kind of work: `plan` lists the runs of a configuration, `run` yields each of the given ones as it is done.
+
+    columns: what its rows have beside the columns that all tasks share (fca/store/columns.py).
+    summary: what the terminal shows of a row beside its accuracies: a column, with its interval where it has one, or a
+             text such as "{n_asked} of {n_pool} images".
+    """
+
+    columns: ClassVar[tuple[Column, ...]]
+    summary: ClassVar[tuple[Column | str, ...]]
 
     def plan(self, setup: Setup) -> list[Run]: ...
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]: ...
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+        """runs: of a plan of this setup, in its order; those that another process does or did are left out."""
+
+
+@runtime_checkable
+class Adaptation(Protocol):
+    """How a network comes to its classes (see fca/tasks/adaptation): the plan and the work of `task=train`."""
+
+    def plan(self, setup: Setup, data: ImageData) -> list[Run]:
+        """The training and the predictions of its weights. Raises FcaError where the model cannot be adapted so."""
+
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]: ...  # as of a task

@@ -1,125 +1,54 @@
-"""A model's accuracy from a part of the images: it is run only on those that a policy asks for."""
+"""`task=adaptive_test`: a model's accuracy from a part of the images; it is run only on those that a policy selects.
+
+Round by round, a policy of fca.stats.adaptive selects images, the network predicts them, and the run's journal keeps
+the predictions, so that a killed test goes on and predicts nothing twice. An estimator decides when it may stop.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer
 
 from fca.data.pixels import Pixels, open_pixels, shifted
-from fca.data.splits import as_trained_on
-from fca.stats.adaptive import (
-    ESTIMATORS,
-    LEVELS,
-    MAPPING_L,
-    MAPPING_Q,
-    POLICIES,
-    TARGETS,
-    Estimate,
-    Policy,
-    Pool,
-    StartPolicy,
-    check_mapping,
-    estimate,
-    make_pool,
-    run_policy,
-    warning,
-)
+from fca.stats import adaptive
+from fca.stats.adaptive import TARGETS, Estimate, Policy, Pool, StartPolicy
 from fca.stats.irt import ItemBank
-from fca.store import State, Store
+from fca.stats.protocols import logit_columns
+from fca.store import Store
+from fca.store.journal import Journal, Line
 from fca.studies.irt.ability import read_bank
 from fca.studies.progressive.levels import levels_of, sessions_of
-from fca.subset import full_set
 from fca.tasks import Setup
-from fca.tasks.predict import Nameable, Predict, answer_arrays, subset_columns
-from fca.types import Arrays, Classifier, FcaError, Finished, ImageData, Run, Shift
+from fca.tasks.predict import CLEAN, Forward, forward_columns, prediction_arrays, subset_columns, whole_split
+from fca.types import LEVELS, Classifier, Column, FcaError, Finished, ImageData, Run, Shift, with_interval
 
-# What a model answered so far, in an append-only file: a test that was killed asks nothing twice.
-
-
+ACCURACY = Column("accuracy", float, ".1%", "estimated accuracy, the mean over attributes; each level counts the same")
+SCORE = Column("score", float, ".1%", "estimated mean over attributes of (easy + 2 medium + 4 hard) / 7")
 NAME = "journal.jsonl"
-
-
-class Answers(NamedTuple):
-    """The logit that a model chose for each of some images, and the probability it gave the right one."""
-
-    pred: Int[np.ndarray, " images"]
-    p_true: Float[np.ndarray, " images"]
-
-
-@dataclass
-class Journal:
-    """Answers to the images of a pool, by position; a line of the file is what was forwarded together.
-
-    path: of the file: JSON lines of `round`, `image_id`, `pred`, `p_true`, `seconds`.    image_id: of the pool.
-    """
-
-    path: Path
-    image_id: Sequence[str]
-
-    def __post_init__(self) -> None:
-        """Read what is there; a last line that was cut off by the end of its process is removed."""
-        self.pred = np.full(len(self.image_id), -1, dtype=np.int32)
-        self.p_true = np.full(len(self.image_id), np.nan, dtype=np.float32)
-        self.seconds = 0.0
-        if not self.path.exists():
-            return
-        content = self.path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            os.truncate(self.path, len(whole))
-        position = {image_id: place for place, image_id in enumerate(self.image_id)}
-        for line in whole.decode().splitlines():
-            said = json.loads(line)
-            places = np.array([position[image_id] for image_id in said["image_id"]], dtype=np.int64)
-            self._take(places, Answers(np.array(said["pred"]), np.array(said["p_true"])), said["seconds"])
-
-    @property
-    def answered(self) -> Bool[np.ndarray, " items"]:
-        """Which images the model has answered."""
-        return np.asarray(self.pred >= 0)
-
-    def add(self, number: int, positions: Integer[np.ndarray, " images"], said: Answers, seconds: float) -> None:
-        """Answers of this round to the images at these positions, on the disk before this returns."""
-        line = {
-            "round": number,
-            "image_id": [self.image_id[place] for place in positions.tolist()],
-            "pred": said.pred.tolist(),
-            "p_true": said.p_true.tolist(),
-            "seconds": seconds,
-        }
-        with self.path.open("ab") as file:
-            file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self._take(positions, said, seconds)
-
-    def _take(self, positions: Integer[np.ndarray, " images"], said: Answers, seconds: float) -> None:
-        self.pred[positions], self.p_true[positions] = said.pred, said.p_true
-        self.seconds += seconds
-
-
-# What an adaptive test may ask: images by level, session and attribute; the policy's options; the bank's items.
-
-
-MAPPINGS = {"Q": MAPPING_Q, "L": MAPPING_L}
+TOGETHER = 2048  # images a line of the journal, at most
+MAPPINGS = {"Q": adaptive.MAPPING_Q, "L": adaptive.MAPPING_L}
+OF_POLICY = {"mapping": ("gre_two_stage",), "objective": ("optimal_allocation", "neyman_irt")}
+NOT_ADAPTIVE = ("static_k", "random")
+OF_BANK = ("neyman_irt", "fisher_cat", "difference", "p_irt")
+PROTOCOLS = ("open", "masked")
+KNOWN_CHANCES = ("neyman_irt", "random", "static_k")  # policies that estimator difference can take
 LEAKED = "task.bank was fitted on this model's own answers too; fit it on others"
 OTHER_DATA = "task.bank was fitted on another version of these data: its items may have shown other pixels"
-OF_POLICY = {"mapping": ("gre_two_stage",), "objective": ("optimal_allocation", "neyman_irt")}
+EXHAUSTED = "every image was asked before the interval was as narrow as task.width"
+log = logging.getLogger(__name__)
 
 
-class Questions(NamedTuple):
-    """Images that may be asked.
+class Items(NamedTuple):
+    """The images that a test may evaluate.
 
     rows:  their positions in `data.items`, in its order.    places: those among all test images of the classes.
     pool:  their levels, sessions (class and attribute) and groups (attributes).
@@ -131,14 +60,202 @@ class Questions(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """A policy with its options: how to start it, what of it is not the default, and its name in tables."""
+    """A policy with its options: how to start it, its options that are not the default, and its name in tables."""
 
     start: StartPolicy
     options: dict[str, Any]
     label: str
 
 
-def questions(data: ImageData, split: str, classes: Sequence[int]) -> Questions:
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """The work of an adaptive test.
+
+    forward: the model, the data and the shift.    classes: label indices whose images may be evaluated.
+    predictions: the runs that would predict every image, one a shift.
+    """
+
+    forward: Forward
+    classes: Sequence[int]
+    policy: Chosen
+    predictions: Sequence[Run]
+
+
+@dataclass(frozen=True)
+class AdaptiveTest:
+    """`task=adaptive_test`: accuracy and score of the test images (see fca.stats.adaptive) from a part of them.
+
+    policy, estimator: names of fca.stats.adaptive.    budget: share of the images to evaluate.
+    width:     go on, a budget more at a time, until the 95 % interval of the mean accuracy over attributes is at most
+               this wide; stopping by what was observed makes intervals a little too narrow.
+    bank:      id of a saved table `irt_items`, fitted on other models.
+    mapping:   of gre_two_stage: Q, L or ten triples.    objective: of optimal_allocation and neyman_irt.
+    protocol:  open, any class that the model knows may be predicted; masked, only those of the evaluated images.
+    The run's seed draws which images are evaluated.
+    """
+
+    columns: ClassVar[tuple[Column, ...]] = (
+        *with_interval(ACCURACY),
+        Column("accuracy_se", float, ".4f", "standard error of accuracy"),
+        *with_interval(SCORE),
+        Column("score_se", float, ".4f", "standard error of score"),
+        Column("policy", str, "", "how the images were selected, with options"),
+        Column("estimator", str, "", "how accuracy and score were estimated from them"),
+        Column("budget", float, ".0%", "share of the images that may be evaluated at a time"),
+        Column("width", float, ".3f", "width of the accuracy's 95 % interval at which the test stops"),
+        Column("bank", str, "", "id of the saved table irt_items that was used"),
+        Column("protocol", str, "", "whether any class of the model (open) or of the images (masked) may be predicted"),
+        Column("n_asked", int, ",", "images that were evaluated"),
+        Column("n_pool", int, ",", "images that might have been evaluated"),
+        Column("share", float, ".0%", "share of them that was evaluated: n_asked / n_pool"),
+        *(Column(f"asked_{level}", int, ",", f"{level} images that were evaluated") for level in LEVELS),
+        Column("rounds", int, "d", "rounds of the test"),
+        Column("warning", str, "", "known faults of the estimates"),
+    )
+    summary: ClassVar[tuple[Column | str, ...]] = (ACCURACY, SCORE, "asked {n_asked} of {n_pool} images")
+
+    policy: str
+    estimator: str
+    budget: float
+    width: float | None
+    bank: str | None
+    mapping: Any
+    objective: str
+    protocol: str
+
+    def plan(self, setup: Setup) -> list[Run]:
+        """A run a shift. Raises FcaError for what cannot be tested: options, pool, budget, bank."""
+        policy = self._checked()
+        predictions = whole_split(setup, "test")
+        data, own = predictions[0].work.data, predictions[0].work.classes  # as released, a model has its own classes
+        classes = [c for c in setup.subset.classes if own is None or c in own]
+        items = items_of(data, "test", classes)
+        for shift in setup.shifts if self.bank else setup.shifts[:1]:
+            policy.start(items.pool, self.budget, self._bank(setup, data, items, shift))  # refuses what cannot be
+        protocol = None if self.protocol == "open" else self.protocol
+        keys = [data.classes[c] for c in classes] if len(classes) < len(data.classes) else None
+        options = {"width": self.width, "bank": self.bank, "protocol": protocol, "classes": keys}
+        meaning = {"policy": self.policy, **policy.options, "estimator": self.estimator, "budget": self.budget}
+        meaning |= {"seed": setup.seed, **{key: value for key, value in options.items() if value is not None}}
+        own_columns = ("estimator", "budget", "width", "bank", "protocol")
+        about = {**subset_columns(setup.subset), **{name: getattr(self, name) for name in own_columns}}
+        about |= {"policy": policy.label, "seed": setup.seed}
+        runs = []
+        for whole in predictions:
+            work = Examination(whole.work, classes, policy, predictions)
+            runs.append(Run("adaptive_test", {**whole.identity, **meaning}, {**whole.about, **about}, work=work))
+        return runs
+
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+        """Build the model once; test it under every shift."""
+        first: Forward = runs[0].work.forward
+        classifier = first.model.build()
+        setup.store.keep_items(first.data)
+        for run in runs:
+            yield self._tested(run, setup, classifier)
+
+    def _tested(self, run: Run, setup: Setup, classifier: Classifier) -> Finished:
+        work: Examination = run.work
+        data, shift = work.forward.data, work.forward.shift
+        classes = _known(classifier, work, setup)
+        items = items_of(data, "test", classes)
+        bank = self._bank(setup, data, items, shift)
+        evaluator = self._evaluator(run, setup, classifier, classes, items)
+        policy = work.policy.start(items.pool, self.budget, bank)
+        current = partial(adaptive.estimate, self.estimator, items.pool, policy.record, bank)
+        order, rounds, found = examine(policy, evaluator, current, self.width, setup.seed)
+        columns = {
+            "ncl": len(classes),
+            "classes": classes,
+            **estimates(found),
+            **counts(items.pool, order),
+            "rounds": int(rounds[-1]),
+            **forward_columns(classifier, len(order), evaluator.seconds, setup.machine.accelerator),
+            "warning": self._warning(setup.store, work.predictions, exhausted=len(order) == items.pool.items),
+        }
+        arrays = {
+            "asked": items.places[order].astype(np.int32),  # among the test images, as in the arrays of a predict run
+            "round": rounds.astype(np.int32),
+            "pred": evaluator.pred[order],
+            "p_true": evaluator.p_true[order],
+            "logit_classes": np.array(classifier.classes),
+            "groups": items.pool.group_names.astype(str),
+            "group_asked": items.pool.by_group(items.pool.by_stratum(policy.record.asked)).astype(np.int32),
+            "group_estimate": np.stack([found.value, found.se, found.low, found.high], axis=-1),
+        }
+        return Finished(run, columns, arrays)
+
+    def _evaluator(self, run: Run, setup: Setup, classifier: Classifier, classes: list[int], items: Items) -> Evaluator:
+        data, shift, machine = run.work.forward.data, run.work.forward.shift, setup.machine
+        clean = shift.label() == CLEAN.label()
+        shown = data if clean else shifted(data, shift, "test")
+        # from the cache if another run decoded them all; else the evaluated images are read, and no others
+        decoded = (setup.cache / f"{shown.fingerprint}-{classifier.geometry.key}.npy").exists()
+        room = float("inf") if decoded else 0.0
+        column = logit_columns(classifier.classes, data.classes)
+        everything = np.arange(len(classifier.classes))
+        return Evaluator(
+            classifier=classifier,
+            accelerator=machine.accelerator,
+            pixels=open_pixels(shown, classifier.geometry, setup.cache, machine.workers, room),
+            places=items.rows if clean else np.searchsorted(data.rows("test"), items.rows),
+            image_id=data.items["image_id"].iloc[items.rows].tolist(),
+            true=column[data.labels[items.rows]],
+            allowed=everything if self.protocol == "open" else np.sort(column[classes]),
+            journal=Journal(setup.store.folder(run.run_id) / NAME),
+        )
+
+    def _checked(self) -> Chosen:
+        """The policy. Raises FcaError for an option that is out of range or does not go with another one."""
+        if self.estimator not in adaptive.ESTIMATORS:
+            raise FcaError(
+                "task.estimator", self.estimator, ", ".join(adaptive.ESTIMATORS), "mixed_logit needs no bank"
+            )
+        if self.protocol not in PROTOCOLS:
+            raise FcaError("task.protocol", self.protocol, " or ".join(PROTOCOLS), "take one of them")
+        if self.width is not None and not 0 < self.width < 1:
+            raise FcaError("task.width", self.width, "null, or between 0 and 1", "0.02 is two points")
+        of_bank = [name for name in (self.policy, self.estimator) if name in OF_BANK]
+        if of_bank and self.bank is None:
+            step = "fit one on other models' answers, fca analyse analysis=irt, and give the id of its table irt_items"
+            raise FcaError("task.bank", None, f"an item bank: {of_bank[0]} needs one", step)
+        if self.bank is not None and not of_bank:
+            step = f"leave it out, or take one of {', '.join(OF_BANK)}"
+            raise FcaError("task.bank", self.bank, f"null for {self.policy} with {self.estimator}", step)
+        chosen = choose_policy(self.policy, self.mapping, self.objective)
+        if self.estimator == "difference" and self.policy not in KNOWN_CHANCES:
+            allowed = f"{', '.join(KNOWN_CHANCES)}: each item's chance to be asked is known"
+            raise FcaError("task.policy", self.policy, allowed, "take one of these, or task.estimator=mixed_logit")
+        return chosen
+
+    def _bank(self, setup: Setup, data: ImageData, items: Items, shift: Shift) -> ItemBank | None:
+        return None if self.bank is None else bank_of(setup.store, self.bank, data, items.rows, shift)
+
+    def _warning(self, store: Store, predictions: Sequence[Run], *, exhausted: bool) -> str | None:
+        """Known faults of the estimates; see also the width of their intervals."""
+        known = [None if self.policy in NOT_ADAPTIVE else adaptive.warning(self.estimator)]
+        if self.width is not None and exhausted:
+            known.append(EXHAUSTED)
+        if self.bank:
+            known += faults_of_bank(store, self.bank, predictions)
+        return "; ".join(filter(None, known)) or None
+
+
+def _known(classifier: Classifier, work: Examination, setup: Setup) -> list[int]:
+    """The classes of the test that the classifier knows; a subset that was configured must be known whole."""
+    keys = work.forward.data.classes
+    known = [c for c in work.classes if keys[c] in classifier.classes]
+    if not known or (len(known) < len(work.classes) and setup.subset.ncl < len(keys)):
+        unknown = ", ".join([keys[c] for c in work.classes if c not in known][:5])
+        allowed = "classes that the model knows"
+        raise FcaError("classes to ask about", unknown, allowed, "choose another subset or model")
+    return known
+
+
+# What is tested: the pool of images, the policy's options, the bank's items.
+
+
+def items_of(data: ImageData, split: str, classes: Sequence[int]) -> Items:
     """The images of a split and of these label indices that have an attribute and a level.
 
     Raises FcaError for a data set without such columns or images, for a level of another name, and for a session that
@@ -155,8 +272,8 @@ def questions(data: ImageData, split: str, classes: Sequence[int]) -> Questions:
     items = items.iloc[places]
     if wrong := sorted(set(items["level"].astype(str)) - set(LEVELS)):
         raise FcaError(f"level of images of {data.name}", ", ".join(wrong[:5]), ", ".join(LEVELS), "name levels so")
-    pool = make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
-    return Questions(listed[places], places, pool)
+    pool = adaptive.make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
+    return Items(listed[places], places, pool)
 
 
 def choose_policy(policy: str, mapping: Any, objective: str) -> Chosen:
@@ -167,11 +284,11 @@ def choose_policy(policy: str, mapping: Any, objective: str) -> Chosen:
     >>> choose_policy("gre_two_stage", "L", "accuracy").label
     'gre_two_stage mapping=L'
     """
-    if policy not in POLICIES:
-        raise FcaError("task.policy", policy, ", ".join(POLICIES), "take one of these")
+    if policy not in adaptive.POLICIES:
+        raise FcaError("task.policy", policy, ", ".join(adaptive.POLICIES), "take one of these")
     if isinstance(mapping, str) and mapping not in MAPPINGS:
         raise FcaError("task.mapping", mapping, f"{', '.join(MAPPINGS)}, or ten triples", "take one of these")
-    table = check_mapping(MAPPINGS[mapping] if isinstance(mapping, str) else mapping).tolist()
+    table = adaptive.check_mapping(MAPPINGS[mapping] if isinstance(mapping, str) else mapping).tolist()
     named = next((name for name, known in MAPPINGS.items() if table == [list(line) for line in known]), "own")
     given: dict[str, Any] = {} if named == "Q" else {"mapping": table}
     if objective != "accuracy":
@@ -181,12 +298,12 @@ def choose_policy(policy: str, mapping: Any, objective: str) -> Chosen:
             step = f"leave it out, or set task.policy={OF_POLICY[option][0]}"
             raise FcaError(f"task.{option}", objective if option == "objective" else named, f"none for {policy}", step)
     words = [policy, *(f"{key}={named if key == 'mapping' else value}" for key, value in given.items())]
-    start: Any = POLICIES[policy]
+    start: Any = adaptive.POLICIES[policy]
     return Chosen(partial(start, **given), given, " ".join(words))
 
 
-def read_items(store: Store, table_id: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift) -> ItemBank:
-    """The bank's items of these images as the shift shows them, in their order.
+def bank_of(store: Store, table_id: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift) -> ItemBank:
+    """The bank's items of these images under the shift, in their order.
 
     Raises FcaError for an id that is no bank, for images that it lacks, and where two of its items have one name.
     """
@@ -194,13 +311,13 @@ def read_items(store: Store, table_id: str, data: ImageData, rows: Int[np.ndarra
     frame = read_bank(store, table_id)
     for column, wanted in (("dataset", data.name), ("corruption", kind)):
         same = frame[frame[column] == wanted]
-        frame = same if len(same) else frame  # files of answers have names of their own
+        frame = same if len(same) else frame  # files of responses have names of their own
     if frame["item"].duplicated().any():
         found = ", ".join(sorted(set(frame["dataset"])))
         step = f"save one of this set alone: fca analyse analysis=irt analysis.query=\"dataset == '{data.name}'\""
         raise FcaError("data sets of task.bank", found, f"{data.name}, or another one", step)
     images = data.items["image_id"].iloc[rows].astype(str)
-    names = images if shift.label() == "clean" else images + f"@{shift.label()}"
+    names = images if shift.label() == CLEAN.label() else images + f"@{shift.label()}"
     at = pd.Index(frame["item"]).get_indexer(pd.Index(names))
     if (at < 0).any():
         missing = names[at < 0]
@@ -212,8 +329,8 @@ def read_items(store: Store, table_id: str, data: ImageData, rows: Int[np.ndarra
     return ItemBank(str(frame["irt_model"].iloc[0]), *parameters)
 
 
-def doubts(store: Store, table_id: str, predictions: Sequence[Run]) -> list[str]:
-    """What is wrong with a bank for these tests, by the stored runs whose answers it was fitted on.
+def faults_of_bank(store: Store, table_id: str, predictions: Sequence[Run]) -> list[str]:
+    """What is wrong with a bank for a test, by the stored runs whose responses it was fitted on.
 
     predictions: the runs that would predict every image.
     """
@@ -225,89 +342,92 @@ def doubts(store: Store, table_id: str, predictions: Sequence[Run]) -> list[str]
     return [LEAKED] * bool(leaked) + [OTHER_DATA] * bool(other)
 
 
-# A test as it is taken: the policy asks, the network answers, the journal keeps, the estimate says when to stop.
+# The test itself: the policy selects, the network predicts, the journal keeps, the estimate ends it.
 
 
-TOGETHER = 2048  # images a line of the journal, at most
-log = logging.getLogger(__name__)
+@dataclass
+class Evaluator:
+    """Runs a classifier on images of a pool, by position, and keeps its predictions in a journal.
 
-
-class Taken(NamedTuple):
-    """A test at its end.
-
-    order: positions in the pool as they were asked.    round: of each of these.    estimate: of every group.
-    """
-
-    order: Int[np.ndarray, " asked"]
-    round: Int[np.ndarray, " asked"]
-    estimate: Estimate
-
-
-@dataclass(frozen=True)
-class Examinee:
-    """A classifier that answers images of a pool, by position.
-
-    places:  where each of them is in `pixels`.    true: the logit of its class.
-    allowed: the logits that may be the answer, ascending.
+    places:   where each image is in `pixels`.    image_id: of each.    true: the logit of its class.
+    allowed:  the logits that may be predicted, ascending.
+    journal:  a line for the images that were forwarded together, with `round`, `image_id`, `pred` (the logits
+              predicted), `p_true` (the probabilities of the true classes) and `seconds`.
     """
 
     classifier: Classifier
     accelerator: str
     pixels: Pixels
     places: Int[np.ndarray, " items"]
+    image_id: Sequence[str]
     true: Int[np.ndarray, " items"]
     allowed: Int[np.ndarray, " logits"]
     journal: Journal
 
-    def right(self, number: int, positions: Integer[np.ndarray, " asked"]) -> Bool[np.ndarray, " asked"]:
-        """Which of the images of this round it gets right; what the journal holds is not asked again.
+    def __post_init__(self) -> None:
+        """Read the predictions that an earlier process made."""
+        self.pred = np.full(len(self.image_id), -1, dtype=np.int32)  # -1: not evaluated
+        self.p_true = np.full(len(self.image_id), np.nan, dtype=np.float32)
+        self.seconds = 0.0
+        self.position = {image_id: place for place, image_id in enumerate(self.image_id)}
+        for line in self.journal.lines():
+            self._take(line)
 
-        Asked and kept in parts: an image that cannot be read loses the answers of its own part alone.
+    def correct(self, number: int, positions: Integer[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
+        """Which images of round `number` it gets right; those in the journal are not forwarded again.
+
+        Forwarded and kept in parts: an image that cannot be read loses the predictions of its own part alone.
         """
-        missing = positions[~self.journal.answered[positions]]
+        missing = positions[self.pred[positions] < 0]
         for start in range(0, len(missing), TOGETHER):
-            part = missing[start : start + TOGETHER]
-            begun = time.perf_counter()
-            said = self._answers(part)
-            self.journal.add(number, part, said, time.perf_counter() - begun)
-        return np.asarray(self.journal.pred[positions] == self.true[positions])
+            part, begun = missing[start : start + TOGETHER], time.perf_counter()
+            pred, p_true = self.predict(part)
+            line = {"round": number, "image_id": [self.image_id[place] for place in part.tolist()]}
+            line |= {"pred": pred.tolist(), "p_true": p_true.tolist(), "seconds": time.perf_counter() - begun}
+            self.journal.add(line)
+            self._take(line)
+        return np.asarray(self.pred[positions] == self.true[positions])
 
-    def _answers(self, positions: Integer[np.ndarray, " images"]) -> Answers:
+    def predict(
+        self, positions: Integer[np.ndarray, " images"]
+    ) -> tuple[Int[np.ndarray, " images"], Float[np.ndarray, " images"]]:
+        """The logit predicted for each image, and the probability of its class."""
         from fca.training.infer import logits_of
 
         logits = logits_of(self.classifier, self.pixels, self.places[positions], accelerator=self.accelerator)
         keys = [self.classifier.classes[logit] for logit in self.allowed]
-        said = answer_arrays(logits[:, self.allowed], np.searchsorted(self.allowed, self.true[positions]), keys)
-        return Answers(self.allowed[said["pred"]], said["p_true"])
+        true = np.searchsorted(self.allowed, self.true[positions])
+        found = prediction_arrays(logits[:, self.allowed], true, keys)
+        return self.allowed[found["pred"]], found["p_true"]
+
+    def _take(self, line: Line) -> None:
+        positions = [self.position[image_id] for image_id in line["image_id"]]
+        self.pred[positions], self.p_true[positions] = line["pred"], line["p_true"]
+        self.seconds += line["seconds"]
 
 
 def examine(
-    policy: Policy, examinee: Examinee, estimated: Callable[[], Estimate], width: float | None, seed: int
-) -> Taken:
-    """Ask in rounds until the policy ends and, with a width, the 95 % interval of the mean accuracy is at most as wide.
+    policy: Policy, evaluator: Evaluator, current: Callable[[], Estimate], width: float | None, seed: int
+) -> tuple[Int[np.ndarray, " evaluated"], Int[np.ndarray, " evaluated"], Estimate]:
+    """Evaluate in rounds until the policy ends and, with a width, the 95 % interval of the mean accuracy is so narrow.
 
-    The draws are those of `fca.stats.adaptive.replay` for its first model and repeat, with the same seed.
+    Returns the positions in the order of evaluation, the round of each, and the last of the `current` estimates. The
+    draws are those of `fca.stats.adaptive.replay` for its first model and repeat, with the same seed.
     """
     rng = np.random.default_rng([seed, 0, 0])
-    rounds: list[Int[np.ndarray, " asked"]] = []
+    rounds: list[Int[np.ndarray, " evaluated"]] = []
     asked = policy.record.asked
     while True:
         while len(positions := policy.ask(rng)):
             rounds.append(positions)
-            policy.observe(positions, examinee.right(len(rounds), positions))
+            policy.observe(positions, evaluator.correct(len(rounds), positions))
             log.info("round %d: %d of %d images asked", len(rounds), asked.sum(), len(asked))
-        found = estimated()
-        if width is None or asked.all() or _width(found) <= width:
+        found = current()
+        interval = found.overall.high[0, 0] - found.overall.low[0, 0]  # NaN, where undefined, is never narrow enough
+        if width is None or asked.all() or interval <= width:
             number = np.repeat(np.arange(1, len(rounds) + 1), [len(positions) for positions in rounds])
-            return Taken(np.concatenate(rounds), number, found)
+            return np.concatenate(rounds), number, found
         policy.again()
-
-
-def open_decoded(data: ImageData, classifier: Classifier, setup: Setup) -> Pixels:
-    """Pixels from the cache, if another run decoded them all; else they are read as they are asked, and no others."""
-    decoded = (setup.cache / f"{data.fingerprint}-{classifier.geometry.key}.npy").exists()
-    room = np.inf if decoded else 0.0
-    return open_pixels(data, classifier.geometry, setup.cache, setup.machine.workers, float(room))
 
 
 def estimates(found: Estimate) -> dict[str, float]:
@@ -321,214 +441,8 @@ def estimates(found: Estimate) -> dict[str, float]:
     return columns
 
 
-def counts(pool: Pool, taken: Taken, seconds: float) -> dict[str, Any]:
-    """How many images were asked, of which level, in how many rounds and seconds."""
-    n, by_level = len(taken.order), np.bincount(pool.level[taken.order], minlength=len(LEVELS))
-    return {
-        "n_asked": n,
-        "n_pool": pool.items,
-        "share": n / pool.items,
-        **{f"asked_{level}": int(by_level[code]) for code, level in enumerate(LEVELS)},
-        "rounds": int(taken.round[-1]),
-        "predict_s": seconds,
-        "images_per_s": n / seconds,
-    }
-
-
-def arrays_of(asked: Questions, taken: Taken, journal: Journal) -> Arrays:
-    """The answers in the order asked, and the estimates by group.
-
-    asked: positions among the test images of the row's classes, as in the arrays of a predict run.
-    """
-    pool, found = asked.pool, taken.estimate
-    marked = np.zeros(pool.items, dtype=bool)
-    marked[taken.order] = True
-    return {
-        "asked": asked.places[taken.order].astype(np.int32),
-        "round": taken.round.astype(np.int32),
-        "pred": journal.pred[taken.order],
-        "p_true": journal.p_true[taken.order],
-        "groups": pool.group_names.astype(str),
-        "group_asked": pool.by_group(pool.by_stratum(marked)).astype(np.int32),
-        "group_estimate": np.stack([found.value, found.se, found.low, found.high], axis=-1),
-    }
-
-
-def _width(found: Estimate) -> float:
-    """Of the interval of the mean accuracy; not a number where that is undefined, which is never narrow enough."""
-    mean = found.overall
-    return float(mean.high[0, 0] - mean.low[0, 0])
-
-
-PROTOCOLS = ("open", "masked")
-NOT_ADAPTIVE = ("static_k", "random")
-OF_BANK = ("neyman_irt", "fisher_cat", "difference", "p_irt")
-EXHAUSTED = "every image was asked before the interval was as narrow as task.width"
-
-
-@dataclass(frozen=True)
-class AdaptiveTest:
-    """`task=adaptive_test`: accuracy and score of the test images (see fca.stats.adaptive) from those that are asked.
-
-    policy, estimator: names of fca.stats.adaptive.    budget: share of the images to ask.
-    width:     go on, a budget more at a time, until the 95 % interval of the mean accuracy over attributes is at most
-               this wide; stopping by what was seen makes intervals a little too narrow.
-    bank:      id of a saved table `irt_items`, fitted on other models.
-    mapping:   of gre_two_stage: Q, L or ten triples.    objective: of optimal_allocation and neyman_irt.
-    protocol:  open, any class that the model knows may be the answer; masked, only those of the asked images.
-    The run's seed draws what is asked.
-    """
-
-    policy: str
-    estimator: str
-    budget: float
-    width: float | None
-    bank: str | None
-    mapping: Any
-    objective: str
-    protocol: str
-
-    def plan(self, setup: Setup) -> list[Run]:
-        """A run a shift. The whole test is taken once with made-up answers: what it refuses, it refuses here."""
-        self._check()
-        tested = _tested(setup)
-        asked = questions(tested.data, "test", tested.classes)
-        for shift in setup.shifts if self.bank else setup.shifts[:1]:
-            self._rehearse(asked, self._items(setup, tested.data, asked, shift))
-        chosen = choose_policy(self.policy, self.mapping, self.objective)
-        keys = [tested.data.classes[c] for c in tested.classes]
-        others = {
-            "width": self.width,
-            "bank": self.bank,
-            "protocol": self.protocol if self.protocol != "open" else None,
-            "classes": keys if len(keys) < len(tested.data.classes) else None,
-        }
-        meaning = {"policy": self.policy, **chosen.options, "estimator": self.estimator, "budget": self.budget}
-        meaning |= {"seed": setup.seed, **{key: value for key, value in others.items() if value is not None}}
-        about = {**subset_columns(setup), "seed": setup.seed, "policy": chosen.label, "estimator": self.estimator}
-        about |= {"budget": self.budget, "width": self.width, "bank": self.bank, "protocol": self.protocol}
-        return [Run("adaptive_test", {**p.identity, **meaning}, {**p.about, **about}) for p in tested.predictions]
-
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Build the model once; test it under every shift."""
-        wanted = {run.run_id for run in runs}
-        tested = _tested(setup)
-        setup.store.keep_items(tested.data)
-        model = setup.model.naming(tested.data.classes) if isinstance(setup.model, Nameable) else setup.model
-        classifier = model.build()
-        tested = tested._replace(classes=_known(classifier, tested, setup))
-        for run, shift in zip(self.plan(setup), setup.shifts, strict=True):
-            if run.run_id in wanted:
-                yield self._test(run, setup, tested, classifier, shift)
-
-    def _test(self, run: Run, setup: Setup, tested: Tested, classifier: Classifier, shift: Shift) -> Finished:
-        from fca.training.batches import device_name
-
-        asked = questions(tested.data, "test", tested.classes)
-        bank = self._items(setup, tested.data, asked, shift)
-        journal = Journal(
-            setup.store.folder(run.run_id) / NAME, tested.data.items["image_id"].iloc[asked.rows].tolist()
-        )
-        examinee = self._examinee(setup, tested, asked, classifier, shift, journal)
-        policy = choose_policy(self.policy, self.mapping, self.objective).start(asked.pool, self.budget, bank)
-
-        def estimated() -> Estimate:
-            return estimate(self.estimator, asked.pool, policy.record, bank)
-
-        taken = examine(policy, examinee, estimated, self.width, setup.seed)
-        columns = {
-            "ncl": len(tested.classes),
-            "classes": tested.classes,
-            **estimates(taken.estimate),
-            **counts(asked.pool, taken, journal.seconds),
-            "params": sum(p.numel() for p in classifier.module.parameters()),
-            "input_size": classifier.input_size,
-            "device": device_name(setup.machine.accelerator),
-            "warning": self._warning(setup, tested.predictions, exhausted=bool(policy.record.asked.all())),
-        }
-        arrays = {**arrays_of(asked, taken, journal), "logit_classes": np.array(classifier.classes)}
-        return Finished(run, columns, arrays)
-
-    def _examinee(
-        self, setup: Setup, tested: Tested, asked: Questions, classifier: Classifier, shift: Shift, journal: Journal
-    ) -> Examinee:
-        data, clean = tested.data, shift.label() == "clean"
-        logit = {key: place for place, key in enumerate(classifier.classes)}
-        of_class = np.array([logit.get(key, -1) for key in data.classes])
-        everything = np.arange(len(classifier.classes))
-        return Examinee(
-            classifier=classifier,
-            accelerator=setup.machine.accelerator,
-            pixels=open_decoded(data if clean else shifted(data, shift, "test"), classifier, setup),
-            places=asked.rows if clean else np.searchsorted(data.rows("test"), asked.rows),
-            true=of_class[data.labels[asked.rows]],
-            allowed=everything if self.protocol == "open" else np.sort(of_class[tested.classes]),
-            journal=journal,
-        )
-
-    def _check(self) -> None:
-        if self.estimator not in ESTIMATORS:
-            raise FcaError("task.estimator", self.estimator, ", ".join(ESTIMATORS), "mixed_logit needs no bank")
-        if self.protocol not in PROTOCOLS:
-            raise FcaError("task.protocol", self.protocol, " or ".join(PROTOCOLS), "take one of them")
-        if self.width is not None and not 0 < self.width < 1:
-            raise FcaError("task.width", self.width, "null, or between 0 and 1", "0.02 is two points")
-        of_bank = [name for name in (self.policy, self.estimator) if name in OF_BANK]
-        if of_bank and self.bank is None:
-            step = "fit one on other models' answers, fca analyse analysis=irt, and give the id of its table irt_items"
-            raise FcaError("task.bank", None, f"an item bank: {of_bank[0]} needs one", step)
-        if self.bank is not None and not of_bank:
-            step = f"leave it out, or take one of {', '.join(OF_BANK)}"
-            raise FcaError("task.bank", self.bank, f"null for {self.policy} with {self.estimator}", step)
-
-    def _rehearse(self, asked: Questions, bank: ItemBank | None) -> None:
-        rng = np.random.default_rng(0)
-        policy = choose_policy(self.policy, self.mapping, self.objective).start(asked.pool, self.budget, bank)
-        run_policy(policy, rng.random(asked.pool.items) < 0.5, rng)
-        estimate(self.estimator, asked.pool, policy.record, bank)
-
-    def _items(self, setup: Setup, data: ImageData, asked: Questions, shift: Shift) -> ItemBank | None:
-        return None if self.bank is None else read_items(setup.store, self.bank, data, asked.rows, shift)
-
-    def _warning(self, setup: Setup, predictions: Sequence[Run], *, exhausted: bool) -> str | None:
-        """What is known to be wrong with the estimates; see also the width of their intervals."""
-        said = [None if self.policy in NOT_ADAPTIVE else warning(self.estimator)]
-        if self.width is not None and exhausted:
-            said.append(EXHAUSTED)
-        if self.bank:
-            said += doubts(setup.store, self.bank, predictions)
-        return "; ".join(filter(None, said)) or None
-
-
-class Tested(NamedTuple):
-    """What is tested: the runs that would predict every image, one a shift; their data; the label indices asked."""
-
-    predictions: list[Run]
-    data: ImageData
-    classes: list[int]
-
-
-def _tested(setup: Setup) -> Tested:
-    """The data are as a stored run's training cut them; as released (compat), it is asked its own classes alone."""
-    whole = full_set(len(setup.data.classes))
-    predictions = Predict("test", None, None, []).plan(replace(setup, subset=whole))
-    data = as_trained_on(setup.data, predictions[0].identity["data"])
-    classes = set(setup.subset.classes)
-    trained = predictions[0].identity["model"].get("run")
-    if trained and setup.store.state(trained) is State.DONE:
-        row = setup.store.row(trained)
-        if row.get("compat") and row["fingerprint"] == data.fingerprint:
-            classes &= set(row["classes"])
-    return Tested(predictions, data, sorted(classes))
-
-
-def _known(classifier: Classifier, tested: Tested, setup: Setup) -> list[int]:
-    """The asked classes that the classifier knows; a subset that was asked for must be known whole."""
-    data = tested.data
-    known = [c for c in tested.classes if data.classes[c] in classifier.classes]
-    if not known or (len(known) < len(tested.classes) and setup.subset.ncl < len(data.classes)):
-        unknown = ", ".join([data.classes[c] for c in tested.classes if c not in known][:5])
-        raise FcaError(
-            "classes to ask about", unknown, "classes that the model knows", "choose another subset or model"
-        )
-    return known
+def counts(pool: Pool, order: Int[np.ndarray, " evaluated"]) -> dict[str, Any]:
+    """How many images were evaluated, and of which level."""
+    by_level = np.bincount(pool.level[order], minlength=len(LEVELS))
+    levels = {f"asked_{level}": int(count) for level, count in zip(LEVELS, by_level, strict=True)}
+    return {"n_asked": len(order), "n_pool": pool.items, "share": len(order) / pool.items, **levels}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Bool, Int32, Shaped, UInt8
@@ -13,16 +13,32 @@ from PIL import Image, ImageOps
 
 from fca.data.duplicates import exact_pairs, near_pairs, perceptual_hashes, signature
 from fca.data.files import in_order
-from fca.tasks import Setup
-from fca.types import Arrays, Finished, ImageData, Run, UnreadableImage
+from fca.tasks import N_TRAIN, N_VAL, Setup
+from fca.types import Arrays, Column, Finished, ImageData, Run, UnreadableImage
 
 THUMBNAIL = 64  # pixels a side
 SHOWN = 5  # unreadable images that are named
+N_IMAGES = Column("n_images", int, ",", "images of the set, all splits together")
+DETAILS = (
+    Column("class_min", int, ",", "images of the smallest class"),
+    *(
+        Column(f"{side}_{end}", int, "d", f"{size} {side} of an image, pixels")
+        for side in ("height", "width")
+        for end, size in (("min", "smallest"), ("max", "largest"))
+    ),
+    Column("duplicates_exact", int, ",", "pairs of images with equal pixels"),
+    Column("duplicates_near", int, ",", "pairs that differ by no more than re-encoding, resizing, a shift by a pixel"),
+    Column("duplicates_between_splits", int, ",", "pairs of duplicates whose images are in different splits"),
+)
+CHECKSUM = Column("checksum", str, meaning="sha256 of ids, labels, splits and pixels of all images")
 
 
 @dataclass(frozen=True)
 class Describe:
     """`task=describe`: one run that reads every image of the set once."""
+
+    columns: ClassVar[tuple[Column, ...]] = (N_IMAGES, N_TRAIN, N_VAL, *DETAILS, CHECKSUM)
+    summary: ClassVar[tuple[Column | str, ...]] = (N_IMAGES, N_TRAIN, N_VAL, "n_test", *DETAILS)
 
     def plan(self, setup: Setup) -> list[Run]:
         """One run, whatever the subset, model and seed."""
@@ -40,7 +56,7 @@ class Describe:
 
 
 @dataclass(frozen=True)
-class Look:
+class Inspected:
     """What one image shows."""
 
     height: int
@@ -64,29 +80,29 @@ def described(data: ImageData, workers: int = 0) -> Arrays:
 
     Raises UnreadableImage once all were tried, naming the first few.
     """
-    looks: list[Look] = []
+    inspected: list[Inspected] = []
     unreadable: list[UnreadableImage] = []
-    for seen in in_order(lambda i: _try_look(data, i), len(data.items), workers, f"looking at {data.name}"):
-        if isinstance(seen, Look):
-            looks.append(seen)
+    for seen in in_order(lambda i: _inspect(data, i), len(data.items), workers, f"reading {data.name}"):
+        if isinstance(seen, Inspected):
+            inspected.append(seen)
         else:
             unreadable.append(seen)
     if unreadable:
         more = f" and {len(unreadable) - SHOWN} more" if len(unreadable) > SHOWN else ""
         raise UnreadableImage("; ".join(map(str, unreadable[:SHOWN])) + more)
-    signatures = np.stack([look.signature for look in looks])
-    height, width = (np.array([getattr(look, side) for look in looks], np.int32) for side in ("height", "width"))
-    area, y, x = np.array([look.mask for look in looks], np.float32).T
+    signatures = np.stack([one.signature for one in inspected])
+    height, width = (np.array([getattr(one, side) for one in inspected], np.int32) for side in ("height", "width"))
+    area, y, x = np.array([one.mask for one in inspected], np.float32).T
     return {
-        "thumbnails": np.stack([look.thumbnail for look in looks]),
+        "thumbnails": np.stack([one.thumbnail for one in inspected]),
         "height": height,
         "width": width,
         "mask_area": area,
         "mask_y": y,
         "mask_x": x,
         "phash": perceptual_hashes(signatures),
-        "sha256": np.array([look.digest.hex() for look in looks], dtype="S64"),
-        **_duplicates([look.digest for look in looks], signatures, np.minimum(height, width)),
+        "sha256": np.array([one.digest.hex() for one in inspected], dtype="S64"),
+        **_duplicates([one.digest for one in inspected], signatures, np.minimum(height, width)),
     }
 
 
@@ -110,7 +126,7 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
         "duplicates_exact": len(exact),
         "duplicates_near": len(near),
         "duplicates_between_splits": int((first != second).sum()),
-        "checksum": checksum(data, arrays["sha256"]),
+        CHECKSUM: checksum(data, arrays["sha256"]),
     }
 
 
@@ -124,7 +140,7 @@ def checksum(data: ImageData, digests: Shaped[np.ndarray, " images"]) -> str:
     return hashlib.sha256("".join("\x1f".join(record) + "\x1e" for record in records).encode()).hexdigest()
 
 
-def _try_look(data: ImageData, index: int) -> Look | UnreadableImage:
+def _inspect(data: ImageData, index: int) -> Inspected | UnreadableImage:
     try:
         image, mask = data.read(index), data.mask(index)
     except UnreadableImage as error:
@@ -132,7 +148,7 @@ def _try_look(data: ImageData, index: int) -> Look | UnreadableImage:
     height, width = image.shape[:2]
     small = ImageOps.pad(Image.fromarray(image), (THUMBNAIL, THUMBNAIL), Image.Resampling.BICUBIC, "white")
     digest = hashlib.sha256(f"{height} {width} ".encode() + image.tobytes()).digest()
-    return Look(height, width, np.asarray(small), signature(image), digest, _mask_facts(mask))
+    return Inspected(height, width, np.asarray(small), signature(image), digest, _mask_facts(mask))
 
 
 def _mask_facts(mask: Bool[np.ndarray, "height width"] | None) -> tuple[float, float, float]:

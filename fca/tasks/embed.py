@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Int, UInt8
@@ -17,16 +17,17 @@ from rich.progress import track
 from fca.data.pixels import open_pixels
 from fca.data.splits import rank_in_class
 from fca.tasks import Setup
-from fca.tasks.predict import data_columns
-from fca.types import Arrays, Finished, Geometry, Run
+from fca.tasks.predict import Forward, data_columns, forward_columns
+from fca.types import Arrays, Column, Finished, Geometry, ImageData, Run
 
-log = logging.getLogger(__name__)
+SIMILARITY_CALLS = Column("similarity_calls", int, ",", "pairs of images that the user's own function compared")
 ALL = "all"  # every image, whatever its split
+log = logging.getLogger(__name__)
 
 
 @runtime_checkable
 class ComparesImages(Protocol):
-    """An encoder that has no features but says how alike two images are, so that images are sampled.
+    """An encoder without features that measures how similar two images are, so that images are sampled.
 
     images_per_class, seed: of the sample.    geometry: from an image to the pixels that are compared.
     """
@@ -45,75 +46,78 @@ class ComparesImages(Protocol):
 class Embed:
     """`task=embed model@encoder=...`: one pass of the encoder, whatever the subset, model and seed."""
 
+    columns: ClassVar[tuple[Column, ...]] = (SIMILARITY_CALLS,)
+    summary: ClassVar[tuple[Column | str, ...]] = ()
+
     split: str
 
     def plan(self, setup: Setup) -> list[Run]:
         """One run: data, split and encoder weights."""
         setup.clean_only("embed")
-        identity = {"data": setup.data.fingerprint, "split": self.split, "encoder": setup.encoder.identity()}
-        about = {
-            **data_columns(setup.data, self.split),
-            "encoder": setup.encoder.label(),
-            "weights": setup.encoder.weights_label(),
-            "ncl": len(setup.data.classes),
-            "classes": range(len(setup.data.classes)),
-        }
-        return [Run("embed", identity, about)]
+        return [embed_run(Forward(setup.encoder, setup.data, self.split))]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Arrays `features` (float16), in the order of the split's items; or see `compared`."""
         for run in runs:
-            setup.store.keep_items(setup.data)
-            rows = np.arange(len(setup.data.items)) if self.split == ALL else setup.data.rows(self.split)
-            encoder: object = setup.encoder
-            found = compared(encoder, setup, rows) if isinstance(encoder, ComparesImages) else _embedded(setup, rows)
-            yield Finished(run, *found)
+            yield embedded(run, setup)
 
 
-def _embedded(setup: Setup, rows: Int[np.ndarray, " rows"]) -> tuple[dict[str, Any], Arrays]:
-    from fca.training.batches import device_name
+def embed_run(work: Forward) -> Run:
+    """The run of an encoder's pass over a split."""
+    data, encoder = work.data, work.model
+    identity = {"data": data.fingerprint, "split": work.split, "encoder": encoder.identity()}
+    about = {
+        **data_columns(data, work.split),
+        "encoder": encoder.label(),
+        "weights": encoder.weights_label(),
+        "ncl": len(data.classes),
+        "classes": range(len(data.classes)),
+    }
+    return Run("embed", identity, about, work=work)
+
+
+def embedded(run: Run, setup: Setup) -> Finished:
+    """The features of a run's images, or the similarities of a sample of them."""
+    data, split, encoder = run.work.data, run.work.split, run.work.model
+    setup.store.keep_items(data)
+    rows = np.arange(len(data.items)) if split == ALL else data.rows(split)
+    if isinstance(encoder, ComparesImages):
+        return Finished(run, *compared(encoder, data, rows, setup))
     from fca.training.infer import features_of
 
-    encoder = setup.encoder.build()
-    machine = setup.machine
-    pixels = open_pixels(setup.data, encoder.geometry, setup.cache, machine.workers, machine.cache_gb)
+    built, machine = encoder.build(), setup.machine
+    pixels = open_pixels(data, built.geometry, setup.cache, machine.workers, machine.cache_gb)
     start = time.perf_counter()
-    features = features_of(encoder, pixels, rows, accelerator=machine.accelerator)
-    seconds = time.perf_counter() - start
-    columns = {
-        "n_test": len(rows),
-        "predict_s": seconds,
-        "images_per_s": len(rows) / seconds,
-        "params": sum(p.numel() for p in encoder.module.parameters()),
-        "input_size": encoder.input_size,
-        "device": device_name(machine.accelerator),
-    }
-    return columns, {"features": features.astype(np.float16)}
+    features = features_of(built, pixels, rows, accelerator=machine.accelerator)
+    took = forward_columns(built, len(rows), time.perf_counter() - start, machine.accelerator)
+    return Finished(run, {"n_test": len(rows), **took}, {"features": features.astype(np.float16)})
 
 
-def compared(encoder: ComparesImages, setup: Setup, rows: Int[np.ndarray, " rows"]) -> tuple[dict[str, Any], Arrays]:
+def compared(
+    encoder: ComparesImages, data: ImageData, rows: Int[np.ndarray, " rows"], setup: Setup
+) -> tuple[dict[str, Any], Arrays]:
     """Columns and arrays of a sample of every class, from one call a pair of images (the function is symmetric).
 
     sampled:    positions within the split's items.
     similarity: float32 (sampled images, classes), the mean over the sampled images of a class but the image itself;
                 NaN for a class without any.
 
-    Says first how many calls it takes: n (n - 1) / 2 for n images.
+    First prints how many calls it takes: n (n - 1) / 2 for n images.
     """
-    sampled = np.flatnonzero(rank_in_class(setup.data.items.iloc[rows], encoder.seed) < encoder.images_per_class)
+    sampled = np.flatnonzero(rank_in_class(data.items.iloc[rows], encoder.seed) < encoder.images_per_class)
     chosen = rows[sampled]
     calls = len(chosen) * (len(chosen) - 1) // 2
     cost = f"{calls:,} calls of the similarity function: every pair of {len(chosen):,} sampled images"
     log.info(cost)
     print(cost, flush=True)
     # a limit of 0 reads these images only, not the whole set into the cache
-    pixels = open_pixels(setup.data, encoder.geometry, setup.cache, setup.machine.workers, limit_gb=0.0)[chosen]
+    pixels = open_pixels(data, encoder.geometry, setup.cache, setup.machine.workers, limit_gb=0.0)[chosen]
     start = time.perf_counter()
-    similarity = _pairwise(encoder, pixels, setup.data.labels[chosen], len(setup.data.classes))
-    columns = {
+    similarity = _pairwise(encoder, pixels, data.labels[chosen], len(data.classes))
+    columns: dict[str, Any] = {
         "n_test": len(chosen),
         "predict_s": time.perf_counter() - start,
-        "similarity_calls": calls,
+        SIMILARITY_CALLS: calls,
         "input_size": encoder.geometry.size,
         "device": "cpu",
     }
@@ -129,14 +133,9 @@ def _pairwise(
     """Mean similarity of every image to the others of every class."""
     n = len(labels)
     sums = np.zeros((n, classes))
-    pairs = track(
-        combinations(range(n), 2),
-        "comparing images",
-        n * (n - 1) // 2,
-        transient=True,
-        disable=not get_console().is_terminal,
-    )
-    for i, j in pairs:
+    pairs = combinations(range(n), 2)
+    hidden = not get_console().is_terminal
+    for i, j in track(pairs, "comparing images", n * (n - 1) // 2, transient=True, disable=hidden):
         alike = encoder.similarity(pixels[i], pixels[j])
         sums[i, labels[j]] += alike
         sums[j, labels[i]] += alike

@@ -19,15 +19,18 @@ from fca.data.manifest import struck_ids
 from fca.data.splits import Share, assemble
 from fca.generation import Generator, Request, Unavailable
 from fca.store.files import write_text
-from fca.tasks.generate import Folder, Plan
-from fca.tasks.generate.folder import Line, check_generator, latest
-from fca.tasks.generate.work import TRIES, draw_one, is_of
+from fca.store.journal import Journal, Line
+from fca.tasks.generate import TRIES, draw_one, is_of
+from fca.tasks.generate.folder import Folder, check_generator, latest
+from fca.tasks.generate.plan import Plan
 from fca.types import FcaError, ImageData, UnreadableImage
+
+ANNOTATIONS = ("label", "attribute", "level", "sublevel", "index", "triplet")
 
 
 @dataclass(frozen=True)
 class OnDemand:
-    """`dataset=on_demand`: all images of a plan, drawn one by one as a model asks for them.
+    """`dataset=on_demand`: all images of a plan, drawn one by one as a model is run on them.
 
     root:      the folder, as of `fca generate`: what it has is not drawn again, and struck images are left out.
     plan, generator: what is drawn, by what.    per_level: images a (class, attribute, level), None = the plan's.
@@ -46,19 +49,23 @@ class OnDemand:
         """The images, listed; none is drawn. Raises FcaError for a plan that the generator cannot draw."""
         plan = self._plan()
         folder = Folder(Path(self.root).expanduser())
-        check_generator(folder.journal(), self.generator, folder.root)
+        check_generator(folder.journal.lines(), self.generator, folder.root)
         struck = struck_ids(folder.root)
         requests = {request.key: request for request in plan.requests() if request.key not in struck}
         meaning = sorted((request.key, request.prompt, request.seed) for request in requests.values())
         digest = hashlib.sha256(json.dumps(meaning).encode()).hexdigest()
+        listed = [
+            {"image_id": key, "split": "test", **{name: getattr(request, name) for name in ANNOTATIONS}}
+            for key, request in requests.items()
+        ]
 
         def drawer(items: pd.DataFrame) -> Drawer:
             return Drawer(folder, self.generator, plan, [requests[key] for key in items["image_id"]])
 
         return assemble(
             plan.name,
-            pd.DataFrame([_item(request) for request in requests.values()]),
-            lambda items: drawer(items),
+            pd.DataFrame(listed),
+            drawer,
             Share(0.1, 0),
             version=f"{self.generator.label()}, {self.generator.version()}, {digest}",
             mask=lambda items: drawer(items).visible,
@@ -66,31 +73,24 @@ class OnDemand:
         )
 
     def _plan(self) -> Plan:
-        plan: Plan = self.plan.settled()
+        plan: Plan = self.plan.resolved()
         if self.per_level is not None:
-            plan = replace(plan, per_level=self.per_level).settled()
+            plan = replace(plan, per_level=self.per_level).resolved()
         if self.generator.prompted:
             plan.check_words()
         return plan
 
 
-def _item(request: Request) -> dict[str, object]:
-    names = ("label", "attribute", "level", "sublevel", "index", "triplet")
-    return {"image_id": request.key, "split": "test", **{name: getattr(request, name) for name in names}}
+class Latest:
+    """The last line of every image in a growing journal; each line is read once."""
 
+    def __init__(self, journal: Journal) -> None:
+        self.journal, self.lines, self.end = journal, dict[str, Line](), 0
+        self.update()
 
-class Seen:
-    """What a growing journal says of every image; each line is read once."""
-
-    def __init__(self, folder: Folder) -> None:
-        self.folder = folder
-        self.lines: dict[str, Line] = {}
-        self.end = 0
-        self.look()
-
-    def look(self) -> None:
-        """Read what was added."""
-        lines, self.end = self.folder.since(self.end)
+    def update(self) -> None:
+        """Read the lines that were added."""
+        lines, self.end = self.journal.since(self.end)
         self.lines.update(latest(lines))
 
 
@@ -108,7 +108,7 @@ class Drawer:
         return decode(*self._content(self._line(position)["file"]))
 
     def visible(self, position: int) -> Bool[np.ndarray, "height width"] | None:
-        """Where it shows its object, where the generator tells."""
+        """The mask of its object, where the generator gives one."""
         mask = self._line(position)["mask"]
         return None if mask is None else decode_mask(*self._content(mask), "bright")
 
@@ -116,41 +116,40 @@ class Drawer:
         return content_of(open_root(str(self.folder.root), "the drawn images"), path)
 
     @cached_property
-    def _seen(self) -> Seen:
-        return Seen(self.folder)
+    def _latest(self) -> Latest:
+        return Latest(self.folder.journal)
 
     def _line(self, position: int) -> Line:
-        """The journal's line of an image that is there."""
+        """The journal's line of an image whose files are there."""
         request = self.requests[position]
-        line = self._seen.lines.get(request.key)
-        if line is None or not self._is_there(line, request):
+        line = self._found(request)
+        if line is None:
             with self.folder.held(wait=True):
-                self._seen.look()  # others may have drawn it meanwhile
-                line = self._seen.lines.get(request.key)
-                if line is None or not self._is_there(line, request):
-                    line = self._drawn(request, line)
+                self._latest.update()  # another process may have drawn it meanwhile
+                line = self._found(request) or self._drawn(request)
         return line
 
-    def _is_there(self, line: Line, request: Request) -> bool:
-        return line["kind"] == "image" and is_of(line, request) and self.folder.has(line)
+    def _found(self, request: Request) -> Line | None:
+        line = self._latest.lines.get(request.key)
+        there = line is not None and line["kind"] == "image" and is_of(line, request) and self.folder.has(line)
+        return line if there else None
 
-    def _drawn(self, request: Request, before: Line | None) -> Line:
-        """Drawn now and in the journal; a refusal is answered with the next seed."""
+    def _drawn(self, request: Request) -> Line:
+        """Drawn now and in the journal; after a refusal the next seed is tried."""
         if not (self.folder.root / "plan.yaml").exists():
             write_text(self.folder.root / "plan.yaml", self.plan.as_yaml())
-        tried = before is not None and before["kind"] == "refusal" and is_of(before, request)
-        first = before["seed"] + 1 if before is not None and tried else request.seed
-        line = before
+        before = self._latest.lines.get(request.key)
+        refused = before is not None and before["kind"] == "refusal" and is_of(before, request)
+        reason, first = (before["refused"], before["seed"] + 1) if before and refused else ("not tried", request.seed)
         for seed in range(first, request.seed + TRIES):
             try:
                 line = draw_one(self.folder, self.generator, replace(request, seed=seed))
             except Unavailable as error:
                 step = "try again later: images so far are kept"
-                raise FcaError(
-                    "generator", f"{self.generator.label()}: {error}", "a service that answers", step
-                ) from error
-            self.folder.add(line)
+                service = f"{self.generator.label()}: {error}"
+                raise FcaError("generator", service, "a service that answers", step) from error
+            self.folder.journal.add(line)
             if line["kind"] == "image":
                 return line
-        reason = line["refused"] if line is not None else "not tried"
+            reason = line["refused"]
         raise UnreadableImage(f"{request.key}: refused by {self.generator.label()} with {TRIES} seeds: {reason}")

@@ -1,13 +1,13 @@
-"""What a classifier answers on every image of a split whose class it knows; subsets are scored from stored logits."""
+"""What a classifier predicts for every image of a split whose class it knows, and subsets scored on stored logits."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,89 +17,128 @@ from fca.data.splits import as_trained_on
 from fca.models.stored import StoredRun
 from fca.shifts import Clean
 from fca.stats.intervals import wilson
-from fca.stats.protocols import grouped_top1, masked_top1, open_top1
+from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_top1
 from fca.store import State, Store
 from fca.store.columns import Row
+from fca.studies.answers import predictions as stored_predictions
 from fca.subset import Groups, read_groups
 from fca.tasks import Setup
-from fca.types import Arrays, Classifier, ClassSubset, FcaError, Finished, ImageData, Model, Run, Shift
-
-# Accuracies of a class subset from what a model answered on the whole split.
-
-
-def with_interval(name: str, top1: float, n: int) -> dict[str, float]:
-    """A headline accuracy with its Wilson interval, as three columns."""
-    low, high = wilson(round(top1 * n), n)
-    return {name: top1, f"{name}_low": low, f"{name}_high": high}
-
-
-def scored(said: Mapping[str, Any], data: ImageData, subset: ClassSubset, flag: str | None) -> dict[str, Any]:
-    """A sub-model's own columns from those of its answers; `flag` chance where it may be naming the commonest class."""
-    shared = {key: said[key] for key in ("n_test", "predict_s", "images_per_s", "params", "input_size", "device")}
-    top1 = with_interval("top1", said["top1_open"], said["n_test"])
-    tested = data.labels[data.rows("test", subset.classes)]
-    commonest = np.bincount(tested).max() / len(tested)  # what always naming one class would score
-    return {**shared, **top1, "flag": flag or ("chance" if top1["top1_low"] <= commonest else None)}
-
-
-def score_run(heavy: Run, setup: Setup, groups: Groups | None, subset: Mapping[str, Any]) -> Run:
-    """The run that scores a subset, under groups if there are any, on the stored answers of the heavy one."""
-    keys = [setup.data.classes[c] for c in setup.subset.classes]
-    identity = {"parent": heavy.run_id, "classes": keys, **({"groups": dict(groups.of)} if groups else {})}
-    about = {**heavy.about, **subset, "groups": groups.name if groups else None}
-    return Run("score", identity, about, heavy.run_id, light=True)
-
-
-def score(setup: Setup, run: Run, groups: Groups | None) -> dict[str, Any]:
-    """A subset's open, masked and, with groups, grouped accuracy from the parent's stored logits."""
-    parent = setup.store.row(str(run.parent))
-    unknown = set(setup.subset.classes) - set(parent["classes"])
-    if unknown:
-        keys = ", ".join(setup.data.classes[c] for c in sorted(unknown))
-        raise FcaError("subset.classes", keys, "classes that the model knows", "choose another subset or model")
-    rows = setup.data.rows(parent["split"], parent["classes"])
-    logit_keys = setup.store.array(parent["run_id"], "logit_classes").tolist()
-    logit_of = {key: logit for logit, key in enumerate(logit_keys)}
-    columns = np.array([logit_of.get(key, -1) for key in setup.data.classes])
-    inside = np.isin(setup.data.labels[rows], setup.subset.classes)
-    true = columns[setup.data.labels[rows][inside]]
-    logits = _logits(setup, parent["run_id"])[inside]
-    chosen = columns[list(setup.subset.classes)]
-    answers = {
-        "n_test": int(inside.sum()),
-        **with_interval("top1_open", open_top1(logits, true), len(true)),
-        **with_interval("top1_masked", masked_top1(logits, chosen, true), len(true)),
-    }
-    if groups:
-        top1, n = grouped_top1(logits, groups.codes(logit_keys), true)
-        answers |= {"n_grouped": n, **with_interval("top1_grouped", top1, n)}
-    return answers
-
-
-def _logits(setup: Setup, run_id: str) -> np.ndarray:
-    try:
-        return setup.store.array(run_id, "logits")
-    except FileNotFoundError:
-        folder = setup.store.folder(run_id)
-        step = f"remove {folder} and ask again with task.keep=logits"
-        raise FcaError("logits of run", run_id, "kept: it was made without task.keep=logits", step) from None
-
-
-# What a classifier says about the images of a split: the run, its columns and its arrays.
-
+from fca.types import Arrays, Classifier, ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift
 
 CLEAN = Clean()
 LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16
+FORWARD = ("predict_s", "images_per_s", "params", "input_size", "device")  # columns of the forward passes
 
 
-def subset_columns(setup: Setup) -> dict[str, Any]:
-    """The columns that say which classes, and how they were drawn."""
-    subset = setup.subset
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """The work of a predict run (or an embed run): these images, under a shift, through the weights of a model.
+
+    classes: label indices to predict for; None = all that the model knows.    keep_logits: even of shifted images.
+    """
+
+    model: Model
+    data: ImageData
+    split: str
+    shift: Shift = CLEAN
+    classes: Sequence[int] | None = None
+    keep_logits: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Scoring:
+    """The work of a score run: a subset of the classes, and groups if there are any."""
+
+    data: ImageData
+    subset: ClassSubset
+    groups: Groups | None
+
+
+@runtime_checkable
+class Nameable(Protocol):
+    """A model that predicts any classes whose names it is given (zero-shot)."""
+
+    def naming(self, classes: Sequence[str]) -> Model: ...
+
+
+@dataclass(frozen=True)
+class Predict:
+    """`task=predict`: one heavy run a shift for the whole split; light `score` runs for a subset or groups.
+
+    keep:   logits = keep them for shifted images too (40 bytes an image of ten classes); null = for clean ones only.
+    groups: a file of classes and groups, or the name of one (see fca.subset), for the grouped protocol.
+    group_columns: the file's columns of class keys and of groups.
+    """
+
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("groups", str, meaning="file of the groups of classes that top1_grouped is of"),
+        Column("n_grouped", int, ",", "test images whose class is in a group"),
+    )
+    summary: ClassVar[tuple[Column | str, ...]] = ()
+
+    split: str
+    keep: str | None
+    groups: str | None
+    group_columns: list[str]
+
+    def plan(self, setup: Setup) -> list[Run]:
+        """A predict run a shift, whatever the subset and seed; the scores of the subset on their stored logits."""
+        if self.keep not in (None, "logits"):
+            raise FcaError("task.keep", self.keep, "null or logits", "leave it out, or set task.keep=logits")
+        groups = None if self.groups is None else read_groups(self.groups, self.group_columns)
+        heavy = whole_split(setup, self.split, self.keep == "logits")
+        if setup.subset.ncl == len(setup.data.classes) and groups is None:
+            return heavy
+        if self.keep is None and any(shift.label() != CLEAN.label() for shift in setup.shifts):
+            raise FcaError("task.keep", None, "logits, to score a subset of shifted images", "add task.keep=logits")
+        work = Scoring(heavy[0].work.data, setup.subset, groups)
+        return heavy + [score_run(run, work) for run in heavy]
+
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+        """Build the model once and forward the split once a shift; score from what is stored."""
+        yield from predictions([run for run in runs if run.task == "predict"], setup)
+        for run in runs:
+            if run.task == "score":
+                yield Finished(run, score(run, setup.store), {})
+
+
+def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run]:
+    """The run of each shift that predicts a whole split.
+
+    The data of a stored run are those that its training cut. As released (compat), a sub-model's head has all classes,
+    and it predicts for the images of its subset alone. So the predictions of a stored run are the same, whether its
+    training makes them or a later `task=predict`.
+    """
+    data, classes, trained = setup.data, None, _trained(setup.model)
+    if trained is not None:
+        data = as_trained_on(data, trained["fingerprint"])
+        if trained.get("compat") and data.fingerprint == trained["fingerprint"]:
+            classes = trained["classes"]
+    model = setup.model.naming(data.classes) if isinstance(setup.model, Nameable) else setup.model
+    identity = model.identity()
+    about = {"model": model.label(), "weights": model.weights_label(), "snapshot": identity.get("snapshot")}
+    works = (Forward(model, data, split, shift, classes, keep_logits) for shift in setup.shifts)
+    return [predict_run(work, identity, about) for work in works]
+
+
+def _trained(model: Model) -> Row | None:
+    """The row of the training that a stored run is, once that is done."""
+    if not isinstance(model, StoredRun):
+        return None
+    store = Store(Path(model.outputs))
+    return store.row(model.run_id) if store.state(model.run_id) is State.DONE else None
+
+
+# The runs and their columns.
+
+
+def subset_columns(subset: ClassSubset) -> dict[str, Any]:
+    """Which classes, and how they were drawn."""
     return {"ncl": subset.ncl, "subset_seed": subset.seed, "sampler": subset.sampler, "classes": subset.classes}
 
 
 def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str, Any]:
-    """The columns that say which images, and how they are shown."""
+    """Which images, and under which shift."""
     return {
         "dataset": data.name,
         "fingerprint": data.fingerprint,
@@ -109,99 +148,49 @@ def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str,
     }
 
 
-def predict_run(
-    data: ImageData,
-    split: str,
-    model: dict[str, Any],
-    about: dict[str, Any],
-    shift: Shift = CLEAN,
-    parent: str | None = None,
-) -> Run:
-    """The run of these weights on these images: its identity knows neither subset nor seed."""
+def predict_run(work: Forward, model: Mapping[str, Any], about: Mapping[str, Any], parent: str | None = None) -> Run:
+    """The run that predicts: its identity knows neither subset nor seed.    model: identity of the weights."""
+    data, split, shift = work.data, work.split, work.shift
     identity = {"data": data.fingerprint, "split": split, "model": model, "shift": shift.identity()}
-    return Run("predict", identity, {**about, **data_columns(data, split, shift)}, parent)
+    return Run("predict", identity, {**about, **data_columns(data, split, shift)}, parent, work=work)
 
 
-def answers(
-    run: Run,
-    setup: Setup,
-    data: ImageData,
-    classifier: Classifier,
-    split: str,
-    classes: Sequence[int] | None = None,
-    shift: Shift = CLEAN,
-    keep_logits: bool = False,
-) -> Finished:
-    """Forward every image of the split whose class the classifier knows, as the shift shows it; keep what it said.
+def score_run(heavy: Run, work: Scoring) -> Run:
+    """The run that scores a subset on the stored logits of a predict run."""
+    keys, groups = [work.data.classes[c] for c in work.subset.classes], work.groups
+    identity = {"parent": heavy.run_id, "classes": keys, **({"groups": dict(groups.of)} if groups else {})}
+    about = {**heavy.about, **subset_columns(work.subset), "groups": groups.name if groups else None}
+    return Run("score", identity, about, heavy.run_id, light=True, work=work)
 
-    classes: label indices to ask about, where that is not all it knows.    keep_logits: even of shifted images.
-    """
+
+def with_interval(name: str, top1: float, n: int) -> dict[str, float]:
+    """A headline accuracy on n images with its Wilson interval, as three columns."""
+    low, high = wilson(round(top1 * n), n)
+    return {name: top1, f"{name}_low": low, f"{name}_high": high}
+
+
+def forward_columns(classifier: Classifier, n: int, seconds: float, accelerator: str) -> dict[str, Any]:
+    """What the forward passes of n images took."""
     from fca.training.batches import device_name
-    from fca.training.infer import logits_of
 
-    asked = range(len(data.classes)) if classes is None else classes
-    known = [index for index in asked if data.classes[index] in classifier.classes]
-    if not known:
-        raise FcaError(
-            "model.classes",
-            ", ".join(classifier.classes[:5]) + ", ...",
-            f"at least one class of {data.name}: {', '.join(data.classes[:5])}, ...",
-            "give the data set's class keys in logit order as model.classes=[...]",
-        )
-    rows = data.rows(split, known)
-    if not len(rows):
-        raise FcaError("split", split, f"a split of {data.name} with images of the known classes", "see: task=describe")
-    clean = shift.label() == "clean"
-    shown = data if clean else shifted(data, shift, split)
-    room = setup.machine.cache_gb if clean else setup.machine.cache_gb / len(setup.shifts)  # for all of them together
-    pixels = open_pixels(shown, classifier.geometry, setup.cache, setup.machine.workers, room)
-    places = rows if clean else np.searchsorted(data.rows(split), rows)
-    start = time.perf_counter()
-    logits = logits_of(classifier, pixels, places, accelerator=setup.machine.accelerator)
-    seconds = time.perf_counter() - start
-    position = {key: logit for logit, key in enumerate(classifier.classes)}
-    true = np.array([position.get(key, -1) for key in data.classes])[data.labels[rows]]
-    columns = {
-        **answer_columns(logits, true, data, known),
-        "predict_s": seconds,
-        "images_per_s": len(rows) / seconds,
-        "params": sum(p.numel() for p in classifier.module.parameters()),
-        "input_size": classifier.input_size,
-        "device": device_name(setup.machine.accelerator),
-    }
-    arrays = answer_arrays(logits, true, classifier.classes)
-    if not (clean or keep_logits):
-        del arrays["logits"]
-    return Finished(run, columns, arrays)
+    params = sum(p.numel() for p in classifier.module.parameters())
+    found = (seconds, n / seconds, params, classifier.input_size, device_name(accelerator))
+    return dict(zip(FORWARD, found, strict=True))
 
 
-def stored_answers(runs: Sequence[Run], setup: Setup, data: ImageData) -> Iterator[Finished]:
-    """What the weights that a train run kept answer on test; every snapshot is loaded once.
-
-    runs: predict runs, those of one snapshot after each other; their parent is the train run, which is done.
-    """
-    shifts = {shift.label(): shift for shift in (CLEAN, *setup.shifts)}
-    for snapshot, same in groupby(runs, lambda run: str(run.identity["model"]["snapshot"])):
-        of_one = list(same)
-        classifier = StoredRun(str(setup.store.outputs), str(of_one[0].parent), snapshot).build()
-        for run in of_one:
-            shift = shifts[run.about["shift"]]
-            yield answers(run, setup, data, classifier, "test", setup.subset.classes, shift)
-
-
-def answer_columns(
-    logits: Float[np.ndarray, "images logits"], true: Int[np.ndarray, " images"], data: ImageData, known: list[int]
+def prediction_columns(
+    logits: Float[np.ndarray, "images logits"], true: Int[np.ndarray, " images"], known: Sequence[int]
 ) -> dict[str, Any]:
-    """Open accuracy (argmax over all logits) on these images, with its Wilson interval."""
-    return {
-        "ncl": len(known),
-        "classes": known,
-        "n_test": len(true),
-        **with_interval("top1_open", open_top1(logits, true), len(true)),
-    }
+    """Open accuracy (argmax over all logits) on these images, with its Wilson interval.
+
+    true: the column of each image's class.    known: label indices of the classes.
+    """
+    n = len(true)
+    about = {"ncl": len(known), "classes": known, "n_test": n}
+    return {**about, **with_interval("top1_open", open_top1(logits, true), n)}
 
 
-def answer_arrays(
+def prediction_arrays(
     logits: Float[np.ndarray, "images logits"], true: Int[np.ndarray, " images"], classes: Sequence[str]
 ) -> Arrays:
     """pred, p_true and p_max from float32 logits; the logits themselves as float16 when they are large."""
@@ -217,82 +206,89 @@ def answer_arrays(
     }
 
 
-@runtime_checkable
-class Nameable(Protocol):
-    """A model that answers about any classes it is told the names of (zero-shot)."""
-
-    def naming(self, classes: Sequence[str]) -> Model: ...
+# The work.
 
 
-@dataclass(frozen=True)
-class Predict:
-    """`task=predict`: one heavy run a shift for the whole split; light `score` runs when a subset or groups are asked.
+def predictions(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    """Predict run after predict run; each model is built once.    runs: those of one model after each other."""
+    for _, same in groupby(runs, lambda run: id(run.work.model)):
+        of_one = list(same)
+        classifier = of_one[0].work.model.build()
+        setup.store.keep_items(of_one[0].work.data)
+        for run in of_one:
+            yield predicted(run, classifier, setup)
 
-    keep:   logits = keep them for shifted images too (40 bytes an image of ten classes); null = for clean ones only.
-    groups: a file of classes and groups, or the name of one (see fca.subset), for the grouped protocol.
-    group_columns: the file's columns of class keys and of groups.
+
+def predicted(run: Run, classifier: Classifier, setup: Setup) -> Finished:
+    """Forward every image of the split whose class the classifier knows, as the shift shows it."""
+    from fca.training.infer import logits_of
+
+    work: Forward = run.work
+    data, split, machine = work.data, work.split, setup.machine
+    column = logit_columns(classifier.classes, data.classes)
+    known = [c for c in work.classes or range(len(data.classes)) if column[c] >= 0]
+    if not known:
+        raise FcaError(
+            "model.classes",
+            ", ".join(classifier.classes[:5]) + ", ...",
+            f"at least one class of {data.name}: {', '.join(data.classes[:5])}, ...",
+            "give the data set's class keys in logit order as model.classes=[...]",
+        )
+    rows = data.rows(split, known)
+    if not len(rows):
+        raise FcaError("split", split, f"a split of {data.name} with images of the known classes", "see: task=describe")
+    clean = work.shift.label() == CLEAN.label()
+    shown = data if clean else shifted(data, work.shift, split)
+    room = machine.cache_gb if clean else machine.cache_gb / len(setup.shifts)  # for all of them together
+    pixels = open_pixels(shown, classifier.geometry, setup.cache, machine.workers, room)
+    places = rows if clean else np.searchsorted(data.rows(split), rows)
+    start = time.perf_counter()
+    logits = logits_of(classifier, pixels, places, accelerator=machine.accelerator)
+    seconds = time.perf_counter() - start
+    true = column[data.labels[rows]]
+    columns = prediction_columns(logits, true, known)
+    columns |= forward_columns(classifier, len(rows), seconds, machine.accelerator)
+    arrays = prediction_arrays(logits, true, classifier.classes)
+    if not (clean or work.keep_logits):
+        del arrays["logits"]
+    return Finished(run, columns, arrays)
+
+
+def adapted_columns(
+    predicted: Mapping[str, Any], data: ImageData, subset: ClassSubset, diverged: bool = False
+) -> dict[str, Any]:
+    """A sub-model's own columns from those of its predictions on test.
+
+    flag: chance where the interval of the accuracy includes that of always predicting the most frequent class.
     """
-
-    split: str
-    keep: str | None
-    groups: str | None
-    group_columns: list[str]
-
-    def plan(self, setup: Setup) -> list[Run]:
-        """A predict run a shift, whatever the subset and seed; the scores of the subset on their stored logits."""
-        if self.keep not in (None, "logits"):
-            raise FcaError("task.keep", self.keep, "null or logits", "leave it out, or set task.keep=logits")
-        setup, _ = _as_trained(setup)
-        model, groups = _model(setup), self._groups()
-        snapshot = model.identity().get("snapshot")  # of a stored run
-        columns = {"model": model.label(), "weights": model.weights_label(), "snapshot": snapshot}
-        heavy = [predict_run(setup.data, self.split, model.identity(), columns, shift) for shift in setup.shifts]
-        if setup.subset.ncl == len(setup.data.classes) and groups is None:
-            return heavy
-        if self.keep is None and any(shift.label() != CLEAN.label() for shift in setup.shifts):
-            raise FcaError("task.keep", None, "logits, to score a subset of shifted images", "add task.keep=logits")
-        return heavy + [score_run(run, setup, groups, subset_columns(setup)) for run in heavy]
-
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Build the model once and forward the split once a shift; score from what is stored."""
-        setup, asks = _as_trained(setup)
-        wanted = {run.run_id for run in runs}
-        heavy = [run for run in self.plan(setup) if run.task == "predict"]
-        asked = [(run, shift) for run, shift in zip(heavy, setup.shifts, strict=True) if run.run_id in wanted]
-        if asked:
-            classifier = _model(setup).build()
-            setup.store.keep_items(setup.data)
-        for run, shift in asked:
-            yield answers(run, setup, setup.data, classifier, self.split, asks, shift, self.keep == "logits")
-        for run in runs:
-            if run.task == "score":
-                yield Finished(run, score(setup, run, self._groups()), {})
-
-    def _groups(self) -> Groups | None:
-        return None if self.groups is None else read_groups(self.groups, self.group_columns)
+    top1 = with_interval("top1", predicted["top1_open"], predicted["n_test"])
+    tested = data.labels[data.rows("test", subset.classes)]
+    commonest = np.bincount(tested).max() / len(tested)
+    flag = "diverged" if diverged else "chance" if top1["top1_low"] <= commonest else None
+    return {**{column: predicted[column] for column in ("n_test", *FORWARD)}, **top1, "flag": flag}
 
 
-def _as_trained(setup: Setup) -> tuple[Setup, Sequence[int] | None]:
-    """The setup with the data as a stored run's training cut them, and the classes that it is asked about, if not all.
-
-    As released (compat), a sub-model's head has all classes, and it is asked about those of its subset alone. So the
-    answers of a stored run are the same, whether its training or a later prediction asks for them.
-    """
-    trained = _trained(setup.model)
-    if trained is None:
-        return setup, None
-    data = as_trained_on(setup.data, trained["fingerprint"])
-    own = data.fingerprint == trained["fingerprint"]
-    return replace(setup, data=data), trained["classes"] if own and trained.get("compat") else None
-
-
-def _trained(model: Model) -> Row | None:
-    """The row of the training that a stored run is, once that is done."""
-    if not isinstance(model, StoredRun):
-        return None
-    store = Store(Path(model.outputs))
-    return store.row(model.run_id) if store.state(model.run_id) is State.DONE else None
-
-
-def _model(setup: Setup) -> Model:
-    return setup.model.naming(setup.data.classes) if isinstance(setup.model, Nameable) else setup.model
+def score(run: Run, store: Store) -> dict[str, Any]:
+    """A subset's open, masked and, with groups, grouped accuracy from the parent's stored logits."""
+    work: Scoring = run.work
+    classes, parent = list(work.subset.classes), store.row(str(run.parent))
+    if unknown := sorted(set(classes) - set(parent["classes"])):
+        keys = ", ".join(work.data.classes[c] for c in unknown)
+        raise FcaError("subset.classes", keys, "classes that the model knows", "choose another subset or model")
+    stored = stored_predictions(store, parent)
+    inside = stored.of_classes(classes)
+    try:
+        logits, true = stored.logits[inside], stored.true[inside]
+    except FileNotFoundError:
+        step = f"remove {store.folder(stored.run_id)} and run again with task.keep=logits"
+        raise FcaError("logits of run", stored.run_id, "kept: it was made without task.keep=logits", step) from None
+    n = len(true)
+    scored = {
+        "n_test": n,
+        **with_interval("top1_open", open_top1(logits, true), n),
+        **with_interval("top1_masked", masked_top1(logits, stored.columns[classes], true), n),
+    }
+    if work.groups:
+        top1, n = grouped_top1(logits, work.groups.codes(stored.logit_classes), true)
+        scored |= {"n_grouped": n, **with_interval("top1_grouped", top1, n)}
+    return scored

@@ -19,7 +19,7 @@ from fca.torchvision_ops import declare_torchvision_ops
 def plan():
     register()
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        return component(compose("generate", ["plan=imagenet100", "generator=stable_diffusion"]), "plan").settled()
+        return component(compose("generate", ["plan=imagenet100", "generator=stable_diffusion"]), "plan").resolved()
 
 
 @pytest.fixture(scope="module")

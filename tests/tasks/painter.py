@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from fca.generation import Drawn, Refused, Unavailable
-from fca.tasks.generate import Plan
+from fca.tasks.generate.plan import Plan
 from fca.types import FcaError
 
 NINE = [f"A {{name}}, step {number}" for number in range(1, 10)]

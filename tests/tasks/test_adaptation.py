@@ -103,7 +103,7 @@ def test_digits_are_never_mirrored(fca, store):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["adaptation=frozen"], ["adaptation = frozen", "scratch, finetune, probe"]),
+        (["adaptation=frozen"], ["adaptation = frozen", "scratch", "finetune", "probe"]),
         (["adaptation=finetune"], ["adaptation = finetune", "scratch: test_resnet has no weights", "model.weights="]),
         (["adaptation=probe"], ["adaptation = probe", "no weights"]),
         (["adaptation=scratch", "model=hog"], ["adaptation = scratch", "finetune or probe"]),

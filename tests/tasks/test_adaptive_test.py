@@ -165,9 +165,9 @@ def test_a_test_that_was_killed_while_writing_asks_only_what_was_lost(lab, monke
     (folder / "row.json").unlink()
     (folder / "journal.jsonl").write_bytes(b"".join(lines[:2]) + lines[2][:40])
     forwarded = []
-    forward = adaptive_test_live.Examinee._answers
+    forward = adaptive_test_live.Evaluator.predict
     monkeypatch.setattr(
-        adaptive_test_live.Examinee, "_answers", lambda self, at: forwarded.extend(at) or forward(self, at)
+        adaptive_test_live.Evaluator, "predict", lambda self, at: forwarded.extend(at) or forward(self, at)
     )
     again = lab()
     assert sorted(forwarded) == sorted(before["asked"][24:])

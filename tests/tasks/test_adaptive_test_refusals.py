@@ -1,9 +1,12 @@
 """Adaptive tests that cannot be taken are refused when they are planned: no image read, nothing written."""
 
+import numpy as np
 import pytest
 
-from fca.stats.adaptive import ESTIMATORS
-from fca.tasks.adaptive import OF_BANK
+from fca.stats.adaptive import ESTIMATORS, POLICIES, estimate, make_pool, run_policy
+from fca.stats.irt import ItemBank
+from fca.tasks.adaptive import KNOWN_CHANCES, OF_BANK
+from fca.types import FcaError
 from tests.tasks.levelled_lab import DATA, write_levelled
 
 
@@ -35,6 +38,10 @@ def images(tmp_path_factory):
         (["task.policy=neyman_irt"], "task.bank = None; allowed: an item bank: neyman_irt needs one"),
         (["task.estimator=p_irt"], "task.bank = None; allowed: an item bank: p_irt needs one"),
         (["task.bank=x"], "task.bank = x; allowed: null for gre_two_stage with mixed_logit"),
+        (
+            ["task.estimator=difference", "task.bank=x"],
+            "task.policy = gre_two_stage; allowed: neyman_irt, random, static_k",
+        ),
         (["task.estimator=p_irt", "task.bank=x"], "bank = x; allowed: a saved table irt_items: none yet"),
         (["dataset.where=\"level != 'hard'\""], "hard items of session blue/size = 0"),
         (["dataset.where=\"level != 'hard' or label != 'red'\""], "hard items of session red/size = 0"),
@@ -53,3 +60,18 @@ def test_what_cannot_be_tested_is_refused_before_any_work(fca, tmp_path, images,
 
 def test_every_estimator_that_needs_a_bank_is_known_to():
     assert set(OF_BANK) & set(ESTIMATORS) == {"difference", "p_irt"}
+
+
+def test_difference_takes_the_policies_of_known_chances():
+    pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
+    bank = ItemBank("2pl", *(np.full(36, value) for value in (0.0, 1.0, 1.0, 0.0)))
+    taken = []
+    for name, start in POLICIES.items():
+        rng = np.random.default_rng(0)
+        tested = run_policy(start(pool, 0.5, bank), rng.random(36) < 0.5, rng)
+        try:
+            estimate("difference", pool, tested.record, bank)
+        except FcaError:
+            continue
+        taken.append(name)
+    assert sorted(taken) == sorted(KNOWN_CHANCES)

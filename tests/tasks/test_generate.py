@@ -6,7 +6,8 @@ import pytest
 from PIL import Image
 
 from fca.data.manifest import Generated
-from fca.tasks.generate import Budget, Folder, generate
+from fca.tasks.generate import Budget, generate
+from fca.tasks.generate.folder import Folder
 from fca.types import FcaError
 from tests.tasks.painter import NINE, Painter, Scribe, plan
 
@@ -22,7 +23,7 @@ def folder(tmp_path):
 def test_every_image_of_a_plan_is_drawn_told_and_listed(folder):
     done = generate(plan(), Painter(), folder)
     assert (done.drawn, done.refused, done.left, done.money) == (ALL, 0, 0, 12.0)
-    lines = folder.journal()
+    lines = folder.journal.lines()
     assert [line["key"] for line in lines] == [request.key for request in plan().requests()]
     line = next(line for line in lines if line["key"] == KEY)
     assert line["prompt"] == "A cat, step 5"
@@ -64,7 +65,7 @@ def test_a_refusal_is_recorded_and_the_rest_goes_on(folder):
 def test_a_service_that_is_down_for_good_leaves_what_was_drawn(folder):
     with pytest.raises(FcaError, match=r"painter: overloaded; allowed: a service that answers"):
         generate(plan(), Painter(works=5), folder)
-    assert len(folder.journal()) == len(pd.read_csv(folder.root / "manifest.csv")) == 5
+    assert len(folder.journal.lines()) == len(pd.read_csv(folder.root / "manifest.csv")) == 5
     assert generate(plan(), Painter(), folder).drawn == ALL - 5
 
 
@@ -113,7 +114,7 @@ def test_only_a_money_budget_needs_a_price(folder):
     with pytest.raises(FcaError, match=r"generator.costs = None"):
         generate(plan(), Painter(costs=None), folder, Budget(money=1))
     assert generate(plan(), Painter(costs=None), folder).drawn == ALL
-    assert folder.journal()[0]["money"] is None
+    assert folder.journal.lines()[0]["money"] is None
 
 
 def test_a_writer_is_asked_once_for_every_class_and_attribute(folder):
@@ -123,16 +124,16 @@ def test_a_writer_is_asked_once_for_every_class_and_attribute(folder):
     assert done.money == 3 * 0.25 + 3
     generate(mute, Painter(), folder, writer=scribe)
     assert len(scribe.asked) == 3
-    prompts = {line["key"]: line["prompt"] for line in folder.journal() if line["kind"] == "image"}
+    prompts = {line["key"]: line["prompt"] for line in folder.journal.lines() if line["kind"] == "image"}
     assert (prompts[KEY], prompts["n01/view/easy/00-1"]) == ("cat by size 5", "A cat, step 1")
-    kept = plan(file=str(folder.root / "plan.yaml")).settled()
+    kept = plan(file=str(folder.root / "plan.yaml")).resolved()
     assert kept.prompt("n02", "view", 9) == "dog by view 9"
     assert generate(kept, Painter(), folder).drawn == 0, "the kept plan is the same plan"
 
 
 def test_words_that_are_refused_are_the_plan_s_own_or_an_error(folder):
     generate(plan(), Painter(), folder, writer=Scribe(refuses=[("cat", "size")]))
-    assert {line["prompt"] for line in folder.journal() if line.get("key") == KEY} == {"A cat, step 5"}
+    assert {line["prompt"] for line in folder.journal.lines() if line.get("key") == KEY} == {"A cat, step 5"}
     mute = plan(attributes={"size": []}, name="mute")
     with pytest.raises(FcaError, match=r"descriptions of n01, size = none"):
         generate(mute, Painter(), Folder(folder.root.parent / "mute"), writer=Scribe(refuses=[("cat", "size")]))

@@ -7,7 +7,7 @@ import psutil
 import pytest
 
 from fca.cli import generate as door
-from fca.tasks.generate import Folder
+from fca.tasks.generate.folder import Folder
 
 PLAN = """
 name: three
@@ -48,7 +48,7 @@ def test_a_model_is_tested_on_images_drawn_on_demand(call, fca, tmp_path):
     code, out, err = fca("dataset=on_demand", *words, "task=describe", "logger=none")
     assert code == 0, err
     assert "n_test=12" in out
-    assert len(Folder(tmp_path / "new").journal()) == 12
+    assert len(Folder(tmp_path / "new").journal.lines()) == 12
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_several_processes_draw_the_same_set(call, tmp_path):
     assert "36 drawn" in call(*many, "workers=2", "out=two")[1]
     assert "36 drawn" in call(*many, "workers=1", "out=one")[1]
     one, two = (Folder(tmp_path / name) for name in ("one", "two"))
-    assert [line["key"] for line in one.journal()] == [line["key"] for line in two.journal()]
-    for line in one.journal():
+    assert [line["key"] for line in one.journal.lines()] == [line["key"] for line in two.journal.lines()]
+    for line in one.journal.lines():
         assert (one.root / line["file"]).read_bytes() == (two.root / line["file"]).read_bytes()
 
 
@@ -102,17 +102,17 @@ def test_a_killed_command_goes_on_and_leaves_nothing_half(start, tmp_path):
     words = ["generate", "plan.file=three.yaml", "generator.size=32", "per_level=12", "out=set", "workers=2"]
     folder, process = Folder(tmp_path / "set"), start(*words, cwd=tmp_path)
     deadline = time.monotonic() + 60
-    while len(folder.journal()) < 10 and time.monotonic() < deadline:
+    while len(folder.journal.lines()) < 10 and time.monotonic() < deadline:
         time.sleep(0.05)
     helpers = psutil.Process(process.pid).children(recursive=True)
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert helpers
     assert not psutil.wait_procs(helpers, timeout=30)[1], "they end with their parent"
-    before = folder.journal()
+    before = folder.journal.lines()
     assert 10 <= len(before) < 144
     assert start(*words, cwd=tmp_path).wait(timeout=300) == 0
-    after = folder.journal()
+    after = folder.journal.lines()
     assert after[: len(before)] == before
     assert len(after) == len({line["key"] for line in after}) == 144
     listed = pd.read_csv(folder.root / "manifest.csv")

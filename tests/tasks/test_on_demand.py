@@ -7,7 +7,8 @@ import pytest
 from fca.data.manifest import Generated
 from fca.generation.rendered import RenderedGenerator
 from fca.render import render, scene_of
-from fca.tasks.generate import Folder, generate
+from fca.tasks.generate import generate
+from fca.tasks.generate.folder import Folder
 from fca.tasks.on_demand import OnDemand
 from fca.types import FcaError, UnreadableImage
 from tests.tasks.painter import Painter, plan
@@ -64,7 +65,7 @@ def test_threads_that_want_the_same_images_draw_each_once(tmp_path):
     sets = [on_demand(tmp_path, painter).load() for _ in range(2)]
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda i: sets[i % 2].read(i // 2 % 6), range(48)))
-    assert len(painter.drawn) == len(Folder(tmp_path).journal()) == 6
+    assert len(painter.drawn) == len(Folder(tmp_path).journal.lines()) == 6
 
 
 def test_a_refusal_is_answered_with_the_next_seed(tmp_path):
@@ -72,7 +73,7 @@ def test_a_refusal_is_answered_with_the_next_seed(tmp_path):
     painter = Painter(refuses={(KEY, seed), (KEY, seed + 1)})
     data = on_demand(tmp_path, painter).load()
     data.read(at(data, KEY))
-    assert [(line["kind"], line["seed"] - seed) for line in Folder(tmp_path).journal()] == [
+    assert [(line["kind"], line["seed"] - seed) for line in Folder(tmp_path).journal.lines()] == [
         ("refusal", 0), ("refusal", 1), ("image", 2),
     ]  # fmt: skip
     assert generate(plan(), Painter(), Folder(tmp_path)).drawn == len(plan()) - 1, "the third try counts"

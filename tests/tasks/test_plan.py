@@ -61,21 +61,21 @@ def test_a_prompt_names_the_class_and_its_own_descriptions_go_first():
 )
 def test_a_plan_that_cannot_be_is_refused(changed, said):
     with pytest.raises(FcaError, match=said):
-        plan(**changed).settled()
+        plan(**changed).resolved()
 
 
 def test_a_level_without_words_is_named_with_its_class():
     mute = plan(attributes={"size": NINE, "view": []}, descriptions={"n01": {"view": NINE}})
     with pytest.raises(FcaError, match=r"descriptions of n02, view = none"):
-        mute.settled().check_words()
+        mute.resolved().check_words()
 
 
 def test_a_plan_file_says_the_same_again(tmp_path):
     file = tmp_path / "my.yaml"
     mine = plan(descriptions={"n02": {"size": [f"ein Hündchen {n}" for n in range(9)]}}, seed=7)
     file.write_text(mine.as_yaml(), encoding="utf-8")
-    assert plan(file=str(file)).settled() == mine
-    assert replace(plan(name="other"), file=str(file)).settled() == mine
+    assert plan(file=str(file)).resolved() == mine
+    assert replace(plan(name="other"), file=str(file)).resolved() == mine
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_a_plan_file_says_the_same_again(tmp_path):
 def test_a_plan_file_that_cannot_be_read_is_named(tmp_path, text, said):
     (tmp_path / "my.yaml").write_text(text)
     with pytest.raises(FcaError, match=said):
-        plan(file=str(tmp_path / "my.yaml")).settled()
+        plan(file=str(tmp_path / "my.yaml")).resolved()
 
 
 def test_a_plan_file_that_is_not_there_is_named():
     with pytest.raises(FcaError, match=r"plan.file = no/such.yaml"):
-        plan(file="no/such.yaml").settled()
+        plan(file="no/such.yaml").resolved()

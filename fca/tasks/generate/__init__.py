@@ -1,8 +1,269 @@
-"""From a plan to a folder of test images, with manifest and review page; the same call goes on where one ended."""
+"""From a plan to a folder of test images, within a budget; the same call goes on where the last one ended."""
 
-from fca.tasks.generate.folder import Folder
-from fca.tasks.generate.money import Budget
-from fca.tasks.generate.plan import Plan
-from fca.tasks.generate.work import Done, generate
+from __future__ import annotations
 
-__all__ = ["Budget", "Done", "Folder", "Plan", "generate"]
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from multiprocessing import get_context, parent_process
+
+from rich import get_console
+from rich.progress import track
+
+from fca.data.files import threads
+from fca.generation import Generator, Refused, Request, Unavailable, Writer
+from fca.store.files import write_text
+from fca.store.journal import Line
+from fca.tasks.generate.folder import Folder, check_generator, latest, request_line
+from fca.tasks.generate.plan import SUBLEVELS, Plan
+from fca.types import FcaError
+
+TRIES = 3  # seeds from a request's own on, where a refusal may be followed by another draw
+START_IMAGES = 32  # that one process draws while others start
+
+
+@dataclass(frozen=True)
+class Done:
+    """drawn, refused: images of this call.    left: images of the plan.    money: spent on the folder in all."""
+
+    drawn: int
+    refused: int
+    left: int
+    money: float
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a folder may take in all, earlier commands included; None = no limit.
+
+    images: drawn.    money: for images and descriptions, in whatever currency the prices are.
+    """
+
+    images: int | None = None
+    money: int | float | None = None
+
+    def check(self, *sellers: Generator | Writer) -> None:
+        """Raises FcaError for a limit that allows nothing, and for a money limit where a price is not known."""
+        for key, limit in (("images", self.images), ("money", self.money)):
+            if limit is not None and limit <= 0:
+                raise FcaError(f"budget.{key}", limit, "above 0, or null for no limit", "raise it")
+        for seller in sellers:
+            if self.money is not None:
+                seller.price()
+
+    def pays(self, money: float, price: float | None) -> bool:
+        """Whether something of this price may be bought after `money` was spent."""
+        return self.money is None or money + (price or 0.0) <= self.money + 1e-9
+
+    def allows(self, drawn: int, money: float, price: float | None) -> bool:
+        """Whether one more image of this price may be drawn after so many and so much money.
+
+        >>> Budget(images=2, money=1.0).allows(1, 0.5, 0.5), Budget(images=2, money=1.0).allows(2, 0.5, 0.5)
+        (True, False)
+        """
+        return (self.images is None or drawn < self.images) and self.pays(money, price)
+
+    def __str__(self) -> str:
+        limits = (("images", self.images), ("money", self.money))
+        return ", ".join(f"budget.{key}={limit}" for key, limit in limits if limit is not None)
+
+
+def spent(lines: list[Line]) -> float:
+    """Money for everything in these lines; what has no known price is left out."""
+    return float(sum(line.get("money") or 0.0 for line in lines))
+
+
+def price_of(seller: Generator | Writer) -> float | None:
+    """Its price, or None where it is not known: only a money limit needs one."""
+    try:
+        return seller.price()
+    except FcaError:
+        return None
+
+
+def generate(
+    plan: Plan,
+    generator: Generator,
+    folder: Folder,
+    budget: Budget = Budget(),
+    writer: Writer | None = None,
+    workers: int = 1,
+) -> Done:
+    """Draw what is left of a plan into a folder, then write its manifest and review page.
+
+    Every image is kept as soon as it is whole.
+    budget:  of the folder in all.    writer: a language model that describes every class and attribute first, once.
+    workers: processes of a generator that allows several, 0 = one a core.
+
+    Raises FcaError for a plan, budget or generator that cannot be used, and when a service is down for good; the images
+    so far are kept, and the same call goes on.
+    """
+    plan = plan.resolved()
+    budget.check(generator, *([writer] if writer else []))
+    with folder.held(wait=False):
+        check_generator(folder.journal.lines(), generator, folder.root)
+        try:
+            return _fill(plan, generator, folder, budget, writer, workers)
+        except Unavailable as error:
+            step = "try again later: the same command goes on where this one ended"
+            raise FcaError("generator", f"{generator.label()}: {error}", "a service that answers", step) from error
+        finally:
+            if latest(lines := folder.journal.lines()):
+                folder.write_lists(lines, plan.name)
+
+
+def _fill(
+    plan: Plan, generator: Generator, folder: Folder, budget: Budget, writer: Writer | None, workers: int
+) -> Done:
+    paid = not generator.prompted or writer is None or describe(plan, writer, folder, budget)
+    before = folder.journal.lines()
+    plan = with_descriptions(plan, before)
+    if generator.prompted and paid:
+        plan.check_words()
+    write_text(folder.root / "plan.yaml", plan.as_yaml())
+    wanted = outstanding(plan, folder, before)
+    images, money = sum(line["kind"] == "image" for line in before), spent(before)
+    drawn = refused = 0
+    price = price_of(generator) or 0.0
+
+    def affordable() -> Iterator[Request]:
+        for number, request in enumerate(wanted):  # what was refused takes nothing of the budget
+            ahead = number - refused
+            if not budget.allows(images + ahead, money + ahead * price, price):
+                return
+            yield request
+
+    if paid:
+        most = len(wanted) if budget.images is None else min(len(wanted), max(budget.images - images, 0))
+        lines = draw_all(folder, generator, affordable(), most, workers)
+        for line in track(lines, "images", most, transient=True, disable=not get_console().is_terminal):
+            folder.journal.add(line)
+            drawn, refused = drawn + (line["kind"] == "image"), refused + (line["kind"] == "refusal")
+    return Done(drawn, refused, len(wanted) - drawn - refused, spent(folder.journal.lines()))
+
+
+def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
+    """The images of a plan that are neither there nor refused; also one whose prompt or seed was changed."""
+    known = latest(lines)
+
+    def is_done(request: Request) -> bool:
+        line = known.get(request.key)
+        return line is not None and is_of(line, request) and (line["kind"] == "refusal" or folder.has(line))
+
+    return [request for request in plan.requests() if not is_done(request)]
+
+
+# Drawing: one image as a line of the journal, and many of them, in processes where the generator allows it.
+
+
+def draw_one(folder: Folder, generator: Generator, request: Request) -> Line:
+    """Draw an image and write its files; returns its line, which is not yet in the journal. Refusals are lines too."""
+    started = time.perf_counter()
+    line = request_line(request, generator)
+    try:
+        drawn = generator.draw(request)
+    except Refused as refusal:
+        return {"kind": "refusal", **line, "refused": str(refusal), "seconds": _since(started)}
+    files = folder.keep(request, drawn)
+    cost = {"money": price_of(generator), "seconds": _since(started), "facts": dict(drawn.facts)}
+    return {"kind": "image", **line, **files, **cost}
+
+
+def is_of(line: Line, request: Request) -> bool:
+    """Whether a line is of just this request, or of a further try at it."""
+    return bool(line["prompt"] == request.prompt and 0 <= line["seed"] - request.seed < TRIES)
+
+
+def draw_all(
+    folder: Folder, generator: Generator, requests: Iterable[Request], most: int, workers: int
+) -> Iterator[Line]:
+    """Their lines, in order; at most a few images a process are drawn ahead of the line that is yielded.
+
+    most: how many there may be, so that no process is started for a few.    workers: processes, 0 = one a core; a
+    generator that is not parallel draws one after another.
+    """
+    processes = min(threads(workers), -(-most // START_IMAGES)) if generator.parallel else 1
+    if processes <= 1:
+        yield from (draw_one(folder, generator, request) for request in requests)
+        return
+    # spawned: a fork of a process that has threads (the bar, BLAS) may hang
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), _bound_to_parent)
+    waiting: deque[Future[Line]] = deque()
+    try:
+        for request in requests:
+            waiting.append(pool.submit(draw_one, folder, generator, request))
+            if len(waiting) >= 4 * processes:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _bound_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its processes itself
+    threading.Thread(target=_end_with_parent, daemon=True, name="fca-parent").start()
+
+
+def _end_with_parent() -> None:
+    """A killed parent ends without notice; without this its processes would wait for work for ever."""
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _since(started: float) -> float:
+    return round(time.perf_counter() - started, 3)
+
+
+# Descriptions that a language model writes for every class and attribute, once; they are lines of the journal too.
+
+
+def undescribed(plan: Plan, lines: list[Line]) -> list[tuple[str, str]]:
+    """(class, attribute) without descriptions of their own, in the plan or the journal; refused ones are not among
+    them.
+    """
+    tried = {(line["label"], line["attribute"]) for line in lines if line["kind"] == "description"}
+    pairs = ((label, attribute) for label in plan.classes for attribute in plan.attributes)
+    return [pair for pair in pairs if pair not in tried and not plan.descriptions.get(pair[0], {}).get(pair[1])]
+
+
+def describe(plan: Plan, writer: Writer, folder: Folder, budget: Budget) -> bool:
+    """Have all missing descriptions written; false when the budget ended before. Raises Unavailable."""
+    lines = folder.journal.lines()
+    for label, attribute in undescribed(plan, lines):
+        if not budget.pays(spent(lines), price_of(writer)):
+            return False
+        lines.append(_description(plan.classes[label], label, attribute, writer))
+        folder.journal.add(lines[-1])
+    return True
+
+
+def _description(name: str, label: str, attribute: str, writer: Writer) -> Line:
+    line: Line = {"kind": "description", "label": label, "name": name, "attribute": attribute, "writer": writer.label()}
+    started = time.perf_counter()
+    try:
+        nine = writer.describe(name, attribute)
+    except Refused as refusal:
+        return {**line, "refused": str(refusal)}
+    if len(nine) != SUBLEVELS:
+        raise FcaError(f"descriptions by {writer.label()}", len(nine), str(SUBLEVELS), "run again, or take another one")
+    return {**line, "descriptions": nine, "money": price_of(writer), "seconds": _since(started)}
+
+
+def with_descriptions(plan: Plan, lines: list[Line]) -> Plan:
+    """The plan with the journal's descriptions of its classes; those of the plan itself have priority."""
+    descriptions = {label: dict(own) for label, own in plan.descriptions.items()}
+    for line in lines:
+        if line["kind"] == "description" and "descriptions" in line:
+            label, attribute = line["label"], line["attribute"]
+            if label in plan.classes and attribute in plan.attributes:
+                own = descriptions.setdefault(label, {})
+                own[attribute] = own.get(attribute) or line["descriptions"]
+    return replace(plan, descriptions=descriptions)

@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 import yaml
 
 from fca.generation import Request
-from fca.types import FcaError
+from fca.types import LEVELS, FcaError
 
-LEVELS = ("easy", "medium", "hard")
 SUBLEVELS = 9  # three a level, easy to hard
 TURNS = 3  # sublevels of a level, taken in turn
 _NAME = re.compile(r"[^\s/\\.][^/\\]*")  # names become folders
-_NINE = {str: [str]}
-_SHAPES: Mapping[str, Any] = {
-    "name": str,
-    "classes": {str: str},
-    "attributes": _NINE,
-    "descriptions": {str: _NINE},
-    "per_level": int,
-    "seed": int,
-}
 
 
 @dataclass(frozen=True)
@@ -51,8 +41,8 @@ class Plan:
     seed: int
     file: str | None = None
 
-    def settled(self) -> Plan:
-        """The plan with its file's values, checked. Raises FcaError naming what cannot be."""
+    def resolved(self) -> Plan:
+        """The plan with its file's values, checked. Raises FcaError naming the first value that is not allowed."""
         plan = self if self.file is None else replace(self, file=None, **_values(self.file))
         plan._check()
         return plan
@@ -135,28 +125,30 @@ def _check_nine(where: str, nine: Sequence[str]) -> None:
 
 
 def _values(file: str) -> dict[str, Any]:
-    """The keys of a plan file, of the right types."""
+    """The keys of a plan file, of the types of a Plan's fields."""
+    types = {name: hint for name, hint in get_type_hints(Plan).items() if name != "file"}
     try:
         values = yaml.safe_load(Path(file).expanduser().read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise FcaError("plan.file", file, "a readable YAML file", f"mend it: {error}") from error
     if not isinstance(values, dict):
-        raise FcaError("plan.file", file, f"keys of {', '.join(_SHAPES)}", "look at conf/plan/")
+        raise FcaError("plan.file", file, f"keys of {', '.join(types)}", "look at conf/plan/")
     values = {key: value for key, value in values.items() if key != "_target_"}  # a copy of one in conf/plan/
     if values.get("file") is None:
         values.pop("file", None)
     for key, value in values.items():
-        if key not in _SHAPES:
-            raise FcaError(f"key of {file}", key, ", ".join(_SHAPES), "correct its name")
-        if not _fits(value, _SHAPES[key]):
+        if key not in types:
+            raise FcaError(f"key of {file}", key, ", ".join(types), "correct its name")
+        if not _fits(value, types[key]):
             raise FcaError(f"{key} of {file}", repr(value)[:80], "what conf/plan/rendered.yaml shows", "correct it")
     return values
 
 
-def _fits(value: Any, shape: Any) -> bool:
-    """Whether a value has a shape such as {str: [str]}: a mapping of text to lists of text."""
-    if isinstance(shape, dict):
-        return isinstance(value, dict) and all(_fits(k, str) and _fits(v, shape[str]) for k, v in value.items())
-    if isinstance(shape, list):
-        return isinstance(value, list) and all(_fits(one, shape[0]) for one in value)
-    return type(value) is shape
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of a type such as dict[str, list[str]]."""
+    kind, parts = get_origin(hint) or hint, get_args(hint)
+    if type(value) is not kind or not parts:
+        return type(value) is kind
+    if kind is dict:
+        return all(_fits(key, parts[0]) and _fits(one, parts[1]) for key, one in value.items())
+    return all(_fits(one, parts[0]) for one in value)

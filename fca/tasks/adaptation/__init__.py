@@ -1,0 +1,43 @@
+"""How a network comes to its classes: one file a way, named by conf/adaptation/*.yaml. Here is what they share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fca.models.stored import BEST, StoredRun
+from fca.tasks import Setup
+from fca.tasks.predict import CLEAN, Forward, data_columns, predict_run, subset_columns
+from fca.types import Column, FcaError, ImageData, Run
+
+VAL_TOP1 = Column("val_top1", float, ".1%", "accuracy of the chosen epoch or penalty on the validation images")
+
+
+def need_weights(setup: Setup, name: str) -> None:
+    """Raise FcaError for a way of this name that begins with weights, if the model has none."""
+    if getattr(setup.model, "weights", "inseparable") is None:
+        step = "give them: model.weights=pretrained, or model.weights=PATH"
+        raise FcaError("adaptation", name, f"scratch: {setup.model.label()} has no weights", step)
+
+
+def about_training(setup: Setup, data: ImageData, name: str) -> dict[str, Any]:
+    """The columns of a training and its predictions that every way has; `name` stands in column `adaptation`."""
+    return {
+        **data_columns(data, "test"),
+        **subset_columns(setup.subset),
+        "model": setup.model.label(),
+        "weights": setup.model.weights_label(),
+        "adaptation": name,
+    }
+
+
+def predictions_of(train: Run, setup: Setup, data: ImageData, snapshots: Sequence[str] = (BEST,)) -> list[Run]:
+    """The predict runs of a training's weights on the test images: for each snapshot on clean ones, then by shift."""
+    shifts = {shift.label(): shift for shift in (CLEAN, *setup.shifts)}.values()
+    runs = []
+    for snapshot in snapshots:
+        model = StoredRun(str(setup.store.outputs), train.run_id, snapshot)
+        identity, about = {"run": train.run_id, "snapshot": snapshot}, {**train.about, "snapshot": snapshot}
+        works = [Forward(model, data, "test", shift, setup.subset.classes) for shift in shifts]
+        runs += [predict_run(work, identity, about, train.run_id) for work in works]
+    return runs

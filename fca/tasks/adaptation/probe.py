@@ -1,0 +1,99 @@
+"""`adaptation=probe`: a linear classifier on the features of the frozen network, from one pass over all images."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save
+
+from fca.models.stored import Probed, describe_model
+from fca.stats.features import fit_probe
+from fca.store.files import write_json, write_whole
+from fca.tasks import N_TRAIN, N_VAL, Setup
+from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
+from fca.tasks.embed import ALL, embed_run, embedded
+from fca.tasks.predict import FORWARD, Forward, adapted_columns, prediction_arrays, prediction_columns, predictions
+from fca.types import Column, FcaError, Finished, ImageData, Run
+
+PENALTY = Column("penalty", float, ".2g", "ridge penalty of a probe, as a share of the mean variance of a feature")
+
+
+@dataclass(frozen=True, eq=False)
+class Probing:
+    """The work of a probe and of its predictions on clean test images.    features: the run of the network's pass."""
+
+    data: ImageData
+    features: str
+
+
+@dataclass(frozen=True)
+class Probe:
+    """`adaptation=probe`: the network's weights stay as they are; the solution is exact, without recipe and seed."""
+
+    def plan(self, setup: Setup, data: ImageData) -> list[Run]:
+        """The features of all images (whatever the subset), then the probe and its predictions, which need no launcher.
+
+        Raises FcaError for a model without weights, and with compat.
+        """
+        need_weights(setup, "probe")
+        if setup.compat:
+            allowed = "scratch or finetune: the original has no probes"
+            raise FcaError("adaptation", "probe", allowed, "leave compat out")
+        features = embed_run(Forward(setup.model, data, ALL))
+        keys = [data.classes[c] for c in setup.subset.classes]
+        identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity(), "adaptation": "probe"}
+        work = Probing(data, features.run_id)
+        train = Run("train", identity, about_training(setup, data, "probe"), features.run_id, light=True, work=work)
+        clean, *others = predictions_of(train, setup, data)
+        return [features, train, replace(clean, light=True, work=work), *others]
+
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+        """Embed once; solve for the subset; predict its test images, those of a shift by the network and the probe."""
+        for run in runs:
+            if run.task == "embed":
+                yield embedded(run, setup)
+        light = [run for run in runs if run.light]
+        if light:
+            yield from _solved(light, setup)
+        yield from predictions([run for run in runs if run.task == "predict" and not run.light], setup)
+
+
+def _solved(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+    """The probe of a subset and what it predicts: those of these runs that are wanted."""
+    data, subset, features = runs[0].work.data, setup.subset, runs[0].work.features
+    values = setup.store.array(features, "features")
+    rows = {split: data.rows(split, subset.classes) for split in ("train", "val", "test")}
+    label = {split: subset.new_labels(data.labels[chosen]) for split, chosen in rows.items()}
+    keys = [data.classes[c] for c in subset.classes]
+    start = time.perf_counter()
+    probe = fit_probe(values[rows["train"]], label["train"], values[rows["val"]], label["val"])
+    seconds = time.perf_counter() - start
+    logits = probe.logits(values[rows["test"]]).astype(np.float32)
+    row = setup.store.row(features)  # the network was measured in the pass that the features came from
+    predicted = prediction_columns(logits, label["test"], subset.classes)
+    predicted |= {column: row.get(column) for column in FORWARD}
+    for run in runs:
+        if run.task == "predict":
+            yield Finished(run, predicted, prediction_arrays(logits, label["test"], keys))
+            continue
+        _keep(probe.weight, probe.bias, keys, run, setup)
+        columns: dict[str, Any] = {
+            N_TRAIN: len(rows["train"]),
+            N_VAL: len(rows["val"]),
+            VAL_TOP1: probe.val_top1,
+            PENALTY: probe.penalty,
+            "train_s": seconds,
+        }
+        yield Finished(run, {**columns, **adapted_columns(predicted, data, subset)}, {})
+
+
+def _keep(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: Run, setup: Setup) -> None:
+    """Leave the probe in its run's folder as model=run reads it."""
+    folder = setup.store.folder(run.run_id)
+    write_json(folder / "model.json", describe_model(Probed.of(setup.model), keys))
+    state = {"weight": weight.astype(np.float32), "bias": bias.astype(np.float32)}
+    write_whole(folder / "best.safetensors", lambda file: file.write(save(state)))
