@@ -1,12 +1,20 @@
 """Intervals against scipy's, and the bootstrap against what it must and must not resample."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fca.stats.intervals import bootstrap_mean, cluster_draws, percentile_interval, point_weights, wilson
+from fca.stats.intervals import (
+    bootstrap_mean,
+    cluster_draws,
+    mean_with_interval,
+    percentile_interval,
+    point_weights,
+    wilson,
+)
 
 
 @given(
@@ -79,3 +87,21 @@ def test_an_interval_needs_half_of_the_resamples_to_be_defined():
     some = np.array([np.nan, 1.0, 2.0, 3.0])
     assert percentile_interval(some, level=0.5) == pytest.approx((1.5, 2.5))
     assert np.isnan(percentile_interval(np.array([np.nan, np.nan, 2.0, 3.0]))).all()
+
+
+def test_a_mean_with_its_interval_is_that_of_the_resampled_groups():
+    values = pd.Series([0.1, 0.2, 0.4, np.nan, 0.8])
+    seeds = pd.array([3, 3, 1, 7, None], dtype="Int64")
+    mean, *ends = mean_with_interval(values, pd.Series(seeds))
+    assert mean == pytest.approx(0.375, abs=1e-15)
+    assert tuple(ends) == bootstrap_mean(np.array([0.1, 0.2, 0.4, 0.8]), np.array([0, 0, 1, -1]))
+
+
+def test_a_mean_with_its_interval_resamples_single_values_without_groups():
+    values = np.array([1, 2, 4])
+    assert mean_with_interval(values, seed=3)[1:] == bootstrap_mean(values, np.arange(3), seed=3)
+
+
+@pytest.mark.parametrize("values", [np.array([]), np.array([np.nan])])
+def test_a_mean_of_no_values_is_missing(values):
+    assert np.isnan(mean_with_interval(values)).all()
