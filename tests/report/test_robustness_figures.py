@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import vl_convert
-from fca.report.part import parts as all_parts
 
 from fca.report import style
+from fca.report.part import parts as all_parts
 from fca.stats.robustness import ranks, verdicts
 from fca.studies.irt.class_robustness import CLASSES, SEVERITY, named_classes, shown_classes, shown_severities
 from fca.studies.irt.figures import robustness, robustness_severities

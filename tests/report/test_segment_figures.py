@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import vl_convert
-from fca.report.part import parts as all_parts
 
 from fca.report import style
+from fca.report.part import parts as all_parts
 from fca.studies.irt.difficulty_segments import CLASSES, MODELS, shown_classes, shown_subjects
 from fca.studies.irt.figures import segments
 from fca.types import Table

@@ -10,16 +10,16 @@ import pandas as pd
 
 from fca.report import kinds, style
 from fca.report.figure import Figure
-from fca.studies.adaptive import adaptive_tests, replay
+from fca.studies.adaptive import adaptive_tests as live
+from fca.studies.adaptive import replay
 from fca.studies.adaptive.adaptive_tests import ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH
 from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TOP1
 from fca.types import Column, Table, with_interval
 
 SHOWN = 6  # tests drawn by attribute
-_EVEN, _ADAPTIVE, _BANK, _BIASED = (
-    *("evenly drawn", "adaptive, needs levels only"),
-    *("needs an item bank", "biased by its adaptive draw"),
-)
+_EVEN, _ADAPTIVE = "evenly drawn", "adaptive, needs levels only"
+_BANK, _BIASED = "needs an item bank", "biased by its adaptive draw"
+_NEEDS = {"static_k": _EVEN, "random": _EVEN, "neyman_irt": _BANK, "fisher_cat": _BANK}
 NEEDS = Column("kind", str, "", "what the test needs", {name: name for name in (_EVEN, _ADAPTIVE, _BANK, _BIASED)})
 MSE = Column("mse", float, ".2f", "squared error (squared % points), log scale")
 _WAYS = {f"{policy} + {estimator}": f"{policy} + {estimator}" for policy, estimator in replay.METHODS}
@@ -39,14 +39,13 @@ STEP = Column("step", str, "", "round and image")
 _ESTIMATES = ("estimate with its 95 % interval", "all images")
 SOURCE = Column("source", str, "", "images", {name: name for name in _ESTIMATES})
 _COVERED = {True: "the true value is inside the interval", False: "outside"}
-INSIDE = Column(adaptive_tests.COVERED, str, "", "truth", {name: name for name in _COVERED.values()})
+INSIDE = Column(live.COVERED, str, "", "truth", {name: name for name in _COVERED.values()})
 _LIVE = (
-    *(DATASET, MODEL, adaptive_tests.SHIFT, WAY, TARGET, ESTIMATE, adaptive_tests.LOW, adaptive_tests.HIGH, TRUTH),
-    *(adaptive_tests.ERROR, *adaptive_tests.EVALUATED, SEED),
+    *(DATASET, MODEL, live.SHIFT, WAY, TARGET, ESTIMATE, live.LOW, live.HIGH, TRUTH),
+    *(live.ERROR, *live.EVALUATED, SEED),
 )
-_DISTINCT = {adaptive_tests.SHIFT: "", WAY: "", PROTOCOL: ""} | {
-    column: f"{column} " for column in (adaptive_tests.BUDGET, adaptive_tests.WIDTH, NCL)
-}
+_COST = (live.N_EVALUATED, live.N_POOL, SHARE, live.ROUNDS, live.PREDICT_S, live.FULL_S, live.TIME_SHARE, live.WARNING)
+_DISTINCT = {live.SHIFT: "", WAY: "", PROTOCOL: "", live.BUDGET: "budget ", live.WIDTH: "width ", NCL: "ncl "}
 
 
 def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
@@ -61,12 +60,10 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     )
     each: Any = alt.Chart().transform_filter("datum.mark == 'model'").mark_point(size=22)
     each = each.encode(x=axis, y=along, color=coloured.colour(), opacity=coloured.opacity())
-    title = alt.Title(
+    title = style.title(
         f"How well does a test of {100 * methods.parameters['budget']:.3g} % of the images measure all of them?",
-        subtitle=[
-            "Squared error over attributes, against all images. Filled: mean over models, with its 95 % interval",
-            "(models and attributes resampled); open: each model. Item banks are fitted on other networks' responses.",
-        ],
+        "Squared error over attributes, against all images. Filled: mean over models, with its 95 % interval",
+        "(models and attributes resampled); open: each model. Item banks are fitted on other networks' responses.",
     )
     chart = kinds.layers(each.encode(tooltip=kinds.tooltips(_MEASURES)), means)
     return style.faceted(chart, frame, title, _FILTERS, height=28 * frame[replay.METHOD].nunique(), columns=2)
@@ -80,12 +77,10 @@ def curves_figure(curves: Table) -> alt.FacetChart:
     along = kinds.quantity(alt.X, SHARE, "share of all images evaluated", grid=True, nice=False)
     axis = kinds.quantity(alt.Y, MSE, **_LOG)
     chart = kinds.points_with_intervals(MSE, along, _MEASURES, coloured, joined=WAY, scale=axis, size=70)
-    title = alt.Title(
+    title = style.title(
         "How much smaller is the error of a larger test?",
-        subtitle=[
-            "Mean squared error over models and attributes with its 95 % interval, of every policy with its estimator.",
-            "fisher_cat chooses images that rank models; its error is that of the bank's predictions of all others.",
-        ],
+        "Mean squared error over models and attributes with its 95 % interval, of every policy with its estimator.",
+        "fisher_cat chooses images that rank models; its error is that of the bank's predictions of all others.",
     )
     return style.faceted(chart, frame, title, _FILTERS, height=300, columns=2)
 
@@ -94,16 +89,7 @@ def _measured(frame: pd.DataFrame) -> pd.DataFrame:
     """Errors above 0 with what each method needs, and a panel a data set and target; for a logarithmic axis."""
     frame = frame[frame[replay.MSE] > 0].rename(columns={replay.MSE: MSE}).reset_index(drop=True)
     frame.loc[~(frame[MSE.low] > 0), [MSE.low, MSE.high]] = None
-    needs = [
-        _BIASED
-        if isinstance(warning, str)
-        else _BANK
-        if policy in ("neyman_irt", "fisher_cat")
-        else _EVEN
-        if policy in ("static_k", "random")
-        else _ADAPTIVE
-        for policy, warning in zip(frame[POLICY], frame[adaptive_tests.WARNING], strict=True)
-    ]
+    needs = frame[POLICY].map(_NEEDS).fillna(_ADAPTIVE).where(frame[live.WARNING].isna(), _BIASED)
     frame = frame.assign(kind=needs, way=frame[POLICY] + " + " + frame[ESTIMATOR], named=frame[TARGET].map(_TITLES))
     return frame.assign(panel=style.panels(frame, DATASET, "named"))
 
@@ -115,12 +101,10 @@ def evaluated_figure(evaluated: Table) -> alt.FacetChart:
     x = kinds.quantity(alt.X, replay.EVALUATED, grid=True, zero=True)
     y = kinds.category(alt.Y, MODEL, alt.EncodingSortField(TOP1, op="max", order="descending"))
     chart = kinds.scatter(x, y, evaluated.columns, kinds.hue(LEVEL, frame))
-    title = alt.Title(
+    title = style.title(
         "Do tests of different models evaluate different images?",
-        subtitle=[
-            "Mean images of each level in a session, most accurate model first. The first round is the same for all;",
-            "the second depends on its points. Table 1 of Huang et al. (2025) has averages of this kind.",
-        ],
+        "Mean images of each level in a session, most accurate model first. The first round is the same for all;",
+        "the second depends on its points. Table 1 of Huang et al. (2025) has averages of this kind.",
     )
     return style.faceted(chart, frame, title, _FILTERS, columns=2, row=22)
 
@@ -135,22 +119,13 @@ def trajectories_figure(trajectories: Table) -> alt.FacetChart:
     axis = kinds.quantity(alt.Y, VALUE, "share", domain=[0, 1], padding=0)
     bars: Any = alt.Chart().transform_filter("datum.line == 'sessions'").mark_bar(color="#8b949e", opacity=0.5)
     bars = bars.encode(x=along, y=f"{SHARE}:Q", tooltip=kinds.tooltips(trajectories.columns))
-    lines = kinds.points_with_intervals(
-        VALUE,
-        along,
-        trajectories.columns,
-        kinds.hue(LINE, long),
-        joined=LINE,
-        where="datum.line != 'sessions'",
-        scale=axis,
-        size=60,
-    )
-    title = alt.Title(
+    where: dict[str, Any] = {"where": "datum.line != 'sessions'", "scale": axis, "size": 60}
+    coloured = kinds.hue(LINE, long)
+    lines = kinds.points_with_intervals(VALUE, along, trajectories.columns, coloured, joined=LINE, **where)
+    title = style.title(
         "Where do sessions go after their first round?",
-        subtitle=[
-            "Bars: sessions by their points after round one (1, 2 and 4 for an easy, medium and hard image), weakest",
-            "model first. More points bring harder images: the second round's share then underrates the session.",
-        ],
+        "Bars: sessions by their points after round one (1, 2 and 4 for an easy, medium and hard image), weakest",
+        "model first. More points bring harder images: the second round's share then underrates the session.",
     )
     return style.faceted(kinds.layers(bars, lines), long, title, _FILTERS, height=170, columns=3)
 
@@ -170,19 +145,16 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
     y = kinds.category(alt.Y, "row", alt.EncodingSortField("points", op="max", order="ascending"))
     coloured = kinds.hue(LEVEL, frame)
     colour: Any = coloured.colour()
+    fill = alt.Fill(f"{LEVEL}:N", scale=colour["scale"], legend=colour["legend"])
     filled = alt.FillOpacity(f"{RESPONSE}:O", scale=alt.Scale(domain=["right", "wrong"], range=[1.0, 0.0]), legend=None)
     hover = (DATASET, MODEL, replay.SESSION, STEP, LEVEL, RESPONSE, *sessions.columns[-2:], replay.POINTS_OF_SESSION)
     marks = kinds.scatter(x, y, hover, coloured).mark_point(size=110, strokeWidth=2)
-    marks = marks.encode(
-        fill=alt.Fill(f"{LEVEL}:N", scale=colour["scale"], legend=colour["legend"]), fillOpacity=filled
-    )
+    marks = marks.encode(fill=fill, fillOpacity=filled)
     dashes: Any = kinds.reference("between", upright=False)
-    title = alt.Title(
+    title = style.title(
         "How does a single session go?",
-        subtitle=[
-            "A row a session, with its points after round one (left of the dashes). Filled: right, open: wrong.",
-            "Of a few models, weakest first, a few sessions from the fewest points to the most.",
-        ],
+        "A row a session, with its points after round one (left of the dashes). Filled: right, open: wrong.",
+        "Of a few models, weakest first, a few sessions from the fewest points to the most.",
     )
     chart = kinds.layers(dashes.transform_filter("isValid(datum.between)"), marks)
     return style.faceted(chart, frame, title, _FILTERS, columns=2, row=22)
@@ -191,16 +163,14 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
 def live_figure(tests: Table) -> alt.FacetChart:
     """Estimate and interval of every test, with the truth where it is known; a row a kind of test, seeds beside."""
     frame = named(tests.frame.dropna(subset=ESTIMATE))
-    title = alt.Title(
+    title = style.title(
         "How accurate are live adaptive tests?",
-        subtitle=[
-            f"Mean over attributes, from {_percents(frame[SHARE])} of the images. Crosses: the same network on all",
-            "images, where it was run on them too.",
-        ],
+        f"Mean over attributes, from {_percents(frame[SHARE])} of the images. Crosses: the same network on all",
+        "images, where it was run on them too.",
     )
     order = alt.EncodingSortField(ESTIMATE, op="max", order="descending")
-    hover = (*_LIVE, *(column for column in tests.columns[19:] if column not in _LIVE))
-    drawn = _estimates(frame, kinds.category(alt.Y, "row", order, labelLimit=400), hover, title, beside=SEED)
+    along = kinds.category(alt.Y, "row", order, labelLimit=400)
+    drawn = _estimates(frame, along, (*_LIVE, *_COST), title, beside=SEED)
     drawn.spec.height = alt.Step(16, **{"for": "offset"})
     return drawn
 
@@ -212,9 +182,9 @@ def attributes_figure(attributes: Table) -> alt.FacetChart:
     some = "" if set(frame[RUN_ID]) == set(first) else " Of some models the first test."
     frame = frame[frame[RUN_ID].isin(first)].reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET, MODEL, "named")
-    title = alt.Title(
+    title = style.title(
         "How accurate are live adaptive tests on each attribute?",
-        subtitle=[f"From the same few images, with each attribute's 95 % interval. Crosses: all images of it.{some}"],
+        f"From the same few images, with each attribute's 95 % interval. Crosses: all images of it.{some}",
     )
     return _estimates(frame, kinds.category(alt.Y, ATTRIBUTE), _LIVE, title)
 
@@ -223,8 +193,8 @@ def _estimates(
     frame: pd.DataFrame, along: alt.Y, hover: tuple[Column, ...], title: alt.Title, beside: Column | None = None
 ) -> alt.FacetChart:
     """Estimates with their intervals, and the values on all images."""
-    ends = {VALUE: frame[ESTIMATE], VALUE.low: frame["low"], VALUE.high: frame["high"]}
-    parts = [frame.assign(source=_ESTIMATES[0], **ends), frame.assign(source=_ESTIMATES[1], value=frame[TRUTH])]
+    estimates = frame.assign(value=frame[ESTIMATE], value_low=frame["low"], value_high=frame["high"])
+    parts = (estimates.assign(source=_ESTIMATES[0]), frame.assign(source=_ESTIMATES[1], value=frame[TRUTH]))
     long = pd.concat(parts).dropna(subset=VALUE).reset_index(drop=True)
     coloured = kinds.hue(SOURCE, long, shapes=("circle", "cross"))
     chart: Any = kinds.points_with_intervals(VALUE, along, (*with_interval(VALUE), *hover), coloured, size=70)
@@ -238,12 +208,9 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     frame = named(attributes.frame.dropna(subset=[ESTIMATE, TRUTH]))
     frame["panel"] = style.panels(frame, DATASET, WAY, "named")
     ends = {"low": frame[["low", TRUTH]].min(axis=None), "high": frame[["high", TRUTH]].max(axis=None)}
-    frame = frame.assign(
-        covered=frame[adaptive_tests.COVERED].map(_COVERED), **{VALUE.low: frame["low"]}, **{VALUE.high: frame["high"]}
-    )
-    frame = frame.assign(
-        **{f"line_{end}": pd.Series(at, frame.drop_duplicates("panel").index) for end, at in ends.items()}
-    )
+    lines = {f"line_{end}": pd.Series(at, frame.drop_duplicates("panel").index) for end, at in ends.items()}
+    covered = frame[live.COVERED].map(_COVERED)
+    frame = frame.assign(covered=covered, value_low=frame["low"], value_high=frame["high"], **lines)
     coloured = kinds.hue(INSIDE, frame, ("#0072b2", "#d55e00"), ("circle", "diamond"))
     x = kinds.quantity(alt.X, TRUTH, "on all images of the attribute")
     y = kinds.quantity(alt.Y, ESTIMATE, "estimated by the test")
@@ -251,12 +218,10 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     points = kinds.scatter(x, y, (*_LIVE, ATTRIBUTE), coloured, size=40)
     diagonal: Any = alt.Chart().transform_filter("isValid(datum.line_low)").mark_rule(strokeDash=[4, 3])
     diagonal = diagonal.encode(x="line_low:Q", x2="line_high:Q", y="line_low:Q", y2="line_high:Q")
-    title = alt.Title(
+    title = style.title(
         "Are the tests right about attributes?",
-        subtitle=[
-            "Every attribute of every test: the estimate with its 95 % interval, against the truth. On the dashes",
-            "both are equal; one interval in twenty may miss.",
-        ],
+        "Every attribute of every test: the estimate with its 95 % interval, against the truth. On the dashes",
+        "both are equal; one interval in twenty may miss.",
     )
     return style.faceted(kinds.layers(diagonal, rules, points), frame, title, _FILTERS, height=300, columns=2)
 
@@ -298,9 +263,8 @@ mixed_logit.']
         shown = pd.concat([unbiased[unbiased[POLICY] == "gre_two_stage"], best]).drop_duplicates("method")
         ratios = " and ".join(_ratio(line) for line in shown.to_dict("records"))
         share, static = _percents(base[SHARE].head(1)), base["method"].iloc[0]
-        yield (
-            f"{dataset}: with {share} of the images, the squared error of {target} relative to {static} is {ratios}."
-        )
+        error = f"the squared error of {target} relative to {static} is {ratios}"
+        yield f"{dataset}: with {share} of the images, {error}."
 
 
 def _ratio(line: dict[Any, Any]) -> str:
@@ -320,11 +284,9 @@ def evaluated_headlines(evaluated: pd.DataFrame) -> Iterator[str]:
     for dataset, part in hard.groupby(DATASET, sort=False):
         ends = part.sort_values(TOP1, kind="stable").iloc[[0, -1]].to_dict("records")
         weak, strong = (f"to {end['model']} (top1 {100 * end['top1']:.0f} %)" for end in ends)
+        few, many = (f"{end['asked']:.1f}" for end in ends)
         if len(part) > 1:
-            yield (
-                f"{dataset}: a session shows {ends[0]['asked']:.1f} hard images {weak} and {ends[1]['asked']:.1f} "
-                f"{strong}."
-            )
+            yield f"{dataset}: a session shows {few} hard images {weak} and {many} {strong}."
 
 
 def live_headlines(tests: pd.DataFrame) -> Iterator[str]:
@@ -345,25 +307,16 @@ def live_headlines(tests: pd.DataFrame) -> Iterator[str]:
         yield line + (f"; {_percents(timed)} of the time of a full run." if len(timed) else ".")
 
 
+_ERRORS, _METHODS, _CURVES, _EVALUATED, _TRAJECTORIES, _SESSIONS = replay.AdaptiveReplay.tables
+_TESTS, _ATTRIBUTES = live.AdaptiveTests.tables
 FIGURES = (
-    Figure(
-        "adaptive_errors", "Error of adaptive tests", (replay.ADAPTIVE_ERRORS, replay.ADAPTIVE_METHODS), errors_figure
-    ),
-    Figure("adaptive_curves", "Error by share of images", (replay.ADAPTIVE_CURVES,), curves_figure),
-    Figure("adaptive_asked", "Images evaluated by level", (replay.ADAPTIVE_ASKED,), evaluated_figure),
-    Figure("adaptive_trajectories", "Where sessions go", (replay.ADAPTIVE_TRAJECTORIES,), trajectories_figure),
-    Figure("adaptive_sessions", "A few sessions", (replay.ADAPTIVE_SESSIONS,), sessions_figure),
-    Figure("adaptive_tests", "Live adaptive tests", (adaptive_tests.ADAPTIVE_TESTS,), live_figure),
-    Figure(
-        "adaptive_test_attributes",
-        "Live adaptive tests by attribute",
-        (adaptive_tests.ADAPTIVE_TEST_ATTRIBUTES,),
-        attributes_figure,
-    ),
-    Figure("adaptive_truth", "Live tests and the truth", (adaptive_tests.ADAPTIVE_TEST_ATTRIBUTES,), truth_figure),
+    Figure("adaptive_errors", "Error of adaptive tests", (_ERRORS, _METHODS), errors_figure),
+    Figure("adaptive_curves", "Error by share of images", (_CURVES,), curves_figure),
+    Figure("adaptive_asked", "Images evaluated by level", (_EVALUATED,), evaluated_figure),
+    Figure("adaptive_trajectories", "Where sessions go", (_TRAJECTORIES,), trajectories_figure),
+    Figure("adaptive_sessions", "A few sessions", (_SESSIONS,), sessions_figure),
+    Figure("adaptive_tests", "Live adaptive tests", (_TESTS,), live_figure),
+    Figure("adaptive_test_attributes", "Live adaptive tests by attribute", (_ATTRIBUTES,), attributes_figure),
+    Figure("adaptive_truth", "Live tests and the truth", (_ATTRIBUTES,), truth_figure),
 )
-HEADLINES = {
-    replay.ADAPTIVE_METHODS.name: method_headlines,
-    replay.ADAPTIVE_ASKED.name: evaluated_headlines,
-    adaptive_tests.ADAPTIVE_TESTS.name: live_headlines,
-}
+HEADLINES = {_METHODS.name: method_headlines, _EVALUATED.name: evaluated_headlines, _TESTS.name: live_headlines}

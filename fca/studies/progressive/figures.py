@@ -11,8 +11,15 @@ import pandas as pd
 from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.progressive import attribute_levels, hierarchy, validate_levels
-from fca.studies.progressive.attribute_levels import FALLS
+from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, FALLS
+from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
 from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, SCORE
+from fca.studies.progressive.validate_levels import (
+    CONFIDENCE,
+    CONFIDENCE_LEVELS,
+    CONFIDENCE_TRENDS,
+    CONTRADICTIONS_SHOWN,
+)
 from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, N_TEST
 from fca.types import LEVELS, Column, Table, with_interval
 
@@ -47,12 +54,10 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
     along = kinds.category(alt.Y, MODEL, _BEST_FIRST)
     axis = kinds.quantity(alt.X, VALUE, domainMax=1, padding=0)
     chart = kinds.points_with_intervals(VALUE, along, _HOVER, coloured, dodge=SERIES, scale=axis, size=70)
-    title = alt.Title(
+    title = style.title(
         "Do models fail hard images before easy ones, beyond what accuracy makes of it?",
-        subtitle=[
-            "Hierarchical score with its 95 % interval over sessions (class and attribute); most accurate model first.",
-            "Chance: independent predictions at the model's accuracies on easy, medium and hard images.",
-        ],
+        "Hierarchical score with its 95 % interval over sessions (class and attribute); most accurate model first.",
+        "Chance: independent predictions at the model's accuracies on easy, medium and hard images.",
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
 
@@ -77,9 +82,9 @@ def patterns_figure(patterns: Table) -> alt.FacetChart:
     y = kinds.quantity(alt.Y, hierarchy.SHARE, "triplets", zero=True, padding=0)
     bars = kinds.bars(x, y, (DATASET, MODEL, RIGHT, hierarchy.SHARE, hierarchy.CHANCE, hierarchy.TRIPLETS), coloured)
     ticks: Any = alt.Chart().mark_tick(thickness=2, size=22, color=kinds.GREY)
-    title = alt.Title(
+    title = style.title(
         "Which of easy, medium and hard does a model get right together?",
-        subtitle=["e easy, m medium, h hard. Grey ticks: chance at the same accuracies by level."],
+        "e easy, m medium, h hard. Grey ticks: chance at the same accuracies by level.",
     )
     chart = kinds.layers(bars, ticks.encode(x=x, y=f"{hierarchy.CHANCE}:Q"))
     return style.faceted(chart, frame, title, (DATASET, MODEL), height=190)
@@ -104,9 +109,9 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
         named.transform_filter(f"{side} && isValid(datum.{end})").mark_text(dy=dy, fontSize=11).encode(y=f"{end}:Q")
         for side, end, dy in (("datum.below", VALUE.low, 10), ("!datum.below", VALUE.high, -8))
     ]
-    title = alt.Title(
+    title = style.title(
         "Do more accurate models follow the order more?",
-        subtitle=["One point a model with its 95 % interval. Given chance: the correlation after chance is taken out."],
+        "One point a model with its 95 % interval. Given chance: the correlation after chance is taken out.",
     )
     return style.faceted(kinds.layers(rules, points, *texts), frame, title, (DATASET, MODEL), height=300)
 
@@ -122,11 +127,9 @@ def scores_figure(scores: Table) -> alt.FacetChart:
         text.transform_filter(f"datum.{attribute_levels.RANK} {at}").mark_text(fontSize=12, **look)
         for at, look in looks.items()
     ]
-    title = alt.Title(
+    title = style.title(
         "Which model is good at which attribute?",
-        subtitle=[
-            "Score, (easy + 2 medium + 4 hard) / 7, over classes; bold is the best on an attribute, italic second."
-        ],
+        "Score, (easy + 2 medium + 4 hard) / 7, over classes; bold is the best on an attribute, italic second.",
     )
     tall = max(60, 30 * frame[MODEL].nunique())
     drawn = style.faceted(kinds.layers(squares, *texts), frame, title, (DATASET, MODEL), height=tall, columns=1)
@@ -136,11 +139,9 @@ def scores_figure(scores: Table) -> alt.FacetChart:
 
 def steps_figure(steps: Table) -> alt.FacetChart:
     """How much accuracy each step of each attribute costs, mean over models, with its interval over classes."""
-    title = alt.Title(
+    title = style.title(
         "Does every level cost accuracy?",
-        subtitle=[
-            "Mean over models with its 95 % interval over classes; right of the line the harder level is harder."
-        ],
+        "Mean over models with its 95 % interval over classes; right of the line the harder level is harder.",
     )
     return _by_attribute(
         steps, attribute_levels.DROP, attribute_levels.STEP, title, (DATASET,), line=kinds.ZERO, size=70
@@ -149,9 +150,8 @@ def steps_figure(steps: Table) -> alt.FacetChart:
 
 def levels_figure(levels: Table) -> alt.FacetChart:
     """Accuracy of every model on the levels of each attribute with Wilson's intervals; one panel a model."""
-    title = alt.Title(
-        "How accurate is each model on easy, medium and hard images of each attribute?",
-        subtitle=["With Wilson's 95 % intervals."],
+    title = style.title(
+        "How accurate is each model on easy, medium and hard images of each attribute?", "With Wilson's 95 % intervals."
     )
     axis = kinds.quantity(alt.X, attribute_levels.TOP1_OF_LEVEL, domain=[0, 1])
     return _by_attribute(levels, attribute_levels.TOP1_OF_LEVEL, LEVEL, title, (DATASET, MODEL), scale=axis, size=55)
@@ -180,9 +180,9 @@ def bins_figure(bins: Table) -> alt.FacetChart:
     bars = kinds.bars(x, y, bins.columns, kinds.hue(LEVEL, frame, ordered=True), xOffset=beside)
     ranges: Any = alt.Chart().mark_rule(strokeWidth=1.5, color=kinds.GREY, opacity=0.7)
     ranges = ranges.encode(x=x, xOffset=beside, y=f"{validate_levels.SHARE_MIN}:Q", y2=f"{validate_levels.SHARE_MAX}:Q")
-    title = alt.Title(
+    title = style.title(
         "Are models confident of easy images and not of hard ones?",
-        subtitle=["The greatest of a model's probabilities, in ten equal bins: mean of the models, grey their range."],
+        "The greatest of a model's probabilities, in ten equal bins: mean of the models, grey their range.",
     )
     return style.faceted(kinds.layers(bars, ranges), frame, title, (DATASET,))
 
@@ -197,26 +197,24 @@ def trends_figure(trends: Table) -> alt.FacetChart:
     along = kinds.category(alt.Y, "named", frame["named"].tolist())
     frame = pd.concat([frame.assign(level=level, confidence=frame[level]) for level in LEVELS], ignore_index=True)
     first = frame[LEVEL] == LEVELS[0]  # one rule a row joins the three dots
-    frame[validate_levels.CONFIDENCE.low], frame[validate_levels.CONFIDENCE.high] = (
+    frame[CONFIDENCE.low], frame[CONFIDENCE.high] = (
         pd.concat([ends] * 3, ignore_index=True).where(first) for ends in (levels.min(axis=1), levels.max(axis=1))
     )
-    rules = kinds.interval(alt.Chart().encode(y=along), validate_levels.CONFIDENCE, upright=False)
+    rules = kinds.interval(alt.Chart().encode(y=along), CONFIDENCE, upright=False)
     dots = kinds.points_with_intervals(
-        validate_levels.CONFIDENCE, along, trends.columns, kinds.hue(LEVEL, frame, ordered=True), size=70
+        CONFIDENCE, along, trends.columns, kinds.hue(LEVEL, frame, ordered=True), size=70
     )
-    title = alt.Title(
+    title = style.title(
         "Does confidence fall from easy to medium to hard?",
-        subtitle=[
-            "Mean over models. Named where it does not fall at both steps: trend, only as a whole (Page's test, Holm);",
-            "rises, the interval of a step is below 0; cannot tell, neither.",
-        ],
+        "Mean over models. Named where it does not fall at both steps: trend, only as a whole (Page's test, Holm);",
+        "rises, the interval of a step is below 0; cannot tell, neither.",
     )
     return style.faceted(kinds.layers(rules, dots), frame, title, (DATASET,), columns=2, row=20)
 
 
 def contradictions_figure(shown: Table) -> alt.FacetChart:
     """A grid of pictures a kind of contradiction, with class, attribute and confidence below each."""
-    frame = shown.frame.dropna(subset=validate_levels.THUMBNAIL)
+    frame = shown.frame.dropna(subset="thumbnail")
     if shown.frame.empty:
         raise style.NothingToDraw("no image contradicts its level")
     if frame.empty:
@@ -225,15 +223,11 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
     words = dict(validate_levels.KIND.choices)
     frame = frame.assign(way=frame["kind"].map(words) + " (" + frame["of"].astype(str) + ")")
     frame["panel"] = style.panels(frame, DATASET, "way")
-    frame["under"] = [
-        f"{a}, {100 * c:.0f} %" for a, c in zip(frame[ATTRIBUTE], frame[validate_levels.CONFIDENCE], strict=True)
-    ]
-    hover = [
-        column for column in shown.columns if column not in (validate_levels.THUMBNAIL, "row", "column", "kind", "of")
-    ]
-    title = alt.Title(
+    frame["under"] = [f"{a}, {100 * c:.0f} %" for a, c in zip(frame[ATTRIBUTE], frame[CONFIDENCE], strict=True)]
+    hover = [column for column in shown.columns if column not in ("thumbnail", "row", "column", "kind", "of")]
+    title = style.title(
         "Which images contradict their level?",
-        subtitle=["The most confident first, with class, attribute and mean confidence; in brackets the number."],
+        "The most confident first, with class, attribute and mean confidence; in brackets the number.",
     )
     tall, wide = int((frame["row"].max() + 1) * STEP_PX), int((frame["column"].max() + 1) * (kinds.SIDE + 28))
     chart = kinds.pictures(frame, hover, "label", "under")
@@ -340,32 +334,20 @@ def contradictions_headlines(shown: pd.DataFrame) -> Iterator[str]:
 
 
 FIGURES = (
-    Figure("hierarchy", "Hard images fail first", (hierarchy.HIERARCHY,), hierarchy_figure),
-    Figure("hierarchy_patterns", "Patterns of right and wrong", (hierarchy.HIERARCHY_PATTERNS,), patterns_figure),
-    Figure(
-        "hierarchy_correlation",
-        "Order and accuracy",
-        (hierarchy.HIERARCHY, hierarchy.HIERARCHY_CORRELATION),
-        correlation_figure,
-    ),
-    Figure("attribute_scores", "Scores by attribute", (attribute_levels.ATTRIBUTE_SCORES,), scores_figure),
-    Figure("attribute_steps", "What a level costs", (attribute_levels.ATTRIBUTE_STEPS,), steps_figure),
-    Figure("attribute_levels", "Accuracy by attribute and level", (attribute_levels.ATTRIBUTE_LEVELS,), levels_figure),
-    Figure("confidence_levels", "Confidence by level", (validate_levels.CONFIDENCE_LEVELS,), bins_figure),
-    Figure(
-        "confidence_trends", "Confidence by attribute and class", (validate_levels.CONFIDENCE_TRENDS,), trends_figure
-    ),
-    Figure(
-        "contradictions",
-        "Images that contradict their level",
-        (validate_levels.CONTRADICTIONS_SHOWN,),
-        contradictions_figure,
-    ),
+    Figure("hierarchy", "Hard images fail first", (HIERARCHY,), hierarchy_figure),
+    Figure("hierarchy_patterns", "Patterns of right and wrong", (HIERARCHY_PATTERNS,), patterns_figure),
+    Figure("hierarchy_correlation", "Order and accuracy", (HIERARCHY, HIERARCHY_CORRELATION), correlation_figure),
+    Figure("attribute_scores", "Scores by attribute", (ATTRIBUTE_SCORES,), scores_figure),
+    Figure("attribute_steps", "What a level costs", (ATTRIBUTE_STEPS,), steps_figure),
+    Figure("attribute_levels", "Accuracy by attribute and level", (ATTRIBUTE_LEVELS,), levels_figure),
+    Figure("confidence_levels", "Confidence by level", (CONFIDENCE_LEVELS,), bins_figure),
+    Figure("confidence_trends", "Confidence by attribute and class", (CONFIDENCE_TRENDS,), trends_figure),
+    Figure("contradictions", "Images that contradict their level", (CONTRADICTIONS_SHOWN,), contradictions_figure),
 )
 HEADLINES = {
-    hierarchy.HIERARCHY.name: hierarchy_headlines,
-    hierarchy.HIERARCHY_CORRELATION.name: correlation_headlines,
-    attribute_levels.ATTRIBUTE_STEPS.name: steps_headlines,
-    validate_levels.CONFIDENCE_TRENDS.name: trends_headlines,
-    validate_levels.CONTRADICTIONS_SHOWN.name: contradictions_headlines,
+    HIERARCHY.name: hierarchy_headlines,
+    HIERARCHY_CORRELATION.name: correlation_headlines,
+    ATTRIBUTE_STEPS.name: steps_headlines,
+    CONFIDENCE_TRENDS.name: trends_headlines,
+    CONTRADICTIONS_SHOWN.name: contradictions_headlines,
 }
