@@ -29,7 +29,7 @@ class Hue:
 
     words:   value -> how the legend shows it, in order; they keep their colours whatever is present.
     present: the values in the legend.    colours, shapes: in the order of `words`; None: those of the page.
-    ordered: colours run from dark to light.
+    ordered: colours run from dark to light.    columns: of the legend, where one row would be too wide.
     """
 
     column: str
@@ -39,6 +39,7 @@ class Hue:
     shapes: Sequence[str] | None = SHAPES
     title: str | None = None
     ordered: bool = False
+    columns: int | None = None
 
     @property
     def picked(self) -> alt.Parameter:
@@ -67,7 +68,8 @@ class Hue:
             return None
         words = {str(value): text for value, text in self.words.items()}
         label = f"{json.dumps(words)}[datum.value]"
-        return alt.Legend(title=self.title, values=list(self.present), labelExpr=label)
+        columns = self.columns or alt.Undefined
+        return alt.Legend(title=self.title, values=list(self.present), labelExpr=label, columns=columns)
 
 
 def hue(
@@ -78,12 +80,13 @@ def hue(
     title: str | None = None,
     legend: bool = True,
     ordered: bool = False,
+    columns: int | None = None,
 ) -> Hue:
     """The hue of a column: its declared values in their order, else those of the frame, sorted."""
     found = set(frame[column].dropna())
     values = dict(column.choices) or {value: str(value) for value in sorted(found)}
     present = tuple(value for value in values if value in found) if legend else ()
-    return Hue(str(column), values, present, colours, shapes, title, ordered)
+    return Hue(str(column), values, present, colours, shapes, title, ordered, columns)
 
 
 def tooltips(columns: Iterable[Column]) -> list[alt.Tooltip]:

@@ -94,6 +94,11 @@ def panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
     return frame[list(shown)].astype(str).agg(" · ".join, axis="columns")
 
 
+def title(question: str, *lines: str) -> alt.Title:
+    """The question that a figure answers, and below it lines that explain its marks."""
+    return alt.Title(question, subtitle=list(lines))
+
+
 def faceted(
     chart: alt.TopLevelMixin,
     frame: pd.DataFrame,

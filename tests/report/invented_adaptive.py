@@ -3,9 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from fca.studies.adaptive.adaptive_tests import GROUPS, TESTS
-from fca.studies.adaptive.replay import ASKED, ERRORS, OVERALL, SESSIONS, TRAJECTORIES
-from fca.types import Table
+from fca.studies.adaptive.adaptive_tests import AdaptiveTests
+from fca.studies.adaptive.replay import AdaptiveReplay
+from fca.types import LEVELS
 
 METHODS = (
     ("Static 3", "static_k", "session_mean"),
@@ -13,23 +13,27 @@ METHODS = (
     ("neyman_irt + difference", "neyman_irt", "difference"),
     ("gre_two_stage + pooled", "gre_two_stage", "pooled"),
 )
-LEVELS = ("easy", "medium", "hard")
 
 
 def tables(models=3, datasets=("rendered",), seeds=(0,)):
     """Invented tests of invented models."""
     names = [f"net{number}" for number in range(models)]
-    frames = {
-        "adaptive_errors": pd.DataFrame(_errors(datasets, names), columns=ERRORS),
-        "adaptive_methods": pd.DataFrame(_errors(datasets, [None]), columns=OVERALL),
-        "adaptive_curves": pd.DataFrame(_errors(datasets, [None], (0.1, 0.25, 0.5)), columns=OVERALL),
-        "adaptive_asked": pd.DataFrame(_asked(datasets, names), columns=ASKED),
-        "adaptive_trajectories": pd.DataFrame(_trajectories(datasets, names), columns=TRAJECTORIES),
-        "adaptive_sessions": pd.DataFrame(_sessions(datasets, names), columns=SESSIONS),
-        "adaptive_tests": pd.DataFrame(_live(datasets, names, seeds, [None]), columns=TESTS),
-        "adaptive_test_attributes": pd.DataFrame(_live(datasets, names, seeds, ["size", "view"]), columns=GROUPS),
+    lines = {
+        "adaptive_errors": _errors(datasets, names),
+        "adaptive_methods": _errors(datasets, [None]),
+        "adaptive_curves": _errors(datasets, [None], (0.1, 0.25, 0.5)),
+        "adaptive_asked": _asked(datasets, names),
+        "adaptive_trajectories": _trajectories(datasets, names),
+        "adaptive_sessions": _sessions(datasets, names),
+        "adaptive_tests": _live(datasets, names, seeds, [None]),
+        "adaptive_test_attributes": _live(datasets, names, seeds, ["size", "view"]),
     }
-    return {name: Table(name, "how?", "Table 2", frame, {"budget": 0.25}, ()) for name, frame in frames.items()}
+    specs = (*AdaptiveReplay.tables, *AdaptiveTests.tables)
+    return {spec.name: spec.table(_frame(spec, lines[spec.name]), {"budget": 0.25}, ()) for spec in specs}
+
+
+def _frame(spec, lines):
+    return pd.DataFrame(lines, columns=[str(column) for column in spec.columns])
 
 
 def _errors(datasets, models, budgets=(0.25,)):

@@ -4,16 +4,18 @@ import pandas as pd
 import pytest
 
 from fca.report import style
-from fca.report.part import parts as all_parts
-from fca.studies.adaptive.figures import adaptive, adaptive_sessions, adaptive_tests
+from fca.report.figure import visuals_of
+from fca.studies.adaptive import figures
+from fca.studies.adaptive.adaptive_tests import AdaptiveTests
+from fca.studies.adaptive.replay import AdaptiveReplay
 from tests.report.invented_adaptive import tables
 from tests.report.specs import computes, drawn, marks, refuses_empty, values
 
-FIGURES = {part.draw: part.tables for part in (*adaptive.PARTS, *adaptive_sessions.PARTS, *adaptive_tests.PARTS)}
+FIGURES = {figure.draw: [spec.name for spec in figure.tables] for figure in figures.FIGURES}
 
 
-def figure(draw, **asked):
-    known = tables(**asked)
+def figure(draw, **options):
+    known = tables(**options)
     return style.spec(draw(*(known[name] for name in FIGURES[draw])))
 
 
@@ -22,11 +24,11 @@ every_figure = pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__
 
 @every_figure
 @pytest.mark.parametrize(
-    "asked", [{"models": 1}, {"models": 8, "datasets": ("rendered", "photos"), "seeds": (0, 1)}], ids=["few", "many"]
+    "options", [{"models": 1}, {"models": 8, "datasets": ("rendered", "photos"), "seeds": (0, 1)}], ids=["few", "many"]
 )
 @pytest.mark.slow
-def test_figures_are_drawn_however_little_or_much_there_is(draw, asked):
-    spec = figure(draw, **asked)
+def test_figures_are_drawn_however_little_or_much_there_is(draw, options):
+    spec = figure(draw, **options)
     assert drawn(spec)
     assert not computes(spec)
 
@@ -46,14 +48,14 @@ def test_a_choice_of_data_set_filters(draw):
 @pytest.mark.parametrize(
     ("draw", "dots", "rules"),
     [
-        (adaptive.errors_figure, 2 * 4 * (3 + 1), 2 * 4),
-        (adaptive.curves_figure, 2 * 4 * 3, 2 * 4 * 3),
-        (adaptive_sessions.asked_figure, 3 * 2 * 3, 0),
-        (adaptive_sessions.trajectories_figure, 3 * 2 * 3, 0),
-        (adaptive_sessions.sessions_figure, 3 * 2 * 9, 3),
-        (adaptive_tests.live_figure, 3 * 2 + 2 * 2, 3 * 2),
-        (adaptive_tests.attributes_figure, 2 * (3 * 2 + 2 * 2), 2 * 3 * 2),
-        (adaptive_tests.truth_figure, 2 * 2 * 2, 2 * 2 * 2 + 2),
+        (figures.errors_figure, 2 * 4 * (3 + 1), 2 * 4),
+        (figures.curves_figure, 2 * 4 * 3, 2 * 4 * 3),
+        (figures.evaluated_figure, 3 * 2 * 3, 0),
+        (figures.trajectories_figure, 3 * 2 * 3, 0),
+        (figures.sessions_figure, 3 * 2 * 9, 3),
+        (figures.live_figure, 3 * 2 + 2 * 2, 3 * 2),
+        (figures.attributes_figure, 2 * (3 * 2 + 2 * 2), 2 * 3 * 2),
+        (figures.truth_figure, 2 * 2 * 2, 2 * 2 * 2 + 2),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
@@ -63,11 +65,11 @@ def test_every_line_is_drawn(draw, dots, rules):
 
 
 def test_every_session_by_points_is_a_bar():
-    assert marks(figure(adaptive_sessions.trajectories_figure), "rect") == 3 * 3
+    assert marks(figure(figures.trajectories_figure), "rect") == 3 * 3
 
 
-def test_methods_are_told_apart_by_what_they_need():
-    kinds = values(figure(adaptive.errors_figure)).drop_duplicates("method").set_index("method")["kind"]
+def test_methods_are_coloured_by_what_they_need():
+    kinds = values(figure(figures.errors_figure)).drop_duplicates("method").set_index("method")["kind"]
     assert kinds.to_dict() == {
         "Static 3": "evenly drawn",
         "gre_two_stage + mixed_logit": "adaptive, needs levels only",
@@ -76,35 +78,37 @@ def test_methods_are_told_apart_by_what_they_need():
     }
 
 
-def test_live_tests_are_told_apart_by_what_differs_but_the_seed():
+def test_live_tests_are_named_by_what_differs_but_the_seed():
     frame = tables(seeds=(0, 1))["adaptive_tests"].frame
-    assert set(adaptive_tests.named(frame)["row"]) == {"net0", "net1", "net2"}
+    assert set(figures.named(frame)["row"]) == {"net0", "net1", "net2"}
     two = pd.concat([frame, frame.assign(policy="optimal_allocation", width=0.03)])
-    assert "net1 · gre_two_stage + mixed_logit" in set(adaptive_tests.named(two)["row"])
-    assert "net1 · optimal_allocation + mixed_logit · width 0.03" in set(adaptive_tests.named(two)["row"])
+    assert "net1 · gre_two_stage + mixed_logit" in set(figures.named(two)["row"])
+    assert "net1 · optimal_allocation + mixed_logit · width 0.03" in set(figures.named(two)["row"])
 
 
 def test_by_attribute_one_test_a_model_is_drawn():
     known = tables(seeds=(0, 1))["adaptive_test_attributes"]
-    spec = style.spec(adaptive_tests.attributes_figure(known))
+    spec = style.spec(figures.attributes_figure(known))
     assert set(values(spec)["seed"]) == {0}
     assert "Of some models the first test." in spec["title"]["subtitle"][0]
-    assert "Of some" not in figure(adaptive_tests.attributes_figure)["title"]["subtitle"][0]
+    assert "Of some" not in figure(figures.attributes_figure)["title"]["subtitle"][0]
 
 
-def test_answers_are_in_words_of_the_tables():
+def test_headlines_have_the_numbers_of_the_tables():
     known = tables()
-    accuracy, score = adaptive.method_answers(known["adaptive_methods"].frame)
-    assert accuracy.startswith("rendered: squared error of accuracy at 25 % of the images, against Static 3: gre_two")
+    accuracy, score = figures.method_headlines(known["adaptive_methods"].frame)
+    start = "rendered: with 25 % of the images, the squared error of accuracy relative to Static 3 is "
+    assert accuracy.startswith(start)
+    assert "for gre_two_stage + mixed_logit" in accuracy
     assert "score" in score
-    [told] = adaptive_sessions.asked_answers(known["adaptive_asked"].frame)
-    assert told == "rendered: a session asks 2.7 hard images of net0 (top1 50 %) and 2.9 of net2 (52 %)."
-    [told] = adaptive_tests.live_answers(known["adaptive_tests"].frame)
-    assert told.startswith("rendered: 3 live tests of 25 % of the images: 4 of 4 intervals hold the truth")
-    assert told.endswith("; 30 % of the time of a full run.")
+    [line] = figures.evaluated_headlines(known["adaptive_asked"].frame)
+    assert line == "rendered: a session shows 2.7 hard images to net0 (top1 50 %) and 2.9 to net2 (top1 52 %)."
+    [line] = figures.live_headlines(known["adaptive_tests"].frame)
+    assert line.startswith("rendered: 3 adaptive tests of 25 % of the images: 4 of 4 intervals contain the true value")
+    assert line.endswith("; 30 % of the time of a full run.")
 
 
-def test_the_report_finds_these_parts():
-    keys = {part.key for part in all_parts()}
+def test_the_report_finds_these_figures():
+    keys = {figure.key for analysis in (AdaptiveReplay(), AdaptiveTests()) for figure in visuals_of(analysis).figures}
     assert keys >= {"adaptive_errors", "adaptive_curves", "adaptive_asked", "adaptive_trajectories"}
     assert keys >= {"adaptive_sessions", "adaptive_tests", "adaptive_test_attributes", "adaptive_truth"}

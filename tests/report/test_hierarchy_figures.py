@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fca.report import style
-from fca.studies.progressive.figures import hierarchy
+from fca.studies.progressive import figures
 from fca.studies.progressive.hierarchy import Hierarchy
 from tests.report.specs import computes, drawn, marks, refuses_empty, values
 from tests.studies.steps_lab import able, say, steps_lab
@@ -25,39 +25,39 @@ def tables(tmp_path_factory):
 
 
 def test_every_model_has_three_scores_the_most_accurate_first(tables):
-    spec = style.spec(hierarchy.hierarchy_figure(tables["hierarchy"]))
+    spec = style.spec(figures.hierarchy_figure(tables["hierarchy"]))
     points = values(spec)
     assert points.groupby("model").size().tolist() == [3] * MODELS
     [line] = tables["hierarchy"].frame.query("model == 'net2'").to_dict("records")
-    told = points[points["model"] == "net2"].set_index("series")["value"]
-    assert told["matched triplets"] == line["hierarchical_score"]
-    assert told["chance, at the same accuracy by level"] == line["chance"]
+    of_series = points[points["model"] == "net2"].set_index("series")["value"]
+    assert of_series["matched triplets"] == line["hierarchical_score"]
+    assert of_series["chance, at the same accuracy by level"] == line["chance"]
     assert marks(spec, "symbol", model=["net2"]) == 3
     assert not computes(spec)
 
 
 def test_without_triplets_there_is_no_matched_score(tmp_path):
     bare = made(tmp_path, change=lambda items: items.drop(columns="triplet"))
-    series = set(values(style.spec(hierarchy.hierarchy_figure(bare["hierarchy"])))["series"])
+    series = set(values(style.spec(figures.hierarchy_figure(bare["hierarchy"])))["series"])
     assert series == {"all triplets of a session", "chance, at the same accuracy by level"}
     for name in ("hierarchy_patterns", "hierarchy_correlation"):
         assert len(bare[name].frame)
-    assert drawn(style.spec(hierarchy.correlation_figure(bare["hierarchy"], bare["hierarchy_correlation"])))
+    assert drawn(style.spec(figures.correlation_figure(bare["hierarchy"], bare["hierarchy_correlation"])))
 
 
 def test_each_model_shows_eight_patterns_of_two_kinds(tables):
-    spec = style.spec(hierarchy.patterns_figure(tables["hierarchy_patterns"]))
+    spec = style.spec(figures.patterns_figure(tables["hierarchy_patterns"]))
     points = values(spec)
     assert points.groupby("panel")["right"].nunique().tolist() == [8] * MODELS
-    assert set(points.loc[points["says"] == "harder images fail first", "right"]) == {"none", "e", "em", "emh"}
+    assert set(points.loc[points["follows"] == "harder images fail first", "right"]) == {"none", "e", "em", "emh"}
     assert list(dict.fromkeys(points["panel"])) == [f"net{number}" for number in reversed(range(MODELS))]
     assert drawn(spec)
     assert not computes(spec)
 
 
-def test_the_heading_says_both_coefficients(tables):
+def test_the_heading_has_both_coefficients(tables):
     both = tables["hierarchy"], tables["hierarchy_correlation"]
-    spec = style.spec(hierarchy.correlation_figure(*both))
+    spec = style.spec(figures.correlation_figure(*both))
     [panel] = set(values(spec)["panel"])
     r = both[1].frame.set_index("kind")["r"]
     assert panel.startswith(f"steps\ncorrelation {r['pearson']:.2f}".replace("0.", ".", 1))
@@ -66,22 +66,22 @@ def test_the_heading_says_both_coefficients(tables):
     assert not computes(spec)
 
 
-def test_few_models_have_no_coefficient_and_the_page_says_so(tmp_path):
+def test_few_models_have_no_coefficient_and_the_headline_says_so(tmp_path):
     few = made(tmp_path, models=2)
-    [line] = hierarchy.correlation_answers(few["hierarchy_correlation"].frame)
+    [line] = figures.correlation_headlines(few["hierarchy_correlation"].frame)
     assert line == (
-        "steps: over 2 models, accuracy and hierarchical score have correlation not defined; given chance not defined."
+        "steps: accuracy and hierarchical score over 2 models: correlation not defined; given chance not defined."
     )
-    assert drawn(style.spec(hierarchy.correlation_figure(few["hierarchy"], few["hierarchy_correlation"])))
+    assert drawn(style.spec(figures.correlation_figure(few["hierarchy"], few["hierarchy_correlation"])))
 
 
-def test_the_answer_counts_models_beyond_chance(tables):
+def test_the_headline_counts_models_beyond_chance(tables):
     frame = tables["hierarchy"].frame.assign(excess_low=np.array([-0.1, 0.01, 0.02, -0.3, 0.2]))
-    [line] = hierarchy.hierarchy_answers(frame)
-    assert "3 of 5 do so more than chance" in line
+    [line] = figures.hierarchy_headlines(frame)
+    assert "the excess is significant for 3 of 5 models" in line
 
 
 def test_without_a_line_there_is_nothing_to_draw(tables):
-    refuses_empty(hierarchy.hierarchy_figure, [tables["hierarchy"]])
-    refuses_empty(hierarchy.patterns_figure, [tables["hierarchy_patterns"]])
-    refuses_empty(hierarchy.correlation_figure, [tables["hierarchy"], tables["hierarchy_correlation"]])
+    refuses_empty(figures.hierarchy_figure, [tables["hierarchy"]])
+    refuses_empty(figures.patterns_figure, [tables["hierarchy_patterns"]])
+    refuses_empty(figures.correlation_figure, [tables["hierarchy"], tables["hierarchy_correlation"]])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fca.report import style
+from fca.studies.progressive import figures
 from fca.studies.progressive.attribute_levels import AttributeLevels
-from fca.studies.progressive.figures import level_confidence, levels
 from fca.studies.progressive.validate_levels import ValidateLevels
 from tests.report.specs import computes, drawn, marks, refuses_empty, values
 from tests.studies.steps_lab import able, asked, say, steps_lab
@@ -28,12 +28,12 @@ def tables(tmp_path_factory):
 
 
 FIGURES = {
-    "attribute_scores": levels.scores_figure,
-    "attribute_steps": levels.steps_figure,
-    "attribute_levels": levels.levels_figure,
-    "confidence_levels": level_confidence.bins_figure,
-    "confidence_trends": level_confidence.trends_figure,
-    "contradictions_shown": level_confidence.contradictions_figure,
+    "attribute_scores": figures.scores_figure,
+    "attribute_steps": figures.steps_figure,
+    "attribute_levels": figures.levels_figure,
+    "confidence_levels": figures.bins_figure,
+    "confidence_trends": figures.trends_figure,
+    "contradictions_shown": figures.contradictions_figure,
 }
 every_figure = pytest.mark.parametrize("name", list(FIGURES))
 
@@ -51,37 +51,37 @@ def test_without_a_line_there_is_nothing_to_draw(name, tables):
 
 
 def test_the_heat_map_has_a_cell_a_model_and_attribute_the_best_model_on_top(tables):
-    spec = style.spec(levels.scores_figure(tables["attribute_scores"]))
+    spec = style.spec(figures.scores_figure(tables["attribute_scores"]))
     assert marks(spec, "rect") == MODELS * ATTRIBUTES
     assert values(spec)["model"].drop_duplicates().tolist() == ["net2", "net1", "net0"]
 
 
 def test_every_level_of_every_attribute_and_model_is_a_point(tables):
-    spec = style.spec(levels.levels_figure(tables["attribute_levels"]))
+    spec = style.spec(figures.levels_figure(tables["attribute_levels"]))
     assert marks(spec, "symbol") == MODELS * ATTRIBUTES * 3
     assert marks(spec, "symbol", model=["net1"]) == ATTRIBUTES * 3
 
 
 def test_both_steps_of_every_attribute_are_points(tables):
-    assert marks(style.spec(levels.steps_figure(tables["attribute_steps"])), "symbol") == ATTRIBUTES * 2
+    assert marks(style.spec(figures.steps_figure(tables["attribute_steps"])), "symbol") == ATTRIBUTES * 2
 
 
 def test_every_bin_of_every_level_is_a_bar(tables):
-    assert marks(style.spec(level_confidence.bins_figure(tables["confidence_levels"])), "rect") == 3 * 10
+    assert marks(style.spec(figures.bins_figure(tables["confidence_levels"])), "rect") == 3 * 10
 
 
-def test_names_say_where_confidence_does_not_fall(tables):
+def test_names_show_where_confidence_does_not_fall(tables):
     frame = tables["confidence_trends"].frame
     verdicts = ["falls", "rises", "cannot tell", "trend", "falls", "falls"]
     table = replace(tables["confidence_trends"], frame=frame.assign(verdict=verdicts))
-    spec = style.spec(level_confidence.trends_figure(table))
+    spec = style.spec(figures.trends_figure(table))
     named = set(values(spec)["named"])
     assert {"light", "size (rises)", "ant (cannot tell)", "cat (trend)", "wolf"} <= named
     assert marks(spec, "symbol") == (ATTRIBUTES + CLASSES) * 3
 
 
 def test_contradictions_are_pictures_with_how_many_there_are(tables):
-    spec = style.spec(level_confidence.contradictions_figure(tables["contradictions_shown"]))
+    spec = style.spec(figures.contradictions_figure(tables["contradictions_shown"]))
     shown = tables["contradictions_shown"].frame
     easy = int((shown["kind"] == "easy, missed by all").sum())
     assert easy
@@ -89,9 +89,9 @@ def test_contradictions_are_pictures_with_how_many_there_are(tables):
     assert set(values(spec)["thumbnail"]) == set(shown["thumbnail"])
 
 
-def test_without_pictures_the_page_says_which_run_makes_them(tables):
+def test_without_pictures_the_page_names_the_run_makes_them(tables):
     bare = replace(tables["contradictions_shown"], frame=tables["contradictions_shown"].frame.assign(thumbnail=None))
     with pytest.raises(style.NothingToDraw, match="no pictures; next: fca run task=describe dataset=steps"):
-        level_confidence.contradictions_figure(bare)
+        figures.contradictions_figure(bare)
     with pytest.raises(style.NothingToDraw, match="no image contradicts its level"):
-        level_confidence.contradictions_figure(replace(bare, frame=bare.frame.head(0)))
+        figures.contradictions_figure(replace(bare, frame=bare.frame.head(0)))

@@ -9,8 +9,8 @@ import pytest
 from fca.stats.adaptive import MAPPING_L, MAPPING_Q, replay
 from fca.stats.irt import fit_irt
 from fca.store import Store
-from fca.studies.adaptive.replay import METHODS, AdaptiveReplay, Asked, banks_of_others, pool_of, replays, taken
-from fca.studies.progressive.levels import levelled_answers, levels_of, sessions_of
+from fca.studies.adaptive.replay import METHODS, AdaptiveReplay, Setting, banks_of_others, pool_of, replays, two_stage
+from fca.studies.progressive.levels import levels_of, responses_by_level, sessions_of
 from fca.types import FcaError
 from tests.studies.steps_lab import able, asked, say, steps_lab
 
@@ -46,7 +46,7 @@ def test_every_table_is_of_all_runs_and_can_be_saved(lab, tables):
 
 
 def test_errors_are_those_of_a_replay_by_hand(lab, tables):
-    [one] = levelled_answers(lab.store)
+    [one] = responses_by_level(lab.store)
     codes = levels_of(one.items), sessions_of(one.items), one.items["attribute"].to_numpy(dtype=str)
     found = replay(one.correct[[2]], *codes, "gre_two_stage", "mixed_logit", 0.25, None, 2, seed=2)
     score = found[found["target"] == "score"]
@@ -75,13 +75,13 @@ def test_the_mean_over_models_and_the_ratio_to_static(tables):
         assert ours["ratio_low"] <= ours["ratio"] <= ours["ratio_high"]
         assert (static["ratio"], static["ratio_low"], static["ratio_high"]) == (1, 1, 1)
     assert set(methods["method"]) >= {"Static 3", "Static 6"}
-    told = methods.set_index("method")["warning"].groupby(level=0).first()
-    assert told["gre_two_stage + pooled"].startswith("biased")
-    assert pd.isna(told["gre_two_stage + mixed_logit"])
+    known = methods.set_index("method")["warning"].groupby(level=0).first()
+    assert known["gre_two_stage + pooled"].startswith("biased")
+    assert pd.isna(known["gre_two_stage + mixed_logit"])
 
 
 def test_banks_are_fitted_on_other_networks(tmp_path):
-    [one] = levelled_answers(answered(tmp_path / "outputs", models=4).store)
+    [one] = responses_by_level(answered(tmp_path / "outputs", models=4).store)
     two_seeds = one._replace(models=("net0", "net1, seed 0", "net1, seed 1", "net2"))
     banks = banks_of_others(two_seeds, "2pl")
     assert banks.lacking is None
@@ -94,13 +94,13 @@ def test_banks_are_fitted_on_other_networks(tmp_path):
 
 
 def test_without_other_networks_policies_with_a_bank_are_left_out(tmp_path):
-    [one] = levelled_answers(answered(tmp_path / "outputs", models=2).store)
+    [one] = responses_by_level(answered(tmp_path / "outputs", models=2).store)
     found = replays(
-        one, pool_of(one), [Asked("neyman_irt", "difference", 0.5), Asked("random", "pooled", 0.5)], 1, "2pl", 0
+        one, pool_of(one), [Setting("neyman_irt", "difference", 0.5), Setting("random", "pooled", 0.5)], 1, "2pl", 0
     )
     assert set(found.frame["policy"]) == {"random"}
     assert found.left_out[0].startswith(
-        "steps: neyman_irt at budget 0.5: no item bank from other models' answers: subjects = 1"
+        "steps: neyman_irt at budget 0.5: no item bank from other models' responses: subjects = 1"
     )
 
 
@@ -121,10 +121,10 @@ def test_curves_have_every_policy_at_every_share(tables):
 
 
 def test_first_and_second_rounds_are_those_of_the_mapping(lab):
-    [one] = levelled_answers(lab.store)
+    [one] = responses_by_level(lab.store)
     pool = pool_of(one)
     for name, mapping in (("Q", MAPPING_Q), ("L", MAPPING_L)):
-        test = taken(pool, one.correct[1], 0.25, name, [0, 0, 0])
+        test = two_stage(pool, one.correct[1], 0.25, name, [0, 0, 0])
         assert (pool.by_stratum(test.round == 1) == [1, 2, 1]).all()
         right = pool.by_stratum((test.round == 1) & one.correct[1])
         assert (test.points == right @ [1, 2, 4]).all()

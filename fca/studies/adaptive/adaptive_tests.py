@@ -1,34 +1,69 @@
-"""Live adaptive tests beside the answers of the same model to every image: what they said, and what is true."""
+"""Live adaptive tests beside the predictions of the same network for every image: the estimates, and the truth."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
-from fca.stats.adaptive import LEVELS, TARGETS, make_pool
+from fca.stats.adaptive import TARGETS, make_pool
 from fca.stats.protocols import masked_answers
 from fca.store import Store
-from fca.studies.progressive.levels import levels_of, sessions_of
+from fca.studies.answers import Predictions, predictions
+from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, levels_of, sessions_of
 from fca.studies.rows import check_query, narrowed, records, require
-from fca.types import Table
+from fca.studies.table import ATTRIBUTE, DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec
+from fca.types import BEST, LEVELS, Column, Table
 
 COMMAND = "fca run task=adaptive_test dataset=rendered model=run model.run_id=..."
-ABOUT = ["run_id", "dataset", "model", "weights", "shift", "ncl", "policy", "estimator", "budget", "width", "protocol"]
-ABOUT += ["seed"]
-SAID = ["target", "estimate", "low", "high", "truth", "error_pp", "covered"]
-COUNTS = ["n_asked", "n_pool", "share", "asked_easy", "asked_medium", "asked_hard", "rounds", "predict_s", "full_s"]
-TESTS = [*ABOUT, *SAID, *COUNTS, "time_share", "warning"]
-GROUPS = [*ABOUT, "attribute", *SAID, "asked_easy", "asked_medium", "asked_hard"]
-SOURCE = "Huang et al. (2025, arXiv 2503.13058), table 2, of tests that were really taken"
+
+WEIGHTS = Column("weights", str, "", "weights of the network")
+SHIFT = Column("shift", str, "", "change of the images")
+POLICY = Column("policy", str, "", "policy that chooses the images")
+ESTIMATOR = Column("estimator", str, "", "estimator")
+BUDGET = Column("budget", float, ".3~%", "largest share of the images to evaluate")
+WIDTH = Column("width", float, ".3~", "width of the interval at which the test stops")
+TARGET = Column("target", str, "", "what is estimated", {str(column): column.meaning for column in (ACCURACY, SCORE)})
+ESTIMATE = Column("estimate", float, ".2%", "estimate")
+LOW = Column("low", float, ".2%", "lower end of the 95 % interval")
+HIGH = Column("high", float, ".2%", "upper end of the 95 % interval")
+TRUTH = Column("truth", float, ".2%", "value on all images")
+ERROR = Column("error_pp", float, "+.2f", "error in percentage points")
+COVERED = Column("covered", bool, "", "whether the interval contains the value on all images")
+EVALUATED = tuple(Column(f"asked_{level}", int, ".0f", f"{level} images evaluated") for level in LEVELS)
+N_EVALUATED = Column("n_asked", int, ".0f", "images evaluated")
+N_POOL = Column("n_pool", int, ".0f", "images")
+SHARE = Column("share", float, ".1%", "share of the images evaluated")
+ROUNDS = Column("rounds", int, ".0f", "rounds")
+PREDICT_S = Column("predict_s", float, ".1f", "seconds of the test")
+FULL_S = Column("full_s", float, ".1f", "seconds of the predict run on all images")
+TIME_SHARE = Column("time_share", float, ".1%", "seconds of the test over those of the predict run")
+WARNING = Column("warning", str, "", "known bias of the estimator under this policy")
+
+_TEST = (RUN_ID, DATASET, MODEL, WEIGHTS, SHIFT, NCL, POLICY, ESTIMATOR, BUDGET, WIDTH, PROTOCOL, SEED)
+_RESULT = (TARGET, ESTIMATE, LOW, HIGH, TRUTH, ERROR, COVERED)
+_COUNTS = (N_EVALUATED, N_POOL, SHARE, *EVALUATED, ROUNDS, PREDICT_S, FULL_S)
+_SOURCE = "Huang et al. (2025, arXiv 2503.13058), table 2, of tests that really ran"
+ADAPTIVE_TESTS = TableSpec(
+    "adaptive_tests",
+    "How accurate are live adaptive tests?",
+    _SOURCE,
+    (*_TEST, *_RESULT, *_COUNTS, TIME_SHARE, WARNING),
+)
+ADAPTIVE_TEST_ATTRIBUTES = TableSpec(
+    "adaptive_test_attributes",
+    "How accurate are live adaptive tests on each attribute?",
+    _SOURCE,
+    (*_TEST, ATTRIBUTE, *_RESULT, *EVALUATED),
+)
 METHOD = {
     "truth": "from the predict run of the same weights on all images of the same data under the same shift, where it "
     "is stored (protocol masked: where its logits are)",
-    "covered": "the 95 % interval holds the truth",
+    "covered": "the 95 % interval contains the truth",
     "time_share": "seconds of the test over those of that predict run, where both ran on one device of one host",
 }
 
@@ -40,6 +75,8 @@ class AdaptiveTests:
     query: narrows the rows.
     """
 
+    tables: ClassVar = (ADAPTIVE_TESTS, ADAPTIVE_TEST_ATTRIBUTES)
+
     query: str | None = None
 
     def __call__(self, store: Store) -> list[Table]:
@@ -49,42 +86,29 @@ class AdaptiveTests:
         tests = narrowed(rows[rows["task"] == "adaptive_test"], self.query)
         require(tests, "adaptive tests", len(rows), COMMAND)
         full = {_key(row): row for row in records(rows[(rows["task"] == "predict") & (rows["split"] == "test")])}
-        overall: list[dict[str, Any]] = []
-        by_group: list[dict[str, Any]] = []
+        overall: list[Line] = []
+        by_attribute: list[Line] = []
         runs: set[str] = set()
         for row in records(tests):
             beside = full.get(_key(row))
             truth = None if beside is None else truth_of(store, row, beside)
             overall += _overall(row, beside, truth)
-            by_group += _by_group(store, row, truth)
+            by_attribute += _by_attribute(store, row, truth)
             runs |= {row["run_id"]} | (set() if beside is None else {beside["run_id"]})
+        parameters = {**asdict(self), **METHOD}
         return [
-            Table(
-                "adaptive_tests",
-                "What did adaptive tests say, and was it true?",
-                SOURCE,
-                pd.DataFrame(overall, columns=TESTS),
-                {**asdict(self), **METHOD},
-                tuple(sorted(runs)),
-            ),
-            Table(
-                "adaptive_test_attributes",
-                "What did adaptive tests say of each attribute, and was it true?",
-                SOURCE,
-                pd.DataFrame(by_group, columns=GROUPS),
-                {**asdict(self), **METHOD},
-                tuple(sorted(runs)),
-            ),
+            spec.table(spec.frame(lines), parameters, sorted(runs))
+            for spec, lines in zip(self.tables, (overall, by_attribute), strict=True)
         ]
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Which network answers which images: weights of a training by its run and snapshot, others by their names."""
+    """Which network predicts which images: weights of a training by its run and snapshot, others by their names."""
     weights, parent = row["weights"], row["parent"]
     if isinstance(parent, str):
-        weights = f"{parent}/{'best' if pd.isna(row['snapshot']) else row['snapshot']}"
-    told = (row["fingerprint"], row["model"], weights, row["shift"], row["input_size"])
-    return tuple(None if pd.isna(value) else value for value in told)
+        weights = f"{parent}/{BEST if pd.isna(row['snapshot']) else row['snapshot']}"
+    parts = (row["fingerprint"], row["model"], weights, row["shift"], row["input_size"])
+    return tuple(None if pd.isna(part) else part for part in parts)
 
 
 def truth_of(store: Store, test: Mapping[str, Any], full: Mapping[str, Any]) -> Float[np.ndarray, "groups 2"] | None:
@@ -92,71 +116,59 @@ def truth_of(store: Store, test: Mapping[str, Any], full: Mapping[str, Any]) -> 
 
     full: the row of the predict run.
     """
-    items = store.items(full["fingerprint"])
-    keys = items["label"].cat.categories
-    items = items[items["split"] == full["split"]]
-    items = items[items["label"].isin(keys[list(full["classes"])])].reset_index(drop=True)
-    mine = keys[list(test["classes"])]
-    there = (items["label"].isin(mine) & items["attribute"].notna() & items["level"].notna()).to_numpy()
-    right = _right(store, full, items, mine.tolist(), str(test["protocol"]))
-    if right is None or not set(test["classes"]) <= set(full["classes"]):
+    if not set(test["classes"]) <= set(full["classes"]):
         return None
+    found = predictions(store, full)
+    right = _right(store, found, test)
+    if right is None:
+        return None
+    items = store.items(full["fingerprint"])
+    items = items[items["split"] == full["split"]].iloc[found.images]
+    there = found.of_classes(test["classes"]) & items[["attribute", "level"]].notna().all(axis=1).to_numpy()
     items = items[there]
     pool = make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
     return pool.truth(right[there])
 
 
-def _right(
-    store: Store, full: Mapping[str, Any], items: pd.DataFrame, classes: list[str], protocol: str
-) -> Bool[np.ndarray, " images"] | None:
-    """Which images the predict run got right; masked: with answers among `classes` alone."""
-    logit_classes = store.array(full["run_id"], "logit_classes")
-    if protocol == "open" or set(logit_classes.tolist()) <= set(classes):
-        said = np.asarray(store.array(full["run_id"], "pred"))
-    elif (store.folder(full["run_id"]) / "logits.npy").exists():
-        allowed = np.flatnonzero(np.isin(logit_classes, classes))
-        said = masked_answers(np.asarray(store.array(full["run_id"], "logits")), allowed)
-    else:
+def _right(store: Store, found: Predictions, test: Mapping[str, Any]) -> Bool[np.ndarray, " images"] | None:
+    """Which images the predict run got right; masked: when only the test's classes compete."""
+    allowed = columns_of(found, test["classes"])
+    if test["protocol"] == "open" or len(allowed) == len(found.logit_classes):
+        return found.right
+    if not (store.folder(found.run_id) / "logits.npy").exists():
         return None
-    return np.asarray(logit_classes[said] == items["label"].astype(str).to_numpy(dtype=str))
+    return np.asarray(masked_answers(found.logits, allowed) == found.true)
 
 
 def _overall(
     row: Mapping[str, Any], full: Mapping[str, Any] | None, truth: Float[np.ndarray, "groups 2"] | None
-) -> list[dict[str, Any]]:
+) -> Iterator[Line]:
     """A line a target: the mean over attributes."""
-    about = {name: row.get(name) for name in (*ABOUT, *COUNTS, "warning")}
+    about: Line = {name: row.get(name) for name in (*_TEST, *_COUNTS, WARNING)}
     if full is not None:
-        about["full_s"] = full["predict_s"]
+        about[FULL_S] = full["predict_s"]
         if row["device"] == full["device"] and row["host"] == full["host"]:
-            about["time_share"] = row["predict_s"] / full["predict_s"]
-    lines = []
+            about[TIME_SHARE] = row["predict_s"] / full["predict_s"]
     for at, target in enumerate(TARGETS):
         numbers = (row[target], row[f"{target}_low"], row[f"{target}_high"])
-        lines.append(about | _said(target, *numbers, None if truth is None else truth[:, at].mean()))
-    return lines
+        yield about | _result(target, *numbers, None if truth is None else truth[:, at].mean())
 
 
-def _by_group(
-    store: Store, row: Mapping[str, Any], truth: Float[np.ndarray, "groups 2"] | None
-) -> list[dict[str, Any]]:
+def _by_attribute(store: Store, row: Mapping[str, Any], truth: Float[np.ndarray, "groups 2"] | None) -> Iterator[Line]:
     """A line an attribute and target."""
-    about = {name: row.get(name) for name in ABOUT}
-    names, asked, found = (store.array(row["run_id"], name) for name in ("groups", "group_asked", "group_estimate"))
-    lines = []
-    for group, name in enumerate(names.tolist()):
-        counts = {f"asked_{level}": int(asked[group, at]) for at, level in enumerate(LEVELS)}
-        for at, target in enumerate(TARGETS):
-            value, _, low, high = found[group, at].tolist()
+    about: Line = {name: row.get(name) for name in _TEST}
+    arrays = (store.array(row["run_id"], name) for name in ("groups", "group_asked", "group_estimate"))
+    for group, (name, evaluated, estimates) in enumerate(zip(*arrays, strict=True)):
+        line = about | {ATTRIBUTE: str(name)} | cells(EVALUATED, evaluated.tolist())
+        for at, (target, (value, _, low, high)) in enumerate(zip(TARGETS, estimates.tolist(), strict=True)):
             true = None if truth is None else truth[group, at]
-            lines.append({**about, "attribute": name, **counts, **_said(target, value, low, high, true)})
-    return lines
+            yield line | _result(target, value, low, high, true)
 
 
-def _said(target: str, value: Any, low: Any, high: Any, truth: Any) -> dict[str, Any]:
+def _result(target: str, value: Any, low: Any, high: Any, truth: Any) -> Line:
     """An estimate beside the truth; what is not known stays missing."""
-    line = {"target": target, "estimate": value, "low": low, "high": high, "truth": truth}
+    line: Line = {TARGET: target, ESTIMATE: value, LOW: low, HIGH: high, TRUTH: truth}
     if truth is None or pd.isna(value):
         return line
     covered = None if pd.isna(low) else bool(low <= truth <= high)
-    return {**line, "error_pp": 100 * (value - truth), "covered": covered}
+    return line | {ERROR: 100 * (value - truth), COVERED: covered}

@@ -1,11 +1,17 @@
-"""What would adaptive tests of a part of the images say about all of them? Taken on stored answers, again and again."""
+"""What would adaptive tests of a part of the images find? Tests replayed on stored predictions for all of them.
+
+Each network takes every kind of test, with an item bank of other networks' responses where the test needs one. Tables:
+squared errors by model (Huang et al. 2025, table 2), over models against Static, and by the share of images evaluated;
+the images that two-stage tests evaluate by level (table 1), where sessions go after their first round, and a few
+sessions image by image (figure 5).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,27 +20,15 @@ from rich import get_console
 from rich.progress import track
 from scipy.stats import kendalltau
 
-from fca.stats.adaptive import (
-    LEVELS,
-    MAPPING_L,
-    MAPPING_Q,
-    POINTS,
-    GreTwoStage,
-    Pool,
-    make_pool,
-    replay,
-    start_policy,
-    warning,
-)
+from fca.stats.adaptive import MAPPING_L, MAPPING_Q, POINTS, GreTwoStage, Pool, make_pool, replay, start_policy, warning
 from fca.stats.adaptive.policies import check_budget
 from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
 from fca.stats.irt import ItemBank, check_responses, fit_irt
 from fca.store import Store
-from fca.studies.progressive.levels import Levelled, levelled_answers, levels_of, sessions_of, whole_sessions
-from fca.types import FcaError, Table
-
-# Adaptive tests of models whose answers to every image are stored: which are taken, with which bank.
-
+from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
+from fca.studies.progressive.levels import PAPER, ByLevel, Line, cells, responses_by_level, whole_sessions
+from fca.studies.table import DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec
+from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
 BASE = ("static_k", "session_mean")
 METHODS = (  # every policy with the estimator that is right for it
@@ -48,10 +42,93 @@ METHODS = (  # every policy with the estimator that is right for it
 BIASED = (("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled"))
 OF_BANK = ("neyman_irt", "fisher_cat")
 FOLDS = 10  # of networks; one in each where they are fewer
+MAPPINGS = {"Q": MAPPING_Q, "L": MAPPING_L}
+SHOWN_MODELS, SHOWN_SESSIONS = 6, 6  # drawn one by one
+
+METHOD = Column("method", str, "", "kind of test")
+MSE = Column("mse_pp2", float, ".2f", "squared error (squared % points)")
+MSE_LOW, MSE_HIGH = (
+    Column(f"mse_{end}", float, ".2f", f"squared error, {end}er end of the 95 % interval") for end in ("low", "high")
+)
+RATIO = Column("ratio", float, ".2f", "squared error over that of Static")
+BIAS = Column("bias_pp", float, "+.2f", "mean error in percentage points")
+COVERAGE = Column("coverage", float, ".1%", "95 % intervals that contain the truth")
+UNDEFINED = Column("undefined", int, ".0f", "tests without an estimate")
+GROUPS = Column("groups", int, ".0f", "attributes")
+REPEATS = Column("repeats", int, ".0f", "tests of each kind and model")
+RANK_TAU = Column("rank_tau", float, ".2f", "Kendall's tau of estimated and true order of the models")
+MAPPING = Column("mapping", str, "", "mapping from points to the second round", {name: name for name in MAPPINGS})
+FIRST = Column("first", float, ".2f", "images a session in the first round")
+SECOND = Column("second", float, ".2f", "images a session in the second round")
+EVALUATED = Column("asked", float, ".2f", "images a session, both rounds")
+SESSIONS = Column("sessions", int, ".0f", "sessions (class and attribute)")
+SESSION = Column("session", str, "", "class/attribute")
+POINTS_OF_SESSION = Column("points", int, ".0f", "points after the first round")
+OF_SESSIONS = Column("share", float, ".1%", "share of the sessions")
+NEXT = tuple(Column(f"next_{level}", float, ".2f", f"{level} images in the second round") for level in LEVELS)
+RIGHT_FIRST = Column("right_first", float, ".1%", "right in the first round")
+RIGHT_SECOND = Column("right_second", float, ".1%", "right in the second round")
+WHOLE = Column("truth", float, ".1%", "right of all the session's images")
+PLACE = Column("place", int, ".0f", "image, in the order evaluated")
+ROUND = Column("round", int, ".0f", "round")
+RIGHT = Column("right", bool, "", "whether the prediction is right")
+
+_TEST = (METHOD, POLICY, ESTIMATOR, TARGET, BUDGET, SHARE)
+_MEASURES = (MSE, MSE_LOW, MSE_HIGH, *with_interval(RATIO))
+_OVERALL = (DATASET, *_TEST, *_MEASURES, BIAS, COVERAGE, UNDEFINED, RANK_TAU, MODELS, GROUPS, REPEATS, WARNING)
+ADAPTIVE_ERRORS = TableSpec(
+    "adaptive_errors",
+    "How large is the error of a test of a part of the images, model by model?",
+    f"{PAPER}, table 2",
+    (*(DATASET, MODEL, *_TEST, TRUTH, ESTIMATE, *_MEASURES, BIAS, COVERAGE, UNDEFINED), *(GROUPS, REPEATS, WARNING)),
+)
+ADAPTIVE_METHODS = TableSpec(
+    "adaptive_methods",
+    "How large is the error of each kind of test, against as many images drawn evenly?",
+    f"{PAPER}, table 2",
+    _OVERALL,
+)
+ADAPTIVE_CURVES = TableSpec(
+    "adaptive_curves",
+    "How large is the error of each kind of test, by the share of images that it evaluates?",
+    f"of our own, after {PAPER}",
+    _OVERALL,
+)
+ADAPTIVE_ASKED = TableSpec(
+    "adaptive_asked",
+    "Do tests of different models evaluate different images?",
+    f"{PAPER}, table 1",
+    (DATASET, MODEL, TOP1, MAPPING, LEVEL, FIRST, SECOND, EVALUATED, SESSIONS, REPEATS),
+)
+ADAPTIVE_TRAJECTORIES = TableSpec(
+    "adaptive_trajectories",
+    "Where do sessions go after their first round?",
+    f"{PAPER}, figure 5",
+    (*(DATASET, MODEL, TOP1, POINTS_OF_SESSION, SESSIONS, OF_SESSIONS, *NEXT), *(RIGHT_FIRST, RIGHT_SECOND, WHOLE)),
+)
+ADAPTIVE_SESSIONS = TableSpec(
+    "adaptive_sessions",
+    "How does a single session go?",
+    f"{PAPER}, figure 5",
+    (DATASET, MODEL, TOP1, SESSION, POINTS_OF_SESSION, PLACE, ROUND, LEVEL, RIGHT, IMAGE_ID, WHOLE),
+)
+NOTES = {
+    "truth": "accuracy and score of every attribute on all its images; the error of an estimate is its difference",
+    "mse_pp2": "squared error in squared percentage points, mean over repeats, attributes and models; 95 %: "
+    f"{RESAMPLES} bootstrap resamples of models and of attributes, each by itself",
+    "ratio": "mse_pp2 over that of Static at the same budget, resampled together",
+    "bank": "2pl (or analysis.model) of the responses of other networks: those of the tested one, under any seed, are "
+    "never in it; ten folds of networks at most",
+    "coverage": "share of 95 % intervals that contain the truth",
+    "sessions": "six of six models at most, at equal steps by points and by accuracy",
+}
+
+Cells = Float[np.ndarray, "models groups"]
+Draws = tuple[Float[np.ndarray, "resamples models"], Float[np.ndarray, "resamples groups"]]
 
 
-class Asked(NamedTuple):
-    """A test to take: policy, estimator, and the share of the pool that it may ask."""
+class Setting(NamedTuple):
+    """A kind of test: policy, estimator, and the share of the pool that it may evaluate."""
 
     policy: str
     estimator: str
@@ -59,7 +136,7 @@ class Asked(NamedTuple):
 
 
 class Banks(NamedTuple):
-    """The item bank of each model, from other models' answers; none, and why, where those cannot be fitted."""
+    """The item bank of each model, from other models' responses; none, and why, where those cannot be fitted."""
 
     of_model: tuple[ItemBank | None, ...]
     lacking: str | None
@@ -76,357 +153,27 @@ class Replays(NamedTuple):
     left_out: tuple[str, ...]
 
 
-def pool_of(one: Levelled) -> Pool:
-    """Images by level, session (class and attribute) and group (attribute)."""
-    return make_pool(levels_of(one.items), sessions_of(one.items), one.items["attribute"].to_numpy(dtype=str))
-
-
-def plan(budget: float, budgets: Iterable[int | float]) -> list[Asked]:
-    """Every method at the budget and at those of the curves; estimators that are biased, and twice as many images of
-    `static_k`, at the budget alone."""
-    every = [
-        float(budget),
-        *sorted({*map(float, budgets)} - {float(budget)}),
-    ]  # first, so that it is never a repetition
-    asked = [Asked(*method, share) for method in METHODS for share in every]
-    asked += [Asked(*method, float(budget)) for method in BIASED]
-    twice = Asked(*BASE, 2.0 * budget)
-    return [*asked, twice] if twice.budget <= 1 and twice not in asked else asked
-
-
-def replays(one: Levelled, pool: Pool, asked: Sequence[Asked], repeats: int, model: str, seed: int) -> Replays:
-    """All tests of all models that can be taken; what two budgets ask alike (whole images a session) is there once."""
-    banks = banks_of_others(one, model)
-    frames: list[pd.DataFrame] = []
-    left_out: list[str] = []
-    done: set[tuple[object, ...]] = set()
-    shown = track(asked, f"tests of {one.dataset}", transient=True, disable=not get_console().is_terminal)
-    for test in shown:
-        refused = why_not(test, pool, banks)
-        if refused is not None:
-            left_out.append(f"{one.dataset}: {test.policy} at budget {test.budget:g}: {refused}")
-            continue
-        frame = pd.concat(_of_model(one, pool, test, banks, at, repeats, seed) for at in range(len(one.models)))
-        size = frame["asked"].sum() / (len(one.models) * repeats * 2)
-        if (*test[:2], round(size)) in done:
-            continue
-        done.add((*test[:2], round(size)))
-        about = {**test._asdict(), "method": name_of(test, pool), "share": size / pool.items}
-        frames.append(frame.assign(**about))
-    return Replays(pd.concat(frames, ignore_index=True), tuple(left_out))  # `random` at least takes any pool
-
-
-def why_not(test: Asked, pool: Pool, banks: Banks) -> str | None:
-    """What keeps a pool from being tested so; None: nothing."""
-    if test.policy in OF_BANK and banks.lacking is not None:
-        return banks.lacking
-    try:
-        start_policy(test.policy, pool, test.budget, banks.of_model[0])
-    except FcaError as error:
-        return str(error)
-    return None
-
-
-def banks_of_others(one: Levelled, model: str) -> Banks:
-    """Each model's bank is fitted on other networks, in ten folds at most; another seed makes no other network."""
-    networks = [name.split(", ")[0] for name in one.models]
-    names = sorted(set(networks))
-    fold = [names.index(network) % min(FOLDS, len(names)) for network in networks]
-    banks = {}
-    for this in set(fold):
-        others = one.correct[np.array(fold) != this].astype(np.float64)
-        try:
-            check_responses(others)
-        except FcaError as error:
-            why = f"no item bank from other models' answers: {error}"
-            return Banks((None,) * len(networks), why)
-        banks[this] = fit_irt(others, model).bank
-    return Banks(tuple(banks[this] for this in fold), None)
-
-
-def _of_model(one: Levelled, pool: Pool, test: Asked, banks: Banks, at: int, repeats: int, seed: int) -> pd.DataFrame:
-    """Tests of one model, with draws of its own."""
-    answers: Bool[np.ndarray, "1 items"] = one.correct[[at]]
-    codes = (pool.level, pool.session, pool.group)
-    found = replay(
-        answers, *codes, test.policy, test.estimator, test.budget, banks.of_model[at], repeats, draws_of(seed, at)
-    )
-    return found.assign(model=one.models[at], group=pool.group_names[found["group"].to_numpy(dtype=np.int64)])
-
-
-def draws_of(seed: int, at: int) -> int:
-    """The seed of a model's draws: models share none."""
-    return 100_000 * seed + at
-
-
-def name_of(test: Asked, pool: Pool) -> str:
-    """Static 3; gre_two_stage + mixed_logit.
-
-    >>> codes = np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int)
-    >>> name_of(Asked("static_k", "session_mean", 0.25), make_pool(*codes))
-    'Static 3'
-    """
-    if test[:2] == BASE:
-        return f"Static {round(test.budget * pool.items / pool.sizes.size)}"
-    return f"{test.policy} + {test.estimator}"
-
-
-# How wrong adaptive tests are: squared error in squared percentage points over attributes, and against Static.
-
-
-COMBINATION = ["method", "policy", "estimator", "target", "budget", "share"]
-MEASURES = ["mse_pp2", "mse_low", "mse_high", "ratio", "ratio_low", "ratio_high", "bias_pp", "coverage", "undefined"]
-COUNTS = ["models", "groups", "repeats"]
-ERRORS = ["dataset", "model", *COMBINATION, "truth", "estimate", *MEASURES, *COUNTS[1:], "warning"]
-OVERALL = ["dataset", *COMBINATION, *MEASURES, "rank_tau", *COUNTS, "warning"]
-
-Cells = Float[np.ndarray, "models groups"]
-Draws = tuple[Float[np.ndarray, "resamples models"], Float[np.ndarray, "resamples groups"]]
-
-
-def model_lines(dataset: str, frame: pd.DataFrame, budget: float) -> pd.DataFrame:
-    """One line a model, method and target (Table 2)."""
-    parts = [
-        part.assign(model=name) for name, of in frame.groupby("model", sort=False) for part in [overall(of, budget)]
-    ]
-    return pd.concat(parts).assign(dataset=dataset).reindex(columns=ERRORS).reset_index(drop=True)
-
-
-def overall_lines(dataset: str, frame: pd.DataFrame, budget: float) -> pd.DataFrame:
-    """One line a method, budget and target: the mean over models."""
-    return overall(frame, budget).assign(dataset=dataset).reindex(columns=OVERALL)
-
-
-def overall(frame: pd.DataFrame, budget: float) -> pd.DataFrame:
-    """Of these models: squared error and its ratio to Static at `budget`, with what resampling models and groups gives.
-
-    frame: the tests, as of `adaptive_replay_runs.replays`.
-    """
-    models, groups = frame["model"].nunique(), frame["group"].nunique()
-    draws = drawn(models, seed=0), drawn(groups, seed=1)
-    base = {
-        target: squared(part)
-        for target, part in frame[(frame["policy"] == BASE[0]) & (frame["budget"] == budget)].groupby("target")
-    }
-    lines = []
-    for about, part in by_method(frame):
-        line = about | measures(squared(part), base.get(about["target"]), draws) | on_average(part)
-        lines.append(line | {"models": models, "groups": groups, "repeats": part["repeat"].nunique()})
-    return pd.DataFrame(lines)
-
-
-def by_method(frame: pd.DataFrame) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """The tests of one method, budget and target, and what they have in common."""
-    for values, part in frame.groupby(COMBINATION, sort=False):
-        yield dict(zip(COMBINATION, values, strict=True)), part
-
-
-def squared(part: pd.DataFrame) -> Cells:
-    """Squared error of every model and group, mean over repeats, in squared percentage points; NaN where a test said
-    nothing."""
-    part = part.sort_values(["model", "group", "repeat"])
-    error = (100 * (part["estimate"] - part["truth"]).to_numpy(dtype=np.float64)) ** 2
-    return np.asarray(error.reshape(part["model"].nunique(), part["group"].nunique(), -1).mean(axis=2))
-
-
-def drawn(number: int, seed: int) -> Float[np.ndarray, "resamples number"]:
-    """Weights of bootstrap resamples of that many models or groups; a single one stays."""
-    return cluster_draws(number, seed) / number
-
-
-def measures(cells: Cells, base: Cells | None, draws: Draws) -> dict[str, float]:
-    """Mean squared error over models and groups and its ratio to that of `base`, with 95 % intervals.
-
-    Models and groups are resampled, each by itself, the same for both errors of a ratio. No interval with a single one
-    of both; no ratio where Static makes no error.
-    """
-    nothing = dict.fromkeys(MEASURES[:6], float("nan"))
-    if np.isnan(cells).any():
-        return nothing
-    resampled = resampled_means(cells, draws)
-    found = nothing | {"mse_pp2": float(cells.mean())}
-    if cells.size > 1:
-        found["mse_low"], found["mse_high"] = percentile_interval(resampled)
-    if base is None or np.isnan(base).any() or not base.any():
-        return found
-    found["ratio"] = float(cells.mean() / base.mean())
-    if cells.size > 1 and cells is not base:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratios = resampled / resampled_means(base, draws)
-        found["ratio_low"], found["ratio_high"] = percentile_interval(np.where(np.isfinite(ratios), ratios, np.nan))
-    return found
-
-
-def resampled_means(cells: Cells, draws: Draws) -> Float[np.ndarray, " resamples"]:
-    """Means of the cells in every resample."""
-    return np.asarray(((draws[0] @ cells) * draws[1]).sum(axis=1))
-
-
-def on_average(part: pd.DataFrame) -> dict[str, Any]:
-    """What tests of one method and target say on average: truth and estimate, bias, coverage, order of the models."""
-    defined = part.dropna(subset=["estimate", "se"])
-    covered = (defined["low"] <= defined["truth"]) & (defined["truth"] <= defined["high"])
-    means = part.groupby(["repeat", "model"])[["truth", "estimate"]].mean().reset_index()
-    return {
-        "truth": part["truth"].mean(),
-        "estimate": defined["estimate"].mean(),
-        "bias_pp": 100 * (defined["estimate"] - defined["truth"]).mean(),
-        "coverage": covered.mean() if len(defined) else float("nan"),
-        "undefined": len(part) - len(defined),
-        "rank_tau": order_kept(means),
-        "warning": warning(part["estimator"].iloc[0]) if part["policy"].iloc[0] == "gre_two_stage" else None,
-    }
-
-
-def order_kept(means: pd.DataFrame) -> float:
-    """Kendall's tau-b of estimated and true means over models, mean over repeats; NaN with fewer than three models."""
-    if means["model"].nunique() < 3:
-        return float("nan")
-    each = [kendalltau(part["truth"], part["estimate"]).statistic for _, part in means.groupby("repeat")]
-    return float(np.mean(each))
-
-
-# What two-stage tests ask: images by level (Table 1), and the way of every session from its first round on.
-
-
-MAPPINGS = {"Q": MAPPING_Q, "L": MAPPING_L}
-ASKED = ["dataset", "model", "top1", "mapping", "level", "first", "second", "asked", "sessions", "repeats"]
-TRAJECTORIES = ["dataset", "model", "top1", "points", "sessions", "share", "next_easy", "next_medium", "next_hard"]
-TRAJECTORIES += ["right_first", "right_second", "truth"]
-SESSIONS = ["dataset", "model", "top1", "session", "points", "place", "round", "level", "right", "image_id", "truth"]
-SHOWN_MODELS, SHOWN_SESSIONS = 6, 6  # drawn one by one
-
-
-class Taken(NamedTuple):
-    """One test. round: 1 or 2 of every asked image, 0 of others; points: of every session after round one, to 9."""
+class TwoStage(NamedTuple):
+    """One two-stage test. round: 1 or 2 of every evaluated image, else 0; points: of every session after round one."""
 
     round: Int[np.ndarray, " items"]
     points: Int[np.ndarray, " sessions"]
-
-
-def taken(pool: Pool, answers: Bool[np.ndarray, " items"], budget: float, mapping: str, seed: list[int]) -> Taken:
-    """A two-stage test of stored answers. Raises FcaError for a pool or budget that it cannot take."""
-    start = partial(GreTwoStage, mapping=MAPPINGS[mapping])
-    test, rng = start(pool, budget), np.random.default_rng(seed)
-    round_of = np.zeros(pool.items, dtype=np.int64)
-    for number in (1, 2):
-        positions = test.ask(rng)
-        round_of[positions] = number
-        test.observe(positions, answers[positions])
-    right = pool.by_stratum(answers & (round_of == 1))
-    return Taken(round_of, np.asarray(right @ POINTS // test.times))
-
-
-def asked_lines(one: Levelled, pool: Pool, budget: float, repeats: int, seed: int) -> pd.DataFrame:
-    """One line a model, mapping and level: images a session in the first round, the second and both (Table 1)."""
-    lines: list[dict[str, Any]] = []
-    for at, model in enumerate(one.models):
-        for mapping in MAPPINGS:
-            tests = [taken(pool, one.correct[at], budget, mapping, [draws_of(seed, at), 0, k]) for k in range(repeats)]
-            counts = np.mean(
-                [[pool.by_stratum(test.round == k).mean(axis=0) for k in (1, 2)] for test in tests], axis=0
-            )
-            for level, (first, second) in zip(LEVELS, counts.T, strict=True):
-                about = (one.dataset, model, one.correct[at].mean(), mapping, level)
-                numbers = (first, second, first + second, len(pool.sizes), repeats)
-                lines.append(dict(zip(ASKED, (*about, *numbers), strict=True)))
-    return pd.DataFrame(lines, columns=ASKED)
-
-
-def trajectory_lines(one: Levelled, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
-    """One line a model and points: how many sessions have them, what they are asked next, and what they get right."""
-    lines: list[dict[str, Any]] = []
-    for at, model in enumerate(one.models):
-        answers = one.correct[at]
-        test = taken(pool, answers, budget, "Q", [draws_of(seed, at), 0, 0])
-        asked = [pool.by_stratum(test.round == k) for k in (1, 2)]
-        right = [pool.by_stratum((test.round == k) & answers).sum(axis=1) for k in (1, 2)]
-        whole = pool.by_stratum(answers).sum(axis=1) / pool.sizes.sum(axis=1)
-        for points in np.unique(test.points):
-            those = test.points == points
-            following = dict(zip(TRAJECTORIES[6:9], asked[1][those].mean(axis=0), strict=True))
-            shares = [now[those].sum() / then[those].sum() for now, then in zip(right, asked, strict=True)]
-            about = {"dataset": one.dataset, "model": model, "top1": answers.mean(), "points": int(points)}
-            about |= {"sessions": int(those.sum()), "share": those.mean(), **following}
-            lines.append(about | {"right_first": shares[0], "right_second": shares[1], "truth": whole[those].mean()})
-    return pd.DataFrame(lines, columns=TRAJECTORIES)
-
-
-def session_lines(one: Levelled, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
-    """One line an asked image, in order, of a few sessions of a few models: from few points to many, weak to strong."""
-    order = np.argsort(one.correct.mean(axis=1), kind="stable")
-    parts = [_sessions(one, pool, budget, seed, at) for at in _spread(order, SHOWN_MODELS).tolist()]
-    return pd.concat(parts, ignore_index=True).reindex(columns=SESSIONS)
-
-
-def _sessions(one: Levelled, pool: Pool, budget: float, seed: int, at: int) -> pd.DataFrame:
-    """The sessions of one model: random ones of every rank by points."""
-    answers = one.correct[at]
-    test = taken(pool, answers, budget, "Q", [draws_of(seed, at), 0, 0])
-    ranked = np.lexsort((np.random.default_rng([seed, at]).random(len(test.points)), test.points))
-    parts = []
-    for session in _spread(ranked, SHOWN_SESSIONS).tolist():
-        mine = np.flatnonzero((pool.session == session) & (test.round > 0))
-        mine = mine[np.lexsort((pool.level[mine], test.round[mine]))]
-        frame = pd.DataFrame(
-            {
-                "place": np.arange(1, len(mine) + 1),
-                "round": test.round[mine],
-                "level": np.array(LEVELS, dtype=object)[pool.level[mine]],
-                "right": answers[mine],
-                "image_id": one.items["image_id"].to_numpy()[mine],
-            }
-        )
-        name, truth = str(pool.session_names[session]), answers[pool.session == session].mean()
-        parts.append(frame.assign(session=name, points=int(test.points[session]), truth=truth))
-    return pd.concat(parts).assign(dataset=one.dataset, model=one.models[at], top1=answers.mean())
-
-
-def _spread(ordered: Int[np.ndarray, " all"], number: int) -> Int[np.ndarray, " some"]:
-    """That many of them at equal steps from the first to the last, or all."""
-    places = np.linspace(0, len(ordered) - 1, min(number, len(ordered)))
-    return ordered[np.round(places).astype(np.int64)]
-
-
-PAPER = "Huang et al. (2025, arXiv 2503.13058)"
-ABOUT = {
-    "adaptive_errors": ("How wrong is a test of a part of the images, model by model?", f"{PAPER}, table 2"),
-    "adaptive_methods": ("How wrong is each kind of test, against as many images drawn evenly?", f"{PAPER}, table 2"),
-    "adaptive_curves": (
-        "How wrong is each kind of test, by the share of images that it asks?",
-        f"of our own, after {PAPER}",
-    ),
-    "adaptive_asked": ("Are different models asked different images?", f"{PAPER}, table 1"),
-    "adaptive_trajectories": ("Where do sessions go after their first round?", f"{PAPER}, figure 5"),
-    "adaptive_sessions": ("How does a single session go?", f"{PAPER}, figure 5"),
-}
-METHOD = {
-    "truth": "accuracy and score of every attribute on all its images; an estimate's error is against that",
-    "mse_pp2": "squared error in squared percentage points, mean over repeats, attributes and models; 95 %: "
-    f"{RESAMPLES} bootstrap resamples of models and of attributes, each by itself",
-    "ratio": "mse_pp2 over that of Static at the same budget, resampled together",
-    "bank": "2pl (or analysis.model) of the answers of other networks: those of the tested one, under any seed, are "
-    "never in it; ten folds of networks at most",
-    "coverage": "share of 95 % intervals with the truth inside",
-    "sessions": "six of six models at most, at equal steps by points and by accuracy",
-}
-
-EMPTY = {
-    "adaptive_asked": pd.DataFrame(columns=ASKED),
-    "adaptive_trajectories": pd.DataFrame(columns=TRAJECTORIES),
-    "adaptive_sessions": pd.DataFrame(columns=SESSIONS),
-}
 
 
 @dataclass(frozen=True)
 class AdaptiveReplay:
     """`analysis=adaptive_replay`; reads `predict` rows of full models on images with columns attribute and level.
 
-    query:    narrows the rows.    protocol: open or masked (see `levelled_answers`).
-    budget:   share of the images that a test may ask.    budgets: those of the curves.
+    query:    narrows the rows.    protocol: open or masked (see `responses_by_level`).
+    budget:   share of the images that a test may evaluate.    budgets: those of the curves.
     repeats:  tests of each kind and model.
     model:    of item responses, for tests that need an item bank.    seed: of all draws.
     """
+
+    tables: ClassVar = (
+        *(ADAPTIVE_ERRORS, ADAPTIVE_METHODS, ADAPTIVE_CURVES),
+        *(ADAPTIVE_ASKED, ADAPTIVE_TRAJECTORIES, ADAPTIVE_SESSIONS),
+    )
 
     query: str | None = None
     protocol: str = "open"
@@ -438,32 +185,279 @@ class AdaptiveReplay:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables adaptive_errors, adaptive_methods, adaptive_curves, adaptive_asked, adaptive_trajectories and
-        adaptive_sessions; what a pool is too small for is named in their parameters, as `left_out`."""
+        adaptive_sessions; the parameter `left_out` names the tests for which a pool is too small."""
         check_budget(self.budget)
-        made: dict[str, list[pd.DataFrame]] = {name: [] for name in ABOUT}
+        parts: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
         left_out: list[str] = []
         runs: set[str] = set()
-        for one in map(whole_sessions, levelled_answers(store, self.query, self.protocol)):
+        for one in map(whole_sessions, responses_by_level(store, self.query, self.protocol)):
             pool = pool_of(one)
-            tests = replays(one, pool, plan(self.budget, self.budgets), self.repeats, self.model, self.seed)
+            tests = replays(one, pool, settings(self.budget, self.budgets), self.repeats, self.model, self.seed)
             left_out += tests.left_out
             runs |= set(one.runs)
-            for name, frame in self._tables(one, pool, tests.frame):
-                made[name].append(frame)
-        parameters = {**asdict(self), **METHOD, "left_out": left_out}
-        frames = {name: pd.concat(parts or [EMPTY[name]], ignore_index=True) for name, parts in made.items()}
-        return [Table(name, *ABOUT[name], frames[name], parameters, tuple(sorted(runs))) for name in ABOUT]
+            for spec, frame in self._frames(one, pool, tests.frame):
+                parts[spec.name].append(spec.frame(frame.assign(dataset=one.dataset)))
+        parameters = {**asdict(self), **NOTES, "left_out": left_out}
+        empty = {spec.name: pd.DataFrame(columns=[str(column) for column in spec.columns]) for spec in self.tables}
+        frames = {name: pd.concat(found or [empty[name]], ignore_index=True) for name, found in parts.items()}
+        return [spec.table(frames[spec.name], parameters, sorted(runs)) for spec in self.tables]
 
-    def _tables(self, one: Levelled, pool: Pool, tests: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-        """Of one data set: those that the tests that could be taken are for."""
-        at_budget = (tests["budget"] == self.budget) | (tests["budget"] == 2 * self.budget) & (
-            tests["policy"] == BASE[0]
-        )
-        of_curves = [method in METHODS for method in zip(tests["policy"], tests["estimator"], strict=True)]
-        yield "adaptive_errors", model_lines(one.dataset, tests[at_budget], self.budget)
-        yield "adaptive_methods", overall_lines(one.dataset, tests[at_budget], self.budget)
-        yield "adaptive_curves", overall_lines(one.dataset, tests[of_curves], self.budget)
-        if (tests.loc[tests["budget"] == self.budget, "policy"] == "gre_two_stage").any():
-            yield "adaptive_asked", asked_lines(one, pool, self.budget, self.repeats, self.seed)
-            yield "adaptive_trajectories", trajectory_lines(one, pool, self.budget, self.seed)
-            yield "adaptive_sessions", session_lines(one, pool, self.budget, self.seed)
+    def _frames(self, one: ByLevel, pool: Pool, tests: pd.DataFrame) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
+        """Of one data set; without the tables of two-stage tests where the pool is too small for these."""
+        at_budget = (tests[BUDGET] == self.budget) | (tests[BUDGET] == 2 * self.budget) & (tests[POLICY] == BASE[0])
+        of_curves = [method in METHODS for method in zip(tests[POLICY], tests[ESTIMATOR], strict=True)]
+        by_model = tests[at_budget].groupby(MODEL, sort=False)
+        models = [overall(part, self.budget).assign(model=name) for name, part in by_model]
+        yield ADAPTIVE_ERRORS, pd.concat(models, ignore_index=True).drop(columns=[RANK_TAU, MODELS])
+        for spec, part in ((ADAPTIVE_METHODS, tests[at_budget]), (ADAPTIVE_CURVES, tests[of_curves])):
+            yield spec, overall(part, self.budget).drop(columns=[TRUTH, ESTIMATE])
+        if (tests.loc[tests[BUDGET] == self.budget, POLICY] == "gre_two_stage").any():
+            yield ADAPTIVE_ASKED, evaluated_lines(one, pool, self.budget, self.repeats, self.seed)
+            yield ADAPTIVE_TRAJECTORIES, trajectory_lines(one, pool, self.budget, self.seed)
+            yield ADAPTIVE_SESSIONS, session_lines(one, pool, self.budget, self.seed)
+
+
+def pool_of(one: ByLevel) -> Pool:
+    """Images by level, session (class and attribute) and group (attribute)."""
+    return make_pool(one.levels, one.sessions, one.items["attribute"].to_numpy(dtype=str))
+
+
+def settings(budget: float, budgets: Iterable[int | float]) -> list[Setting]:
+    """Every method at the budget and at those of the curves; at the budget alone estimators that are biased, and
+    `static_k` with twice as many images."""
+    others = sorted({*map(float, budgets)} - {float(budget)})
+    every = [Setting(*method, share) for method in METHODS for share in (float(budget), *others)]  # never a repetition
+    every += [Setting(*method, float(budget)) for method in BIASED]
+    twice = Setting(*BASE, 2.0 * budget)
+    return [*every, twice] if twice.budget <= 1 and twice not in every else every
+
+
+def replays(one: ByLevel, pool: Pool, tests: Sequence[Setting], repeats: int, model: str, seed: int) -> Replays:
+    """All tests of all models that the pool allows; of two budgets that evaluate as many images only the first."""
+    banks = banks_of_others(one, model)
+    frames: list[pd.DataFrame] = []
+    left_out: list[str] = []
+    done: set[tuple[object, ...]] = set()
+    shown = track(tests, f"tests of {one.dataset}", transient=True, disable=not get_console().is_terminal)
+    for test in shown:
+        refused = why_not(test, pool, banks)
+        if refused is not None:
+            left_out.append(f"{one.dataset}: {test.policy} at budget {test.budget:g}: {refused}")
+            continue
+        frame = pd.concat(_of_model(one, pool, test, banks, at, repeats, seed) for at in range(len(one.models)))
+        size = frame["asked"].sum() / (len(one.models) * repeats * 2)
+        if (*test[:2], round(size)) in done:
+            continue
+        done.add((*test[:2], round(size)))
+        frames.append(frame.assign(**test._asdict(), method=name_of(test, pool), share=size / pool.items))
+    return Replays(pd.concat(frames, ignore_index=True), tuple(left_out))  # any pool is large enough for `random`
+
+
+def why_not(test: Setting, pool: Pool, banks: Banks) -> str | None:
+    """The reason why a pool cannot be tested so, or None."""
+    if test.policy in OF_BANK and banks.lacking is not None:
+        return banks.lacking
+    try:
+        start_policy(test.policy, pool, test.budget, banks.of_model[0])
+    except FcaError as error:
+        return str(error)
+    return None
+
+
+def banks_of_others(one: ByLevel, model: str) -> Banks:
+    """Each model's bank is fitted on other networks, in ten folds at most; another seed makes no other network."""
+    networks = [name.split(", ")[0] for name in one.models]
+    names = sorted(set(networks))
+    fold = [names.index(network) % min(FOLDS, len(names)) for network in networks]
+    banks = {}
+    for this in set(fold):
+        others = one.correct[np.array(fold) != this].astype(np.float64)
+        try:
+            check_responses(others)
+        except FcaError as error:
+            return Banks((None,) * len(networks), f"no item bank from other models' responses: {error}")
+        banks[this] = fit_irt(others, model).bank
+    return Banks(tuple(banks[this] for this in fold), None)
+
+
+def _of_model(one: ByLevel, pool: Pool, test: Setting, banks: Banks, at: int, repeats: int, seed: int) -> pd.DataFrame:
+    """Tests of one model, with draws of its own."""
+    codes = (pool.level, pool.session, pool.group)
+    found = replay(one.correct[[at]], *codes, *test, banks.of_model[at], repeats, draws_of(seed, at))
+    return found.assign(model=one.models[at], group=pool.group_names[found["group"].to_numpy(dtype=np.int64)])
+
+
+def draws_of(seed: int, at: int) -> int:
+    """The seed of a model's draws: no two models share one."""
+    return 100_000 * seed + at
+
+
+def name_of(test: Setting, pool: Pool) -> str:
+    """Static 3; gre_two_stage + mixed_logit.
+
+    >>> codes = np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int)
+    >>> name_of(Setting("static_k", "session_mean", 0.25), make_pool(*codes))
+    'Static 3'
+    """
+    if test[:2] == BASE:
+        return f"Static {round(test.budget * pool.items / pool.sizes.size)}"
+    return f"{test.policy} + {test.estimator}"
+
+
+def overall(frame: pd.DataFrame, budget: float) -> pd.DataFrame:
+    """One line a method, budget and target: squared error over the models and its ratio to Static at `budget`, with
+    intervals by resampling models and groups.
+
+    frame: the tests, as of `replays`.
+    """
+    models, groups = frame[MODEL].nunique(), frame["group"].nunique()
+    draws = drawn(models, seed=0), drawn(groups, seed=1)
+    static = frame[(frame[POLICY] == BASE[0]) & (frame[BUDGET] == budget)]
+    base: dict[Any, Cells] = {target: squared(part) for target, part in static.groupby(TARGET)}
+    lines = []
+    for values, part in frame.groupby([str(column) for column in _TEST], sort=False):
+        about = cells(_TEST, values)
+        line = about | measures(squared(part), base.get(about[TARGET]), draws) | on_average(part)
+        lines.append(line | {MODELS: models, GROUPS: groups, REPEATS: part["repeat"].nunique()})
+    return pd.DataFrame(lines)
+
+
+def squared(part: pd.DataFrame) -> Cells:
+    """Squared error of every model and group, mean over repeats, in squared percentage points; NaN where a test gave
+    no estimate."""
+    part = part.sort_values([MODEL, "group", "repeat"])
+    error = (100 * (part[ESTIMATE] - part[TRUTH]).to_numpy(dtype=np.float64)) ** 2
+    return np.asarray(error.reshape(part[MODEL].nunique(), part["group"].nunique(), -1).mean(axis=2))
+
+
+def drawn(number: int, seed: int) -> Float[np.ndarray, "resamples number"]:
+    """Weights of bootstrap resamples of that many models or groups; a single one stays."""
+    return cluster_draws(number, seed) / number
+
+
+def measures(errors: Cells, base: Cells | None, draws: Draws) -> dict[str, float]:
+    """Mean squared error over models and groups and its ratio to that of `base`, with 95 % intervals.
+
+    Models and groups are resampled, each by itself, the same for both errors of a ratio. No interval with a single one
+    of both; no ratio where Static makes no error.
+    """
+    found: dict[str, float] = dict.fromkeys(_MEASURES, float("nan"))
+    if np.isnan(errors).any():
+        return found
+    resampled = resampled_means(errors, draws)
+    found[MSE] = float(errors.mean())
+    if errors.size > 1:
+        found[MSE_LOW], found[MSE_HIGH] = percentile_interval(resampled)
+    if base is None or np.isnan(base).any() or not base.any():
+        return found
+    found[RATIO] = float(errors.mean() / base.mean())
+    if errors.size > 1 and errors is not base:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratios = resampled / resampled_means(base, draws)
+        finite = np.where(np.isfinite(ratios), ratios, np.nan)
+        found[RATIO.low], found[RATIO.high] = percentile_interval(finite)
+    return found
+
+
+def resampled_means(errors: Cells, draws: Draws) -> Float[np.ndarray, " resamples"]:
+    """Mean errors in every resample."""
+    return np.asarray(((draws[0] @ errors) * draws[1]).sum(axis=1))
+
+
+def on_average(part: pd.DataFrame) -> Line:
+    """Averages over tests of one method and target: truth and estimate, bias, coverage, order of the models."""
+    defined = part.dropna(subset=[ESTIMATE, "se"])
+    covered = (defined["low"] <= defined[TRUTH]) & (defined[TRUTH] <= defined["high"])
+    means = part.groupby(["repeat", MODEL])[[TRUTH, ESTIMATE]].mean().reset_index()
+    return {
+        TRUTH: part[TRUTH].mean(),
+        ESTIMATE: defined[ESTIMATE].mean(),
+        BIAS: 100 * (defined[ESTIMATE] - defined[TRUTH]).mean(),
+        COVERAGE: covered.mean() if len(defined) else float("nan"),
+        UNDEFINED: len(part) - len(defined),
+        RANK_TAU: order_kept(means),
+        WARNING: warning(part[ESTIMATOR].iloc[0]) if part[POLICY].iloc[0] == "gre_two_stage" else None,
+    }
+
+
+def order_kept(means: pd.DataFrame) -> float:
+    """Kendall's tau-b of estimated and true means over models, mean over repeats; NaN with fewer than three models."""
+    if means[MODEL].nunique() < 3:
+        return float("nan")
+    return float(np.mean([kendalltau(part[TRUTH], part[ESTIMATE]).statistic for _, part in means.groupby("repeat")]))
+
+
+def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapping: str, seed: list[int]) -> TwoStage:
+    """A two-stage test replayed on stored responses. Raises FcaError for a pool or budget that it cannot take."""
+    start = partial(GreTwoStage, mapping=MAPPINGS[mapping])
+    test, rng = start(pool, budget), np.random.default_rng(seed)
+    round_of = np.zeros(pool.items, dtype=np.int64)
+    for number in (1, 2):
+        positions = test.ask(rng)
+        round_of[positions] = number
+        test.observe(positions, right[positions])
+    points = pool.by_stratum(right & (round_of == 1)) @ POINTS // test.times
+    return TwoStage(round_of, np.asarray(points))
+
+
+def evaluated_lines(one: ByLevel, pool: Pool, budget: float, repeats: int, seed: int) -> pd.DataFrame:
+    """One line a model, mapping and level: images a session in the first round, the second and both (table 1)."""
+    lines: list[Line] = []
+    for at, (model, right) in enumerate(zip(one.models, one.correct, strict=True)):
+        for mapping in MAPPINGS:
+            seeds = ([draws_of(seed, at), 0, repeat] for repeat in range(repeats))
+            rounds = [two_stage(pool, right, budget, mapping, each).round for each in seeds]
+            counts = np.mean([[pool.by_stratum(of == k).mean(axis=0) for k in (1, 2)] for of in rounds], axis=0)
+            for level, (first, second) in zip(LEVELS, counts.T, strict=True):
+                line: Line = {MODEL: model, TOP1: right.mean(), MAPPING: mapping, LEVEL: level}
+                line |= {FIRST: first, SECOND: second, EVALUATED: first + second}
+                lines.append(line | {SESSIONS: len(pool.sizes), REPEATS: repeats})
+    return pd.DataFrame(lines)
+
+
+def trajectory_lines(one: ByLevel, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
+    """One line a model and points: how many sessions have them, their next images, and what they get right."""
+    lines: list[Line] = []
+    for at, (model, correct) in enumerate(zip(one.models, one.correct, strict=True)):
+        test = two_stage(pool, correct, budget, "Q", [draws_of(seed, at), 0, 0])
+        images = [pool.by_stratum(test.round == k) for k in (1, 2)]
+        right = [pool.by_stratum((test.round == k) & correct).sum(axis=1) for k in (1, 2)]
+        whole = pool.by_stratum(correct).sum(axis=1) / pool.sizes.sum(axis=1)
+        for points in np.unique(test.points):
+            those = test.points == points
+            first, second = (now[those].sum() / then[those].sum() for now, then in zip(right, images, strict=True))
+            line: Line = {MODEL: model, TOP1: correct.mean(), POINTS_OF_SESSION: int(points)}
+            line |= {SESSIONS: int(those.sum()), OF_SESSIONS: those.mean()}
+            line |= cells(NEXT, images[1][those].mean(axis=0))
+            lines.append(line | {RIGHT_FIRST: first, RIGHT_SECOND: second, WHOLE: whole[those].mean()})
+    return pd.DataFrame(lines)
+
+
+def session_lines(one: ByLevel, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
+    """One line an evaluated image, in order, of a few sessions of a few models: from few points to many, weak to
+    strong."""
+    order = np.argsort(one.correct.mean(axis=1), kind="stable")
+    parts = [_sessions(one, pool, budget, seed, at) for at in _spread(order, SHOWN_MODELS).tolist()]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _sessions(one: ByLevel, pool: Pool, budget: float, seed: int, at: int) -> pd.DataFrame:
+    """The sessions of one model: random ones of every rank by points."""
+    right = one.correct[at]
+    test = two_stage(pool, right, budget, "Q", [draws_of(seed, at), 0, 0])
+    ranked = np.lexsort((np.random.default_rng([seed, at]).random(len(test.points)), test.points))
+    parts = []
+    for session in _spread(ranked, SHOWN_SESSIONS).tolist():
+        mine = np.flatnonzero((pool.session == session) & (test.round > 0))
+        mine = mine[np.lexsort((pool.level[mine], test.round[mine]))]
+        images = {PLACE: np.arange(1, len(mine) + 1), ROUND: test.round[mine], RIGHT: right[mine]}
+        images |= {column: one.items[column].to_numpy()[mine] for column in (LEVEL, IMAGE_ID)}
+        about = {SESSION: str(pool.session_names[session]), POINTS_OF_SESSION: int(test.points[session])}
+        parts.append(pd.DataFrame({**about, **images, WHOLE: right[pool.session == session].mean()}))
+    return pd.concat(parts).assign(model=one.models[at], top1=right.mean())
+
+
+def _spread(ordered: Int[np.ndarray, " all"], number: int) -> Int[np.ndarray, " some"]:
+    """That many of them at equal steps from the first to the last, or all."""
+    places = np.linspace(0, len(ordered) - 1, min(number, len(ordered)))
+    return ordered[np.round(places).astype(np.int64)]

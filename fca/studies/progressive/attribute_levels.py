@@ -4,65 +4,66 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Float, Integer
 
-from fca.stats.adaptive import LEVEL_WEIGHTS, LEVELS, TARGETS
+from fca.stats.adaptive import LEVEL_WEIGHTS
 from fca.stats.hierarchy import level_rates
-from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval, wilson
+from fca.stats.intervals import RESAMPLES, wilson
 from fca.store import Store
-from fca.studies.progressive.hierarchy import ENDS, PAPER
-from fca.studies.progressive.levels import Levelled, levelled_answers, levels_of, whole_sessions
-from fca.types import Table
+from fca.studies.progressive.levels import (
+    ACCURACY,
+    BY_LEVEL,
+    PAPER,
+    SCORE,
+    Line,
+    cells,
+    levels_of,
+    mean_cells,
+    responses_by_level,
+    whole_sessions,
+)
+from fca.studies.table import ATTRIBUTE, DATASET, LABEL, LEVEL, MODEL, MODELS, N_TEST, TableSpec
+from fca.types import LEVELS, Column, Table, with_interval
 
+FALLS, RISES, UNCLEAR = "falls", "rises", "cannot tell"
 STEPS = ("easy to medium", "medium to hard")
-DROP = [f"drop{end}" for end in ENDS]
-LEVEL_COLUMNS = ["dataset", "model", "attribute", "level", "accuracy", "accuracy_low", "accuracy_high", "n_test", *DROP]
-SCORE_COLUMNS = ["dataset", "model", "attribute", *(name + end for name in ("score", "accuracy") for end in ENDS)]
-SCORE_COLUMNS += [*LEVELS, "rank", "monotone", "classes"]
-STEP_COLUMNS = ["dataset", "attribute", "step", *DROP, "verdict", "models_falling", "models", "classes"]
 
+TOP1_OF_LEVEL = Column("accuracy", float, ".1%", "top-1 accuracy")
+DROP = Column("drop", float, "+.1%", "accuracy lost")
+STEP = Column("step", str, "", "step from one level to the next", {step: step for step in STEPS})
+VERDICT = Column(
+    "verdict", str, "", "change", {FALLS: "falls", RISES: "rises", UNCLEAR: "does not change significantly"}
+)
+MODELS_FALLING = Column("models_falling", int, ".0f", "models whose accuracy falls")
+N_CLASSES = Column("classes", int, ".0f", "classes")
+RANK = Column("rank", int, ".0f", "rank of the model, 1 is the best")
+MONOTONE = Column("monotone", bool, "", "whether easy is above medium and medium above hard")
 
-@dataclass(frozen=True)
-class AttributeLevels:
-    """`analysis=attribute_levels`; reads `predict` rows of full models on data sets with columns attribute and level.
-
-    query: narrows the rows.    protocol: open (any class may be answered) or masked (those that the images have).
-    seed: of the resamples.
-    """
-
-    query: str | None = None
-    protocol: str = "open"
-    seed: int = 0
-
-    def __call__(self, store: Store) -> list[Table]:
-        """Tables attribute_scores (a line a model and attribute), attribute_steps (over models), attribute_levels."""
-        lines: list[dict[str, Any]] = []
-        scores: list[dict[str, Any]] = []
-        steps: list[dict[str, Any]] = []
-        runs: set[str] = set()
-        for every in levelled_answers(store, self.query, self.protocol):
-            source = whole_sessions(every)
-            runs |= set(source.runs)
-            for attribute in sorted(set(source.items["attribute"])):
-                about = {"dataset": source.dataset, "attribute": attribute}
-                there = (source.items["attribute"] == attribute).to_numpy()
-                found = _of_attribute(source, there, self.seed)
-                lines += [about | line for line in found.levels]
-                scores += [about | line for line in found.scores]
-                steps += [about | line for line in found.steps]
-        frames = {
-            "attribute_scores": _ranked(pd.DataFrame(scores, columns=SCORE_COLUMNS)),
-            "attribute_steps": pd.DataFrame(steps, columns=STEP_COLUMNS),
-            "attribute_levels": pd.DataFrame(lines, columns=LEVEL_COLUMNS),
-        }
-        parameters = {**asdict(self), **METHOD}
-        return [Table(name, *ABOUT[name], part, parameters, tuple(sorted(runs))) for name, part in frames.items()]
-
-
+ATTRIBUTE_SCORES = TableSpec(
+    "attribute_scores",
+    "Which model is good at which attribute?",
+    f"{PAPER} table 3 (scores), with intervals, ranks, and the accuracies beside them",
+    (
+        *(DATASET, MODEL, ATTRIBUTE, *with_interval(SCORE), *with_interval(ACCURACY), *BY_LEVEL),
+        *(RANK, MONOTONE, N_CLASSES),
+    ),
+)
+ATTRIBUTE_STEPS = TableSpec(
+    "attribute_steps",
+    "Does every attribute become harder from easy to medium and from medium to hard?",
+    f"{PAPER} section 5.4 claims so of all models; here with the interval of each step over classes",
+    (DATASET, ATTRIBUTE, STEP, *with_interval(DROP), VERDICT, MODELS_FALLING, MODELS, N_CLASSES),
+)
+ATTRIBUTE_LEVELS = TableSpec(
+    "attribute_levels",
+    "How accurate is each model on the easy, medium and hard images of each attribute?",
+    f"{PAPER} tables 5 to 7, with intervals",
+    (DATASET, MODEL, ATTRIBUTE, LEVEL, *with_interval(TOP1_OF_LEVEL), N_TEST, *with_interval(DROP)),
+)
 METHOD = {
     "accuracy": "of one level: mean over classes, with Wilson's 95 % interval as of that share of its images; in "
     "attribute_scores (e + m + h) / 3 of the three levels",
@@ -71,105 +72,90 @@ METHOD = {
     "intervals": f"of drops, scores and their accuracies, 95 %: {RESAMPLES} bootstrap resamples of classes; models "
     "stay as they are",
     "monotone": "easy above medium above hard, of the numbers as they are",
-    "verdict": "falls where the interval of the drop is above 0, rises where below, else cannot tell",
+    "verdict": f"{FALLS} where the interval of the drop is above 0, {RISES} where it is below, else {UNCLEAR}",
     "rank": "of the models by score on one attribute; 1 is best",
 }
-ABOUT = {
-    "attribute_scores": (
-        "Which model is good at which attribute?",
-        f"{PAPER} table 3 (scores), with intervals, ranks, and the accuracies beside them",
-    ),
-    "attribute_steps": (
-        "Does every attribute become harder from easy to medium and from medium to hard?",
-        f"{PAPER} section 5.4 says so of all models; here with the interval of each step over classes",
-    ),
-    "attribute_levels": (
-        "How accurate is each model on the easy, medium and hard images of each attribute?",
-        f"{PAPER} tables 5 to 7, with intervals",
-    ),
-}
 
 
-class OfAttribute(NamedTuple):
-    """Lines of the three tables."""
+@dataclass(frozen=True)
+class AttributeLevels:
+    """`analysis=attribute_levels`; reads `predict` rows of full models on data sets with columns attribute and level.
 
-    levels: list[dict[str, Any]]
-    scores: list[dict[str, Any]]
-    steps: list[dict[str, Any]]
+    query: narrows the rows.    protocol: open (any class may be predicted) or masked (those that the images have).
+    seed: of the resamples.
+    """
+
+    tables: ClassVar = (ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, ATTRIBUTE_LEVELS)
+
+    query: str | None = None
+    protocol: str = "open"
+    seed: int = 0
+
+    def __call__(self, store: Store) -> list[Table]:
+        """Tables attribute_scores (a line a model and attribute), attribute_steps (over models), attribute_levels."""
+        scores: list[Line] = []
+        steps: list[Line] = []
+        by_level: list[Line] = []
+        runs: set[str] = set()
+        for source in map(whole_sessions, responses_by_level(store, self.query, self.protocol)):
+            runs |= set(source.runs)
+            for attribute, items in source.items.groupby(ATTRIBUTE):
+                about: Line = {DATASET: source.dataset, ATTRIBUTE: attribute}
+                levels, labels = levels_of(items), items[LABEL].to_numpy(dtype=str)
+                rates = np.stack([level_rates(correct, levels, labels) for correct in source.correct[:, items.index]])
+                steps += [about | line for line in _steps(rates, self.seed)]
+                for model, of_model in zip(source.models, rates, strict=True):
+                    scores.append(about | {MODEL: model} | _score(of_model, self.seed))
+                    images = np.bincount(levels)
+                    by_level += [about | {MODEL: model} | line for line in _levels(of_model, images, self.seed)]
+        frames: tuple[Any, ...] = (_ranked(pd.DataFrame(scores)), steps, by_level)
+        parameters = {**asdict(self), **METHOD}
+        return [
+            spec.table(spec.frame(frame), parameters, sorted(runs))
+            for spec, frame in zip(self.tables, frames, strict=True)
+        ]
 
 
-def _of_attribute(source: Levelled, there: Bool[np.ndarray, " items"], seed: int) -> OfAttribute:
-    """All models on the images of one attribute."""
-    items = source.items[there]
-    levels, classes = levels_of(items), items["label"].to_numpy(dtype=str)
-    rates = np.stack([level_rates(correct, levels, classes) for correct in source.correct[:, there]])
-    known = rates.shape[1]
-    drawn = cluster_draws(known, seed) / known if known > 1 else None
-    found = OfAttribute([], [], list(_steps(rates, drawn)))
-    for model, of_model in zip(source.models, rates, strict=True):
-        about = {"model": model}
-        found.levels.extend(about | line for line in _levels(of_model, np.bincount(levels), drawn))
-        found.scores.append(about | _score(of_model, drawn))
-    return found
-
-
-def _levels(
-    rates: Float[np.ndarray, "classes 3"],
-    images: Integer[np.ndarray, " levels"],
-    drawn: Float[np.ndarray, "resamples classes"] | None,
-) -> Iterator[dict[str, Any]]:
+def _levels(rates: Float[np.ndarray, "classes 3"], images: Integer[np.ndarray, " levels"], seed: int) -> Iterator[Line]:
     """One model's accuracy at each level, and how far it fell from the level before."""
     drops = rates[:, :-1] - rates[:, 1:]
     for at, (level, value, n) in enumerate(zip(LEVELS, rates.mean(axis=0).tolist(), images.tolist(), strict=True)):
-        low, high = wilson(round(value * n), n)
-        line = {"level": level, "accuracy": value, "accuracy_low": low, "accuracy_high": high, "n_test": n}
-        yield line | (_with_interval("drop", drops[:, at - 1], drawn) if at else {})
+        line = cells((LEVEL, N_TEST, *with_interval(TOP1_OF_LEVEL)), (level, n, value, *wilson(round(value * n), n)))
+        yield line | (mean_cells(DROP, drops[:, at - 1], seed=seed) if at else {})
 
 
-def _score(
-    rates: Float[np.ndarray, "classes 3"], drawn: Float[np.ndarray, "resamples classes"] | None
-) -> dict[str, Any]:
+def _score(rates: Float[np.ndarray, "classes 3"], seed: int) -> Line:
     """One model's score, accuracy and level accuracies."""
-    means = rates.mean(axis=0)
-    line: dict[str, Any] = dict(zip(LEVELS, means.tolist(), strict=True))
-    for target, weights in zip(TARGETS, LEVEL_WEIGHTS, strict=True):
-        line |= _with_interval(target, rates @ weights, drawn)
-    return line | {"monotone": bool(means[0] > means[1] > means[2]), "classes": len(rates)}
+    easy, medium, hard = rates.mean(axis=0).tolist()
+    line = cells(BY_LEVEL, (easy, medium, hard))
+    for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
+        line |= mean_cells(target, rates @ weights, seed=seed)
+    return line | {MONOTONE: easy > medium > hard, N_CLASSES: len(rates)}
 
 
-def _steps(
-    rates: Float[np.ndarray, "models classes 3"], drawn: Float[np.ndarray, "resamples classes"] | None
-) -> Iterator[dict[str, Any]]:
+def _steps(rates: Float[np.ndarray, "models classes 3"], seed: int) -> Iterator[Line]:
     """Both steps of one attribute: the mean drop over models."""
     drops = rates[..., :-1] - rates[..., 1:]
-    counts = {"models": len(rates), "classes": rates.shape[1]}
     for step, drop in zip(STEPS, np.moveaxis(drops, -1, 0), strict=True):
-        line = _with_interval("drop", drop.mean(axis=0), drawn)
-        falling = int((drop.mean(axis=1) > 0).sum())
-        yield {"step": step, **line, "verdict": verdict(line), "models_falling": falling, **counts}
+        line = mean_cells(DROP, drop.mean(axis=0), seed=seed)
+        line |= {STEP: step, VERDICT: verdict(line[DROP.low], line[DROP.high])}
+        line |= {MODELS_FALLING: int((drop.mean(axis=1) > 0).sum()), MODELS: len(rates), N_CLASSES: rates.shape[1]}
+        yield line
 
 
-def verdict(line: dict[str, Any]) -> str:
-    """What the interval of a drop says.
+def verdict(low: float, high: float) -> str:
+    """What the interval of a drop shows.
 
-    >>> verdict({"drop_low": -0.1, "drop_high": 0.2}), verdict({"drop_low": float("nan"), "drop_high": float("nan")})
-    ('cannot tell', 'cannot tell')
+    >>> verdict(-0.1, 0.2), verdict(0.1, 0.2), verdict(float("nan"), float("nan"))
+    ('cannot tell', 'falls', 'cannot tell')
     """
-    return "falls" if line["drop_low"] > 0 else "rises" if line["drop_high"] < 0 else "cannot tell"
-
-
-def _with_interval(
-    name: str, values: Float[np.ndarray, " classes"], drawn: Float[np.ndarray, "resamples classes"] | None
-) -> dict[str, float]:
-    """A mean over classes with its bootstrap interval, missing for a single class."""
-    ends = (np.nan, np.nan) if drawn is None else percentile_interval(drawn @ values)
-    return {name: float(values.mean()), f"{name}_low": ends[0], f"{name}_high": ends[1]}
+    return FALLS if low > 0 else RISES if high < 0 else UNCLEAR
 
 
 def _ranked(scores: pd.DataFrame) -> pd.DataFrame:
     """With ranks; models in the order of their mean score over attributes."""
-    mean = scores.groupby(["dataset", "model"])["score"].transform("mean")
-    order = scores.assign(mean=-mean).sort_values(["dataset", "attribute", "mean", "model"]).index
+    mean = scores.groupby([DATASET, MODEL])[SCORE].transform("mean")
+    order = scores.assign(mean=-mean).sort_values([DATASET, ATTRIBUTE, "mean", MODEL]).index
     scores = scores.loc[order].reset_index(drop=True)
-    rank = scores.groupby(["dataset", "attribute"])["score"].rank(ascending=False, method="min")
+    rank = scores.groupby([DATASET, ATTRIBUTE])[SCORE].rank(ascending=False, method="min")
     return scores.assign(rank=rank.astype("Int64"))

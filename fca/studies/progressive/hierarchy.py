@@ -1,16 +1,16 @@
-"""Do models fail hard images before easy ones? The score of hierarchy beside what accuracy alone makes of it."""
+"""Do models fail hard images before easy ones? The hierarchical score, beside what accuracy alone makes of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Integer
 
-from fca.stats.adaptive import LEVEL_WEIGHTS, LEVELS, TARGETS
+from fca.stats.adaptive import LEVEL_WEIGHTS
 from fca.stats.correlation import resampled_correlation
 from fca.stats.hierarchy import (
     FOLLOWING,
@@ -21,65 +21,90 @@ from fca.stats.hierarchy import (
     score_and_accuracy,
     score_interval,
 )
-from fca.stats.intervals import RESAMPLES, bootstrap_mean, cluster_draws, percentile_interval
+from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
 from fca.store import Store
-from fca.studies.progressive.levels import Levelled, levelled_answers, levels_of, sessions_of, whole_sessions
-from fca.types import Table
+from fca.studies.progressive.levels import (
+    ACCURACY,
+    BY_LEVEL,
+    PAPER,
+    SCORE,
+    ByLevel,
+    Line,
+    cells,
+    levels_of,
+    mean_cells,
+    responses_by_level,
+    sessions_of,
+    whole_sessions,
+)
+from fca.studies.table import DATASET, IMAGE_ID, MODEL, MODELS, N_TEST, TableSpec
+from fca.types import LEVELS, Column, Table, with_interval
 
-# Over the models of a data set: do accurate ones follow the order of levels more, and more than chance makes them?
+FEWEST = 4  # models that a correlation over models needs
 
+HIERARCHICAL_SCORE = Column("hierarchical_score", float, ".1%", "share of matched triplets that follow the order")
+ALL_TRIPLETS = Column("all_triplets", float, ".1%", "share of all triplets of a session that follow the order")
+CHANCE = Column("chance", float, ".1%", "share by chance, at the same accuracies by level")
+EXCESS = Column("excess", float, "+.1%", "all triplets minus chance")
+ACCURACY_MASKED = Column("accuracy_masked", float, ".1%", "accuracy among the classes of the images")
+SCORE_MASKED = Column("score_masked", float, ".1%", "score among the classes of the images")
+TRIPLETS = Column("triplets", int, ".0f", "matched triplets")
+SESSIONS = Column("sessions", int, ".0f", "sessions (class and attribute)")
+PATTERN = Column("pattern", str, "", "right (1) and wrong (0) on easy, medium, hard", {name: name for name in PATTERNS})
+FOLLOWS = Column("follows", bool, "", "whether harder images fail first")
+SHARE = Column("share", float, ".1%", "share of triplets")
+KIND = Column("kind", str, "", "correlation", {"pearson": "plain", "partial": "given chance"})
+R = Column("r", float, ".2f", "correlation of accuracy and hierarchical score")
+P = Column("p", float, ".2g", "p value as if models were independent")
+NETWORKS = Column("networks", int, ".0f", "networks, whatever their seed")
 
-FEWEST = 4  # models that a correlation over models is of
-OVER_MODELS = ["dataset", "kind", "r", "r_low", "r_high", "p", "models", "networks"]
-
-
-def over_models(dataset: str, models: pd.DataFrame, seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Correlation of score and accuracy over the models of one data set, plain and given chance."""
-    values = models[["hierarchical_score", "accuracy", "chance"]].to_numpy(dtype=float).T
-    network = pd.factorize(models["model"].str.split(", ").str[0])[0]  # `resnet18, seed 1` is one more resnet18
-    networks = int(network.max()) + 1
-    about = {"dataset": dataset, "models": len(models), "networks": networks}
-    if len(models) < FEWEST:
-        yield from ({**about, "kind": kind} for kind in ("pearson", "partial"))
-        return
-    found = score_and_accuracy(*values)
-    drawn = _resampled(values, cluster_draws(networks, seed)[:, network])
-    for kind, here, resampled in zip(found._fields, found, drawn, strict=True):
-        low, high = percentile_interval(resampled)
-        yield {**about, "kind": kind, "r": here.r, "r_low": low, "r_high": high, "p": here.p}
-
-
-def _resampled(
-    values: Float[np.ndarray, "3 models"], times: Integer[np.ndarray, "resamples models"]
-) -> tuple[Float[np.ndarray, " resamples"], Float[np.ndarray, " resamples"]]:
-    """Both coefficients in every resample; NaN where so few models differ that they lie on a line anyway."""
-    score, accuracy, chance = values
-    plain, of_score, of_accuracy = (
-        resampled_correlation(x, y, times) for x, y in ((score, accuracy), (score, chance), (accuracy, chance))
-    )
-    left = (1 - of_score**2) * (1 - of_accuracy**2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        partial = (plain - of_score * of_accuracy) / np.sqrt(left)
-    different = (times > 0).sum(axis=1)
-    defined = (different > 3) & (left > 1e-12)  # else chance says all there is: rounding is left
-    return np.where(different > 2, plain, np.nan), np.where(defined, partial, np.nan)
-
-
-PAPER = "Huang et al. (2025, arXiv 2503.13058)"
-ENDS = ("", "_low", "_high")
-COLUMNS = ["dataset", "model", *(name + end for name in TARGETS for end in ENDS), *LEVELS]
-COLUMNS += [name + end for name in ("hierarchical_score", "all_triplets", "chance", "excess") for end in ENDS]
-COLUMNS += ["accuracy_masked", "score_masked", "triplets", "sessions", "n_test"]
-SHARES = ["dataset", "model", "accuracy", "pattern", "follows", "share", "chance", "triplets"]
+HIERARCHY = TableSpec(
+    "hierarchy",
+    "How often does a model solve the easier image where it solves the harder, and how often would chance?",
+    f"{PAPER} section 3.2 and figure 4 (top right), with intervals, the closed form over all triplets, and chance",
+    (
+        *(DATASET, MODEL, *with_interval(ACCURACY), *with_interval(SCORE), *BY_LEVEL),
+        *(*with_interval(HIERARCHICAL_SCORE), *with_interval(ALL_TRIPLETS)),
+        *(*with_interval(CHANCE), *with_interval(EXCESS)),
+        *(ACCURACY_MASKED, SCORE_MASKED, TRIPLETS, SESSIONS, N_TEST),
+    ),
+)
+HIERARCHY_PATTERNS = TableSpec(
+    "hierarchy_patterns",
+    "Which of the eight patterns of right (1) and wrong (0) on easy, medium, hard does a model show?",
+    f"{PAPER} figure 4 (left), with the shares by chance at the same accuracies",
+    (DATASET, MODEL, ACCURACY, PATTERN, FOLLOWS, SHARE, CHANCE, TRIPLETS),
+)
+HIERARCHY_CORRELATION = TableSpec(
+    "hierarchy_correlation",
+    "Do more accurate models follow the order of levels more, and more than their accuracy makes them?",
+    f"{PAPER} figure 4 (bottom right: r .77 over 12 models), with intervals and the partial correlation",
+    (DATASET, KIND, *with_interval(R), P, MODELS, NETWORKS),
+)
+METHOD = {
+    "accuracy, score": "(e + m + h) / 3 and (e + 2 m + 4 h) / 7 of the accuracies on easy, medium and hard images, "
+    "means over sessions (a class and an attribute), which count equally",
+    "hierarchical_score": "share of matched triplets with the patterns 000, 100, 110 or 111; all_triplets where no "
+    "triplets are named",
+    "all_triplets": "the same over every triplet that the images of a session form: no noise of matching",
+    "chance": "(1 - m)(1 - h) + e m: a model with the same accuracy at each level and independent predictions",
+    "excess": "all_triplets minus chance",
+    "triplets": "matched ones; missing where none are named",
+    "intervals": f"95 %: {RESAMPLES} bootstrap resamples of whole sessions",
+    "r": f"over models, from {FEWEST} on; 95 %: {RESAMPLES} resamples of networks without those of too few different "
+    "ones; p as if models were independent; partial: given chance",
+}
 
 
 @dataclass(frozen=True)
 class Hierarchy:
     """`analysis=hierarchy`; reads `predict` rows of full models on data sets with columns attribute and level.
 
-    query: narrows the rows.    protocol: open (any class may be answered) or masked (those that the images have).
+    query: narrows the rows.    protocol: open (any class may be predicted) or masked (those that the images have).
     seed: of the resamples.
     """
+
+    tables: ClassVar = (HIERARCHY, HIERARCHY_PATTERNS, HIERARCHY_CORRELATION)
 
     query: str | None = None
     protocol: str = "open"
@@ -87,58 +112,26 @@ class Hierarchy:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables hierarchy (a line a model), hierarchy_patterns and hierarchy_correlation."""
-        lines: list[dict[str, Any]] = []
-        shares: list[dict[str, Any]] = []
+        lines: list[Line] = []
+        shares: list[Line] = []
         runs: set[str] = set()
-        sources = levelled_answers(store, self.query, self.protocol)
-        for every, masked in zip(sources, levelled_answers(store, self.query, "masked"), strict=True):
+        sources = responses_by_level(store, self.query, self.protocol)
+        for every, masked in zip(sources, responses_by_level(store, self.query, "masked"), strict=True):
             source = whole_sessions(every)
             triplets = matched_triplets(source.items)
-            told = masked.correct[:, masked.items["image_id"].isin(source.items["image_id"])]
+            right_masked = masked.correct[:, masked.items[IMAGE_ID].isin(source.items[IMAGE_ID])]
             for at, model in enumerate(source.models):
-                about = {"dataset": source.dataset, "model": model}
-                line = about | of_model(source, at, triplets, self.seed) | _masked(source, told[at])
+                line = _of_model(source, at, triplets, self.seed) | _masked(source, right_masked[at])
+                line |= {DATASET: source.dataset, MODEL: model}
                 lines.append(line)
-                shares += [about | share for share in _shares(source, at, triplets, line)]
+                shares += _patterns(source, at, triplets, line)
             runs |= set(source.runs)
-        frame = pd.DataFrame(lines, columns=COLUMNS).astype({"triplets": "Int64"})
-        over = [line for name, part in frame.groupby("dataset") for line in over_models(str(name), part, self.seed)]
-        frames = {
-            "hierarchy": frame,
-            "hierarchy_patterns": pd.DataFrame(shares, columns=SHARES).astype({"triplets": "Int64"}),
-            "hierarchy_correlation": pd.DataFrame(over, columns=OVER_MODELS),
-        }
+        models = HIERARCHY.frame(lines).astype({TRIPLETS: "Int64"})
+        over = [line for name, part in models.groupby(DATASET) for line in over_models(str(name), part, self.seed)]
+        patterns = HIERARCHY_PATTERNS.frame(shares).astype({TRIPLETS: "Int64"})
+        frames = (models, patterns, HIERARCHY_CORRELATION.frame(over))
         parameters = {**asdict(self), **METHOD}
-        return [Table(name, *ABOUT[name], part, parameters, tuple(sorted(runs))) for name, part in frames.items()]
-
-
-METHOD = {
-    "accuracy, score": "(e + m + h) / 3 and (e + 2 m + 4 h) / 7 of the accuracies on easy, medium and hard images, "
-    "means over sessions (a class and an attribute), which count equally",
-    "hierarchical_score": "share of matched triplets answered as 000, 100, 110 or 111; where no triplets are named, "
-    "all_triplets",
-    "all_triplets": "the same over every triplet that the images of a session form: no noise of matching",
-    "chance": "(1 - m)(1 - h) + e m: a model as accurate at each level, whose answers are independent",
-    "excess": "all_triplets minus chance",
-    "triplets": "matched ones; missing where none are named",
-    "intervals": f"95 %: {RESAMPLES} bootstrap resamples of sessions, whole",
-    "r": f"over models, from {FEWEST} on; 95 %: {RESAMPLES} resamples of networks, those of too few different ones "
-    "left out; p as if models were independent; partial: given chance",
-}
-ABOUT = {
-    "hierarchy": (
-        "How often does a model solve the easier image where it solves the harder, and how often would chance?",
-        f"{PAPER} section 3.2 and figure 4 (top right), with intervals, the closed form over all triplets, and chance",
-    ),
-    "hierarchy_patterns": (
-        "Which of the eight patterns of right (1) and wrong (0) on easy, medium, hard does a model show?",
-        f"{PAPER} figure 4 (left), with the shares by chance at the same accuracies",
-    ),
-    "hierarchy_correlation": (
-        "Do more accurate models follow the order of levels more, and more than their accuracy makes them?",
-        f"{PAPER} figure 4 (bottom right: r .77 over 12 models), with intervals and the partial correlation",
-    ),
-}
+        return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
 def matched_triplets(items: pd.DataFrame) -> Integer[np.ndarray, "triplets 3"]:
@@ -156,57 +149,70 @@ def matched_triplets(items: pd.DataFrame) -> Integer[np.ndarray, "triplets 3"]:
     return ordered["at"].to_numpy(dtype=np.int64).reshape(-1, 3)
 
 
-def of_model(source: Levelled, at: int, triplets: Integer[np.ndarray, "triplets 3"], seed: int = 0) -> dict[str, Any]:
-    """The line of one model, all but its names."""
-    correct, levels, sessions = source.correct[at], levels_of(source.items), sessions_of(source.items)
-    every = score_interval(correct, levels, sessions, seed)._asdict()
-    line: dict[str, Any] = _targets(level_rates(correct, levels, sessions), seed)
-    line |= {f"all_triplets{end}": every[f"score{end}"] for end in ENDS}
-    line |= {f"{name}{end}": every[f"{name}{end}"] for name in ("chance", "excess") for end in ENDS}
-    line |= {"sessions": len(np.unique(sessions)), "n_test": len(correct), "triplets": None}
+def over_models(dataset: str, models: pd.DataFrame, seed: int = 0) -> Iterator[Line]:
+    """Correlation of score and accuracy over the models of one data set, plain and given chance."""
+    values = models[[HIERARCHICAL_SCORE, ACCURACY, CHANCE]].to_numpy(dtype=float).T
+    network = pd.factorize(models[MODEL].str.split(", ").str[0])[0]  # `resnet18, seed 1` is one more resnet18
+    networks = int(network.max()) + 1
+    about = {"dataset": dataset, "models": len(models), "networks": networks}
+    if len(models) < FEWEST:
+        yield from ({**about, "kind": kind} for kind in KIND.choices)
+        return
+    found = score_and_accuracy(*values)
+    resamples = _resampled(values, cluster_draws(networks, seed)[:, network])
+    for kind, here, resampled in zip(KIND.choices, found, resamples, strict=True):
+        low, high = percentile_interval(resampled)
+        yield {**about, "kind": kind, "r": here.r, "r_low": low, "r_high": high, "p": here.p}
+
+
+def _resampled(
+    values: Float[np.ndarray, "3 models"], times: Integer[np.ndarray, "resamples models"]
+) -> tuple[Float[np.ndarray, " resamples"], Float[np.ndarray, " resamples"]]:
+    """Both coefficients in every resample; NaN where so few models differ that they lie on a line anyway."""
+    score, accuracy, chance = values
+    plain, of_score, of_accuracy = (
+        resampled_correlation(x, y, times) for x, y in ((score, accuracy), (score, chance), (accuracy, chance))
+    )
+    left = (1 - of_score**2) * (1 - of_accuracy**2)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        partial = (plain - of_score * of_accuracy) / np.sqrt(left)
+    different = (times > 0).sum(axis=1)
+    defined = (different > 3) & (left > 1e-12)  # else chance explains everything and only rounding is left
+    return np.where(different > 2, plain, np.nan), np.where(defined, partial, np.nan)
+
+
+def _of_model(source: ByLevel, at: int, triplets: Integer[np.ndarray, "triplets 3"], seed: int) -> Line:
+    """The line of one model, except its names and masked accuracies."""
+    correct, levels, sessions = source.correct[at], source.levels, source.sessions
+    rates = level_rates(correct, levels, sessions)
+    line = cells(BY_LEVEL, rates.mean(axis=0).tolist())
+    for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
+        line |= mean_cells(target, rates @ weights, seed=seed)
+    every = score_interval(correct, levels, sessions, seed)
+    line |= cells((*with_interval(ALL_TRIPLETS), *with_interval(CHANCE), *with_interval(EXCESS)), every)
+    line |= {SESSIONS: len(rates), N_TEST: len(correct), TRIPLETS: len(triplets) or None}
     if not len(triplets):
-        return line | {f"hierarchical_score{end}": line[f"all_triplets{end}"] for end in ENDS}
+        return line | cells(with_interval(HIERARCHICAL_SCORE), every[:3])
     right = correct[triplets]
     follows = (right[:, 0] >= right[:, 1]) & (right[:, 1] >= right[:, 2])
-    session = np.unique(sessions[triplets[:, 0]], return_inverse=True)[1]
-    ends = bootstrap_mean(follows.astype(float), session, seed=seed)
-    values = (hierarchical_score(right).score, *ends)
-    return line | {"triplets": len(triplets), **_with_ends("hierarchical_score", values)}
+    return line | mean_cells(HIERARCHICAL_SCORE, follows.astype(float), sessions[triplets[:, 0]], seed)
 
 
-def _targets(rates: Float[np.ndarray, "sessions 3"], seed: int) -> dict[str, float]:
-    """Level accuracies, accuracy and score, with intervals where there is more than one session."""
-    means = rates.mean(axis=0)
-    line = dict(zip(LEVELS, means.tolist(), strict=True))
-    drawn = cluster_draws(len(rates), seed) / len(rates) @ rates @ LEVEL_WEIGHTS.T
-    for target, value, resampled in zip(TARGETS, LEVEL_WEIGHTS @ means, drawn.T, strict=True):
-        ends = percentile_interval(resampled) if len(rates) > 1 else (np.nan, np.nan)
-        line |= _with_ends(target, (float(value), *ends))
-    return line
+def _masked(source: ByLevel, correct: Bool[np.ndarray, " items"]) -> Line:
+    """Accuracy and score when only the classes of the images may be predicted."""
+    rates = level_rates(correct, source.levels, source.sessions).mean(axis=0)
+    return cells((ACCURACY_MASKED, SCORE_MASKED), (LEVEL_WEIGHTS @ rates).tolist())
 
 
-def _with_ends(name: str, values: tuple[float, float, float]) -> dict[str, float]:
-    return {name + end: value for end, value in zip(ENDS, values, strict=True)}
-
-
-def _masked(source: Levelled, correct: Bool[np.ndarray, " items"]) -> dict[str, float]:
-    """Accuracy and score when only the classes of the images may be answered."""
-    rates = level_rates(correct, levels_of(source.items), sessions_of(source.items)).mean(axis=0)
-    return {f"{target}_masked": float(weights @ rates) for target, weights in zip(TARGETS, LEVEL_WEIGHTS, strict=True)}
-
-
-def _shares(
-    source: Levelled, at: int, triplets: Integer[np.ndarray, "triplets 3"], line: dict[str, Any]
-) -> Iterator[dict[str, Any]]:
-    """How often each pattern is shown, and by chance would be."""
-    correct = source.correct[at]
+def _patterns(source: ByLevel, at: int, triplets: Integer[np.ndarray, "triplets 3"], line: Line) -> Iterator[Line]:
+    """How often a model shows each pattern, and how often chance would."""
     if len(triplets):
-        found = hierarchical_score(correct[triplets])
+        found = hierarchical_score(source.correct[at][triplets])
     else:
-        found = all_triplets_score(correct, levels_of(source.items), sessions_of(source.items))
+        found = all_triplets_score(source.correct[at], source.levels, source.sessions)
     total = sum(found.patterns.values())
-    for pattern in PATTERNS:
+    about: Line = {column: line[column] for column in (DATASET, MODEL, ACCURACY, TRIPLETS)}
+    for pattern, count in found.patterns.items():
         chances = [line[level] if mark == "1" else 1 - line[level] for level, mark in zip(LEVELS, pattern, strict=True)]
-        share = {"share": found.patterns[pattern] / total, "chance": float(np.prod(chances))}
-        known = {"accuracy": line["accuracy"], "triplets": line["triplets"]}
-        yield {"pattern": pattern, "follows": pattern in FOLLOWING, **share, **known}
+        shares = {SHARE: count / total, CHANCE: float(np.prod(chances))}
+        yield about | {PATTERN: pattern, FOLLOWS: pattern in FOLLOWING} | shares

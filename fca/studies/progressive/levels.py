@@ -1,34 +1,47 @@
-"""Who answered which image, of which level of difficulty: what analyses of levels and adaptive tests start from."""
+"""Responses to images by attribute and level of difficulty, from stored predictions; the columns of all their tables.
+
+A session is a class and an attribute: an adaptive test moves up and down the levels within one. Huang et al. (2025,
+arXiv 2503.13058) count two targets over the level accuracies e, m and h: accuracy and score.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Integer, Shaped
+from jaxtyping import Bool, Float, Int, Integer, Shaped
 from scipy.special import softmax
 
-from fca.stats.adaptive import LEVELS
+from fca.stats.intervals import mean_with_interval
 from fca.stats.protocols import masked_answers
 from fca.store import Store
-from fca.studies.answers import answering_rows, predictions
+from fca.studies.answers import Predictions, answering_rows, predictions
 from fca.studies.rows import records, require
-from fca.types import FcaError
+from fca.studies.table import ATTRIBUTE, IMAGE_ID, LABEL, LEVEL
+from fca.types import BEST, LEVELS, Column, FcaError, with_interval
 
 log = logging.getLogger(__name__)
+PAPER = "Huang et al. (2025, arXiv 2503.13058)"
 COMMAND = "fca run -m experiment=progressive"
 PROTOCOLS = ("open", "masked")
-COLUMNS = ["image_id", "label", "attribute", "level", "triplet"]
+
+ACCURACY = Column("accuracy", float, ".1%", "accuracy, (easy + medium + hard) / 3")
+SCORE = Column("score", float, ".1%", "score, (easy + 2 medium + 4 hard) / 7")
+BY_LEVEL = tuple(Column(level, float, ".1%", f"share right of {level} images") for level in LEVELS)
+TRIPLET = Column("triplet", str, "", "triplet of an easy, a medium and a hard image")
+ITEM = (IMAGE_ID, LABEL, ATTRIBUTE, LEVEL, TRIPLET)
+
+Line = dict[str, Any]  # of a table: column -> cell
 
 
-class Levelled(NamedTuple):
-    """What the full models of one data set answered to its test images, each of an attribute and a level.
+class ByLevel(NamedTuple):
+    """What the full models of one data set predicted for its test images, each of an attribute and a level.
 
     items: image_id, label, attribute, level (easy, medium, hard), triplet (missing where there is none); one line a
-    column of `correct`.    confidence: the greatest of the probabilities of the classes that might be answered.
+    column of `correct`.    confidence: the greatest of the probabilities of the classes that may be predicted.
     """
 
     dataset: str
@@ -39,23 +52,32 @@ class Levelled(NamedTuple):
     confidence: Float[np.ndarray, "models items"]
     runs: tuple[str, ...]
 
+    @property
+    def levels(self) -> Integer[np.ndarray, " items"]:
+        """The level of each item as a number (see `levels_of`)."""
+        return levels_of(self.items)
 
-def levelled_answers(store: Store, query: str | None = None, protocol: str = "open") -> list[Levelled]:
-    """Answers on clean test images of data sets with columns `attribute` and `level`, one a data set.
+    @property
+    def sessions(self) -> Shaped[np.ndarray, " items"]:
+        """The session of each item (see `sessions_of`)."""
+        return sessions_of(self.items)
 
-    Models are those that know every class of the set, with their best weights; snapshots on the way are none. Images
+
+def responses_by_level(store: Store, query: str | None = None, protocol: str = "open") -> list[ByLevel]:
+    """Responses to clean test images of data sets with columns `attribute` and `level`, one a data set.
+
+    Models are those that know every class of the set, with their best weights, without snapshots of training. Images
     without attribute or level are left out.
-    protocol: open, any class that the model knows may be answered; masked, only those that the images have (a model of
+    protocol: open, any class that the model knows may be predicted; masked, only those that the images have (a model of
     the 1,000 classes of ImageNet on images of 100 of them). Where a model knows no other class, both are the same.
     Raises FcaError for an unknown protocol, a level of another name, and when there is nothing.
     """
     if protocol not in PROTOCOLS:
         raise FcaError("analysis.protocol", protocol, " or ".join(PROTOCOLS), "take one of them")
     rows = answering_rows(store, query)
-    final = rows["snapshot"].isna() | (rows["snapshot"] == "best")
-    rows = rows[(rows["shift"] == "clean") & final]
+    rows = rows[(rows["shift"] == "clean") & (rows["snapshot"].fillna(BEST) == BEST)]
     found = [one for name, part in rows.groupby("dataset") for one in _of_dataset(store, str(name), part, protocol)]
-    what = "answers of full models on test images with columns attribute and level"
+    what = "predictions of full models on test images with columns attribute and level"
     require(pd.DataFrame(list(found)), what, len(store.rows()), COMMAND)
     return found
 
@@ -70,7 +92,7 @@ def levels_of(items: pd.DataFrame) -> Integer[np.ndarray, " items"]:
 
 
 def sessions_of(items: pd.DataFrame) -> Shaped[np.ndarray, " items"]:
-    """The session of each item, `class/attribute`: what an adaptive test and the score of hierarchy count as one.
+    """The session of each item, `class/attribute`.
 
     >>> sessions_of(pd.DataFrame({"label": ["car"], "attribute": ["size"]})).tolist()
     ['car/size']
@@ -78,12 +100,12 @@ def sessions_of(items: pd.DataFrame) -> Shaped[np.ndarray, " items"]:
     return (items["label"].astype(str) + "/" + items["attribute"].astype(str)).to_numpy(dtype=str)
 
 
-def whole_sessions(found: Levelled) -> Levelled:
-    """Without the sessions that lack a level (their images were struck, or never made), which the log names.
+def whole_sessions(found: ByLevel) -> ByLevel:
+    """Without the sessions that lack a level (their images were rejected, or never made); the log names these.
 
     Raises FcaError when no session is left.
     """
-    sessions = pd.Series(sessions_of(found.items))
+    sessions = pd.Series(found.sessions)
     whole = (found.items["level"].groupby(sessions.to_numpy()).transform("nunique") == len(LEVELS)).to_numpy()
     left_out = sorted(set(sessions[~whole]))
     if not whole.any():
@@ -96,50 +118,61 @@ def whole_sessions(found: Levelled) -> Levelled:
     return found._replace(items=items, correct=found.correct[:, whole], confidence=found.confidence[:, whole])
 
 
-def _of_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -> Iterator[Levelled]:
-    """None for a data set without the columns."""
+def mean_cells(
+    column: Column, values: Float[np.ndarray, " n"], groups: Shaped[np.ndarray, " n"] | None = None, seed: int = 0
+) -> Line:
+    """The cells of a mean and of both ends of its interval (see `mean_with_interval`)."""
+    return cells(with_interval(column), mean_with_interval(values, groups, seed=seed))
+
+
+def cells(columns: Iterable[Column], values: Iterable[Any]) -> Line:
+    """Part of a line of a table."""
+    return dict(zip(columns, values, strict=True))
+
+
+def columns_of(found: Predictions, labels: Sequence[int] | Int[np.ndarray, " labels"]) -> Int[np.ndarray, " columns"]:
+    """The columns of the logits for these label indices that the model knows, in order."""
+    columns = np.unique(found.columns[np.asarray(labels)])
+    return columns[columns >= 0]
+
+
+def _of_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -> Iterator[ByLevel]:
+    """Nothing for a data set without the columns."""
     lines = sorted(records(rows), key=lambda row: (row["subject"], row["run_id"]))
     items = store.items(lines[0]["fingerprint"])
-    if not {"attribute", "level"} <= set(items):
+    if not {ATTRIBUTE, LEVEL} <= set(items):
         return
-    items = items[items["split"] == lines[0]["split"]].reindex(columns=COLUMNS).reset_index(drop=True)
-    there = (items["attribute"].notna() & items["level"].notna()).to_numpy()
+    names = [str(column) for column in ITEM]
+    items = items[items["split"] == lines[0]["split"]].reindex(columns=names).astype(dict.fromkeys(names, object))
+    there = items[[ATTRIBUTE, LEVEL]].notna().all(axis=1).to_numpy()
     if not there.any():
         return
-    items = items[there].astype(dict.fromkeys(COLUMNS, object)).reset_index(drop=True)
-    wrong = sorted({str(level) for level in items["level"]} - set(LEVELS))
-    if wrong:
+    items = items[there].reset_index(drop=True)
+    if wrong := sorted({str(level) for level in items["level"]} - set(LEVELS)):
         step = f"name levels so, or leave the data set out: analysis.query=\"dataset != '{dataset}'\""
         raise FcaError(f"level of {dataset}", ", ".join(wrong[:5]), ", ".join(LEVELS), step)
-    answers = [_answers(store, row, there, protocol) for row in lines]
-    yield Levelled(
-        dataset,
-        str(lines[0]["fingerprint"]),
-        items,
-        tuple(_name(row) for row in lines),
-        np.stack([correct for correct, _ in answers]),
-        np.stack([confidence for _, confidence in answers]),
-        tuple(sorted(row["run_id"] for row in lines)),
-    )
+    correct, confidence = zip(*(_responses(store, row, there, protocol) for row in lines), strict=True)
+    models, runs = tuple(_name(row) for row in lines), tuple(sorted(row["run_id"] for row in lines))
+    fingerprint = str(lines[0]["fingerprint"])
+    yield ByLevel(dataset, fingerprint, items, models, np.stack(correct), np.stack(confidence), runs)
 
 
-def _name(row: dict[str, Any]) -> str:
-    """The subject's name; `/best` tells it from snapshots, which are not here."""
-    best = f"{row['model']}/best"
-    subject = str(row["subject"])
-    return row["model"] + subject[len(best) :] if subject.startswith(best) else subject
+def _name(row: Mapping[str, Any]) -> str:
+    """The subject's name without `/best`, which distinguishes it from snapshots; none of these are read."""
+    model, subject = str(row["model"]), str(row["subject"])
+    best = f"{model}/{BEST}"
+    return model + subject[len(best) :] if subject.startswith(best) else subject
 
 
-def _answers(
-    store: Store, row: dict[str, Any], there: Bool[np.ndarray, " images"], protocol: str
+def _responses(
+    store: Store, row: Mapping[str, Any], there: Bool[np.ndarray, " images"], protocol: str
 ) -> tuple[Bool[np.ndarray, " items"], Float[np.ndarray, " items"]]:
     """Right or wrong, and confidence, of one model on the images that are there."""
     found = predictions(store, row)
-    true = found.true[there]
-    allowed = np.unique(true)
+    allowed = columns_of(found, found.labels[there])
     if protocol == "open" or len(allowed) == len(found.logit_classes):
         confidence = np.asarray(store.array(row["run_id"], "p_max"))[there]
         return found.right[there], confidence.astype(np.float32)
     logits = found.logits[there]
     confidence = softmax(logits[:, allowed].astype(np.float32), axis=1).max(axis=1)
-    return masked_answers(logits, allowed) == true, confidence.astype(np.float32)
+    return masked_answers(logits, allowed) == found.true[there], confidence.astype(np.float32)

@@ -1,75 +1,130 @@
-"""Are levels what they claim? Confidence by level, tests that it falls, and the images that contradict theirs."""
+"""Are levels what they claim? Confidence by level, tests that it falls, and the images that contradict their level."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from scipy.stats import page_trend_test
 
-from fca.stats.adaptive import LEVELS
-from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
+from fca.stats.intervals import RESAMPLES
 from fca.stats.paired import holm
 from fca.store import Store
 from fca.studies.pictures import ACROSS, Pictures, pictures
-from fca.studies.progressive.attribute_levels import verdict
-from fca.studies.progressive.hierarchy import ENDS, PAPER
-from fca.studies.progressive.levels import COLUMNS, Levelled, levelled_answers, levels_of, whole_sessions
-from fca.types import FcaError, Table
+from fca.studies.progressive.attribute_levels import FALLS, RISES, UNCLEAR, verdict
+from fca.studies.progressive.levels import (
+    BY_LEVEL,
+    ITEM,
+    PAPER,
+    ByLevel,
+    Line,
+    cells,
+    mean_cells,
+    responses_by_level,
+    whole_sessions,
+)
+from fca.studies.table import DATASET, LEVEL, MODELS, TOP1, TableSpec
+from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
-# Images that contradict their level: easy ones that no model answers, hard ones that all answer with confidence.
+BINS = 10  # of confidence
+TREND = "trend"
 
+BIN = Column("bin", int, ".0f", "bin of confidence")
+BIN_ENDS = tuple(Column(f"bin_{end}", float, ".0%", f"{end}er end of the bin") for end in ("low", "high"))
+SHARE = Column("share", float, ".1%", "images of the level")
+SHARE_MIN = Column("share_min", float, ".1%", "least share over models")
+SHARE_MAX = Column("share_max", float, ".1%", "greatest share over models")
+BY = Column("by", str, "", "whether the line is of an attribute or a class")
+VALUE = Column("value", str, "", "attribute or class")
+BLOCKS = Column("blocks", int, ".0f", "blocks of the test")
+PAGE_L = Column("page_l", float, ".0f", "Page's L")
+P = Column("p", float, ".2g", "p value of Page's test")
+P_HOLM = Column("p_holm", float, ".2g", "p value after Holm's correction")
+DROPS = tuple(Column(f"drop_{level}", float, "+.1%", f"confidence lost to {level}") for level in LEVELS[1:])
+VERDICT = Column(
+    "verdict",
+    str,
+    "",
+    "change of confidence",
+    {
+        FALLS: "falls at both steps",
+        TREND: "falls overall, but not significantly at each step",
+        RISES: "rises at a step",
+        UNCLEAR: "does not change significantly",
+    },
+)
+EASY_MISSED, HARD_CONFIDENT = "easy, missed by all", "hard, right and confident"
+KIND = Column(
+    "kind",
+    str,
+    "",
+    "contradiction",
+    {EASY_MISSED: "easy, but no model is right", HARD_CONFIDENT: "hard, but all models are right and confident"},
+)
+RANK = Column("rank", int, ".0f", "rank by confidence")
+CONFIDENCE = Column("confidence", float, ".1%", "mean confidence")
+WANTED = Column("wanted", float, ".1%", "median confidence of the attribute's easy images")
+THUMBNAIL = Column("thumbnail", str, "", "picture")
+OF = Column("of", int, ".0f", "images that contradict their level so")
+PLACE = (Column("row", int, ".0f", "row of the picture"), Column("column", int, ".0f", "column of the picture"))
 
-KINDS = ("easy, missed by all", "hard, right and confident")
-ALL = ["dataset", "kind", "rank", *COLUMNS, "top1", "confidence", "wanted", "models"]
-SHOWN = ["dataset", "kind", "rank", "thumbnail", *ALL[3:], "of", "row", "column"]
-
-
-def contradictions(source: Levelled) -> pd.DataFrame:
-    """A line an image that contradicts its level, the most confident of each kind first.
-
-    Easy: no model is right. Hard: all models are right, with a mean confidence of at least `wanted`, the median over
-    the easy images of the same attribute.    top1, confidence: means over models.
-    """
-    about = source.items.assign(top1=source.correct.mean(axis=0), confidence=source.confidence.mean(axis=0))
-    easy = about[about["level"] == "easy"]
-    about["wanted"] = about["attribute"].map(easy.groupby("attribute")["confidence"].median()).astype(float)
-    about = about.assign(dataset=source.dataset, models=len(source.models))
-    missed = (about["level"] == "easy") & (about["top1"] == 0)
-    sure = (about["level"] == "hard") & (about["top1"] == 1) & (about["confidence"] >= about["wanted"])
-    frames = []
-    for kind, chosen in zip(KINDS, (missed, sure), strict=True):
-        part = about[chosen].sort_values(["confidence", "image_id"], ascending=[False, True])
-        frames.append(part.assign(kind=kind, rank=np.arange(1, len(part) + 1)))
-    return pd.concat(frames, ignore_index=True)[ALL]
-
-
-def with_pictures(store: Store, found: pd.DataFrame, shown: int, fingerprint: str) -> tuple[pd.DataFrame, Pictures]:
-    """The first `shown` of each kind with thumbnail, how many there are (`of`), and a place in a grid."""
-    first = found[found["rank"] <= shown].reset_index(drop=True)
-    drawn = pictures(store, first["image_id"].tolist(), fingerprint)
-    row, column = np.divmod(first["rank"] - 1, ACROSS)
-    of = first["kind"].map(found["kind"].value_counts()).astype("int64")
-    thumbnail = pd.Series(drawn.thumbnails, dtype=object)
-    return first.assign(row=row, column=column, of=of, thumbnail=thumbnail)[SHOWN], drawn
-
-
-BINS = 10
-BIN_COLUMNS = ["dataset", "level", "bin", "bin_low", "bin_high", "share", "share_min", "share_max", "top1", "models"]
-TREND_COLUMNS = ["dataset", "by", "value", *LEVELS, "blocks", "page_l", "p", "p_holm"]
-TREND_COLUMNS += [f"drop_{level}{end}" for level in LEVELS[1:] for end in ENDS] + ["verdict"]
+CONFIDENCE_LEVELS = TableSpec(
+    "confidence_levels",
+    "Are models confident of easy images and not of hard ones?",
+    f"{PAPER} section 5.1 and figure 6 (mean of the models), with the range over models",
+    (DATASET, LEVEL, BIN, *BIN_ENDS, SHARE, SHARE_MIN, SHARE_MAX, TOP1, MODELS),
+)
+CONFIDENCE_TRENDS = TableSpec(
+    "confidence_trends",
+    "Does confidence fall from easy to medium to hard in every attribute and class?",
+    f"{PAPER} section 5.1 looks at all attributes together; Page 1963 (J. Am. Stat. Assoc. 58:216)",
+    (
+        *(DATASET, BY, VALUE, *BY_LEVEL, BLOCKS, PAGE_L, P, P_HOLM),
+        *(end for drop in DROPS for end in with_interval(drop)),
+        VERDICT,
+    ),
+)
+_ABOUT = (*ITEM, TOP1, CONFIDENCE, WANTED, MODELS)
+CONTRADICTIONS_SHOWN = TableSpec(
+    "contradictions_shown",
+    "Which images contradict their level?",
+    f"{PAPER} section 6 reviewed images by hand",
+    (DATASET, KIND, RANK, THUMBNAIL, *_ABOUT, OF, *PLACE),
+)
+CONTRADICTIONS = TableSpec(
+    "contradictions",
+    "Which images contradict their level, all of them?",
+    f"{PAPER} section 6, by what models predict",
+    (DATASET, KIND, RANK, *_ABOUT),
+)
+METHOD = {
+    "confidence": "the greatest of a model's class probabilities on an image; in trends and contradictions its mean "
+    "over models",
+    "share": "of the images of a level whose confidence is in this bin (the highest has both its ends): mean, least "
+    "and greatest over models; top1: share of right predictions among them, missing where there are none",
+    "page": "Page's L (1963): one-sided test that mean confidence falls from easy to medium to hard within blocks; "
+    "blocks are classes for an attribute, attributes for a class; p_holm: Holm's correction over all lines of one by",
+    "drop": f"of mean confidence from the level before; 95 %: {RESAMPLES} bootstrap resamples of blocks",
+    "verdict": f"{FALLS}: p_holm below .05 and both drops' intervals above 0; {TREND}: p_holm below .05 alone; "
+    f"{RISES}: an interval below 0; else {UNCLEAR}",
+    "contradictions": "easy, but no model is right; hard, but all are, on average as confident as of the median easy "
+    "image of its attribute (column wanted) or more; the most confident first",
+}
 
 
 @dataclass(frozen=True)
 class ValidateLevels:
     """`analysis=validate_levels`; reads `predict` rows of full models on data sets with columns attribute and level.
 
-    query: narrows the rows.    protocol: open (any class may be answered) or masked (those that the images have).
+    query: narrows the rows.    protocol: open (any class may be predicted) or masked (those that the images have).
     shown: images of each kind of contradiction, with pictures.    seed: of the resamples.
     """
+
+    tables: ClassVar = (CONFIDENCE_LEVELS, CONFIDENCE_TRENDS, CONTRADICTIONS_SHOWN, CONTRADICTIONS)
 
     query: str | None = None
     protocol: str = "open"
@@ -80,101 +135,94 @@ class ValidateLevels:
         """Tables confidence_levels, confidence_trends, contradictions_shown and contradictions (all of them)."""
         if self.shown < 1:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
-        parts: dict[str, list[pd.DataFrame]] = {name: [] for name in ABOUT}
+        parts: list[tuple[pd.DataFrame, ...]] = []
         runs: set[str] = set()
-        for every in levelled_answers(store, self.query, self.protocol):
+        for every in responses_by_level(store, self.query, self.protocol):
             found = contradictions(every)
             shown, drawn = with_pictures(store, found, self.shown, every.fingerprint)
-            whole = trends(whole_sessions(every), self.seed)
-            for name, frame in zip(ABOUT, (by_bin(every), whole, shown, found), strict=True):
-                parts[name].append(frame)
+            parts.append((by_bin(every), trends(whole_sessions(every), self.seed), shown, found))
             runs |= {*every.runs, *([] if drawn.run_id is None else [drawn.run_id])}
         parameters = {**asdict(self), **METHOD}
-        frames = {name: pd.concat(frames, ignore_index=True) for name, frames in parts.items()}
-        return [Table(name, *ABOUT[name], frame, parameters, tuple(sorted(runs))) for name, frame in frames.items()]
+        frames = [pd.concat(frames, ignore_index=True) for frames in zip(*parts, strict=True)]
+        return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
-METHOD = {
-    "confidence": "the greatest of a model's class probabilities on an image; in trends and contradictions its mean "
-    "over models",
-    "share": "of the images of a level whose confidence is in this bin (the highest has both its ends): mean, least "
-    "and greatest over models; top1: share of right answers among them, missing where there are none",
-    "page": "Page's L (1963): one-sided test that mean confidence falls from easy to medium to hard within blocks; "
-    "blocks are classes for an attribute, attributes for a class; p_holm: Holm's correction over all lines of one by",
-    "drop": f"of mean confidence from the level before; 95 %: {RESAMPLES} bootstrap resamples of blocks",
-    "verdict": "falls: p_holm below .05 and both drops' intervals above 0; trend: p_holm below .05 alone; rises: an "
-    "interval below 0; else cannot tell",
-    "contradictions": "easy, but no model is right; hard, but all are, on average as confident as of the median easy "
-    "image of its attribute (column wanted) or more; the most confident first",
-}
-ABOUT = {
-    "confidence_levels": (
-        "Are models confident of easy images and not of hard ones?",
-        f"{PAPER} section 5.1 and figure 6 (mean of the models), with the range over models",
-    ),
-    "confidence_trends": (
-        "Does confidence fall from easy to medium to hard in every attribute and class?",
-        f"{PAPER} section 5.1 looks at all attributes together; Page 1963 (J. Am. Stat. Assoc. 58:216)",
-    ),
-    "contradictions_shown": ("Which images contradict their level?", f"{PAPER} section 6 reviewed images by hand"),
-    "contradictions": ("Which images contradict their level, all of them?", f"{PAPER} section 6, by what models say"),
-}
-
-
-def by_bin(source: Levelled) -> pd.DataFrame:
+def by_bin(source: ByLevel) -> pd.DataFrame:
     """Share of the images of each level in ten equal bins of confidence."""
     at = np.minimum((source.confidence * BINS).astype(int), BINS - 1)
-    lines = []
+    lines: list[Line] = []
     for code, level in enumerate(LEVELS):
-        there = levels_of(source.items) == code
-        if not there.any():
-            continue
-        for number in range(BINS):
+        there = source.levels == code
+        for number in range(BINS) if there.any() else ():
             inside = at[:, there] == number
-            shares = inside.mean(axis=1)
-            line = {"level": level, "bin": number, "bin_low": number / BINS, "bin_high": (number + 1) / BINS}
-            line |= {"share": shares.mean(), "share_min": shares.min(), "share_max": shares.max()}
-            right = source.correct[:, there][inside]
-            lines.append(line | {"top1": right.mean() if len(right) else np.nan, "models": len(shares)})
-    return pd.DataFrame(lines).assign(dataset=source.dataset)[BIN_COLUMNS]
+            shares, right = inside.mean(axis=1), source.correct[:, there][inside]
+            line = cells((LEVEL, BIN, *BIN_ENDS), (level, number, number / BINS, (number + 1) / BINS))
+            line |= {SHARE: shares.mean(), SHARE_MIN: shares.min(), SHARE_MAX: shares.max(), MODELS: len(shares)}
+            lines.append(line | {TOP1: right.mean() if len(right) else np.nan})
+    return CONFIDENCE_LEVELS.frame(pd.DataFrame(lines).assign(dataset=source.dataset))
 
 
-def trends(source: Levelled, seed: int = 0) -> pd.DataFrame:
+def trends(source: ByLevel, seed: int = 0) -> pd.DataFrame:
     """Mean confidence by level of every attribute and class, and whether it falls."""
     frames = []
+    about = source.items.assign(confidence=source.confidence.mean(axis=0))
     for by, block in (("attribute", "label"), ("label", "attribute")):
-        about = source.items.assign(confidence=source.confidence.mean(axis=0))
-        cells = about.pivot_table("confidence", [by, block], "level")[list(LEVELS)]
-        named = [(str(value), part.to_numpy(dtype=float)) for value, part in cells.groupby(level=0)]
-        frame = pd.DataFrame([{"value": value, **_trend(part, seed)} for value, part in named])
-        tested = frame["p"].notna().to_numpy()
-        frame["p_holm"] = np.nan
-        frame.loc[tested, "p_holm"] = holm(frame.loc[tested, "p"].to_numpy())
-        frame["verdict"] = [_verdict(line) for line in frame.to_dict("records")]
+        means = about.pivot_table("confidence", [by, block], "level")[list(LEVELS)]
+        of_value = means.groupby(level=0)
+        frame = pd.DataFrame([{VALUE: str(value), **_trend(part.to_numpy(float), seed)} for value, part in of_value])
+        tested = frame[P].notna().to_numpy()
+        frame[str(P_HOLM)] = np.nan
+        frame.loc[tested, P_HOLM] = holm(frame.loc[tested, P].to_numpy())
+        frame[str(VERDICT)] = [_verdict(line) for line in frame.to_dict("records")]
         frames.append(frame.assign(by="class" if by == "label" else by))
-    return pd.concat(frames, ignore_index=True).assign(dataset=source.dataset)[TREND_COLUMNS]
+    return CONFIDENCE_TRENDS.frame(pd.concat(frames, ignore_index=True).assign(dataset=source.dataset))
 
 
-def _trend(cells: Float[np.ndarray, "blocks 3"], seed: int) -> dict[str, Any]:
+def _trend(means: Float[np.ndarray, "blocks 3"], seed: int) -> Line:
     """One attribute or class: its level means, Page's test and the interval of each drop."""
-    line: dict[str, Any] = dict(zip(LEVELS, cells.mean(axis=0).tolist(), strict=True))
-    line |= {"blocks": len(cells), "page_l": np.nan, "p": np.nan}
-    several = len(cells) > 1
-    if several:
-        found = page_trend_test(cells, predicted_ranks=[3, 2, 1])
-        line |= {"page_l": float(found.statistic), "p": float(found.pvalue)}
-    drops = cells[:, :-1] - cells[:, 1:]
-    drawn = cluster_draws(len(cells), seed) / len(cells) @ drops
-    for level, value, resampled in zip(LEVELS[1:], drops.mean(axis=0).tolist(), drawn.T, strict=True):
-        ends = percentile_interval(resampled) if several else (np.nan, np.nan)
-        line |= {f"drop_{level}{end}": part for end, part in zip(ENDS, (value, *ends), strict=True)}
+    line = cells(BY_LEVEL, means.mean(axis=0).tolist())
+    line |= {BLOCKS: len(means), PAGE_L: np.nan, P: np.nan}
+    if len(means) > 1:
+        found = page_trend_test(means, predicted_ranks=[3, 2, 1])
+        line |= {PAGE_L: float(found.statistic), P: float(found.pvalue)}
+    for drop, values in zip(DROPS, (means[:, :-1] - means[:, 1:]).T, strict=True):
+        line |= mean_cells(drop, values, seed=seed)
     return line
 
 
-def _verdict(line: dict[Any, Any]) -> str:
-    steps = [verdict({f"drop{end}": line[f"drop_{level}{end}"] for end in ENDS}) for level in LEVELS[1:]]
-    if "rises" in steps:
-        return "rises"
-    if not line["p_holm"] < 0.05:
-        return "cannot tell"
-    return "falls" if steps == ["falls", "falls"] else "trend"
+def _verdict(line: Mapping[Any, Any]) -> str:
+    steps = [verdict(line[drop.low], line[drop.high]) for drop in DROPS]
+    if RISES in steps:
+        return RISES
+    if not line[P_HOLM] < 0.05:
+        return UNCLEAR
+    return FALLS if steps == [FALLS, FALLS] else TREND
+
+
+def contradictions(source: ByLevel) -> pd.DataFrame:
+    """A line an image that contradicts its level, the most confident of each kind first.
+
+    Easy: no model is right. Hard: all models are right, with a mean confidence of at least `wanted`, the median over
+    the easy images of the same attribute.    top1, confidence: means over models.
+    """
+    about = source.items.assign(top1=source.correct.mean(axis=0), confidence=source.confidence.mean(axis=0))
+    easy = about[about[LEVEL] == "easy"]
+    wanted = about["attribute"].map(easy.groupby("attribute")["confidence"].median()).astype(float)
+    about = about.assign(dataset=source.dataset, models=len(source.models), wanted=wanted)
+    missed = (about[LEVEL] == "easy") & (about[TOP1] == 0)
+    sure = (about[LEVEL] == "hard") & (about[TOP1] == 1) & (about[CONFIDENCE] >= about[WANTED])
+    frames = []
+    for kind, chosen in zip(KIND.choices, (missed, sure), strict=True):
+        part = about[chosen].sort_values([CONFIDENCE, "image_id"], ascending=[False, True])
+        frames.append(part.assign(kind=kind, rank=np.arange(1, len(part) + 1)))
+    return CONTRADICTIONS.frame(pd.concat(frames, ignore_index=True))
+
+
+def with_pictures(store: Store, found: pd.DataFrame, shown: int, fingerprint: str) -> tuple[pd.DataFrame, Pictures]:
+    """The first `shown` of each kind with thumbnail, how many there are (`of`), and a place in a grid."""
+    first = found[found[RANK] <= shown].reset_index(drop=True)
+    drawn = pictures(store, first["image_id"].tolist(), fingerprint)
+    row, column = np.divmod(first[RANK] - 1, ACROSS)
+    of = first[KIND].map(found[KIND].value_counts()).astype("int64")
+    thumbnail = pd.Series(drawn.thumbnails, dtype=object)
+    return CONTRADICTIONS_SHOWN.frame(first.assign(row=row, column=column, of=of, thumbnail=thumbnail)), drawn

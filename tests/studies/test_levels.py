@@ -1,4 +1,4 @@
-"""Answers to images of levels line up with the images, and only full models' final answers are read."""
+"""Responses to images of levels line up with the images, and only full models' final answers are read."""
 
 import logging
 from dataclasses import replace
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fca.store import Store
-from fca.studies.progressive.levels import levelled_answers, levels_of, sessions_of, whole_sessions
+from fca.studies.progressive.levels import levels_of, responses_by_level, sessions_of, whole_sessions
 from fca.types import FcaError
 from tests.studies.conftest import Lab, images
 from tests.studies.steps_lab import able, asked, say, steps_lab
@@ -25,7 +25,7 @@ def test_answers_line_up_with_images_whatever_the_order_of_logits(steps):
     pred = logits.argmax(axis=1).astype(np.int32)
     arrays = {"pred": pred, "p_max": chances.max(axis=1), "logits": logits, "logit_classes": np.array(keys)}
     run = steps.write(arrays, task="predict", model="net", ncl=4, classes=range(4))
-    [found] = levelled_answers(steps.store)
+    [found] = responses_by_level(steps.store)
     items = asked(steps)
     columns = ["image_id", "label", "attribute", "level", "triplet"]
     assert found.items.to_dict("list") == items[columns].to_dict("list")
@@ -41,7 +41,7 @@ def test_masked_answers_are_among_the_classes_that_the_images_have(steps):
     arrays = {"pred": logits.argmax(axis=1).astype(np.int32), "p_max": np.full(len(logits), 0.9, np.float32)}
     arrays |= {"logits": logits, "logit_classes": np.array(keys)}
     steps.write(arrays, task="predict", model="net", ncl=4, classes=range(4))
-    [openly], [masked] = (levelled_answers(steps.store, protocol=protocol) for protocol in ("open", "masked"))
+    [openly], [masked] = (responses_by_level(steps.store, protocol=protocol) for protocol in ("open", "masked"))
     assert not openly.correct.any()
     known = np.delete(logits, 1, axis=1).astype(float)
     said = np.array(["yak", "ant", "cat", "wolf"])[known.argmax(axis=1)]
@@ -52,7 +52,7 @@ def test_masked_answers_are_among_the_classes_that_the_images_have(steps):
 
 def test_a_model_that_knows_only_these_classes_answers_alike_under_both_protocols(steps):
     say(steps, "net", able(steps, 1.5), confidence=0.7)
-    [openly], [masked] = (levelled_answers(steps.store, protocol=protocol) for protocol in ("open", "masked"))
+    [openly], [masked] = (responses_by_level(steps.store, protocol=protocol) for protocol in ("open", "masked"))
     assert (openly.correct == masked.correct).all()
     assert (openly.confidence == masked.confidence).all()
 
@@ -62,7 +62,7 @@ def test_snapshots_sub_models_and_shifted_answers_are_not_read(steps):
         say(steps, "net", able(steps, 1.5), parent="a" * 12, snapshot=snapshot)
     say(steps, "net", able(steps, 0.5), shift="corruption/fog/1", parent="a" * 12, snapshot="best")
     say(steps, "part", able(steps, 0.5), ncl=2, classes=(0, 1))
-    [found] = levelled_answers(steps.store)
+    [found] = responses_by_level(steps.store)
     assert found.models == ("net",)
     assert len(found.runs) == 1
 
@@ -71,7 +71,7 @@ def test_two_seeds_of_one_network_are_two_models(steps):
     for seed in (0, 1):
         say(steps, "net", able(steps, 1.5, 0.5, seed), parent=f"{seed:012x}", snapshot="best", seed=seed)
         say(steps, "net", able(steps, 0.5), parent=f"{seed:012x}", snapshot="0.5", seed=seed)
-    [found] = levelled_answers(steps.store)
+    [found] = responses_by_level(steps.store)
     assert found.models == ("net, seed 0", "net, seed 1")
 
 
@@ -81,7 +81,7 @@ def test_data_sets_without_levels_are_passed_over(tmp_path):
     lab = Lab(Store(tmp_path / "outputs"), bare)
     lab.predict("net", lab.logits(seed=0))
     with pytest.raises(FcaError, match=r"columns attribute and level = none among the 1 stored rows.*experiment=prog"):
-        levelled_answers(lab.store)
+        responses_by_level(lab.store)
 
 
 def test_images_without_a_level_are_left_out(tmp_path):
@@ -92,7 +92,7 @@ def test_images_without_a_level_are_left_out(tmp_path):
     )
     right = np.random.default_rng(0).random(len(steps.true)) < 0.5
     say(steps, "net", right)
-    [found] = levelled_answers(steps.store)
+    [found] = responses_by_level(steps.store)
     kept = asked(steps)["level"].notna().to_numpy()
     assert len(found.items) == kept.sum() == 70
     assert (found.correct[0] == right[kept]).all()
@@ -102,17 +102,17 @@ def test_a_level_of_another_name_is_named(tmp_path):
     steps = steps_lab(tmp_path / "outputs", change=lambda items: items.replace({"level": {"hard": "severe"}}))
     say(steps, "net", [True] * len(steps.true))
     with pytest.raises(FcaError, match="level of steps = severe; allowed: easy, medium, hard"):
-        levelled_answers(steps.store)
+        responses_by_level(steps.store)
 
 
 def test_an_unknown_protocol_is_refused(steps):
     with pytest.raises(FcaError, match=r"analysis\.protocol = grouped; allowed: open or masked"):
-        levelled_answers(steps.store, protocol="grouped")
+        responses_by_level(steps.store, protocol="grouped")
 
 
 def test_sessions_that_lack_a_level_are_left_out_and_named(steps, caplog):
     say(steps, "net", able(steps, 1.5))
-    [found] = levelled_answers(steps.store)
+    [found] = responses_by_level(steps.store)
     struck = (sessions_of(found.items) == "yak/light") & (levels_of(found.items) == 1)
     kept = found._replace(items=found.items[~struck], correct=found.correct[:, ~struck])
     kept = kept._replace(confidence=found.confidence[:, ~struck])
@@ -127,7 +127,7 @@ def test_sessions_that_lack_a_level_are_left_out_and_named(steps, caplog):
 
 def test_without_a_whole_session_nothing_is_left(steps):
     say(steps, "net", able(steps, 1.5))
-    [found] = levelled_answers(steps.store)
+    [found] = responses_by_level(steps.store)
     easy = levels_of(found.items) == 0
     only = found._replace(items=found.items[easy], correct=found.correct[:, easy], confidence=found.confidence[:, easy])
     with pytest.raises(FcaError, match="easy, medium, hard images = none of 8; allowed: 1 or more"):

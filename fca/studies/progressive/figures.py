@@ -1,0 +1,353 @@
+"""Figures and headlines of analysis=hierarchy, attribute_levels and validate_levels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import altair as alt
+import pandas as pd
+
+from fca.report import kinds, style
+from fca.report.figure import Figure
+from fca.studies.progressive import attribute_levels, hierarchy, validate_levels
+from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, FALLS
+from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
+from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, SCORE
+from fca.studies.progressive.validate_levels import (
+    CONFIDENCE,
+    CONFIDENCE_LEVELS,
+    CONFIDENCE_TRENDS,
+    CONTRADICTIONS_SHOWN,
+)
+from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, N_TEST
+from fca.types import LEVELS, Column, Table, with_interval
+
+STEP_PX = kinds.SIDE + 40  # from the top of one picture to the next, with two lines of text between
+_SERIES = {
+    hierarchy.HIERARCHICAL_SCORE: "matched triplets",
+    hierarchy.ALL_TRIPLETS: "all triplets of a session",
+    hierarchy.CHANCE: "chance, at the same accuracy by level",
+}
+SERIES = Column("series", str, "", "triplets", {name: name for name in _SERIES.values()})
+VALUE = Column("value", float, ".1%", "triplets that follow the order")
+_HOVER = (DATASET, MODEL, SERIES, *with_interval(VALUE), ACCURACY, SCORE, *BY_LEVEL)
+_HOVER += (hierarchy.TRIPLETS, hierarchy.SESSIONS, N_TEST)
+_COLOURS = ("#0072b2", "#009e73", kinds.GREY)
+_SHAPES = ("circle", "square", "diamond")
+_RIGHT = {
+    pattern: "".join(level[0] for level, mark in zip(LEVELS, pattern, strict=True) if mark == "1") or "none"
+    for pattern in ("000", "100", "110", "111", "001", "010", "011", "101")
+}
+RIGHT = Column("right", str, "", "levels that are right")
+_FOLLOWS = {True: "harder images fail first", False: "a harder image is right, an easier one wrong"}
+ORDER = Column(hierarchy.FOLLOWS, str, "", "order of failure", {words: words for words in _FOLLOWS.values()})
+BIN = Column("middle", str, "", "confidence (%)")
+_BEST_FIRST = alt.EncodingSortField(ACCURACY, op="max", order="descending")
+
+
+def hierarchy_figure(models: Table) -> alt.FacetChart:
+    """The score of every model with its interval, over matched and over all triplets, and that of chance."""
+    frame = _series(models.frame, _SERIES)
+    frame = frame[frame[hierarchy.TRIPLETS].notna() | (frame[SERIES] != "matched triplets")].reset_index(drop=True)
+    coloured = kinds.hue(SERIES, frame, _COLOURS, _SHAPES)
+    along = kinds.category(alt.Y, MODEL, _BEST_FIRST)
+    axis = kinds.quantity(alt.X, VALUE, domainMax=1, padding=0)
+    chart = kinds.points_with_intervals(VALUE, along, _HOVER, coloured, dodge=SERIES, scale=axis, size=70)
+    title = style.title(
+        "Do models fail hard images before easy ones, beyond what accuracy makes of it?",
+        "Hierarchical score with its 95 % interval over sessions (class and attribute); most accurate model first.",
+        "Chance: independent predictions at the model's accuracies on easy, medium and hard images.",
+    )
+    return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
+
+
+def _series(frame: pd.DataFrame, names: Mapping[Column, str]) -> pd.DataFrame:
+    """A line a model and score of these names."""
+    parts = [
+        frame.assign(series=name, value=frame[c], value_low=frame[c.low], value_high=frame[c.high])
+        for c, name in names.items()
+    ]
+    long = pd.concat(parts, ignore_index=True)
+    return long.assign(panel=style.panels(long, DATASET))
+
+
+def patterns_figure(patterns: Table) -> alt.FacetChart:
+    """How often each model shows each of the eight patterns, and how often by chance; one panel a model."""
+    frame = patterns.frame.sort_values([DATASET, ACCURACY], ascending=[True, False], kind="stable")
+    frame = frame.assign(right=frame["pattern"].map(_RIGHT), follows=frame[hierarchy.FOLLOWS].map(_FOLLOWS))
+    frame["panel"] = style.panels(frame, DATASET, MODEL)
+    coloured = kinds.hue(ORDER, frame, ("#2b9c6f", "#b0568f"))
+    x = kinds.category(alt.X, RIGHT, list(_RIGHT.values()), RIGHT.meaning, grid=False)
+    y = kinds.quantity(alt.Y, hierarchy.SHARE, "triplets", zero=True, padding=0)
+    bars = kinds.bars(x, y, (DATASET, MODEL, RIGHT, hierarchy.SHARE, hierarchy.CHANCE, hierarchy.TRIPLETS), coloured)
+    ticks: Any = alt.Chart().mark_tick(thickness=2, size=22, color=kinds.GREY)
+    title = style.title(
+        "Which of easy, medium and hard does a model get right together?",
+        "e easy, m medium, h hard. Grey ticks: chance at the same accuracies by level.",
+    )
+    chart = kinds.layers(bars, ticks.encode(x=x, y=f"{hierarchy.CHANCE}:Q"))
+    return style.faceted(chart, frame, title, (DATASET, MODEL), height=190)
+
+
+def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
+    """Score against accuracy, a point a model, beside chance at the same accuracies; the coefficients as headings."""
+    heading = {str(name): _heading(part) for name, part in correlation.frame.groupby(DATASET)}
+    names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.CHANCE: _SERIES[hierarchy.CHANCE]}
+    frame = _series(models.frame, names)
+    frame["panel"] = [f"{panel}\n{heading[name]}" for panel, name in zip(frame["panel"], frame[DATASET], strict=True)]
+    frame["below"] = frame.groupby(SERIES)[ACCURACY].rank(method="first") % 2 == 0  # names of neighbours part
+    series = Column(SERIES, choices={name: name for name in names.values()})
+    coloured = kinds.hue(series, frame, (_COLOURS[0], kinds.GREY), ("circle", "diamond"))
+    x = kinds.quantity(alt.X, ACCURACY, padding=40)  # room for names
+    y = kinds.quantity(alt.Y, VALUE, domainMax=1, padding=0)
+    points = kinds.scatter(x, y, _HOVER, coloured)
+    scores: Any = alt.Chart().transform_filter("datum.series == 'hierarchical score'").encode(x=x)
+    rules = kinds.interval(scores.encode(color=coloured.colour()), VALUE, upright=True)
+    named = scores.encode(text=f"{MODEL}:N")
+    texts = [
+        named.transform_filter(f"{side} && isValid(datum.{end})").mark_text(dy=dy, fontSize=11).encode(y=f"{end}:Q")
+        for side, end, dy in (("datum.below", VALUE.low, 10), ("!datum.below", VALUE.high, -8))
+    ]
+    title = style.title(
+        "Do more accurate models follow the order more?",
+        "One point a model with its 95 % interval. Given chance: the correlation after chance is taken out.",
+    )
+    return style.faceted(kinds.layers(rules, points, *texts), frame, title, (DATASET, MODEL), height=300)
+
+
+def scores_figure(scores: Table) -> alt.FacetChart:
+    """Score of every model on every attribute as a heat map; the best in bold, the second best in italics."""
+    frame = scores.frame.assign(panel=style.panels(scores.frame, DATASET))
+    x = alt.X(f"{ATTRIBUTE}:N", title=None, scale=alt.Scale(paddingInner=0.03), axis=alt.Axis(domain=False))
+    y = style.names_axis(MODEL, list(dict.fromkeys(frame[MODEL])))
+    squares, text = cast("list[Any]", kinds.heat_map(SCORE, x, y, scores.columns, (0.0, 1.0)).layer)
+    looks: dict[str, Any] = {"== 1": {"fontWeight": 700}, "== 2": {"fontStyle": "italic"}, "> 2": {}}
+    texts = [
+        text.transform_filter(f"datum.{attribute_levels.RANK} {at}").mark_text(fontSize=12, **look)
+        for at, look in looks.items()
+    ]
+    title = style.title(
+        "Which model is good at which attribute?",
+        "Score, (easy + 2 medium + 4 hard) / 7, over classes; bold is the best on an attribute, italic second.",
+    )
+    tall = max(60, 30 * frame[MODEL].nunique())
+    drawn = style.faceted(kinds.layers(squares, *texts), frame, title, (DATASET, MODEL), height=tall, columns=1)
+    drawn.spec.width = max(320, 66 * frame[ATTRIBUTE].nunique())
+    return drawn
+
+
+def steps_figure(steps: Table) -> alt.FacetChart:
+    """How much accuracy each step of each attribute costs, mean over models, with its interval over classes."""
+    title = style.title(
+        "Does every level cost accuracy?",
+        "Mean over models with its 95 % interval over classes; right of the line the harder level is harder.",
+    )
+    return _by_attribute(
+        steps, attribute_levels.DROP, attribute_levels.STEP, title, (DATASET,), line=kinds.ZERO, size=70
+    )
+
+
+def levels_figure(levels: Table) -> alt.FacetChart:
+    """Accuracy of every model on the levels of each attribute with Wilson's intervals; one panel a model."""
+    title = style.title(
+        "How accurate is each model on easy, medium and hard images of each attribute?", "With Wilson's 95 % intervals."
+    )
+    axis = kinds.quantity(alt.X, attribute_levels.TOP1_OF_LEVEL, domain=[0, 1])
+    return _by_attribute(levels, attribute_levels.TOP1_OF_LEVEL, LEVEL, title, (DATASET, MODEL), scale=axis, size=55)
+
+
+def _by_attribute(
+    table: Table, value: Column, colour: Column, title: alt.Title, panels: tuple[Column, ...], **options: Any
+) -> alt.FacetChart:
+    """Dots with intervals, a row an attribute."""
+    frame = table.frame.assign(panel=style.panels(table.frame, *panels))
+    coloured = kinds.hue(colour, frame, ordered=True)
+    along = kinds.category(alt.Y, ATTRIBUTE)
+    chart = kinds.points_with_intervals(value, along, table.columns, coloured, dodge=colour, **options)
+    drawn = style.faceted(chart, frame, title, panels)
+    drawn.spec.height = alt.Step(12)  # pixels a dot beside its neighbours
+    return drawn
+
+
+def bins_figure(bins: Table) -> alt.FacetChart:
+    """Share of the images of each level by confidence, mean and range of the models."""
+    frame = bins.frame.assign(panel=style.panels(bins.frame, DATASET))
+    frame[BIN] = [f"{100 * low:.0f}-{100 * high:.0f}" for low, high in frame[["bin_low", "bin_high"]].to_numpy()]
+    x = kinds.category(alt.X, BIN, list(dict.fromkeys(frame[BIN])), BIN.meaning, grid=False)
+    y = kinds.quantity(alt.Y, validate_levels.SHARE, zero=True, padding=0)
+    beside = alt.XOffset(f"{LEVEL}:N", scale=alt.Scale(domain=list(LEVELS)))
+    bars = kinds.bars(x, y, bins.columns, kinds.hue(LEVEL, frame, ordered=True), xOffset=beside)
+    ranges: Any = alt.Chart().mark_rule(strokeWidth=1.5, color=kinds.GREY, opacity=0.7)
+    ranges = ranges.encode(x=x, xOffset=beside, y=f"{validate_levels.SHARE_MIN}:Q", y2=f"{validate_levels.SHARE_MAX}:Q")
+    title = style.title(
+        "Are models confident of easy images and not of hard ones?",
+        "The greatest of a model's probabilities, in ten equal bins: mean of the models, grey their range.",
+    )
+    return style.faceted(kinds.layers(bars, ranges), frame, title, (DATASET,))
+
+
+def trends_figure(trends: Table) -> alt.FacetChart:
+    """Mean confidence by level of every attribute and class, with the verdict of the tests where it does not fall."""
+    frame = trends.frame.assign(by="by " + trends.frame["by"])
+    frame["panel"] = style.panels(frame, DATASET, "by")
+    falls = frame[validate_levels.VERDICT] == FALLS
+    frame["named"] = frame["value"].where(falls, frame["value"] + " (" + frame[validate_levels.VERDICT] + ")")
+    levels = frame[list(LEVELS)]
+    along = kinds.category(alt.Y, "named", frame["named"].tolist())
+    frame = pd.concat([frame.assign(level=level, confidence=frame[level]) for level in LEVELS], ignore_index=True)
+    first = frame[LEVEL] == LEVELS[0]  # one rule a row joins the three dots
+    frame[CONFIDENCE.low], frame[CONFIDENCE.high] = (
+        pd.concat([ends] * 3, ignore_index=True).where(first) for ends in (levels.min(axis=1), levels.max(axis=1))
+    )
+    rules = kinds.interval(alt.Chart().encode(y=along), CONFIDENCE, upright=False)
+    dots = kinds.points_with_intervals(
+        CONFIDENCE, along, trends.columns, kinds.hue(LEVEL, frame, ordered=True), size=70
+    )
+    title = style.title(
+        "Does confidence fall from easy to medium to hard?",
+        "Mean over models. Named where it does not fall at both steps: trend, only as a whole (Page's test, Holm);",
+        "rises, the interval of a step is below 0; cannot tell, neither.",
+    )
+    return style.faceted(kinds.layers(rules, dots), frame, title, (DATASET,), columns=2, row=20)
+
+
+def contradictions_figure(shown: Table) -> alt.FacetChart:
+    """A grid of pictures a kind of contradiction, with class, attribute and confidence below each."""
+    frame = shown.frame.dropna(subset="thumbnail")
+    if shown.frame.empty:
+        raise style.NothingToDraw("no image contradicts its level")
+    if frame.empty:
+        runs = (f"fca run task=describe dataset={name}" for name in dict.fromkeys(shown.frame[DATASET]))
+        raise style.NothingToDraw(f"no pictures; next: {'; '.join(runs)}")
+    words = dict(validate_levels.KIND.choices)
+    frame = frame.assign(way=frame["kind"].map(words) + " (" + frame["of"].astype(str) + ")")
+    frame["panel"] = style.panels(frame, DATASET, "way")
+    frame["under"] = [f"{a}, {100 * c:.0f} %" for a, c in zip(frame[ATTRIBUTE], frame[CONFIDENCE], strict=True)]
+    hover = [column for column in shown.columns if column not in ("thumbnail", "row", "column", "kind", "of")]
+    title = style.title(
+        "Which images contradict their level?",
+        "The most confident first, with class, attribute and mean confidence; in brackets the number.",
+    )
+    tall, wide = int((frame["row"].max() + 1) * STEP_PX), int((frame["column"].max() + 1) * (kinds.SIDE + 28))
+    chart = kinds.pictures(frame, hover, "label", "under")
+    drawn = style.faceted(chart, frame, title, (DATASET,), height=tall, columns=1)
+    drawn.spec.width = wide
+    return drawn
+
+
+def hierarchy_headlines(models: pd.DataFrame) -> Iterator[str]:
+    """The range of the scores, and the range of chance alone.
+
+    >>> line = {"dataset": "zoo", "hierarchical_score": 0.9, "chance": 0.8, "excess_low": 0.01}
+    >>> print(*hierarchy_headlines(pd.DataFrame([line, {**line, "chance": 0.86, "excess_low": -0.02}])))
+    zoo: 2 models follow the order of levels in 90 to 90 % of triplets, where chance at their accuracies gives 80 to \
+86 %; the excess is significant for 1 of 2 models (95 % interval over sessions above 0).
+    """
+    for dataset, part in models.groupby(DATASET, sort=False):
+        score, chance = (
+            f"{100 * part[column].min():.0f} to {100 * part[column].max():.0f} %"
+            for column in (hierarchy.HIERARCHICAL_SCORE, hierarchy.CHANCE)
+        )
+        count = f"{(part[hierarchy.EXCESS.low] > 0).sum()} of {len(part)} models"
+        yield (
+            f"{dataset}: {len(part)} models follow the order of levels in {score} of triplets, where chance at their "
+            f"accuracies gives {chance}; the excess is significant for {count} (95 % interval over sessions above 0)."
+        )
+
+
+def correlation_headlines(correlation: pd.DataFrame) -> Iterator[str]:
+    """Accuracy and score over models, plain and given chance."""
+    for dataset, part in correlation.groupby(DATASET, sort=False):
+        models = part[MODELS].iloc[0]
+        yield f"{dataset}: accuracy and hierarchical score over {models} models: {_heading(part)}."
+
+
+def _heading(lines: pd.DataFrame) -> str:
+    by_kind = {line[hierarchy.KIND]: r_text(line) for line in lines.to_dict("records")}
+    return f"correlation {by_kind['pearson']}; given chance {by_kind['partial']}"
+
+
+def r_text(line: Mapping[Any, Any]) -> str:
+    """A coefficient with its interval, or that there is none.
+
+    >>> r_text({"r": 0.77, "r_low": 0.2, "r_high": None}), r_text({"r": -0.5, "r_low": -0.9, "r_high": 0.1})
+    ('.77', '-.50 [-.90, .10]')
+    """
+    if pd.isna(line["r"]):
+        return "not defined"
+    known = [f"{line[name]:.2f}".replace("0.", ".", 1) for name in ("r", "r_low", "r_high") if pd.notna(line[name])]
+    return known[0] if len(known) < 3 else f"{known[0]} [{known[1]}, {known[2]}]"
+
+
+def steps_headlines(steps: pd.DataFrame) -> Iterator[str]:
+    """In how many attributes each level costs accuracy, and the other attributes.
+
+    >>> line = {"dataset": "zoo", "attribute": "size", "step": "easy to medium", "verdict": "falls"}
+    >>> print(*steps_headlines(pd.DataFrame([line, {**line, "step": "medium to hard", "verdict": "cannot tell"}])))
+    zoo: accuracy falls at both steps, easy to medium and medium to hard, in 0 of 1 attributes; it does not change \
+significantly in size (medium to hard).
+    """
+    for dataset, part in steps.groupby(DATASET, sort=False):
+        falls = part["verdict"].eq(FALLS).groupby(part[ATTRIBUTE]).all()
+        named = part.assign(named=part[ATTRIBUTE] + " (" + part[attribute_levels.STEP] + ")")
+        count = f"{' and '.join(attribute_levels.STEPS)}, in {falls.sum()} of {len(falls)} attributes"
+        others = _others(named, "named", attribute_levels.VERDICT)
+        yield f"{dataset}: accuracy falls at both steps, {count}{others}."
+
+
+def trends_headlines(trends: pd.DataFrame) -> Iterator[str]:
+    """In how many attributes and classes confidence falls, and where it does not.
+
+    >>> line = {"dataset": "zoo", "by": "attribute", "value": "size", "verdict": "falls"}
+    >>> list(trends_headlines(pd.DataFrame([line, {**line, "value": "view", "verdict": "rises"}])))
+    ['zoo: mean confidence falls at both steps in 1 of 2 attributes; it rises at a step in view.']
+    """
+    plural = {"attribute": "attributes", "class": "classes"}
+    for (dataset, by), part in trends.groupby([DATASET, "by"], sort=False):
+        count = f"{(part[validate_levels.VERDICT] == FALLS).sum()} of {len(part)} {plural[str(by)]}"
+        others = _others(part, "value", validate_levels.VERDICT)
+        yield f"{dataset}: mean confidence falls at both steps in {count}{others}."
+
+
+def _others(lines: pd.DataFrame, name: str, verdict: Column) -> str:
+    """The rest of a sentence: where it does not fall, ten names of each verdict at most."""
+    found = ""
+    for value, same in lines[lines[verdict] != FALLS].groupby(verdict, sort=False):
+        names = same[name].tolist()
+        more = f" and {len(names) - 10} more" if len(names) > 10 else ""
+        found += f"; it {verdict.choices[str(value)]} in {', '.join(names[:10])}{more}"
+    return found
+
+
+def contradictions_headlines(shown: pd.DataFrame) -> Iterator[str]:
+    """How many images contradict their level.
+
+    >>> line = {"dataset": "zoo", "kind": "easy, missed by all", "of": 3, "models": 6}
+    >>> list(contradictions_headlines(pd.DataFrame([line])))
+    ['zoo: images that contradict their level for 6 models: 3 easy, but no model is right.']
+    """
+    for (dataset, models), part in shown.groupby([DATASET, MODELS], sort=False):
+        counts: dict[str, int] = dict(zip(part["kind"], part["of"], strict=True))
+        named = "; ".join(f"{count} {validate_levels.KIND.choices[kind]}" for kind, count in counts.items())
+        yield f"{dataset}: images that contradict their level for {models} models: {named}."
+
+
+FIGURES = (
+    Figure("hierarchy", "Hard images fail first", (HIERARCHY,), hierarchy_figure),
+    Figure("hierarchy_patterns", "Patterns of right and wrong", (HIERARCHY_PATTERNS,), patterns_figure),
+    Figure("hierarchy_correlation", "Order and accuracy", (HIERARCHY, HIERARCHY_CORRELATION), correlation_figure),
+    Figure("attribute_scores", "Scores by attribute", (ATTRIBUTE_SCORES,), scores_figure),
+    Figure("attribute_steps", "What a level costs", (ATTRIBUTE_STEPS,), steps_figure),
+    Figure("attribute_levels", "Accuracy by attribute and level", (ATTRIBUTE_LEVELS,), levels_figure),
+    Figure("confidence_levels", "Confidence by level", (CONFIDENCE_LEVELS,), bins_figure),
+    Figure("confidence_trends", "Confidence by attribute and class", (CONFIDENCE_TRENDS,), trends_figure),
+    Figure("contradictions", "Images that contradict their level", (CONTRADICTIONS_SHOWN,), contradictions_figure),
+)
+HEADLINES = {
+    HIERARCHY.name: hierarchy_headlines,
+    HIERARCHY_CORRELATION.name: correlation_headlines,
+    ATTRIBUTE_STEPS.name: steps_headlines,
+    CONFIDENCE_TRENDS.name: trends_headlines,
+    CONTRADICTIONS_SHOWN.name: contradictions_headlines,
+}
