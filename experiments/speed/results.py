@@ -1,12 +1,16 @@
-# Claim: 10,000 finished runs are a DataFrame in under 2 s; beside it, what a user would write: json.loads and
-# DataFrame.from_records over the same files.
-#   python experiments/speed/results.py            20 s
+"""How long do 10,000 stored runs take to become a DataFrame? At most 2 s; beside it, what a user would write.
+
+    python experiments/speed/results.py            20 s
+
+By hand: json.loads and DataFrame.from_records over the same files.
+"""
+
 import json
 import tempfile
-import time
 from pathlib import Path
 
 import pandas as pd
+from harness import machine, options, timed
 
 from fca.store import results
 from fca.store.columns import COLUMNS
@@ -27,17 +31,14 @@ def by_hand(folder):
 
 
 def main():
+    size = options(__doc__, rows=(10_000, 20), turns=(3, 1))
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        write_rows(folder, 10_000)
-        for _ in range(3):
-            seconds = {}
-            for name, read in (("results()", results), ("by hand", by_hand)):
-                start = time.perf_counter()
-                frame = read(folder)
-                seconds[name] = time.perf_counter() - start
-            ratio = seconds["results()"] / seconds["by hand"]
-            print(f"{len(frame)} rows: results() {seconds['results()']:.2f} s (claim: 2), {ratio:.2f} of by hand")
+        write_rows(Path(place), size.rows)
+        for _ in range(size.turns):
+            ours, hand = timed(results, Path(place)), timed(by_hand, Path(place))
+            assert len(ours.result) == len(hand.result) == size.rows
+            print(f"{size.rows} rows: {ours.wall:.2f} s (claim: 2), {ours.wall / hand.wall:.2f} of by hand")
+    machine()
 
 
 if __name__ == "__main__":
