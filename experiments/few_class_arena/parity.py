@@ -3,7 +3,7 @@
     python experiments/few_class_arena/parity.py --data $FCA_REAL_DATA --outputs outputs        seconds to minutes
 
 Reads DATA/tables/paper_*.csv and the runs under OUTPUTS; starts none. What no run fills stays empty, with the command
-that fills it. Expect on an empty store: the paper's numbers alone, and what they say of ranks and regret.
+that fills it. Expect on an empty store: the paper's numbers alone, and what follows from them for ranks and regret.
 """
 
 from __future__ import annotations
@@ -12,43 +12,199 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from paper import figure5, table1
-from sections import sections
-from studies import ready, studies
-from words import answers
+import altair as alt
+import arena_figures as figures
+import arena_paper as paper
+import arena_tables as tables
+import pandas as pd
+from arena_findings import BEYOND_FINDINGS, FIGURE1_FINDINGS, VERDICT, findings
+from arena_paper import DCN, IMAGENET, base
+from arena_tables import Study, attempted, ready, studies
 
-from fca.report.page import Page, write_page
+from fca.report.page import Page, Section, write_page
+from fca.report.style import NothingToDraw, spec
 from fca.store import Store
-from fca.types import FcaError
+from fca.studies.few_class.figures.similarity import scatter_figure
+from fca.studies.rows import records
+from fca.studies.table import TableSpec
+from fca.types import FcaError, Table
+
+NO_RUN = "no run has what this figure needs"
+BARS = "Mean over class subsets; bars: one standard deviation between subsets."
+WILSON = {"ours": "top1_open of full models on the clean test split", "intervals": "95 %, Wilson"}
+BOOTSTRAP = {"intervals": "95 %, bootstrap over subset seeds", "spread": "standard deviation between subsets"}
+VERDICTS = {"yes, as in the paper": "as in the paper", "yes, the other way": "the other way", "no": "not significant"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code 0, or 2 when the paper's tables are not there or the query cannot be read."""
-    asked = _arguments().parse_args(arguments)
+    options = _arguments().parse_args(arguments)
     try:
-        page, told = parity(asked.data, Store(asked.outputs), asked.query)
-        index = write_page(asked.to or asked.outputs / "reports" / "parity", page)
+        page = parity(options.data, Store(options.outputs), options.query)
+        index = write_page(options.to or options.outputs / "reports" / "parity", page)
     except FcaError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print("\n".join([*told, f"page: {index}"]))
+    print("\n".join([*page.headlines, f"page: {index}"]))
     return 0
 
 
-def parity(data: Path, store: Store, query: str | None = None) -> tuple[Page, list[str]]:
-    """The page, and what it says in words."""
-    paper, correlations = table1(data), figure5(data)
+def parity(data: Path, store: Store, query: str | None = None) -> Page:
+    """The page."""
+    table1, figure5 = paper.table1(data), paper.figure5(data)
+    rows = store.rows(query)
     usable, reasons = ready(studies(store, query))
-    parts = sections(paper, correlations, store.rows(query), usable)
-    told = answers({table.name: table.frame for part in parts for table in part.tables}, reasons)
+    parts = [*_of_table1(table1, rows), *_by_ncl(table1[DCN], usable), *_similarity(figure5, usable)]
+    found = {table.name: table for part in parts for table in part.tables}
+    sentences = headlines({name: table.frame for name, table in found.items()}, reasons)
     words = ["--data", str(data), "--outputs", str(store.outputs), *(["--query", query] if query else [])]
     command = shlex.join(["python", "experiments/few_class_arena/parity.py", *words])
-    used = {run for part in parts for table in part.tables for run in table.runs}
-    rows = store.rows(query)
-    return Page("Few-Class Arena, paper and ours", told, parts, rows[rows["run_id"].isin(used)], command), told
+    used = {run for table in found.values() for run in table.runs}
+    return Page("Few-Class Arena, paper and ours", sentences, parts, rows[rows["run_id"].isin(used)], command)
+
+
+def _of_table1(published: pd.DataFrame, rows: pd.DataFrame) -> Iterator[Section]:
+    """Table 1, the best model, ranks and regret."""
+    frame = tables.table1(published, rows)
+    runs = sorted(set(frame["run_id"].dropna()))
+    table = tables.TABLE1.table(frame, WILSON, runs)
+    yield _section("table1", "Table 1: full models", figures.table1, table)
+    best = frame.loc[frame["paper_model"] == DCN, [*tables.FIGURE2A.columns]]
+    yield _section("figure2a", "Figure 2a: DCN", figures.best, tables.FIGURE2A.table(best, {}, runs))
+    table = tables.FIGURE2B.table(tables.ranks(frame), {}, runs)
+    yield _section("figure2b", "Figure 2b: ranks", figures.ranks, table)
+    agreement = tables.agreement(published, frame)
+    table = tables.RANK_AGREEMENT.table(agreement, {"intervals": "bootstrap over models"}, runs)
+    yield _section("rank_agreement", "Does ImageNet's ranking hold elsewhere?", figures.agreement, table)
+    table = tables.REGRETS.table(tables.regret(published), {"intervals": "bootstrap over data sets"}, ())
+    yield _section("regret", "Always the same model", figures.regret, table)
+
+
+def _by_ncl(best: pd.Series, found: list[Study]) -> Iterator[Section]:
+    """Figures 1, 3 and 4 with the findings, and the same of other data sets."""
+    runs = sorted({run for study in found for run in study.points["run_id"]})
+    measured = findings(found)
+    on = (measured["dataset"].map(base) == IMAGENET).to_numpy()
+
+    def table(declared: TableSpec, frame: pd.DataFrame) -> Table:
+        return declared.table(frame, BOOTSTRAP, runs)
+
+    shown = [table(tables.FIGURE1, tables.figure1(found)), table(FIGURE1_FINDINGS, measured[on])]
+    draw = partial(figures.by_ncl, title=alt.Title("Figure 1: ResNets on ImageNet", subtitle=[BARS]))
+    yield _section("figure1", "Figure 1: ResNets, full and sub-models", draw, *shown)
+    for declared, number, make in ((tables.FIGURE3, 3, tables.figure3), (tables.FIGURE4, 4, tables.figure4)):
+        heading = f"Figure {number}: {declared.question}"
+        hollow = " Hollow: the paper's DCN on all classes." if number == 3 else ""
+        draw = partial(figures.dcn, title=alt.Title(heading, subtitle=[BARS + hollow]))
+        yield _section(declared.name, heading, draw, table(declared, make(found, best)))
+    shown = [table(tables.BEYOND_FIGURE1, tables.figure1_elsewhere(found)), table(BEYOND_FINDINGS, measured[~on])]
+    title = alt.Title("Figure 1, beyond: all models on other data sets", subtitle=[BARS])
+    yield _section("beyond_figure1", "Beyond the paper: figure 1", partial(figures.by_ncl, title=title), *shown)
+    draw = partial(figures.dcn, title=alt.Title("Figures 3 and 4, beyond the paper's ten", subtitle=[BARS]))
+    shown = [table(tables.BEYOND_DCN, tables.dcn_elsewhere(found))]
+    yield _section("beyond_dcn", "Beyond the paper: figures 3 and 4", draw, *shown)
+
+
+def _similarity(published: pd.DataFrame, usable: list[Study]) -> Iterator[Section]:
+    """Figure 5, the same of other data sets, and the points behind the coefficients."""
+    found, reasons = attempted(usable, lambda study: study.correlated)
+    for declared, frame, name, on in (
+        (tables.FIGURE5, tables.figure5(published, found), "Figure 5", True),
+        (tables.BEYOND_FIGURE5, tables.elsewhere(found), "Beyond the paper: figure 5", False),
+    ):
+        mine, missing = ({k: v for k, v in one.items() if (base(k) == IMAGENET) is on} for one in (found, reasons))
+        points, correlation = (
+            [of_study[kind] for of_study in mine.values()] for kind in ("correlation_points", "correlation")
+        )
+        runs = sorted({run for table in (*points, *correlation) for run in table.runs})
+        table = declared.table(frame, {**BOOTSTRAP, **missing}, runs)
+        draw = partial(figures.coefficients, name=name)
+        yield _section(declared.name, f"{name}: SimSS and accuracy", draw, table)
+        if mine:
+            shown = [_merged(part, declared.name) for part in (points, correlation)]
+            draw = partial(scatter_figure, correlation=shown[1])
+            yield _section(f"{declared.name}_points", f"{name}: points", draw, *shown)
+
+
+def _merged(parts: list[Table], key: str) -> Table:
+    """Tables of one kind as one."""
+    frame = pd.concat([part.frame for part in parts], ignore_index=True)
+    runs = tuple(sorted({run for part in parts for run in part.runs}))
+    return replace(parts[0], name=f"{key}_{parts[0].name}", frame=frame, runs=runs)
+
+
+def _section(key: str, title: str, draw: Callable[[Table], alt.FacetChart], *shown: Table) -> Section:
+    """A part of the page; its figure draws the first table."""
+    try:
+        return Section(key, title, spec(draw(shown[0])), shown)
+    except NothingToDraw:
+        commands = "" if key.startswith("beyond") else "; the table gives the commands that make them"
+        return Section(key, title, None, shown, NO_RUN + commands)
+
+
+def headlines(frames: Mapping[str, pd.DataFrame], reasons: Mapping[str, str]) -> list[str]:
+    """A sentence for each finding, and why a study is not shown; every number in them stands in a table."""
+    parts = (_cells(frames["table1"]), _rankings(frames), _findings(frames), _coefficients(frames))
+    return [*(line for part in parts for line in part), *(f"{name}: not shown. {why}" for name, why in reasons.items())]
+
+
+def _cells(table: pd.DataFrame) -> Iterator[str]:
+    cells = table[table["paper_model"] != DCN]
+    filled = cells.dropna(subset="top1")
+    known, every = (len(part[["dataset", "model"]].drop_duplicates()) for part in (filled, cells))
+    line = f"Table 1: {known} of {every} cells have a run here"
+    if filled.empty:
+        yield f"{line}; every empty cell names the command that fills it."
+        return
+    outside = ~filled["top1_paper"].between(filled["top1_low"], filled["top1_high"])
+    yield f"{line}; the paper's number lies outside our 95 % interval in {outside.sum()} of {len(filled)} runs."
+
+
+def _rankings(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    agreement = frames["rank_agreement"].query("whose == 'paper'")
+    rho = [f"{one['paper_dataset']} {one['rho']:.2f}" for one in records(agreement)]
+    if rho:
+        yield f"In the paper, Spearman's rho of each data set's ranking with ImageNet's is {', '.join(rho)}."
+    points = [f"{one['paper_model']} {100 * one['top1_regret']:.1f}" for one in records(frames["regret"])]
+    yield f"In the paper, always taking one model costs, in points below the best: {', '.join(points)}."
+
+
+def _findings(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    frame = pd.concat([frames["figure1_findings"], frames["beyond_findings"]])
+    if frame["value"].notna().any():
+        yield (
+            "Findings of figure 1, with 95 % intervals over subset seeds: (a), (c.1) and (d.1) in percentage points, "
+            "(b) a ratio of spreads, (c.2) and (d.2) Spearman's rho of parameters and accuracy."
+        )
+    for dataset, part in frame.groupby("dataset", sort=False):
+        if part["value"].isna().all():
+            yield f"{dataset}: no run here shows the findings of figure 1."
+        for verdict, same in part.dropna(subset="value").groupby(VERDICT, sort=False):
+            found = [f"({one['finding']}) {one['value']:.2f} {_interval(one, '')}" for one in records(same)]
+            yield f"{dataset}, findings of figure 1, {VERDICTS.get(str(verdict), verdict)}: {'; '.join(found)}."
+
+
+def _coefficients(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    frame = pd.concat([frames["figure5"], frames["beyond_figure5"]]).dropna(subset="r")
+    if frame.empty:
+        yield "Figure 5: no run here shows whether SimSS predicts accuracy."
+    for (dataset, encoder, target), part in frame.groupby(["dataset", "encoder", "target"], sort=False):
+        found = [
+            f"{one['predictor']} ({one['scope']}) r = {one['r']:.2f} {_interval(one, 'r_')}, n = {one['n']}"
+            + (f", the paper's {one['r_paper']:.2f}" if pd.notna(one["r_paper"]) else "")
+            for one in records(part)
+        ]
+        yield f"{dataset}, {encoder}, {target}: {'; '.join(found)}."
+
+
+def _interval(line: Mapping[str, float], of: str) -> str:
+    low, high = line[f"{of}low"], line[f"{of}high"]
+    return "[interval undefined]" if pd.isna(low) else f"[{low:.2f}, {high:.2f}]"
 
 
 def _arguments() -> argparse.ArgumentParser:

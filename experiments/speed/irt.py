@@ -3,17 +3,15 @@
     FCA_REAL_DATA=... python experiments/speed/irt.py            about 4 CPU minutes, and 2 once to install the peer
 
 The peer is py-irt 0.7.1 from PyPI (Lalor and Rodriguez 2023), in an environment of its own that this script makes
-(--peer names one that exists). CPU seconds of the fit alone, one thread, each in a process of its own: neither imports
-nor the peer's reading of its JSON lines count. It runs as documented: 2pl, hierarchical priors, initial difficulties
-from the items' means, 2,000 epochs (its default; at 90 x 10,000 --epochs of them, scaled). Expect: 90 x 10,000 under 4
-CPU s and 30 times less; 65 x 50,000 under 10 CPU s and 700 MB; on hidden cells a lower nll than the peer's and than a
-guess from the margins.
+(--peer names one that exists; with --smoke it is left out). CPU seconds of the fit alone, one thread, each in a process
+of its own: neither imports nor the peer's reading of its JSON lines count. It runs as documented: 2pl, hierarchical
+priors, initial difficulties from the items' means, 2,000 epochs (its default; at 90 x 10,000 --epochs of them, scaled).
+Expect: 90 x 10,000 under 4 CPU s and 30 times less; 65 x 50,000 under 10 CPU s and 700 MB; on hidden cells a lower nll
+than the peer's and than a guess from the margins.
 """
 
-import argparse
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -22,6 +20,7 @@ import venv
 from pathlib import Path
 
 import numpy as np
+from harness import apart, machine, options, real_data, timed
 
 PEER = ("torch==2.13.0", "py-irt==0.7.1")
 DEFAULT_EPOCHS = 2000  # py_irt.config.IrtConfig
@@ -29,31 +28,33 @@ SHARE, SEED = 0.1, 0  # hidden cells
 
 
 def fit_ours(responses, model):
-    """Median of three fits: theta, a, b, and the seconds."""
+    """Median CPU seconds of three fits, the steps, and (theta, a, b)."""
     from fca.stats.irt import fit_irt
 
-    spent = []
-    for _ in range(3):
-        start = time.process_time()
-        fit = fit_irt(responses, model)
-        spent.append(time.process_time() - start)
-    steps = f"{fit.iterations} steps, {'converged' if fit.converged else 'NOT converged'}"
-    return [(fit.ability, fit.discrimination, fit.difficulty)], float(np.median(spent)), steps
+    fits = [timed(fit_irt, responses, model) for _ in range(3)]
+    fit = fits[0].result
+    return float(np.median([one.cpu for one in fits])), _steps(fit, "steps"), _parameters(fit)
 
 
 def fit_compat(responses, model):
-    """Seeds 0 and 1, and the seconds of one."""
+    """CPU seconds of one fit, the sweeps, and (theta, a, b) of seeds 0 and 1."""
     from fca.stats.irt.variational import fit_variational
 
-    start = time.process_time()
-    fits = [fit_variational(responses, model, seed=seed) for seed in (0, 1)]
-    spent = (time.process_time() - start) / 2
-    steps = f"{fits[0].iterations} sweeps, {'converged' if fits[0].converged else 'NOT converged'}"
-    return [(fit.ability, fit.discrimination, fit.difficulty) for fit in fits], spent, steps
+    fits = [timed(lambda seed=seed: fit_variational(responses, model, seed=seed)) for seed in (0, 1)]
+    seconds = np.mean([one.cpu for one in fits])
+    return seconds, _steps(fits[0].result, "sweeps"), *(_parameters(one.result) for one in fits)
 
 
-def fit_peer(responses, model, epochs):
-    """Runs in the peer's environment. Last parameters (what it saves), and those of its lowest loss."""
+def _steps(fit, name):
+    return f"{fit.iterations} {name}, {'converged' if fit.converged else 'NOT converged'}"
+
+
+def _parameters(fit):
+    return fit.ability, fit.discrimination, fit.difficulty
+
+
+def fit_peer(path, model, epochs):
+    """Runs in the peer's environment. Its last parameters (what it saves), and those of its lowest loss."""
     import pyro
     import torch
     from py_irt.config import IrtConfig
@@ -61,52 +62,32 @@ def fit_peer(responses, model, epochs):
 
     torch.set_num_threads(1)
     pyro.set_rng_seed(0)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "answers.jsonlines"
-        asked = [{f"i{i}": int(row[i]) for i in np.flatnonzero(~np.isnan(row))} for row in responses]
-        lines = [json.dumps({"subject_id": f"s{s}", "responses": cells}) for s, cells in enumerate(asked)]
-        path.write_text("\n".join(lines))
-        settings = {"priors": "hierarchical", "lr": 0.1, "initializers": ["difficulty_sign"]}
-        config = IrtConfig(model_type=model, epochs=epochs, **settings)
-        trainer = IrtModelTrainer(data_path=path, config=config, verbose=False)
+    responses, lines = np.load(path), Path(f"{path}.jsonlines")
+    known = [{f"i{i}": int(row[i]) for i in np.flatnonzero(~np.isnan(row))} for row in responses]
+    lines.write_text("\n".join(json.dumps({"subject_id": f"s{s}", "responses": row}) for s, row in enumerate(known)))
+    settings = {"priors": "hierarchical", "lr": 0.1, "initializers": ["difficulty_sign"]}
+    config = IrtConfig(model_type=model, epochs=int(epochs), **settings)
+    trainer = IrtModelTrainer(data_path=lines, config=config, verbose=False)
     start = time.process_time()
     trainer.train(device="cpu")
     spent = time.process_time() - start
-    found = [_in_order(params, responses.shape) for params in (trainer.last_params, trainer.best_params)]
-    return found, spent, f"{epochs} epochs"
+    found = {}
+    for name, parameters in (("last", trainer.last_params), ("best", trainer.best_params)):
+        for key, names in (("ability", "subject_ids"), ("disc", "item_ids"), ("diff", "item_ids")):
+            place = [int(one[1:]) for _, one in sorted(parameters[names].items())]
+            found[f"{name}_{key}"] = np.asarray(parameters[key])[np.argsort(place)]
+    np.savez(f"{path}.found.npz", spent=spent, **found)
 
 
-def _in_order(params, shape):
-    found = [np.empty(size) for size in (shape[0], shape[1], shape[1])]
-    for out, names, key in zip(
-        found, ("subject_ids", "item_ids", "item_ids"), ("ability", "disc", "diff"), strict=True
-    ):
-        out[[int(name[1:]) for at, name in sorted(params[names].items())]] = params[key]
-    return found
-
-
-def child(arguments):
-    who, path, model, epochs = arguments
-    responses = np.load(path)
-    if who == "py-irt":
-        found, spent, steps = fit_peer(responses, model, int(epochs))
-    else:
-        found, spent, steps = (fit_ours if who == "ours" else fit_compat)(responses, model)
-    np.savez(f"{path}.found.npz", *(part for fit in found for part in fit))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"spent": spent, "steps": steps, "peak": peak}))
-
-
-def run(python, who, responses, model="2pl", epochs=DEFAULT_EPOCHS):
-    """In a process of its own, one thread; the fits as (theta, a, b)."""
+def of_peer(python, responses, epochs=DEFAULT_EPOCHS):
+    """CPU seconds of py-irt, and (theta, a, b) at its end and at its lowest loss."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "answers.npy"
+        path = Path(folder) / "responses.npy"
         np.save(path, responses)
-        command = [str(python), __file__, "child", who, str(path), model, str(epochs)]
-        one = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, **one})
-        parts = list(np.load(f"{path}.found.npz").values())
-    return json.loads(done.stdout.splitlines()[-1]), [parts[i : i + 3] for i in range(0, len(parts), 3)]
+        command = [str(python), __file__, "peer", str(path), "2pl", str(epochs)]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        spent, *found = np.load(f"{path}.found.npz").values()
+    return float(spent), found[:3], found[3:]
 
 
 def peer_python(folder):
@@ -127,52 +108,52 @@ def drawn(subjects, items):
 
 
 def imagenet():
-    """65 published models x 50,000 images; None without the data."""
-    if "FCA_REAL_DATA" not in os.environ:
-        return None
-    stored = np.load(Path(os.environ["FCA_REAL_DATA"]) / "responses" / "imagenetv2_val50k_top1.npz")
-    answers = np.unpackbits(stored["correct_bits"], axis=1)[:, : int(stored["n_items"])].astype(float)
-    return answers[~np.isin(stored["models"], ["fv_4k", "fv_16k"])]
+    """65 published models x 50,000 images."""
+    stored = np.load(real_data() / "responses" / "imagenetv2_val50k_top1.npz")
+    responses = np.unpackbits(stored["correct_bits"], axis=1)[:, : int(stored["n_items"])].astype(float)
+    return responses[~np.isin(stored["models"], ["fv_4k", "fv_16k"])]
 
 
-def speed(peer, epochs):
+def speed(python, size):
     """Seconds of both, and how well each finds the truth."""
     from scipy.stats import kendalltau, spearmanr
 
-    for items, asked in ((2_000, DEFAULT_EPOCHS), (10_000, epochs)):
-        answers, ability, difficulty = drawn(90, items)
-        ours, own = run(sys.executable, "ours", answers)
-        theirs, other = run(peer, "py-irt", answers, epochs=asked)
-        scaled = theirs["spent"] * DEFAULT_EPOCHS / asked
-        note = "" if asked == DEFAULT_EPOCHS else f" (from {asked} epochs, {theirs['spent']:.1f} s)"
-        print(f"90 x {items:,} 2pl: ours {ours['spent']:.2f} CPU s ({ours['steps']}); py-irt, {DEFAULT_EPOCHS} epochs,")
-        print(f"    {scaled:.1f} CPU s{note}, {scaled / ours['spent']:.0f} times as long")
-        for name, (theta, _, b) in (("ours", own[0]), ("py-irt, as far as it ran", other[0])):
-            truth = f"tau {kendalltau(theta, ability).statistic:.3f}, rho(b) {spearmanr(b, difficulty).statistic:.3f}"
-            print(f"    against the truth: {truth} ({name})")
-    answers = drawn(90, 2_000)[0]
+    for items, epochs in ((size.items // 5, DEFAULT_EPOCHS), (size.items, size.epochs)):
+        responses, ability, difficulty = drawn(90, items)
+        (spent, steps, own), _ = apart(fit_ours, responses, "2pl")
+        print(f"90 x {items:,} 2pl: ours {spent:.2f} CPU s ({steps})")
+        found = {"ours": own}
+        if python:
+            theirs, found["py-irt, as far as it ran"], _ = of_peer(python, responses, epochs)
+            scaled = theirs * DEFAULT_EPOCHS / epochs
+            print(
+                f"    py-irt, {DEFAULT_EPOCHS} epochs: {scaled:.1f} CPU s, {scaled / spent:.0f} times as long", end=""
+            )
+            print(f" ({epochs} epochs in {theirs:.1f} s)")
+        for name, (theta, _, b) in found.items():
+            tau, rho = kendalltau(theta, ability).statistic, spearmanr(b, difficulty).statistic
+            print(f"    against the truth: tau {tau:.3f}, rho(b) {rho:.3f} ({name})")
     for model in ("1pl", "2pl", "3pl-upper"):
-        said, (first, second) = run(sys.executable, "variational", answers, model)
+        (spent, steps, first, second), _ = apart(fit_compat, drawn(90, size.items // 5)[0], model)
         rho = spearmanr(first[2], second[2]).statistic
-        spent = f"{said['spent']:.2f} CPU s ({said['steps']})"
-        print(f"90 x 2,000 {model}, compat=seed001: {spent}, Spearman(b) of seeds 0 and 1: {rho:.6f}")
+        print(f"{model}, compat=seed001: {spent:.2f} CPU s ({steps}), Spearman(b) of seeds 0 and 1: {rho:.6f}")
 
 
-def held_out(peer, answers):
+def held_out(python, responses):
     """The same hidden cells for all: 65 models x 5,000 images."""
     from fca.stats.irt import held_out_fit, hide
 
-    sample = answers[:, np.sort(np.random.default_rng(SEED).choice(answers.shape[1], 5_000, replace=False))]
+    sample = responses[:, np.sort(np.random.default_rng(SEED).choice(responses.shape[1], 5_000, replace=False))]
     ours = held_out_fit(sample, "2pl", SHARE, SEED)
-    hidden = hide(sample, SHARE, SEED)
     print(f"65 x 5,000 of ImageNet, {ours.cells} hidden cells, seed {SEED}, nll: margins {ours.baseline_nll:.4f},")
     print(f"    ours {ours.nll:.4f}")
-    seen = np.where(hidden, np.nan, sample)
+    hidden = hide(sample, SHARE, SEED)
     for epochs in (1_000, DEFAULT_EPOCHS):
-        said, fits = run(peer, "py-irt", seen, epochs=epochs)
+        spent, *fits = of_peer(python, np.where(hidden, np.nan, sample), epochs)
         last, best = (_nll(sample[hidden], theta, a, b, hidden) for theta, a, b in fits)
-        spent = f"{said['spent']:.1f} CPU s"
-        print(f"    py-irt, {epochs:,} epochs: {last:.4f}; its parameters of lowest loss: {best:.4f} ({spent})")
+        print(
+            f"    py-irt, {epochs:,} epochs: {last:.4f}; its parameters of lowest loss: {best:.4f} ({spent:.1f} CPU s)"
+        )
 
 
 def _nll(right, theta, a, b, hidden):
@@ -181,19 +162,20 @@ def _nll(right, theta, a, b, hidden):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--peer", type=Path, default=Path.home() / ".cache" / "fca" / "py-irt-0.7.1")
-    parser.add_argument("--epochs", type=int, default=200, help="of py-irt at 90 x 10,000; scaled to 2,000")
-    options = parser.parse_args()
-    peer, answers = peer_python(options.peer), imagenet()
-    speed(peer, options.epochs)
-    said, _ = run(sys.executable, "ours", drawn(65, 50_000)[0] if answers is None else answers)
-    kind = "drawn" if answers is None else "ImageNet"
-    print(f"65 x 50,000 2pl, {kind}: {said['spent']:.2f} CPU s ({said['steps']}), peak {said['peak'] / 1e6:.0f} MB")
-    if answers is not None:
-        held_out(peer, answers)
-    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, numpy {np.__version__}, Python {sys.version[:6]}")
+    folder = Path.home() / ".cache" / "fca" / "py-irt-0.7.1"
+    size = options(__doc__, peer=(folder, folder), epochs=(200, 5), items=(10_000, 100), images=(50_000, 100))
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    python = None if size.smoke else peer_python(size.peer)
+    speed(python, size)
+    real = real_data() is not None and not size.smoke
+    responses = imagenet() if real else drawn(65, size.images)[0]
+    (spent, steps, _), memory = apart(fit_ours, responses, "2pl")
+    kind = "ImageNet" if real else "drawn"
+    print(f"65 x {size.images:,} 2pl, {kind}: {spent:.2f} CPU s ({steps}), peak {memory / 1e6:.0f} MB")
+    if real:
+        held_out(python, responses)
+    machine()
 
 
 if __name__ == "__main__":
-    child(sys.argv[2:]) if sys.argv[1:2] == ["child"] else main()
+    fit_peer(*sys.argv[2:]) if sys.argv[1:2] == ["peer"] else main()

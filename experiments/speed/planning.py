@@ -3,56 +3,51 @@
     python experiments/speed/planning.py
 
 Both are whole command lines in a process of their own, start-up included. The second finds rows that this script has
-written for every planned run.
+written for every planned run: 1,500 trainings and the predictions of each.
 """
 
 import shlex
 import subprocess
 import sys
 import tempfile
-import time
-from pathlib import Path
 
-GRID = "model=test_resnet,test_vit,test_efficientnet subset.ncl=2,3,4,5,6 seed=range(0,100) logger=none"
-RUNS = 3000  # 1,500 trainings and the predictions of each
+from harness import machine, options, timed
 
-
-def fca(folder, *words):
-    start = time.perf_counter()
-    command = [sys.executable, "-m", "fca.cli.main", "run", "-m", *shlex.split(GRID), *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return time.perf_counter() - start, done.stdout
-
-
-def mark_all_done(folder):
-    """Write a row for every run of the grid, as the sweeper plans them."""
-    code = f"""
+MARK = """
 import sys
+from fca.cli import run
 from fca.cli.sweeper import ResumingSweep
 from fca.store import claims
 def mark(self, points, left):
-    for point in points:
-        for run in point.job.plan:
-            store = point.job.setup.store
-            if run.run_id in left and not (store.folder(run.run_id) / "row.json").exists():
-                token = claims.acquire(store.folder(run.run_id))
-                store.write({{**run.about, "run_id": run.run_id, "task": run.task}}, {{}}, token)
-                claims.release(store.folder(run.run_id), token)
+    for job in (point.job for point in points):
+        for one in job.plan:
+            store = job.setup.store
+            if one.run_id in left and not (store.folder(one.run_id) / "row.json").exists():
+                token = claims.acquire(store.folder(one.run_id))
+                store.write({**one.about, "run_id": one.run_id, "task": one.task}, {}, token)
+                claims.release(store.folder(one.run_id), token)
 ResumingSweep._work = mark
-from fca.cli import run
-sys.exit(run.main(["-m", *{shlex.split(GRID)!r}]))
+sys.exit(run.main(sys.argv[1:]))
 """
-    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True)
 
 
 def main():
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        seconds, out = fca(folder, "sweep.print=true")
-        print(f"planned {len(out.strip().splitlines())} configurations ({RUNS} runs) in {seconds:.1f} s (claim: 30)")
-        mark_all_done(folder)
-        seconds, out = fca(folder)
-        print(f"{out.splitlines()[0]}\nthe same sweep again: {seconds:.1f} s (claim: 40)")
+    size = options(__doc__, seeds=(100, 1))
+    grid = "model=test_resnet,test_vit,test_efficientnet subset.ncl=2,3,4,5,6 logger=none"
+    words = ["-m", *shlex.split(grid), f"seed=range(0,{size.seeds})"]
+    with tempfile.TemporaryDirectory() as folder:
+
+        def fca(*start):
+            command = [sys.executable, *start, *words]
+            return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+
+        planned = timed(fca, "-m", "fca.cli.main", "run", "sweep.print=true")
+        configurations = len(planned.result.strip().splitlines())
+        print(f"planned {configurations} configurations ({2 * configurations} runs): {planned.wall:.1f} s (claim: 30)")
+        fca("-c", MARK)
+        again = timed(fca, "-m", "fca.cli.main", "run")
+        print(f"{again.result.splitlines()[0]}\nthe same sweep again: {again.wall:.1f} s (claim: 40)")
+    machine()
 
 
 if __name__ == "__main__":

@@ -3,27 +3,23 @@
 python experiments/speed/rendered.py            20 classes x 11 attributes x 3 levels, CPU seconds of one thread
 """
 
-import time
+from harness import machine, options, timed
 
 from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, LEVELS, render, scene_of
 
-SIZE = 128
-
 
 def main():
-    """Print images a CPU second; the grid of a class is made once and is not counted."""
-    keys = [(c, a, level, 0, 0) for c in CLASSES for a in (*ATTRIBUTES, BACKGROUND) for level in LEVELS]
-    for label in CLASSES:
-        render(scene_of(label, "size", "easy", 1, 0), SIZE)
-    start = time.process_time()
-    scenes = [scene_of(*key) for key in keys]
-    placed = time.process_time()
-    for scene in scenes:
-        render(scene, SIZE)
-    drawn = time.process_time()
-    print(f"{len(keys)} images of {SIZE} pixels: drawn {len(keys) / (drawn - placed):.0f} a CPU second")
-    print(f"scenes placed by measurement {len(keys) / (placed - start):.0f} a CPU second")
-    print(f"both {len(keys) / (drawn - start):.0f} a CPU second")
+    size = options(__doc__, pixels=(128, 32), classes=(len(CLASSES), 1))
+    names = CLASSES[: size.classes]
+    keys = [(c, a, level, 0, 0) for c in names for a in (*ATTRIBUTES, BACKGROUND) for level in LEVELS]
+    for label in names:  # the grid of a class is made once and is not counted
+        render(scene_of(label, "size", "easy", 1, 0), size.pixels)
+    placed = timed(lambda: [scene_of(*key) for key in keys])
+    drawn = timed(lambda: [render(scene, size.pixels) for scene in placed.result])
+    print(f"{len(keys)} images of {size.pixels} pixels: drawn {len(keys) / drawn.cpu:.0f} a CPU second")
+    print(f"scenes placed by measurement {len(keys) / placed.cpu:.0f} a CPU second")
+    print(f"both {len(keys) / (placed.cpu + drawn.cpu):.0f} a CPU second")
+    machine()
 
 
 if __name__ == "__main__":

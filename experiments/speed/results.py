@@ -1,14 +1,17 @@
-# Claim: 50,000 finished runs are a DataFrame in about a second, once some reader has left the index of rows; without
-# it, and in a process that has read them before. Beside them, what a user would write: json.loads over the same files.
-#   python experiments/speed/results.py                 2 minutes; --rows 10000 for a first look
-import argparse
+"""How long do 50,000 stored runs take to become a DataFrame? About a second, once a reader has left the index of rows.
+
+    python experiments/speed/results.py            2 minutes; --rows 10000 for a first look
+
+Beside it: without the index, in a process that has read them before, and by hand (json.loads over the same files).
+"""
+
 import json
 import random
 import tempfile
-import time
 from pathlib import Path
 
 import pandas as pd
+from harness import machine, options, timed
 
 from fca.store import index, results
 from fca.store.columns import BASE
@@ -43,21 +46,15 @@ def in_a_new_process(folder):
 
 
 def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--rows", type=int, default=50_000)
-    rows = parser.parse_args().rows
+    size = options(__doc__, rows=(50_000, 200), turns=(3, 1))
     ways = {"by hand": by_hand, "without index": without_index, "with index": in_a_new_process, "again": results}
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        write_rows(folder, rows)
-        for _ in range(3):
-            seconds = {}
-            for name, read in ways.items():
-                start = time.perf_counter()
-                frame = read(folder)
-                seconds[name] = time.perf_counter() - start
-                assert len(frame) == rows
-            print(f"{rows} rows:", ", ".join(f"{name} {taken:.2f} s" for name, taken in seconds.items()))
+        write_rows(Path(place), size.rows)
+        for _ in range(size.turns):
+            found = {name: timed(read, Path(place)) for name, read in ways.items()}
+            assert all(len(one.result) == size.rows for one in found.values())
+            print(f"{size.rows} rows:", ", ".join(f"{name} {one.wall:.2f} s" for name, one in found.items()))
+    machine()
 
 
 if __name__ == "__main__":

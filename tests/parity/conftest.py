@@ -1,10 +1,9 @@
 """A store of invented runs, and tables as the paper's, for experiments/few_class_arena."""
 
-import sys
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 
+import arena_paper as paper
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,10 +12,6 @@ from fca.stats.intervals import wilson
 from fca.store import Store
 from fca.subset import draw_subset
 from tests.studies.conftest import Lab, images
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "few_class_arena"))
-
-import paper
 
 COMMAND = {"command": "fca run task=predict"}
 

@@ -4,17 +4,14 @@ import doctest
 import os
 from pathlib import Path
 
-import cells
-import curves
-import findings
+import arena_findings as findings
+import arena_paper as paper
+import arena_tables as tables
 import numpy as np
 import pandas as pd
-import paper
 import parity
 import pytest
-import ranking
 import scipy.stats
-import similarities
 import yaml
 
 from fca.store import Store
@@ -72,7 +69,7 @@ def test_the_interval_of_a_published_r_is_fisher_s(tmp_path):
     assert (read["r_paper_low"], read["r_paper_high"]) == pytest.approx(tuple(found.confidence_interval()), abs=1e-6)
 
 
-def test_a_missing_or_foreign_table_is_told(tmp_path, capsys):
+def test_a_missing_or_foreign_table_is_refused(tmp_path, capsys):
     assert parity.main(["--data", str(tmp_path), "--outputs", str(tmp_path)]) == 2
     assert "paper_table1_top1.csv; allowed: an existing CSV file" in capsys.readouterr().err
     (tmp_path / "tables").mkdir()
@@ -82,7 +79,7 @@ def test_a_missing_or_foreign_table_is_told(tmp_path, capsys):
 
 
 def test_every_cell_of_an_empty_store_is_empty_and_has_its_command(data, tmp_path):
-    table = cells.table1(paper.table1(data), Store(tmp_path / "none").rows())
+    table = tables.table1(paper.table1(data), Store(tmp_path / "none").rows())
     assert len(table) == 3 * 11
     assert table["top1"].isna().all()
     assert table["top1_minus_paper"].isna().all()
@@ -91,15 +88,15 @@ def test_every_cell_of_an_empty_store_is_empty_and_has_its_command(data, tmp_pat
     line = table[(table["dataset"] == "imagenet") & (table["paper_model"] == "RN50")].iloc[0]
     published = "task=predict model.weights=pretrained"
     assert line["command"] == f"fca run -m experiment=fc_full dataset=imagenet model=resnet50 {published}"
-    figure = curves.figure1([])
+    figure = tables.figure1([])
     assert len(figure) == 5 * 3 * 11
     assert figure["top1"].isna().all()
     line = figure[(figure["model"] == "resnet34") & (figure["protocol"] == "sub") & (figure["ncl"] == 3)].iloc[0]
     assert line["command"] == "fca run -m experiment=fc_sub dataset=imagenet model=resnet34 subset.ncl=3"
     dcn = paper.table1(data)["DCN"]
-    assert curves.figure3([], dcn)["command"].notna().all()
-    assert curves.figure4([], dcn).groupby("dataset").size().eq(3 * 3).all()
-    figure = similarities.figure5(paper.figure5(data), {})
+    assert tables.figure3([], dcn)["command"].notna().all()
+    assert tables.figure4([], dcn).groupby("dataset").size().eq(3 * 3).all()
+    figure = tables.figure5(paper.figure5(data), {})
     assert len(figure) == 2 * 2 * 3
     assert figure["r"].isna().all()
     assert figure["command"].str.contains("experiment=fc_sim dataset=imagenet model@encoder=").all()
@@ -113,7 +110,7 @@ def test_a_cell_has_its_run_wilson_s_interval_and_the_difference(data, labs):
     lab = labs("dtd")
     run = full(lab, "shufflenet_v2_x1_0", 4)
     published = paper.table1(data)
-    table = cells.table1(published, lab.store.rows())
+    table = tables.table1(published, lab.store.rows())
     line = table[(table["dataset"] == "dtd") & (table["paper_model"] == "SNv2")].iloc[0]
     right = int((lab.logits(4).argmax(axis=1) == lab.true).sum())
     interval = scipy.stats.binomtest(right, len(lab.true)).proportion_ci(method="wilson")
@@ -133,32 +130,32 @@ def test_ten_models_make_a_dcn_that_is_compared_and_two_runs_of_one_model_are_tw
     for seed, (conf, _) in enumerate(paper.MODELS.values()):
         full(lab, conf, seed)
     full(lab, "resnet50", 99, weights="other")
-    table = cells.table1(paper.table1(data), lab.store.rows())
+    table = tables.table1(paper.table1(data), lab.store.rows())
     here = table[table["dataset"] == "cifar100"].set_index("paper_model")
     assert len(here.loc["RN50"]) == 2
     means = here.drop("DCN").groupby("paper_model")["top1"].mean()
     assert here.loc["DCN", "top1"] == pytest.approx(means.max())
     assert here.loc["DCN", "top1_minus_paper"] == pytest.approx(means.max() - here.loc["DCN", "top1_paper"])
-    ours = cells.ranks(table).query("whose == 'ours'").set_index("paper_model")["rank"]
+    ours = tables.ranks(table).query("whose == 'ours'").set_index("paper_model")["rank"]
     expected = scipy.stats.rankdata(-means)
     assert ours[means.index].tolist() == expected.tolist()
 
 
 @pytest.mark.real
-def test_the_paper_s_table_says_what_is_told_of_ranks_and_regret():
+def test_ranks_and_regret_of_the_paper_s_table_are_those_of_the_readme():
     table = paper.table1(Path(os.environ["FCA_REAL_DATA"]))
     models = table.drop(columns="DCN")
     assert table.shape == (10, 11)
     assert table["DCN"].tolist() == models.max(axis=1).tolist()
-    empty = cells.table1(table, Store(Path("none")).rows())
-    rho = ranking.agreement(table, empty).set_index("paper_dataset")["rho"]
+    empty = tables.table1(table, Store(Path("none")).rows())
+    rho = tables.agreement(table, empty).set_index("paper_dataset")["rho"]
     expected = {"CF100": 0.56, "GT43": 0.32, "CT256": 0.30, "QD345": 0.27, "FD101": 0.25, "CT101": 0.10}
     expected |= {"TT47": 0.09, "CB200": -0.18, "ID67": -0.39}
     assert rho.round(2).to_dict() == expected
     for short, value in rho.items():
         assert value == pytest.approx(scipy.stats.spearmanr(models.loc[short], models.loc["IN1K"]).statistic, abs=1e-12)
-    regret = ranking.regret(table).set_index("paper_model")["top1_regret"]
+    regret = tables.regret(table).set_index("paper_model")["top1_regret"]
     expected = {"SNv2": 4.0, "SWv2b": 4.2, "MViTs": 5.1, "RN50": 6.2, "EFv2": 7.7, "INCv3": 8.4, "CNv2": 12.3}
     assert (100 * regret).round(1).to_dict() == {**expected, "VGG16": 21.0, "ViTb": 26.3, "MNv3": 46.5}
-    ranks = cells.ranks(empty).set_index(["paper_dataset", "paper_model"])["rank"]
+    ranks = tables.ranks(empty).set_index(["paper_dataset", "paper_model"])["rank"]
     assert (ranks["IN1K", "RN50"], ranks["QD345", "RN50"]) == (7, 1)  # as its text says

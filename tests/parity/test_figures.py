@@ -2,17 +2,15 @@
 
 import os
 
-import curves
-import findings
-import measures
+import arena_findings as findings
+import arena_paper as paper
+import arena_tables as tables
 import numpy as np
 import pandas as pd
-import paper
 import parity
 import pytest
 import scipy.stats
-import similarities
-from studies import ready, studies
+from arena_tables import attempted, ready, studies
 
 from fca.report import style
 from fca.studies.few_class.accuracy import per_subset
@@ -28,7 +26,7 @@ def test_dcn_full_is_the_best_of_the_models_on_the_drawn_subsets(data, labs):
     for seed, model in enumerate(("vgg16", "resnet50")):
         full(lab, model, seed)
     [study] = studies(lab.store)
-    frame = curves.figure3([study], paper.table1(data)["DCN"])
+    frame = tables.figure3([study], paper.table1(data)["DCN"])
     line = frame[(frame["dataset"] == "dtd") & (frame["protocol"] == "open") & (frame["ncl"] == 3)].iloc[0]
     best = []
     for seed in range(5):
@@ -40,7 +38,7 @@ def test_dcn_full_is_the_best_of_the_models_on_the_drawn_subsets(data, labs):
     assert pd.isna(line["command"])
 
 
-def test_probes_and_trained_sub_models_are_two_studies_and_a_mixed_one_is_told(labs):
+def test_probes_and_trained_sub_models_are_two_studies_and_a_mixed_one_is_refused(labs):
     mixed, plain = labs("cifar10"), labs("dtd")
     sub_models(plain, "test_resnet")
     for adaptation in ("scratch", "probe"):
@@ -63,8 +61,8 @@ def test_figure_5_is_of_the_resnet_family_with_the_paper_s_r_beside_ours(data, l
         full(lab, model, seed)
     sub_models(lab, "vgg16", ncl=(2, 3))
     lab.embed("vit_base_patch32_clip_224", lab.features(1), **COMMAND)
-    found, reasons = similarities.gathered(studies(lab.store))
-    figure = similarities.figure5(paper.figure5(data), found)
+    found, reasons = attempted(studies(lab.store), lambda study: study.correlated)
+    figure = tables.figure5(paper.figure5(data), found)
     assert not reasons
     line = figure.set_index(["encoder", "target", "predictor", "scope"]).loc["CLIP", "DCN sub", "simss", "all"]
     points = found["imagenet"]["correlation_points"].frame.query("target == 'DCN sub'")
@@ -81,7 +79,7 @@ def drawn(values):
     return pd.DataFrame(lines, columns=["model", "protocol", "ncl", "subset_seed", "classes", "top1"])
 
 
-def test_the_measures_of_the_findings_are_what_they_say():
+def test_the_measures_of_the_findings_are_what_they_are_called():
     rng = np.random.default_rng(5)
     keys = [(m, p, n, s) for m in "xyz" for p in ("sub", "open") for n in (2, 3, 20) for s in range(4)]
     values = {key: rng.uniform(0.3, 1) for key in keys}
@@ -89,30 +87,30 @@ def test_the_measures_of_the_findings_are_what_they_say():
     few = subset[subset["ncl"] < 20]
     draws = [(n, s) for n in (2, 3) for s in range(4)]
     best = [max(values[m, "sub", *d] for m in "xyz") - max(values[m, "open", *d] for m in "xyz") for d in draws]
-    assert measures.mean_of(*measures.paired(few, "open", "max"))["value"] == pytest.approx(100 * np.mean(best))
+    assert findings.mean_of(*findings.paired(few, "open", "max"))["value"] == pytest.approx(100 * np.mean(best))
     mean = [values[m, "sub", *d] - values[m, "open", *d] for m in "xyz" for d in draws]
-    assert measures.mean_of(*measures.paired(few, "open"))["value"] == pytest.approx(100 * np.mean(mean))
+    assert findings.mean_of(*findings.paired(few, "open"))["value"] == pytest.approx(100 * np.mean(mean))
     gained = [values[m, "sub", n, s] - values[m, "sub", 20, s] for m in "xyz" for n, s in draws]
-    found = measures.mean_of(*measures.growth(subset))
+    found = findings.mean_of(*findings.growth(subset))
     assert found["value"] == pytest.approx(100 * np.mean(gained))
     apart = subset[(subset["model"] == "x") == (subset["protocol"] == "sub")]
     best = [values["x", "sub", *d] - max(values[m, "open", *d] for m in "yz") for d in draws]
-    found = measures.mean_of(*measures.unpaired(apart[apart["ncl"] < 20], "open"))
+    found = findings.mean_of(*findings.unpaired(apart[apart["ncl"] < 20], "open"))
     assert (found["value"], found["models"]) == (pytest.approx(100 * np.mean(best)), 3)
-    assert not measures.mean_of(*measures.unpaired(few, "open"))
+    assert not findings.mean_of(*findings.unpaired(few, "open"))
     rho = [scipy.stats.spearmanr([1, 2, 3], [values[m, "open", *d] for m in "xyz"]).statistic for d in draws]
-    found = measures.mean_of(*measures.scaling(few, pd.Series({"x": 1.0, "y": 2.0, "z": 3.0}), "open"))
+    found = findings.mean_of(*findings.scaling(few, pd.Series({"x": 1.0, "y": 2.0, "z": 3.0}), "open"))
     assert found["value"] == pytest.approx(np.mean(rho))
     spread = {}
     for p in ("sub", "open"):
         means = np.array([[np.mean([values[m, p, n, s] for m in "xyz"]) for s in range(4)] for n in (2, 3)])
         spread[p] = np.sqrt(means.var(axis=1, ddof=1).mean())  # pooled over ncl: equal degrees of freedom
-    found = measures.ratio(few, "open", few, "sub")
+    found = findings.ratio(few, "open", few, "sub")
     assert found["value"] == pytest.approx(spread["open"] / spread["sub"])
     assert found["low"] < found["value"] < found["high"]
 
 
-def test_a_finding_is_told_apart_only_when_its_interval_says_so(labs):
+def test_a_finding_is_significant_only_when_its_interval_excludes_0(labs):
     lab = labs("imagenet")
     for model, params in (("resnet18", 1), ("resnet34", 2), ("resnet50", 3)):
         for n in (2, 3, 5):
@@ -123,7 +121,7 @@ def test_a_finding_is_told_apart_only_when_its_interval_says_so(labs):
     found = findings.findings(usable).set_index("finding")
     subset = per_subset(usable[0].points)
     assert (subset.loc[(subset["protocol"] == "open") & (subset["ncl"] == 2), "top1"] < 1).any()
-    assert found.loc["a, best of models", "told_apart"] == "yes, as the paper says"
+    assert found.loc["a, best of models", "told_apart"] == "yes, as in the paper"
     assert (found.loc["c.1", "low"] <= 0) == (found.loc["c.1", "told_apart"] == "no" or found.loc["c.1", "high"] < 0)
     assert pd.isna(found.loc["d.2", "value"])  # equal accuracies have no order
     assert "fc_sub" in found.loc["d.2", "command"]
@@ -140,7 +138,7 @@ def test_the_page_shows_other_data_sets_beyond_the_paper_s_ten(data, labs, tmp_p
     assert parity.main(["--data", str(data), "--outputs", str(lab.store.outputs), "--to", str(to)]) == 0
     out = capsys.readouterr().out
     assert "Table 1: 1 of 30 cells have a run here" in out
-    assert "imagenet: no run here tells of the findings of figure 1" in out
+    assert "imagenet: no run here shows the findings of figure 1" in out
     assert "cifar10, mobilenetv1_025, DCN sub: simss (all) r = " in out
     names = {path.stem for path in (to / "figures").glob("*.png")}
     assert {"table1", "figure2a", "figure2b", "figure3", "figure5", "beyond_figure1", "beyond_figure5"} <= names

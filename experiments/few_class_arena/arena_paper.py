@@ -1,7 +1,8 @@
 """What the Few-Class Arena paper reports (arXiv:2411.01099), under the names that stored runs have.
 
-Its numbers are read from two files that are not part of this project: paper_table1_top1.csv (percent; a row a data set,
-a column a model, and DCN) and paper_fig5_correlations.csv (target, similarity_base, pearson_r, p_value, n_points).
+Its numbers are read from two files that are not part of this project: paper_table1_top1.csv (percent; a row for each
+data set, a column for each model, and DCN) and paper_fig5_correlations.csv (target, similarity_base, pearson_r,
+p_value, n_points).
 """
 
 from __future__ import annotations
@@ -24,19 +25,13 @@ FEW = (2, 3, 4, 5)  # "few classes" in the findings of figure 1
 FIGURE4 = (2, 3, 4)
 FIGURE5 = (2, 3, 4, 5, 10, 100)
 FAMILY = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")  # figures 1 and 5
-DATASETS = {  # the paper's name -> dataset=...
-    "GT43": "gtsrb",
-    "CF100": "cifar100",
-    "IN1K": IMAGENET,
-    "FD101": "food101",
-    "CT101": "caltech101",
-    "CT256": "caltech256",
-    "QD345": "quickdraw",
-    "CB200": "cub200",
-    "ID67": "indoor67",
-    "TT47": "dtd",
-}
-CLASSES = dict(zip(DATASETS.values(), (43, 100, 1000, 101, 101, 257, 345, 200, 67, 47), strict=True))
+_DATASETS = (  # the paper's name, dataset=..., classes
+    *(("GT43", "gtsrb", 43), ("CF100", "cifar100", 100), ("IN1K", IMAGENET, 1000), ("FD101", "food101", 101)),
+    *(("CT101", "caltech101", 101), ("CT256", "caltech256", 257), ("QD345", "quickdraw", 345)),
+    *(("CB200", "cub200", 200), ("ID67", "indoor67", 67), ("TT47", "dtd", 47)),
+)
+DATASETS = {short: dataset for short, dataset, _ in _DATASETS}
+CLASSES = {dataset: classes for _, dataset, classes in _DATASETS}
 MODELS = {  # the paper's name -> model=..., and what runs of that network are called (lower case, _ for -)
     "RN50": ("resnet50", r"resnet50(_\d+xb.*)?"),
     "VGG16": ("vgg16", r"vgg16(_\d+xb.*)?"),
@@ -49,7 +44,6 @@ MODELS = {  # the paper's name -> model=..., and what runs of that network are c
     "SWv2b": ("swinv2_base", r"swinv2_base(_.*)?"),
     "MViTs": ("mobilevit_s", r"mobilevit_s(mall(_.*)?)?"),
 }
-TEN = tuple(conf for conf, _ in MODELS.values())
 ENCODERS = {"CLIP": ("clip_vit_b32", "clip"), "DINOv2": ("dinov2_vit_b14", "dinov2")}  # -> model@encoder=..., its mark
 TARGETS = {"DCN-Full": "DCN open", "DCN-Sub": "DCN sub"}  # the paper's name -> ours
 
@@ -69,9 +63,9 @@ def short_model(label: str) -> str | None:
     return next((short for short, (_, name) in MODELS.items() if re.fullmatch(name, plain)), None)
 
 
-def short_encoder(label: str) -> str | None:
-    """The paper's name of an encoder."""
-    return next((short for short, (_, mark) in ENCODERS.items() if mark in label.lower()), None)
+def short_encoder(label: str) -> str:
+    """The paper's name of an encoder; another one keeps its own."""
+    return next((short for short, (_, mark) in ENCODERS.items() if mark in label.lower()), label)
 
 
 def grid(num_classes: int) -> list[int]:
@@ -94,38 +88,31 @@ def table1(data: Path) -> pd.DataFrame:
 
 
 def figure5(data: Path) -> pd.DataFrame:
-    """Pearson's r of SimSS with DCN-Full and DCN-Sub: target, encoder, r_paper with interval, p_paper, n_paper.
+    """Pearson's r of SimSS with DCN-Full and DCN-Sub: encoder, target, r_paper with interval, p_paper, n_paper.
 
     The interval is Fisher's, tanh(atanh r ± 1.96 / sqrt(n - 3)), as if the n subsets were independent.
     """
-    names = {"target": "target", "similarity_base": "encoder", "pearson_r": "r", "p_value": "p", "n_points": "n"}
+    names = {"similarity_base": "encoder", "target": "target", "pearson_r": "r_paper"}
+    names |= {"p_value": "p_paper", "n_points": "n_paper"}
     frame = _read(data / "tables" / "paper_fig5_correlations.csv", list(names)).rename(columns=names)
-    half = 1.959964 / np.sqrt(frame["n"] - 3)
-    return pd.DataFrame(
-        {
-            "encoder": frame["encoder"],
-            "target": frame["target"].map(TARGETS),
-            "r_paper": frame["r"],
-            "r_paper_low": np.tanh(np.arctanh(frame["r"]) - half),
-            "r_paper_high": np.tanh(np.arctanh(frame["r"]) + half),
-            "p_paper": frame["p"],
-            "n_paper": frame["n"],
-        }
-    )
+    z, half = np.arctanh(frame["r_paper"]), 1.959964 / np.sqrt(frame["n_paper"] - 3)
+    ends = {"r_paper_low": np.tanh(z - half), "r_paper_high": np.tanh(z + half)}
+    return frame.assign(target=frame["target"].map(TARGETS), **ends)
 
 
 def full_command(dataset: str, models: Sequence[str] = ()) -> str:
-    """Makes full models (all ten, unless named): their answers give Table 1 and every point of FC-Full.
+    """Makes full models (all ten, unless named): their predictions give Table 1 and every point of FC-Full.
 
     As in the paper, ImageNet's are published weights, and the others' are trained.
     """
     published = {"task": ["predict"], "model.weights": ["pretrained"]} if dataset == IMAGENET else {}
-    return _command("fc_full", dataset, model=models or TEN, **published)
+    return _command("fc_full", dataset, model=models or [conf for conf, _ in MODELS.values()], **published)
 
 
 def sub_command(dataset: str, models: Sequence[str] = (), ncl: int | None = None) -> str:
     """Trains sub-models (of all ten, unless named), at one ncl or at the paper's."""
-    return _command("fc_sub", dataset, model=models or TEN, **{"subset.ncl": [ncl] if ncl else []})
+    models = models or [conf for conf, _ in MODELS.values()]
+    return _command("fc_sub", dataset, model=models, **{"subset.ncl": [ncl] if ncl else []})
 
 
 def sim_command(dataset: str, encoder: str) -> str:
@@ -134,8 +121,8 @@ def sim_command(dataset: str, encoder: str) -> str:
 
 
 def _command(experiment: str, dataset: str, **axes: Sequence[Any]) -> str:
-    asked = [f"{name}={','.join(map(str, values))}" for name, values in axes.items() if values]
-    return " ".join([f"fca run -m experiment={experiment} dataset={dataset}", *asked])
+    words = [f"{name}={','.join(map(str, values))}" for name, values in axes.items() if values]
+    return " ".join([f"fca run -m experiment={experiment} dataset={dataset}", *words])
 
 
 def _read(path: Path, columns: list[str]) -> pd.DataFrame:
@@ -146,4 +133,4 @@ def _read(path: Path, columns: list[str]) -> pd.DataFrame:
     absent = [name for name in columns if name not in frame]
     if absent:
         raise FcaError(f"columns of {path}", ", ".join(map(str, frame)), ", ".join(columns), f"add {', '.join(absent)}")
-    return frame
+    return frame[columns]

@@ -1,0 +1,401 @@
+"""The tables of the parity page: Table 1 with its ranks and regret, accuracy by ncl (figures 1, 3, 4), and figure 5.
+
+A study is what stored runs may stand together: one for each data set, and for each way of making its sub-models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import arena_paper as paper
+import numpy as np
+import pandas as pd
+from arena_paper import DATASETS, DCN, FAMILY, IMAGENET, PAPER, TARGETS, base
+
+from fca.stats.correlation import correlation, resampled_correlation
+from fca.stats.intervals import bootstrap_mean, percentile_interval, point_weights
+from fca.store import Store
+from fca.studies import table as columns
+from fca.studies.few_class import correlation as similarity
+from fca.studies.few_class.accuracy import SPREAD, FewClass, accuracy, dcn, per_subset
+from fca.studies.rows import records
+from fca.studies.table import DATASET, ENCODER, MODEL, NCL, PROTOCOL, TOP1, TableSpec
+from fca.types import Column, FcaError, Table, with_interval
+
+AXES = ("fingerprint", "adaptation", "sampler", "compat")  # sub-models that differ in these are studies of their own
+SHORT = {dataset: short for short, dataset in DATASETS.items()}
+ORDER = ("sub", "open", "masked")  # of the protocols
+SCOPES = (("simss", "all"), ("simss", "within ncl"), ("ncl", "all"))
+PLACE = {name: place for names in (paper.ENCODERS, TARGETS.values()) for place, name in enumerate(names)}
+
+PAPER_DATASET = Column("paper_dataset", str, "", "data set, as the paper calls it")
+PAPER_MODEL = Column("paper_model", str, "", "model, as the paper calls it")
+TOP1_PAPER = Column("top1_paper", float, ".2%", "top-1 accuracy in the paper")
+DIFFERENCE = Column("top1_minus_paper", float, "+.2%", "top-1 accuracy, ours minus the paper's")
+NOTE = Column("note", str, "", "the best model, and of how many")
+WHOSE = Column("whose", str, "", "whose result", {"paper": "paper", "ours": "ours"})
+RANK = Column("rank", float, ".2~f", "rank by top-1 on all classes, 1 is the most accurate")
+RHO = Column("rho", float, ".2f", "Spearman's rho with the ranking on ImageNet")
+REGRET = Column("top1_regret", float, ".2%", "mean distance to the best model")
+WORST = Column("top1_regret_worst", float, ".2%", "largest distance to the best model")
+WORST_ON = Column("worst_on", str, "", "data set of the largest distance")
+COMMAND = Column("command", str, "", "command that makes the missing runs")
+R_PAPER = Column("r_paper", float, ".3f", "correlation with accuracy in the paper")
+P_PAPER = Column("p_paper", float, ".2g", "p in the paper")
+N_PAPER = Column("n_paper", int, ".0f", "subsets in the paper")
+AGREES = Column("agrees", str, "", "whether each r lies in the other's interval")
+CELL = (DATASET, PAPER_DATASET, MODEL, PAPER_MODEL)
+BOTH = (TOP1_PAPER, *with_interval(TOP1))
+COMPARED = (DIFFERENCE, columns.MODELS, NOTE)
+RUN = (Column("weights"), Column("adaptation"), columns.SEED, Column("compat"), columns.RUN_ID)
+MEANS = (TOP1, SPREAD, TOP1.low, TOP1.high, columns.SUBSETS)
+R = (*with_interval(similarity.COEFFICIENT), similarity.P, similarity.N, similarity.SEEDS, columns.MODELS)
+SAME = (DATASET, ENCODER, similarity.TARGET, similarity.PREDICTOR, similarity.SCOPE)
+
+_QUESTION = "Are full models as accurate as in the paper?"
+TABLE1 = TableSpec("table1", _QUESTION, f"{PAPER} table 1", (*CELL, *BOTH, columns.N_TEST, *COMPARED, *RUN, COMMAND))
+_QUESTION = "How accurate is the best of the models on all classes?"
+FIGURE2A = TableSpec("figure2a", _QUESTION, f"{PAPER} figure 2a", (*CELL, *BOTH, *COMPARED, COMMAND))
+_QUESTION = "Does the ranking of the models change with the data set?"
+FIGURE2B = TableSpec("figure2b", _QUESTION, f"{PAPER} figure 2b", (*CELL, TOP1, RANK, columns.MODELS, WHOSE))
+RANK_AGREEMENT = TableSpec(
+    "rank_agreement",
+    "Does the ranking on ImageNet predict that on another data set?",
+    f"{PAPER} table 1, recomputed; ours where there are runs",
+    (PAPER_DATASET, DATASET, WHOSE, *with_interval(RHO), similarity.P, columns.MODELS),
+)
+REGRETS = TableSpec(
+    "regret",
+    "How far below the best is always taking one model?",
+    f"{PAPER} table 1, recomputed",
+    (PAPER_MODEL, *with_interval(REGRET), WORST, WORST_ON, Column("datasets", int, ".0f", "data sets")),
+)
+_POINT = (DATASET, MODEL, PROTOCOL, NCL, *MEANS)
+FIGURE1 = TableSpec("figure1", "ResNets: accuracy by ncl", f"{PAPER} figure 1; masked is not in it", (*_POINT, COMMAND))
+BEYOND = "as in the paper; these data sets are not in its figure"
+BEYOND_FIGURE1 = TableSpec("beyond_figure1", "Accuracy by ncl elsewhere", BEYOND, _POINT)
+_BEST = (PROTOCOL, NCL, *MEANS, columns.MODELS)
+_POINT = (DATASET, PAPER_DATASET, *_BEST, TOP1_PAPER, COMMAND)
+FIGURE3 = TableSpec("figure3", "DCN-Full by ncl", f"{PAPER} figure 3; masked is not in it", _POINT)
+_QUESTION = "DCN-Sub and DCN-Full at 2 to 4 classes"
+FIGURE4 = TableSpec("figure4", _QUESTION, f"{PAPER} figure 4; masked is not in it", _POINT)
+BEYOND_DCN = TableSpec("beyond_dcn", "DCN by ncl beyond the paper's ten", BEYOND, (DATASET, *_BEST))
+BEYOND_FIGURE5 = TableSpec(
+    "beyond_figure5",
+    "Does SimSS predict the accuracy of the best model?",
+    f"{PAPER} figure 5; within ncl and ncl alone are not in it",
+    (*SAME, *R),
+)
+_PUBLISHED = (*with_interval(R_PAPER), P_PAPER, N_PAPER)
+FIGURE5 = replace(BEYOND_FIGURE5, name="figure5", columns=(*SAME, *_PUBLISHED, *R, AGREES, COMMAND))
+
+
+@dataclass(frozen=True)
+class View(Store):
+    """A store of which an analysis sees some rows."""
+
+    frame: pd.DataFrame
+
+    def rows(self, query: str | None = None) -> pd.DataFrame:
+        """Those rows; a query narrows them further."""
+        return self.frame if query is None else self.frame.query(query, engine="python")
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """Runs of one data set that may be compared; the name has what distinguishes it from others of the data set."""
+
+    name: str
+    dataset: str
+    view: View
+
+    @property
+    def num_classes(self) -> int:
+        """Classes of the data set."""
+        return int(self.view.frame["num_classes"].max())
+
+    def grid(self, wanted: Iterable[int] | None = None) -> dict[str, Any]:
+        """What an analysis scores: the paper's draws of the classes (or those of the wanted sizes), and its own.
+
+        As in the paper, every network may have its own recipe. Without sub-models, subsets are drawn as the Arena does.
+        """
+        trained = sub_models(self.view.frame)
+        sampler = "fca" if trained["sampler"].isna().all() else str(trained["sampler"].dropna().iloc[0])
+        drawn = self.num_classes - (sampler == "fca")  # the released sampler never draws the last class
+        sizes = {*wanted} if wanted else {*paper.grid(self.num_classes), *map(int, trained["ncl"])}
+        seeds = sorted({*paper.SEEDS, *map(int, trained["subset_seed"].dropna())})
+        ncl = sorted(float(n) for n in sizes if n <= drawn or n == self.num_classes)
+        return {"ncl": ncl, "seeds": seeds, "sampler": sampler, "per_model": ["recipe"]}
+
+    @cached_property
+    def points(self) -> pd.DataFrame:
+        """Accuracy of every model on every subset, from `analysis=few_class`; FcaError if there is none."""
+        tables = {table.name: table.frame for table in FewClass(**self.grid())(self.view)}
+        return tables["accuracy_points"].assign(dataset=self.name)
+
+    @property
+    def correlated(self) -> dict[str, Table]:
+        """`analysis=correlation` at figure 5's numbers of classes; on ImageNet, of the ResNet family."""
+        rows = self.view.frame
+        if self.dataset == IMAGENET:
+            rows = rows[(rows["task"] == "embed") | rows["model"].isin(FAMILY)]
+        sizes = [n for n in paper.FIGURE5 if n < self.num_classes]
+        tables = similarity.Correlation(**self.grid(sizes))(replace(self.view, frame=rows))
+        named = [t.frame.assign(dataset=self.name, encoder=t.frame["encoder"].map(paper.short_encoder)) for t in tables]
+        return {table.name: replace(table, frame=frame) for table, frame in zip(tables, named, strict=True)}
+
+
+def sub_models(rows: pd.DataFrame) -> pd.DataFrame:
+    """`train` runs on fewer classes than there are."""
+    return rows[(rows["task"] == "train") & (rows["ncl"] < rows["num_classes"]).fillna(value=False)]
+
+
+def full_models(rows: pd.DataFrame) -> pd.DataFrame:
+    """Predictions of models that know every class, on the clean test images."""
+    full = (rows["ncl"] == rows["num_classes"]).fillna(value=False) & (rows["split"] == "test")
+    return rows[full & (rows["task"] == "predict") & (rows["shift"] == "clean")]
+
+
+def studies(store: Store, query: str | None = None) -> Iterator[Study]:
+    """The studies of a store, the paper's data sets first."""
+    rows = store.rows(query)
+    order = {dataset: place for place, dataset in enumerate(SHORT)}
+    for dataset in sorted(rows["dataset"].dropna().unique(), key=lambda name: (order.get(name, len(order)), name)):
+        part = rows[rows["dataset"] == dataset]
+        reference = next((kind for kind in (sub_models(part), full_models(part)) if len(kind)), None)
+        if reference is None:
+            continue
+        found = reference[list(AXES)].drop_duplicates()
+        for values in found.to_dict("records"):
+            kept, words = part, [dataset]
+            for axis, value in values.items():
+                kept = kept[kept[axis].isna() | (kept[axis] == value)]
+                if len(found[axis].unique()) > 1 and pd.notna(value):
+                    words.append(value if axis == "adaptation" else f"{axis} {value[:8]}")
+            yield Study(" · ".join(words), dataset, View(store.outputs, kept))
+
+
+def attempted(found: Iterable[Study], work: Callable[[Study], Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """By the name of the study: what the work gives, and why the others have nothing."""
+    done, reasons = {}, {}
+    for study in found:
+        try:
+            done[study.name] = work(study)
+        except FcaError as error:
+            reasons[study.name] = str(error)
+    return done, reasons
+
+
+def ready(found: Iterable[Study]) -> tuple[list[Study], dict[str, str]]:
+    """The studies that have accuracies, and why the others have none, by name."""
+    found = list(found)
+    usable, reasons = attempted(found, lambda study: study.points)
+    return [study for study in found if study.name in usable], reasons
+
+
+def typed(spec: TableSpec, lines: Iterable[Any]) -> pd.DataFrame:
+    """These lines with the declared columns and types; what is missing stays missing."""
+    numbers = {float: "float64", int: "Int64"}
+    return spec.frame(lines).astype({str(c): numbers[c.kind] for c in spec.columns if c.kind in numbers})
+
+
+def table1(published: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
+    """A line for each cell of Table 1, or one for each of its runs; an empty cell has the command that fills it.
+
+    top1: open, with Wilson's interval.    top1_minus_paper: ours minus the paper's.
+    DCN: the best model; compared only when all ten are there. Its interval is the best model's, of test sampling alone.
+    """
+    full = full_models(rows).drop(columns=[*with_interval(TOP1)])
+    full = full.rename(columns={f"top1_open{end}": f"top1{end}" for end in ("", "_low", "_high")})
+    full = full.assign(paper_model=full["model"].map(paper.short_model)).dropna(subset="paper_model")
+    lines: list[dict[str, Any]] = []
+    for short in (name for name in DATASETS if name in published.index):
+        dataset, here = DATASETS[short], full[full["dataset"] == DATASETS[short]]
+        cell = {"dataset": dataset, "paper_dataset": short}
+        for name, (conf, _) in paper.MODELS.items():
+            own = {**cell, "model": conf, "paper_model": name, "top1_paper": published.loc[short, name]}
+            runs = records(here.loc[here["paper_model"] == name, [*with_interval(TOP1), columns.N_TEST, *RUN]])
+            lines += [{**own, **run} for run in runs] or [{**own, "command": paper.full_command(dataset, [conf])}]
+        own = {**cell, "model": DCN, "paper_model": DCN, "top1_paper": published.loc[short, DCN]}
+        lines.append({**own, **_best_of_ten(dataset, here)})
+    frame = typed(TABLE1, lines)
+    difference = (frame[TOP1] - frame[TOP1_PAPER]).where(frame[PAPER_MODEL].ne(DCN) | frame[columns.MODELS].eq(10))
+    return frame.assign(**{DIFFERENCE: difference})
+
+
+def _best_of_ten(dataset: str, runs: pd.DataFrame) -> dict[str, Any]:
+    models = runs.groupby("paper_model")[[*with_interval(TOP1)]].mean()  # not the luckiest run
+    missing = [conf for name, (conf, _) in paper.MODELS.items() if name not in models.index]
+    line = {"models": len(models), "command": paper.full_command(dataset, missing) if missing else None}
+    if models.empty:
+        return line
+    best = models["top1"].idxmax()
+    note = f"{best}, the best of {len(models)} of 10 models" + (": not compared" if missing else "")
+    return {**line, **models.loc[best].to_dict(), "note": note}
+
+
+def ranks(table: pd.DataFrame) -> pd.DataFrame:
+    """Figure 2b: the rank of every model on every data set (1 = best; equals share theirs), the paper's and ours.
+
+    Ours: over the models that have a run there (`models` of them), by the mean of their runs.
+    """
+    cells = table[table[PAPER_MODEL] != DCN].groupby([*CELL], sort=False)[[TOP1_PAPER, TOP1]].mean().reset_index()
+    parts = []
+    for whose, name in (("paper", TOP1_PAPER), ("ours", TOP1)):
+        known = cells.dropna(subset=name)
+        by = known.groupby("dataset")[name]
+        ranked = known[[*CELL]].assign(top1=known[name], rank=by.rank(ascending=False), models=by.transform("size"))
+        parts.append(ranked.assign(whose=whose))
+    return FIGURE2B.frame(pd.concat(parts, ignore_index=True))
+
+
+def agreement(published: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """Spearman's rho over models of every data set's accuracies with those on ImageNet: the paper's, and ours.
+
+    published: Table 1 of the paper.    table: our cells (see table1).    Interval: bootstrap over models.
+    """
+    cells = table[table[PAPER_MODEL] != DCN]
+    ours = cells.pivot_table(index=PAPER_DATASET, columns=PAPER_MODEL, values=TOP1, dropna=False)
+    lines = []
+    for whose, frame in (("paper", published.drop(columns=DCN)), ("ours", ours)):
+        for short in (name for name in DATASETS if {name, "IN1K"} <= set(frame.index) and name != "IN1K"):
+            reference, there = frame.loc[["IN1K", short]].dropna(axis="columns").to_numpy()
+            if len(there) < 3:
+                continue
+            found = correlation(there, reference, "spearman")
+            drawn = resampled_correlation(there, reference, point_weights(np.arange(len(there))), "spearman")
+            values = (short, DATASETS[short], whose, found.r, *percentile_interval(drawn), found.p, len(there))
+            lines.append(dict(zip(RANK_AGREEMENT.columns, values, strict=True)))
+    frame = typed(RANK_AGREEMENT, lines).dropna(subset=RHO)
+    return frame.sort_values([WHOSE, RHO], ascending=False, kind="stable", ignore_index=True)
+
+
+def regret(published: pd.DataFrame) -> pd.DataFrame:
+    """How far always taking one model stays below each data set's best: mean, interval over data sets, worst case."""
+    models = published.drop(columns=DCN)
+    lines = []
+    for model, lost in models.rsub(models.max(axis="columns"), axis="index").items():
+        low, high = bootstrap_mean(lost.to_numpy(), np.arange(len(lost)))
+        values = (model, lost.mean(), low, high, lost.max(), str(lost.idxmax()), len(lost))
+        lines.append(dict(zip(REGRETS.columns, values, strict=True)))
+    return REGRETS.frame(lines).sort_values(REGRET, ignore_index=True)
+
+
+def figure1(found: Iterable[Study]) -> pd.DataFrame:
+    """The ResNet family on ImageNet: mean, spread and interval over subsets; empty points have their command."""
+    points = [study.points for study in found if study.dataset == IMAGENET]
+    frames = [accuracy(per_subset(part[part["model"].isin(FAMILY)])) for part in points]
+    sizes = paper.grid(paper.CLASSES[IMAGENET])
+    keys = [{DATASET: IMAGENET, MODEL: m, PROTOCOL: p, NCL: n} for m, p, n in product(FAMILY, ORDER, sizes)]
+    return _with_gaps(FIGURE1, frames, keys)
+
+
+def figure1_elsewhere(found: Iterable[Study]) -> pd.DataFrame:
+    """The same of every model on every other data set; nothing is missing, as the paper has no such figure."""
+    frames = [accuracy(per_subset(study.points)) for study in found if study.dataset != IMAGENET]
+    return _with_gaps(BEYOND_FIGURE1, frames)
+
+
+def figure3(found: Iterable[Study], best: pd.Series) -> pd.DataFrame:
+    """DCN-Full (open, and masked beside it) of the paper's data sets. best: DCN on all classes, by its names."""
+    sizes = [(d, p, n) for d, classes in paper.CLASSES.items() for p in ORDER[1:] for n in paper.grid(classes)]
+    return _dcn_by_ncl(FIGURE3, found, sizes, best)
+
+
+def figure4(found: Iterable[Study], best: pd.Series) -> pd.DataFrame:
+    """DCN-Sub and DCN-Full of the paper's data sets at 2 to 4 classes."""
+    return _dcn_by_ncl(FIGURE4, found, list(product(paper.CLASSES, ORDER, paper.FIGURE4)), best)
+
+
+def dcn_elsewhere(found: Iterable[Study]) -> pd.DataFrame:
+    """DCN-Sub and DCN-Full of data sets that are not the paper's."""
+    return _with_gaps(BEYOND_DCN, [_dcn(study) for study in found if study.dataset not in SHORT])
+
+
+def _dcn_by_ncl(
+    spec: TableSpec, found: Iterable[Study], sizes: list[tuple[str, str, int]], best: pd.Series
+) -> pd.DataFrame:
+    wanted = pd.DataFrame(sizes, columns=[DATASET, PROTOCOL, NCL])
+    pairs = wanted[[PROTOCOL, NCL]].drop_duplicates()
+    frames = [_dcn(study).merge(pairs) for study in found if study.dataset in SHORT]
+    frame = _with_gaps(spec, frames, records(wanted))
+    dataset = frame[DATASET].map(base)
+    whole = frame[PROTOCOL].eq("open") & frame[NCL].eq(dataset.map(paper.CLASSES))
+    short = dataset.map(SHORT)
+    return frame.assign(**{PAPER_DATASET: short, TOP1_PAPER: short.map(best).astype("float64").where(whole)})
+
+
+def _dcn(study: Study) -> pd.DataFrame:
+    """DCN of a study: mean over subsets as for a model, and how many models there were to choose from."""
+    by = [DATASET, PROTOCOL, NCL]
+    best = dcn(per_subset(study.points))
+    models = best.groupby(by)["models"].max().reset_index()
+    return accuracy(best.assign(model=DCN)).drop(columns=MODEL).merge(models, on=by)
+
+
+def _with_gaps(spec: TableSpec, frames: list[pd.DataFrame], keys: Iterable[dict[str, Any]] = ()) -> pd.DataFrame:
+    """All points there are, and a line with its command for every key of a data set that has no such point."""
+    lines = [line for frame in frames for line in records(frame)]
+    by = [c for c in (DATASET, MODEL, PROTOCOL, NCL) if c in spec.columns]
+    there = {(base(line[DATASET]), *(line[c] for c in by[1:])) for line in lines}
+    lines += [{**key, COMMAND: _command(**key)} for key in keys if tuple(key[c] for c in by) not in there]
+    frame = typed(spec, lines)
+    place = {dataset: at for at, dataset in enumerate(SHORT)}
+    first = frame[DATASET].map(lambda name: place.get(base(name), len(place)))
+    depth = frame[MODEL].map(lambda m: FAMILY.index(m) if m in FAMILY else len(FAMILY)) if MODEL in by else 0
+    order = frame.assign(first=first, depth=depth, at=frame[PROTOCOL].map(ORDER.index))
+    order = order.sort_values(["first", DATASET, "depth", "at", NCL], kind="stable")
+    return frame.loc[order.index].reset_index(drop=True)
+
+
+def _command(dataset: str, protocol: str, ncl: int, model: str | None = None) -> str:
+    """What fills one empty point: a full model predicts at every ncl at once, a sub-model at its own."""
+    models = [] if model is None else [model]
+    return paper.sub_command(dataset, models, ncl) if protocol == "sub" else paper.full_command(dataset, models)
+
+
+def figure5(published: pd.DataFrame, found: dict[str, dict[str, Table]]) -> pd.DataFrame:
+    """On ImageNet, a line for each encoder, target and scope; empty lines have the commands that fill them.
+
+    published: the paper's coefficients.    found: `Study.correlated` by name of the study.
+    agrees: whether each r lies in the other's interval; missing where ours has none.
+    """
+    key = SAME[1:]
+    lines = _coefficients(found, on=True)
+    there = {tuple(line[c] for c in key) for line in lines}
+    for encoder, target, pair in product(paper.ENCODERS, TARGETS.values(), SCOPES):
+        if (encoder, target, *pair) not in there:
+            make = paper.full_command if target == TARGETS["DCN-Full"] else paper.sub_command
+            commands = [make(IMAGENET, FAMILY), paper.sim_command(IMAGENET, paper.ENCODERS[encoder][0])]
+            empty = dict(zip(SAME, (IMAGENET, encoder, target, *pair), strict=True))
+            lines.append({**empty, COMMAND: " && ".join(commands)})
+    known = {(line["encoder"], line["target"]): line for line in records(published)}
+    lines = [line | known.get((line[key[0]], line[key[1]]), {}) if _overall(line) else line for line in lines]
+    frame = typed(FIGURE5, lines)
+    r, paper_r = similarity.COEFFICIENT, R_PAPER
+    inside = frame[r].between(frame[paper_r.low], frame[paper_r.high])
+    inside &= frame[paper_r].between(frame[r.low], frame[r.high])
+    agrees = inside.map({True: "yes", False: "no"}).where(frame[r.low].notna() & frame[paper_r].notna())
+    frame = frame.assign(**{AGREES: agrees})
+    return frame.sort_values([*key[:2]], key=lambda column: column.map(PLACE), kind="stable", ignore_index=True)
+
+
+def _overall(line: dict[str, Any]) -> bool:
+    return (line[similarity.PREDICTOR], line[similarity.SCOPE]) == SCOPES[0]
+
+
+def elsewhere(found: dict[str, dict[str, Table]]) -> pd.DataFrame:
+    """The same of every other study and encoder."""
+    return typed(BEYOND_FIGURE5, _coefficients(found, on=False))
+
+
+def _coefficients(found: dict[str, dict[str, Table]], on: bool) -> list[dict[str, Any]]:
+    """Pearson's coefficients of DCN, of the studies on ImageNet or of the others."""
+    frames = [tables["correlation"].frame for name, tables in found.items() if (base(name) == IMAGENET) is on]
+    lines = [line for frame in frames for line in records(frame) if line["method"] == "pearson"]
+    lines = [line for line in lines if (line["predictor"], line["scope"]) in SCOPES and line["target"] in PLACE]
+    return [{str(c): line[c] for c in BEYOND_FIGURE5.columns} for line in lines]
