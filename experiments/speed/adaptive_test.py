@@ -14,7 +14,7 @@ import numpy as np
 from harness import composed, machine, options, timed
 from safetensors.torch import save_file
 
-from fca.cli.configure import job_of
+from fca.cli.configure import component, job_of
 from fca.training import infer
 
 CLASSES = "airplane,car,chair,house,lamp"
