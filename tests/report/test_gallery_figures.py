@@ -13,10 +13,9 @@ from PIL import Image
 
 from fca.report import kinds, style
 from fca.report.page import Page, Section, grid, render
-from fca.report.pictures import is_pictures, picture
+from fca.report.pictures import data_uri, is_pictures, picture
 from fca.studies.irt.figures import labels
 from fca.studies.irt.gallery import GALLERY, PREDICTED
-from fca.studies.pictures import data_uri
 from tests.report.invented import run_rows
 from tests.report.invented import tables as invented_tables
 from tests.report.specs import computes, values

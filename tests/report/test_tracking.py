@@ -13,8 +13,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
+from fca.report.pictures import data_uri
 from fca.report.tracking import NoTracker, WandbTracker
-from fca.studies.pictures import data_uri
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import FcaError, Run, Table
 from tests.wandb_files import folders, inspect, written

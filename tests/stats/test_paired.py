@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.stats.paired import holm, mcnemar, paired_interval
+from fca.stats.comparison import holm, mcnemar, paired_interval
 
 
 @given(st.integers(0, 40), st.integers(0, 40))

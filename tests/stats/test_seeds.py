@@ -9,8 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.power import TTestPower
 
+from fca.stats.comparison import MANY, kendall_w, rank_stability, seeds_for, seeds_needed, t_power
 from fca.stats.intervals import point_weights
-from fca.stats.seeds import MANY, kendall_w, rank_stability, seeds_for, seeds_needed, t_power
 
 
 @pytest.mark.parametrize(("effect", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)])

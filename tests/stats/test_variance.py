@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from fca.stats.seeds import SubsetRuns, split_variance
+from fca.stats.comparison import SubsetRuns, split_variance
 
 
 def even(rng, sd, size):

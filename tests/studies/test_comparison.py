@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 import scipy.stats
 
+from fca.stats.comparison import paired_interval, seeds_needed
 from fca.stats.intervals import bootstrap_mean
-from fca.stats.paired import paired_interval
-from fca.stats.seeds import seeds_needed
 from fca.store import Store
 from fca.studies.few_class.comparison import Comparison
 from fca.subset import draw_subset, full_set

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fca.stats.seeds import SubsetRuns, split_variance
+from fca.stats.comparison import SubsetRuns, split_variance
 from fca.studies.few_class.variance import Variance
 from fca.subset import draw_subset
 from fca.types import FcaError

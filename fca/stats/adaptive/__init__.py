@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Integer, Shaped
 
-from fca.stats.adaptive.estimators import Estimate, difference, p_irt, pooled, session_mean
-from fca.stats.adaptive.mixed_logit import mixed_logit
+from fca.stats.adaptive.estimators import Estimate, difference, mixed_logit, p_irt, pooled, session_mean
 from fca.stats.adaptive.policies import (
     MAPPING_L,
     MAPPING_Q,

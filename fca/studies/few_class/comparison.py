@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from fca.stats.comparison import holm, kendall_w, mcnemar, paired_interval, rank_stability, seeds_needed
 from fca.stats.intervals import LEVEL, RESAMPLES, bootstrap_mean
-from fca.stats.paired import holm, mcnemar, paired_interval
-from fca.stats.seeds import kendall_w, rank_stability, seeds_needed
 from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW, PAPER
 from fca.studies.few_class.subset_accuracy import COMMAND, OfSubsets, points_with_predictions

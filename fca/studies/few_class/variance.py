@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fca.stats.seeds import SubsetRuns, VarianceSplit, split_variance
+from fca.stats.comparison import SubsetRuns, VarianceSplit, split_variance
 from fca.store import Store
 from fca.studies.few_class.accuracy import DRAW
 from fca.studies.few_class.subset_accuracy import OfSubsets, points_with_predictions

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from fca.report.pictures import ACROSS, pictures
 from fca.stats.label_errors import item_top1, modal_wrong
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
 from fca.studies.irt.fits import DIFFICULTY, DISCRIMINATION, ITEM_TOP1, MODAL_WRONG_SHARE, PAPER, fitted
-from fca.studies.pictures import ACROSS, pictures
 from fca.studies.responses import Responses
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
 from fca.types import Column, FcaError, Table

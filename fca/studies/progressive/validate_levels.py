@@ -11,10 +11,10 @@ import pandas as pd
 from jaxtyping import Float
 from scipy.stats import page_trend_test
 
+from fca.report.pictures import ACROSS, Pictures, pictures
+from fca.stats.comparison import holm
 from fca.stats.intervals import RESAMPLES
-from fca.stats.paired import holm
 from fca.store import Store
-from fca.studies.pictures import ACROSS, Pictures, pictures
 from fca.studies.progressive.attribute_levels import FALLS, RISES, UNCLEAR, verdict
 from fca.studies.progressive.levels import (
     BY_LEVEL,
