@@ -11,8 +11,8 @@ import pandas as pd
 from jaxtyping import Bool, UInt8
 
 from fca.data.splits import Share, assemble
-from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, LEVELS, SIZES, VERSION, Rendered, Scene, render, scene_of
-from fca.types import FcaError, ImageData
+from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, SIZES, VERSION, Rendered, Scene, render, scene_of
+from fca.types import LEVELS, FcaError, ImageData
 
 FIRST_INDEX = {"test": 0, "val": 10**6, "train": 2 * 10**6}  # of a split's scenes: none is in two splits
 

@@ -15,7 +15,7 @@ from fca.types import FcaError
 
 ATTRIBUTES = ("color", "light", "occlusion", "position", "quality", "rotation", "size", "style", "texture", "view")
 BACKGROUND = "background"  # beside the ten: what is behind the object
-LEVELS = ("easy", "medium", "hard")
+
 VERSION = "5"  # of the drawing: another one whenever a scene or its pixels change
 
 Colour = tuple[float, float, float]

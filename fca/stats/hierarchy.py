@@ -14,7 +14,7 @@ from scipy.special import stdtr
 
 from fca.stats.correlation import Correlation, correlation
 from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
-from fca.types import FcaError
+from fca.types import LEVELS, FcaError
 
 PATTERNS = ("000", "001", "010", "011", "100", "101", "110", "111")  # easy, medium, hard
 FOLLOWING = ("000", "100", "110", "111")
@@ -142,7 +142,7 @@ def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.
     items, right = (np.bincount(cell[keep], minlength=3 * len(names)) for keep in (slice(None), correct))
     if (items == 0).any():
         place = int(np.flatnonzero(items == 0)[0])
-        what = f"{('easy', 'medium', 'hard')[place % 3]} items of session {names[place // 3]}"
+        what = f"{LEVELS[place % 3]} items of session {names[place // 3]}"
         raise FcaError(what, 0, "1 or more", "add such items or leave the session out")
     return np.asarray(right / items).reshape(-1, 3)
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, LEVELS, render, scene_of
+from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, render, scene_of
 from fca.render.draw import draw
 from fca.render.levels import band, extent, luminance
 from fca.render.march import march
-from fca.types import FcaError
+from fca.types import LEVELS, FcaError
 
 pytestmark = pytest.mark.slow  # many pictures are drawn
 

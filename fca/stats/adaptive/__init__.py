@@ -23,12 +23,12 @@ from fca.stats.adaptive.policies import (
     StaticK,
     check_mapping,
 )
-from fca.stats.adaptive.pool import LEVEL_WEIGHTS, LEVELS, POINTS, TARGETS, Pool, Record, make_pool
+from fca.stats.adaptive.pool import LEVEL_WEIGHTS, POINTS, TARGETS, Pool, Record, make_pool
 from fca.stats.irt import ItemBank
-from fca.types import FcaError
+from fca.types import LEVELS, FcaError
 
 __all__ = [
-    "ESTIMATORS", "LEVELS", "LEVEL_WEIGHTS", "MAPPING_L", "MAPPING_Q", "POINTS", "POLICIES", "TARGETS", "WARNINGS",
+    "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPING_L", "MAPPING_Q", "POINTS", "POLICIES", "TARGETS", "WARNINGS",
     "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt", "OptimalAllocation", "Policy", "Pool", "Random", "Record",
     "StartPolicy", "StaticK", "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
     "warning",

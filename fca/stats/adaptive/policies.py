@@ -27,7 +27,7 @@ from fca.stats.adaptive.pool import (
     systematic,
 )
 from fca.stats.irt import ItemBank, score_ability
-from fca.types import FcaError
+from fca.types import LEVELS, FcaError
 
 Positions = Int[np.ndarray, " asked"]
 Levels = Integer[np.ndarray, " levels"]
