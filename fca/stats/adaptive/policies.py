@@ -17,7 +17,6 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from fca.stats.adaptive.pool import (
     LEVEL_WEIGHTS,
-    LEVELS,
     POINTS,
     TARGETS,
     Pool,
