@@ -4,7 +4,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-slow check smoke clean
+.PHONY: help setup demo test test-long check smoke clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
@@ -23,8 +23,8 @@ demo: $(STAMP)  ## the quickstart study on embedded images, and its page
 test: $(STAMP)  ## tests that need no network, no GPU and no other data, in minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not real and not slow' -n logical --dist worksteal --ignore tests/test_conf.py  # which make check runs
 
-test-slow: $(STAMP)  ## the long ones: killed and parallel sweeps, every experiment
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow and not real' -n logical --dist worksteal
+test-long: $(STAMP)  ## what takes over ten seconds: killed and parallel sweeps, every experiment and preset, speed scripts
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow' -n logical --dist worksteal --durations=20
 
 check: $(STAMP)  ## style, types, layers, and every YAML against its class
 	$(BIN)/ruff format --check .
