@@ -92,7 +92,10 @@ class Task(Protocol):
 
 @runtime_checkable
 class Adaptation(Protocol):
-    """How a network comes to its classes (see fca/tasks/adaptation): the plan and the work of `task=train`."""
+    """How a network comes to its classes (see fca/tasks/adaptation): the plan and the work of `task=train`.
+
+    Columns that it measures beside those of every training are declared in fca/tasks/train.py.
+    """
 
     def plan(self, setup: Setup, data: ImageData) -> list[Run]:
         """The training and the predictions of its weights. Raises FcaError where the model cannot be adapted so."""

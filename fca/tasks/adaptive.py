@@ -248,7 +248,7 @@ def _known(classifier: Classifier, work: Examination, setup: Setup) -> list[int]
     if not known or (len(known) < len(work.classes) and setup.subset.ncl < len(keys)):
         unknown = ", ".join([keys[c] for c in work.classes if c not in known][:5])
         allowed = "classes that the model knows"
-        raise FcaError("classes to ask about", unknown, allowed, "choose another subset or model")
+        raise FcaError("classes to test", unknown, allowed, "choose another subset or model")
     return known
 
 

@@ -20,14 +20,14 @@ from fca.stats.irt import ItemBank
 from fca.store import claims
 from fca.studies.progressive.levels import levels_of, sessions_of
 from fca.tasks import adaptive as adaptive_test_live
-from tests.tasks.levelled_lab import ATTRIBUTES, DATA, TEST, Lab, write_levelled
+from tests.tasks.levels_lab import ATTRIBUTES, DATA, TEST, Lab, write_levels
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     """Images, and a small network trained on them; its answers to every test image are stored."""
     folder = tmp_path_factory.mktemp("study")
-    write_levelled(folder / "images")
+    write_levels(folder / "images")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(sys, "argv", list(sys.argv))

@@ -7,13 +7,13 @@ from fca.stats.adaptive import ESTIMATORS, POLICIES, estimate, make_pool, run_po
 from fca.stats.irt import ItemBank
 from fca.tasks.adaptive import KNOWN_CHANCES, OF_BANK
 from fca.types import FcaError
-from tests.tasks.levelled_lab import DATA, write_levelled
+from tests.tasks.levels_lab import DATA, write_levels
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory):
     folder = tmp_path_factory.mktemp("refused") / "images"
-    write_levelled(folder)
+    write_levels(folder)
     return folder
 
 

@@ -13,7 +13,7 @@ DATA = ["dataset=manifest", "dataset.root=images", "dataset.file=index.csv", "lo
 TEST = ["task=adaptive_test", "model=run", *DATA]
 
 
-def write_levelled(folder):
+def write_levels(folder):
     """A CSV of 216 test images (12 a class, attribute and level) and 60 train images: colours in ever more noise."""
     rng, lines = np.random.default_rng(0), []
     folder.mkdir()

@@ -1,0 +1,64 @@
+"""A plan carries its work: running it plans nothing again, and planning evaluates nothing."""
+
+import pytest
+
+from fca.cli.configure import job_of
+from fca.stats.adaptive import GreTwoStage
+from fca.store import Store
+from fca.tasks import Adaptation, Task, predict
+from fca.tasks.adaptation.network import Finetune, Scratch
+from fca.tasks.adaptation.probe import Probe
+from fca.tasks.adaptive import AdaptiveTest
+from fca.tasks.describe import Describe
+from fca.tasks.embed import Embed
+from fca.tasks.train import Train
+from fca.types import Column, Run
+from tests.conftest import SMALL
+
+TASKS = (AdaptiveTest, Describe, Embed, predict.Predict, Train)
+
+
+def test_work_is_no_part_of_what_a_run_means():
+    assert Run("train", {"seed": 1}, work="a") == Run("train", {"seed": 1}, work="b")
+    assert Run("train", {"seed": 1}, work="a").run_id == Run("train", {"seed": 1}).run_id
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.__name__)
+def test_a_task_declares_the_meaning_of_each_of_its_columns(task):
+    assert all(isinstance(column, Column) and column.meaning for column in task.columns)
+    assert len(set(task.columns)) == len(task.columns)
+
+
+def test_a_training_and_a_prediction_are_planned_once(fca, tmp_path, monkeypatch):
+    planned = []
+    for name in ("plan", "run"):
+        for way in (Scratch, Finetune, Probe):
+            assert isinstance(way(), Adaptation)
+            original = getattr(way, name)
+            monkeypatch.setattr(
+                way, name, lambda *given, _name=name, _do=original: planned.append(_name) or _do(*given)
+            )
+    whole_split = predict.whole_split
+    monkeypatch.setattr(predict, "whole_split", lambda *given: planned.append("predict") or whole_split(*given))
+    assert fca("subset.classes=[2,5,7]", *SMALL)[0] == 0
+    assert planned == ["plan", "run"]
+    run_id = Store(tmp_path / "outputs").rows("task == 'train'")["run_id"].iloc[0]
+    words = ["task=predict", "model=run", f"model.run_id={run_id}", "subset.classes=[2,5]", "logger=none", "limit=8"]
+    assert fca(*words)[0] == 0
+    assert planned == ["plan", "run", "predict"]
+    assert fca(*SMALL, "model=run", f"model.run_id={run_id}", "adaptation=probe", "subset.classes=[2,5]")[0] == 0
+    assert planned == ["plan", "run", "predict", "plan", "run"]
+
+
+def test_planning_an_adaptive_test_takes_no_test(monkeypatch):
+    from hydra import compose, initialize_config_dir
+
+    from fca.cli.application import CONF, register
+
+    monkeypatch.setattr(GreTwoStage, "ask", lambda *_: pytest.fail("planning selected images"))
+    register()
+    words = ["task=adaptive_test", "dataset=rendered", "model=test_resnet", "logger=none"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        job = job_of(compose("run", words), words)
+    assert isinstance(job.task, Task)
+    assert [run.task for run in job.plan] == ["adaptive_test"]
