@@ -12,60 +12,57 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pandas as pd
-
 from fca.stats.intervals import wilson
 from fca.store import Store
-from fca.studies.progressive.attribute_levels import AttributeLevels
+from fca.studies.progressive.attribute_levels import DROP, STEPS, AttributeLevels
+from fca.types import LEVELS, with_interval
 
 RUNS = (
     "dataset=rendered dataset.size=64 dataset.per_level=6 dataset.train_per_class=200 dataset.val_per_class=10 "
     "model=test_resnet,test_efficientnet,test_convnext model.input_size=64 recipe.epochs=10 recipe.flip=true "
     "recipe.shift=0.08"
 )
-LEVELS = ["easy", "medium", "hard"]
 
 
-def main(out: Path, more: list[str]) -> None:
+def main(out, more):
     """Train what is not trained, then print the tables."""
     subprocess.run(["fca", "run", "-m", f"outputs={out}", "logger=none", *RUNS.split(), *more], check=True)
     store = Store(out)
     for dataset in sorted(set(store.rows()["fingerprint"])):
-        tables = AttributeLevels(query=f"fingerprint == '{dataset}'")(store)
-        frames = {table.name: table.frame for table in tables}
+        _, steps, levels = AttributeLevels(query=f"fingerprint == '{dataset}'")(store)
         print(f"\n{dataset}\n")
-        print_tables(frames["attribute_levels"], frames["attribute_steps"])
+        print_tables(levels.frame, steps.frame)
 
 
-def print_tables(levels: pd.DataFrame, steps: pd.DataFrame) -> None:
-    """Accuracy by attribute and level, in percent: of the mean network, then of each."""
+def print_tables(levels, steps):
+    """Accuracy by attribute and level, in percent: of the mean network, then of each.
+
+    Wilson's 95 % intervals are those of one network: networks share images, so three are hardly more than one.
+    """
     models, images = list(dict.fromkeys(levels["model"])), int(levels["n_test"].iloc[0])
-    print_line("attribute", *LEVELS, "easy to medium", "medium to hard", "falls", *models)
-    print_line(*["---"] * (6 + len(models) + 1))
-    falling, lowest = 0, (1.0, "")
-    for attribute, part in levels.groupby("attribute"):
-        mean = part.groupby("level")["accuracy"].mean().reindex(LEVELS)
-        drops = steps[steps["attribute"] == attribute].to_dict("records")
-        falls = all(drop["drop"] > 0 for drop in drops)
-        each = [" ".join(f"{100 * x:.0f}" for x in part.loc[part["model"] == one, "accuracy"]) for one in models]
-        changes = [f"{100 * d['drop']:.0f} [{100 * d['drop_low']:.0f}, {100 * d['drop_high']:.0f}]" for d in drops]
-        shares = [_interval(share, images) for share in mean]
-        print_line(str(attribute), *shares, *changes, "yes" if falls else "no", *each)
-        falling += falls
-        lowest = min(lowest, *((share, f"{level} {attribute}") for level, share in mean.items()))
-    low, high = wilson(round(lowest[0] * images), images)
+    means = levels.pivot_table("accuracy", "attribute", "level")[list(LEVELS)]
+    heads = ("attribute", *LEVELS, *STEPS, "falls", *models)
+    print_line(*heads)
+    print_line(*["---"] * len(heads))
+    for attribute, part in steps.groupby("attribute"):
+        shares = [percent(share, *wilson(round(share * images), images)) for share in means.loc[attribute]]
+        changes = [percent(*drop) for drop in part[list(with_interval(DROP))].to_numpy()]
+        by_model = levels[levels["attribute"] == attribute].groupby("model")["accuracy"]
+        each = [" ".join(f"{100 * share:.0f}" for share in by_model.get_group(model)) for model in models]
+        print_line(attribute, *shares, *changes, "yes" if (part[DROP] > 0).all() else "no", *each)
+    falling = (steps.groupby("attribute")[DROP].min() > 0).sum()
+    attribute, level = means.stack().idxmin()
+    lowest = means.loc[attribute, level]
+    low, high = wilson(round(lowest * images), images)
     print(f"\n{falling} attributes fall from easy to medium to hard in the mean of the networks")
-    print(f"the lowest mean is {lowest[1]}: {lowest[0]:.3f} [{low:.3f}, {high:.3f}]")
+    print(f"the lowest mean is {level} {attribute}: {lowest:.3f} [{low:.3f}, {high:.3f}]")
 
 
-def print_line(*cells: str) -> None:
-    """A line of a table in Markdown."""
-    print("| " + " | ".join(cells) + " |")
+def print_line(*cells):
+    print(f"| {' | '.join(cells)} |")
 
 
-def _interval(share: float, images: int) -> str:
-    """With Wilson's 95 % interval as of one network: networks share images, so three say hardly more than one."""
-    low, high = wilson(round(share * images), images)
+def percent(share, low, high):
     return f"{100 * share:.0f} [{100 * low:.0f}, {100 * high:.0f}]"
 
 

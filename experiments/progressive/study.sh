@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The runs behind README.md: six networks learn drawn objects, answer 3,600 levelled images, and are tested live on a
+# The runs behind README.md: six networks learn drawn objects, predict 3,600 images of three levels, and are tested on a
 # quarter of these. Two cores, about 40 minutes; resumes.
 #   OUT=outputs bash experiments/progressive/study.sh
 set -euo pipefail

@@ -34,7 +34,7 @@ def test_figures_are_drawn_however_little_or_much_there_is(draw, options):
 
 
 @every_figure
-def test_an_empty_table_says_that_there_is_nothing_to_draw(draw):
+def test_an_empty_table_leaves_nothing_to_draw(draw):
     refuses_empty(draw, [tables()[name] for name in FIGURES[draw]])
 
 

@@ -7,7 +7,7 @@ from fca.report import style
 from fca.studies.progressive import figures
 from fca.studies.progressive.hierarchy import Hierarchy
 from tests.report.specs import computes, drawn, marks, refuses_empty, values
-from tests.studies.steps_lab import able, say, steps_lab
+from tests.studies.steps_lab import able, respond, steps_lab
 
 MODELS = 5
 
@@ -15,7 +15,7 @@ MODELS = 5
 def made(outputs, models=MODELS, change=lambda items: items):
     lab = steps_lab(outputs, change=change)
     for number in range(models):
-        say(lab, f"net{number}", able(lab, 0.4 + 0.4 * number, noise=0.7, seed=number))
+        respond(lab, f"net{number}", able(lab, 0.4 + 0.4 * number, noise=0.7, seed=number))
     return {table.name: table for table in Hierarchy()(lab.store)}
 
 
@@ -66,7 +66,7 @@ def test_the_heading_has_both_coefficients(tables):
     assert not computes(spec)
 
 
-def test_few_models_have_no_coefficient_and_the_headline_says_so(tmp_path):
+def test_few_models_have_no_coefficient_as_the_headline_states(tmp_path):
     few = made(tmp_path, models=2)
     [line] = figures.correlation_headlines(few["hierarchy_correlation"].frame)
     assert line == (

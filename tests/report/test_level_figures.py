@@ -10,7 +10,7 @@ from fca.studies.progressive import figures
 from fca.studies.progressive.attribute_levels import AttributeLevels
 from fca.studies.progressive.validate_levels import ValidateLevels
 from tests.report.specs import computes, drawn, marks, refuses_empty, values
-from tests.studies.steps_lab import able, asked, say, steps_lab
+from tests.studies.steps_lab import able, items_of, respond, steps_lab
 from tests.studies.test_gallery import describe
 
 MODELS, ATTRIBUTES, CLASSES = 3, 2, 4
@@ -20,10 +20,10 @@ MODELS, ATTRIBUTES, CLASSES = 3, 2, 4
 def tables(tmp_path_factory):
     lab = steps_lab(tmp_path_factory.mktemp("levels"))
     describe(lab)
-    missed = (asked(lab)["image_id"] == "cat-size-easy-1").to_numpy()
+    missed = (items_of(lab)["image_id"] == "cat-size-easy-1").to_numpy()
     for number in range(MODELS):
         confidence = np.random.default_rng(number).random(len(lab.true))
-        say(lab, f"net{number}", able(lab, 0.5 + number / 2, noise=0.7, seed=number) & ~missed, confidence)
+        respond(lab, f"net{number}", able(lab, 0.5 + number / 2, noise=0.7, seed=number) & ~missed, confidence)
     return {table.name: table for analysis in (AttributeLevels(), ValidateLevels()) for table in analysis(lab.store)}
 
 

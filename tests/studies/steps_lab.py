@@ -1,4 +1,4 @@
-"""A store whose test images have an attribute, a level and a triplet, and models whose every answer is known."""
+"""A store whose test images have an attribute, a level and a triplet, and models whose every prediction is known."""
 
 import itertools
 
@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 
 from fca.store import Store
-from fca.types import ImageData
+from fca.types import LEVELS, ImageData
 from tests.studies.conftest import Lab
 
-LEVELS = ("easy", "medium", "hard")
 CLASSES = ("wolf", "cat", "yak", "ant")  # the order of labels, not of the alphabet
 ATTRIBUTES = ("size", "light")
 
@@ -32,16 +31,16 @@ def steps_lab(outputs, attributes=ATTRIBUTES, per_level=3, classes=CLASSES, chan
     ]
     lines += [{"image_id": f"train-{label}", "label": label, "split": "train"} for label in classes]
     items = change(pd.DataFrame(lines).sample(frac=1, random_state=0).reset_index(drop=True))
-    return Lab(Store(outputs), ImageData("steps", items, tuple(classes), "levelled", read=lambda _: None))
+    return Lab(Store(outputs), ImageData("steps", items, tuple(classes), "levels", read=lambda _: None))
 
 
-def asked(lab):
-    """The items that are asked, in the order of the answers."""
+def items_of(lab):
+    """The test items, in the order of the responses."""
     return lab.data.items[lab.data.items["split"] == "test"].reset_index(drop=True)
 
 
-def say(lab, model, right, confidence=0.5, **columns):
-    """A full model's answers: right where told, else the next class; confidence one number or one an image."""
+def respond(lab, model, right, confidence=0.5, **columns):
+    """A full model's predictions: right, or the next class; confidence is one number or one an image."""
     classes = len(lab.data.classes)
     pred = np.where(np.asarray(right, dtype=bool), lab.true, (lab.true + 1) % classes).astype(np.int32)
     sure = np.broadcast_to(np.asarray(confidence, dtype=np.float32), pred.shape)
@@ -53,5 +52,5 @@ def say(lab, model, right, confidence=0.5, **columns):
 
 def able(lab, skill, noise=0.0, seed=0):
     """Right where skill exceeds the level (0, 1, 2), give or take."""
-    level = asked(lab)["level"].map(LEVELS.index).to_numpy()
+    level = items_of(lab)["level"].map(LEVELS.index).to_numpy()
     return skill + noise * np.random.default_rng(seed).normal(size=len(level)) > level

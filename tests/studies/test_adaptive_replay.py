@@ -12,7 +12,7 @@ from fca.store import Store
 from fca.studies.adaptive.replay import METHODS, AdaptiveReplay, Setting, banks_of_others, pool_of, replays, two_stage
 from fca.studies.progressive.levels import levels_of, responses_by_level, sessions_of
 from fca.types import FcaError
-from tests.studies.steps_lab import able, asked, say, steps_lab
+from tests.studies.steps_lab import able, items_of, respond, steps_lab
 
 NAMES = ["adaptive_errors", "adaptive_methods", "adaptive_curves"]
 NAMES += ["adaptive_asked", "adaptive_trajectories", "adaptive_sessions"]
@@ -22,7 +22,7 @@ def answered(folder, models=3, **options):
     """Models of rising skill, each wrong in its own way."""
     lab = steps_lab(folder, **options)
     for number, skill in enumerate(np.linspace(0.5, 2.0, models)):
-        say(lab, f"net{number}", able(lab, skill, noise=1.0, seed=number))
+        respond(lab, f"net{number}", able(lab, skill, noise=1.0, seed=number))
     return lab
 
 
@@ -131,7 +131,7 @@ def test_first_and_second_rounds_are_those_of_the_mapping(lab):
         assert (pool.by_stratum(test.round == 2) == np.array(mapping)[test.points]).all()
 
 
-def test_images_by_level_add_up_and_the_strong_are_asked_harder_ones(tables):
+def test_images_by_level_add_up_and_strong_models_get_harder_ones(tables):
     frame = tables["adaptive_asked"].frame
     assert (frame["asked"] == frame["first"] + frame["second"]).all()
     by_model = frame.groupby(["model", "mapping"])[["first", "second", "asked"]].sum()
@@ -155,7 +155,7 @@ def test_trajectories_and_sessions_are_of_one_test(lab, tables):
         first = part[part["round"] == 1]
         assert part["points"].iloc[0] == (first["level"].map(points) * first["right"]).sum()
         assert part["place"].tolist() == list(range(1, 10))
-    right = dict(zip(asked(lab)["image_id"], able(lab, 0.5, noise=1.0, seed=0), strict=True))
+    right = dict(zip(items_of(lab)["image_id"], able(lab, 0.5, noise=1.0, seed=0), strict=True))
     weakest = sessions[sessions["model"] == "net0"]
     assert weakest["right"].tolist() == [right[image] for image in weakest["image_id"]]
 

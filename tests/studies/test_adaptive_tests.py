@@ -1,4 +1,4 @@
-"""Live tests stand beside the answers of the very same weights to all images, if there are any."""
+"""Live tests stand beside the predictions of the very same weights for all images, if there are any."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ import pytest
 from fca.stats.adaptive import POINTS
 from fca.studies.adaptive.adaptive_tests import AdaptiveTests
 from fca.types import FcaError
-from tests.studies.steps_lab import LEVELS, able, asked, say, steps_lab
+from tests.studies.steps_lab import LEVELS, able, items_of, respond, steps_lab
 
 TRAINED = "a" * 12
 
@@ -19,7 +19,7 @@ def steps(tmp_path):
 
 def live(lab, model, accuracy=0.6, score=0.4, spread=0.1, **columns):
     """A row of a live test, and the arrays that the analysis reads."""
-    groups = sorted(asked(lab)["attribute"].unique())
+    groups = sorted(items_of(lab)["attribute"].unique())
     both = np.array([accuracy, score])
     found = np.stack([both, [spread / 2] * 2, both - spread, both + spread], axis=-1)
     arrays = {
@@ -48,12 +48,12 @@ def truth_by_hand(items, right):
 
 def test_the_truth_is_that_of_the_same_weights(steps):
     right = able(steps, 1.2, noise=1.0)
-    full = say(steps, "net", right, parent=TRAINED, snapshot="best", predict_s=6.0, device="cpu", host="here")
-    say(steps, "net", ~right, parent=TRAINED, snapshot="0.5")
-    say(steps, "net", ~right, parent="b" * 12, snapshot="best")
+    full = respond(steps, "net", right, parent=TRAINED, snapshot="best", predict_s=6.0, device="cpu", host="here")
+    respond(steps, "net", ~right, parent=TRAINED, snapshot="0.5")
+    respond(steps, "net", ~right, parent="b" * 12, snapshot="best")
     run = live(steps, "net", weights=f"{TRAINED}/best")
     overall, by_attribute = AdaptiveTests()(steps.store)
-    known = truth_by_hand(asked(steps), right)
+    known = truth_by_hand(items_of(steps), right)
     for line in overall.frame.to_dict("records"):
         assert line["truth"] == pytest.approx(known[line["target"]].mean())
         assert line["error_pp"] == pytest.approx(100 * (line["estimate"] - line["truth"]))
@@ -78,24 +78,24 @@ def test_a_test_without_a_full_run_has_no_truth(steps):
 
 
 def test_pretrained_weights_are_found_by_their_names(steps):
-    say(steps, "net", able(steps, 1.2), weights="net.tag")
-    say(steps, "net", able(steps, 0.2), weights="net.other")
+    respond(steps, "net", able(steps, 1.2), weights="net.tag")
+    respond(steps, "net", able(steps, 0.2), weights="net.other")
     live(steps, "net", weights="net.tag")
     [frame, _] = read(steps)
-    known = truth_by_hand(asked(steps), able(steps, 1.2))
+    known = truth_by_hand(items_of(steps), able(steps, 1.2))
     assert frame["truth"].tolist() == pytest.approx(known.mean().tolist())
 
 
-def test_a_test_under_a_shift_is_beside_answers_under_that_shift(steps):
-    say(steps, "net", able(steps, 2.2), weights="net.tag")
-    say(steps, "net", able(steps, 0.2), weights="net.tag", shift="corruption/fog/3")
+def test_a_test_under_a_shift_is_beside_predictions_under_that_shift(steps):
+    respond(steps, "net", able(steps, 2.2), weights="net.tag")
+    respond(steps, "net", able(steps, 0.2), weights="net.tag", shift="corruption/fog/3")
     live(steps, "net", weights="net.tag", shift="corruption/fog/3")
     [frame, _] = read(steps)
     assert frame["truth"].iloc[0] == pytest.approx(1 / 3)
 
 
 def test_seconds_on_another_device_are_not_compared(steps):
-    say(steps, "net", able(steps, 1.2), weights="net.tag", predict_s=6.0, device="cuda", host="here")
+    respond(steps, "net", able(steps, 1.2), weights="net.tag", predict_s=6.0, device="cuda", host="here")
     live(steps, "net", weights="net.tag")
     [frame, _] = read(steps)
     assert (frame["full_s"] == 6.0).all()
@@ -104,10 +104,10 @@ def test_seconds_on_another_device_are_not_compared(steps):
 
 def test_the_truth_of_a_subset_is_that_of_its_classes(steps):
     right = able(steps, 1.2, noise=1.0)
-    say(steps, "net", right, weights="net.tag")
+    respond(steps, "net", right, weights="net.tag")
     live(steps, "net", weights="net.tag", ncl=2, classes=(0, 2))
     [frame, _] = read(steps)
-    items = asked(steps)
+    items = items_of(steps)
     mine = items["label"].isin(["wolf", "yak"]).to_numpy()
     assert frame["truth"].tolist() == pytest.approx(truth_by_hand(items[mine], right[mine]).mean().tolist())
 

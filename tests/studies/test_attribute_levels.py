@@ -1,11 +1,11 @@
-"""Accuracy by attribute and level is that of the answers, and a step is called down only where its interval says so."""
+"""Accuracy by attribute and level is that of the predictions; a step falls only where its interval is above 0."""
 
 import numpy as np
 import pytest
 
 from fca.stats.intervals import wilson
 from fca.studies.progressive.attribute_levels import AttributeLevels
-from tests.studies.steps_lab import LEVELS, able, asked, say, steps_lab
+from tests.studies.steps_lab import LEVELS, able, items_of, respond, steps_lab
 
 
 def tables(lab):
@@ -17,10 +17,10 @@ def steps(tmp_path):
     return steps_lab(tmp_path / "outputs")
 
 
-def test_every_cell_is_the_share_of_right_answers_with_wilsons_interval(steps):
+def test_every_cell_is_the_share_of_right_predictions_with_wilsons_interval(steps):
     right = able(steps, 1.2, noise=1.0)
-    say(steps, "net", right)
-    items = asked(steps).assign(right=right)
+    respond(steps, "net", right)
+    items = items_of(steps).assign(right=right)
     for line in tables(steps)["attribute_levels"].to_dict("records"):
         cell = items[(items["attribute"] == line["attribute"]) & (items["level"] == line["level"])]["right"]
         assert line["accuracy"] == pytest.approx(cell.mean())
@@ -38,7 +38,7 @@ def test_every_cell_is_the_share_of_right_answers_with_wilsons_interval(steps):
 def test_scores_weigh_levels_1_2_4_and_rank_the_models(steps):
     skills = {"weak": 0.5, "fair": 1.5, "strong": 2.5}  # right on easy; and medium; and hard
     for name, skill in skills.items():
-        say(steps, name, able(steps, skill))
+        respond(steps, name, able(steps, skill))
     scores = tables(steps)["attribute_scores"]
     wanted = {"weak": (1 / 7, 1 / 3, 3), "fair": (3 / 7, 2 / 3, 2), "strong": (1, 1, 1)}
     for line in scores.to_dict("records"):
@@ -49,13 +49,13 @@ def test_scores_weigh_levels_1_2_4_and_rank_the_models(steps):
     assert scores["model"].tolist() == ["strong", "fair", "weak"] * 2
 
 
-def test_a_step_falls_where_all_classes_do_and_cannot_be_told_where_they_disagree(steps):
-    items = asked(steps)
+def test_a_step_falls_where_all_classes_do_and_is_unclear_where_they_disagree(steps):
+    items = items_of(steps)
     level = items["level"].map(LEVELS.index).to_numpy()
     number = items["image_id"].str[-1].astype(int).to_numpy()
     falling = number < 3 - level  # right 3, 2, 1 of 3
     contrary = np.where(items["label"].isin(["wolf", "cat"]), falling, number < 1 + level)
-    say(steps, "net", np.where(items["attribute"] == "size", falling, contrary))
+    respond(steps, "net", np.where(items["attribute"] == "size", falling, contrary))
     found = tables(steps)
     steps_of = found["attribute_steps"].set_index(["attribute", "step"])
     assert steps_of.loc["size", "verdict"].tolist() == ["falls", "falls"]
@@ -66,15 +66,15 @@ def test_a_step_falls_where_all_classes_do_and_cannot_be_told_where_they_disagre
     assert (steps_of["classes"] == 4).all()
 
 
-def test_a_harder_level_that_is_easier_is_said_to_rise(steps):
-    level = asked(steps)["level"].map(LEVELS.index).to_numpy()
-    say(steps, "net", level == 2)
+def test_a_harder_level_that_is_easier_rises(steps):
+    level = items_of(steps)["level"].map(LEVELS.index).to_numpy()
+    respond(steps, "net", level == 2)
     assert tables(steps)["attribute_steps"]["verdict"].tolist() == ["cannot tell", "rises"] * 2
 
 
 def test_one_class_has_no_interval_over_classes(tmp_path):
     lab = steps_lab(tmp_path / "outputs", classes=("yak",))
-    say(lab, "net", able(lab, 1.5))
+    respond(lab, "net", able(lab, 1.5))
     found = tables(lab)
     assert found["attribute_steps"][["drop_low", "drop_high"]].isna().all(axis=None)
     assert set(found["attribute_steps"]["verdict"]) == {"cannot tell"}
@@ -84,6 +84,6 @@ def test_one_class_has_no_interval_over_classes(tmp_path):
 def test_classes_count_equally_where_their_images_do_not(tmp_path):
     struck = ["wolf-size-easy-0", "wolf-size-easy-1"]
     lab = steps_lab(tmp_path / "outputs", change=lambda items: items[~items["image_id"].isin(struck)])
-    say(lab, "net", asked(lab)["label"] == "wolf")
+    respond(lab, "net", items_of(lab)["label"] == "wolf")
     cell = tables(lab)["attribute_levels"].set_index(["attribute", "level"]).loc[("size", "easy")]
     assert (cell["accuracy"], cell["n_test"]) == (0.25, 10)

@@ -1,4 +1,4 @@
-"""Scores of hierarchy are those of the answers, beside chance; over models they correlate, and beyond chance or not."""
+"""Scores of hierarchy are those of predictions, beside chance; over models they correlate, plain and given chance."""
 
 import itertools
 
@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 from fca.studies.progressive.hierarchy import Hierarchy, over_models
-from tests.studies.steps_lab import LEVELS, able, asked, say, steps_lab
+from tests.studies.steps_lab import LEVELS, able, items_of, respond, steps_lab
 
 FOLLOWING = {"000", "100", "110", "111"}
 
@@ -24,9 +24,9 @@ def tables(lab, **options):
 
 def patterns_by_hand(lab, right):
     """How often each pattern occurs over matched triplets, by looking each image up by name."""
-    right_of = dict(zip(asked(lab)["image_id"], right, strict=True))
+    right_of = dict(zip(items_of(lab)["image_id"], right, strict=True))
     found = dict.fromkeys(("".join(marks) for marks in itertools.product("01", repeat=3)), 0)
-    for triplet in asked(lab)["triplet"].unique():
+    for triplet in items_of(lab)["triplet"].unique():
         start, _, index = triplet.rpartition("-")
         found["".join(str(int(right_of[f"{start}-{level}-{index}"])) for level in LEVELS)] += 1
     return found
@@ -34,7 +34,7 @@ def patterns_by_hand(lab, right):
 
 def test_the_score_is_the_share_of_matched_triplets_in_order(steps):
     right = able(steps, 1.2, noise=1.0)
-    say(steps, "net", right)
+    respond(steps, "net", right)
     found = tables(steps)
     counts = patterns_by_hand(steps, right)
     [line] = found["hierarchy"].to_dict("records")
@@ -43,7 +43,7 @@ def test_the_score_is_the_share_of_matched_triplets_in_order(steps):
     shares = found["hierarchy_patterns"].set_index("pattern")
     assert (shares["share"] * 24).round(9).to_dict() == counts
     assert set(shares.index[shares["follows"]]) == FOLLOWING
-    level = asked(steps)["level"]
+    level = items_of(steps)["level"]
     easy, medium, hard = (right[level == name].mean() for name in LEVELS)
     assert line["accuracy"] == pytest.approx((easy + medium + hard) / 3)
     assert line["score"] == pytest.approx((easy + 2 * medium + 4 * hard) / 7)
@@ -55,26 +55,26 @@ def test_the_score_is_the_share_of_matched_triplets_in_order(steps):
 
 
 def test_a_model_in_perfect_order_scores_1_and_more_than_chance(steps):
-    items = asked(steps)
+    items = items_of(steps)
     strength = items.groupby(["label", "attribute"]).ngroup() % 4  # how many levels each session is solved at
     right = strength.to_numpy() > items["level"].map(LEVELS.index).to_numpy()
-    say(steps, "net", right)
+    respond(steps, "net", right)
     [line] = tables(steps)["hierarchy"].to_dict("records")
     assert line["hierarchical_score"] == line["all_triplets"] == 1
     assert line["chance"] < 0.8
     assert line["excess_low"] > 0
 
 
-def test_answers_at_random_have_no_more_than_chance(tmp_path):
+def test_predictions_at_random_have_no_more_than_chance(tmp_path):
     lab = steps_lab(tmp_path / "outputs", attributes=tuple("abcdefghij"), per_level=6)
-    say(lab, "net", np.random.default_rng(3).random(len(lab.true)) < 0.6)
+    respond(lab, "net", np.random.default_rng(3).random(len(lab.true)) < 0.6)
     [line] = tables(lab)["hierarchy"].to_dict("records")
     assert line["excess_low"] < 0 < line["excess_high"]
 
 
 def test_without_triplets_the_score_is_over_all_that_a_session_forms(tmp_path):
     lab = steps_lab(tmp_path / "outputs", change=lambda items: items.drop(columns="triplet"))
-    say(lab, "net", able(lab, 1.2, noise=1.0))
+    respond(lab, "net", able(lab, 1.2, noise=1.0))
     found = tables(lab)
     [line] = found["hierarchy"].to_dict("records")
     assert pd.isna(line["triplets"])
@@ -86,7 +86,7 @@ def test_without_triplets_the_score_is_over_all_that_a_session_forms(tmp_path):
 
 def test_triplets_that_lack_an_image_are_left_out(tmp_path):
     lab = steps_lab(tmp_path / "outputs", change=lambda items: items[items["image_id"] != "cat-size-medium-1"])
-    say(lab, "net", able(lab, 1.2, noise=1.0))
+    respond(lab, "net", able(lab, 1.2, noise=1.0))
     [line] = tables(lab)["hierarchy"].to_dict("records")
     assert (line["triplets"], line["n_test"], line["sessions"]) == (23, 71, 8)
 

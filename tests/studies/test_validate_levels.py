@@ -1,11 +1,11 @@
-"""Confidence is binned as it is, a fall is called one only where tests say so, and contradictions are found by name."""
+"""Confidence is binned as it is, a fall needs tests that show it, and contradictions are found by name."""
 
 import numpy as np
 import pytest
 
 from fca.studies.progressive.validate_levels import ValidateLevels
 from fca.types import FcaError
-from tests.studies.steps_lab import CLASSES, LEVELS, able, asked, say, steps_lab
+from tests.studies.steps_lab import CLASSES, LEVELS, able, items_of, respond, steps_lab
 from tests.studies.test_gallery import describe, pixels
 
 SURE = {"easy": 0.9, "medium": 0.6, "hard": 0.3}
@@ -22,17 +22,17 @@ def steps(tmp_path):
 
 def sure(lab, noise=0.02, seed=0):
     """Confidence that falls with the level."""
-    level = asked(lab)["level"].map(SURE).to_numpy()
+    level = items_of(lab)["level"].map(SURE).to_numpy()
     return level + np.random.default_rng(seed).uniform(-noise, noise, len(level))
 
 
 def test_bins_hold_every_image_once_and_the_last_both_its_ends(steps):
     confidence = np.linspace(0.05, 1.0, len(steps.true)).astype(np.float32)
     right = np.arange(len(steps.true)) % 2 == 0
-    say(steps, "net", right, confidence)
-    say(steps, "net2", right, np.full(len(steps.true), 0.5))
+    respond(steps, "net", right, confidence)
+    respond(steps, "net2", right, np.full(len(steps.true), 0.5))
     bins = tables(steps)["confidence_levels"]
-    items = asked(steps).assign(confidence=confidence, right=right)
+    items = items_of(steps).assign(confidence=confidence, right=right)
     for line in bins.to_dict("records"):
         part = items[items["level"] == line["level"]]
         last = line["bin_high"] == 1.0
@@ -47,7 +47,7 @@ def test_bins_hold_every_image_once_and_the_last_both_its_ends(steps):
 
 def test_confidence_that_falls_everywhere_is_found_falling(steps):
     for seed in range(3):
-        say(steps, f"net{seed}", able(steps, 1.5), sure(steps, seed=seed))
+        respond(steps, f"net{seed}", able(steps, 1.5), sure(steps, seed=seed))
     trends = tables(steps)["confidence_trends"]
     assert trends["by"].tolist() == ["attribute"] * 3 + ["class"] * 4
     of_attributes = trends[trends["by"] == "attribute"]
@@ -58,10 +58,10 @@ def test_confidence_that_falls_everywhere_is_found_falling(steps):
 
 
 def test_pages_statistic_is_the_sum_of_ranks_by_prediction(steps):
-    say(steps, "net", able(steps, 1.5), np.random.default_rng(4).permutation(len(steps.true)) / 200)
+    respond(steps, "net", able(steps, 1.5), np.random.default_rng(4).permutation(len(steps.true)) / 200)
     trends = tables(steps)["confidence_trends"].set_index("value")
     [run] = steps.store.rows()["run_id"]
-    items = asked(steps).assign(confidence=steps.store.array(run, "p_max"))
+    items = items_of(steps).assign(confidence=steps.store.array(run, "p_max"))
     for attribute in ("size", "light", "view"):
         part = items[items["attribute"] == attribute]
         found = 0
@@ -74,14 +74,14 @@ def test_pages_statistic_is_the_sum_of_ranks_by_prediction(steps):
 
 def test_an_attribute_whose_hard_images_are_not_hard_is_not_called_falling(steps):
     confidence = sure(steps)
-    light = (asked(steps)["attribute"] == "light") & (asked(steps)["level"] == "hard")
-    say(steps, "net", able(steps, 1.5), np.where(light, 0.8, confidence))
+    light = (items_of(steps)["attribute"] == "light") & (items_of(steps)["level"] == "hard")
+    respond(steps, "net", able(steps, 1.5), np.where(light, 0.8, confidence))
     verdicts = tables(steps)["confidence_trends"].set_index("value")["verdict"]
     assert verdicts[["size", "light", "view"]].tolist() == ["falls", "rises", "falls"]
 
 
 def test_contradictions_are_the_planted_images_the_most_confident_first(steps):
-    items = asked(steps).set_index("image_id", drop=False)
+    items = items_of(steps).set_index("image_id", drop=False)
     right = (items["level"] != "hard").to_numpy(copy=True)
     confidence = sure(steps, noise=0)
     planted = {"cat-size-easy-1": 0.7, "yak-view-easy-0": 0.95, "ant-light-hard-2": 0.97, "cat-view-hard-0": 0.5}
@@ -89,11 +89,11 @@ def test_contradictions_are_the_planted_images_the_most_confident_first(steps):
         at = items.index.get_loc(name)
         right[at] = not right[at]
         confidence[at] = value
-    say(steps, "one", right, confidence)
-    say(steps, "two", right, confidence)
+    respond(steps, "one", right, confidence)
+    respond(steps, "two", right, confidence)
     alone = right.copy()
     alone[items.index.get_loc("wolf-size-easy-0")] = False  # one model misses it: no contradiction
-    say(steps, "three", alone, confidence)
+    respond(steps, "three", alone, confidence)
     found = tables(steps, shown=1)
     every = found["contradictions"]
     assert every.groupby("kind")["image_id"].agg(list).to_dict() == {
@@ -108,7 +108,7 @@ def test_contradictions_are_the_planted_images_the_most_confident_first(steps):
 
 def test_pictures_are_those_that_describe_stored(steps):
     described = describe(steps)
-    say(steps, "net", [False] * len(steps.true))
+    respond(steps, "net", [False] * len(steps.true))
     shown = next(table for table in ValidateLevels(shown=10)(steps.store) if table.name == "contradictions_shown")
     assert described in shown.runs
     names = steps.data.items["image_id"].tolist()
@@ -118,12 +118,12 @@ def test_pictures_are_those_that_describe_stored(steps):
 
 
 def test_without_contradictions_the_tables_are_empty_not_wrong(steps):
-    say(steps, "net", able(steps, 1.5), sure(steps))
+    respond(steps, "net", able(steps, 1.5), sure(steps))
     found = tables(steps)
     assert len(found["contradictions"]) == len(found["contradictions_shown"]) == 0
     assert "thumbnail" in found["contradictions_shown"]
 
 
-def test_no_picture_at_all_cannot_be_asked_for(steps):
+def test_at_least_one_picture_is_wanted(steps):
     with pytest.raises(FcaError, match=r"analysis\.shown = 0"):
         ValidateLevels(shown=0)(steps.store)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -144,7 +144,7 @@ def _overall(
     row: Mapping[str, Any], full: Mapping[str, Any] | None, truth: Float[np.ndarray, "groups 2"] | None
 ) -> Iterator[Line]:
     """A line a target: the mean over attributes."""
-    about: Line = {name: row.get(name) for name in (*_TEST, *_COUNTS, WARNING)}
+    about = _cells_of(row, (*_TEST, *_COUNTS, WARNING))
     if full is not None:
         about[FULL_S] = full["predict_s"]
         if row["device"] == full["device"] and row["host"] == full["host"]:
@@ -156,13 +156,18 @@ def _overall(
 
 def _by_attribute(store: Store, row: Mapping[str, Any], truth: Float[np.ndarray, "groups 2"] | None) -> Iterator[Line]:
     """A line an attribute and target."""
-    about: Line = {name: row.get(name) for name in _TEST}
+    about = _cells_of(row, _TEST)
     arrays = (store.array(row["run_id"], name) for name in ("groups", "group_asked", "group_estimate"))
     for group, (name, evaluated, estimates) in enumerate(zip(*arrays, strict=True)):
         line = about | {ATTRIBUTE: str(name)} | cells(EVALUATED, evaluated.tolist())
         for at, (target, (value, _, low, high)) in enumerate(zip(TARGETS, estimates.tolist(), strict=True)):
             true = None if truth is None else truth[group, at]
             yield line | _result(target, value, low, high, true)
+
+
+def _cells_of(row: Mapping[str, Any], columns: Sequence[Column]) -> Line:
+    """These columns of a row; those that no row of the store has are missing."""
+    return cells(columns, (row.get(column, np.nan) for column in columns))
 
 
 def _result(target: str, value: Any, low: Any, high: Any, truth: Any) -> Line:

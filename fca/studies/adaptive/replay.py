@@ -311,7 +311,7 @@ def overall(frame: pd.DataFrame, budget: float) -> pd.DataFrame:
     frame: the tests, as of `replays`.
     """
     models, groups = frame[MODEL].nunique(), frame["group"].nunique()
-    draws = drawn(models, seed=0), drawn(groups, seed=1)
+    draws = cluster_draws(models, seed=0) / models, cluster_draws(groups, seed=1) / groups
     static = frame[(frame[POLICY] == BASE[0]) & (frame[BUDGET] == budget)]
     base: dict[Any, Cells] = {target: squared(part) for target, part in static.groupby(TARGET)}
     lines = []
@@ -328,11 +328,6 @@ def squared(part: pd.DataFrame) -> Cells:
     part = part.sort_values([MODEL, "group", "repeat"])
     error = (100 * (part[ESTIMATE] - part[TRUTH]).to_numpy(dtype=np.float64)) ** 2
     return np.asarray(error.reshape(part[MODEL].nunique(), part["group"].nunique(), -1).mean(axis=2))
-
-
-def drawn(number: int, seed: int) -> Float[np.ndarray, "resamples number"]:
-    """Weights of bootstrap resamples of that many models or groups; a single one stays."""
-    return cluster_draws(number, seed) / number
 
 
 def measures(errors: Cells, base: Cells | None, draws: Draws) -> dict[str, float]:
@@ -365,26 +360,24 @@ def resampled_means(errors: Cells, draws: Draws) -> Float[np.ndarray, " resample
 
 
 def on_average(part: pd.DataFrame) -> Line:
-    """Averages over tests of one method and target: truth and estimate, bias, coverage, order of the models."""
+    """Averages over tests of one method and target: truth and estimate, bias, coverage, order of the models.
+
+    The order is Kendall's tau-b of estimated and true means, mean over repeats; NaN with fewer than three models.
+    """
     defined = part.dropna(subset=[ESTIMATE, "se"])
     covered = (defined["low"] <= defined[TRUTH]) & (defined[TRUTH] <= defined["high"])
-    means = part.groupby(["repeat", MODEL])[[TRUTH, ESTIMATE]].mean().reset_index()
+    means = part.groupby(["repeat", MODEL])[[TRUTH, ESTIMATE]].mean()
+    few = part[MODEL].nunique() < 3
+    taus = [] if few else [kendalltau(of[TRUTH], of[ESTIMATE]).statistic for _, of in means.groupby("repeat")]
     return {
         TRUTH: part[TRUTH].mean(),
         ESTIMATE: defined[ESTIMATE].mean(),
         BIAS: 100 * (defined[ESTIMATE] - defined[TRUTH]).mean(),
         COVERAGE: covered.mean() if len(defined) else float("nan"),
         UNDEFINED: len(part) - len(defined),
-        RANK_TAU: order_kept(means),
+        RANK_TAU: np.mean(taus) if taus else float("nan"),
         WARNING: warning(part[ESTIMATOR].iloc[0]) if part[POLICY].iloc[0] == "gre_two_stage" else None,
     }
-
-
-def order_kept(means: pd.DataFrame) -> float:
-    """Kendall's tau-b of estimated and true means over models, mean over repeats; NaN with fewer than three models."""
-    if means[MODEL].nunique() < 3:
-        return float("nan")
-    return float(np.mean([kendalltau(part[TRUTH], part[ESTIMATE]).statistic for _, part in means.groupby("repeat")]))
 
 
 def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapping: str, seed: list[int]) -> TwoStage:
