@@ -88,14 +88,15 @@ def test_every_cell_of_an_empty_store_is_empty_and_has_its_command(data, tmp_pat
     line = table[(table["dataset"] == "imagenet") & (table["paper_model"] == "RN50")].iloc[0]
     published = "task=predict model.weights=pretrained"
     assert line["command"] == f"fca run -m experiment=fc_full dataset=imagenet model=resnet50 {published}"
-    figure = tables.figure1([])
+    dcn = paper.table1(data)["DCN"]
+    curves = tables.by_ncl([], dcn)
+    figure = curves["figure1"]
     assert len(figure) == 5 * 3 * 11
     assert figure["top1"].isna().all()
     line = figure[(figure["model"] == "resnet34") & (figure["protocol"] == "sub") & (figure["ncl"] == 3)].iloc[0]
     assert line["command"] == "fca run -m experiment=fc_sub dataset=imagenet model=resnet34 subset.ncl=3"
-    dcn = paper.table1(data)["DCN"]
-    assert tables.figure3([], dcn)["command"].notna().all()
-    assert tables.figure4([], dcn).groupby("dataset").size().eq(3 * 3).all()
+    assert curves["figure3"]["command"].notna().all()
+    assert curves["figure4"].groupby("dataset").size().eq(3 * 3).all()
     figure = tables.figure5(paper.figure5(data), {})
     assert len(figure) == 2 * 2 * 3
     assert figure["r"].isna().all()
