@@ -159,4 +159,4 @@ def test_ranks_and_regret_of_the_paper_s_table_are_those_of_the_readme():
     expected = {"SNv2": 4.0, "SWv2b": 4.2, "MViTs": 5.1, "RN50": 6.2, "EFv2": 7.7, "INCv3": 8.4, "CNv2": 12.3}
     assert (100 * regret).round(1).to_dict() == {**expected, "VGG16": 21.0, "ViTb": 26.3, "MNv3": 46.5}
     ranks = tables.ranks(empty).set_index(["paper_dataset", "paper_model"])["rank"]
-    assert (ranks["IN1K", "RN50"], ranks["QD345", "RN50"]) == (7, 1)  # as its text says
+    assert (ranks["IN1K", "RN50"], ranks["QD345", "RN50"]) == (7, 1)  # as in its text
