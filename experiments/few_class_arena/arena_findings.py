@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from arena_paper import CLASSES, FAMILY, FEW, IMAGENET, PAPER, base, full_command, sub_command
-from arena_tables import BEYOND, COMMAND, Study, typed
+from arena_paper import CLASSES, FAMILY, FEW, IMAGENET, TEXTS, base, full_command, sub_command
+from arena_tables import COMMAND, Study, spec, typed
 
 from fca.stats.correlation import correlation
-from fca.stats.intervals import bootstrap_mean, percentile_interval, point_weights
+from fca.stats.intervals import mean_with_interval, percentile_interval, point_weights
 from fca.studies.few_class.accuracy import per_subset
 from fca.studies.few_class.correlation import SEEDS
-from fca.studies.table import DATASET, MODELS, TableSpec
+from fca.studies.table import DATASET, MODELS
 from fca.types import Column
 
 DRAW = ["ncl", "subset_seed", "classes"]
@@ -26,39 +26,10 @@ VERDICT = Column("told_apart", str, "", "whether the interval excludes 0 (of a r
 FINDING = Column("finding", str, "", "finding, by the paper's letters")
 VALUE, LOW, HIGH = (Column(name, float, ".2f", f"{name} of the measure") for name in ("value", "low", "high"))
 _WORDS = (Column("paper_says", str, "", "what the paper reports"), Column("measure"), Column("paper_sign"))
-FIGURE1_FINDINGS = TableSpec(
-    "figure1_findings",
-    "What does the paper report, what do we see, and is it significant?",
-    f"{PAPER} figure 1 (a) to (d)",
-    (DATASET, FINDING, *_WORDS, VALUE, LOW, HIGH, SEEDS, MODELS, VERDICT, COMMAND),
+FIGURE1_FINDINGS, BEYOND_FINDINGS = (
+    spec(name, DATASET, FINDING, *_WORDS, VALUE, LOW, HIGH, SEEDS, MODELS, VERDICT, COMMAND)
+    for name in ("figure1_findings", "beyond_findings")
 )
-BEYOND_FINDINGS = TableSpec("beyond_findings", FIGURE1_FINDINGS.question, BEYOND, FIGURE1_FINDINGS.columns)
-
-
-FEWEST = f"{FEW[0]} to {FEW[-1]} classes"
-OWN = "(points; not in the paper)"
-REPORTED = {  # what the paper reports, and the sign that the measure would have
-    "a": ("sub-models attain higher accuracy than full models", "above 0"),
-    "b": ("few classes widen the range of accuracy of full models; sub-models narrow it", "above 1"),
-    "c.1": ("full models lose accuracy at few classes", "below 0"),
-    "c.2": ("larger full models are better at few classes", "above 0"),
-    "d.1": ("sub-models gain accuracy at few classes", "above 0"),
-    "d.2": ("larger sub-models are not better at few classes", "not above 0"),
-}
-MEASURED = {
-    "a, best of models": "the best sub-model minus the best full model, open (points)",
-    "a, mean of models": "sub-models minus full models, open, mean of models (points)",
-    "a, masked": f"sub-models minus full models, masked {OWN}",
-    "a, other models": "the best sub-model minus the best full model, of which none is both, open (points)",
-    "a, other models, masked": f"the best sub-model minus the best full model, of which none is both, masked {OWN}",
-    "b, full to sub": "spread between subsets of equal ncl: full, open / sub-models",
-    "b, few to many": f"spread between subsets of full models, open: {FEWEST} / more",
-    "c.1": f"full models, open: {FEWEST} minus all (points)",
-    "c.1, masked": f"full models, masked: {FEWEST} minus all {OWN}",
-    "c.2": "rho of parameters and open accuracy of full models",
-    "d.1": f"sub-models: {FEWEST} minus the most classes trained (points)",
-    "d.2": "rho of parameters and accuracy of sub-models",
-}
 
 
 def findings(studies: Iterable[Study]) -> pd.DataFrame:
@@ -104,8 +75,8 @@ def _of_study(study: str, measured: dict[str, dict[str, Any]]) -> Iterator[dict[
     """A line for each finding; (a) between other models only where it is measured."""
     dataset = base(study)
     models = FAMILY if dataset == IMAGENET else ()
-    for name, measure in MEASURED.items():
-        reported, sign = REPORTED[name.partition(",")[0]]
+    for name, measure in TEXTS["measures"].items():
+        reported, sign = TEXTS["findings"][name.partition(",")[0]]
         found = measured.get(name, {})
         if not found and name.startswith("a, other models"):
             continue
@@ -178,8 +149,8 @@ def mean_of(draws: pd.DataFrame, models: int) -> dict[str, Any]:
     """The mean over subsets, and its interval over subset seeds; nothing where there is no subset."""
     if draws.empty:
         return {}
-    low, high = bootstrap_mean(draws["value"].to_numpy(), pd.factorize(draws["subset_seed"])[0])
-    return _measured(draws["value"].mean(), low, high, draws["subset_seed"].nunique(), models)
+    seeds = draws["subset_seed"]
+    return _measured(*mean_with_interval(draws["value"], seeds), seeds.nunique(), models)
 
 
 def _measured(*values: float) -> dict[str, Any]:

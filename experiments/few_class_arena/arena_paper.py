@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import yaml
 
 from fca.types import FcaError
 
-PAPER = "Few-Class Arena (arXiv:2411.01099)"
 IMAGENET = "imagenet"
 DCN = "DCN"
 SEEDS = range(5)
@@ -25,26 +25,11 @@ FEW = (2, 3, 4, 5)  # "few classes" in the findings of figure 1
 FIGURE4 = (2, 3, 4)
 FIGURE5 = (2, 3, 4, 5, 10, 100)
 FAMILY = ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152")  # figures 1 and 5
-_DATASETS = (  # the paper's name, dataset=..., classes
-    *(("GT43", "gtsrb", 43), ("CF100", "cifar100", 100), ("IN1K", IMAGENET, 1000), ("FD101", "food101", 101)),
-    *(("CT101", "caltech101", 101), ("CT256", "caltech256", 257), ("QD345", "quickdraw", 345)),
-    *(("CB200", "cub200", 200), ("ID67", "indoor67", 67), ("TT47", "dtd", 47)),
-)
-DATASETS = {short: dataset for short, dataset, _ in _DATASETS}
-CLASSES = {dataset: classes for _, dataset, classes in _DATASETS}
-MODELS = {  # the paper's name -> model=..., and what runs of that network are called (lower case, _ for -)
-    "RN50": ("resnet50", r"resnet50(_\d+xb.*)?"),
-    "VGG16": ("vgg16", r"vgg16(_\d+xb.*)?"),
-    "CNv2": ("convnextv2_base", r"convnextv2_base(_.*)?"),
-    "INCv3": ("inception_v3", r"inception_v3(_.*)?"),
-    "EFv2": ("efficientnetv2_m", r"(tf_)?efficientnetv2_m(_.*)?"),
-    "SNv2": ("shufflenet_v2_x1_0", r"shufflenet_v2_(x1_0|1x(_.*)?)"),
-    "MNv3": ("mobilenetv3_small", r"mobilenet_?v3_small(_100|_\d+xb.*)?"),
-    "ViTb": ("vit_base_patch16", r"vit_base_p(atch)?16(_224|_384|_\d+xb.*)?"),
-    "SWv2b": ("swinv2_base", r"swinv2_base(_.*)?"),
-    "MViTs": ("mobilevit_s", r"mobilevit_s(mall(_.*)?)?"),
-}
-ENCODERS = {"CLIP": ("clip_vit_b32", "clip"), "DINOv2": ("dinov2_vit_b14", "dinov2")}  # -> model@encoder=..., its mark
+TEXTS = yaml.safe_load((Path(__file__).parent / "paper.yaml").read_text())
+DATASETS = {short: dataset for short, (dataset, _) in TEXTS["datasets"].items()}
+CLASSES = dict(TEXTS["datasets"].values())  # dataset=... -> number of classes
+MODELS, ENCODERS = TEXTS["models"], TEXTS["encoders"]  # the paper's name -> ours, and how to recognise it
+TEN = [conf for conf, _ in MODELS.values()]
 TARGETS = {"DCN-Full": "DCN open", "DCN-Sub": "DCN sub"}  # the paper's name -> ours
 
 
@@ -106,13 +91,12 @@ def full_command(dataset: str, models: Sequence[str] = ()) -> str:
     As in the paper, ImageNet's are published weights, and the others' are trained.
     """
     published = {"task": ["predict"], "model.weights": ["pretrained"]} if dataset == IMAGENET else {}
-    return _command("fc_full", dataset, model=models or [conf for conf, _ in MODELS.values()], **published)
+    return _command("fc_full", dataset, model=models or TEN, **published)
 
 
 def sub_command(dataset: str, models: Sequence[str] = (), ncl: int | None = None) -> str:
     """Trains sub-models (of all ten, unless named), at one ncl or at the paper's."""
-    models = models or [conf for conf, _ in MODELS.values()]
-    return _command("fc_sub", dataset, model=models, **{"subset.ncl": [ncl] if ncl else []})
+    return _command("fc_sub", dataset, model=models or TEN, **{"subset.ncl": [ncl] if ncl else []})
 
 
 def sim_command(dataset: str, encoder: str) -> str:

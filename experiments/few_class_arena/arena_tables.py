@@ -14,10 +14,10 @@ from typing import Any
 import arena_paper as paper
 import numpy as np
 import pandas as pd
-from arena_paper import DATASETS, DCN, FAMILY, IMAGENET, PAPER, TARGETS, base
+from arena_paper import DATASETS, DCN, FAMILY, IMAGENET, TARGETS, base
 
 from fca.stats.correlation import correlation, resampled_correlation
-from fca.stats.intervals import bootstrap_mean, percentile_interval, point_weights
+from fca.stats.intervals import mean_with_interval, percentile_interval, point_weights
 from fca.store import Store
 from fca.studies import table as columns
 from fca.studies.few_class import correlation as similarity
@@ -43,6 +43,7 @@ RHO = Column("rho", float, ".2f", "Spearman's rho with the ranking on ImageNet")
 REGRET = Column("top1_regret", float, ".2%", "mean distance to the best model")
 WORST = Column("top1_regret_worst", float, ".2%", "largest distance to the best model")
 WORST_ON = Column("worst_on", str, "", "data set of the largest distance")
+DATASETS_OF = Column("datasets", int, ".0f", "data sets")
 COMMAND = Column("command", str, "", "command that makes the missing runs")
 R_PAPER = Column("r_paper", float, ".3f", "correlation with accuracy in the paper")
 P_PAPER = Column("p_paper", float, ".2g", "p in the paper")
@@ -56,42 +57,30 @@ MEANS = (TOP1, SPREAD, TOP1.low, TOP1.high, columns.SUBSETS)
 R = (*with_interval(similarity.COEFFICIENT), similarity.P, similarity.N, similarity.SEEDS, columns.MODELS)
 SAME = (DATASET, ENCODER, similarity.TARGET, similarity.PREDICTOR, similarity.SCOPE)
 
-_QUESTION = "Are full models as accurate as in the paper?"
-TABLE1 = TableSpec("table1", _QUESTION, f"{PAPER} table 1", (*CELL, *BOTH, columns.N_TEST, *COMPARED, *RUN, COMMAND))
-_QUESTION = "How accurate is the best of the models on all classes?"
-FIGURE2A = TableSpec("figure2a", _QUESTION, f"{PAPER} figure 2a", (*CELL, *BOTH, *COMPARED, COMMAND))
-_QUESTION = "Does the ranking of the models change with the data set?"
-FIGURE2B = TableSpec("figure2b", _QUESTION, f"{PAPER} figure 2b", (*CELL, TOP1, RANK, columns.MODELS, WHOSE))
-RANK_AGREEMENT = TableSpec(
-    "rank_agreement",
-    "Does the ranking on ImageNet predict that on another data set?",
-    f"{PAPER} table 1, recomputed; ours where there are runs",
-    (PAPER_DATASET, DATASET, WHOSE, *with_interval(RHO), similarity.P, columns.MODELS),
-)
-REGRETS = TableSpec(
-    "regret",
-    "How far below the best is always taking one model?",
-    f"{PAPER} table 1, recomputed",
-    (PAPER_MODEL, *with_interval(REGRET), WORST, WORST_ON, Column("datasets", int, ".0f", "data sets")),
-)
-_POINT = (DATASET, MODEL, PROTOCOL, NCL, *MEANS)
-FIGURE1 = TableSpec("figure1", "ResNets: accuracy by ncl", f"{PAPER} figure 1; masked is not in it", (*_POINT, COMMAND))
-BEYOND = "as in the paper; these data sets are not in its figure"
-BEYOND_FIGURE1 = TableSpec("beyond_figure1", "Accuracy by ncl elsewhere", BEYOND, _POINT)
-_BEST = (PROTOCOL, NCL, *MEANS, columns.MODELS)
-_POINT = (DATASET, PAPER_DATASET, *_BEST, TOP1_PAPER, COMMAND)
-FIGURE3 = TableSpec("figure3", "DCN-Full by ncl", f"{PAPER} figure 3; masked is not in it", _POINT)
-_QUESTION = "DCN-Sub and DCN-Full at 2 to 4 classes"
-FIGURE4 = TableSpec("figure4", _QUESTION, f"{PAPER} figure 4; masked is not in it", _POINT)
-BEYOND_DCN = TableSpec("beyond_dcn", "DCN by ncl beyond the paper's ten", BEYOND, (DATASET, *_BEST))
-BEYOND_FIGURE5 = TableSpec(
-    "beyond_figure5",
-    "Does SimSS predict the accuracy of the best model?",
-    f"{PAPER} figure 5; within ncl and ncl alone are not in it",
-    (*SAME, *R),
-)
+_POINT = (PROTOCOL, NCL, *MEANS)
+_DCN = (PAPER_DATASET, *_POINT, columns.MODELS, TOP1_PAPER, COMMAND)
 _PUBLISHED = (*with_interval(R_PAPER), P_PAPER, N_PAPER)
-FIGURE5 = replace(BEYOND_FIGURE5, name="figure5", columns=(*SAME, *_PUBLISHED, *R, AGREES, COMMAND))
+
+
+def spec(name: str, *declared: Column) -> TableSpec:
+    """A table of the page; paper.yaml has its question and source."""
+    text = paper.TEXTS["tables"][name]
+    return TableSpec(name, text["question"], text["source"], declared)
+
+
+TABLE1 = spec("table1", *CELL, *BOTH, columns.N_TEST, *COMPARED, *RUN, COMMAND)
+FIGURE2A = spec("figure2a", *CELL, *BOTH, *COMPARED, COMMAND)
+FIGURE2B = spec("figure2b", *CELL, TOP1, RANK, columns.MODELS, WHOSE)
+RANK_AGREEMENT = spec(
+    "rank_agreement", PAPER_DATASET, DATASET, WHOSE, *with_interval(RHO), similarity.P, columns.MODELS
+)
+REGRETS = spec("regret", PAPER_MODEL, *with_interval(REGRET), WORST, WORST_ON, DATASETS_OF)
+FIGURE1 = spec("figure1", DATASET, MODEL, *_POINT, COMMAND)
+BEYOND_FIGURE1 = spec("beyond_figure1", DATASET, MODEL, *_POINT)
+FIGURE3, FIGURE4 = (spec(name, DATASET, *_DCN) for name in ("figure3", "figure4"))
+BEYOND_DCN = spec("beyond_dcn", DATASET, *_POINT, columns.MODELS)
+FIGURE5 = spec("figure5", *SAME, *_PUBLISHED, *R, AGREES, COMMAND)
+BEYOND_FIGURE5 = spec("beyond_figure5", *SAME, *R)
 
 
 @dataclass(frozen=True)
@@ -192,15 +181,14 @@ def attempted(found: Iterable[Study], work: Callable[[Study], Any]) -> tuple[dic
 
 def ready(found: Iterable[Study]) -> tuple[list[Study], dict[str, str]]:
     """The studies that have accuracies, and why the others have none, by name."""
-    found = list(found)
-    usable, reasons = attempted(found, lambda study: study.points)
-    return [study for study in found if study.name in usable], reasons
+    usable, reasons = attempted(found, lambda study: (study, study.points)[0])
+    return list(usable.values()), reasons
 
 
-def typed(spec: TableSpec, lines: Iterable[Any]) -> pd.DataFrame:
+def typed(declared: TableSpec, lines: Iterable[Any]) -> pd.DataFrame:
     """These lines with the declared columns and types; what is missing stays missing."""
     numbers = {float: "float64", int: "Int64"}
-    return spec.frame(lines).astype({str(c): numbers[c.kind] for c in spec.columns if c.kind in numbers})
+    return declared.frame(lines).astype({str(c): numbers[c.kind] for c in declared.columns if c.kind in numbers})
 
 
 def table1(published: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
@@ -279,50 +267,39 @@ def regret(published: pd.DataFrame) -> pd.DataFrame:
     models = published.drop(columns=DCN)
     lines = []
     for model, lost in models.rsub(models.max(axis="columns"), axis="index").items():
-        low, high = bootstrap_mean(lost.to_numpy(), np.arange(len(lost)))
-        values = (model, lost.mean(), low, high, lost.max(), str(lost.idxmax()), len(lost))
+        values = (model, *mean_with_interval(lost), lost.max(), str(lost.idxmax()), len(lost))
         lines.append(dict(zip(REGRETS.columns, values, strict=True)))
     return REGRETS.frame(lines).sort_values(REGRET, ignore_index=True)
 
 
-def figure1(found: Iterable[Study]) -> pd.DataFrame:
-    """The ResNet family on ImageNet: mean, spread and interval over subsets; empty points have their command."""
-    points = [study.points for study in found if study.dataset == IMAGENET]
-    frames = [accuracy(per_subset(part[part["model"].isin(FAMILY)])) for part in points]
-    sizes = paper.grid(paper.CLASSES[IMAGENET])
-    keys = [{DATASET: IMAGENET, MODEL: m, PROTOCOL: p, NCL: n} for m, p, n in product(FAMILY, ORDER, sizes)]
-    return _with_gaps(FIGURE1, frames, keys)
+def by_ncl(found: Iterable[Study], best: pd.Series) -> dict[str, pd.DataFrame]:
+    """Figures 1, 3 and 4 and what is beyond them, by name of the table; empty points have their command.
 
-
-def figure1_elsewhere(found: Iterable[Study]) -> pd.DataFrame:
-    """The same of every model on every other data set; nothing is missing, as the paper has no such figure."""
-    frames = [accuracy(per_subset(study.points)) for study in found if study.dataset != IMAGENET]
-    return _with_gaps(BEYOND_FIGURE1, frames)
-
-
-def figure3(found: Iterable[Study], best: pd.Series) -> pd.DataFrame:
-    """DCN-Full (open, and masked beside it) of the paper's data sets. best: DCN on all classes, by its names."""
-    sizes = [(d, p, n) for d, classes in paper.CLASSES.items() for p in ORDER[1:] for n in paper.grid(classes)]
-    return _dcn_by_ncl(FIGURE3, found, sizes, best)
-
-
-def figure4(found: Iterable[Study], best: pd.Series) -> pd.DataFrame:
-    """DCN-Sub and DCN-Full of the paper's data sets at 2 to 4 classes."""
-    return _dcn_by_ncl(FIGURE4, found, list(product(paper.CLASSES, ORDER, paper.FIGURE4)), best)
-
-
-def dcn_elsewhere(found: Iterable[Study]) -> pd.DataFrame:
-    """DCN-Sub and DCN-Full of data sets that are not the paper's."""
-    return _with_gaps(BEYOND_DCN, [_dcn(study) for study in found if study.dataset not in SHORT])
+    figure1: the ResNet family on ImageNet: mean, spread and interval over subsets; beyond_figure1: every model on every
+    other data set.    figure3: DCN-Full (open, and masked beside it) of the paper's data sets; figure4: DCN-Sub and
+    DCN-Full at 2 to 4 classes; beyond_dcn: both of other data sets.    best: the paper's DCN on all classes.
+    """
+    found = list(found)
+    family = [s.points[s.points["model"].isin(FAMILY)] for s in found if s.dataset == IMAGENET]
+    others = [study.points for study in found if study.dataset != IMAGENET]
+    sizes = {dataset: paper.grid(classes) for dataset, classes in paper.CLASSES.items()}
+    lines1 = [{DATASET: IMAGENET, MODEL: m, PROTOCOL: p, NCL: n} for m, p, n in product(FAMILY, ORDER, sizes[IMAGENET])]
+    lines3 = [(dataset, p, n) for dataset in sizes for p in ORDER[1:] for n in sizes[dataset]]
+    return {
+        "figure1": _with_gaps(FIGURE1, [accuracy(per_subset(points)) for points in family], lines1),
+        "figure3": _dcn_by_ncl(FIGURE3, found, lines3, best),
+        "figure4": _dcn_by_ncl(FIGURE4, found, list(product(sizes, ORDER, paper.FIGURE4)), best),
+        "beyond_figure1": _with_gaps(BEYOND_FIGURE1, [accuracy(per_subset(points)) for points in others]),
+        "beyond_dcn": _with_gaps(BEYOND_DCN, [_dcn(study) for study in found if study.dataset not in SHORT]),
+    }
 
 
 def _dcn_by_ncl(
-    spec: TableSpec, found: Iterable[Study], sizes: list[tuple[str, str, int]], best: pd.Series
+    declared: TableSpec, found: list[Study], sizes: list[tuple[str, str, int]], best: pd.Series
 ) -> pd.DataFrame:
     wanted = pd.DataFrame(sizes, columns=[DATASET, PROTOCOL, NCL])
     pairs = wanted[[PROTOCOL, NCL]].drop_duplicates()
-    frames = [_dcn(study).merge(pairs) for study in found if study.dataset in SHORT]
-    frame = _with_gaps(spec, frames, records(wanted))
+    frame = _with_gaps(declared, [_dcn(s).merge(pairs) for s in found if s.dataset in SHORT], records(wanted))
     dataset = frame[DATASET].map(base)
     whole = frame[PROTOCOL].eq("open") & frame[NCL].eq(dataset.map(paper.CLASSES))
     short = dataset.map(SHORT)
@@ -337,13 +314,13 @@ def _dcn(study: Study) -> pd.DataFrame:
     return accuracy(best.assign(model=DCN)).drop(columns=MODEL).merge(models, on=by)
 
 
-def _with_gaps(spec: TableSpec, frames: list[pd.DataFrame], keys: Iterable[dict[str, Any]] = ()) -> pd.DataFrame:
+def _with_gaps(declared: TableSpec, frames: list[pd.DataFrame], keys: Iterable[dict[str, Any]] = ()) -> pd.DataFrame:
     """All points there are, and a line with its command for every key of a data set that has no such point."""
     lines = [line for frame in frames for line in records(frame)]
-    by = [c for c in (DATASET, MODEL, PROTOCOL, NCL) if c in spec.columns]
+    by = [c for c in (DATASET, MODEL, PROTOCOL, NCL) if c in declared.columns]
     there = {(base(line[DATASET]), *(line[c] for c in by[1:])) for line in lines}
     lines += [{**key, COMMAND: _command(**key)} for key in keys if tuple(key[c] for c in by) not in there]
-    frame = typed(spec, lines)
+    frame = typed(declared, lines)
     place = {dataset: at for at, dataset in enumerate(SHORT)}
     first = frame[DATASET].map(lambda name: place.get(base(name), len(place)))
     depth = frame[MODEL].map(lambda m: FAMILY.index(m) if m in FAMILY else len(FAMILY)) if MODEL in by else 0

@@ -24,34 +24,23 @@ QUERY = "dataset == 'imagenet_sample'"
 
 
 def pooled(points: pd.DataFrame, groups: str) -> pd.DataFrame:
-    """One line a model, protocol and ncl: right answers over all subsets, interval of the distinct images."""
+    """Models and protocols down, ncl across: percent right over all subsets, and the interval of distinct images."""
     keys = sorted(read_groups("imagenet_dog").of)  # all 1,000 wnids in label order
     named = {label for label, key in enumerate(keys) if key in read_groups(groups).of}
     lines = []
-    for (model, protocol, ncl), part in points.groupby(["model", "protocol", "ncl"]):
+    for key, part in points.groupby(["model", "protocol", "ncl"]):
         share = (part["top1"] * part["n_test"]).sum() / part["n_test"].sum()
-        asked: set[int] = set().union(*part["classes"])
-        distinct = len(asked & named if protocol == "grouped" else asked)
-        lines.append((model, protocol, ncl, share, *wilson(round(share * distinct), distinct), distinct))
-    return pd.DataFrame(lines, columns=["model", "protocol", "ncl", "top1", "low", "high", "images"])
-
-
-def shown(table: pd.DataFrame) -> str:
-    """Models and protocols down, ncl across, in percent."""
-    cells = [
-        f"{100 * t:.0f} [{100 * a:.0f}, {100 * b:.0f}]"
-        for t, a, b in zip(table["top1"], table["low"], table["high"], strict=True)
-    ]
-    wide = table.assign(cell=cells).pivot_table(
-        index=["model", "protocol"], columns="ncl", values="cell", aggfunc="first"
-    )
-    return str(wide.to_string())
+        images: set[int] = set().union(*part["classes"])
+        distinct = len(images & named if key[1] == "grouped" else images)
+        low, high = wilson(round(share * distinct), distinct)
+        lines.append((*key, f"{100 * share:.0f} [{100 * low:.0f}, {100 * high:.0f}]"))
+    frame = pd.DataFrame(lines, columns=["model", "protocol", "ncl", "top1"])
+    return frame.pivot_table(index=["model", "protocol"], columns="ncl", values="top1", aggfunc="first")
 
 
 def masked_in_timm(data: Path) -> pd.DataFrame:
     """Mean accuracy of timm's models with 1,000 competing classes and with 200, on ImageNet's own validation images."""
-    folder = data / "tables" / "timm"
-    keys = ["model", "img_size"]
+    folder, keys = data / "tables" / "timm", ["model", "img_size"]
     full = pd.read_csv(folder / "results-imagenet.csv").set_index(keys)["top1"]
     lines = []
     for name, file in (("ImageNet-A's 200", "a"), ("ImageNet-R's 200", "r")):
@@ -63,19 +52,18 @@ def masked_in_timm(data: Path) -> pd.DataFrame:
 
 def main() -> None:
     """Print both tables."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument(
-        "--data", type=Path, default=os.environ.get("FCA_REAL_DATA"), help="the folder that holds tables/"
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    data = os.environ.get("FCA_REAL_DATA")
+    parser.add_argument("--data", type=Path, default=data, help="the folder that holds tables/")
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="the store")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     for groups in ("imagenet_dog", "imagenet_16"):
         analysis = FewClass(QUERY, NCL, [0, 1, 2, 3, 4], "fca", groups=groups)
-        points = next(table.frame for table in analysis(Store(asked.outputs)) if table.name == "accuracy_points")
+        points = next(table.frame for table in analysis(Store(options.outputs)) if table.name == "accuracy_points")
         table = pooled(points.dropna(subset="top1"), groups)
-        kept = table if groups == "imagenet_dog" else table[table["protocol"] == "grouped"]
-        print(f"groups: {groups}\n{shown(kept)}\n")
-    print(masked_in_timm(asked.data).round(2).to_string(index=False))
+        kept = table if groups == "imagenet_dog" else table.xs("grouped", level="protocol", drop_level=False)
+        print(f"groups: {groups}\n{kept.to_string()}\n")
+    print(masked_in_timm(options.data).round(2).to_string(index=False))
 
 
 if __name__ == "__main__":

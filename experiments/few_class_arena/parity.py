@@ -14,7 +14,6 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import altair as alt
@@ -31,13 +30,9 @@ from fca.report.style import NothingToDraw, spec
 from fca.store import Store
 from fca.studies.few_class.figures.similarity import scatter_figure
 from fca.studies.rows import records
-from fca.studies.table import TableSpec
 from fca.types import FcaError, Table
 
-NO_RUN = "no run has what this figure needs"
-BARS = "Mean over class subsets; bars: one standard deviation between subsets."
-WILSON = {"ours": "top1_open of full models on the clean test split", "intervals": "95 %, Wilson"}
-BOOTSTRAP = {"intervals": "95 %, bootstrap over subset seeds", "spread": "standard deviation between subsets"}
+OVER_SEEDS = {"intervals": "95 %, bootstrap over subset seeds", "spread": "standard deviation between subsets"}
 VERDICTS = {"yes, as in the paper": "as in the paper", "yes, the other way": "the other way", "no": "not significant"}
 
 
@@ -71,80 +66,65 @@ def parity(data: Path, store: Store, query: str | None = None) -> Page:
 def _of_table1(published: pd.DataFrame, rows: pd.DataFrame) -> Iterator[Section]:
     """Table 1, the best model, ranks and regret."""
     frame = tables.table1(published, rows)
-    runs = sorted(set(frame["run_id"].dropna()))
-    table = tables.TABLE1.table(frame, WILSON, runs)
-    yield _section("table1", "Table 1: full models", figures.table1, table)
     best = frame.loc[frame["paper_model"] == DCN, [*tables.FIGURE2A.columns]]
-    yield _section("figure2a", "Figure 2a: DCN", figures.best, tables.FIGURE2A.table(best, {}, runs))
-    table = tables.FIGURE2B.table(tables.ranks(frame), {}, runs)
-    yield _section("figure2b", "Figure 2b: ranks", figures.ranks, table)
-    agreement = tables.agreement(published, frame)
-    table = tables.RANK_AGREEMENT.table(agreement, {"intervals": "bootstrap over models"}, runs)
-    yield _section("rank_agreement", "Does ImageNet's ranking hold elsewhere?", figures.agreement, table)
-    table = tables.REGRETS.table(tables.regret(published), {"intervals": "bootstrap over data sets"}, ())
-    yield _section("regret", "Always the same model", figures.regret, table)
+    runs = sorted(set(frame["run_id"].dropna()))
+    wilson = {"ours": "top1_open of full models on the clean test split", "intervals": "95 %, Wilson"}
+    over = {name: {"intervals": f"bootstrap over {name}"} for name in ("models", "data sets")}
+    agreement, regret = tables.agreement(published, frame), tables.regret(published)
+    yield _section(figures.table1, tables.TABLE1.table(frame, wilson, runs))
+    yield _section(figures.best, tables.FIGURE2A.table(best, {}, runs))
+    yield _section(figures.ranks, tables.FIGURE2B.table(tables.ranks(frame), {}, runs))
+    yield _section(figures.agreement, tables.RANK_AGREEMENT.table(agreement, over["models"], runs))
+    yield _section(figures.regret, tables.REGRETS.table(regret, over["data sets"], ()))
 
 
 def _by_ncl(best: pd.Series, found: list[Study]) -> Iterator[Section]:
     """Figures 1, 3 and 4 with the findings, and the same of other data sets."""
     runs = sorted({run for study in found for run in study.points["run_id"]})
-    measured = findings(found)
+    frames, measured = tables.by_ncl(found, best), findings(found)
     on = (measured["dataset"].map(base) == IMAGENET).to_numpy()
-
-    def table(declared: TableSpec, frame: pd.DataFrame) -> Table:
-        return declared.table(frame, BOOTSTRAP, runs)
-
-    shown = [table(tables.FIGURE1, tables.figure1(found)), table(FIGURE1_FINDINGS, measured[on])]
-    draw = partial(figures.by_ncl, title=alt.Title("Figure 1: ResNets on ImageNet", subtitle=[BARS]))
-    yield _section("figure1", "Figure 1: ResNets, full and sub-models", draw, *shown)
-    for declared, number, make in ((tables.FIGURE3, 3, tables.figure3), (tables.FIGURE4, 4, tables.figure4)):
-        heading = f"Figure {number}: {declared.question}"
-        hollow = " Hollow: the paper's DCN on all classes." if number == 3 else ""
-        draw = partial(figures.dcn, title=alt.Title(heading, subtitle=[BARS + hollow]))
-        yield _section(declared.name, heading, draw, table(declared, make(found, best)))
-    shown = [table(tables.BEYOND_FIGURE1, tables.figure1_elsewhere(found)), table(BEYOND_FINDINGS, measured[~on])]
-    title = alt.Title("Figure 1, beyond: all models on other data sets", subtitle=[BARS])
-    yield _section("beyond_figure1", "Beyond the paper: figure 1", partial(figures.by_ncl, title=title), *shown)
-    draw = partial(figures.dcn, title=alt.Title("Figures 3 and 4, beyond the paper's ten", subtitle=[BARS]))
-    shown = [table(tables.BEYOND_DCN, tables.dcn_elsewhere(found))]
-    yield _section("beyond_dcn", "Beyond the paper: figures 3 and 4", draw, *shown)
+    frames |= {"figure1_findings": measured[on], "beyond_findings": measured[~on]}
+    declared = (tables.FIGURE1, tables.FIGURE3, tables.FIGURE4, tables.BEYOND_FIGURE1, tables.BEYOND_DCN)
+    declared = (*declared, FIGURE1_FINDINGS, BEYOND_FINDINGS)
+    of = {one.name: one.table(frames[one.name], OVER_SEEDS, runs) for one in declared}
+    yield _section(figures.by_ncl, of["figure1"], of["figure1_findings"])
+    yield _section(figures.dcn, of["figure3"])
+    yield _section(figures.dcn, of["figure4"])
+    yield _section(figures.by_ncl, of["beyond_figure1"], of["beyond_findings"])
+    yield _section(figures.dcn, of["beyond_dcn"])
 
 
 def _similarity(published: pd.DataFrame, usable: list[Study]) -> Iterator[Section]:
     """Figure 5, the same of other data sets, and the points behind the coefficients."""
     found, reasons = attempted(usable, lambda study: study.correlated)
-    for declared, frame, name, on in (
-        (tables.FIGURE5, tables.figure5(published, found), "Figure 5", True),
-        (tables.BEYOND_FIGURE5, tables.elsewhere(found), "Beyond the paper: figure 5", False),
+    for declared, frame, on in (
+        (tables.FIGURE5, tables.figure5(published, found), True),
+        (tables.BEYOND_FIGURE5, tables.elsewhere(found), False),
     ):
         mine, missing = ({k: v for k, v in one.items() if (base(k) == IMAGENET) is on} for one in (found, reasons))
-        points, correlation = (
-            [of_study[kind] for of_study in mine.values()] for kind in ("correlation_points", "correlation")
-        )
-        runs = sorted({run for table in (*points, *correlation) for run in table.runs})
-        table = declared.table(frame, {**BOOTSTRAP, **missing}, runs)
-        draw = partial(figures.coefficients, name=name)
-        yield _section(declared.name, f"{name}: SimSS and accuracy", draw, table)
+        parts = [[of_study[kind] for of_study in mine.values()] for kind in ("correlation_points", "correlation")]
+        runs = sorted({run for part in parts for table in part for run in table.runs})
+        yield _section(figures.coefficients, declared.table(frame, OVER_SEEDS | missing, runs))
         if mine:
-            shown = [_merged(part, declared.name) for part in (points, correlation)]
-            draw = partial(scatter_figure, correlation=shown[1])
-            yield _section(f"{declared.name}_points", f"{name}: points", draw, *shown)
+            points, correlation = (
+                replace(part[0], name=f"{declared.name}_{part[0].name}", frame=frame, runs=tuple(runs))
+                for part, frame in ((part, pd.concat([t.frame for t in part], ignore_index=True)) for part in parts)
+            )
+            title = "Figure 5: points" if on else "Beyond the paper: figure 5: points"
+            drawn = spec(scatter_figure(points, correlation))
+            yield Section(f"{declared.name}_points", title, drawn, (points, correlation))
 
 
-def _merged(parts: list[Table], key: str) -> Table:
-    """Tables of one kind as one."""
-    frame = pd.concat([part.frame for part in parts], ignore_index=True)
-    runs = tuple(sorted({run for part in parts for run in part.runs}))
-    return replace(parts[0], name=f"{key}_{parts[0].name}", frame=frame, runs=runs)
-
-
-def _section(key: str, title: str, draw: Callable[[Table], alt.FacetChart], *shown: Table) -> Section:
-    """A part of the page; its figure draws the first table."""
+def _section(draw: Callable[[Table, alt.Title], alt.FacetChart], *shown: Table) -> Section:
+    """A part of the page; its figure draws the first table, which gives the key."""
+    key = shown[0].name
+    text = paper.TEXTS["tables"][key]
     try:
-        return Section(key, title, spec(draw(shown[0])), shown)
+        drawn = spec(draw(shown[0], alt.Title(text["heading"], subtitle=[text["subtitle"]])))
+        return Section(key, text["title"], drawn, shown)
     except NothingToDraw:
         commands = "" if key.startswith("beyond") else "; the table gives the commands that make them"
-        return Section(key, title, None, shown, NO_RUN + commands)
+        return Section(key, text["title"], None, shown, f"no run has what this figure needs{commands}")
 
 
 def headlines(frames: Mapping[str, pd.DataFrame], reasons: Mapping[str, str]) -> list[str]:

@@ -1,8 +1,6 @@
-"""Makes experiments/irt_corruption importable, and a store of invented runs for it."""
+"""A store of invented runs for experiments/irt_corruption."""
 
-import sys
 from itertools import count
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,10 +8,7 @@ import pytest
 from fca.store import Store
 from tests.studies.conftest import Lab, images
 
-FOLDER = Path(__file__).parents[2] / "experiments" / "irt_corruption"
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-
-sys.path.insert(0, str(FOLDER))  # as Python does for a script; no other folder has modules of these names
 
 
 @pytest.fixture(scope="session")

@@ -88,14 +88,15 @@ def test_every_cell_of_an_empty_store_is_empty_and_has_its_command(data, tmp_pat
     line = table[(table["dataset"] == "imagenet") & (table["paper_model"] == "RN50")].iloc[0]
     published = "task=predict model.weights=pretrained"
     assert line["command"] == f"fca run -m experiment=fc_full dataset=imagenet model=resnet50 {published}"
-    figure = tables.figure1([])
+    dcn = paper.table1(data)["DCN"]
+    curves = tables.by_ncl([], dcn)
+    figure = curves["figure1"]
     assert len(figure) == 5 * 3 * 11
     assert figure["top1"].isna().all()
     line = figure[(figure["model"] == "resnet34") & (figure["protocol"] == "sub") & (figure["ncl"] == 3)].iloc[0]
     assert line["command"] == "fca run -m experiment=fc_sub dataset=imagenet model=resnet34 subset.ncl=3"
-    dcn = paper.table1(data)["DCN"]
-    assert tables.figure3([], dcn)["command"].notna().all()
-    assert tables.figure4([], dcn).groupby("dataset").size().eq(3 * 3).all()
+    assert curves["figure3"]["command"].notna().all()
+    assert curves["figure4"].groupby("dataset").size().eq(3 * 3).all()
     figure = tables.figure5(paper.figure5(data), {})
     assert len(figure) == 2 * 2 * 3
     assert figure["r"].isna().all()
@@ -158,4 +159,4 @@ def test_ranks_and_regret_of_the_paper_s_table_are_those_of_the_readme():
     expected = {"SNv2": 4.0, "SWv2b": 4.2, "MViTs": 5.1, "RN50": 6.2, "EFv2": 7.7, "INCv3": 8.4, "CNv2": 12.3}
     assert (100 * regret).round(1).to_dict() == {**expected, "VGG16": 21.0, "ViTb": 26.3, "MNv3": 46.5}
     ranks = tables.ranks(empty).set_index(["paper_dataset", "paper_model"])["rank"]
-    assert (ranks["IN1K", "RN50"], ranks["QD345", "RN50"]) == (7, 1)  # as its text says
+    assert (ranks["IN1K", "RN50"], ranks["QD345", "RN50"]) == (7, 1)  # as in its text

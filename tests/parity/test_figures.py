@@ -26,7 +26,7 @@ def test_dcn_full_is_the_best_of_the_models_on_the_drawn_subsets(data, labs):
     for seed, model in enumerate(("vgg16", "resnet50")):
         full(lab, model, seed)
     [study] = studies(lab.store)
-    frame = tables.figure3([study], paper.table1(data)["DCN"])
+    frame = tables.by_ncl([study], paper.table1(data)["DCN"])["figure3"]
     line = frame[(frame["dataset"] == "dtd") & (frame["protocol"] == "open") & (frame["ncl"] == 3)].iloc[0]
     best = []
     for seed in range(5):
