@@ -40,7 +40,7 @@ def finished(work):
 
 
 def main():
-    size = options(__doc__, turns=(3, 1), pixels=(128, 64), per_level=(12, 3))
+    size = options(__doc__, turns=(3, 1), pixels=(128, 32), per_level=(12, 12))
     infer.batch_size_of = lambda _: 64  # else 256 at this size
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
