@@ -115,7 +115,7 @@ class Study:
         trained = sub_models(self.view.frame)
         sampler = "fca" if trained["sampler"].isna().all() else str(trained["sampler"].dropna().iloc[0])
         drawn = self.num_classes - (sampler == "fca")  # the released sampler never draws the last class
-        sizes = {*wanted} if wanted else {*paper.grid(self.num_classes), *map(int, trained["ncl"])}
+        sizes = {*wanted} if wanted is not None else {*paper.grid(self.num_classes), *map(int, trained["ncl"])}
         seeds = sorted({*paper.SEEDS, *map(int, trained["subset_seed"].dropna())})
         ncl = sorted(float(n) for n in sizes if n <= drawn or n == self.num_classes)
         return {"ncl": ncl, "seeds": seeds, "sampler": sampler, "per_model": ["recipe"]}
