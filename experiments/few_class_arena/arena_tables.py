@@ -22,6 +22,7 @@ from fca.store import Store
 from fca.studies import table as columns
 from fca.studies.few_class import correlation as similarity
 from fca.studies.few_class.accuracy import SPREAD, FewClass, accuracy, dcn, per_subset
+from fca.studies.few_class.findings import FINDING, MEASURE, MEASURES, VALUE, measures
 from fca.studies.rows import records
 from fca.studies.table import DATASET, ENCODER, MODEL, NCL, PROTOCOL, TOP1, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
@@ -48,6 +49,8 @@ COMMAND = Column("command", str, "", "command that makes the missing runs")
 R_PAPER = Column("r_paper", float, ".3f", "correlation with accuracy in the paper")
 P_PAPER = Column("p_paper", float, ".2g", "p in the paper")
 N_PAPER = Column("n_paper", int, ".0f", "subsets in the paper")
+PAPER_SAYS, PAPER_SIGN = Column("paper_says", str, "", "what the paper reports"), Column("paper_sign")
+TOLD_APART = Column("told_apart", str, "", "whether the interval excludes 0 (of a ratio: 1), and on whose side")
 AGREES = Column("agrees", str, "", "whether each r lies in the other's interval")
 CELL = (DATASET, PAPER_DATASET, MODEL, PAPER_MODEL)
 BOTH = (TOP1_PAPER, *with_interval(TOP1))
@@ -79,6 +82,11 @@ FIGURE1 = spec("figure1", DATASET, MODEL, *_POINT, COMMAND)
 BEYOND_FIGURE1 = spec("beyond_figure1", DATASET, MODEL, *_POINT)
 FIGURE3, FIGURE4 = (spec(name, DATASET, *_DCN) for name in ("figure3", "figure4"))
 BEYOND_DCN = spec("beyond_dcn", DATASET, *_POINT, columns.MODELS)
+_FINDING = (FINDING, PAPER_SAYS, MEASURE, PAPER_SIGN, *with_interval(VALUE))
+FIGURE1_FINDINGS, BEYOND_FINDINGS = (
+    spec(name, DATASET, *_FINDING, similarity.SEEDS, columns.MODELS, TOLD_APART, COMMAND)
+    for name in ("figure1_findings", "beyond_findings")
+)
 FIGURE5 = spec("figure5", *SAME, *_PUBLISHED, *R, AGREES, COMMAND)
 BEYOND_FIGURE5 = spec("beyond_figure5", *SAME, *R)
 
@@ -333,6 +341,41 @@ def _command(dataset: str, protocol: str, ncl: int, model: str | None = None) ->
     """What fills one empty point: a full model predicts at every ncl at once, a sub-model at its own."""
     models = [] if model is None else [model]
     return paper.sub_command(dataset, models, ncl) if protocol == "sub" else paper.full_command(dataset, models)
+
+
+def findings(found: Iterable[Study]) -> pd.DataFrame:
+    """Every finding on ImageNet (the ResNet family) and on every other study (all its models), and the paper's."""
+    measured: dict[str, dict[str, Any]] = {}
+    for study in found:
+        subset = per_subset(study.points)
+        models = study.view.frame.query("task != 'embed'").groupby("model")
+        if study.dataset == IMAGENET:
+            subset = subset[subset["model"].isin(FAMILY)]
+        params = models["params"].max().dropna().astype("float64")
+        measured[study.name] = measures(subset, params, study.num_classes, [*paper.FEW])
+    if not any(base(name) == IMAGENET for name in measured):
+        measured = {IMAGENET: {}, **measured}
+    return typed(FIGURE1_FINDINGS, [line for name, lines in measured.items() for line in _findings(name, lines)])
+
+
+def _findings(study: str, measured: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """A line for each finding; (a) between other models only where it is measured."""
+    dataset = base(study)
+    models = FAMILY if dataset == IMAGENET else ()
+    for name, (measure, _) in MEASURES.items():
+        reported, sign = paper.TEXTS["findings"][name.partition(",")[0]]
+        found = {**measured.get(name, {})}
+        if found:
+            verdict, _ = found.pop("verdict"), found.pop("no_effect")
+            same = (verdict == "above") == sign.startswith("above")
+            clear = f"yes, {'as in the paper' if same else 'the other way'}"
+            found[TOLD_APART] = clear if verdict in ("above", "below") else "no"
+        elif name.startswith("a, other models"):
+            continue
+        elif dataset in paper.CLASSES:
+            commands = [paper.full_command(dataset, models), paper.sub_command(dataset, models)]
+            found = {COMMAND: " && ".join({"c": commands[:1], "d": commands[1:]}.get(name[0], commands))}
+        yield {DATASET: study, FINDING: name, PAPER_SAYS: reported, MEASURE: measure, PAPER_SIGN: sign, **found}
 
 
 def figure5(published: pd.DataFrame, found: dict[str, dict[str, Table]]) -> pd.DataFrame:

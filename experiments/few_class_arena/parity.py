@@ -21,7 +21,6 @@ import arena_figures as figures
 import arena_paper as paper
 import arena_tables as tables
 import pandas as pd
-from arena_findings import BEYOND_FINDINGS, FIGURE1_FINDINGS, VERDICT, findings
 from arena_paper import DCN, IMAGENET, base
 from arena_tables import Study, attempted, ready, studies
 
@@ -81,11 +80,11 @@ def _of_table1(published: pd.DataFrame, rows: pd.DataFrame) -> Iterator[Section]
 def _by_ncl(best: pd.Series, found: list[Study]) -> Iterator[Section]:
     """Figures 1, 3 and 4 with the findings, and the same of other data sets."""
     runs = sorted({run for study in found for run in study.points["run_id"]})
-    frames, measured = tables.by_ncl(found, best), findings(found)
+    frames, measured = tables.by_ncl(found, best), tables.findings(found)
     on = (measured["dataset"].map(base) == IMAGENET).to_numpy()
     frames |= {"figure1_findings": measured[on], "beyond_findings": measured[~on]}
     declared = (tables.FIGURE1, tables.FIGURE3, tables.FIGURE4, tables.BEYOND_FIGURE1, tables.BEYOND_DCN)
-    declared = (*declared, FIGURE1_FINDINGS, BEYOND_FINDINGS)
+    declared = (*declared, tables.FIGURE1_FINDINGS, tables.BEYOND_FINDINGS)
     of = {one.name: one.table(frames[one.name], OVER_SEEDS, runs) for one in declared}
     yield _section(figures.by_ncl, of["figure1"], of["figure1_findings"])
     yield _section(figures.dcn, of["figure3"])
@@ -164,8 +163,8 @@ def _findings(frames: Mapping[str, pd.DataFrame]) -> Iterator[str]:
     for dataset, part in frame.groupby("dataset", sort=False):
         if part["value"].isna().all():
             yield f"{dataset}: no run here shows the findings of figure 1."
-        for verdict, same in part.dropna(subset="value").groupby(VERDICT, sort=False):
-            found = [f"({one['finding']}) {one['value']:.2f} {_interval(one, '')}" for one in records(same)]
+        for verdict, same in part.dropna(subset="value").groupby(tables.TOLD_APART, sort=False):
+            found = [f"({one['finding']}) {one['value']:.2f} {_interval(one, 'value_')}" for one in records(same)]
             yield f"{dataset}, findings of figure 1, {VERDICTS.get(str(verdict), verdict)}: {'; '.join(found)}."
 
 

@@ -4,7 +4,6 @@ import doctest
 import os
 from pathlib import Path
 
-import arena_findings as findings
 import arena_paper as paper
 import arena_tables as tables
 import numpy as np
@@ -101,7 +100,7 @@ def test_every_cell_of_an_empty_store_is_empty_and_has_its_command(data, tmp_pat
     assert len(figure) == 2 * 2 * 3
     assert figure["r"].isna().all()
     assert figure["command"].str.contains("experiment=fc_sim dataset=imagenet model@encoder=").all()
-    found = findings.findings([])
+    found = tables.findings([])
     assert found["value"].isna().all()
     assert found["told_apart"].isna().all()
     assert found["command"].notna().all()

@@ -2,7 +2,6 @@
 
 import os
 
-import arena_findings as findings
 import arena_paper as paper
 import arena_tables as tables
 import numpy as np
@@ -73,43 +72,6 @@ def test_figure_5_is_of_the_resnet_family_with_the_paper_s_r_beside_ours(data, l
     assert figure.loc[figure["encoder"] == "DINOv2", "r"].isna().all()
 
 
-def drawn(values):
-    """Accuracies of subsets: (model, protocol, ncl, seed) -> top1."""
-    lines = [(*key, (key[2], key[3]), top1) for key, top1 in values.items()]
-    return pd.DataFrame(lines, columns=["model", "protocol", "ncl", "subset_seed", "classes", "top1"])
-
-
-def test_the_measures_of_the_findings_are_what_they_are_called():
-    rng = np.random.default_rng(5)
-    keys = [(m, p, n, s) for m in "xyz" for p in ("sub", "open") for n in (2, 3, 20) for s in range(4)]
-    values = {key: rng.uniform(0.3, 1) for key in keys}
-    subset = drawn(values)
-    few = subset[subset["ncl"] < 20]
-    draws = [(n, s) for n in (2, 3) for s in range(4)]
-    best = [max(values[m, "sub", *d] for m in "xyz") - max(values[m, "open", *d] for m in "xyz") for d in draws]
-    assert findings.mean_of(*findings.paired(few, "open", "max"))["value"] == pytest.approx(100 * np.mean(best))
-    mean = [values[m, "sub", *d] - values[m, "open", *d] for m in "xyz" for d in draws]
-    assert findings.mean_of(*findings.paired(few, "open"))["value"] == pytest.approx(100 * np.mean(mean))
-    gained = [values[m, "sub", n, s] - values[m, "sub", 20, s] for m in "xyz" for n, s in draws]
-    found = findings.mean_of(*findings.growth(subset))
-    assert found["value"] == pytest.approx(100 * np.mean(gained))
-    apart = subset[(subset["model"] == "x") == (subset["protocol"] == "sub")]
-    best = [values["x", "sub", *d] - max(values[m, "open", *d] for m in "yz") for d in draws]
-    found = findings.mean_of(*findings.unpaired(apart[apart["ncl"] < 20], "open"))
-    assert (found["value"], found["models"]) == (pytest.approx(100 * np.mean(best)), 3)
-    assert not findings.mean_of(*findings.unpaired(few, "open"))
-    rho = [scipy.stats.spearmanr([1, 2, 3], [values[m, "open", *d] for m in "xyz"]).statistic for d in draws]
-    found = findings.mean_of(*findings.scaling(few, pd.Series({"x": 1.0, "y": 2.0, "z": 3.0}), "open"))
-    assert found["value"] == pytest.approx(np.mean(rho))
-    spread = {}
-    for p in ("sub", "open"):
-        means = np.array([[np.mean([values[m, p, n, s] for m in "xyz"]) for s in range(4)] for n in (2, 3)])
-        spread[p] = np.sqrt(means.var(axis=1, ddof=1).mean())  # pooled over ncl: equal degrees of freedom
-    found = findings.ratio(few, "open", few, "sub")
-    assert found["value"] == pytest.approx(spread["open"] / spread["sub"])
-    assert found["low"] < found["value"] < found["high"]
-
-
 def test_a_finding_is_significant_only_when_its_interval_excludes_0(labs):
     lab = labs("imagenet")
     for model, params in (("resnet18", 1), ("resnet34", 2), ("resnet50", 3)):
@@ -118,11 +80,13 @@ def test_a_finding_is_significant_only_when_its_interval_excludes_0(labs):
                 lab.train(model, draw_subset(6, n, seed, "fca"), 1.0, params=params, **COMMAND)
         full(lab, model, 1, params=params)
     usable, _ = ready(studies(lab.store))
-    found = findings.findings(usable).set_index("finding")
+    found = tables.findings(usable).set_index("finding")
     subset = per_subset(usable[0].points)
     assert (subset.loc[(subset["protocol"] == "open") & (subset["ncl"] == 2), "top1"] < 1).any()
     assert found.loc["a, best of models", "told_apart"] == "yes, as in the paper"
-    assert (found.loc["c.1", "low"] <= 0) == (found.loc["c.1", "told_apart"] == "no" or found.loc["c.1", "high"] < 0)
+    assert (found.loc["c.1", "value_low"] <= 0) == (
+        found.loc["c.1", "told_apart"] == "no" or found.loc["c.1", "value_high"] < 0
+    )
     assert pd.isna(found.loc["d.2", "value"])  # equal accuracies have no order
     assert "fc_sub" in found.loc["d.2", "command"]
 

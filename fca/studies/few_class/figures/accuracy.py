@@ -20,6 +20,7 @@ from fca.studies.few_class.accuracy import (
     RANKS,
     RHO,
 )
+from fca.studies.few_class.findings import FINDING, FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE
 from fca.studies.table import DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSETS, TOP1
 from fca.types import Column, Table, with_interval
 
@@ -197,11 +198,28 @@ def _best(ranks: pd.DataFrame) -> str:
     return ", ".join(f"{names} (ncl {', '.join(ncl)})" for names, ncl in best.items())
 
 
+def findings_figure(findings: Table) -> alt.FacetChart:
+    """Every measure with its interval, one panel for each data set and unit, over a line where there is no effect."""
+    frame = findings.frame.assign(words=findings.frame[UNIT].map(dict(UNIT.choices)))
+    frame["panel"] = style.panels(frame, DATASET, "words")
+    order = [what for what, _ in MEASURES.values()]
+    along = kinds.category(alt.Y, MEASURE, order, labelLimit=480)
+    axis = kinds.quantity(alt.X, VALUE, "")
+    chart = kinds.points_with_intervals(VALUE, along, findings.columns, scale=axis, line=str(NO_EFFECT))
+    title = style.title(
+        "Do the findings of Few-Class Arena hold here?",
+        "Mean over class subsets with its 95 % interval over subset seeds; dashed: no effect.",
+    )
+    drawn = style.faceted(chart, frame, title, (DATASET, FINDING), columns=1, row=24)
+    return drawn.resolve_scale(x="independent", y="independent")
+
+
 FIGURES = (
     Figure("accuracy", "Accuracy", (ACCURACY_POINTS, ACCURACY_MEANS), accuracy_figure),
     Figure("gap", "Sub-models against full models", (GAP,), gap_figure),
     Figure("dcn", "The best model (DCN)", (DCN,), dcn_figure),
     Figure("ranks", "Ranks of the models", (RANKS,), ranks_figure),
     Figure("rank_agreement", "Ranks on all classes", (RANK_AGREEMENT,), agreement_figure),
+    Figure("findings", "Findings of Few-Class Arena", (FINDINGS,), findings_figure),
 )
 HEADLINES = {GAP.name: gap_headlines, RANKS.name: rank_headlines}

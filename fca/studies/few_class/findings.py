@@ -1,61 +1,98 @@
-"""The paper's findings (a) to (d) on few classes: what it reports, what we see, and whether that is significant.
+"""Do the findings of Few-Class Arena on few classes hold here: who is more accurate, where, and does size help?
 
-A measure is one value for each class subset, and its mean (or spread) over subset seeds with a bootstrap interval.
+Each finding is a measure: one value a class subset, and its mean (or spread) over subset seeds with an interval.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from arena_paper import CLASSES, FAMILY, FEW, IMAGENET, TEXTS, base, full_command, sub_command
-from arena_tables import COMMAND, Study, spec, typed
 
 from fca.stats.correlation import correlation
-from fca.stats.intervals import mean_with_interval, percentile_interval, point_weights
-from fca.studies.few_class.accuracy import per_subset
+from fca.stats.intervals import RESAMPLES, mean_with_interval, percentile_interval, point_weights
+from fca.store import Store
+from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.correlation import SEEDS
-from fca.studies.table import DATASET, MODELS
-from fca.types import Column
+from fca.studies.few_class.subset_accuracy import COMMAND, OfSubsets, accuracy_points, subsets_of
+from fca.studies.rows import one_config, require, select
+from fca.studies.table import DATASET, MODELS, TableSpec
+from fca.types import Column, Table, with_interval
 
 DRAW = ["ncl", "subset_seed", "classes"]
 Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and over how many models
-VERDICT = Column("told_apart", str, "", "whether the interval excludes 0 (of a ratio: 1), and on whose side")
-FINDING = Column("finding", str, "", "finding, by the paper's letters")
-VALUE, LOW, HIGH = (Column(name, float, ".2f", f"{name} of the measure") for name in ("value", "low", "high"))
-_WORDS = (Column("paper_says", str, "", "what the paper reports"), Column("measure"), Column("paper_sign"))
-FIGURE1_FINDINGS, BEYOND_FINDINGS = (
-    spec(name, DATASET, FINDING, *_WORDS, VALUE, LOW, HIGH, SEEDS, MODELS, VERDICT, COMMAND)
-    for name in ("figure1_findings", "beyond_findings")
+MEASURES = {  # finding -> what is measured, and in which unit
+    "a, best of models": ("the best sub-model minus the best full model, open", "points"),
+    "a, mean of models": ("sub-models minus full models, open, mean of models", "points"),
+    "a, masked": ("sub-models minus full models, masked", "points"),
+    "a, other models": ("the best sub-model minus the best full model, of which none is both, open", "points"),
+    "a, other models, masked": ("the best sub-model minus the best full model, none is both, masked", "points"),
+    "b, full to sub": ("spread between subsets of equal ncl: full, open / sub-models", "ratio"),
+    "b, few to many": ("spread between subsets of full models, open: few classes / more", "ratio"),
+    "c.1": ("full models, open: few classes minus all", "points"),
+    "c.1, masked": ("full models, masked: few classes minus all", "points"),
+    "c.2": ("parameters and open accuracy of full models", "rho"),
+    "d.1": ("sub-models: few classes minus the most classes trained", "points"),
+    "d.2": ("parameters and accuracy of sub-models", "rho"),
+}
+FINDING = Column("finding", str, "", "finding, by the paper's letters", filters=True)
+MEASURE = Column("measure", str, "", "what is measured")
+UNIT = Column("unit", str, "", "unit", {"points": "accuracy (% points)", "ratio": "ratio", "rho": "Spearman's rho"})
+VALUE = Column("value", float, ".2f", "value of the measure")
+NO_EFFECT = Column("no_effect", float, ".0f", "value without an effect: 0, and 1 for a ratio")
+VERDICT = Column("verdict", str, "", "where the interval lies: above or below no effect, or on both sides")
+FINDINGS = TableSpec(
+    "findings",
+    "Do the findings of Few-Class Arena hold here?",
+    f"{PAPER} figure 1, findings (a) to (d); masked and other models are not in the paper",
+    (DATASET, FINDING, MEASURE, UNIT, *with_interval(VALUE), NO_EFFECT, SEEDS, MODELS, VERDICT),
 )
 
 
-def findings(studies: Iterable[Study]) -> pd.DataFrame:
-    """Every finding on ImageNet (the ResNet family) and on every other study (all its models).
+@dataclass(frozen=True)
+class Findings(OfSubsets):
+    """`analysis=findings`; reads `train` rows and the `predict` rows of full models, as few_class does.
 
-    value: of the measure; points are percentage points. Interval: 95 % bootstrap over subset seeds.
-    told_apart: whether the interval excludes 0 (a ratio: 1), and on whose side.
+    few:        the numbers of classes that count as few.
+    per_model:  config columns that differ between models by intention, e.g. [recipe_lr]; [recipe]: all of them.
     """
-    lines, on_imagenet = [], False
-    for study in studies:
-        subset = per_subset(study.points)
-        if study.dataset == IMAGENET:
-            on_imagenet, subset = True, subset[subset["model"].isin(FAMILY)]
-        models = study.view.frame.query("task != 'embed'").groupby("model")
-        params = models["params"].max().dropna().astype("float64")  # the largest head counts
-        lines += _of_study(study.name, measures(subset, params, study.num_classes))
-    if not on_imagenet:
-        lines = [*_of_study(IMAGENET, {}), *lines]
-    return typed(FIGURE1_FINDINGS, lines)
+
+    tables: ClassVar = (FINDINGS,)
+
+    few: list[int] = field(default_factory=lambda: [2, 3, 4, 5])
+    per_model: list[str] = field(default_factory=list)
+
+    def __call__(self, store: Store) -> list[Table]:
+        """Table findings; a measure that is undefined on a data set has no line."""
+        rows = select(store, self.query)
+        require(rows.models, "rows of trained or full models", rows.total, COMMAND)
+        one_config(rows.models, "model", self.per_model)
+        points = accuracy_points(store, rows, subsets_of(rows, self.grid()))
+        require(points, "models of these subsets", rows.total, COMMAND)
+        lines = []
+        for dataset, part in per_subset(points).groupby("dataset"):
+            models = rows.models[rows.models["dataset"] == dataset]
+            params = models.groupby("model")["params"].max().dropna().astype("float64")  # the largest head counts
+            for name, found in measures(part, params, int(models["num_classes"].max()), self.few).items():
+                what, unit = MEASURES[name]
+                lines.append({DATASET: dataset, FINDING: name, MEASURE: what, UNIT: unit, **found})
+        parameters = {**asdict(self), "intervals": f"95 %: {RESAMPLES} bootstrap resamples of subset seeds"}
+        return [FINDINGS.table(FINDINGS.frame(lines), parameters, sorted(set(points["run_id"])))]
 
 
-def measures(subset: pd.DataFrame, params: pd.Series, num_classes: int) -> dict[str, dict[str, Any]]:
-    """The measure of every finding; empty where it is undefined. On all classes, open and masked are the same."""
+def measures(
+    subset: pd.DataFrame, params: pd.Series, num_classes: int, few_classes: list[int]
+) -> dict[str, dict[str, Any]]:
+    """The measures that are defined on one data set, each with its interval and verdict.
+
+    subset: fca.studies.few_class.accuracy.per_subset.    params: of every model. On all classes, open and masked are
+    the same.
+    """
     whole, partial = (subset[found] for found in (subset["ncl"] == num_classes, subset["ncl"] < num_classes))
-    few, more = (partial[found] for found in (partial["ncl"].isin(FEW), ~partial["ncl"].isin(FEW)))
-    return {
+    few, more = (partial[found] for found in (partial["ncl"].isin(few_classes), ~partial["ncl"].isin(few_classes)))
+    found = {
         "a, best of models": mean_of(*paired(few, "open", "max")),
         "a, mean of models": mean_of(*paired(few, "open")),
         "a, masked": mean_of(*paired(few, "masked")),
@@ -66,37 +103,16 @@ def measures(subset: pd.DataFrame, params: pd.Series, num_classes: int) -> dict[
         "c.1": mean_of(*against(few, whole, "open")),
         "c.1, masked": mean_of(*against(few, whole, "masked")),
         "c.2": mean_of(*scaling(few, params, "open")),
-        "d.1": mean_of(*growth(subset)),
+        "d.1": mean_of(*growth(subset, few_classes)),
         "d.2": mean_of(*scaling(few, params, "sub")),
     }
+    return {name: one | _verdict(one, float(MEASURES[name][1] == "ratio")) for name, one in found.items() if one}
 
 
-def _of_study(study: str, measured: dict[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """A line for each finding; (a) between other models only where it is measured."""
-    dataset = base(study)
-    models = FAMILY if dataset == IMAGENET else ()
-    for name, measure in TEXTS["measures"].items():
-        reported, sign = TEXTS["findings"][name.partition(",")[0]]
-        found = measured.get(name, {})
-        if not found and name.startswith("a, other models"):
-            continue
-        if found:
-            found |= {VERDICT: _verdict(found[LOW], found[HIGH], sign)}
-        elif dataset in CLASSES:
-            commands = [full_command(dataset, models), sub_command(dataset, models)]
-            needed = {"c": commands[:1], "d": commands[1:]}.get(name[0], commands)
-            found = {COMMAND: " && ".join(needed)}
-        about = dict(zip(FIGURE1_FINDINGS.columns, (study, name, reported, measure, sign), strict=False))
-        yield {**about, **found}
-
-
-def _verdict(low: float, high: float, sign: str) -> str:
-    middle = int(sign[-1])
-    if pd.isna(low):
-        return "no: one subset seed has no interval"
-    if low <= middle <= high:
-        return "no"
-    return "yes, as in the paper" if (low > middle) == sign.startswith("above") else "yes, the other way"
+def _verdict(found: dict[str, Any], no_effect: float) -> dict[str, Any]:
+    low, high = found[VALUE.low], found[VALUE.high]
+    verdict = "above" if low > no_effect else "below" if high < no_effect else "not significant"
+    return {NO_EFFECT: no_effect, VERDICT: "one subset seed has no interval" if pd.isna(low) else verdict}
 
 
 def paired(subset: pd.DataFrame, protocol: str, how: str = "mean") -> Draws:
@@ -127,11 +143,11 @@ def against(few: pd.DataFrame, reference: pd.DataFrame, protocol: str) -> Draws:
     return both.groupby(DRAW, dropna=False, as_index=False).agg(value=("value", "mean")), both["model"].nunique()
 
 
-def growth(subset: pd.DataFrame) -> Draws:
+def growth(subset: pd.DataFrame, few_classes: list[int]) -> Draws:
     """Accuracy of sub-models at few classes minus at the most classes that any was trained on."""
     sub = subset[subset["protocol"] == "sub"]
     most = sub["ncl"].max()
-    return against(sub[sub["ncl"].isin(FEW) & (sub["ncl"] < most)], sub[sub["ncl"] == most], "sub")
+    return against(sub[sub["ncl"].isin(few_classes) & (sub["ncl"] < most)], sub[sub["ncl"] == most], "sub")
 
 
 def scaling(few: pd.DataFrame, params: pd.Series, protocol: str) -> Draws:
@@ -153,8 +169,8 @@ def mean_of(draws: pd.DataFrame, models: int) -> dict[str, Any]:
     return _measured(*mean_with_interval(draws["value"], seeds), seeds.nunique(), models)
 
 
-def _measured(*values: float) -> dict[str, Any]:
-    return dict(zip((VALUE, LOW, HIGH, SEEDS, MODELS), values, strict=True))
+def _measured(*values: Any) -> dict[str, Any]:
+    return dict(zip((*with_interval(VALUE), SEEDS, MODELS), values, strict=True))
 
 
 def ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_protocol: str) -> dict[str, Any]:
@@ -181,7 +197,7 @@ def ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_pro
     return _measured(value, *interval, len(seeds), len(models))
 
 
-def _spread(part: pd.DataFrame, seeds: list[int], weights: np.ndarray) -> np.ndarray:
+def _spread(part: pd.DataFrame, seeds: list[Any], weights: np.ndarray) -> np.ndarray:
     """In every resample of subset seeds; the first is the data themselves."""
     squares = freedom = 0.0
     for _, same in part.groupby("ncl"):

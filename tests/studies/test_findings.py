@@ -1,0 +1,80 @@
+"""The findings of Few-Class Arena as measures, and as an analysis of a store."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.stats
+
+from fca.report import style
+from fca.report.figure import visuals_of
+from fca.store import Store
+from fca.studies.few_class import findings
+from fca.studies.few_class.findings import Findings
+from fca.subset import draw_subset
+from tests.report.specs import computes, marks
+from tests.studies.conftest import Lab
+
+
+def drawn(values):
+    """Accuracies of subsets: (model, protocol, ncl, seed) -> top1."""
+    lines = [(*key, (key[2], key[3]), top1) for key, top1 in values.items()]
+    return pd.DataFrame(lines, columns=["model", "protocol", "ncl", "subset_seed", "classes", "top1"])
+
+
+def test_the_measures_of_the_findings_are_what_they_are_called():
+    rng = np.random.default_rng(5)
+    keys = [(m, p, n, s) for m in "xyz" for p in ("sub", "open") for n in (2, 3, 20) for s in range(4)]
+    values = {key: rng.uniform(0.3, 1) for key in keys}
+    subset = drawn(values)
+    few = subset[subset["ncl"] < 20]
+    draws = [(n, s) for n in (2, 3) for s in range(4)]
+    best = [max(values[m, "sub", *d] for m in "xyz") - max(values[m, "open", *d] for m in "xyz") for d in draws]
+    assert findings.mean_of(*findings.paired(few, "open", "max"))["value"] == pytest.approx(100 * np.mean(best))
+    mean = [values[m, "sub", *d] - values[m, "open", *d] for m in "xyz" for d in draws]
+    assert findings.mean_of(*findings.paired(few, "open"))["value"] == pytest.approx(100 * np.mean(mean))
+    gained = [values[m, "sub", n, s] - values[m, "sub", 20, s] for m in "xyz" for n, s in draws]
+    found = findings.mean_of(*findings.growth(subset, [2, 3]))
+    assert found["value"] == pytest.approx(100 * np.mean(gained))
+    apart = subset[(subset["model"] == "x") == (subset["protocol"] == "sub")]
+    best = [values["x", "sub", *d] - max(values[m, "open", *d] for m in "yz") for d in draws]
+    found = findings.mean_of(*findings.unpaired(apart[apart["ncl"] < 20], "open"))
+    assert (found["value"], found["models"]) == (pytest.approx(100 * np.mean(best)), 3)
+    assert not findings.mean_of(*findings.unpaired(few, "open"))
+    rho = [scipy.stats.spearmanr([1, 2, 3], [values[m, "open", *d] for m in "xyz"]).statistic for d in draws]
+    found = findings.mean_of(*findings.scaling(few, pd.Series({"x": 1.0, "y": 2.0, "z": 3.0}), "open"))
+    assert found["value"] == pytest.approx(np.mean(rho))
+    spread = {}
+    for p in ("sub", "open"):
+        means = np.array([[np.mean([values[m, p, n, s] for m in "xyz"]) for s in range(4)] for n in (2, 3)])
+        spread[p] = np.sqrt(means.var(axis=1, ddof=1).mean())  # pooled over ncl: equal degrees of freedom
+    found = findings.ratio(few, "open", few, "sub")
+    assert found["value"] == pytest.approx(spread["open"] / spread["sub"])
+    assert found["value_low"] < found["value"] < found["value_high"]
+
+
+def test_the_analysis_has_a_line_and_a_mark_for_every_measure_that_is_defined(tmp_path):
+    lab, rng = Lab(Store(tmp_path)), np.random.default_rng(0)
+    top1 = {}
+    for at, model in enumerate(("a", "b", "c")):
+        lab.predict(model, lab.logits(at), params=at + 1)
+        for ncl in (2, 3):
+            for seed in range(4):
+                subset = draw_subset(6, ncl, seed)
+                top1[model, ncl, seed] = round(rng.uniform(0.5, 1), 2)
+                lab.train(model, subset, top1[model, ncl, seed], params=at + 1)
+    analysis = Findings()
+    [table] = analysis(lab.store)
+    frame = table.frame.set_index("finding")
+    undefined = {"a, other models", "a, other models, masked", "b, few to many", "c.1", "c.1, masked"}  # no larger ncl
+    assert set(frame.index) == set(findings.MEASURES) - undefined
+    rho = [[top1[m, n, s] for m in "abc"] for n in (2, 3) for s in range(4)]
+    rho = [scipy.stats.spearmanr([1, 2, 3], values).statistic for values in rho]
+    assert frame.loc["d.2", "value"] == pytest.approx(np.mean(rho))
+    gained = [top1[m, 2, s] - top1[m, 3, s] for m in "abc" for s in range(4)]
+    assert frame.loc["d.1", "value"] == pytest.approx(100 * np.mean(gained))
+    outside = (frame["value_low"] > frame["no_effect"]) | (frame["value_high"] < frame["no_effect"])
+    assert (frame["verdict"].isin(["above", "below"]) == outside).all()
+    [figure] = visuals_of(analysis).figures
+    drawn = style.spec(figure.draw(table))
+    assert not computes(drawn)
+    assert marks(drawn, "symbol") == len(table.frame)
