@@ -23,7 +23,7 @@ import compared
 import figures
 import pandas as pd
 from compared import THEIRS
-from sharma import CONTRADICTIONS, DATASET, MODEL, PAPER, SUBJECTS
+from sharma import CONTRADICTIONS, DATASET, MODEL, PAPER, TEXTS
 
 from fca.report.page import Page, Section, write_page
 from fca.report.style import NothingToDraw, spec
@@ -36,14 +36,11 @@ from fca.studies.rows import check_query
 from fca.types import FcaError, Table
 
 COLUMN = ["item", "error"]  # of the file of verdicts
-CONFLICTS = ["on", "where", "says", "elsewhere", "says_there"]
 EMPTY = "no run has what this figure needs; the table gives the commands that make them"
-WORDS = "a figure; the table says it in words"
 ABOUT = {
     "ours": "default way: 2pl, segments by expected success, cut on clean images",
     "as_paper": "compat=seed001, 3pl-upper, segments by difficulty b, cut at each severity; most robust = moves most",
 }
-FIGURE1 = "3pl-upper in both ways, since it asks for feasibility; one fit of all severities; falls: by over 1 %"
 Ways = tuple[dict[str, Table], dict[str, Table]]  # tables by name: ours, and as the paper did
 
 
@@ -116,51 +113,51 @@ def _sections(ways: Ways, dataset: str, verdicts: bool) -> Iterator[Section]:
     empty = {table.name: table.frame([]) for analysis in analyses for table in analysis.tables}
     ours, theirs = ({**empty, **{name: table.frame for name, table in tables.items()}} for tables in ways)
 
-    def table(name: str, question: str, source: str, frame: pd.DataFrame, read: str, **about: str) -> Table:
-        used = {run for tables in ways for other in read.split() if other in tables for run in tables[other].runs}
-        return Table(name, question, f"{PAPER}{source}", frame, {**ABOUT, **about}, tuple(sorted(used)))
-
-    named = compared.table1(ours["robust_classes"], theirs["robust_classes"], dataset)
     classes = compared.table1_classes(ours["class_robustness"], theirs["class_robustness"])
-    read, same = "robust_classes class_robustness", f"of the four classes named; by chance {compared.CHANCE}"
-    tables = (
-        table("table1", "Which classes are susceptible, which robust?", ", table 1", named, read, same=same),
-        table("table1_classes", "How steady is each class?", ", section 3.2", classes, read),
-    )
-    yield _section("table1", "Table 1: susceptible and robust classes", partial(figures.table1, classes), *tables)
     taus = compared.table2(ours["reliability"], theirs["reliability"], dataset)
-    question = "Does ability order the subjects as accuracy does?"
-    about = {"intervals": "95 % over models, all snapshots of one together", "paper": f"{SUBJECTS} subjects"}
-    tables = (table("table2", question, ", table 2", taus, "reliability", **about),)
-    yield _section("table2", "Table 2: ability and accuracy", partial(figures.table2, taus), *tables)
     solved = compared.table3(ours["segment_models"], theirs["segment_models"], dataset)
-    shares, read = compared.table3_shares(solved), "segment_models"
-    question, source = "How many images of each segment does each subject get right?", ", table 3"
-    tables = (
-        table("table3", question, f"{source} (its severity is not stated)", solved, read),
-        table("table3_shares", "The same as shares", source, shares, read),
-    )
-    yield _section("table3", "Table 3: subjects and segments", partial(figures.table3, shares), *tables)
+    shares = compared.table3_shares(solved)
     outer = compared.figure4(ours["segment_classes"], theirs["segment_classes"], dataset)
-    about = {"intervals": "95 %, Wilson", "seen": "few or many where the interval leaves out a quarter"}
-    question, source = "Which classes are in the outer quarters?", ", figure 4 and section 3.3"
-    tables = (table("figure4", question, source, outer, "segment_classes", **about),)
-    yield _section("figure4", "Figure 4: classes in the outer quarters", partial(figures.figure4, outer), *tables)
-    moved = compared.moves(ours["class_severity"], theirs["class_severity"], dataset)
-    question = "Do classes move between segments as the paper states?"
-    counts = "images of the class in the segment, at each severity above 0"
-    tables = (table("moves", question, ", figures 8 to 10", moved, "class_severity", counts=counts),)
-    yield Section("moves", "Figures 8 to 10: classes that move", None, tables, WORDS)
-    stated = compared.statements(ours, theirs, dataset, verdicts)
-    read = "class_robustness irt_items segment_models label_error_rules"
-    tables = (table("statements", "Does ours agree with what is stated?", "", stated, read, **{"figure 1": FIGURE1}),)
-    yield Section("statements", "Statements", None, tables, WORDS)
-    against = pd.DataFrame(CONTRADICTIONS, columns=CONFLICTS)
-    tables = (Table("contradictions", "Where does the paper contradict itself?", PAPER, against, {}, ()),)
-    yield Section("contradictions", "The paper against itself", None, tables, WORDS)
+    frames = {
+        "table1": compared.table1(ours["robust_classes"], theirs["robust_classes"], dataset),
+        "table1_classes": classes,
+        "table2": taus,
+        "table3": solved,
+        "table3_shares": shares,
+        "figure4": outer,
+        "moves": compared.moves(ours["class_severity"], theirs["class_severity"], dataset),
+        "statements": compared.statements(ours, theirs, dataset, verdicts),
+        "contradictions": pd.DataFrame(CONTRADICTIONS),
+    }
+    draw = {
+        "table1": partial(figures.table1, classes),
+        "table2": partial(figures.table2, taus),
+        "table3": partial(figures.table3, shares),
+        "figure4": partial(figures.figure4, outer),
+    }
+    for key, section in TEXTS["sections"].items():
+        tables = tuple(_table(name, frames[name], ways, **text) for name, text in section["tables"].items())
+        yield _section(key, section["title"], draw.get(key), *tables)
 
 
-def _section(key: str, title: str, draw: Callable[[], alt.FacetChart], *tables: Table) -> Section:
+def _table(
+    name: str,
+    frame: pd.DataFrame,
+    ways: Ways,
+    question: str,
+    source: str,
+    read: list[str],
+    notes: Mapping[str, str] = {},
+) -> Table:
+    """read: the tables of analyses that it is made of."""
+    used = {run for tables in ways for other in read if other in tables for run in tables[other].runs}
+    about = {**ABOUT, **notes} if read else {}
+    return Table(name, question, f"{PAPER}{source}", frame, about, tuple(sorted(used)))
+
+
+def _section(key: str, title: str, draw: Callable[[], alt.FacetChart] | None, *tables: Table) -> Section:
+    if draw is None:
+        return Section(key, title, None, tables, "a figure; the table has it in words")
     try:
         return Section(key, title, spec(draw()), tables)
     except NothingToDraw:

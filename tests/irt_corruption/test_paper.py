@@ -4,7 +4,6 @@ import doctest
 from pathlib import Path
 
 import sharma as paper
-import side_by_side
 import yaml
 
 from tests.irt_corruption.conftest import CLASSES
@@ -65,7 +64,7 @@ def test_table_2_is_as_printed():
 
 
 def test_table_3_is_as_printed():
-    assert {name: tuple(map(int, counts)) for name, *counts in lines(TABLE3)} == paper.TABLE3
+    assert {name: list(map(int, counts)) for name, *counts in lines(TABLE3)} == paper.TABLE3
     assert max(max(counts) for counts in paper.TABLE3.values()) < paper.IMAGES
 
 
@@ -93,5 +92,5 @@ def test_the_examples_are_true():
     assert (found.attempted, found.failed) == (1, 0)
 
 
-def test_contradictions_have_two_places_and_what_they_say():
-    assert all(len(line) == len(side_by_side.CONFLICTS) for line in paper.CONTRADICTIONS)
+def test_contradictions_have_two_places_and_their_words():
+    assert all(list(line) == ["on", "where", "says", "elsewhere", "says_there"] for line in paper.CONTRADICTIONS)
