@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +21,10 @@ from fca.types import FcaError, ImageData
 Pixels = UInt8[np.ndarray, "height width 3"]
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Reads images that are rows of arrays in memory; an id is the array's name, a slash and the row.
-
-    shown: row -> RGB pixels.
-    """
-
-    arrays: Mapping[str, np.ndarray]
-    ids: list[str]
-    shown: Callable[[np.ndarray], Pixels]
-
-    def __call__(self, index: int) -> Pixels:
-        """RGB pixels of the image at this position."""
-        key, _, row = self.ids[index].rpartition("/")
-        return self.shown(self.arrays[key][int(row)])
+def row_of(arrays: Mapping[str, np.ndarray], image_id: str) -> np.ndarray:
+    """The row of an array in memory that is an image; its id is the array's name, a slash and the row."""
+    name, _, row = image_id.rpartition("/")
+    return arrays[name][int(row)]
 
 
 @dataclass(frozen=True)
@@ -62,15 +52,11 @@ class Digits:
         listed["split"] = np.where(held_out(listed, self.test), "test", "train")
         grey = np.round(scans.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
 
-        def reader(items: pd.DataFrame) -> Rows:
-            return Rows({"": grey}, items["image_id"].tolist(), _enlarged)
+        def enlarged(image_id: str) -> Pixels:
+            scan = Image.fromarray(grey[int(image_id)])
+            return np.array(scan.resize((32, 32), Image.Resampling.BICUBIC).convert("RGB"))
 
-        return assemble("digits", listed, reader, self.val, version=self.version, mirror=self.mirror)
-
-
-def _enlarged(scan: UInt8[np.ndarray, "8 8"]) -> Pixels:
-    """Smoothly, to 32 pixels a side."""
-    return np.array(Image.fromarray(scan).resize((32, 32), Image.Resampling.BICUBIC).convert("RGB"))
+        return assemble("digits", listed, enlarged, self.val, version=self.version, mirror=self.mirror)
 
 
 CLASS_OF = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}
@@ -100,12 +86,8 @@ class Cifar(Downloaded):
             ],
             columns=["image_id", "label", "split"],
         )
-        images = {split: part.data for split, part in parts.items()}
-
-        def reader(items: pd.DataFrame) -> Rows:
-            return Rows(images, items["image_id"].tolist(), np.asarray)
-
-        return assemble(self.name, listed, reader, self.val, version=self.version, mirror=self.mirror)
+        read = partial(row_of, {split: part.data for split, part in parts.items()})
+        return assemble(self.name, listed, read, self.val, version=self.version, mirror=self.mirror)
 
     def _part(self, *, train: bool) -> Any:
         if self.name not in CLASS_OF:
@@ -162,19 +144,15 @@ class QuickDraw(PublicSet):
         rows = listed.pop("row")
         listed["split"] = np.where(rows % 5 == 0 if as_released else held_out(listed, self.test), "test", "train")
 
-        def reader(items: pd.DataFrame) -> Rows:
-            return Rows(drawings, items["image_id"].tolist(), _white_on_black)
+        def white_on_black(image_id: str) -> Pixels:
+            return np.repeat(row_of(drawings, image_id).reshape(SIDE, SIDE, 1), 3, axis=2)
 
-        return assemble("quickdraw", listed, reader, self.val, version=self.version, mirror=self.mirror)
+        return assemble("quickdraw", listed, white_on_black, self.val, version=self.version, mirror=self.mirror)
 
     def _sample(self, key: str, n: int) -> pd.DataFrame:
         draw = random.Random(f"quickdraw:{key}:{self.sample_seed}")
         rows = draw.sample(range(n), min(n, self.per_class))
         return pd.DataFrame({"image_id": [f"{key}/{row:06d}" for row in rows], "label": key, "row": rows})
-
-
-def _white_on_black(drawing: UInt8[np.ndarray, " pixels"]) -> Pixels:
-    return np.repeat(drawing.reshape(SIDE, SIDE, 1), 3, axis=2)
 
 
 def _drawings(file: Path) -> UInt8[np.ndarray, "_ pixels"]:

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Bool, UInt8
 from PIL import Image, ImageOps
 from rich import get_console
@@ -90,6 +89,10 @@ def _eight_bits(image: Image.Image) -> Image.Image:
 
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm")
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith(".") or name == "__MACOSX"
 
 
 @dataclass(frozen=True)
@@ -196,23 +199,6 @@ def _archive(root: str, _size: int, _mtime_ns: int, _process: int) -> zipfile.Zi
     return zipfile.ZipFile(root)
 
 
-@dataclass(frozen=True)
-class ImageReader:
-    """Decodes the image at a position of a list of paths."""
-
-    files: Files
-    paths: Sequence[str]
-
-    def __call__(self, index: int) -> UInt8[np.ndarray, "height width 3"]:
-        """Upright RGB pixels; raises UnreadableImage naming the file."""
-        return decode(*content_of(self.files, self.paths[index]))
-
-
-def reader(files: Files, column: str = "image_id") -> Callable[[pd.DataFrame], ImageReader]:
-    """Items in their final order -> the reader of their images, whose paths stand in this column."""
-    return lambda items: ImageReader(files, items[column].tolist())
-
-
 def content_of(files: Files, path: str) -> tuple[bytes, str]:
     """A file's bytes and its full name for messages; raises UnreadableImage when it cannot be read."""
     name = f"{files.root}/{path}"
@@ -220,9 +206,9 @@ def content_of(files: Files, path: str) -> tuple[bytes, str]:
         return files.read(path), name
 
 
-def images_of(listing: Listing) -> list[tuple[str, int]]:
-    """The files that are images by their suffix."""
-    return [(path, size) for path, size in listing.files if path.lower().endswith(SUFFIXES)]
+def image_of(files: Files, path: str) -> UInt8[np.ndarray, "height width 3"]:
+    """Upright RGB pixels; raises UnreadableImage naming the file."""
+    return decode(*content_of(files, path))
 
 
 def name_of(root: str) -> str:
@@ -233,10 +219,6 @@ def name_of(root: str) -> str:
     """
     path = Path(root).expanduser().resolve()
     return path.stem if path.suffix.lower() == ".zip" else path.name
-
-
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name == "__MACOSX"
 
 
 BATCH = 256  # results waiting in memory at most

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
-from typing import NoReturn
 from unicodedata import normalize
 
 import pandas as pd
 
-from fca.data.files import images_of, name_of, open_root, reader
+from fca.data.files import SUFFIXES, image_of, name_of, open_root
 from fca.data.splits import Share, Splits, assemble, known_split, shown
 from fca.types import FcaError, ImageData
 
@@ -80,12 +80,9 @@ def recognised(paths: Sequence[str], splits: Splits) -> str:
     for (name, top), (other, other_top) in pairwise(sorted(second)):
         if name == other:
             step = f"if {top} is a split, map it: dataset.splits='{{{top}: test, ...}}'; else {STEP}"
-            _clash(f"{top}/{name}", f"{other_top}/{name}", "one folder per class and split", step)
+            both = f"{top}/{name} and {other_top}/{name}"
+            raise FcaError("two folders under one name", both, "one folder per class and split", step)
     return "class"
-
-
-def _clash(first: str, second: str, allowed: str, step: str) -> NoReturn:
-    raise FcaError("two folders under one name", f"{first} and {second}", allowed, step)
 
 
 def _one_folder_a_class(folders: Sequence[tuple[str, ...]], class_at: int, split_at: int | None) -> None:
@@ -97,8 +94,9 @@ def _one_folder_a_class(folders: Sequence[tuple[str, ...]], class_at: int, split
         same_class = first.setdefault((key,), folder)
         if same_split != folder or same_class[class_at] != folder[class_at]:
             clash = same_split if same_split != folder else same_class
+            both = f"{'/'.join(clash)} and {'/'.join(folder)}"
             allowed = "one folder per class and split, spelt the same way in every split"
-            _clash("/".join(clash), "/".join(folder), allowed, f"rename or merge them, or {STEP}")
+            raise FcaError("two folders under one name", both, allowed, f"rename or merge them, or {STEP}")
 
 
 @dataclass(frozen=True)
@@ -122,8 +120,8 @@ class Folder:
         """List the images; nothing is decoded. Files that are no images are ignored."""
         files = open_root(self.root, "images in folders that are named by their class")
         listing = files.listing()
-        images = images_of(listing)
+        images = [(path, size) for path, size in listing.files if path.lower().endswith(SUFFIXES)]
         layout = self.layout or recognised([path for path, _ in images], self.splits)
         listed = by_layout(images, listing.folders, layout, self.splits)
         name = self.name or name_of(self.root)
-        return assemble(name, listed, reader(files), self.val, self.splits, mirror=self.mirror)
+        return assemble(name, listed, partial(image_of, files), self.val, self.splits, mirror=self.mirror)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool
+from jaxtyping import Bool, UInt8
 
-from fca.data.files import MASK_OBJECTS, Files, content_of, decode_mask, name_of, open_root, reader, upright_size
+from fca.data.files import MASK_OBJECTS, Files, content_of, decode_mask, image_of, name_of, open_root, upright_size
 from fca.data.splits import Share, assemble, shown
 from fca.types import FcaError, ImageData, UnreadableImage
 
@@ -58,11 +58,19 @@ class Manifest:
         if "image_id" not in listed:
             listed["image_id"] = listed["path"]
 
-        def masks(items: pd.DataFrame) -> MaskReader:
-            return MaskReader(files, items["path"].tolist(), items["mask"].tolist(), self.mask_object)
+        paths = dict(zip(listed["image_id"], listed["path"], strict=True))
+        shapes = dict(zip(listed["image_id"], listed.get("mask", []), strict="mask" in listed))
 
-        name, mask = self.name or name_of(self.root), masks if "mask" in listed else None
-        return assemble(name, listed, reader(files, "path"), self.val, self.splits, mask=mask, mirror=self.mirror)
+        def read(image_id: str) -> UInt8[np.ndarray, "height width 3"]:
+            return image_of(files, paths[image_id])
+
+        def mask(image_id: str) -> Bool[np.ndarray, "height width"] | None:
+            shape = shapes[image_id]
+            return mask_of(files, shape, paths[image_id], self.mask_object) if shape else None
+
+        name = self.name or name_of(self.root)
+        masks = mask if shapes else None
+        return assemble(name, listed, read, self.val, self.splits, mask=masks, mirror=self.mirror)
 
     def _named(self) -> dict[str, str]:
         """Our column -> the file's."""
@@ -125,25 +133,13 @@ class Manifest:
             raise FcaError(f"files that {self.file} lists", shown(gone), f"files in {self.root}", "correct the paths")
 
 
-@dataclass(frozen=True)
-class MaskReader:
-    """Decodes the mask of the image at a position, where it has one."""
-
-    files: Files
-    paths: list[str]
-    masks: list[str]
-    objects: str
-
-    def __call__(self, index: int) -> Bool[np.ndarray, "height width"] | None:
-        """True on the object, or None. Raises UnreadableImage for a mask that does not fit its image."""
-        if not self.masks[index]:
-            return None
-        content, name = content_of(self.files, self.masks[index])
-        mask = decode_mask(content, name, self.objects)
-        size = upright_size(*content_of(self.files, self.paths[index]))
-        if mask.shape != size:
-            raise UnreadableImage(f"{name}: a mask of {mask.shape}, its image {self.paths[index]} has {size}")
-        return mask
+def mask_of(files: Files, path: str, image: str, objects: str) -> Bool[np.ndarray, "height width"]:
+    """The mask in a file, True on the object. Raises UnreadableImage for a mask that does not fit its image."""
+    content, name = content_of(files, path)
+    mask = decode_mask(content, name, objects)
+    if mask.shape != (size := upright_size(*content_of(files, image))):
+        raise UnreadableImage(f"{name}: a mask of {mask.shape}, its image {image} has {size}")
+    return mask
 
 
 MANIFEST, STRUCK = "manifest.csv", "struck.txt"

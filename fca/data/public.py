@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ import numpy as np
 import pandas as pd
 from filelock import FileLock
 
-from fca.data.files import Directory, reader
+from fca.data.files import Directory, image_of
 from fca.data.splits import Share, assemble, class_sizes, held_out, shown
 from fca.types import FcaError, ImageData
 
@@ -135,8 +136,8 @@ def public_data(
             missing = shown([path for path in paths if not os.access(folder / path, os.F_OK)])
             step = f"{folder} is not whole: remove it, and bring or download it again"
             raise FcaError(f"files of {name} that are not there", missing, "all that its lists name", step) from None
-    files = reader(Directory(str(folder)))
-    return assemble(name, listed, files, keys.val, mirror=keys.mirror, together=together)
+    read = partial(image_of, Directory(str(folder)))
+    return assemble(name, listed, read, keys.val, mirror=keys.mirror, together=together)
 
 
 def lines(file: Path) -> list[str]:

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-import numpy as np
 import pandas as pd
-from jaxtyping import Bool, UInt8
 
 from fca.data.splits import Share, assemble
-from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, SIZES, VERSION, Rendered, Scene, render, scene_of
+from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, SIZES, VERSION, Rendered, render, scene_of
 from fca.types import LEVELS, FcaError, ImageData
 
 FIRST_INDEX = {"test": 0, "val": 10**6, "train": 2 * 10**6}  # of a split's scenes: none is in two splits
@@ -41,27 +39,31 @@ class RenderedObjects:
     def load(self) -> ImageData:
         """The images, listed; each is drawn when it is read. Raises FcaError for unknown names, counts out of range."""
         self._check()
-        listed = pd.DataFrame([*self._test(), *self._easy("val"), *self._easy("train")])
-
-        def drawer(items: pd.DataFrame) -> Drawer:
-            return Drawer(items, self.size, self.seed)
-
-        val, version = Share(0.1, self.seed), f"drawing {VERSION}, size {self.size}, seed {self.seed}"
+        keys = product(["test"], self.classes, self.attributes, LEVELS, range(self.per_level))
+        listed = pd.DataFrame([_item(*key) for key in (*keys, *self._easy("val"), *self._easy("train"))])
         return assemble(
-            "rendered", listed, drawer, val, version=version, mask=lambda it: drawer(it).visible, mirror=self.mirror
+            "rendered",
+            listed,
+            lambda image_id: self._drawn(image_id).image,
+            Share(0.1, self.seed),
+            version=f"drawing {VERSION}, size {self.size}, seed {self.seed}",
+            mask=lambda image_id: self._drawn(image_id).visible,
+            mirror=self.mirror,
         )
 
-    def _test(self) -> Iterator[dict[str, object]]:
-        for key in product(self.classes, self.attributes, LEVELS, range(self.per_level)):
-            yield _item("test", *key)
+    def _drawn(self, image_id: str) -> Rendered:
+        """An image and its masks, by its id alone."""
+        split, label, attribute, level, index = image_id.split("/")
+        scene = scene_of(label, attribute, level, FIRST_INDEX[split] + int(index), self.seed)
+        return render(scene, self.size)
 
-    def _easy(self, split: str) -> Iterator[dict[str, object]]:
+    def _easy(self, split: str) -> Iterator[tuple[str, str, str, str, int]]:
         """A class's training images go round the attributes, then round the levels."""
         ways = [(attribute, level) for level in self.train_levels for attribute in self.attributes]
         count = self.train_per_class if split == "train" else self.val_per_class
         for label, place in product(self.classes, range(count)):
             index, way = divmod(place, len(ways))
-            yield _item(split, label, *ways[way], index)
+            yield split, label, *ways[way], index
 
     def _check(self) -> None:
         _known("dataset.classes", self.classes, CLASSES)
@@ -89,30 +91,3 @@ def _item(split: str, label: str, attribute: str, level: str, index: int) -> dic
         "index": index,
         "triplet": f"{split}/{label}/{attribute}/{index:02d}",
     }
-
-
-@dataclass(frozen=True)
-class Drawer:
-    """Draws the image at a position of these items, the same in any process and in any order."""
-
-    items: pd.DataFrame
-    size: int
-    seed: int
-
-    def scene(self, position: int) -> Scene:
-        """Its true parameters."""
-        item = self.items.iloc[position]
-        first = FIRST_INDEX[str(item["image_id"]).split("/", 1)[0]]  # the id's own split: val may be carved from train
-        return scene_of(item["label"], item["attribute"], item["level"], first + int(item["index"]), self.seed)
-
-    def drawn(self, position: int) -> Rendered:
-        """Image and masks."""
-        return render(self.scene(position), self.size)
-
-    def __call__(self, position: int) -> UInt8[np.ndarray, "height width 3"]:
-        """Its pixels."""
-        return self.drawn(position).image
-
-    def visible(self, position: int) -> Bool[np.ndarray, "height width"]:
-        """Where it shows its object."""
-        return self.drawn(position).visible

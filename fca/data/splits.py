@@ -19,8 +19,8 @@ from jaxtyping import Bool, Int, UInt8
 from fca.identity import fingerprint
 from fca.types import FcaError, ImageData, no_mask
 
-Read = Callable[[int], UInt8[np.ndarray, "height width 3"]]
-Mask = Callable[[int], Bool[np.ndarray, "height width"] | None]
+Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
+Mask = Callable[[str], Bool[np.ndarray, "height width"] | None]
 Splits = Mapping[str, str | None] | None
 """A set's own split name -> train, val or test, or null to leave its images out."""
 
@@ -198,21 +198,32 @@ def first_images(data: ImageData, per_class: int) -> ImageData:
     return replace(found, fingerprint=fingerprint(found.items, f"{data.fingerprint} first {per_class}"))
 
 
+@dataclass(frozen=True)
+class AtPosition:
+    """A function of image ids as one of positions; other processes can be given it if they can be given `of`."""
+
+    of: Callable[[str], Any]
+    ids: list[str]
+
+    def __call__(self, position: int) -> Any:
+        return self.of(self.ids[position])
+
+
 def assemble(
     name: str,
     listed: pd.DataFrame,
-    read: Callable[[pd.DataFrame], Read],
+    read: Read,
     val: Share,
     splits: Splits = None,
     version: str = "",
-    mask: Callable[[pd.DataFrame], Mask] | None = None,
+    mask: Mask | None = None,
     mirror: bool = True,
     together: str | None = None,
 ) -> ImageData:
     """The data set of these images, in the order of their ids.
 
     listed:  one line per image: `image_id`, `label`, the set's own `split` if it has any, other columns (kept).
-    read:    items in their final order -> the reader of the image at a position; `mask` likewise, where there are any.
+    read:    image id -> the image; `mask` likewise, where there are any.
     splits:  own split name -> ours; see our_splits.    val: what to carve when there is no usable val.
     version: what images are meant when they are not files with a size.
     mirror:  whether an image mirrored left to right still shows its class.
@@ -228,13 +239,14 @@ def assemble(
     if items["label"].nunique() < 2:
         raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
     items = with_val(items, val, name, together)
+    ids = items["image_id"].tolist()
     return ImageData(
         name=name,
         items=items,
         classes=tuple(sorted(items["label"].unique())),
         fingerprint=fingerprint(items, version),
-        read=read(items),
-        mask=mask(items) if mask else no_mask,
+        read=AtPosition(read, ids),
+        mask=AtPosition(mask, ids) if mask else no_mask,
         mirror=mirror,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -58,17 +58,14 @@ class OnDemand:
             {"image_id": key, "split": "test", **{name: getattr(request, name) for name in ANNOTATIONS}}
             for key, request in requests.items()
         ]
-
-        def drawer(items: pd.DataFrame) -> Drawer:
-            return Drawer(folder, self.generator, plan, [requests[key] for key in items["image_id"]])
-
+        drawer = Drawer(folder, self.generator, plan, requests)
         return assemble(
             plan.name,
             pd.DataFrame(listed),
             drawer,
             Share(0.1, 0),
             version=f"{self.generator.label()}, {self.generator.version()}, {digest}",
-            mask=lambda items: drawer(items).visible,
+            mask=drawer.visible,
             mirror=self.mirror,
         )
 
@@ -96,20 +93,20 @@ class Latest:
 
 @dataclass(frozen=True)
 class Drawer:
-    """Reads the image at a position, after drawing it if it is not there; safe in many threads and processes."""
+    """Reads an image by its id, after drawing it if it is not there; safe in many threads and processes."""
 
     folder: Folder
     generator: Generator
     plan: Plan
-    requests: Sequence[Request]
+    requests: Mapping[str, Request]
 
-    def __call__(self, position: int) -> UInt8[np.ndarray, "height width 3"]:
+    def __call__(self, image_id: str) -> UInt8[np.ndarray, "height width 3"]:
         """Its pixels. Raises UnreadableImage where the generator refused it with three seeds."""
-        return decode(*self._content(self._line(position)["file"]))
+        return decode(*self._content(self._line(image_id)["file"]))
 
-    def visible(self, position: int) -> Bool[np.ndarray, "height width"] | None:
+    def visible(self, image_id: str) -> Bool[np.ndarray, "height width"] | None:
         """The mask of its object, where the generator gives one."""
-        mask = self._line(position)["mask"]
+        mask = self._line(image_id)["mask"]
         return None if mask is None else decode_mask(*self._content(mask), "bright")
 
     def _content(self, path: str) -> tuple[bytes, str]:
@@ -119,9 +116,9 @@ class Drawer:
     def _latest(self) -> Latest:
         return Latest(self.folder.journal)
 
-    def _line(self, position: int) -> Line:
+    def _line(self, image_id: str) -> Line:
         """The journal's line of an image whose files are there."""
-        request = self.requests[position]
+        request = self.requests[image_id]
         line = self._found(request)
         if line is None:
             with self.folder.held(wait=True):

@@ -17,7 +17,7 @@ def listed(sizes, split=None):
 
 
 def data_of(frame, **options):
-    return assemble("set", frame, lambda _: lambda i: np.zeros((1, 1, 3), np.uint8), options.pop("val", VAL), **options)
+    return assemble("set", frame, lambda _: np.zeros((1, 1, 3), np.uint8), options.pop("val", VAL), **options)
 
 
 CLASS_SIZES = st.dictionaries(st.sampled_from("abcdef"), st.integers(2, 40), min_size=2)

@@ -41,7 +41,7 @@ def test_the_drawn_tracks_do_not_depend_on_the_order_of_lines(tracks, random):
 def test_carving_by_track_leaves_the_given_test_split_alone():
     training = frames({"a": [5, 5, 5], "b": [3, 4]}).assign(split="train")
     test = pd.DataFrame({"image_id": ["t1", "t2"], "label": ["a", "b"], "split": "test"})  # of unknown tracks
-    items = assemble("signs", pd.concat([training, test]), lambda _: lambda i: None, VAL, together="track").items
+    items = assemble("signs", pd.concat([training, test]), lambda _: None, VAL, together="track").items
     val = items[items["split"] == "val"].groupby(["label", "track"]).size()
     assert sorted(val.index.get_level_values("label")) == ["a", "b"]  # round(0.1 * 3) and round(0.1 * 2), at least one
     assert set(items["image_id"][items["split"] == "test"]) == {"t1", "t2"}
