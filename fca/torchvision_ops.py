@@ -9,10 +9,17 @@ from __future__ import annotations
 
 import importlib.util
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 BOXES = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
+
+
+def imported(module: str) -> Any:
+    """A module of torchvision, timm, OpenCLIP or Lightning, or one that imports them; it takes seconds at first."""
+    declare_torchvision_ops()
+    return import_module(module)
 
 
 @cache

@@ -22,6 +22,7 @@ from filelock import FileLock
 
 from fca.data.files import Directory, image_of
 from fca.data.splits import Share, assemble, class_sizes, held_out, shown
+from fca.torchvision_ops import imported
 from fca.types import FcaError, ImageData
 
 AS_RELEASED = "fca"
@@ -109,14 +110,7 @@ def _fetch(base: Path, top: str, fetch: Fetch) -> None:
         shutil.rmtree(unfinished)
 
 
-def torchvision_sets() -> Any:
-    """torchvision's module of data sets, imported on first use."""
-    from fca.torchvision_ops import declare_torchvision_ops
-
-    declare_torchvision_ops()
-    from torchvision import datasets
-
-    return datasets
+torchvision_sets = partial(imported, "torchvision.datasets")
 
 
 def public_data(

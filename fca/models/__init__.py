@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from fca.geometry import ResizeCrop
 from fca.identity import canonical, file_sha256
+from fca.torchvision_ops import imported
 from fca.types import FcaError
 
 if TYPE_CHECKING:
@@ -66,7 +67,6 @@ class LibraryModel:
         return " ".join([self.architecture, *(f"{key}={value}" for key, value in short.items())])
 
     def weights_label(self) -> str | None:
-        """The tag of the library's weights, or the name of the file."""
         if self.weights != PRETRAINED:
             return file_label(self.weights)
         return self._published().removeprefix(f"{self.architecture}.")
@@ -80,7 +80,6 @@ class LibraryModel:
 
     @property
     def architecture(self) -> str:
-        """The name without its tag."""
         return self.name.partition(".")[0]
 
     def refused(self, error: Exception) -> FcaError:
@@ -90,7 +89,8 @@ class LibraryModel:
         return FcaError("model.kwargs", given, allowed, "correct or remove them, or choose another network")
 
     def _check(self) -> None:
-        """Raise FcaError for impossible settings."""
+        """Raise FcaError for an unknown name and for impossible settings."""
+        raise NotImplementedError
 
     def _published(self) -> str:
         """The full name of the library's weights; raises FcaError if it has none."""
@@ -191,12 +191,7 @@ def class_keys(classes: Any) -> tuple[str, ...]:
     meaning = classes_meaning(classes)
     if not isinstance(meaning, str):
         return tuple(meaning or ())
-    from fca.torchvision_ops import declare_torchvision_ops
-
-    declare_torchvision_ops()
-    from timm.data.imagenet_info import ImageNetInfo
-
-    return tuple(ImageNetInfo(meaning).label_names())  # type: ignore[no-untyped-call]
+    return tuple(imported("timm.data.imagenet_info").ImageNetInfo(meaning).label_names())
 
 
 def classes_meaning(classes: Any) -> str | list[str] | None:

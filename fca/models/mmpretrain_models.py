@@ -47,7 +47,6 @@ class MmpretrainModel(LibraryModel):
     family = "mmpretrain"
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """See fca.types.Model."""
         from fca.models.networks import classifier, fetched, logit_layers, with_or_without, with_weights
 
         self._check()

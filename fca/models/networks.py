@@ -1,4 +1,4 @@
-"""Built networks, imported inside `build` only: read weights, fit them, find the layer of logits and its features."""
+"""Built networks, imported inside `build` only: ours; weights read and fitted; layers of logits and their features."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import torch
+from jaxtyping import Float
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.nn.functional import linear, normalize, pad, relu
 
 from fca.models import LOCAL, check_count, not_fetched, one_line, weights_file
 from fca.types import Classifier, FcaError, Geometry
@@ -177,6 +179,96 @@ def _check_head(state: Mapping[str, Tensor], head: Sequence[str], known: Sequenc
 
 def _belongs(key: str, modules: Sequence[str]) -> bool:
     return any(key.startswith(f"{module}.") for module in modules)
+
+
+# Networks of ours
+
+
+class CifarBlock(nn.Module):
+    """y = relu(F(x) + shortcut(x)) with two 3x3 layers in F; the shortcut has no weights (option A)."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = _conv3x3(inputs, outputs, stride), nn.BatchNorm2d(outputs)
+        self.conv2, self.bn2 = _conv3x3(outputs, outputs, 1), nn.BatchNorm2d(outputs)
+        self.stride, self.added = stride, outputs - inputs
+
+    def forward(self, x: Float[Tensor, "batch inputs h w"]) -> Float[Tensor, "batch outputs h2 w2"]:
+        residual = self.bn2(self.conv2(relu(self.bn1(self.conv1(x)))))
+        if self.added:
+            # Option A: every second pixel, and half of the added zero channels on either side.
+            before = self.added // 2
+            x = pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, before, self.added - before))
+        return relu(residual + x)
+
+
+class CifarNetwork(nn.Module):
+    """depth = 6 n + 2: a 3x3 stem, three stages of n blocks, mean over the image, one linear layer (or none)."""
+
+    def __init__(self, depth: int, logits: int) -> None:
+        super().__init__()
+
+        def stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
+            later = (CifarBlock(outputs, outputs, 1) for _ in range((depth - 2) // 6 - 1))
+            return nn.Sequential(CifarBlock(inputs, outputs, stride), *later)
+
+        self.conv1, self.bn1 = _conv3x3(3, 16, 1), nn.BatchNorm2d(16)
+        self.layer1, self.layer2, self.layer3 = stage(16, 16, 1), stage(16, 32, 2), stage(32, 64, 2)
+        self.linear = nn.Linear(64, logits) if logits else nn.Identity()
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.kaiming_normal_(layer.weight)  # arXiv:1502.01852, as in the paper
+
+    def embed(self, x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch features"]:
+        """The mean over the last feature map: 64 numbers an image."""
+        maps: Tensor = self.layer3(self.layer2(self.layer1(relu(self.bn1(self.conv1(x))))))
+        return maps.mean((2, 3))
+
+    def forward(self, x: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch logits"]:
+        return self.linear(self.embed(x))
+
+
+def _conv3x3(inputs: int, outputs: int, stride: int) -> nn.Conv2d:
+    return nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+
+
+class Tower(nn.Module):
+    """OpenCLIP's image tower and a layer over its projected features (or none)."""
+
+    def __init__(self, visual: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.visual, self.head = visual, head
+
+    def embed(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch features"]:
+        """Behind the projection, not of unit length."""
+        features: Any = self.visual(images)
+        return features[0] if isinstance(features, tuple) else features  # CoCa's tower also gives tokens
+
+    def forward(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch logits"]:
+        return self.head(self.embed(images))
+
+
+class ZeroShot(nn.Module):
+    """A layer: exp(scale) cos(features, texts) + bias; `texts` are unit vectors, one a class."""
+
+    def __init__(self, texts: Float[Tensor, "classes features"], scale: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.register_buffer("weight", scale.exp() * texts)
+        self.register_buffer("bias", None if bias is None else bias.expand(len(texts)).clone())
+
+    def forward(self, features: Float[Tensor, "batch features"]) -> Float[Tensor, "batch classes"]:
+        return linear(normalize(features, dim=-1), self.weight, self.bias)  # type: ignore[arg-type]
+
+
+class Joined(nn.Module):
+    """An encoder and a layer over its features as one module, so that both move to a device together."""
+
+    def __init__(self, encoder: Classifier, head: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.head, self.embed = encoder.module, head, encoder.embed
+
+    def forward(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch logits"]:
+        return self.head(self.embed(images))
 
 
 # The layer of logits in a network of another library, and what it is given

@@ -12,8 +12,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jaxtyping import Float
-
 from fca.geometry import ResizeCrop
 from fca.models import (
     SUFFIXES,
@@ -28,10 +26,11 @@ from fca.models import (
     resize_crop,
     unknown_name,
 )
+from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 HEAD = "head"
 ON_RECORD = ("mean", "std", "interpolation", "resize_mode")
@@ -65,11 +64,9 @@ class OpenClip:
     classes: Any
 
     def label(self) -> str:
-        """The name, with a prefix: other libraries have networks of the same name (convnext_base)."""
-        return f"open_clip:{self.name}"
+        return f"open_clip:{self.name}"  # other libraries have networks of the same name (convnext_base)
 
     def weights_label(self) -> str | None:
-        """The tag, or the name of the file."""
         return self.weights if self.is_tag else file_label(self.weights)
 
     def naming(self, classes: Sequence[str]) -> OpenClip:
@@ -87,7 +84,7 @@ class OpenClip:
         return identity_of("open_clip", self, self.weights if self.is_tag else None, **prompts)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """See fca.types.Model: a tower to train, a trained one, a zero-shot classifier or an encoder."""
+        """A tower to train, a trained one, a zero-shot classifier or an encoder."""
         from fca.models.networks import read_weights, trainable, with_weights
 
         self._check()
@@ -113,7 +110,6 @@ class OpenClip:
         return self.weights is not None and Path(self.weights).suffix not in SUFFIXES and "/" not in self.weights
 
     def _check(self) -> None:
-        """Raise FcaError for an impossible name, tag, template, mean or std."""
         if self.name not in _registered():
             step = "list them: python -c 'import open_clip; print(open_clip.list_models())'"
             raise unknown_name("OpenCLIP", self.name, _registered(), step)
@@ -177,51 +173,7 @@ def _wordnet(kind: str) -> dict[str, str]:
 # Building
 
 
-@cache
-def _open_clip() -> Any:
-    from fca.torchvision_ops import declare_torchvision_ops
-
-    declare_torchvision_ops()
-    import open_clip
-
-    return open_clip
-
-
-def tower(visual: nn.Module, head: nn.Module) -> nn.Module:
-    """The image tower and a layer over its projected features (or none)."""
-    from torch import nn
-
-    class Tower(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.visual, self.head = visual, head
-
-        def embed(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch features"]:
-            """Behind the projection, not of unit length."""
-            features: Any = self.visual(images)
-            return features[0] if isinstance(features, tuple) else features  # CoCa's tower also gives tokens
-
-        def forward(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch logits"]:
-            return self.head(self.embed(images))
-
-    return Tower()
-
-
-def zero_shot(texts: Float[Tensor, "classes features"], scale: Tensor, bias: Tensor | None) -> nn.Module:
-    """A layer: exp(scale) cos(features, texts) + bias; `texts` are unit vectors, one a class."""
-    from torch import nn
-    from torch.nn.functional import linear, normalize
-
-    class ZeroShot(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.register_buffer("weight", scale.exp() * texts)
-            self.register_buffer("bias", None if bias is None else bias.expand(len(texts)).clone())
-
-        def forward(self, features: Float[Tensor, "batch features"]) -> Float[Tensor, "batch classes"]:
-            return linear(normalize(features, dim=-1), self.weight, self.bias)  # type: ignore[arg-type]
-
-    return ZeroShot()
+_open_clip = partial(imported, "open_clip")
 
 
 def record_of(model: OpenClip) -> dict[str, Any]:
@@ -253,19 +205,23 @@ def _headed(model: OpenClip, weights: str | None, logits: int) -> nn.Module:
     """The image tower with a fresh linear layer over its features, or none for 0 logits."""
     from torch import nn
 
+    from fca.models.networks import Tower
+
     visual = _created(model, weights).visual  # before the head, so that a seed gives the same first weights as ever
-    return tower(visual, nn.Linear(int(_config(model)["embed_dim"]), logits) if logits else nn.Identity())
+    return Tower(visual, nn.Linear(int(_config(model)["embed_dim"]), logits) if logits else nn.Identity())
 
 
 def _zero_shot(model: OpenClip, keys: Sequence[str]) -> nn.Module:
     """The image tower with the texts of the class keys."""
+    from fca.models.networks import Tower, ZeroShot
+
     clip = _created(model, model.weights)
     with _texts_needed(model, "whose tokenizer is here (CLIP's own always is)", ImportError, OSError):
         tokenizer = _open_clip().get_tokenizer(model.name)
     names = display_names(keys, model.names or {})
     texts = _open_clip().build_zero_shot_classifier(clip.eval(), tokenizer, names, model.templates).T
     bias = None if clip.logit_bias is None else clip.logit_bias.detach()
-    return tower(clip.visual, zero_shot(texts, clip.logit_scale.detach(), bias))
+    return Tower(clip.visual, ZeroShot(texts, clip.logit_scale.detach(), bias))
 
 
 def _created(model: OpenClip, weights: str | None) -> Any:

@@ -7,13 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fca.models import identity_of
 from fca.types import Classifier, FcaError, Model
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
 
 DESCRIPTION = "model.json"
 SUFFIX = ".safetensors"
@@ -41,11 +38,9 @@ class StoredRun:
     snapshot: str
 
     def label(self) -> str:
-        """That of the network that was trained."""
         return self._trained()[0].label()
 
     def weights_label(self) -> str | None:
-        """Which run and snapshot."""
         return f"{self.run_id}/{self._name}"
 
     def identity(self) -> dict[str, Any]:
@@ -105,11 +100,9 @@ class Probed:
         return cls(_described(model))
 
     def label(self) -> str:
-        """That of the network."""
         return self._base().label()
 
     def weights_label(self) -> str | None:
-        """That of the network's weights."""
         return self._base().weights_label()
 
     def identity(self) -> dict[str, Any]:
@@ -118,9 +111,9 @@ class Probed:
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """See fca.types.Model; raises FcaError for other classes: a probe is not trained further."""
-        import torch
+        from torch import nn
 
-        from fca.models.networks import read_weights
+        from fca.models.networks import Joined, read_weights
 
         if classes is not None or self.weights is None:
             step = f"train the network itself: model={self.label()} with its weights"
@@ -128,28 +121,13 @@ class Probed:
         encoder = self._base().build()
         state = read_weights(self.weights)
         logits, features = state["weight"].shape
-        head = torch.nn.Linear(features, logits)
+        head = nn.Linear(features, logits)
         head.load_state_dict(state)
-        module = _joined(encoder, head)
+        module = Joined(encoder, head)
         return Classifier(module, tuple(self.classes), encoder.geometry, encoder.normalise, encoder.embed, head)
 
     def _base(self) -> Model:
         return model_from({**self.base, "classes": []})[0]
-
-
-def _joined(encoder: Classifier, head: nn.Module) -> nn.Module:
-    """One module, so that both move to a device together: head(embed(images))."""
-    import torch
-
-    class Joined(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.encoder, self.head = encoder.module, head
-
-        def forward(self, images: Tensor) -> Tensor:
-            return self.head(encoder.embed(images))
-
-    return Joined()
 
 
 def describe_model(model: Model, classes: Sequence[str]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from fca.models import (
     not_fetched,
     unknown_name,
 )
+from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class TimmModel(LibraryModel):
         return replace(self, stem="timm", kwargs={"stem": self.stem, **self.kwargs}).label()
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """See fca.types.Model; pretrained weights without class keys, or with classes unknown to timm: an encoder."""
+        """Pretrained weights without class keys, or with classes unknown to timm, give an encoder."""
         from torch import nn
 
         from fca.models.networks import split
@@ -117,12 +118,8 @@ def _entry(name: str) -> Any:
 
 @cache
 def _timm() -> Any:
-    """timm with our two networks registered. Importing it takes seconds."""
-    from fca.torchvision_ops import declare_torchvision_ops
-
-    declare_torchvision_ops()
-    import timm
-
+    """timm with our two networks registered."""
+    timm = imported("timm")
     for name in NARROW:
         timm.models.register_model(_entry(name))
     return timm

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fca.geometry import ResizeCrop
 from fca.models import PRETRAINED, LibraryModel, Normalise, class_keys, networks_of, resize_crop, unknown_name
+from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ class TorchvisionModel(LibraryModel):
     family = "torchvision"
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """See fca.types.Model."""
         from fca.models.networks import classifier, fetched, logit_layers, with_or_without, with_weights
 
         self._check()
@@ -62,15 +62,7 @@ def _registered() -> frozenset[str]:
     return networks_of("torchvision", r"\*,\s*weights")
 
 
-@cache
-def _models() -> Any:
-    """torchvision.models; importing it imports torch."""
-    from fca.torchvision_ops import declare_torchvision_ops
-
-    declare_torchvision_ops()
-    import torchvision
-
-    return torchvision.models
+_models = partial(imported, "torchvision.models")
 
 
 def network(model: TorchvisionModel, logits: int) -> nn.Module:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from fca.torchvision_ops import imported
 from fca.types import FcaError
 
 SCHEDULES = ("cosine", "step", "constant")
@@ -160,10 +161,5 @@ def snapshot_file(fraction: float) -> str:
 def _optimiser(name: str) -> tuple[bool, str]:
     if name in COMMON_OPTIMISERS:
         return True, ""
-    from fca.torchvision_ops import declare_torchvision_ops
-
-    declare_torchvision_ops()
-    import timm.optim
-
-    names = [str(known) for known in timm.optim.list_optimizers()]  # type: ignore[attr-defined]
+    names = imported("timm.optim").list_optimizers()
     return name in names, ", ".join(names)
