@@ -113,6 +113,16 @@ class Geometry(Protocol):
     ) -> tuple[UInt8[np.ndarray, "size size 3"], Bool[np.ndarray, "size size"] | None]: ...
 
 
+@runtime_checkable
+class Pixels(Protocol):
+    """Images at input size: an array of row numbers gives uint8 pixels of shape (rows, size, size, 3).
+
+    Raises UnreadableImage, naming its path, if one of them cannot be read.
+    """
+
+    def __getitem__(self, rows: Any, /) -> UInt8[np.ndarray, "rows size size 3"]: ...
+
+
 @dataclass(frozen=True)
 class Classifier:
     """A built network and all that an image needs on its way in. logits = head(embed(normalise(pixels / 255))).

@@ -18,7 +18,9 @@ from harness import cifar10, composed, machine, options, timed
 from torch.nn.functional import cross_entropy
 
 from fca.cli.configure import component
-from fca.training import Examples, Place, fit, logits_of
+from fca.training.batches import Examples
+from fca.training.infer import logits_of
+from fca.training.loop import Place, fit
 
 CLASSES, BATCH, LR = 5, 64, 0.05
 WORDS = (

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from filelock import FileLock
@@ -18,19 +17,9 @@ from jaxtyping import Int, UInt8
 
 from fca.data.files import in_order, threads
 from fca.data.splits import at_rows
-from fca.types import Geometry, ImageData, Shift, UnreadableImage
+from fca.types import Geometry, ImageData, Pixels, Shift, UnreadableImage
 
 One = Callable[[int], UInt8[np.ndarray, "size size 3"]]
-
-
-@runtime_checkable
-class Pixels(Protocol):
-    """Indexable like a uint8 array (images, size, size, 3) by an array of positions in `data.items`."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: Int[np.ndarray, " rows"]) -> UInt8[np.ndarray, "rows size size 3"]:
-        """The pixels of these images; raises UnreadableImage, naming its path, if one of them cannot be read."""
 
 
 def open_pixels(data: ImageData, geometry: Geometry, cache: Path, workers: int = 0, limit_gb: float = 4.0) -> Pixels:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from rich.progress import track
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from fca.types import FcaError
+from fca.types import FcaError, Pixels
 
 ACCELERATORS = ("auto", "cpu", "gpu")
 HELD_BYTES = 2 * 2**30  # image sets up to this size are put on the device once; larger ones are read batch by batch
@@ -62,13 +62,6 @@ def to_device(pixels: UInt8[np.ndarray, "*shape"], device: torch.device) -> UInt
 def as_input(images: UInt8[Tensor, "batch size size 3"]) -> Float32[Tensor, "batch 3 size size"]:
     """Bytes as stored -> [0, 1]. The strides stay: that is `channels_last`, in which convolutions are fastest."""
     return images.permute(0, 3, 1, 2).float().div_(255)
-
-
-@runtime_checkable
-class Pixels(Protocol):
-    """Images by position: an array of row numbers gives uint8 pixels of shape (rows, size, size, 3)."""
-
-    def __getitem__(self, rows: Any, /) -> UInt8[np.ndarray, "rows size size 3"]: ...
 
 
 @dataclass(frozen=True)
@@ -131,11 +124,10 @@ class Batches:
     def __iter__(self) -> Iterator[Batch]:
         order, draws = self._drawn()
         on_device = order.to(self.device).tensor_split(self.count)
-        if self.held is not None:
-            held = self.held
-            images: Iterator[Tensor] = (held[part] for part in on_device)
-        else:
+        if self.held is None:
             images = read_ahead(self._read, (self.examples.rows[part] for part in order.tensor_split(self.count)))
+        else:
+            images = map(self.held.__getitem__, on_device)
         for part, shown in zip(on_device, images, strict=True):
             yield Batch(shown, self.labels[part], None if draws is None else draws[part])
 
@@ -145,19 +137,17 @@ class Batches:
             return torch.arange(number), None
         rng = keyed(self.seed, self.epoch)
         order = torch.from_numpy(rng.permutation(number))
-        if not self.draws:
-            return order, None
-        return order, torch.from_numpy(rng.random((number, self.draws), dtype=np.float32)).to(self.device)
+        draws = torch.from_numpy(rng.random((number, self.draws), dtype=np.float32)).to(self.device)
+        return order, draws if self.draws else None
 
     def _hold(self, image: tuple[int, ...], progress: bool) -> UInt8[Tensor, "images size size 3"]:
         rows = self.examples.rows
         held = torch.empty((len(rows), *image), dtype=torch.uint8, device=self.device)
-        starts = range(0, len(rows), READ_TOGETHER)
-        parts = read_ahead(self._read, (rows[start : start + READ_TOGETHER] for start in starts))
-        for start, part in track(
-            zip(starts, parts, strict=True), "reading images", len(starts), transient=True, disable=not progress
-        ):
-            held[start : start + READ_TOGETHER] = part
+        places = [slice(start, start + READ_TOGETHER) for start in range(0, len(rows), READ_TOGETHER)]
+        parts = read_ahead(self._read, (rows[place] for place in places))
+        shown = track(parts, "reading images", len(places), transient=True, disable=not progress)
+        for place, part in zip(places, shown, strict=True):
+            held[place] = part
         return held
 
     def _read(self, rows: Int[np.ndarray, " batch"]) -> UInt8[Tensor, "batch size size 3"]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float32, Int
-from rich.progress import track
 from torch import Tensor
 
-from fca.training.batches import Pixels, as_input, device_of, read_ahead, to_device
-from fca.types import Classifier
+from fca.training.batches import as_input, device_of, read_ahead, to_device
+from fca.types import Classifier, Pixels
 
 
 def batch_size_of(size: int) -> int:
@@ -24,34 +24,21 @@ def batch_size_of(size: int) -> int:
 
 
 def logits_of(
-    classifier: Classifier,
-    pixels: Pixels,
-    rows: Int[np.ndarray, " images"],
-    accelerator: str = "auto",
-    progress: bool = False,
+    classifier: Classifier, pixels: Pixels, rows: Int[np.ndarray, " images"], accelerator: str = "auto"
 ) -> Float32[np.ndarray, "images logits"]:
     """The classifier's logits for `pixels[rows]`, in full precision; the columns follow `classifier.classes`."""
-    return _outputs(classifier, classifier.module, pixels, rows, accelerator, progress)
+    return _outputs(classifier, classifier.module, pixels, rows, accelerator)
 
 
 def features_of(
-    classifier: Classifier,
-    pixels: Pixels,
-    rows: Int[np.ndarray, " images"],
-    accelerator: str = "auto",
-    progress: bool = False,
+    classifier: Classifier, pixels: Pixels, rows: Int[np.ndarray, " images"], accelerator: str = "auto"
 ) -> Float32[np.ndarray, "images features"]:
     """The features of `pixels[rows]` by `classifier.embed`: pooled, as a head would get them."""
-    return _outputs(classifier, classifier.embed, pixels, rows, accelerator, progress)
+    return _outputs(classifier, classifier.embed, pixels, rows, accelerator)
 
 
 def _outputs(
-    classifier: Classifier,
-    forward: Callable[[Tensor], Tensor],
-    pixels: Pixels,
-    rows: Int[np.ndarray, " images"],
-    accelerator: str,
-    progress: bool,
+    classifier: Classifier, forward: Callable[[Tensor], Tensor], pixels: Pixels, rows: Any, accelerator: str
 ) -> Float32[np.ndarray, "images outputs"]:
     if not len(rows):
         raise ValueError("rows is empty: there is no image to evaluate")
@@ -61,7 +48,6 @@ def _outputs(
     module.to(device)
     parts = np.array_split(rows, -(-len(rows) // batch_size_of(classifier.input_size)))
     batches = read_ahead(lambda part: to_device(pixels[part], device), parts)
-    shown = track(batches, "forward", len(parts), transient=True, disable=not progress)
     with torch.inference_mode():
-        done = [forward(classifier.normalise(as_input(images))).float().cpu() for images in shown]
+        done = [forward(classifier.normalise(as_input(images))).float().cpu() for images in batches]
     return torch.cat(done).numpy()

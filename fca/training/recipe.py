@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from dataclasses import dataclass, replace
 
 from fca.torchvision_ops import imported
@@ -71,15 +72,11 @@ class Recipe:
 
     def check(self) -> None:
         """Raise FcaError for the first value outside its range, naming the key as the user types it."""
-        for name, (inside, allowed) in self._ranges().items():
-            if not inside:
-                raise FcaError(f"recipe.{name}", getattr(self, name), allowed, f"set recipe.{name}=...")
 
-    def _ranges(self) -> dict[str, tuple[bool, str]]:
-        def number(value: float, low: float = 0.0) -> tuple[bool, str]:
-            return low <= value < math.inf, f"a finite number of at least {low:g}"
+        def number(value: float) -> tuple[bool, str]:
+            return 0 <= value < math.inf, "a finite number of at least 0"
 
-        return {
+        ranges = {
             "epochs": (self.epochs >= 1, "at least 1"),
             "batch_size": (self.batch_size >= 2, "at least 2"),
             "optimiser": _optimiser(self.optimiser),
@@ -104,6 +101,9 @@ class Recipe:
             "grad_clip": number(self.grad_clip),
             "snapshots": (all(0 < s <= 1 for s in self.snapshots), "fractions of all steps, each above 0, at most 1"),
         }
+        for name, (inside, allowed) in ranges.items():
+            if not inside:
+                raise FcaError(f"recipe.{name}", getattr(self, name), allowed, f"set recipe.{name}=...")
 
     @property
     def warps(self) -> bool:
@@ -141,10 +141,9 @@ class Recipe:
 
     def snapshot_steps(self, steps: int) -> dict[int, list[float]]:
         """Number of steps done -> the fractions of `snapshots` that are kept then: ceil(fraction * steps)."""
-        kept: dict[int, list[float]] = {}
+        kept = defaultdict(list)
         for fraction in self.snapshots:
-            done = max(1, math.ceil(fraction * steps - 1e-9))  # 0.07 * 100 is 7.000000000000001
-            kept.setdefault(done, []).append(fraction)
+            kept[max(1, math.ceil(fraction * steps - 1e-9))].append(fraction)  # 0.07 * 100 is 7.000000000000001
         return kept
 
 

@@ -5,8 +5,7 @@ from contextlib import suppress
 import torch
 from safetensors.torch import load_file
 
-from fca.training import Place, fit
-from fca.training.loop import Training
+from fca.training.loop import Place, Training, fit
 from tests.training.tiny import classifier, examples, recipe
 
 

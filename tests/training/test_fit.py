@@ -12,8 +12,10 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from fca.training import Place, batches, fit, logits_of, seed_everything
+from fca.training import batches
 from fca.training.batches import Batches, keyed
+from fca.training.infer import logits_of
+from fca.training.loop import Place, fit, seed_everything
 from fca.types import FcaError
 from tests.training.tiny import SIZE, classifier, examples, recipe
 

@@ -3,8 +3,9 @@ import pytest
 import torch
 from torch import nn
 
-from fca.training import features_of, infer, logits_of
+from fca.training import infer
 from fca.training.batches import device_name
+from fca.training.infer import features_of, logits_of
 from fca.types import FcaError, UnreadableImage
 from tests.training.tiny import SIZE, classifier, examples
 

@@ -72,7 +72,7 @@ def test_snapshots_are_due_at_the_ceiling_of_their_share_of_all_steps():
 
 def test_planning_with_a_recipe_imports_no_torch():
     code = (
-        "import sys, fca.training.recipe; from fca.training import Recipe; "
+        "import sys; from fca.training.recipe import Recipe; "
         "assert not {'torch', 'timm', 'pytorch_lightning'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -7,8 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from fca.training import Place, fit
-from fca.training.loop import Keeper, weights_of
+from fca.training.loop import Keeper, Place, fit, weights_of
 from tests.training.tiny import classifier, examples, recipe
 
 SHARES = ["0.01", "0.1", "0.3", "0.5", "0.7"]  # of all steps, as Sharma et al. (2023, appendix C) keep them

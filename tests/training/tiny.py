@@ -6,7 +6,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from fca.training import Examples, Recipe
+from fca.training.batches import Examples
+from fca.training.recipe import Recipe
 from fca.types import Classifier
 
 SIZE = 8

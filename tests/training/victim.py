@@ -10,7 +10,7 @@ from fca.torchvision_ops import declare_torchvision_ops
 declare_torchvision_ops()
 from pytorch_lightning.loggers.logger import DummyLogger  # noqa: E402
 
-from fca.training import Place, fit  # noqa: E402
+from fca.training.loop import Place, fit  # noqa: E402
 from tests.training.tiny import classifier, examples, recipe  # noqa: E402
 
 SNAPSHOTS = [0.01, 0.02, 0.1, 0.3, 0.5, 0.7, 1.0]  # the first two after one step

@@ -115,7 +115,8 @@ def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
 
     As released (compat), the head has all classes.
     """
-    from fca.training import Examples, Place, fit, seed_everything
+    from fca.training.batches import Examples
+    from fca.training.loop import Place, fit, seed_everything
 
     work: Training = run.work
     data, machine = work.data, setup.machine
