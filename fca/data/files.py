@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Bool, UInt8
@@ -103,34 +103,6 @@ class Listing:
     folders: set[str]
 
 
-@runtime_checkable
-class Files(Protocol):
-    """A root that can be listed, and read from any thread and process."""
-
-    @property
-    def root(self) -> str: ...
-
-    def listing(self) -> Listing: ...
-
-    def read(self, path: str) -> bytes: ...
-
-
-def open_root(root: str, needs: str) -> Files:
-    """The files of a directory or .zip archive; `~` is expanded.
-
-    needs: what the root should hold, for the FcaError that a missing or unusable root raises.
-    """
-    path = Path(root).expanduser()
-    step = f"set dataset.root to {needs}"
-    if not path.exists():
-        raise FcaError("dataset.root", root, "an existing directory or .zip archive", step)
-    if path.is_dir():
-        return Directory(str(path))
-    if not zipfile.is_zipfile(path):
-        raise FcaError("dataset.root", root, "a directory or a whole .zip archive", step)
-    return Archive(str(path))
-
-
 @dataclass(frozen=True)
 class Directory:
     """Files of a directory tree; links to directories are followed."""
@@ -138,7 +110,6 @@ class Directory:
     root: str
 
     def listing(self) -> Listing:
-        """All files and folders under the root."""
         found = Listing([], set())
         self._add(self.root, "", found)
         return found
@@ -161,7 +132,6 @@ class Directory:
         return entry.is_symlink() and Path(entry.path).parent.resolve().is_relative_to(Path(entry.path).resolve())
 
     def read(self, path: str) -> bytes:
-        """The content of one file."""
         return Path(self.root, path).read_bytes()
 
 
@@ -185,7 +155,6 @@ class Archive:
         return found
 
     def read(self, path: str) -> bytes:
-        """The content of one file."""
         return self._open().read(path)
 
     def _open(self) -> zipfile.ZipFile:
@@ -197,6 +166,24 @@ class Archive:
 def _archive(root: str, _size: int, _mtime_ns: int, _process: int) -> zipfile.ZipFile:
     """One open archive per process: threads may share it (it locks its file), a forked child must not."""
     return zipfile.ZipFile(root)
+
+
+Files = Directory | Archive
+"""A root that can be listed, and read from any thread and process."""
+
+
+def open_root(root: str, needs: str) -> Files:
+    """The files of a directory or .zip archive; `~` is expanded.
+
+    needs: what the root should hold, for the FcaError that a missing or unusable root raises.
+    """
+    path = Path(root).expanduser()
+    if path.is_dir():
+        return Directory(str(path))
+    if zipfile.is_zipfile(path):
+        return Archive(str(path))
+    allowed = "a directory or a whole .zip archive" if path.exists() else "an existing directory or .zip archive"
+    raise FcaError("dataset.root", root, allowed, f"set dataset.root to {needs}")
 
 
 def content_of(files: Files, path: str) -> tuple[bytes, str]:

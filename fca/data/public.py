@@ -51,8 +51,16 @@ class Downloaded(PublicSet):
 
     download: bool
 
-    def folder(self, places: Sequence[str], source: str, fetch: Fetch) -> Path:
-        """The folder of the tree; see `found`."""
+    def folder(self, places: Sequence[str], source: str, archives: str | Mapping[str, str]) -> Path:
+        """The folder of the tree; see `found`.    archives: torchvision's class, or addresses with their md5."""
+
+        def fetch(sets: Any, into: str) -> None:
+            if isinstance(archives, str):
+                getattr(sets, archives)(into, download=True)
+                return
+            for url, md5 in archives.items():
+                sets.utils.download_and_extract_archive(url, into, Path(into, places[0]).parent, md5=md5)
+
         return found(self.root, places, source, fetch if self.download else None)
 
 
@@ -171,7 +179,7 @@ def whole(what: str, count: int, expected: int | None, folder: Path, key: str) -
 class Edition(NamedTuple):
     """How one of the two Caltech sets is packed."""
 
-    archive: str  # torchvision's class
+    archive: str  # torchvision's class of the set
     places: tuple[str, ...]
     file: str  # pattern of class/file; strays of the archives do not match
     like: str
@@ -218,11 +226,7 @@ class Caltech(Downloaded):
         if self.name not in EDITIONS:
             raise FcaError("dataset.name", self.name, ", ".join(EDITIONS), "take one of these")
         as_released, edition = released(self.compat), EDITIONS[self.name]
-
-        def fetch(sets: Any, into: str) -> None:
-            getattr(sets, edition.archive)(into, download=True)
-
-        folder = self.folder(edition.places, edition.source, fetch)
+        folder = self.folder(edition.places, edition.source, edition.archive)
         listed = matching(folder, edition.file, edition.like)
         clutter = listed["label"] == edition.clutter
         whole(f"images of {self.name}", int((~clutter).sum()), self.images, folder, "images")
@@ -253,7 +257,7 @@ class Food101(Downloaded):
     def load(self) -> ImageData:
         """List the images. Raises FcaError when they or their lists are absent."""
         source = "http://data.vision.ee.ethz.ch/cvl/food-101.tar.gz"
-        folder = self.folder(["food-101"], source, lambda sets, into: sets.Food101(into, download=True))
+        folder = self.folder(["food-101"], source, "Food101")
         listed = _listed(folder, {split: f"meta/{split}.txt" for split in ("train", "test")}, ".jpg")
         return public_data("food101", folder / "images", listed, self)
 
@@ -277,7 +281,7 @@ class Dtd(Downloaded):
         if (as_released := released(self.compat)) and self.fold != 1:
             raise FcaError("dataset.fold", self.fold, "1 with compat=fca", "leave fold or compat as it was")
         source = "https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz"
-        folder = self.folder(["dtd/dtd", "dtd"], source, lambda sets, into: sets.DTD(into, download=True))
+        folder = self.folder(["dtd/dtd", "dtd"], source, "DTD")
         files = {"train": "train", "test": "val"} if as_released else {s: s for s in ("train", "val", "test")}
         listed = _listed(folder, {split: f"labels/{file}{self.fold}.txt" for split, file in files.items()})
         return public_data("dtd", folder / "images", listed, self)
@@ -314,11 +318,7 @@ class Cub200(Downloaded):
 
     def load(self) -> ImageData:
         """List the images. Raises FcaError when images or lists are absent, or the lists do not fit each other."""
-
-        def fetch(sets: Any, into: str) -> None:
-            sets.utils.download_and_extract_archive(CUB_URL, into, md5=CUB_MD5)
-
-        folder = self.folder(["CUB_200_2011"], CUB_URL, fetch)
+        folder = self.folder(["CUB_200_2011"], CUB_URL, {CUB_URL: CUB_MD5})
         images, labels, names, training = (
             dict(line.partition(" ")[::2] for line in lines(folder / f"{file}.txt"))  # number -> the rest of its line
             for file in ("images", "image_class_labels", "classes", "train_test_split")
@@ -359,13 +359,9 @@ class Gtsrb(Downloaded):
 
     def load(self) -> ImageData:
         """List the images. Raises FcaError when images or annotations are absent."""
-
-        def fetch(sets: Any, into: str) -> None:
-            for archive, md5 in GTSRB_ARCHIVES.items():
-                sets.utils.download_and_extract_archive(GTSRB_URL + archive, into, f"{into}/gtsrb", md5=md5)
-
         as_released, source = released(self.compat), f"{', '.join(GTSRB_ARCHIVES)} of {GTSRB_URL}"
-        folder = self.folder(["gtsrb/GTSRB", "GTSRB"], source, fetch)
+        archives = {GTSRB_URL + file: md5 for file, md5 in GTSRB_ARCHIVES.items()}
+        folder = self.folder(["gtsrb/GTSRB", "GTSRB"], source, archives)
         # Final_Training/Images/00014/00003_00012.ppm: class 14, track 3 (counted anew in every class), frame 12
         tables = sorted((folder / TRAINING).glob("*/GT-*.csv"))
         if not tables:

@@ -34,7 +34,6 @@ class Handmade:
         return None
 
     def identity(self) -> dict[str, Any]:
-        """All fields."""
         return {"family": self.family, **canonical("model", asdict(self))}
 
     @property

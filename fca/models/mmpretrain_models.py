@@ -55,7 +55,9 @@ class MmpretrainModel(LibraryModel):
         if weights == PRETRAINED:
             weights, known = str(fetched(weights_of(self.name))), known or _classes(config)
         end = _end(config)
-        head = tuple(f"{end}.{name}" for name in logit_layers(lambda logits: _made(self, config.model[end], logits)))
+        parts = config.model[end]
+        layers = logit_layers(lambda logits: _made(self, {**parts, "num_classes": logits}))
+        head = tuple(f"{end}.{name}" for name in layers)
         make = with_or_without(partial(network, self, config), head)
         module, keys = with_weights(make, head, weights, known, classes, read)
         return classifier(module, keys, head, *_input(self, config), self.refused)
@@ -151,7 +153,7 @@ def network(model: MmpretrainModel, config: Any, logits: int) -> nn.Module:
     parts = _unfetched(copy.deepcopy(config.model))
     parts[_end(config)]["num_classes"] = logits
     parts.update(data_preprocessor=None, train_cfg=None)
-    module = _made(model, parts, None)
+    module = _made(model, parts)
     module.init_weights()
     return module
 
@@ -181,14 +183,12 @@ def _end(config: Any) -> str:
     return "backbone" if "num_classes" in config.model.backbone else "head"
 
 
-def _made(model: MmpretrainModel, parts: dict[str, Any], logits: int | None) -> Any:
-    """The module that a part of a configuration describes; `logits` overrules its own."""
+def _made(model: MmpretrainModel, parts: dict[str, Any]) -> Any:
+    """The module that a part of a configuration describes."""
     from mmengine.config import ConfigDict
     from mmengine.registry import DefaultScope
     from mmpretrain.registry import MODELS
 
-    if logits is not None:
-        parts = {**parts, "num_classes": logits}
     with DefaultScope.overwrite_default_scope("mmpretrain"):
         try:
             return MODELS.build(ConfigDict(parts))

@@ -92,7 +92,6 @@ class OwnFunction(Handmade):
     interpolation: str
 
     def label(self) -> str:
-        """The function's name."""
         return self.function
 
     def identity(self) -> dict[str, Any]:
@@ -101,7 +100,6 @@ class OwnFunction(Handmade):
 
     @property
     def geometry(self) -> ResizeCrop:
-        """Resize and crop of an image before the function gets it."""
         return ResizeCrop(self.input_size, self.crop_pct, self.interpolation)
 
     def call(self, *pixels: UInt8[np.ndarray, "..."]) -> Any:

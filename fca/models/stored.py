@@ -49,7 +49,7 @@ class StoredRun:
         return {"run": self.run_id, "snapshot": self._name}
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """See fca.types.Model: the network as it was trained, or with a fresh head for `classes`."""
+        """The network as it was trained, or with a fresh head for `classes`."""
         model, trained = self._trained()
         stored: Any = model  # every family of networks has these two fields
         return replace(stored, weights=str(self._weights()), classes=trained).build(classes)
@@ -58,23 +58,21 @@ class StoredRun:
     def _name(self) -> str:
         return snapshot_name(self.snapshot)
 
-    @property
-    def _folder(self) -> Path:
-        return Path(self.outputs) / "runs" / self.run_id
-
     def _trained(self) -> tuple[Model, list[str]]:
         """The network that was trained, and its class keys in logit order."""
+        folder = Path(self.outputs) / "runs"
         try:
-            return model_from(json.loads((self._folder / DESCRIPTION).read_text()))
+            return model_from(json.loads((folder / self.run_id / DESCRIPTION).read_text()))
         except FileNotFoundError:
-            runs = sorted(path.parent.name for path in self._folder.parent.glob(f"*/{DESCRIPTION}"))
+            runs = sorted(path.parent.name for path in folder.glob(f"*/{DESCRIPTION}"))
             shown = ", ".join(runs[:10]) + (", ..." if len(runs) > 10 else "") if runs else "none yet"
             allowed = f"a train run in {self.outputs}: {shown}"
             raise FcaError("model.run_id", self.run_id, allowed, "list them: fca results") from None
 
     def _weights(self) -> Path:
         self._trained()
-        found = {snapshot_name(path.stem.removeprefix("snapshot-")): path for path in self._folder.glob(f"*{SUFFIX}")}
+        files = Path(self.outputs, "runs", self.run_id).glob(f"*{SUFFIX}")
+        found = {snapshot_name(path.stem.removeprefix("snapshot-")): path for path in files}
         if self._name not in found:
             allowed = f"what run {self.run_id} kept: {', '.join(sorted(found)) or 'nothing yet'}"
             step = "choose one, or train with recipe.snapshots=[...]"
@@ -106,11 +104,10 @@ class Probed:
         return self._base().weights_label()
 
     def identity(self) -> dict[str, Any]:
-        """The network's, and the content of the classifier's file."""
         return identity_of("probe", self, base=self._base().identity())
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """See fca.types.Model; raises FcaError for other classes: a probe is not trained further."""
+        """Raises FcaError for other classes: a probe is not trained further."""
         from torch import nn
 
         from fca.models.networks import Joined, read_weights

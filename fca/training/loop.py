@@ -87,7 +87,6 @@ class Training(pl.LightningModule):
         self.train_loss = torch.zeros((), device=self.device)
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
-        """Warp, mix, forward, cross-entropy."""
         recipe = self.recipe
         images = as_input(batch.images)
         if batch.draws is not None:
@@ -120,7 +119,6 @@ class Training(pl.LightningModule):
             raise Diverged
 
     def on_validation_epoch_start(self) -> None:
-        """Start the sums of `validation_step`."""
         self.val = torch.zeros(3, dtype=torch.float32, device=self.device)
 
     def validation_step(self, batch: Batch, index: int) -> None:
@@ -148,7 +146,6 @@ class WholeFiles(TorchCheckpointIO):
     """Lightning's checkpoints, but never half of one after a kill."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
-        """Write beside, then rename."""
         write_whole(Path(path), lambda file: torch.save(checkpoint, file))
 
 
@@ -158,7 +155,7 @@ def weights_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
-    """One whole .safetensors file."""
+    """One .safetensors file, whole or not there."""
     write_whole(path, lambda file: file.write(save(weights)))
 
 
@@ -180,7 +177,6 @@ class Keeper(pl.Callback):
         return {"history": self.history, "best": self.best, "seconds": self.seconds}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from the state of an interrupted training."""
         self.history, self.best, self.seconds = (state_dict[name] for name in ("history", "best", "seconds"))
         log.info("go on after epoch %d", len(self.history))
 
