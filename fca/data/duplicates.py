@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import combinations_with_replacement, product
 
@@ -57,9 +58,9 @@ def exact_pairs(digests: Sequence[bytes]) -> Int32[np.ndarray, "pairs 2"]:
     >>> exact_pairs([b"x", b"y", b"x", b"x"]).tolist()
     [[0, 2], [0, 3], [2, 3]]
     """
-    groups: dict[bytes, list[int]] = {}
+    groups = defaultdict(list)
     for position, digest in enumerate(digests):
-        groups.setdefault(digest, []).append(position)
+        groups[digest].append(position)
     pairs = [np.asarray(g)[np.stack(np.triu_indices(len(g), 1), axis=1)] for g in groups.values() if len(g) > 1]
     return np.concatenate([np.empty((0, 2), np.int32), *pairs]).astype(np.int32)
 

@@ -67,16 +67,21 @@ class LibraryModel:
         return " ".join([self.architecture, *(f"{key}={value}" for key, value in short.items())])
 
     def weights_label(self) -> str | None:
-        if self.weights != PRETRAINED:
-            return file_label(self.weights)
-        return self._published().removeprefix(f"{self.architecture}.")
+        if self.pretrained:
+            return self._published().removeprefix(f"{self.architecture}.")
+        return file_label(self.weights)
 
     def identity(self) -> dict[str, Any]:
         """The library is imported only for a tag or for its weights, so that planning stays quick."""
         self._check()
-        if self.weights != PRETRAINED:
-            return identity_of(self.family, self)
-        return identity_of(self.family, self, self._published(), name=self.architecture)
+        if self.pretrained:
+            return identity_of(self.family, self, self._published(), name=self.architecture)
+        return identity_of(self.family, self)
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether its weights are those that the library publishes."""
+        return self.weights == PRETRAINED
 
     @property
     def architecture(self) -> str:
@@ -146,10 +151,8 @@ def identity_of(family: str, model: Any, published: str | None = None, **changed
     if model.weights is not None:
         weights = published or file_sha256(weights_file(model.weights))
         classes = classes_meaning(model.classes)
-    return {
-        "family": family,
-        **canonical("model", {**asdict(model), **changed, "weights": weights, "classes": classes}),
-    }
+    values = {**asdict(model), **changed, "weights": weights, "classes": classes}
+    return {"family": family, **canonical("model", values)}
 
 
 def weights_file(weights: str) -> Path:
@@ -200,13 +203,11 @@ def classes_meaning(classes: Any) -> str | list[str] | None:
     >>> classes_meaning("imagenet-1k"), classes_meaning(["cat", 7])
     ('imagenet-1k', ['cat', '7'])
     """
-    if classes is None:
-        return None
-    if isinstance(classes, str):
-        if classes not in IMAGENETS:
-            allowed = f"a list of class keys, or one of {', '.join(IMAGENETS)}"
-            raise FcaError("model.classes", classes, allowed, "correct model.classes")
+    if classes is None or classes in IMAGENETS:
         return classes
+    if isinstance(classes, str):
+        allowed = f"a list of class keys, or one of {', '.join(IMAGENETS)}"
+        raise FcaError("model.classes", classes, allowed, "correct model.classes")
     odd = [key for key in classes if isinstance(key, bool) or not isinstance(key, str | int)]
     keys = [str(key) for key in classes]
     twice = [key for key, count in Counter(keys).items() if count > 1]
@@ -240,12 +241,13 @@ class Normalise:
         normal = (images - mean) / std
         return normal.flip(1) if self.bgr else normal
 
-
-def check_rgb(mean: Sequence[float] | None, std: Sequence[float] | None) -> None:
-    """Raise FcaError for a given mean or std that is not one of three channels."""
-    for key, value in (("mean", mean), ("std", std)):
-        if value is not None and len(value) != 3:
-            raise FcaError(f"model.{key}", value, "three numbers, of red, green and blue", f"correct model.{key}")
+    @staticmethod
+    def check(model: Any) -> None:
+        """Raise FcaError for a model whose mean or std is given and not one of three channels."""
+        for key in ("mean", "std"):
+            value = getattr(model, key)
+            if value is not None and len(value) != 3:
+                raise FcaError(f"model.{key}", value, "three numbers, of red, green and blue", f"correct model.{key}")
 
 
 def resize_crop(

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fca.geometry import ResizeCrop
-from fca.models import (
-    PRETRAINED,
-    LibraryModel,
-    Normalise,
-    check_rgb,
-    class_keys,
-    package_files,
-    resize_crop,
-    unknown_name,
-)
+from fca.models import PRETRAINED, LibraryModel, Normalise, class_keys, package_files, resize_crop, unknown_name
 from fca.types import Classifier, FcaError
 
 if TYPE_CHECKING:
@@ -52,7 +43,7 @@ class MmpretrainModel(LibraryModel):
         self._check()
         config = _config(self)
         weights, known = self.weights, class_keys(self.classes)
-        if weights == PRETRAINED:
+        if self.pretrained:
             weights, known = str(fetched(weights_of(self.name))), known or _classes(config)
         end = _end(config)
         parts = config.model[end]
@@ -73,7 +64,7 @@ class MmpretrainModel(LibraryModel):
 
     def _check(self) -> None:
         record_of(self.name)
-        check_rgb(self.mean, self.std)
+        Normalise.check(self)
 
 
 # mmpretrain's own index of its models, read without importing it: names, weights, configurations

@@ -16,7 +16,6 @@ from fca.geometry import ResizeCrop
 from fca.models import (
     SUFFIXES,
     Normalise,
-    check_rgb,
     class_keys,
     file_label,
     identity_of,
@@ -117,7 +116,7 @@ class OpenClip:
         if odd or not self.templates:
             allowed = "at least one prompt, each with one {} where the class is named"
             raise FcaError("model.templates", odd or self.templates, allowed, "correct model.templates")
-        check_rgb(self.mean, self.std)
+        Normalise.check(self)
         if self.is_tag:
             record_of(self)
 

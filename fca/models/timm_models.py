@@ -8,17 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from fca.geometry import ResizeCrop
-from fca.models import (
-    PRETRAINED,
-    LibraryModel,
-    Normalise,
-    check_count,
-    check_rgb,
-    class_keys,
-    networks_of,
-    not_fetched,
-    unknown_name,
-)
+from fca.models import LibraryModel, Normalise, check_count, class_keys, networks_of, not_fetched, unknown_name
 from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError
 
@@ -58,7 +48,7 @@ class TimmModel(LibraryModel):
 
         self._check()
         known = class_keys(self.classes)
-        if self.weights == PRETRAINED and not known:
+        if self.pretrained and not known:
             logits = record_of(self._published()).num_classes
             known = class_keys(_timm().data.infer_imagenet_subset({"num_classes": logits}))
         projects = self.projection and classes is None and not known
@@ -81,7 +71,7 @@ class TimmModel(LibraryModel):
         record = record_of(self.name)
         if not record.has_weights:
             step = "train it from scratch: model.weights=null"
-            raise FcaError("model.weights", PRETRAINED, _tags(self.architecture), step)
+            raise FcaError("model.weights", self.weights, _tags(self.architecture), step)
         return f"{record.architecture}.{record.tag}" if record.tag else str(record.architecture)
 
     def _check(self) -> None:
@@ -89,10 +79,10 @@ class TimmModel(LibraryModel):
             record_of(self.name)
         if self.stem not in STEMS:
             raise FcaError("model.stem", self.stem, ", ".join(STEMS), "set model.stem to one of these")
-        if self.stem == "cifar" and self.weights == PRETRAINED:
+        if self.stem == "cifar" and self.pretrained:
             allowed = "timm: pretrained weights belong to timm's stem"
             raise FcaError("model.stem", "cifar", allowed, "train from scratch")
-        check_rgb(self.mean, self.std)
+        Normalise.check(self)
 
 
 # Names and tags
@@ -161,7 +151,7 @@ def _with_weights(
     """timm's network with the model's weights and the class keys of its logits, as `networks.with_weights`."""
     from fca.models.networks import with_weights
 
-    if model.weights != PRETRAINED:
+    if not model.pretrained:
         # A projection belongs to what the weights hold, so it is loaded like any other layer.
         last = record_of(model.name).classifier or ()
         head = () if projects else (last,) if isinstance(last, str) else tuple(last)
@@ -197,7 +187,7 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
         if not (pretrained and isinstance(error, OSError)):
             raise model.refused(error) from error
         file = f"https://huggingface.co/timm/{model._published()}/resolve/main/model.safetensors"
-        raise not_fetched(PRETRAINED, file, type(error).__name__) from error
+        raise not_fetched(model.weights, file, type(error).__name__) from error
     return with_cifar_stem(module, model.name) if model.stem == "cifar" else module
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fca.geometry import ResizeCrop
-from fca.models import PRETRAINED, LibraryModel, Normalise, class_keys, networks_of, resize_crop, unknown_name
+from fca.models import LibraryModel, Normalise, class_keys, networks_of, resize_crop, unknown_name
 from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError
 
@@ -40,7 +40,7 @@ class TorchvisionModel(LibraryModel):
         self._check()
         record = record_of(self.name)
         weights, known = self.weights, class_keys(self.classes)
-        if weights == PRETRAINED:
+        if self.pretrained:
             weights, known = str(fetched(record.url)), known or class_keys("imagenet-1k")
         make = partial(network, self)
         head = logit_layers(make)

@@ -180,17 +180,15 @@ class Keeper(pl.Callback):
         self.history, self.best, self.seconds = (state_dict[name] for name in ("history", "best", "seconds"))
         log.info("go on after epoch %d", len(self.history))
 
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule, *_: Any) -> None:
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
         """Update the running average, then write the snapshots of this step."""
-        assert isinstance(pl_module, Training)
         pl_module.follow()
         for fraction in self.snapshots.get(trainer.global_step, ()):
             pl_module.check_loss()
             save_weights(self.folder / snapshot_file(fraction), weights_of(pl_module.evaluated))
 
-    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+    def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
         """Compare the epoch with the best one, then write the checkpoint."""
-        assert isinstance(pl_module, Training)
         figures = pl_module.figures
         if not all(map(math.isfinite, figures.values())):
             raise Diverged
@@ -277,10 +275,10 @@ def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, 
     unfinished = place.folder / CHECKPOINT
     with _quiet():
         trainer = _trainer(recipe, place, device, keeper, len(batches))
+        checkpoint = unfinished if unfinished.is_file() else None
+        diverged = False
         try:
-            checkpoint = unfinished if unfinished.is_file() else None
             trainer.fit(training, batches, val_batches, ckpt_path=checkpoint, weights_only=True)
-            diverged = False
         except Diverged:
             diverged = True
     best, epoch = keeper.best, keeper.best["epoch"]
