@@ -86,27 +86,24 @@ def found(root: str, places: Sequence[str], source: str, fetch: Fetch | None = N
     Raises FcaError naming the folder to bring when the set is absent, cannot be fetched or is damaged.
     """
     base = Path(root).expanduser()
-    if (folder := _first(base, places)) is not None:
-        return folder
-    needs = f"a folder that holds {' or '.join(places)}"
-    if fetch is None:
-        raise FcaError("dataset.root", base, needs, f"bring it: {source}")
-    top = places[0].split("/")[0]
-    try:
-        base.mkdir(parents=True, exist_ok=True)
-        with FileLock(base / f".{top}.lock"):
-            if _first(base, places) is None:
-                _fetch(base, top, fetch)
-    except Exception as error:  # no network, no space, a wrong checksum, a cut archive: many kinds
-        step = f"bring it ({source}), or try the download again: {error}"
-        raise FcaError("dataset.root", base, needs, step) from error
-    if (folder := _first(base, places)) is None:
-        raise FcaError("dataset.root", base, needs, f"the download holds no {places[0]}; bring it: {source}")
+    needs, top = f"a folder that holds {' or '.join(places)}", places[0].split("/")[0]
+
+    def there() -> Path | None:
+        return next((base / place for place in places if (base / place).is_dir()), None)
+
+    if fetch is not None and there() is None:
+        try:
+            base.mkdir(parents=True, exist_ok=True)
+            with FileLock(base / f".{top}.lock"):
+                if there() is None:
+                    _fetch(base, top, fetch)
+        except Exception as error:  # no network, no space, a wrong checksum, a cut archive: many kinds
+            step = f"bring it ({source}), or try the download again: {error}"
+            raise FcaError("dataset.root", base, needs, step) from error
+    if (folder := there()) is None:
+        lacking = f"the download holds no {places[0]}; " if fetch else ""
+        raise FcaError("dataset.root", base, needs, f"{lacking}bring it: {source}")
     return folder
-
-
-def _first(base: Path, places: Sequence[str]) -> Path | None:
-    return next((base / place for place in places if (base / place).is_dir()), None)
 
 
 def _fetch(base: Path, top: str, fetch: Fetch) -> None:

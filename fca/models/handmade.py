@@ -38,7 +38,6 @@ class Handmade:
 
     @property
     def geometry(self) -> ResizeCrop:
-        """Resize and crop of an image before it is encoded."""
         return ResizeCrop(self.input_size)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:

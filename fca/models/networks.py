@@ -21,7 +21,11 @@ from torch.nn.functional import linear, normalize, pad, relu
 from fca.models import LOCAL, check_count, not_fetched, one_line, weights_file
 from fca.types import Classifier, FcaError, Geometry
 
+Names = Sequence[str]  # of modules, or class keys
 Layer = Callable[[Tensor], Tensor]
+Make = Callable[[int], nn.Module]  # number of logits -> network
+Read = Callable[[str], dict[str, Tensor]]  # path -> state dict
+Refuse = Callable[[Exception], FcaError]
 MARK = 7919  # logits of a network that is built only to find its head: a prime, so no other layer is as wide
 SHOWN = 3  # keys of each kind in a message
 _GLOBAL = re.compile(r"GLOBAL (\w[\w.]*\w)")  # torch's words for what it refused to call
@@ -101,12 +105,7 @@ def fetched(url: str) -> Path:
 
 
 def with_weights(
-    make: Callable[[int], nn.Module],
-    head: Sequence[str],
-    weights: str | None,
-    known: Sequence[str],
-    classes: Sequence[str] | None,
-    read: Callable[[str], dict[str, Tensor]] = read_weights,
+    make: Make, head: Names, weights: str | None, known: Names, classes: Names | None, read: Read = read_weights
 ) -> tuple[nn.Module, tuple[str, ...]]:
     """A network with its weights, and the class keys of its logits.
 
@@ -125,16 +124,14 @@ def with_weights(
     kept = tuple(known if classes is None else classes)
     if classes is None and known:
         _check_head(state, head, known, weights)
-        fresh: Sequence[str] = ()
-    else:
-        state = {key: value for key, value in state.items() if not _belongs(key, head)}
-        fresh = head
+        head = ()  # the own one of the file stays
+    state = {key: value for key, value in state.items() if not _belongs(key, head)}
     module = make(len(kept))
-    fit_weights(module, state, fresh, weights)
+    fit_weights(module, state, head, weights)
     return module, kept
 
 
-def trainable(classes: Sequence[str] | None) -> Sequence[str]:
+def trainable(classes: Names | None) -> Names:
     """The classes to train for; raises FcaError if there are none: random weights can be trained, and nothing else."""
     if classes is None:
         step = "train it first (task=train, then model=run model.run_id=...) or give its weights: model.weights=PATH"
@@ -142,7 +139,7 @@ def trainable(classes: Sequence[str] | None) -> Sequence[str]:
     return classes
 
 
-def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Sequence[str], name: str) -> None:
+def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, name: str) -> None:
     """Put a state dict into a network, key by key; only modules named in `fresh` may keep their random weights.
 
     Layers rename the keys of older files, as their libraries wrote them to: no file records which version it has.
@@ -168,7 +165,7 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Sequence[
         raise FcaError("model.weights", name, allowed, "choose the model that these weights belong to")
 
 
-def _check_head(state: Mapping[str, Tensor], head: Sequence[str], known: Sequence[str], name: str) -> None:
+def _check_head(state: Mapping[str, Tensor], head: Names, known: Names, name: str) -> None:
     logits = [len(state[key]) for key in (f"{part}.weight" for part in head) if key in state]
     if not logits:
         keys = ", ".join(head)
@@ -177,7 +174,7 @@ def _check_head(state: Mapping[str, Tensor], head: Sequence[str], known: Sequenc
     check_count(known, logits[0], f"the logits in {name}")
 
 
-def _belongs(key: str, modules: Sequence[str]) -> bool:
+def _belongs(key: str, modules: Names) -> bool:
     return any(key.startswith(f"{module}.") for module in modules)
 
 
@@ -274,7 +271,7 @@ class Joined(nn.Module):
 # The layer of logits in a network of another library, and what it is given
 
 
-def logit_layers(make: Callable[[int], nn.Module]) -> tuple[str, ...]:
+def logit_layers(make: Make) -> tuple[str, ...]:
     """Names of the layers that give the logits, in the networks that `make` makes from a number of logits.
 
     The random numbers of a later network stay as they are; no memory is filled where the network allows it.
@@ -296,7 +293,7 @@ def logit_layers(make: Callable[[int], nn.Module]) -> tuple[str, ...]:
     return tuple(name for name, width in widths.items() if width == MARK)
 
 
-def with_or_without(network: Callable[[int], nn.Module], head: Sequence[str]) -> Callable[[int], nn.Module]:
+def with_or_without(network: Make, head: Names) -> Make:
     """Number of logits -> network; for 0 its layers of logits are the identity, so that it gives its features."""
 
     def make(logits: int) -> nn.Module:
@@ -309,12 +306,7 @@ def with_or_without(network: Callable[[int], nn.Module], head: Sequence[str]) ->
 
 
 def classifier(
-    module: nn.Module,
-    keys: tuple[str, ...],
-    head: Sequence[str],
-    geometry: Geometry,
-    normalise: Layer,
-    refuse: Callable[[Exception], FcaError],
+    module: nn.Module, keys: tuple[str, ...], head: Names, geometry: Geometry, normalise: Layer, refuse: Refuse
 ) -> Classifier:
     """The network with its features and the layer over them (see `split`); without class keys an encoder."""
     if not keys:
@@ -324,9 +316,7 @@ def classifier(
     return Classifier(module, keys, geometry, normalise, embed, layer)
 
 
-def split(
-    module: nn.Module, embed: Layer, head: Any, size: int, refuse: Callable[[Exception], FcaError]
-) -> tuple[Layer, Layer]:
+def split(module: nn.Module, embed: Layer, head: Any, size: int, refuse: Refuse) -> tuple[Layer, Layer]:
     """Features and the layer over them, if that gives the logits; or else logits and the identity.
 
     The latter are networks that take the mean over several heads (deit_*_distilled, levit, crossvit, volo, ...) or pool

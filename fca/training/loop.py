@@ -11,7 +11,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -65,7 +65,9 @@ class Training(pl.LightningModule):
         super().__init__()
         self.network, self.normalise = classifier.module, classifier.normalise
         self.recipe, self.steps, self.seed = recipe, steps, seed
-        self.mix = _mixing(recipe, len(classifier.classes))
+        kinds = ((MixUp, recipe.mixup), (CutMix, recipe.cutmix))
+        mixes = [kind(alpha=alpha, num_classes=len(classifier.classes)) for kind, alpha in kinds if alpha]
+        self.mix = RandomChoice(mixes) if len(mixes) > 1 else next(iter(mixes), None)
         average = get_ema_multi_avg_fn(recipe.ema)  # type: ignore[no-untyped-call]
         self.average = AveragedModel(self.network, multi_avg_fn=average, use_buffers=True) if recipe.ema else None
         self.figures: dict[str, float] = {}
@@ -135,11 +137,6 @@ class Training(pl.LightningModule):
         lr = self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps)
         self.figures = {"train_loss": train_loss, "val_loss": loss / images, "val_top1": correct / images, "lr": lr}
         self.log_dict(self.figures)
-
-
-def _mixing(recipe: Recipe, ncl: int) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] | None:
-    kinds = [kind(alpha=a, num_classes=ncl) for kind, a in ((MixUp, recipe.mixup), (CutMix, recipe.cutmix)) if a]
-    return RandomChoice(kinds) if len(kinds) > 1 else next(iter(kinds), None)
 
 
 class WholeFiles(TorchCheckpointIO):
