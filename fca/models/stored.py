@@ -51,15 +51,14 @@ class StoredRun:
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """The network as it was trained, or with a fresh head for `classes`."""
         model, trained = self._trained()
-        stored: Any = model  # every family of networks has these two fields
-        return replace(stored, weights=str(self._weights()), classes=trained).build(classes)
+        return replace(model, weights=str(self._weights()), classes=trained).build(classes)
 
     @property
     def _name(self) -> str:
         return snapshot_name(self.snapshot)
 
-    def _trained(self) -> tuple[Model, list[str]]:
-        """The network that was trained, and its class keys in logit order."""
+    def _trained(self) -> tuple[Any, list[str]]:
+        """The network that was trained (its family has `weights` and `classes`), and its class keys in logit order."""
         folder = Path(self.outputs) / "runs"
         try:
             return model_from(json.loads((folder / self.run_id / DESCRIPTION).read_text()))
@@ -137,9 +136,9 @@ def describe_model(model: Model, classes: Sequence[str]) -> dict[str, Any]:
     return {**_described(model), "classes": list(classes)}
 
 
-def _described(model: Model) -> dict[str, Any]:
-    kind: Any = type(model)
-    return {"target": f"{kind.__module__}.{kind.__qualname__}", "fields": asdict(model)}  # type: ignore[call-overload]
+def _described(model: Any) -> dict[str, Any]:
+    kind = type(model)
+    return {"target": f"{kind.__module__}.{kind.__qualname__}", "fields": asdict(model)}
 
 
 def model_from(description: Mapping[str, Any]) -> tuple[Model, list[str]]:
@@ -148,8 +147,7 @@ def model_from(description: Mapping[str, Any]) -> tuple[Model, list[str]]:
     package, _, file = module.rpartition(".")
     if package == "fca.models":
         module = f"{package}.{MOVED.get(file, file)}"
-    model: Model = getattr(import_module(module), name)(**description["fields"])
-    return model, list(description["classes"])
+    return getattr(import_module(module), name)(**description["fields"]), list(description["classes"])
 
 
 def snapshot_name(name: str | float) -> str:

@@ -173,7 +173,7 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
 
     Raises FcaError for keywords that it does not take, and for pretrained weights that cannot be downloaded.
     """
-    kwargs: dict[str, Any] = dict(model.kwargs)
+    kwargs = dict(model.kwargs)
     if model.stem == "cifar" and "channels" in kwargs:
         # timm's plain stem has 64 channels whatever follows; a deep one has 2 * stem_width.
         kwargs = {"stem_type": "deep", "stem_width": kwargs["channels"][0] // 2, **kwargs}
@@ -210,8 +210,8 @@ def with_cifar_stem(module: Any, name: str) -> nn.Module:
 
 
 def _input(model: TimmModel, module: nn.Module) -> tuple[ResizeCrop, Normalise]:
-    given = {key: getattr(model, key) for key in ("crop_pct", "interpolation", "mean", "std")}
-    given = {key: value for key, value in given.items() if value is not None}
+    keys = ("crop_pct", "interpolation", "mean", "std")
+    given = {key: getattr(model, key) for key in keys if getattr(model, key) is not None}
     config = _timm().data.resolve_data_config(given, model=module)
     _, height, width = config["input_size"]
     if height != width or config["crop_mode"] == "border":
