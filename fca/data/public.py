@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,8 +28,10 @@ from fca.types import FcaError, ImageData
 AS_RELEASED = "fca"
 """The value of `compat` that splits a set as the Few-Class Arena was released (arXiv:2411.01099, its code of 2025)."""
 
-Fetch = Callable[[Any, str], object]
-"""torchvision's module of data sets, folder to fill -> downloads, checks the md5 and extracts into it."""
+Fetch = Callable[[str], object]
+"""Folder to fill -> downloads, checks the md5 and extracts into it."""
+
+torchvision_sets = partial(imported, "torchvision.datasets")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,8 @@ class Downloaded(PublicSet):
     def folder(self, places: Sequence[str], source: str, archives: str | Mapping[str, str]) -> Path:
         """The folder of the tree; see `found`.    archives: torchvision's class, or addresses with their md5."""
 
-        def fetch(sets: Any, into: str) -> None:
+        def fetch(into: str) -> None:
+            sets = torchvision_sets()
             if isinstance(archives, str):
                 getattr(sets, archives)(into, download=True)
                 return
@@ -109,13 +112,10 @@ def found(root: str, places: Sequence[str], source: str, fetch: Fetch | None = N
 def _fetch(base: Path, top: str, fetch: Fetch) -> None:
     unfinished = base / f"{top}.part"
     shutil.rmtree(unfinished / top, ignore_errors=True)  # of an interrupted extraction; its archive may be whole
-    fetch(torchvision_sets(), str(unfinished))
+    fetch(str(unfinished))
     if (unfinished / top).is_dir():
         (unfinished / top).rename(base / top)
         shutil.rmtree(unfinished)
-
-
-torchvision_sets = partial(imported, "torchvision.datasets")
 
 
 def public_data(

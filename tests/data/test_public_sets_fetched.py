@@ -128,7 +128,7 @@ def test_a_damaged_download_is_refused_and_leaves_no_tree(mirrors, tmp_path, nam
 def test_two_that_want_a_set_at_once_fetch_it_once(tmp_path):
     fetched = []
 
-    def fetch(_, folder):
+    def fetch(folder):
         fetched.append(folder)
         time.sleep(0.2)
         (Path(folder) / "birds").mkdir(parents=True)
@@ -141,7 +141,7 @@ def test_two_that_want_a_set_at_once_fetch_it_once(tmp_path):
 
 def test_a_download_that_holds_something_else_is_refused(tmp_path):
     with pytest.raises(FcaError, match=r"holds birds; next: the download holds no birds; bring it: there"):
-        found(str(tmp_path), ["birds"], "there", lambda *_: None)
+        found(str(tmp_path), ["birds"], "there", lambda _: None)
 
 
 def test_without_network_the_message_names_what_to_bring(tmp_path, monkeypatch):
