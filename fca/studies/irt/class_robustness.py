@@ -77,17 +77,17 @@ CLASS_SEVERITY = TableSpec(
     f"{PAPER}, Figures 5 and 8 to 10",
     (DATASET, CORRUPTION, PARAMETER, SEGMENT, LABEL, SEVERITY, ITEMS, IMAGES, SHARE_OF_CLASS),
 )
-CLASS_SEVERITY_DIFFICULTY = TableSpec(
+BY_DIFFICULTY = TableSpec(
     "class_severity_difficulty",
     "Do easy images stay easy? (the easy and the hard segment)",
     f"{PAPER}, Figures 5 and 10",
     (*CLASS_SEVERITY.columns, RANK, VERDICT, N_CLASSES),
 )
-CLASS_SEVERITY_DISCRIMINATION = TableSpec(
+BY_DISCRIMINATION = TableSpec(
     "class_severity_discrimination",
     "Do images still separate models? (the least and the most discriminating segment)",
     f"{PAPER}, Figures 8 and 9",
-    CLASS_SEVERITY_DIFFICULTY.columns,
+    BY_DIFFICULTY.columns,
 )
 STATED = {
     **METHOD,
@@ -116,7 +116,7 @@ class ClassRobustness:
 
     tables: ClassVar = (
         *(CLASS_ROBUSTNESS, CLASS_ROBUSTNESS_SHOWN, ROBUST_CLASSES),
-        *(CLASS_SEVERITY, CLASS_SEVERITY_DIFFICULTY, CLASS_SEVERITY_DISCRIMINATION),
+        *(CLASS_SEVERITY, BY_DIFFICULTY, BY_DISCRIMINATION),
     )
 
     query: str | None = None
