@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +36,6 @@ IMAGES = Column("images", int, ".0f", "images of the class")
 SHARE_OF_CLASS = Column("share", float, ".1%", "share of the class's images")
 MODAL_WRONG_SHARE = Column("modal_wrong_share", float, ".0%", "share of subjects that predict the same wrong class")
 
-Made = TypeVar("Made")
 _made: dict[Hashable, Any] = {}  # by the settings and a digest of the responses, not by the responses themselves
 
 
@@ -54,9 +53,8 @@ def chosen(gathered: Gathered, seed: int = 0) -> list[HeldOut]:
 
 def held_out(gathered: Gathered, model: str, seed: int = 0) -> HeldOut:
     """`fca.stats.irt.held_out_fit` of these responses and one model."""
-    return _once(
-        gathered, ("held out", model, seed), lambda: held_out_fit(gathered.responses.correct, model, seed=seed)
-    )
+    correct = gathered.responses.correct
+    return _once(gathered, ("held out", model, seed), lambda: held_out_fit(correct, model, seed=seed))
 
 
 def digest_of(gathered: Gathered) -> str:
@@ -65,7 +63,7 @@ def digest_of(gathered: Gathered) -> str:
     return hashlib.blake2b(correct.tobytes(), digest_size=16).hexdigest()
 
 
-def _once(gathered: Gathered, settings: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
+def _once(gathered: Gathered, settings: tuple[Hashable, ...], make: Callable[[], Any]) -> Any:
     correct = gathered.responses.correct
     key = (digest_of(gathered), correct.shape, *settings)
     if key not in _made:
