@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Integer
 
+from fca.stats import segments
 from fca.stats.intervals import wilson
-from fca.stats.segments import LEVELS, QUARTERS, SEGMENTS, class_counts, quarter_cuts, quarters, segment_shares
+from fca.stats.segments import LEVELS, QUARTERS, SEGMENTS, Codes, PerItem
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects, shifted_responses
 from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, SUBJECT, fitted
@@ -30,14 +31,9 @@ DRAWN = 2400  # lines of the table of subjects in a page
 SUBJECTS = (6, 24)  # drawn at least, at most
 DRAWN_CLASSES = 20
 
-SEGMENT = Column(
-    "segment",
-    str,
-    "",
-    "quarter of the images",
-    {name: name.replace("_", "-") for name in SEGMENTS}
-    | {name: f"{name.replace('_', '-')} discrimination" for name in LEVELS},
-)
+_SHOWN = {name: name.replace("_", "-") for name in SEGMENTS}
+_SHOWN |= {name: f"{name.replace('_', '-')} discrimination" for name in LEVELS}
+SEGMENT = Column("segment", str, "", "quarter of the images", _SHOWN)
 QUARTER = Column("quarter", str, "", "outer quarter", {"top": "top quarter", "bottom": "bottom quarter"})
 RIGHT = Column("right", int, ".0f", "right responses")
 SHARE_RIGHT = Column("share", float, ".1%", "share of right responses")
@@ -101,18 +97,16 @@ class DifficultySegments:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables segment_models and segment_classes, and of both the lines that are drawn."""
-        models: list[pd.DataFrame] = []
-        classes: list[pd.DataFrame] = []
+        models, classes, left_out = [], [], []
         runs: set[str] = set()
-        left_out: list[str] = []
-        for gathered in clean_with_subjects(store, self.query, self.responses):
+        clean = [("clean", gathered) for gathered in clean_with_subjects(store, self.query, self.responses)]
+        for of, gathered in chain(clean, shifted_responses(store, self.query)):
             found = quartered(gathered, self.model, self.compat, self.seed)
-            models += [subject_lines(gathered, found, *place) for place in places(gathered)]
-            classes.append(class_lines(gathered, found))
-            runs.update(gathered.runs)
-        for _, gathered in shifted_responses(store, self.query):
-            found = quartered(gathered, self.model, self.compat, self.seed)
-            models += [subject_lines(gathered, found, *place) for place in places(gathered) if place.severity]
+            for corruption, severity in places(gathered):
+                if severity or of == "clean":
+                    models.append(subject_lines(gathered, found, corruption, severity))
+            if of == "clean":
+                classes.append(class_lines(gathered, found))
             runs.update(gathered.runs)
             left_out += gathered.left_out
         of_models, of_classes = _stacked(SEGMENT_MODELS, models), _stacked(SEGMENT_CLASSES, classes)
@@ -121,17 +115,16 @@ class DifficultySegments:
         return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
-@dataclass(frozen=True)
-class Quartered:
+class Quartered(NamedTuple):
     """A fit's items. success: expected, mean over the fitted subjects.    difficulty: b.
 
     quarter: by parameter (difficulty, discrimination), 0 = the easiest, the least discriminating; without the
     discrimination where a model gives all items the same.
     """
 
-    success: Float[np.ndarray, " items"]
-    difficulty: Float[np.ndarray, " items"]
-    quarter: dict[str, Integer[np.ndarray, " items"]]
+    success: PerItem
+    difficulty: PerItem
+    quarter: dict[str, Codes]
 
 
 def quartered(gathered: Gathered, model: str, compat: str | None, seed: int) -> Quartered:
@@ -155,7 +148,7 @@ def quartered(gathered: Gathered, model: str, compat: str | None, seed: int) -> 
     return Quartered(fit.expected_success, fit.difficulty, quarter)
 
 
-def tie_order(image_id: pd.Series, seed: int) -> Integer[np.ndarray, " items"]:
+def tie_order(image_id: pd.Series, seed: int) -> Codes:
     """Who comes first among equal items: a shuffle of the images' names.
 
     It depends neither on the order of the items, which often is that of the classes and would put the first classes
@@ -168,42 +161,28 @@ def tie_order(image_id: pd.Series, seed: int) -> Integer[np.ndarray, " items"]:
     return np.random.default_rng(seed).permutation(len(names))[code]
 
 
-def _cut(
-    value: Float[np.ndarray, " items"],
-    order: Integer[np.ndarray, " items"],
-    severity: Integer[np.ndarray, " items"],
-    each: bool,
-) -> Integer[np.ndarray, " items"]:
+def _cut(value: PerItem, order: Codes, severity: Codes, each: bool) -> Codes:
     """The quarter of every item; each: cut every severity by itself, else all of them as severity 0."""
-    if not each:
-        clean = severity == 0
-        return quarters(value, order, quarter_cuts(value[clean], order[clean]))
     quarter = np.empty(len(value), dtype=np.int64)
-    for at in np.unique(severity):
-        own = severity == at
-        quarter[own] = quarters(value[own], order[own], quarter_cuts(value[own], order[own]))
+    for at in np.unique(severity) if each else [0]:
+        cut_on = severity == at
+        cuts = segments.quarter_cuts(value[cut_on], order[cut_on])
+        own = cut_on if each else slice(None)
+        quarter[own] = segments.quarters(value[own], order[own], cuts)
     return quarter
 
 
-class Place(NamedTuple):
-    """Where items come from."""
-
-    corruption: str
-    severity: int  # 0 = clean
-
-
-def places(gathered: Gathered) -> list[Place]:
-    """All there are, clean first; a file may have several corruptions."""
-    items = gathered.responses.items
-    found = {Place(str(kind), int(at)) for kind, at in zip(items["corruption"], items["severity"], strict=True)}
-    return sorted(found, key=lambda place: (place.severity > 0, *place))
+def places(gathered: Gathered) -> list[tuple[str, int]]:
+    """Every corruption and severity of the items, clean first; a file may have several corruptions."""
+    found = gathered.responses.items[["corruption", "severity"]].drop_duplicates()
+    return sorted(found.itertuples(index=False, name=None), key=lambda place: (place[1] > 0, *place))
 
 
 def subject_lines(gathered: Gathered, found: Quartered, corruption: str, severity: int) -> pd.DataFrame:
     """Every subject's share of right responses in each segment at one severity; no line without a response."""
     responses = gathered.responses
     own = ((responses.items["corruption"] == corruption) & (responses.items["severity"] == severity)).to_numpy()
-    shares = segment_shares(responses.correct[:, own], found.quarter["difficulty"][own])
+    shares = segments.segment_shares(responses.correct[:, own], found.quarter["difficulty"][own])
     subjects = responses.subjects.loc[responses.subjects.index.repeat(QUARTERS), ["subject", "model"]]
     names = ("right", "n", "share", "share_low", "share_high")
     lines = subjects.reset_index(drop=True).assign(
@@ -221,16 +200,15 @@ def class_lines(gathered: Gathered, found: Quartered) -> pd.DataFrame:
     items = gathered.responses.items
     label, known = items["label"], (items["label"].notna() & (items["severity"] == 0)).to_numpy()
     code, keys = pd.factorize(label[known], sort=True)
+    images = np.bincount(code).tolist()
     lines = []
     for parameter, quarter in found.quarter.items():
-        counts = class_counts(quarter[known], code, len(keys))
+        counts = segments.class_counts(quarter[known], code, len(keys))
         for name, column in OUTER.items():
-            for key, inside, images in zip(keys, counts[:, column].tolist(), counts.sum(axis=1).tolist(), strict=True):
-                about = {"dataset": gathered.dataset, "parameter": parameter, "quarter": name, "label": key}
-                low, high = wilson(inside, images)
-                share = {"share": inside / images, "share_low": low, "share_high": high}
-                lines.append({**about, "items": inside, "images": images, **share})
-    return SEGMENT_CLASSES.frame(lines)
+            for key, inside, n in zip(keys, counts[:, column].tolist(), images, strict=True):
+                about = (gathered.dataset, parameter, name, key)
+                lines.append((*about, inside, n, inside / n, *wilson(inside, n)))
+    return pd.DataFrame(lines, columns=list(SEGMENT_CLASSES.columns))
 
 
 def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
@@ -239,10 +217,10 @@ def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
     lines = models[models["severity"] == highest]
     panels = len(lines[["dataset", "corruption"]].drop_duplicates())
     most = int(np.clip(DRAWN // (QUARTERS * max(panels, 1)), *SUBJECTS))
-    clean = models[models["severity"] == 0].groupby(["dataset", "subject"])[["right", "n"]].sum()
+    clean = models[models["severity"] == 0]
     shown = []
     for dataset, part in lines.groupby("dataset", sort=False):
-        own = clean[clean.index.get_level_values("dataset") == dataset].droplevel("dataset")
+        own = clean[clean["dataset"] == dataset].groupby("subject")[["right", "n"]].sum()
         best_first = (own["right"] / own["n"]).sort_values(ascending=False, kind="stable").index
         ordered = list(dict.fromkeys([*best_first, *part["subject"]]))  # last those with shifted images only
         picked = np.unique(np.linspace(0, len(ordered) - 1, min(most, len(ordered))).round().astype(int))

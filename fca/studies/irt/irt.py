@@ -204,7 +204,7 @@ class Reliability:
         for corruption, gathered in chain(clean, shifted_responses(store, self.query)):
             for severity in gathered.responses.items["severity"].drop_duplicates().tolist():
                 if severity == 0 and corruption != "clean":
-                    continue
+                    continue  # clean images have a line of their own
                 part = at_severity(gathered, severity)
                 fit = fits.fitted(part, self.model, self.compat, self.seed)
                 about = {"dataset": part.dataset, "corruption": corruption, "severity": severity}
