@@ -6,10 +6,10 @@ A fit gives every item an expected success; the quarters are cut on clean images
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import chain
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -106,10 +106,10 @@ class DifficultySegments:
                 if severity or of == "clean":
                     models.append(subject_lines(gathered, found, corruption, severity))
             if of == "clean":
-                classes.append(class_lines(gathered, found))
+                classes += class_lines(gathered, found)
             runs.update(gathered.runs)
             left_out += gathered.left_out
-        of_models, of_classes = _stacked(SEGMENT_MODELS, models), _stacked(SEGMENT_CLASSES, classes)
+        of_models, of_classes = pd.concat(models, ignore_index=True), SEGMENT_CLASSES.frame(classes)
         frames = [of_models, shown_subjects(of_models), of_classes, shown_classes(of_classes)]
         parameters = {**asdict(self), **METHOD, "left_out": "; ".join(dict.fromkeys(left_out)) or None}
         return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
@@ -195,20 +195,18 @@ def subject_lines(gathered: Gathered, found: Quartered, corruption: str, severit
     return SEGMENT_MODELS.frame(lines[lines["n"] > 0])
 
 
-def class_lines(gathered: Gathered, found: Quartered) -> pd.DataFrame:
+def class_lines(gathered: Gathered, found: Quartered) -> Iterator[dict[str, Any]]:
     """How many of each class's clean images are in the top and the bottom quarter; items without a label in none."""
     items = gathered.responses.items
     label, known = items["label"], (items["label"].notna() & (items["severity"] == 0)).to_numpy()
     code, keys = pd.factorize(label[known], sort=True)
     images = np.bincount(code).tolist()
-    lines = []
     for parameter, quarter in found.quarter.items():
         counts = segments.class_counts(quarter[known], code, len(keys))
         for name, column in OUTER.items():
             for key, inside, n in zip(keys, counts[:, column].tolist(), images, strict=True):
-                about = (gathered.dataset, parameter, name, key)
-                lines.append((*about, inside, n, inside / n, *wilson(inside, n)))
-    return pd.DataFrame(lines, columns=list(SEGMENT_CLASSES.columns))
+                line = (gathered.dataset, parameter, name, key, inside, n, inside / n, *wilson(inside, n))
+                yield dict(zip(SEGMENT_CLASSES.columns, line, strict=True))
 
 
 def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
@@ -232,19 +230,13 @@ def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
 
 def shown_classes(classes: pd.DataFrame) -> pd.DataFrame:
     """The classes whose share in the top quarter is furthest above and below that in the bottom quarter."""
+    if classes.empty:
+        return SEGMENT_CLASSES_SHOWN.frame([])
     by = ["dataset", "parameter", "label"]
     wide = classes.pivot_table(index=by, columns="quarter", values="share", sort=False).reindex(columns=list(OUTER))
-    difference = (wide["top"] - wide["bottom"]).rename("difference").reset_index()
-    kept = []
-    for _, part in difference.groupby(by[:2], sort=False):
-        ordered = part.sort_values("difference", kind="stable")
-        half = DRAWN_CLASSES // 2
-        ends = ordered if len(ordered) <= DRAWN_CLASSES else pd.concat([ordered.head(half), ordered.tail(half)])
-        kept.append(ends.assign(classes=len(ordered)))
-    return classes.merge(pd.concat(kept), on=by) if kept else SEGMENT_CLASSES_SHOWN.frame([])
-
-
-def _stacked(spec: TableSpec, frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """One frame, of those with a line."""
-    filled = [frame for frame in frames if len(frame)]
-    return pd.concat(filled, ignore_index=True) if filled else spec.frame([])
+    lines = (wide["top"] - wide["bottom"]).rename("difference").reset_index()
+    each = lines.groupby(by[:2])["difference"]
+    lines["classes"] = each.transform("size")
+    rank, half = each.rank(method="first"), DRAWN_CLASSES // 2
+    ends = (rank <= half) | (rank > lines["classes"] - half)
+    return classes.merge(lines[ends | (lines["classes"] <= DRAWN_CLASSES)], on=by)
