@@ -14,7 +14,7 @@ from fca.stats.irt import ItemBank, score_ability
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, shifted_responses
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
-from fca.studies.irt.irt import IRT_ITEMS, SEVERAL, Irt, ability_columns, calibrated, items
+from fca.studies.irt.irt import IRT_ITEMS, SEVERAL, Irt, calibrated, items, ranked
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
 from fca.types import FcaError, Table, with_interval
 
@@ -99,17 +99,10 @@ def _scored(gathered: Gathered, kind: str, bank: pd.DataFrame) -> pd.DataFrame:
     responses = gathered.responses
     at = pd.Index(responses.items["item"]).get_indexer(pd.Index(bank["item"]))
     correct = np.where(at >= 0, responses.correct[:, at], np.nan)  # -1, not there, would be the last item
-    known = (~np.isnan(correct)).sum(axis=1)
-    some = known > 0
+    some = ~np.isnan(correct).all(axis=1)
     if not some.any():
         return BANK_ABILITY.frame([])
     parameters: Any = [bank[name].to_numpy(dtype=np.float64) for name in ItemBank._fields[1:]]
     scored = score_ability(correct[some], ItemBank(str(bank["irt_model"].iloc[0]), *parameters))
-    frame = responses.subjects.loc[some, ["subject", "model", "snapshot"]].assign(
-        dataset=gathered.dataset,
-        corruption=kind,
-        top1=np.nanmean(correct[some], axis=1),
-        **ability_columns(scored),
-        n_items=known[some],
-    )
-    return BANK_ABILITY.frame(frame.sort_values("ability", ascending=False, kind="stable"))
+    frame = ranked(responses.subjects[some], correct[some], scored)
+    return BANK_ABILITY.frame(frame.assign(dataset=gathered.dataset, corruption=kind))

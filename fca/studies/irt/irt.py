@@ -305,23 +305,25 @@ def _on_clean(kind: str, gathered: Gathered, clean: tuple[Gathered, IrtFit] | No
 
 
 def abilities(one: Calibrated, trait: str) -> pd.DataFrame:
-    """One line a subject: its share of right responses and its ability, ablest first."""
+    """The subjects on the scale of one fit, ablest first."""
     responses = one.gathered.responses
-    frame = responses.subjects[["subject", "model", "snapshot"]].assign(
-        **_about(one),
-        trait=trait,
-        top1=responses.accuracy,
-        **ability_columns(one.fit),
-        n_items=(~np.isnan(responses.correct)).sum(axis=1),
-    )
-    ordered = frame.sort_values("ability", ascending=False, kind="stable").astype({"severity": "Int64"})
-    return IRT_ABILITIES.frame(ordered)
+    frame = ranked(responses.subjects, responses.correct, one.fit).assign(**_about(one), trait=trait)
+    return IRT_ABILITIES.frame(frame).astype({"severity": "Int64"})
 
 
-def ability_columns(found: IrtFit | Scored) -> dict[str, Float[np.ndarray, " subjects"]]:
-    """Ability and both ends of its 95 % interval."""
+def ranked(
+    subjects: pd.DataFrame, correct: Float[np.ndarray, "subjects items"], found: IrtFit | Scored
+) -> pd.DataFrame:
+    """One line a subject: its share of right responses and its ability with the 95 % interval, ablest first."""
     half = Z * found.ability_se
-    return {"ability": found.ability, "ability_low": found.ability - half, "ability_high": found.ability + half}
+    frame = subjects[["subject", "model", "snapshot"]].assign(
+        top1=np.nanmean(correct, axis=1),
+        ability=found.ability,
+        ability_low=found.ability - half,
+        ability_high=found.ability + half,
+        n_items=(~np.isnan(correct)).sum(axis=1),
+    )
+    return frame.sort_values("ability", ascending=False, kind="stable")
 
 
 def fit_line(one: Calibrated, trait: str, seed: int) -> pd.DataFrame:

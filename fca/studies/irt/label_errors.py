@@ -128,7 +128,11 @@ class LabelErrors:
         """Tables label_error_rules, label_error_curve (empty without verdicts), label_suspects, label_error_scores."""
         verdicts = None if self.verdicts is None else read_verdicts(self.verdicts, self.verdict_columns)
         every = clean_with_subjects(store, self.query, self.responses)
-        sources = _with_classes(every)
+        sources = [source for source in every if source.responses.pred is not None]
+        if not sources:
+            what = f"responses of {', '.join(source.dataset for source in every)}"
+            step = "give the predicted classes (pred), not only whether they are right"
+            raise FcaError(what, "only right or wrong", "classes: wrong ones are compared", step)
         scored = [_scored(source, self.model, self.seed, verdicts) for source in sources]
         judged = [one for one in scored if one.judged is not None]
         if verdicts is not None and not judged:
@@ -224,16 +228,6 @@ class Scored(NamedTuple):
     frame: pd.DataFrame
     rules: dict[str, Float[np.ndarray, " items"]]
     judged: Judged | None
-
-
-def _with_classes(every: list[Gathered]) -> list[Gathered]:
-    """Those whose predicted classes are known; raises FcaError if none are."""
-    sources = [source for source in every if source.responses.pred is not None]
-    if not sources:
-        step = "give the predicted classes (pred), not only whether they are right"
-        what = f"responses of {', '.join(source.dataset for source in every)}"
-        raise FcaError(what, "only right or wrong", "classes: wrong ones are compared", step)
-    return sources
 
 
 def _scored(source: Gathered, model: str, seed: int, verdicts: pd.Series | None) -> Scored:

@@ -6,7 +6,7 @@ Figures and headlines of analysis=difficulty_segments and analysis=class_robustn
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import altair as alt
@@ -28,6 +28,10 @@ NAMED_VERDICTS = 2  # classes of each verdict in a sentence
 _ABOUT = {"difficulty": "difficulty (top: hardest)", "discrimination": "discrimination (top: separates models best)"}
 _AWAY = alt.Axis(format="%", labelExpr="format(abs(datum.value), '.0%')", grid=True, tickCount=5)
 _SIGNED = Column("signed", float, ".0%", "share of the class's images")
+_OVER_SEVERITIES = {
+    "difficulty": ("Do easy images stay easy?", "segment"),
+    "discrimination": ("Do images still separate models?", "quarter"),
+}
 _MOVES = {"count": "the share of its images in a segment", "mean_b": "its mean difficulty"}
 
 
@@ -109,20 +113,13 @@ def table_figure(named: Table) -> alt.FacetChart:
     return figure.resolve_scale(x="independent")
 
 
-def difficulty_figure(shown: Table) -> alt.FacetChart:
-    """The share of each class's images in the easy and the hard segment at every severity."""
-    return _severities(shown, "Do easy images stay easy?", ("easy", "hard"), "segment")
+def severities_figure(shown: Table) -> alt.FacetChart:
+    """The share of each class's images in the outer segments at every severity; one panel a corruption and segment.
 
-
-def discrimination_figure(shown: Table) -> alt.FacetChart:
-    """The share of each class's images in the least and the most discriminating quarter at every severity."""
-    return _severities(shown, "Do images still separate models?", ("low", "high"), "quarter")
-
-
-def _severities(shown: Table, question: str, outer: Sequence[str], noun: str) -> alt.FacetChart:
-    """A line a class over severities, named where it has a verdict; one panel a corruption and segment."""
+    A line a class, named where it has a verdict. The segments are those of difficulty, or of discrimination.
+    """
     frame = shown.frame.assign(part=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
-    frame[SEGMENT] = pd.Categorical(frame[SEGMENT], list(outer), ordered=True)
+    frame[SEGMENT] = pd.Categorical(frame[SEGMENT], list(SEGMENT.choices), ordered=True)
     frame = frame.sort_values([DATASET, CORRUPTION, SEGMENT], kind="stable", ignore_index=True)
     frame = _named_ends(frame.assign(panel=style.panels(frame, DATASET, CORRUPTION, "part")))
     levels = sorted(frame[SEVERITY].unique().tolist())
@@ -142,6 +139,7 @@ def _severities(shown: Table, question: str, outer: Sequence[str], noun: str) ->
         names.encode(y="name_at:Q", text=f"{LABEL}:N", color=coloured.colour()),
     )
     cut = "cut at each severity by itself" if shown.parameters.get("compat") else "cut on clean images"
+    question, noun = _OVER_SEVERITIES[frame[PARAMETER].iloc[0]]
     title = style.title(
         question,
         f"Share of each class's images in the {noun}, {cut}, by severity (0 = clean).{_ends_only(frame)}",
@@ -267,12 +265,12 @@ FIGURES = (
     Figure("segment_classes", "Hard classes", (segments.SEGMENT_CLASSES_SHOWN,), classes_figure),
     Figure("class_robustness", "Robust classes", (robust.CLASS_ROBUSTNESS_SHOWN,), ranking_figure),
     Figure("robust_classes", "Susceptible or robust", (robust.ROBUST_CLASSES,), table_figure),
-    Figure("class_severity_difficulty", "Easy and hard images by severity", (robust.BY_DIFFICULTY,), difficulty_figure),
+    Figure("class_severity_difficulty", "Easy and hard images by severity", (robust.BY_DIFFICULTY,), severities_figure),
     Figure(
         "class_severity_discrimination",
         "Discriminating images by severity",
         (robust.BY_DISCRIMINATION,),
-        discrimination_figure,
+        severities_figure,
     ),
 )
 HEADLINES = {
