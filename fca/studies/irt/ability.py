@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field
 from itertools import chain, takewhile
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -99,10 +99,10 @@ def _scored(gathered: Gathered, kind: str, bank: pd.DataFrame) -> pd.DataFrame:
     responses = gathered.responses
     at = pd.Index(responses.items["item"]).get_indexer(pd.Index(bank["item"]))
     correct = np.where(at >= 0, responses.correct[:, at], np.nan)  # -1, not there, would be the last item
-    some = ~np.isnan(correct).all(axis=1)
-    if not some.any():
+    some = np.flatnonzero(np.isfinite(correct).any(axis=1))
+    if not len(some):
         return BANK_ABILITY.frame([])
-    parameters: Any = [bank[name].to_numpy(dtype=np.float64) for name in ItemBank._fields[1:]]
+    parameters = bank[list(ItemBank._fields[1:])].to_numpy(dtype=np.float64).T
     scored = score_ability(correct[some], ItemBank(str(bank["irt_model"].iloc[0]), *parameters))
-    frame = ranked(responses.subjects[some], correct[some], scored)
+    frame = ranked(responses.subjects.iloc[some], correct[some], scored)
     return BANK_ABILITY.frame(frame.assign(dataset=gathered.dataset, corruption=kind))

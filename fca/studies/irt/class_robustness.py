@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -181,29 +181,22 @@ def robustness_lines(images: Grid, found: Quartered, how: ClassRobustness) -> pd
     scored = segments.class_robustness(parts, value[at], images.label, severity, clean, how.seed)
     sign = 1.0 if how.compat == SEED else -1.0  # as that paper writes it, a class that moves most is robust
     score = sign * scored.instability
-    columns = {name: part for name, part in scored._asdict().items() if name != "resampled"}
-    return pd.DataFrame(columns).assign(
-        mode=how.mode,
-        severities=len(severity),
-        label=images.keys,
-        images=np.bincount(images.label),
-        robustness=score,
-        rank=segments.ranks(score),
-        verdict=segments.verdicts(score),
-        verdict_kept=segments.verdict_kept(score, sign * scored.resampled),
-        direction=_directions(scored, 1.0 if counted else -1.0),
-    )
+    kept = segments.verdict_kept(score, sign * scored.resampled)
+    columns: dict[str, Any] = {"mode": how.mode, "label": images.keys, "images": np.bincount(images.label)}
+    columns |= {name: part for name, part in scored._asdict().items() if name != "resampled"}
+    columns |= {"severities": len(severity), "robustness": score, "rank": segments.ranks(score)}
+    columns |= {"verdict": segments.verdicts(score), "verdict_kept": kept}
+    return pd.DataFrame(columns).assign(direction=_directions(scored, 1.0 if counted else -1.0))
 
 
-def _directions(scored: segments.Robustness, easier: float) -> list[str | None]:
+def _directions(scored: segments.Robustness, easier: float) -> np.ndarray:
     """Whether the corrupted images are harder or easier than the clean ones, or the interval of that holds 0.
 
     easier: the sign of a change to the easier.    None: no interval.
     """
-    ends = np.sort(easier * np.stack([scored.change_low, scored.change_high]), axis=0).T
-    return [
-        None if np.isnan(low) else "harder" if high < 0 else "easier" if low > 0 else "unclear" for low, high in ends
-    ]
+    low, high = np.sort(easier * np.stack([scored.change_low, scored.change_high]), axis=0)
+    words: Any = [None, "harder", "easier"]
+    return np.select([np.isnan(low), high < 0, low > 0], words, "unclear")
 
 
 def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
@@ -221,8 +214,8 @@ def severity_lines(images: Grid, found: Quartered) -> pd.DataFrame:
     frames = []
     for parameter, quarter in found.quarter.items():
         counts = [segments.class_counts(quarter[at], images.label, len(images.keys)) for at in images.item.T]
-        values = {"severity": images.severity, "label": images.keys, "segment": NAMES[parameter]}
-        cells = pd.MultiIndex.from_product(values.values(), names=values.keys())
+        values = (images.severity, images.keys, NAMES[parameter])
+        cells = pd.MultiIndex.from_product(values, names=("severity", "label", "segment"))
         frames.append(pd.Series(np.ravel(counts), cells, name="items").reset_index().assign(parameter=parameter))
     frame = pd.concat(frames, ignore_index=True)
     in_class = frame["label"].map(dict(zip(images.keys, np.bincount(images.label), strict=True)))

@@ -97,8 +97,8 @@ class DifficultySegments:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables segment_models and segment_classes, and of both the lines that are drawn."""
-        models, classes, left_out = [], [], []
-        runs: set[str] = set()
+        models, classes = list[pd.DataFrame](), list[dict[str, Any]]()
+        runs, left_out = set[str](), list[str]()
         clean = [("clean", gathered) for gathered in clean_with_subjects(store, self.query, self.responses)]
         for of, gathered in chain(clean, shifted_responses(store, self.query)):
             found = quartered(gathered, self.model, self.compat, self.seed)

@@ -247,19 +247,19 @@ def calibrated(store: Store, how: Irt) -> Iterator[Calibrated]:
     for what, value, allowed in (("calibration", how.calibration, CALIBRATIONS), ("compat", how.compat, COMPAT)):
         if value not in allowed:
             raise FcaError(f"analysis.{what}", value, ", ".join(map(str, allowed)), "take one of these")
-    clean: dict[str, tuple[Gathered, IrtFit]] = {}
+    first: dict[str, Calibrated] = {}
     for gathered in clean_with_subjects(store, how.query, how.responses):
         fit = fits.fitted(gathered, how.model, how.compat, how.seed)
-        clean[gathered.dataset] = (gathered, fit)
         corruption = corruption_of(gathered)
         severity, calibration = (0, how.calibration) if corruption == "clean" else (None, "joint")
-        yield Calibrated(corruption, severity, calibration, gathered, fit)
+        first[gathered.dataset] = Calibrated(corruption, severity, calibration, gathered, fit)
+        yield first[gathered.dataset]
     for kind, gathered in shifted_responses(store, how.query):
-        on_clean = clean.get(gathered.dataset)
+        clean = first.get(gathered.dataset)
         if how.calibration == "ability":
-            yield Calibrated(kind, None, how.calibration, gathered, _on_clean(kind, gathered, on_clean))
+            yield Calibrated(kind, None, how.calibration, gathered, _on_clean(kind, gathered, clean))
             continue
-        model = how.model if on_clean is None else on_clean[1].model
+        model = how.model if clean is None else clean.fit.model
         severities = gathered.responses.items["severity"].drop_duplicates().tolist()
         for severity in severities if how.calibration == "separate" else [None]:
             part = gathered if severity is None else at_severity(gathered, severity)
@@ -279,29 +279,27 @@ def corruption_of(gathered: Gathered) -> str:
     return str(kinds[0]) if len(kinds) == 1 else SEVERAL if kinds else "clean"
 
 
-def _on_clean(kind: str, gathered: Gathered, clean: tuple[Gathered, IrtFit] | None) -> IrtFit:
+def _on_clean(kind: str, gathered: Gathered, clean: Calibrated | None) -> IrtFit:
     """The items of every severity on the abilities of the clean fit, as one fit of all of them."""
     subjects = gathered.responses.subjects["subject"]
-    known = pd.Index([] if clean is None else clean[0].responses.subjects["subject"])
+    known = pd.Index([] if clean is None else clean.gathered.responses.subjects["subject"])
     lacking = subjects[~subjects.isin(known)]
     if clean is None or len(lacking):
         allowed = f"subjects of {kind} with responses to the clean images of {gathered.dataset} too"
         step = "run shift=clean for them, or take analysis.calibration=joint"
         raise FcaError("subjects without ability on clean images", ", ".join(lacking), allowed, step)
-    fit = clean[1]
     place = known.get_indexer(pd.Index(subjects))
-    severity = gathered.responses.items["severity"].to_numpy()
-    each = [
-        fit_items(gathered.responses.correct[:, severity == at], fit.ability[place], fit.model)
-        for at in dict.fromkeys(severity.tolist())
-    ]  # blocks of items are in this order
+    fit = replace(clean.fit, ability=clean.fit.ability[place], ability_se=clean.fit.ability_se[place])
+    severity, correct = gathered.responses.items["severity"].to_numpy(), gathered.responses.correct
+    blocks = [correct[:, severity == at] for at in dict.fromkeys(severity.tolist())]  # items are in this order
+    each = [fit_items(block, fit.ability, fit.model) for block in blocks]
     items: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in each]) for name in _PER_ITEM}
     summed: dict[str, Any] = {
         "log_posterior": float(sum(one.log_posterior for one in each)),
         "iterations": max(one.iterations for one in each),
         "converged": all(one.converged for one in each),
     }
-    return replace(fit, ability=fit.ability[place], ability_se=fit.ability_se[place], **items, **summed)
+    return replace(fit, **items, **summed)
 
 
 def abilities(one: Calibrated, trait: str) -> pd.DataFrame:

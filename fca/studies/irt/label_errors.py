@@ -269,9 +269,10 @@ def _rates(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
             found[AUC_REVIEWED] = stats.auc(score[reviewed], error[reviewed])
         found |= {recall: stats.recall_at(score, error, share) for recall, share in zip(RECALLS, FLAGGED, strict=True)}
         found[PRECISION] = stats.precision_at(score, error, k)
-        ends = {end: at for name, rate in found.items() for end, at in zip(with_interval(name), rate, strict=True)}
-        chance = {"k": k, "precision_by_chance": errors / n}
-        yield {"dataset": scored.dataset, "rule": rule, **ends, **chance, **counts}
+        line = {"dataset": scored.dataset, "rule": rule, "k": k, "precision_by_chance": errors / n, **counts}
+        for name, rate in found.items():
+            line |= zip(with_interval(name), rate, strict=True)
+        yield line
 
 
 def _curve(scored: Scored) -> Iterator[dict[str, Any]]:
