@@ -186,17 +186,11 @@ def robustness_lines(images: Grid, found: Quartered, how: ClassRobustness) -> pd
     columns |= {name: part for name, part in scored._asdict().items() if name != "resampled"}
     columns |= {"severities": len(severity), "robustness": score, "rank": segments.ranks(score)}
     columns |= {"verdict": segments.verdicts(score), "verdict_kept": kept}
-    return pd.DataFrame(columns).assign(direction=_directions(scored, 1.0 if counted else -1.0))
-
-
-def _directions(scored: segments.Robustness, easier: float) -> np.ndarray:
-    """Whether the corrupted images are harder or easier than the clean ones, or the interval of that holds 0.
-
-    easier: the sign of a change to the easier.    None: no interval.
-    """
+    easier = 1.0 if counted else -1.0  # the sign of a change to easier images
     low, high = np.sort(easier * np.stack([scored.change_low, scored.change_high]), axis=0)
-    words: Any = [None, "harder", "easier"]
-    return np.select([np.isnan(low), high < 0, low > 0], words, "unclear")
+    words: Any = [None, "harder", "easier"]  # None: no interval; unclear: it contains 0
+    columns["direction"] = np.select([np.isnan(low), high < 0, low > 0], words, "unclear")
+    return pd.DataFrame(columns)
 
 
 def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
