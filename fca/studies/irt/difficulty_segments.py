@@ -140,12 +140,12 @@ def quartered(gathered: Gathered, model: str, compat: str | None, seed: int) -> 
     if compat is None and not (severity == 0).any():
         what = f"clean responses of {gathered.dataset} beside those under {items['corruption'].iloc[0]}"
         raise FcaError(what, "none", "those of the same subjects", "fca run task=predict shift=clean with these models")
-    hardness = fit.difficulty if compat == SEED else 1 - fit.expected_success
-    values = {"difficulty": hardness}
+    success = fit.expected_success
+    values = {"difficulty": fit.difficulty if compat == SEED else 1 - success}
     if np.ptp(fit.discrimination) > 0:
         values["discrimination"] = fit.discrimination
     quarter = {name: _cut(value, order, severity, compat == SEED) for name, value in values.items()}
-    return Quartered(fit.expected_success, fit.difficulty, quarter)
+    return Quartered(success, fit.difficulty, quarter)
 
 
 def tie_order(image_id: pd.Series, seed: int) -> Codes:
@@ -213,8 +213,8 @@ def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
     """Clean images and the highest severity of each corruption, for subjects spread evenly from best to worst."""
     highest = models.groupby(["dataset", "corruption"])["severity"].transform("max")
     lines = models[models["severity"] == highest]
-    panels = len(lines[["dataset", "corruption"]].drop_duplicates())
-    most = int(np.clip(DRAWN // (QUARTERS * max(panels, 1)), *SUBJECTS))
+    panels = lines.groupby(["dataset", "corruption"]).ngroups
+    most = int(np.clip(DRAWN // (QUARTERS * panels), *SUBJECTS))
     clean = models[models["severity"] == 0]
     shown = []
     for dataset, part in lines.groupby("dataset", sort=False):
@@ -225,7 +225,7 @@ def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
         place = {ordered[at]: int(at) for at in picked}
         kept = part[part["subject"].isin(place)]
         shown.append(kept.assign(place=kept["subject"].map(place), subjects=len(ordered)))
-    return pd.concat(shown, ignore_index=True) if shown else SEGMENT_MODELS_SHOWN.frame([])
+    return pd.concat(shown, ignore_index=True)
 
 
 def shown_classes(classes: pd.DataFrame) -> pd.DataFrame:

@@ -293,13 +293,10 @@ def _on_clean(kind: str, gathered: Gathered, clean: Calibrated | None) -> IrtFit
     severity, correct = gathered.responses.items["severity"].to_numpy(), gathered.responses.correct
     blocks = [correct[:, severity == at] for at in dict.fromkeys(severity.tolist())]  # items are in this order
     each = [fit_items(block, fit.ability, fit.model) for block in blocks]
-    items: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in each]) for name in _PER_ITEM}
-    summed: dict[str, Any] = {
-        "log_posterior": float(sum(one.log_posterior for one in each)),
-        "iterations": max(one.iterations for one in each),
-        "converged": all(one.converged for one in each),
-    }
-    return replace(fit, **items, **summed)
+    joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in each]) for name in _PER_ITEM}
+    joined["log_posterior"] = float(sum(one.log_posterior for one in each))
+    joined["iterations"], joined["converged"] = max(one.iterations for one in each), all(one.converged for one in each)
+    return replace(fit, **joined)
 
 
 def abilities(one: Calibrated, trait: str) -> pd.DataFrame:
