@@ -6,6 +6,7 @@ The figures of items: the plane of difficulty and discrimination, histograms by 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import altair as alt
@@ -17,7 +18,7 @@ from fca.studies.irt import irt
 from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, TRAIT
 from fca.studies.irt.irt import CEILING, MARK, PROBABILITY, SHARE, TAU
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, SNAPSHOT
-from fca.types import Column, Table
+from fca.types import Table
 
 PAPER_SEVERITY = 1
 FEW = 4  # corruptions whose histograms are drawn tall
@@ -143,8 +144,8 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
     middle = levels[(len(levels) - 1 + (0 in levels)) // 2]  # clean is alone in its row
     frame = frame.assign(slot=frame[SEVERITY].where(frame[SEVERITY] > 0, middle))
     shapes = ["diamond" if level == PAPER_SEVERITY else "circle" for level in levels]
-    named = Column(SEVERITY, int, choices={level: str(level) if level else "clean" for level in levels})
-    coloured = kinds.hue(named, frame, shapes=shapes, title="severity", ordered=True)
+    coloured = kinds.hue(SEVERITY, frame, shapes=shapes, title="severity", ordered=True)
+    coloured = replace(coloured, words=coloured.words | ({0: "clean"} if 0 in levels else {}))
     order = sorted(frame[CORRUPTION].unique(), key=lambda kind: (kind != "clean", kind))
     rows = kinds.category(alt.Y, CORRUPTION, order)
     chart = kinds.points_with_intervals(TAU, rows, reliability.columns, coloured, dodge="slot", size=70)
