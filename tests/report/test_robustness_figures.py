@@ -20,7 +20,7 @@ from fca.studies.irt.figures import classes as drawings
 from tests.report.specs import computes, drawn, marks, refuses_empty, values
 
 SHOWN = visuals_of(ClassRobustness()).figures
-FIGURES = {one.draw: [spec.name for spec in one.tables] for one in SHOWN}
+FIGURES = {one.key: one for one in SHOWN}
 SPECS = {spec.name: spec for spec in ClassRobustness.tables}
 SEGMENTS = {"difficulty": ("easy", "med_easy", "med_hard", "hard")}
 SEGMENTS["discrimination"] = ("low", "med_low", "med_high", "high")
@@ -56,17 +56,17 @@ def tables(classes=5, datasets=("zoo",), kinds=("fog", "snow"), mode="count", co
     return {name: SPECS[name].table(frame, {"compat": compat}, ()) for name, frame in frames.items()}
 
 
-def figure(draw, **asked):
+def figure(key, **asked):
     known = tables(**asked)
-    return style.spec(draw(*(known[name] for name in FIGURES[draw])))
+    return style.spec(FIGURES[key].draw(*(known[spec.name] for spec in FIGURES[key].tables)))
 
 
-every_figure = pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
+every_figure = pytest.mark.parametrize("key", FIGURES)
 
 
 @every_figure
-def test_figures_transform_nothing_but_by_filter(draw):
-    assert not computes(figure(draw))
+def test_figures_transform_nothing_but_by_filter(key):
+    assert not computes(figure(key))
 
 
 @every_figure
@@ -76,39 +76,39 @@ def test_figures_transform_nothing_but_by_filter(draw):
     ids=["few", "many"],
 )
 @pytest.mark.slow
-def test_figures_are_drawn_however_little_or_much_there_is(draw, asked):
-    assert drawn(figure(draw, **asked))
+def test_figures_are_drawn_however_little_or_much_there_is(key, asked):
+    assert drawn(figure(key, **asked))
 
 
 @every_figure
-def test_an_empty_table_says_that_there_is_nothing_to_draw(draw):
+def test_an_empty_table_says_that_there_is_nothing_to_draw(key):
     known = tables()
-    refuses_empty(draw, [known[name] for name in FIGURES[draw]])
+    refuses_empty(FIGURES[key].draw, [known[spec.name] for spec in FIGURES[key].tables])
 
 
 @every_figure
-def test_a_choice_of_data_set_filters(draw):
-    spec = figure(draw)
+def test_a_choice_of_data_set_filters(key):
+    spec = figure(key)
     assert marks(spec, "symbol") > 0
     assert marks(spec, "symbol", dataset=["another"]) == 0
 
 
 def test_every_class_is_a_dot_with_its_interval():
-    spec = figure(drawings.ranking_figure)
+    spec = figure("class_robustness")
     assert marks(spec, "symbol") == marks(spec, "rule") == 2 * 5
     drawn = values(spec)
     assert sorted(drawn["instability"]) == sorted(tables()["class_robustness"].frame["instability"])
 
 
 def test_classes_stand_from_the_most_robust_down():
-    svg = vl_convert.vegalite_to_svg(figure(drawings.ranking_figure, kinds=("fog",)), vl_version=style.VEGA_LITE)
+    svg = vl_convert.vegalite_to_svg(figure("class_robustness", kinds=("fog",)), vl_version=style.VEGA_LITE)
     ordered = tables(kinds=("fog",))["class_robustness"].frame.sort_values("rank")["label"]
     at = [svg.index(f">{name}<") for name in ordered]
     assert at == sorted(at)
 
 
 def test_table_one_has_two_marks_of_each_kind_a_corruption():
-    spec = figure(drawings.table_figure)
+    spec = figure("robust_classes")
     assert marks(spec, "symbol") == 2 * 4
     drawn = values(spec)
     frame = tables()["class_robustness"].frame.dropna(subset="verdict")
@@ -116,17 +116,17 @@ def test_table_one_has_two_marks_of_each_kind_a_corruption():
     assert named == set(zip(frame["corruption"], frame["label"], frame["verdict"], strict=True))
 
 
-@pytest.mark.parametrize("draw", [drawings.difficulty_figure, drawings.discrimination_figure])
-def test_every_count_is_a_point_and_classes_with_a_verdict_are_named(draw):
-    spec = figure(draw)
+@pytest.mark.parametrize("key", ["class_severity_difficulty", "class_severity_discrimination"])
+def test_every_count_is_a_point_and_classes_with_a_verdict_are_named(key):
+    spec = figure(key)
     assert marks(spec, "symbol") == 2 * 2 * 5 * 6  # corruptions, outer segments, classes, severities
     assert marks(spec, "text") == 2 * 2 * 4
     assert values(spec)["panel"].nunique() == 4
 
 
 def test_names_at_the_ends_of_lines_do_not_cover_each_other():
-    drawn = values(figure(drawings.difficulty_figure, classes=12)).dropna(subset="name_at")
-    gap = drawings.GAP * values(figure(drawings.difficulty_figure, classes=12))["share"].max()
+    drawn = values(figure("class_severity_difficulty", classes=12)).dropna(subset="name_at")
+    gap = drawings.GAP * values(figure("class_severity_difficulty", classes=12))["share"].max()
     for _, part in drawn.groupby("panel"):
         assert np.diff(np.sort(part["name_at"])).min() >= gap - 1e-9
         assert (part["name_at"] >= part["share"]).all()
@@ -134,16 +134,16 @@ def test_names_at_the_ends_of_lines_do_not_cover_each_other():
 
 
 def test_the_subtitle_states_that_classes_are_left_out():
-    many = figure(drawings.ranking_figure, classes=30)
+    many = figure("class_robustness", classes=30)
     assert "Drawn: the 5 most and least robust classes." in many["title"]["subtitle"][1]
-    assert "Drawn" not in figure(drawings.ranking_figure)["title"]["subtitle"][1]
+    assert "Drawn" not in figure("class_robustness")["title"]["subtitle"][1]
 
 
 @every_figure
-def test_the_subtitle_states_the_sign_of_the_paper(draw):
+def test_the_subtitle_states_the_sign_of_the_paper(key):
     note = "as that paper has it, robust = moves most"
-    assert note in " ".join(figure(draw, compat="seed001")["title"]["subtitle"])
-    assert note not in " ".join(figure(draw)["title"]["subtitle"])
+    assert note in " ".join(figure(key, compat="seed001")["title"]["subtitle"])
+    assert note not in " ".join(figure(key)["title"]["subtitle"])
 
 
 def test_headlines_are_in_words_of_the_tables():

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from itertools import takewhile
-from typing import Any, ClassVar
+from itertools import chain, takewhile
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -15,7 +14,7 @@ from fca.stats.irt import ItemBank, score_ability
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, shifted_responses
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
-from fca.studies.irt.irt import IRT_ITEMS, SEVERAL, Irt, ability_columns, calibrated, items
+from fca.studies.irt.irt import IRT_ITEMS, SEVERAL, Irt, calibrated, items, ranked
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
 from fca.types import FcaError, Table, with_interval
 
@@ -47,10 +46,16 @@ class Ability:
 
     def __call__(self, store: Store) -> list[Table]:
         """Table bank_ability: one line a subject, data set and corruption, ablest first."""
-        bank = self._fitted(store) if self.bank is None else read_bank(store, self.bank)
+        if self.bank is None:
+            fits = takewhile(lambda one: one.first, calibrated(store, Irt(self.query, self.responses)))
+            bank = pd.concat([items(one) for one in fits], ignore_index=True)
+        else:
+            bank = read_bank(store, self.bank)
         groups = [(str(dataset), str(kind), part) for (dataset, kind), part in bank.groupby(["dataset", "corruption"])]
+        clean = [("clean", gathered) for gathered in clean_responses(store, self.query, self.responses)]
+        under = shifted_responses(store, self.query, fewest=1) if (bank["corruption"] != "clean").any() else []
         frames, used = [], []
-        for corruption, gathered in self._responses(store, shifted={kind for _, kind, _ in groups} != {"clean"}):
+        for corruption, gathered in chain(clean, under):
             for dataset, kind, part in groups:
                 if _fits(gathered, corruption, dataset, kind) and len(scored := _scored(gathered, kind, part)):
                     frames.append(scored)
@@ -61,16 +66,6 @@ class Ability:
         parameters = {**asdict(self), **METHOD, "answers": [digest_of(one) for one in used]}
         runs = sorted({run for one in used for run in one.runs})
         return [BANK_ABILITY.table(pd.concat(frames, ignore_index=True), parameters, runs)]
-
-    def _fitted(self, store: Store) -> pd.DataFrame:
-        fits = takewhile(lambda one: one.first, calibrated(store, Irt(self.query, self.responses)))
-        return pd.concat([items(one) for one in fits], ignore_index=True)
-
-    def _responses(self, store: Store, shifted: bool) -> Iterator[tuple[str, Gathered]]:
-        for gathered in clean_responses(store, self.query, self.responses):
-            yield "clean", gathered
-        if shifted:
-            yield from shifted_responses(store, self.query, fewest=1)
 
 
 def read_bank(store: Store, table_id: str) -> pd.DataFrame:
@@ -104,17 +99,10 @@ def _scored(gathered: Gathered, kind: str, bank: pd.DataFrame) -> pd.DataFrame:
     responses = gathered.responses
     at = pd.Index(responses.items["item"]).get_indexer(pd.Index(bank["item"]))
     correct = np.where(at >= 0, responses.correct[:, at], np.nan)  # -1, not there, would be the last item
-    known = (~np.isnan(correct)).sum(axis=1)
-    some = known > 0
-    if not some.any():
+    some = np.flatnonzero(np.isfinite(correct).any(axis=1))
+    if not len(some):
         return BANK_ABILITY.frame([])
-    parameters: Any = [bank[name].to_numpy(dtype=np.float64) for name in ItemBank._fields[1:]]
+    parameters = bank[list(ItemBank._fields[1:])].to_numpy(dtype=np.float64).T
     scored = score_ability(correct[some], ItemBank(str(bank["irt_model"].iloc[0]), *parameters))
-    frame = responses.subjects.loc[some, ["subject", "model", "snapshot"]].assign(
-        dataset=gathered.dataset,
-        corruption=kind,
-        top1=np.nanmean(correct[some], axis=1),
-        **ability_columns(scored.ability, scored.ability_se),
-        n_items=known[some],
-    )
-    return BANK_ABILITY.frame(frame.sort_values("ability", ascending=False, kind="stable"))
+    frame = ranked(responses.subjects.iloc[some], correct[some], scored)
+    return BANK_ABILITY.frame(frame.assign(dataset=gathered.dataset, corruption=kind))

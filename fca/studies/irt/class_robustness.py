@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Integer
+from jaxtyping import Integer
 
+from fca.stats import segments
 from fca.stats.intervals import RESAMPLES
-from fca.stats.segments import (
-    ROBUST,
-    SUSCEPTIBLE,
-    Robustness,
-    class_counts,
-    class_robustness,
-    quarter_parts,
-    ranks,
-    verdict_kept,
-    verdicts,
-)
+from fca.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
 from fca.store import Store
 from fca.studies.answers import Gathered, shifted_responses
 from fca.studies.irt.difficulty_segments import ITEMS, METHOD, N_CLASSES, NAMES, SEED, SEGMENT, Quartered, quartered
@@ -35,13 +26,8 @@ MODE = Column("mode", str, "", "what moves: shares of the class's images in segm
 INSTABILITY = Column("instability", float, ".3f", "standard deviation over severities")
 RANK = Column("rank", int, ".0f", "rank of the class, 1 is the most robust")
 VERDICT = Column("verdict", str, "", "verdict", {SUSCEPTIBLE: SUSCEPTIBLE, ROBUST: ROBUST})
-DIRECTION = Column(
-    "direction",
-    str,
-    "",
-    "corrupted against clean images",
-    {"harder": "harder than clean", "easier": "easier than clean", "unclear": "not significantly different"},
-)
+_MOVED = {"harder": "harder than clean", "easier": "easier than clean", "unclear": "not significantly different"}
+DIRECTION = Column("direction", str, "", "corrupted against clean images", _MOVED)
 
 CLASS_ROBUSTNESS = TableSpec(
     "class_robustness",
@@ -77,17 +63,17 @@ CLASS_SEVERITY = TableSpec(
     f"{PAPER}, Figures 5 and 8 to 10",
     (DATASET, CORRUPTION, PARAMETER, SEGMENT, LABEL, SEVERITY, ITEMS, IMAGES, SHARE_OF_CLASS),
 )
-CLASS_SEVERITY_DIFFICULTY = TableSpec(
+BY_DIFFICULTY = TableSpec(
     "class_severity_difficulty",
     "Do easy images stay easy? (the easy and the hard segment)",
     f"{PAPER}, Figures 5 and 10",
     (*CLASS_SEVERITY.columns, RANK, VERDICT, N_CLASSES),
 )
-CLASS_SEVERITY_DISCRIMINATION = TableSpec(
+BY_DISCRIMINATION = TableSpec(
     "class_severity_discrimination",
     "Do images still separate models? (the least and the most discriminating segment)",
     f"{PAPER}, Figures 8 and 9",
-    CLASS_SEVERITY_DIFFICULTY.columns,
+    BY_DIFFICULTY.columns,
 )
 STATED = {
     **METHOD,
@@ -116,7 +102,7 @@ class ClassRobustness:
 
     tables: ClassVar = (
         *(CLASS_ROBUSTNESS, CLASS_ROBUSTNESS_SHOWN, ROBUST_CLASSES),
-        *(CLASS_SEVERITY, CLASS_SEVERITY_DIFFICULTY, CLASS_SEVERITY_DISCRIMINATION),
+        *(CLASS_SEVERITY, BY_DIFFICULTY, BY_DISCRIMINATION),
     )
 
     query: str | None = None
@@ -139,8 +125,9 @@ class ClassRobustness:
                 left_out.append(f"{gathered.dataset} {corruption}: one severity")
                 continue
             found = quartered(gathered, self.model, self.compat, self.seed)
-            robust.append(robustness_lines(gathered, found, corruption, self.mode, self.compat, self.seed))
-            severe.append(severity_lines(gathered, found, corruption))
+            images, about = grid(gathered), {"dataset": gathered.dataset, "corruption": corruption}
+            robust.append(CLASS_ROBUSTNESS.frame(robustness_lines(images, found, self).assign(**about)))
+            severe.append(CLASS_SEVERITY.frame(severity_lines(images, found).assign(**about)))
             runs.update(gathered.runs)
             left_out += gathered.left_out
         if not robust:
@@ -156,8 +143,7 @@ class ClassRobustness:
         return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
-@dataclass(frozen=True)
-class Grid:
+class Grid(NamedTuple):
     """The images with a label and an item at every severity."""
 
     keys: list[str]
@@ -184,36 +170,27 @@ def grid(gathered: Gathered) -> Grid:
     return Grid(list(keys), code, wide.columns.to_numpy(dtype=np.int64), wide.to_numpy(dtype=np.int64))
 
 
-def robustness_lines(
-    gathered: Gathered, found: Quartered, corruption: str, mode: str, compat: str | None, seed: int
-) -> pd.DataFrame:
+def robustness_lines(images: Grid, found: Quartered, how: ClassRobustness) -> pd.DataFrame:
     """Every class with its instability, rank, verdict and trend over the severities above 0, and its change from 0."""
-    images = grid(gathered)
     at = images.item[:, images.severity > 0]
     severity = images.severity[images.severity > 0].astype(float)
-    parts = quarter_parts(found.quarter["difficulty"][at]) if mode == "count" else found.difficulty[at][..., None]
-    value: Float[np.ndarray, " items"] = found.success if mode == "count" else found.difficulty
+    counted = how.mode == "count"
+    parts = segments.quarter_parts(found.quarter["difficulty"][at]) if counted else found.difficulty[at][..., None]
+    value: PerItem = found.success if counted else found.difficulty
     clean = value[images.item[:, 0]] if images.severity[0] == 0 else None
-    scored = class_robustness(parts, value[at], images.label, severity, clean, seed)
-    sign = 1.0 if compat == SEED else -1.0  # as that paper writes it, a class that moves most is robust
+    scored = segments.class_robustness(parts, value[at], images.label, severity, clean, how.seed)
+    sign = 1.0 if how.compat == SEED else -1.0  # as that paper writes it, a class that moves most is robust
     score = sign * scored.instability
-    columns: dict[str, Any] = {name: part for name, part in scored._asdict().items() if name != "resampled"}
-    columns |= {"dataset": gathered.dataset, "corruption": corruption, "mode": mode, "severities": len(severity)}
-    columns |= {"label": images.keys, "images": np.bincount(images.label), "robustness": score, "rank": ranks(score)}
-    columns |= {"verdict": verdicts(score), "verdict_kept": verdict_kept(score, sign * scored.resampled)}
-    columns["direction"] = _directions(scored, 1.0 if mode == "count" else -1.0)
-    return CLASS_ROBUSTNESS.frame(pd.DataFrame(columns))
-
-
-def _directions(scored: Robustness, easier: float) -> list[str | None]:
-    """Whether the corrupted images are harder or easier than the clean ones, or the interval of that holds 0.
-
-    easier: the sign of a change to the easier.    None: no interval.
-    """
-    ends = np.sort(easier * np.stack([scored.change_low, scored.change_high]), axis=0).T
-    return [
-        None if np.isnan(low) else "harder" if high < 0 else "easier" if low > 0 else "unclear" for low, high in ends
-    ]
+    kept = segments.verdict_kept(score, sign * scored.resampled)
+    columns: dict[str, Any] = {"mode": how.mode, "label": images.keys, "images": np.bincount(images.label)}
+    columns |= {name: part for name, part in scored._asdict().items() if name != "resampled"}
+    columns |= {"severities": len(severity), "robustness": score, "rank": segments.ranks(score)}
+    columns |= {"verdict": segments.verdicts(score), "verdict_kept": kept}
+    easier = 1.0 if counted else -1.0  # the sign of a change to easier images
+    low, high = np.sort(easier * np.stack([scored.change_low, scored.change_high]), axis=0)
+    words: Any = [None, "harder", "easier"]  # None: no interval; unclear: it contains 0
+    columns["direction"] = np.select([np.isnan(low), high < 0, low > 0], words, "unclear")
+    return pd.DataFrame(columns)
 
 
 def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
@@ -226,25 +203,17 @@ def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
     return ROBUST_CLASSES.frame(lines)
 
 
-def severity_lines(gathered: Gathered, found: Quartered, corruption: str) -> pd.DataFrame:
+def severity_lines(images: Grid, found: Quartered) -> pd.DataFrame:
     """How many of each class's images are in every quarter at every severity, the clean one too."""
-    images = grid(gathered)
-    in_class, classes = np.bincount(images.label), len(images.keys)
     frames = []
     for parameter, quarter in found.quarter.items():
-        for severity, at in zip(images.severity.tolist(), images.item.T, strict=True):
-            counts = class_counts(quarter[at], images.label, classes)
-            lines = pd.DataFrame({"segment": np.tile(NAMES[parameter], classes), "items": counts.ravel()})
-            frames.append(
-                lines.assign(
-                    label=np.repeat(images.keys, counts.shape[1]),
-                    images=in_class.repeat(counts.shape[1]),
-                    parameter=parameter,
-                    severity=severity,
-                )
-            )
-    frame = pd.concat(frames, ignore_index=True).assign(dataset=gathered.dataset, corruption=corruption)
-    return CLASS_SEVERITY.frame(frame.assign(share=frame["items"] / frame["images"]))
+        counts = [segments.class_counts(quarter[at], images.label, len(images.keys)) for at in images.item.T]
+        values = (images.severity, images.keys, NAMES[parameter])
+        cells = pd.MultiIndex.from_product(values, names=("severity", "label", "segment"))
+        frames.append(pd.Series(np.ravel(counts), cells, name="items").reset_index().assign(parameter=parameter))
+    frame = pd.concat(frames, ignore_index=True)
+    in_class = frame["label"].map(dict(zip(images.keys, np.bincount(images.label), strict=True)))
+    return frame.assign(images=in_class, share=frame["items"] / in_class)
 
 
 def shown_classes(classes: pd.DataFrame, most: int = MANY) -> pd.DataFrame:

@@ -6,16 +6,17 @@ A fit gives every item an expected success; the quarters are cut on clean images
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar, NamedTuple
+from itertools import chain
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float, Integer
 
+from fca.stats import segments
 from fca.stats.intervals import wilson
-from fca.stats.segments import LEVELS, QUARTERS, SEGMENTS, class_counts, quarter_cuts, quarters, segment_shares
+from fca.stats.segments import LEVELS, QUARTERS, SEGMENTS, Codes, PerItem
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects, shifted_responses
 from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, SUBJECT, fitted
@@ -30,14 +31,9 @@ DRAWN = 2400  # lines of the table of subjects in a page
 SUBJECTS = (6, 24)  # drawn at least, at most
 DRAWN_CLASSES = 20
 
-SEGMENT = Column(
-    "segment",
-    str,
-    "",
-    "quarter of the images",
-    {name: name.replace("_", "-") for name in SEGMENTS}
-    | {name: f"{name.replace('_', '-')} discrimination" for name in LEVELS},
-)
+_SHOWN = {name: name.replace("_", "-") for name in SEGMENTS}
+_SHOWN |= {name: f"{name.replace('_', '-')} discrimination" for name in LEVELS}
+SEGMENT = Column("segment", str, "", "quarter of the images", _SHOWN)
 QUARTER = Column("quarter", str, "", "outer quarter", {"top": "top quarter", "bottom": "bottom quarter"})
 RIGHT = Column("right", int, ".0f", "right responses")
 SHARE_RIGHT = Column("share", float, ".1%", "share of right responses")
@@ -101,37 +97,34 @@ class DifficultySegments:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables segment_models and segment_classes, and of both the lines that are drawn."""
-        models: list[pd.DataFrame] = []
-        classes: list[pd.DataFrame] = []
-        runs: set[str] = set()
-        left_out: list[str] = []
-        for gathered in clean_with_subjects(store, self.query, self.responses):
+        models, classes = list[pd.DataFrame](), list[dict[str, Any]]()
+        runs, left_out = set[str](), list[str]()
+        clean = [("clean", gathered) for gathered in clean_with_subjects(store, self.query, self.responses)]
+        for of, gathered in chain(clean, shifted_responses(store, self.query)):
             found = quartered(gathered, self.model, self.compat, self.seed)
-            models += [subject_lines(gathered, found, *place) for place in places(gathered)]
-            classes.append(class_lines(gathered, found))
-            runs.update(gathered.runs)
-        for _, gathered in shifted_responses(store, self.query):
-            found = quartered(gathered, self.model, self.compat, self.seed)
-            models += [subject_lines(gathered, found, *place) for place in places(gathered) if place.severity]
+            for corruption, severity in places(gathered):
+                if severity or of == "clean":
+                    models.append(subject_lines(gathered, found, corruption, severity))
+            if of == "clean":
+                classes += class_lines(gathered, found)
             runs.update(gathered.runs)
             left_out += gathered.left_out
-        of_models, of_classes = _stacked(SEGMENT_MODELS, models), _stacked(SEGMENT_CLASSES, classes)
+        of_models, of_classes = pd.concat(models, ignore_index=True), SEGMENT_CLASSES.frame(classes)
         frames = [of_models, shown_subjects(of_models), of_classes, shown_classes(of_classes)]
         parameters = {**asdict(self), **METHOD, "left_out": "; ".join(dict.fromkeys(left_out)) or None}
         return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
-@dataclass(frozen=True)
-class Quartered:
+class Quartered(NamedTuple):
     """A fit's items. success: expected, mean over the fitted subjects.    difficulty: b.
 
     quarter: by parameter (difficulty, discrimination), 0 = the easiest, the least discriminating; without the
     discrimination where a model gives all items the same.
     """
 
-    success: Float[np.ndarray, " items"]
-    difficulty: Float[np.ndarray, " items"]
-    quarter: dict[str, Integer[np.ndarray, " items"]]
+    success: PerItem
+    difficulty: PerItem
+    quarter: dict[str, Codes]
 
 
 def quartered(gathered: Gathered, model: str, compat: str | None, seed: int) -> Quartered:
@@ -147,15 +140,15 @@ def quartered(gathered: Gathered, model: str, compat: str | None, seed: int) -> 
     if compat is None and not (severity == 0).any():
         what = f"clean responses of {gathered.dataset} beside those under {items['corruption'].iloc[0]}"
         raise FcaError(what, "none", "those of the same subjects", "fca run task=predict shift=clean with these models")
-    hardness = fit.difficulty if compat == SEED else 1 - fit.expected_success
-    values = {"difficulty": hardness}
+    success = fit.expected_success
+    values = {"difficulty": fit.difficulty if compat == SEED else 1 - success}
     if np.ptp(fit.discrimination) > 0:
         values["discrimination"] = fit.discrimination
     quarter = {name: _cut(value, order, severity, compat == SEED) for name, value in values.items()}
-    return Quartered(fit.expected_success, fit.difficulty, quarter)
+    return Quartered(success, fit.difficulty, quarter)
 
 
-def tie_order(image_id: pd.Series, seed: int) -> Integer[np.ndarray, " items"]:
+def tie_order(image_id: pd.Series, seed: int) -> Codes:
     """Who comes first among equal items: a shuffle of the images' names.
 
     It depends neither on the order of the items, which often is that of the classes and would put the first classes
@@ -168,42 +161,28 @@ def tie_order(image_id: pd.Series, seed: int) -> Integer[np.ndarray, " items"]:
     return np.random.default_rng(seed).permutation(len(names))[code]
 
 
-def _cut(
-    value: Float[np.ndarray, " items"],
-    order: Integer[np.ndarray, " items"],
-    severity: Integer[np.ndarray, " items"],
-    each: bool,
-) -> Integer[np.ndarray, " items"]:
+def _cut(value: PerItem, order: Codes, severity: Codes, each: bool) -> Codes:
     """The quarter of every item; each: cut every severity by itself, else all of them as severity 0."""
-    if not each:
-        clean = severity == 0
-        return quarters(value, order, quarter_cuts(value[clean], order[clean]))
     quarter = np.empty(len(value), dtype=np.int64)
-    for at in np.unique(severity):
-        own = severity == at
-        quarter[own] = quarters(value[own], order[own], quarter_cuts(value[own], order[own]))
+    for at in np.unique(severity) if each else [0]:
+        cut_on = severity == at
+        cuts = segments.quarter_cuts(value[cut_on], order[cut_on])
+        own = cut_on if each else slice(None)
+        quarter[own] = segments.quarters(value[own], order[own], cuts)
     return quarter
 
 
-class Place(NamedTuple):
-    """Where items come from."""
-
-    corruption: str
-    severity: int  # 0 = clean
-
-
-def places(gathered: Gathered) -> list[Place]:
-    """All there are, clean first; a file may have several corruptions."""
-    items = gathered.responses.items
-    found = {Place(str(kind), int(at)) for kind, at in zip(items["corruption"], items["severity"], strict=True)}
-    return sorted(found, key=lambda place: (place.severity > 0, *place))
+def places(gathered: Gathered) -> list[tuple[str, int]]:
+    """Every corruption and severity of the items, clean first; a file may have several corruptions."""
+    found = gathered.responses.items[["corruption", "severity"]].drop_duplicates()
+    return sorted(found.itertuples(index=False, name=None), key=lambda place: (place[1] > 0, *place))
 
 
 def subject_lines(gathered: Gathered, found: Quartered, corruption: str, severity: int) -> pd.DataFrame:
     """Every subject's share of right responses in each segment at one severity; no line without a response."""
     responses = gathered.responses
     own = ((responses.items["corruption"] == corruption) & (responses.items["severity"] == severity)).to_numpy()
-    shares = segment_shares(responses.correct[:, own], found.quarter["difficulty"][own])
+    shares = segments.segment_shares(responses.correct[:, own], found.quarter["difficulty"][own])
     subjects = responses.subjects.loc[responses.subjects.index.repeat(QUARTERS), ["subject", "model"]]
     names = ("right", "n", "share", "share_low", "share_high")
     lines = subjects.reset_index(drop=True).assign(
@@ -216,57 +195,48 @@ def subject_lines(gathered: Gathered, found: Quartered, corruption: str, severit
     return SEGMENT_MODELS.frame(lines[lines["n"] > 0])
 
 
-def class_lines(gathered: Gathered, found: Quartered) -> pd.DataFrame:
+def class_lines(gathered: Gathered, found: Quartered) -> Iterator[dict[str, Any]]:
     """How many of each class's clean images are in the top and the bottom quarter; items without a label in none."""
     items = gathered.responses.items
     label, known = items["label"], (items["label"].notna() & (items["severity"] == 0)).to_numpy()
     code, keys = pd.factorize(label[known], sort=True)
-    lines = []
+    images = np.bincount(code).tolist()
     for parameter, quarter in found.quarter.items():
-        counts = class_counts(quarter[known], code, len(keys))
+        counts = segments.class_counts(quarter[known], code, len(keys))
         for name, column in OUTER.items():
-            for key, inside, images in zip(keys, counts[:, column].tolist(), counts.sum(axis=1).tolist(), strict=True):
-                about = {"dataset": gathered.dataset, "parameter": parameter, "quarter": name, "label": key}
-                low, high = wilson(inside, images)
-                share = {"share": inside / images, "share_low": low, "share_high": high}
-                lines.append({**about, "items": inside, "images": images, **share})
-    return SEGMENT_CLASSES.frame(lines)
+            for key, inside, n in zip(keys, counts[:, column].tolist(), images, strict=True):
+                line = (gathered.dataset, parameter, name, key, inside, n, inside / n, *wilson(inside, n))
+                yield dict(zip(SEGMENT_CLASSES.columns, line, strict=True))
 
 
 def shown_subjects(models: pd.DataFrame) -> pd.DataFrame:
     """Clean images and the highest severity of each corruption, for subjects spread evenly from best to worst."""
     highest = models.groupby(["dataset", "corruption"])["severity"].transform("max")
     lines = models[models["severity"] == highest]
-    panels = len(lines[["dataset", "corruption"]].drop_duplicates())
-    most = int(np.clip(DRAWN // (QUARTERS * max(panels, 1)), *SUBJECTS))
-    clean = models[models["severity"] == 0].groupby(["dataset", "subject"])[["right", "n"]].sum()
+    panels = lines.groupby(["dataset", "corruption"]).ngroups
+    most = int(np.clip(DRAWN // (QUARTERS * panels), *SUBJECTS))
+    clean = models[models["severity"] == 0]
     shown = []
     for dataset, part in lines.groupby("dataset", sort=False):
-        own = clean[clean.index.get_level_values("dataset") == dataset].droplevel("dataset")
+        own = clean[clean["dataset"] == dataset].groupby("subject")[["right", "n"]].sum()
         best_first = (own["right"] / own["n"]).sort_values(ascending=False, kind="stable").index
         ordered = list(dict.fromkeys([*best_first, *part["subject"]]))  # last those with shifted images only
         picked = np.unique(np.linspace(0, len(ordered) - 1, min(most, len(ordered))).round().astype(int))
         place = {ordered[at]: int(at) for at in picked}
         kept = part[part["subject"].isin(place)]
         shown.append(kept.assign(place=kept["subject"].map(place), subjects=len(ordered)))
-    return pd.concat(shown, ignore_index=True) if shown else SEGMENT_MODELS_SHOWN.frame([])
+    return pd.concat(shown, ignore_index=True)
 
 
 def shown_classes(classes: pd.DataFrame) -> pd.DataFrame:
     """The classes whose share in the top quarter is furthest above and below that in the bottom quarter."""
+    if classes.empty:
+        return SEGMENT_CLASSES_SHOWN.frame([])
     by = ["dataset", "parameter", "label"]
     wide = classes.pivot_table(index=by, columns="quarter", values="share", sort=False).reindex(columns=list(OUTER))
-    difference = (wide["top"] - wide["bottom"]).rename("difference").reset_index()
-    kept = []
-    for _, part in difference.groupby(by[:2], sort=False):
-        ordered = part.sort_values("difference", kind="stable")
-        half = DRAWN_CLASSES // 2
-        ends = ordered if len(ordered) <= DRAWN_CLASSES else pd.concat([ordered.head(half), ordered.tail(half)])
-        kept.append(ends.assign(classes=len(ordered)))
-    return classes.merge(pd.concat(kept), on=by) if kept else SEGMENT_CLASSES_SHOWN.frame([])
-
-
-def _stacked(spec: TableSpec, frames: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """One frame, of those with a line."""
-    filled = [frame for frame in frames if len(frame)]
-    return pd.concat(filled, ignore_index=True) if filled else spec.frame([])
+    lines = (wide["top"] - wide["bottom"]).rename("difference").reset_index()
+    each = lines.groupby(by[:2])["difference"]
+    lines["classes"] = each.transform("size")
+    rank, half = each.rank(method="first"), DRAWN_CLASSES // 2
+    ends = (rank <= half) | (rank > lines["classes"] - half)
+    return classes.merge(lines[ends | (lines["classes"] <= DRAWN_CLASSES)], on=by)

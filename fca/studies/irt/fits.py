@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -36,27 +37,23 @@ IMAGES = Column("images", int, ".0f", "images of the class")
 SHARE_OF_CLASS = Column("share", float, ".1%", "share of the class's images")
 MODAL_WRONG_SHARE = Column("modal_wrong_share", float, ".0%", "share of subjects that predict the same wrong class")
 
-Made = TypeVar("Made")
 _made: dict[Hashable, Any] = {}  # by the settings and a digest of the responses, not by the responses themselves
 
 
 def fitted(gathered: Gathered, model: str = "2pl", compat: str | None = None, seed: int = 0) -> IrtFit:
     """`fca.stats.irt.fit_irt` of these responses; model "auto": the one that predicts held-out responses best."""
     name = chosen(gathered, seed)[0].model if model == "auto" else model
-    correct = gathered.responses.correct
-    return _once(gathered, ("fit", name, compat, seed), lambda: fit_irt(correct, name, compat=compat, seed=seed))
+    return _once(gathered, ("fit", name, compat, seed), partial(fit_irt, model=name, compat=compat, seed=seed))
 
 
 def chosen(gathered: Gathered, seed: int = 0) -> list[HeldOut]:
     """`fca.stats.irt.choose_model`: how well each model predicts held-out responses, best first."""
-    return _once(gathered, ("choice", seed), lambda: choose_model(gathered.responses.correct, seed=seed))
+    return _once(gathered, ("choice", seed), partial(choose_model, seed=seed))
 
 
 def held_out(gathered: Gathered, model: str, seed: int = 0) -> HeldOut:
     """`fca.stats.irt.held_out_fit` of these responses and one model."""
-    return _once(
-        gathered, ("held out", model, seed), lambda: held_out_fit(gathered.responses.correct, model, seed=seed)
-    )
+    return _once(gathered, ("held out", model, seed), partial(held_out_fit, model=model, seed=seed))
 
 
 def digest_of(gathered: Gathered) -> str:
@@ -65,7 +62,7 @@ def digest_of(gathered: Gathered) -> str:
     return hashlib.blake2b(correct.tobytes(), digest_size=16).hexdigest()
 
 
-def _once(gathered: Gathered, settings: tuple[Hashable, ...], make: Callable[[], Made]) -> Made:
+def _once(gathered: Gathered, settings: tuple[Hashable, ...], make: Callable[[np.ndarray], Any]) -> Any:
     correct = gathered.responses.correct
     key = (digest_of(gathered), correct.shape, *settings)
     if key not in _made:
@@ -75,5 +72,5 @@ def _once(gathered: Gathered, settings: tuple[Hashable, ...], make: Callable[[],
             what, *rest = error.args
             error.args = (f"{gathered.dataset}: {what}", *rest)  # one of several: which?
             raise
-        _made[key] = make()
+        _made[key] = make(correct)
     return _made[key]

@@ -21,17 +21,12 @@ from fca.types import Column, FcaError, Table
 
 NAMED = 3  # predicted classes that are named
 
-KIND = Column(
-    "kind",
-    str,
-    "",
-    "why the image is shown",
-    {
-        "hardest": "hardest for the models",
-        "easiest": "easiest (one draw among equals)",
-        "suspect": "most suspect: the models agree on another class",
-    },
-)
+_KINDS = {
+    "hardest": "hardest for the models",
+    "easiest": "easiest (one draw among equals)",
+    "suspect": "most suspect: the models agree on another class",
+}
+KIND = Column("kind", str, "", "why the image is shown", _KINDS)
 PREDICTED = Column("said", str, "", "predicted classes with the number of models")
 GALLERY = TableSpec(
     "gallery",

@@ -8,42 +8,23 @@ from these: the plane of difficulty and discrimination, histograms by severity, 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
-from fca.stats import irt
 from fca.stats.correlation import kendall
 from fca.stats.intervals import RESAMPLES
-from fca.stats.irt import HeldOut, IrtFit, ItemBank
+from fca.stats.irt import IrtFit, Scored, fit_items
 from fca.store import Store
 from fca.studies.answers import Gathered, at_severity, clean_with_subjects, shifted_responses
-from fca.studies.irt.fits import (
-    ABILITY,
-    DIFFICULTY,
-    DISCRIMINATION,
-    FEASIBILITY,
-    IRT_MODEL,
-    ITEM,
-    ITEM_TOP1,
-    N_ITEMS,
-    N_MODELS,
-    N_SUBJECTS,
-    P_MAX,
-    PAPER,
-    PARAMETER,
-    SUBJECT,
-    THEORY,
-    TRAIT,
-    chosen,
-    digest_of,
-    fitted,
-    held_out,
-)
+from fca.studies.irt import fits
+from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, IRT_MODEL, N_ITEMS, PAPER, SUBJECT, THEORY, TRAIT
 from fca.studies.responses import Responses
 from fca.studies.table import CORRUPTION, DATASET, IMAGE_ID, LABEL, MODEL, SEVERITY, SNAPSHOT, TOP1, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
@@ -71,6 +52,7 @@ SHARE = Column("share", float, ".1%", "share of the items")
 PROBABILITY = Column("probability", float, ".0%", "chance of a right response")
 MARK = Column("mark", str, "", "curve: fitted; observed: share of right responses of a group of subjects")
 CEILING = Column("ceiling", float, ".2f", "highest chance of a right response")
+_FITTED = (IRT_MODEL, fits.N_SUBJECTS, fits.N_MODELS, N_ITEMS)
 
 IRT_ABILITIES = TableSpec(
     "irt_abilities",
@@ -84,7 +66,7 @@ IRT_FITS = TableSpec(
     f"{PAPER}, table 2, with intervals; {THEORY}",
     (
         *(DATASET, CORRUPTION, SEVERITY, TRAIT, Column("calibration", str, "", "how severities share a scale")),
-        *(IRT_MODEL, N_SUBJECTS, N_MODELS, N_ITEMS, Column("share_missing", float, ".1%", "share without a response")),
+        *(*_FITTED, Column("share_missing", float, ".1%", "share without a response")),
         *(*with_interval(TAU), HELD_OUT_NLL, HELD_OUT_AUC, BASELINE_NLL, CONVERGED),
     ),
 )
@@ -103,10 +85,11 @@ IRT_ITEMS = TableSpec(
     "How difficult and how discriminating is every item?",
     f"{PAPER}, eq. 3; {THEORY}",
     (
-        *(DATASET, CORRUPTION, SEVERITY, ITEM, IMAGE_ID, LABEL, IRT_MODEL),
+        *(DATASET, CORRUPTION, SEVERITY, fits.ITEM, IMAGE_ID, LABEL, IRT_MODEL),
         *(DIFFICULTY, Column("difficulty_se", float, ".2f", "standard error of the difficulty")),
-        *(DISCRIMINATION, FEASIBILITY, GUESS, P_MAX),
-        *(Column("expected_success", float, ".2f", "fitted chance of a right response, mean over subjects"), ITEM_TOP1),
+        *(DISCRIMINATION, fits.FEASIBILITY, GUESS, fits.P_MAX),
+        Column("expected_success", float, ".2f", "fitted chance of a right response, mean over subjects"),
+        fits.ITEM_TOP1,
     ),
 )
 IRT_PLANE = TableSpec(
@@ -114,8 +97,8 @@ IRT_PLANE = TableSpec(
     "Are difficult images also discriminating?",
     f"{PAPER}, figure 2; {THEORY}",
     (
-        *(DATASET, CORRUPTION, SEVERITY, ITEM, LABEL, IRT_MODEL, DIFFICULTY, DISCRIMINATION),
-        *(CEILING, Column("ceiling_is", str, "", "which parameter the ceiling is"), ITEM_TOP1),
+        *(DATASET, CORRUPTION, SEVERITY, fits.ITEM, LABEL, IRT_MODEL, DIFFICULTY, DISCRIMINATION),
+        *(CEILING, Column("ceiling_is", str, "", "which parameter the ceiling is"), fits.ITEM_TOP1),
     ),
 )
 IRT_SEVERITY = TableSpec(
@@ -123,7 +106,7 @@ IRT_SEVERITY = TableSpec(
     "What does a corruption change as it gets more severe?",
     f"{PAPER}, figure 1; {THEORY}",
     (
-        *(DATASET, CORRUPTION, PARAMETER, SEVERITY, Column("bin_low", float, ".2f", "lower edge of the bin")),
+        *(DATASET, CORRUPTION, fits.PARAMETER, SEVERITY, Column("bin_low", float, ".2f", "lower edge of the bin")),
         *(Column("bin_high", float, ".2f", "upper edge of the bin"), SHARE),
     ),
 )
@@ -132,15 +115,15 @@ IRT_CURVES = TableSpec(
     "Does the fitted curve of an item follow the responses?",
     f"{PAPER}, section 2; {THEORY}",
     (
-        *(DATASET, CORRUPTION, TRAIT, ITEM, LABEL, Column("place", int, ".0f", "rank of the item's difficulty")),
-        *(DIFFICULTY, DISCRIMINATION, MARK, ABILITY, PROBABILITY, N_SUBJECTS),
+        *(DATASET, CORRUPTION, TRAIT, fits.ITEM, LABEL, Column("place", int, ".0f", "rank of the item's difficulty")),
+        *(DIFFICULTY, DISCRIMINATION, MARK, ABILITY, PROBABILITY, fits.N_SUBJECTS),
     ),
 )
 RELIABILITY = TableSpec(
     "reliability",
     "Does ability order the models as accuracy does, under every corruption and severity?",
     f"{PAPER}, table 2 (its severity is 1), with intervals; {THEORY}",
-    (DATASET, CORRUPTION, SEVERITY, IRT_MODEL, N_SUBJECTS, N_MODELS, N_ITEMS, *with_interval(TAU), CONVERGED),
+    (DATASET, CORRUPTION, SEVERITY, *_FITTED, *with_interval(TAU), CONVERGED),
 )
 METHOD = {  # these words are part of the id of a saved bank
     "ability": "95 %: Laplace, given the learned hyperparameters",
@@ -177,30 +160,24 @@ class Irt:
     def __call__(self, store: Store) -> list[Table]:
         """Tables irt_abilities, irt_fits, irt_plane, irt_severity, irt_curves, irt_items (a bank), and irt_choice."""
         runs: set[str] = set()
-        left_out: list[str] = []
-        digests: list[str] = []
-        parts: dict[TableSpec, list[pd.DataFrame]] = {}
+        left_out, digests = [], []
+        parts = defaultdict[TableSpec, list[pd.DataFrame]](list)
         for one in calibrated(store, self):  # one at a time: responses are large
             runs |= set(one.gathered.runs)
             left_out += [f"{one.corruption}: {who}" for who in one.gathered.left_out]
-            digests.append(digest_of(one.gathered))  # files are named, but they can change
-            for spec, frame in self._frames(one):
-                parts.setdefault(spec, []).append(frame)
+            digests.append(fits.digest_of(one.gathered))  # files are named, but they can change
+            parts[IRT_ABILITIES].append(abilities(one, self.trait))
+            parts[IRT_FITS].append(fit_line(one, self.trait, self.seed))
+            parts[IRT_ITEMS].append(items(one))
+            if one.first:
+                parts[IRT_CURVES].append(curves(one, self.trait))
+            if one.first and self.model == "auto":
+                parts[IRT_CHOICE].append(choice(one, self.seed))
         frames = {spec: pd.concat(found, ignore_index=True) for spec, found in parts.items()}
         frames[IRT_PLANE] = plane(frames[IRT_ITEMS], self.seed)
         frames[IRT_SEVERITY] = severity_shares(frames[IRT_ITEMS])
         parameters = {**asdict(self), **METHOD, "left_out": left_out, "answers": digests}
         return [spec.table(frames[spec], parameters, sorted(runs)) for spec in self.tables if spec in frames]
-
-    def _frames(self, one: Calibrated) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
-        """What one fit adds to each table."""
-        yield IRT_ABILITIES, abilities(one, self.trait)
-        yield IRT_FITS, fit_line(one, self.trait, self.seed)
-        yield IRT_ITEMS, items(one)
-        if one.first:
-            yield IRT_CURVES, curves(one, self.trait)
-            if self.model == "auto":
-                yield IRT_CHOICE, choice(one, self.seed)
 
 
 @dataclass(frozen=True)
@@ -221,25 +198,21 @@ class Reliability:
 
     def __call__(self, store: Store) -> list[Table]:
         """Table reliability: a fit of its own for every data set, corruption and severity; clean is severity 0."""
-        lines: list[dict[str, Any]] = []
         runs: set[str] = set()
-        digests: list[str] = []
-        for corruption, severity, gathered in self._each(store):
-            fit = fitted(gathered, self.model, self.compat, self.seed)
-            about = {"dataset": gathered.dataset, "corruption": corruption, "severity": severity}
-            lines.append({**about, **_trust(gathered.responses, fit)})
+        lines, digests = [], []
+        clean = [("clean", gathered) for gathered in clean_with_subjects(store, self.query)]
+        for corruption, gathered in chain(clean, shifted_responses(store, self.query)):
+            for severity in gathered.responses.items["severity"].drop_duplicates().tolist():
+                if severity == 0 and corruption != "clean":
+                    continue  # clean images have a line of their own
+                part = at_severity(gathered, severity)
+                fit = fits.fitted(part, self.model, self.compat, self.seed)
+                about = {"dataset": part.dataset, "corruption": corruption, "severity": severity}
+                lines.append({**about, **_trust(part.responses, fit)})
+                digests.append(fits.digest_of(part))
             runs |= set(gathered.runs)
-            digests.append(digest_of(gathered))
         parameters = {**asdict(self), "tau": METHOD["tau"], "answers": digests}
         return [RELIABILITY.table(RELIABILITY.frame(lines), parameters, sorted(runs))]
-
-    def _each(self, store: Store) -> Iterator[tuple[str, int, Gathered]]:
-        for gathered in clean_with_subjects(store, self.query):
-            yield "clean", 0, gathered
-        for kind, gathered in shifted_responses(store, self.query):
-            for severity in gathered.responses.items["severity"].drop_duplicates().tolist():
-                if severity:
-                    yield kind, severity, at_severity(gathered, severity)
 
 
 class Calibrated(NamedTuple):
@@ -274,23 +247,23 @@ def calibrated(store: Store, how: Irt) -> Iterator[Calibrated]:
     for what, value, allowed in (("calibration", how.calibration, CALIBRATIONS), ("compat", how.compat, COMPAT)):
         if value not in allowed:
             raise FcaError(f"analysis.{what}", value, ", ".join(map(str, allowed)), "take one of these")
-    clean: dict[str, tuple[Gathered, IrtFit]] = {}
+    first: dict[str, Calibrated] = {}
     for gathered in clean_with_subjects(store, how.query, how.responses):
-        fit = fitted(gathered, how.model, how.compat, how.seed)
-        clean[gathered.dataset] = (gathered, fit)
+        fit = fits.fitted(gathered, how.model, how.compat, how.seed)
         corruption = corruption_of(gathered)
         severity, calibration = (0, how.calibration) if corruption == "clean" else (None, "joint")
-        yield Calibrated(corruption, severity, calibration, gathered, fit)
+        first[gathered.dataset] = Calibrated(corruption, severity, calibration, gathered, fit)
+        yield first[gathered.dataset]
     for kind, gathered in shifted_responses(store, how.query):
-        on_clean = clean.get(gathered.dataset)
+        clean = first.get(gathered.dataset)
         if how.calibration == "ability":
-            yield Calibrated(kind, None, how.calibration, gathered, _on_clean(kind, gathered, on_clean))
+            yield Calibrated(kind, None, how.calibration, gathered, _on_clean(kind, gathered, clean))
             continue
-        model = how.model if on_clean is None else on_clean[1].model
+        model = how.model if clean is None else clean.fit.model
         severities = gathered.responses.items["severity"].drop_duplicates().tolist()
         for severity in severities if how.calibration == "separate" else [None]:
             part = gathered if severity is None else at_severity(gathered, severity)
-            fit = fitted(part, model, how.compat, how.seed)
+            fit = fits.fitted(part, model, how.compat, how.seed)
             yield Calibrated(kind, severity, how.calibration, part, fit)
 
 
@@ -306,51 +279,46 @@ def corruption_of(gathered: Gathered) -> str:
     return str(kinds[0]) if len(kinds) == 1 else SEVERAL if kinds else "clean"
 
 
-def _on_clean(kind: str, gathered: Gathered, clean: tuple[Gathered, IrtFit] | None) -> IrtFit:
+def _on_clean(kind: str, gathered: Gathered, clean: Calibrated | None) -> IrtFit:
     """The items of every severity on the abilities of the clean fit, as one fit of all of them."""
     subjects = gathered.responses.subjects["subject"]
-    known = pd.Index([] if clean is None else clean[0].responses.subjects["subject"])
+    known = pd.Index([] if clean is None else clean.gathered.responses.subjects["subject"])
     lacking = subjects[~subjects.isin(known)]
     if clean is None or len(lacking):
         allowed = f"subjects of {kind} with responses to the clean images of {gathered.dataset} too"
         step = "run shift=clean for them, or take analysis.calibration=joint"
         raise FcaError("subjects without ability on clean images", ", ".join(lacking), allowed, step)
-    fit = clean[1]
     place = known.get_indexer(pd.Index(subjects))
-    severity = gathered.responses.items["severity"].to_numpy()
-    fits = [
-        irt.fit_items(gathered.responses.correct[:, severity == at], fit.ability[place], fit.model)
-        for at in dict.fromkeys(severity.tolist())
-    ]  # blocks of items are in this order
-    items: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in fits]) for name in _PER_ITEM}
-    summed: dict[str, Any] = {
-        "log_posterior": float(sum(one.log_posterior for one in fits)),
-        "iterations": max(one.iterations for one in fits),
-        "converged": all(one.converged for one in fits),
-    }
-    return replace(fit, ability=fit.ability[place], ability_se=fit.ability_se[place], **items, **summed)
+    fit = replace(clean.fit, ability=clean.fit.ability[place], ability_se=clean.fit.ability_se[place])
+    severity, correct = gathered.responses.items["severity"].to_numpy(), gathered.responses.correct
+    blocks = [correct[:, severity == at] for at in dict.fromkeys(severity.tolist())]  # items are in this order
+    each = [fit_items(block, fit.ability, fit.model) for block in blocks]
+    joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in each]) for name in _PER_ITEM}
+    joined["log_posterior"] = float(sum(one.log_posterior for one in each))
+    joined["iterations"], joined["converged"] = max(one.iterations for one in each), all(one.converged for one in each)
+    return replace(fit, **joined)
 
 
 def abilities(one: Calibrated, trait: str) -> pd.DataFrame:
-    """One line a subject: its share of right responses and its ability, ablest first."""
+    """The subjects on the scale of one fit, ablest first."""
     responses = one.gathered.responses
-    frame = responses.subjects[["subject", "model", "snapshot"]].assign(
-        **_about(one),
-        trait=trait,
-        top1=responses.accuracy,
-        **ability_columns(one.fit.ability, one.fit.ability_se),
-        n_items=(~np.isnan(responses.correct)).sum(axis=1),
+    frame = ranked(responses.subjects, responses.correct, one.fit).assign(**_about(one), trait=trait)
+    return IRT_ABILITIES.frame(frame).astype({"severity": "Int64"})
+
+
+def ranked(
+    subjects: pd.DataFrame, correct: Float[np.ndarray, "subjects items"], found: IrtFit | Scored
+) -> pd.DataFrame:
+    """One line a subject: its share of right responses and its ability with the 95 % interval, ablest first."""
+    half = Z * found.ability_se
+    frame = subjects[["subject", "model", "snapshot"]].assign(
+        top1=np.nanmean(correct, axis=1),
+        ability=found.ability,
+        ability_low=found.ability - half,
+        ability_high=found.ability + half,
+        n_items=(~np.isnan(correct)).sum(axis=1),
     )
-    ordered = frame.sort_values("ability", ascending=False, kind="stable").astype({"severity": "Int64"})
-    return IRT_ABILITIES.frame(ordered)
-
-
-def ability_columns(
-    ability: Float[np.ndarray, " subjects"], standard_error: Float[np.ndarray, " subjects"]
-) -> dict[str, Float[np.ndarray, " subjects"]]:
-    """Ability and both ends of its 95 % interval."""
-    half = Z * standard_error
-    return {"ability": ability, "ability_low": ability - half, "ability_high": ability + half}
+    return frame.sort_values("ability", ascending=False, kind="stable")
 
 
 def fit_line(one: Calibrated, trait: str, seed: int) -> pd.DataFrame:
@@ -362,24 +330,16 @@ def fit_line(one: Calibrated, trait: str, seed: int) -> pd.DataFrame:
     line = {**_about(one), "trait": trait, "calibration": one.calibration, **_trust(responses, one.fit)}
     line["share_missing"] = float(np.isnan(responses.correct).mean())
     if one.calibration != "ability" or one.corruption == "clean":
-        line |= _predicted(held_out(one.gathered, one.fit.model, seed))
+        held = fits.held_out(one.gathered, one.fit.model, seed)
+        line |= {"held_out_nll": held.nll, "held_out_auc": held.auc, "baseline_nll": held.baseline_nll}
     return IRT_FITS.frame([line]).astype({"severity": "Int64"})
 
 
 def choice(one: Calibrated, seed: int) -> pd.DataFrame:
     """One line a candidate of model "auto", by how well it predicts held-out responses, best first."""
-    lines = [
-        {
-            "dataset": one.gathered.dataset,
-            "irt_model": candidate.model,
-            **_predicted(candidate),
-            "held_out_top1": candidate.accuracy,
-            "cells": candidate.cells,
-            "chosen": candidate.model == one.fit.model,
-        }
-        for candidate in chosen(one.gathered, seed)
-    ]
-    return IRT_CHOICE.frame(lines)
+    names = {"model": "irt_model", "nll": "held_out_nll", "auc": "held_out_auc", "accuracy": "held_out_top1"}
+    frame = pd.DataFrame(fits.chosen(one.gathered, seed)).rename(columns=names)
+    return IRT_CHOICE.frame(frame.assign(dataset=one.gathered.dataset, chosen=frame["irt_model"] == one.fit.model))
 
 
 def items(one: Calibrated) -> pd.DataFrame:
@@ -407,10 +367,6 @@ def _trust(responses: Responses, fit: IrtFit) -> dict[str, Any]:
     counts = {"n_subjects": len(models), "n_models": models.nunique(), "n_items": len(responses.items)}
     interval = {"tau": tau.tau, "tau_low": tau.low, "tau_high": tau.high}
     return {"irt_model": fit.model, **counts, **interval, "converged": fit.converged}
-
-
-def _predicted(held: HeldOut) -> dict[str, float]:
-    return {"held_out_nll": held.nll, "held_out_auc": held.auc, "baseline_nll": held.baseline_nll}
 
 
 def ceiling_of(irt_model: str) -> str:
@@ -441,9 +397,9 @@ def severity_shares(items: pd.DataFrame) -> pd.DataFrame:
 
     12 bins, and fewer (not below 6) where more than 3,000 lines would come of many corruptions.
     """
-    histograms = 3 * len(items[["dataset", "corruption", "severity"]].drop_duplicates())
+    histograms = 3 * items.groupby(["dataset", "corruption", "severity"]).ngroups
     bins = int(np.clip(LINES // histograms, *BINS))
-    lines: list[dict[str, Any]] = []
+    lines = []
     for (dataset, corruption), part in items.groupby(["dataset", "corruption"], sort=False):
         for parameter in ("difficulty", "discrimination", ceiling_of(part["irt_model"].iloc[0])):
             edges = _edges(part[parameter].to_numpy(), bins, unit=parameter in ("feasibility", "p_max"))
@@ -474,21 +430,15 @@ def curves(one: Calibrated, trait: str) -> pd.DataFrame:
     number = min(CURVES, len(order))
     picked = order[((np.arange(number) + 0.5) / number * len(order)).astype(int)]
     grid = np.linspace(fit.ability.min() - 0.5, fit.ability.max() + 0.5, GRID)
-    bank = ItemBank(fit.model, *(getattr(fit, name)[picked] for name in ItemBank._fields[1:]))
+    probability = fit.bank.probability(grid)[:, picked].T
     groups = min(GROUPS, max(2, len(fit.ability) // 3))  # of like ability and size
     alike = np.array_split(np.argsort(fit.ability, kind="stable"), groups)
-    lines: list[dict[str, Any]] = []
-    for place, (at, probability) in enumerate(zip(picked, bank.probability(grid).T, strict=True), 1):
-        about = {
-            "dataset": one.gathered.dataset,
-            "corruption": one.corruption,
-            "trait": trait,
-            **responses.items.loc[at, ["item", "label"]].to_dict(),
-            "place": place,
-            "difficulty": fit.difficulty[at],
-            "discrimination": fit.discrimination[at],
-        }
-        for ability, p in zip(grid, probability, strict=True):
+    lines = []
+    for place, (at, curve) in enumerate(zip(picked, probability, strict=True), 1):
+        about = {"dataset": one.gathered.dataset, "corruption": one.corruption, "trait": trait, "place": place}
+        about |= responses.items.loc[at, ["item", "label"]].to_dict()
+        about |= {"difficulty": fit.difficulty[at], "discrimination": fit.discrimination[at]}
+        for ability, p in zip(grid, curve, strict=True):
             lines.append({**about, "mark": "curve", "ability": ability, "probability": p})
         for group in alike:
             known = group[~np.isnan(responses.correct[group, at])]

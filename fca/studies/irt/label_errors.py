@@ -14,30 +14,12 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Integer
 
-from fca.stats.label_errors import (
-    RULES,
-    auc,
-    item_rest,
-    item_top1,
-    modal_wrong,
-    precision_at,
-    recall_at,
-    recall_curve,
-    suspicion,
-)
+from fca.stats import label_errors as stats
+from fca.stats.label_errors import RULES
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
-from fca.studies.irt.fits import (
-    DIFFICULTY,
-    DISCRIMINATION,
-    FEASIBILITY,
-    ITEM_TOP1,
-    MODAL_WRONG_SHARE,
-    N_ITEMS,
-    P_MAX,
-    PAPER,
-    fitted,
-)
+from fca.studies.irt import fits
+from fca.studies.irt.fits import DIFFICULTY, DISCRIMINATION, FEASIBILITY, ITEM_TOP1, MODAL_WRONG_SHARE, P_MAX, PAPER
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 
@@ -47,20 +29,15 @@ SUSPECTS = 100  # of each data set on the page
 FLAGGED = (0.05, 0.10, 0.25)
 SHARES = np.linspace(0, 1, 101)
 
-RULE = Column(
-    "rule",
-    str,
-    "",
-    "rule that ranks the images",
-    {
-        "modal_wrong_share": "same wrong class",
-        "modal_wrong_minus_top1": "same wrong class - right",
-        "low_top1": "few models right",
-        "low_p_max": "low p_max",
-        "low_item_rest": "low item-rest correlation",
-        "low_discrimination_feasibility": "low discrimination, feasibility",
-    },
-)
+_RULES = {
+    "modal_wrong_share": "same wrong class",
+    "modal_wrong_minus_top1": "same wrong class - right",
+    "low_top1": "few models right",
+    "low_p_max": "low p_max",
+    "low_item_rest": "low item-rest correlation",
+    "low_discrimination_feasibility": "low discrimination, feasibility",
+}
+RULE = Column("rule", str, "", "rule that ranks the images", _RULES)
 AUC = Column("auc", float, ".3f", "chance that an image with a wrong label ranks above another")
 AUC_REVIEWED = Column("auc_reviewed", float, ".3f", "AUC among reviewed images")
 RECALLS = tuple(
@@ -71,19 +48,14 @@ COUNTS = (
     Column("errors", int, ".0f", "known wrong labels"),
     Column("reviewed", int, ".0f", "reviewed labels"),
     Column("unmatched", int, ".0f", "verdicts on other items"),
-    N_ITEMS,
+    fits.N_ITEMS,
 )
 SHARE_FLAGGED = Column("share_flagged", float, ".0%", "share of images flagged")
 RECALL = Column("recall", float, ".1%", "share of known errors found")
 RANK = Column("rank", int, ".0f", "rank, 1 is the most suspect")
 OTHER_CLASS = Column("said", str, "", "most frequent wrong class")
-VERDICT = Column(
-    "verdict",
-    str,
-    "",
-    "verdict on the label",
-    {"error": "wrong by the verdicts", "right": "right by the verdicts", "none": "not reviewed"},
-)
+_JUDGED = {"error": "wrong by the verdicts", "right": "right by the verdicts", "none": "not reviewed"}
+VERDICT = Column("verdict", str, "", "verdict on the label", _JUDGED)
 _SUSPECT = (DATASET, RANK, IMAGE_ID, LABEL, OTHER_CLASS, MODAL_WRONG_SHARE, ITEM_TOP1)
 
 LABEL_ERROR_RULES = TableSpec(
@@ -156,19 +128,23 @@ class LabelErrors:
         """Tables label_error_rules, label_error_curve (empty without verdicts), label_suspects, label_error_scores."""
         verdicts = None if self.verdicts is None else read_verdicts(self.verdicts, self.verdict_columns)
         every = clean_with_subjects(store, self.query, self.responses)
-        sources = _with_classes(every)
+        sources = [source for source in every if source.responses.pred is not None]
+        if not sources:
+            what = f"responses of {', '.join(source.dataset for source in every)}"
+            step = "give the predicted classes (pred), not only whether they are right"
+            raise FcaError(what, "only right or wrong", "classes: wrong ones are compared", step)
         scored = [_scored(source, self.model, self.seed, verdicts) for source in sources]
         judged = [one for one in scored if one.judged is not None]
         if verdicts is not None and not judged:
             raise no_match(str(self.verdicts), verdicts, sources[0].responses.items["item"])
         scores = pd.concat([one.frame for one in scored], ignore_index=True)
-        first = scores.sort_values("rank", kind="stable").groupby("dataset", sort=False).head(SUSPECTS)
+        first = scores.loc[scores["rank"] <= SUSPECTS, list(LABEL_SUSPECTS.columns)]
         rates = LABEL_ERROR_RULES.frame(line for one in judged for line in _rates(one, self.k))
         numbers = LABEL_ERROR_RULES.columns[2:]
         frames = (
             rates.astype({str(column): "Int64" if column.kind is int else "float64" for column in numbers}),
             LABEL_ERROR_CURVE.frame(line for one in judged for line in _curve(one)),
-            first.sort_values(["dataset", "rank"], ignore_index=True)[list(LABEL_SUSPECTS.columns)],
+            first.sort_values(["dataset", "rank"], ignore_index=True),
             scores,
         )
         rules = {"rules": "; ".join(f"{name}: {rule}" for name, rule in RULES.items())}
@@ -254,22 +230,12 @@ class Scored(NamedTuple):
     judged: Judged | None
 
 
-def _with_classes(every: list[Gathered]) -> list[Gathered]:
-    """Those whose predicted classes are known; raises FcaError if none are."""
-    sources = [source for source in every if source.responses.pred is not None]
-    if not sources:
-        step = "give the predicted classes (pred), not only whether they are right"
-        what = f"responses of {', '.join(source.dataset for source in every)}"
-        raise FcaError(what, "only right or wrong", "classes: wrong ones are compared", step)
-    return sources
-
-
 def _scored(source: Gathered, model: str, seed: int, verdicts: pd.Series | None) -> Scored:
     responses = source.responses
     assert responses.pred is not None  # others are left out
-    fit = fitted(source, model, None, seed)
+    fit = fits.fitted(source, model, None, seed)
     of_fit = {name: getattr(fit, name) for name in ("discrimination", "feasibility", "p_max")}
-    agreed, top1 = modal_wrong(responses.correct, responses.pred), item_top1(responses.correct)
+    agreed, top1 = stats.modal_wrong(responses.correct, responses.pred), stats.item_top1(responses.correct)
     rank = np.empty(len(top1), dtype=np.int64)
     rank[np.lexsort((fit.p_max, top1, -agreed.share))] = np.arange(1, len(top1) + 1)
     judged = None if verdicts is None else judge(verdicts, responses.items["item"])
@@ -278,11 +244,11 @@ def _scored(source: Gathered, model: str, seed: int, verdicts: pd.Series | None)
         verdict[judged.reviewed] = "right"
         verdict[judged.error] = "error"
     wrong = np.array([*responses.classes, None], dtype=object)[agreed.answer]  # -1 takes the last
+    about = {"dataset": source.dataset, "rank": rank, OTHER_CLASS: wrong, "verdict": verdict}
+    about |= {"modal_wrong_share": agreed.share, "top1": top1, "item_rest": stats.item_rest(responses.correct)}
     frame = responses.items[["image_id", "label"]].reset_index(drop=True)
-    frame = frame.assign(**{"dataset": source.dataset, "rank": rank, OTHER_CLASS: wrong, "verdict": verdict})
-    frame = frame.assign(modal_wrong_share=agreed.share, top1=top1, item_rest=item_rest(responses.correct))
-    frame = LABEL_ERROR_SCORES.frame(frame.assign(**of_fit, difficulty=fit.difficulty))
-    return Scored(source.dataset, frame, suspicion(responses.correct, responses.pred, **of_fit), judged)
+    frame = LABEL_ERROR_SCORES.frame(frame.assign(**about, **of_fit, difficulty=fit.difficulty))
+    return Scored(source.dataset, frame, stats.suspicion(responses.correct, responses.pred, **of_fit), judged)
 
 
 def _rates(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
@@ -298,21 +264,20 @@ def _rates(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
         raise FcaError("analysis.k", k, f"1 to {n}, the items of {scored.dataset}", "change it")
     counts = {"errors": errors, "reviewed": int(reviewed.sum()), "unmatched": judged.unmatched, "n_items": n}
     for rule, score in scored.rules.items():
-        found = {AUC: auc(score, error)}
+        found = {AUC: stats.auc(score, error)}
         if not error[reviewed].all():
-            found[AUC_REVIEWED] = auc(score[reviewed], error[reviewed])
-        found |= {recall: recall_at(score, error, share) for recall, share in zip(RECALLS, FLAGGED, strict=True)}
-        found[PRECISION] = precision_at(score, error, k)
-        ends: dict[str, float] = {}
+            found[AUC_REVIEWED] = stats.auc(score[reviewed], error[reviewed])
+        found |= {recall: stats.recall_at(score, error, share) for recall, share in zip(RECALLS, FLAGGED, strict=True)}
+        found[PRECISION] = stats.precision_at(score, error, k)
+        line = {"dataset": scored.dataset, "rule": rule, "k": k, "precision_by_chance": errors / n, **counts}
         for name, rate in found.items():
-            ends |= dict(zip(with_interval(name), rate, strict=True))
-        chance = {"k": k, "precision_by_chance": errors / n}
-        yield {"dataset": scored.dataset, "rule": rule, **ends, **chance, **counts}
+            line |= zip(with_interval(name), rate, strict=True)
+        yield line
 
 
 def _curve(scored: Scored) -> Iterator[dict[str, Any]]:
     assert scored.judged is not None
     for rule, score in scored.rules.items():
-        recall = recall_curve(score, scored.judged.error, SHARES)
+        recall = stats.recall_curve(score, scored.judged.error, SHARES)
         for share, found in zip(SHARES.tolist(), recall.tolist(), strict=True):
             yield {"dataset": scored.dataset, "rule": rule, "share_flagged": share, "recall": found}

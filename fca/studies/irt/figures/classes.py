@@ -6,7 +6,7 @@ Figures and headlines of analysis=difficulty_segments and analysis=class_robustn
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import altair as alt
@@ -14,29 +14,10 @@ import pandas as pd
 
 from fca.report import kinds, style
 from fca.report.figure import Figure
-from fca.studies.irt.class_robustness import (
-    CLASS_ROBUSTNESS,
-    CLASS_ROBUSTNESS_SHOWN,
-    CLASS_SEVERITY_DIFFICULTY,
-    CLASS_SEVERITY_DISCRIMINATION,
-    DIRECTION,
-    INSTABILITY,
-    RANK,
-    ROBUST_CLASSES,
-    VERDICT,
-)
-from fca.studies.irt.difficulty_segments import (
-    DIFFERENCE,
-    N_CLASSES,
-    PLACE,
-    QUARTER,
-    SEGMENT,
-    SEGMENT_CLASSES,
-    SEGMENT_CLASSES_SHOWN,
-    SEGMENT_MODELS,
-    SEGMENT_MODELS_SHOWN,
-    SHARE_RIGHT,
-)
+from fca.studies.irt import class_robustness as robust
+from fca.studies.irt import difficulty_segments as segments
+from fca.studies.irt.class_robustness import DIRECTION, INSTABILITY, RANK, VERDICT
+from fca.studies.irt.difficulty_segments import DIFFERENCE, N_CLASSES, PLACE, QUARTER, SEGMENT, SHARE_RIGHT
 from fca.studies.irt.fits import PARAMETER, SHARE_OF_CLASS, SUBJECT
 from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY
 from fca.types import Column, Table, with_interval
@@ -47,6 +28,10 @@ NAMED_VERDICTS = 2  # classes of each verdict in a sentence
 _ABOUT = {"difficulty": "difficulty (top: hardest)", "discrimination": "discrimination (top: separates models best)"}
 _AWAY = alt.Axis(format="%", labelExpr="format(abs(datum.value), '.0%')", grid=True, tickCount=5)
 _SIGNED = Column("signed", float, ".0%", "share of the class's images")
+_OVER_SEVERITIES = {
+    "difficulty": ("Do easy images stay easy?", "segment"),
+    "discrimination": ("Do images still separate models?", "quarter"),
+}
 _MOVES = {"count": "the share of its images in a segment", "mean_b": "its mean difficulty"}
 
 
@@ -56,21 +41,17 @@ def models_figure(shown: Table) -> alt.FacetChart:
     places = zip(frame[CORRUPTION], frame[SEVERITY], strict=True)
     frame["shift"] = [f"{kind} {severity}" if severity else "clean" for kind, severity in places]
     frame["panel"] = style.panels(frame, DATASET, "shift")
-    segments = kinds.category(
-        alt.X, SEGMENT, list(SEGMENT.choices.values()), domain=False, grid=False, labelFontSize=10
-    )
-    subjects = style.names_axis(SUBJECT, alt.EncodingSortField(PLACE, op="min"))
-    chart = kinds.heat_map(Column(SHARE_RIGHT, float, ".0%"), segments, subjects, shown.columns, (0.0, 1.0))
+    names = list(SEGMENT.choices.values())
+    across = kinds.category(alt.X, SEGMENT, names, domain=False, grid=False, labelFontSize=10)
+    rows = style.names_axis(SUBJECT, alt.EncodingSortField(PLACE, op="min"))
+    chart = kinds.heat_map(Column(SHARE_RIGHT, float, ".0%"), across, rows, shown.columns, (0.0, 1.0))
     everyone = (frame.groupby(DATASET)[SUBJECT].nunique() == frame.groupby(DATASET)["subjects"].first()).all()
-    title = alt.Title(
+    title = style.title(
         "Who solves the hard images?",
-        subtitle=[
-            "Right responses in each quarter of the images by expected success; quarters are cut on clean images.",
-            "Best on clean images first" + ("." if everyone else "; subjects spread evenly from best to worst."),
-        ],
+        "Right responses in each quarter of the images by expected success; quarters are cut on clean images.",
+        "Best on clean images first" + ("." if everyone else "; subjects spread evenly from best to worst."),
     )
-    drawn = style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19)
-    return drawn.resolve_axis(x="independent")
+    return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19).resolve_axis(x="independent")
 
 
 def classes_figure(shown: Table) -> alt.FacetChart:
@@ -87,12 +68,10 @@ def classes_figure(shown: Table) -> alt.FacetChart:
         kinds.interval(alt.Chart().encode(y=rows), _SIGNED, upright=False),
         *(kinds.reference(at, upright=False) for at in (-0.25, 0.0, 0.25)),
     )
-    title = alt.Title(
+    title = style.title(
         "Which classes are hard, and which separate models?",
-        subtitle=[
-            "Clean images of each class in the top and the bottom quarter of all, with 95 % intervals.",
-            "Dashed: a class like all others has 25 % in each.",
-        ],
+        "Clean images of each class in the top and the bottom quarter of all, with 95 % intervals.",
+        "Dashed: a class like all others has 25 % in each.",
     )
     return style.faceted(chart, frame, title, (DATASET,), row=18)
 
@@ -106,16 +85,14 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
     coloured = kinds.hue(DIRECTION, frame, kinds.CONTRAST, ("triangle-down", "triangle-up", "circle"))
     across = kinds.quantity(alt.X, value, "", grid=True, domainMin=0, padding=0)
     chart = kinds.points_with_intervals(value, rows, shown.columns, coloured, scale=across)
-    title = alt.Title(
+    title = style.title(
         "Which classes break under which corruption?",
-        subtitle=[
-            f"How much {_MOVES[mode]} moves between severities: standard deviation, 95 % interval.",
-            f"Most robust first{as_written(shown.parameters)}.{_ends_only(frame)}",
-        ],
+        f"How much {_MOVES[mode]} moves between severities: standard deviation, 95 % interval.",
+        f"Most robust first{as_written(shown.parameters)}.{_ends_only(frame)}",
     )
     columns = None if style.differs(frame["panel"]) else 1
-    drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), columns=columns, row=18)
-    return drawn.resolve_axis(x="independent")
+    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), columns=columns, row=18)
+    return figure.resolve_axis(x="independent")
 
 
 def table_figure(named: Table) -> alt.FacetChart:
@@ -127,59 +104,50 @@ def table_figure(named: Table) -> alt.FacetChart:
     rows = kinds.category(alt.Y, CORRUPTION, list(dict.fromkeys(frame[CORRUPTION])))
     coloured = kinds.hue(VERDICT, frame, kinds.CONTRAST, ("triangle-down", "triangle-up"))
     chart = kinds.scatter(across, rows, (DATASET, CORRUPTION, LABEL, VERDICT), coloured, size=130)
-    title = alt.Title(
+    title = style.title(
         "Which classes are susceptible to a corruption, and which robust?",
-        subtitle=[f"The two classes that move most and the two that move least{as_written(named.parameters)}."],
+        f"The two classes that move most and the two that move least{as_written(named.parameters)}.",
     )
     tall = max(80, 24 * frame[CORRUPTION].nunique())
-    drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=tall, columns=1)
-    return drawn.resolve_scale(x="independent")
+    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=tall, columns=1)
+    return figure.resolve_scale(x="independent")
 
 
-def difficulty_figure(shown: Table) -> alt.FacetChart:
-    """The share of each class's images in the easy and the hard segment at every severity."""
-    return _severities(shown, "Do easy images stay easy?", ("easy", "hard"), "segment")
+def severities_figure(shown: Table) -> alt.FacetChart:
+    """The share of each class's images in the outer segments at every severity; one panel a corruption and segment.
 
-
-def discrimination_figure(shown: Table) -> alt.FacetChart:
-    """The share of each class's images in the least and the most discriminating quarter at every severity."""
-    return _severities(shown, "Do images still separate models?", ("low", "high"), "quarter")
-
-
-def _severities(shown: Table, title: str, segments: Sequence[str], noun: str) -> alt.FacetChart:
-    """A line a class over severities, named where it has a verdict; one panel a corruption and segment."""
+    A line a class, named where it has a verdict. The segments are those of difficulty, or of discrimination.
+    """
     frame = shown.frame.assign(part=shown.frame[SEGMENT].map(dict(SEGMENT.choices)))
-    frame[SEGMENT] = pd.Categorical(frame[SEGMENT], list(segments), ordered=True)
+    frame[SEGMENT] = pd.Categorical(frame[SEGMENT], list(SEGMENT.choices), ordered=True)
     frame = frame.sort_values([DATASET, CORRUPTION, SEGMENT], kind="stable", ignore_index=True)
     frame = _named_ends(frame.assign(panel=style.panels(frame, DATASET, CORRUPTION, "part")))
-    first, last = int(frame[SEVERITY].min()), int(frame[SEVERITY].max())
-    axis = alt.Axis(values=sorted(frame[SEVERITY].unique().tolist()), format=".0f", grid=False)
-    scale = alt.Scale(domain=[first, 1.45 * last], nice=False)
+    levels = sorted(frame[SEVERITY].unique().tolist())
+    axis = alt.Axis(values=levels, format=".0f", grid=False)
+    scale = alt.Scale(domain=[levels[0], 1.45 * levels[-1]], nice=False)
     coloured = kinds.hue(VERDICT, frame, kinds.CONTRAST, shapes=None)
     base: Any = alt.Chart().encode(x=alt.X(f"{SEVERITY}:Q", title=None, scale=scale, axis=axis), detail=f"{LABEL}:N")
-    lines = base.encode(
-        y=kinds.quantity(alt.Y, SHARE_OF_CLASS, zero=True, padding=0), tooltip=kinds.tooltips(shown.columns)
-    )
-    named = base.transform_filter("isValid(datum.name_at)").mark_text(align="left", dx=7, fontSize=11)
+    up = kinds.quantity(alt.Y, SHARE_OF_CLASS, zero=True, padding=0)
+    lines = base.encode(y=up, tooltip=kinds.tooltips(shown.columns))
+    others = lines.transform_filter(f"!isValid(datum.{VERDICT})")
+    verdicts = lines.transform_filter(f"isValid(datum.{VERDICT})").mark_line(strokeWidth=2.2, point={"size": 26})
+    names = base.transform_filter("isValid(datum.name_at)").mark_text(align="left", dx=7, fontSize=11)
     grey = {"color": kinds.GREY, "size": 14}
     chart = kinds.layers(
-        lines.transform_filter(f"!isValid(datum.{VERDICT})").mark_line(
-            color=kinds.GREY, opacity=0.45, strokeWidth=1.2, point=grey
-        ),
-        lines.transform_filter(f"isValid(datum.{VERDICT})")
-        .mark_line(strokeWidth=2.2, point={"size": 26})
-        .encode(color=coloured.colour()),
-        named.encode(y="name_at:Q", text=f"{LABEL}:N", color=coloured.colour()),
+        others.mark_line(color=kinds.GREY, opacity=0.45, strokeWidth=1.2, point=grey),
+        verdicts.encode(color=coloured.colour()),
+        names.encode(y="name_at:Q", text=f"{LABEL}:N", color=coloured.colour()),
     )
     cut = "cut at each severity by itself" if shown.parameters.get("compat") else "cut on clean images"
-    subtitle = [
+    question, noun = _OVER_SEVERITIES[frame[PARAMETER].iloc[0]]
+    title = style.title(
+        question,
         f"Share of each class's images in the {noun}, {cut}, by severity (0 = clean).{_ends_only(frame)}",
         f"Named: the two most susceptible and the two most robust classes{as_written(shown.parameters)}.",
-    ]
+    )
     columns = 4 if frame["panel"].nunique() > 2 else 2
-    words = alt.Title(title, subtitle=subtitle)
-    drawn = style.faceted(chart, frame, words, (DATASET, CORRUPTION), height=190, columns=columns)
-    return drawn.resolve_axis(x="independent")
+    figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=190, columns=columns)
+    return figure.resolve_axis(x="independent")
 
 
 def _named_ends(frame: pd.DataFrame) -> pd.DataFrame:
@@ -226,11 +194,11 @@ def model_headlines(models: pd.DataFrame) -> Iterator[str]:
         shifted = part[part[SEVERITY] > 0]
         highest = shifted[shifted[SEVERITY] == shifted.groupby(CORRUPTION)[SEVERITY].transform("max")]
         leads = Counter(highest.loc[highest.groupby(CORRUPTION)[SHARE_RIGHT].idxmax(), SUBJECT])
-        also = [
-            f"; at the highest severity, {name} solves the most under {times} of {leads.total()} corruptions"
-            for name, times in leads.most_common(1)
-        ]
-        yield f"{dataset}: of the hard quarter of clean images {ends}{''.join(also)}."
+        also = ""
+        if leads:
+            [(name, times)] = leads.most_common(1)
+            also = f"; at the highest severity, {name} solves the most under {times} of {leads.total()} corruptions"
+        yield f"{dataset}: of the hard quarter of clean images {ends}{also}."
 
 
 def _share(line: pd.Series) -> str:
@@ -283,8 +251,8 @@ classes.
     for dataset, part in classes.dropna(subset=DIRECTION).groupby(DATASET, sort=False):
         counts = Counter(part[DIRECTION])
         moved = f"{counts['harder']} of {len(part)} classes are harder than clean and {counts['easier']} easier"
-        robust = part[part[VERDICT] == "robust"]
-        also = f"{(robust[DIRECTION] == 'harder').sum()} of {len(robust)} robust verdicts are of harder classes"
+        steady = part[part[VERDICT] == "robust"]
+        also = f"{(steady[DIRECTION] == 'harder').sum()} of {len(steady)} robust verdicts are of harder classes"
         yield f"{dataset}: over {_corruptions(part[CORRUPTION].nunique())}, {moved}; {also}."
 
 
@@ -293,23 +261,21 @@ def _corruptions(number: int) -> str:
 
 
 FIGURES = (
-    Figure("segment_models", "Easy and hard images", (SEGMENT_MODELS_SHOWN,), models_figure),
-    Figure("segment_classes", "Hard classes", (SEGMENT_CLASSES_SHOWN,), classes_figure),
-    Figure("class_robustness", "Robust classes", (CLASS_ROBUSTNESS_SHOWN,), ranking_figure),
-    Figure("robust_classes", "Susceptible or robust", (ROBUST_CLASSES,), table_figure),
-    Figure(
-        "class_severity_difficulty", "Easy and hard images by severity", (CLASS_SEVERITY_DIFFICULTY,), difficulty_figure
-    ),
+    Figure("segment_models", "Easy and hard images", (segments.SEGMENT_MODELS_SHOWN,), models_figure),
+    Figure("segment_classes", "Hard classes", (segments.SEGMENT_CLASSES_SHOWN,), classes_figure),
+    Figure("class_robustness", "Robust classes", (robust.CLASS_ROBUSTNESS_SHOWN,), ranking_figure),
+    Figure("robust_classes", "Susceptible or robust", (robust.ROBUST_CLASSES,), table_figure),
+    Figure("class_severity_difficulty", "Easy and hard images by severity", (robust.BY_DIFFICULTY,), severities_figure),
     Figure(
         "class_severity_discrimination",
         "Discriminating images by severity",
-        (CLASS_SEVERITY_DISCRIMINATION,),
-        discrimination_figure,
+        (robust.BY_DISCRIMINATION,),
+        severities_figure,
     ),
 )
 HEADLINES = {
-    SEGMENT_MODELS.name: model_headlines,
-    SEGMENT_CLASSES.name: class_headlines,
-    ROBUST_CLASSES.name: robust_headlines,
-    CLASS_ROBUSTNESS.name: direction_headlines,
+    segments.SEGMENT_MODELS.name: model_headlines,
+    segments.SEGMENT_CLASSES.name: class_headlines,
+    robust.ROBUST_CLASSES.name: robust_headlines,
+    robust.CLASS_ROBUSTNESS.name: direction_headlines,
 }

@@ -14,21 +14,9 @@ import pandas as pd
 
 from fca.report import kinds, style
 from fca.report.figure import Figure
+from fca.studies.irt import irt
 from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, TRAIT
-from fca.studies.irt.irt import (
-    CEILING,
-    IRT_ABILITIES,
-    IRT_CHOICE,
-    IRT_CURVES,
-    IRT_FITS,
-    IRT_PLANE,
-    IRT_SEVERITY,
-    MARK,
-    PROBABILITY,
-    RELIABILITY,
-    SHARE,
-    TAU,
-)
+from fca.studies.irt.irt import CEILING, MARK, PROBABILITY, SHARE, TAU
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, SNAPSHOT
 from fca.types import Table
 
@@ -51,12 +39,10 @@ def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
     rows = kinds.category(alt.Y, MODEL, alt.EncodingSortField(ABILITY, op="max", order="descending"))
     across = kinds.quantity(alt.X, ABILITY, trait)
     chart = kinds.points_with_intervals(ABILITY, rows, abilities.columns, coloured, scale=across, size=60)
-    title = alt.Title(
+    title = style.title(
         "How able is each model?" if trait == "ability" else f"Which subjects show most {trait}?",
-        subtitle=[
-            f"Estimated {trait} with its 95 % interval, in standard deviations of the subjects (1pl: logits); one line",
-            "a model. Kendall's tau: 1 where it orders the subjects exactly as accuracy does.",
-        ],
+        f"Estimated {trait} with its 95 % interval, in standard deviations of the subjects (1pl: logits); one line",
+        "a model. Kendall's tau: 1 where it orders the subjects exactly as accuracy does.",
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=17)
 
@@ -86,12 +72,10 @@ def plane_figure(plane: Table) -> alt.FacetChart:
         color=alt.Color(f"{CEILING}:Q", scale=alt.Scale(domain=[0, 1], range="ordinal"), legend=legend),
         tooltip=kinds.tooltips(plane.columns),
     )
-    title = alt.Title(
+    title = style.title(
         "Are difficult images also discriminating?",
-        subtitle=[
-            "One dot an image, of a sample; the darker, the smaller the chance of even the best.",
-            "p_max: the chance of the ablest subject; feasibility: the highest chance that any ability reaches.",
-        ],
+        "One dot an image, of a sample; the darker, the smaller the chance of even the best.",
+        "p_max: the chance of the ablest subject; feasibility: the highest chance that any ability reaches.",
     )
     return style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=280)
 
@@ -117,9 +101,9 @@ def severity_figure(severity: Table) -> alt.FacetChart:
         tooltip=kinds.tooltips(severity.columns),
     )
     several = "What does a corruption change as it gets more severe?"
-    title = alt.Title(
+    title = style.title(
         several if len(levels) > 1 else "How difficult and how discriminating are the images?",
-        subtitle=["Share of images at each value, severity by severity; the outer bins hold what lies beyond."],
+        "Share of images at each value, severity by severity; the outer bins hold what lies beyond.",
     )
     tall = 60 + (34 if frame[CORRUPTION].nunique() <= FEW else 20) * len(levels)
     drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=tall, columns=3)
@@ -144,12 +128,10 @@ def curves_figure(curves: Table) -> alt.FacetChart:
         lines.encode(opacity=alt.condition(hovered, alt.value(0.9), alt.value(0.08))).add_params(hovered),
         dots.encode(opacity=alt.condition(hovered, alt.value(0.8), alt.value(0.05))),
     )
-    title = alt.Title(
+    title = style.title(
         "Do the fitted curves follow the responses?",
-        subtitle=[
-            "Lines: the fitted chance of a right response, of images from easy (dark) to hard. Dots: share of right",
-            f"responses in groups of subjects of like {trait}. Hover over a line to see its image alone.",
-        ],
+        "Lines: the fitted chance of a right response, of images from easy (dark) to hard. Dots: share of right",
+        f"responses in groups of subjects of like {trait}. Hover over a line to see its image alone.",
     )
     return style.faceted(chart, frame, title, (DATASET,), height=340)
 
@@ -167,12 +149,10 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
     order = sorted(frame[CORRUPTION].unique(), key=lambda kind: (kind != "clean", kind))
     rows = kinds.category(alt.Y, CORRUPTION, order)
     chart = kinds.points_with_intervals(TAU, rows, reliability.columns, coloured, dodge="slot", size=70)
-    title = alt.Title(
+    title = style.title(
         "Does ability order the models as accuracy does?",
-        subtitle=[
-            "Every corruption and severity has a fit of its own; bars: 95 %, by resampling models.",
-            "Diamonds: the severity of the paper's table.",
-        ],
+        "Every corruption and severity has a fit of its own; bars: 95 %, by resampling models.",
+        "Diamonds: the severity of the paper's table.",
     )
     drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), row=10)
     drawn.spec.height = alt.Step(10, **{"for": "offset"})
@@ -259,15 +239,15 @@ def reliability_headlines(reliability: pd.DataFrame) -> Iterator[str]:
 
 
 FIGURES = (
-    Figure("irt_abilities", "Abilities", (IRT_ABILITIES, IRT_FITS), abilities_figure),
-    Figure("irt_plane", "Difficulty and discrimination", (IRT_PLANE,), plane_figure),
-    Figure("irt_severity", "What severity changes", (IRT_SEVERITY,), severity_figure),
-    Figure("irt_curves", "Item curves", (IRT_CURVES,), curves_figure),
-    Figure("reliability", "Ability and accuracy", (RELIABILITY,), reliability_figure),
+    Figure("irt_abilities", "Abilities", (irt.IRT_ABILITIES, irt.IRT_FITS), abilities_figure),
+    Figure("irt_plane", "Difficulty and discrimination", (irt.IRT_PLANE,), plane_figure),
+    Figure("irt_severity", "What severity changes", (irt.IRT_SEVERITY,), severity_figure),
+    Figure("irt_curves", "Item curves", (irt.IRT_CURVES,), curves_figure),
+    Figure("reliability", "Ability and accuracy", (irt.RELIABILITY,), reliability_figure),
 )
 HEADLINES = {
-    IRT_FITS.name: fit_headlines,
-    IRT_ABILITIES.name: ability_headlines,
-    IRT_CHOICE.name: choice_headlines,
-    RELIABILITY.name: reliability_headlines,
+    irt.IRT_FITS.name: fit_headlines,
+    irt.IRT_ABILITIES.name: ability_headlines,
+    irt.IRT_CHOICE.name: choice_headlines,
+    irt.RELIABILITY.name: reliability_headlines,
 }

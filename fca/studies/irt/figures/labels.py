@@ -10,23 +10,10 @@ import pandas as pd
 
 from fca.report import kinds, style
 from fca.report.figure import Figure
+from fca.studies.irt import label_errors as errors
 from fca.studies.irt.fits import ITEM_TOP1, MODAL_WRONG_SHARE
 from fca.studies.irt.gallery import GALLERY, KIND, PREDICTED
-from fca.studies.irt.label_errors import (
-    AUC,
-    AUC_REVIEWED,
-    LABEL_ERROR_CURVE,
-    LABEL_ERROR_RULES,
-    LABEL_SUSPECTS,
-    OTHER_CLASS,
-    PRECISION,
-    RANK,
-    RECALL,
-    RECALLS,
-    RULE,
-    SHARE_FLAGGED,
-    VERDICT,
-)
+from fca.studies.irt.label_errors import AUC, AUC_REVIEWED, OTHER_CLASS, PRECISION, RANK, RECALL, RECALLS, RULE, VERDICT
 from fca.studies.table import DATASET, LABEL
 from fca.types import Column, Table, with_interval
 
@@ -42,25 +29,21 @@ VALUE = Column("value", float, ".3f", "AUC, precision")
 
 def rules_figure(rules: Table) -> alt.FacetChart:
     """AUC among all and among reviewed images, and precision of the first k, with intervals, one row a rule."""
-    each = [
-        rules.frame.assign(measure=words)
-        .drop(columns=list(with_interval(measure)))
-        .join(rules.frame[list(with_interval(measure))].set_axis(list(with_interval(VALUE)), axis="columns"))
-        for measure, words in _MEASURES.items()
-    ]
+    each = []
+    for measure, words in _MEASURES.items():
+        value = dict(zip(with_interval(measure), with_interval(VALUE), strict=True))
+        each.append(rules.frame.rename(columns=value).assign(measure=words))
     frame = _by_rule(pd.concat(each, ignore_index=True).dropna(subset=VALUE))
     frame = frame.assign(rule=frame[RULE].map(dict(RULE.choices)))
     rows = kinds.category(alt.Y, RULE, list(RULE.choices.values()), domain=False, labelPadding=12)
-    hover = (DATASET, RULE, MEASURE, *with_interval(VALUE), *RECALLS, *LABEL_ERROR_RULES.columns[-5:])
+    hover = (DATASET, RULE, MEASURE, *with_interval(VALUE), *RECALLS, *errors.LABEL_ERROR_RULES.columns[-5:])
     across = kinds.quantity(alt.X, VALUE, domain=[0, 1], padding=0)
     coloured = kinds.hue(MEASURE, frame, shapes=("circle", "square", "diamond"))
     chart = kinds.points_with_intervals(VALUE, rows, hover, coloured, dodge=MEASURE, scale=across, size=70)
-    title = alt.Title(
+    title = style.title(
         "Which rule finds wrong labels?",
-        subtitle=[
-            "With 95 % intervals. AUC: chance that an image with a wrong label is more suspect than another;",
-            "among all, images that nobody reviewed count as right. k: number of known errors, unless set otherwise.",
-        ],
+        "With 95 % intervals. AUC: chance that an image with a wrong label is more suspect than another;",
+        "among all, images that nobody reviewed count as right. k: number of known errors, unless set otherwise.",
     )
     return style.faceted(chart, frame, title, (DATASET,), height=44 * frame[RULE].nunique())
 
@@ -68,31 +51,27 @@ def rules_figure(rules: Table) -> alt.FacetChart:
 def curve_figure(curve: Table) -> alt.FacetChart:
     """Recall against the share of images flagged, one line a rule, beside chance and the paper's claim."""
     frame = _by_rule(curve.frame)
-    coloured = kinds.hue(RULE, frame, shapes=None)
-    colour = coloured.colour()
-    colour["legend"]["columns"] = 3
+    coloured = kinds.hue(RULE, frame, shapes=None, columns=3)
     claim = alt.InlineData(values=[{"recall": CLAIM[0], "to": CLAIM[1]}])  # once a panel, not once a line
     chance = alt.InlineData(values=[{"share_flagged": share, "recall": share} for share in (0, 1)])
     diagonal: Any = alt.Chart(chance).mark_line(strokeDash=[4, 3], color=kinds.GREY, strokeWidth=1)
     lines: Any = alt.Chart().mark_line(strokeWidth=2)
     lines = lines.encode(
-        x=kinds.quantity(alt.X, SHARE_FLAGGED, padding=0),
+        x=kinds.quantity(alt.X, errors.SHARE_FLAGGED, padding=0),
         y=kinds.quantity(alt.Y, RECALL, padding=0),
-        color=colour,
+        color=coloured.colour(),
         opacity=coloured.opacity(),
         tooltip=kinds.tooltips(curve.columns),
     )
     chart = kinds.layers(
         alt.Chart(claim).mark_rect(opacity=0.15, color=kinds.GREY).encode(y=f"{RECALL}:Q", y2="to:Q"),
-        diagonal.encode(x=f"{SHARE_FLAGGED}:Q", y=f"{RECALL}:Q"),
+        diagonal.encode(x=f"{errors.SHARE_FLAGGED}:Q", y=f"{RECALL}:Q"),
         lines.add_params(coloured.picked),
     )
-    title = alt.Title(
+    title = style.title(
         "How many wrong labels does each rule find?",
-        subtitle=[
-            "Images flagged from the most suspect on. Dashed: by chance. Band: the paper's claim of 30 to 40 % for low",
-            "discrimination and feasibility, which does not state how many images are flagged.",
-        ],
+        "Images flagged from the most suspect on. Dashed: by chance. Band: the paper's claim of 30 to 40 % for low",
+        "discrimination and feasibility, which does not state how many images are flagged.",
     )
     return style.faceted(chart, frame, title, (DATASET,), height=300)
 
@@ -117,12 +96,10 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
         base.mark_point(size=40, color=kinds.GREY, opacity=1).encode(x=f"{ITEM_TOP1}:Q"),
         base.mark_point(filled=True, size=90, opacity=1).encode(x=share, color=coloured.colour()),
     )
-    title = alt.Title(
+    title = style.title(
         "Which labels look wrong?",
-        subtitle=[
-            f"The {FIRST} most suspect images: label → what most models predict instead.",
-            "Filled: share of models that predict the other class; open: that predict the label.",
-        ],
+        f"The {FIRST} most suspect images: label → what most models predict instead.",
+        "Filled: share of models that predict the other class; open: that predict the label.",
     )
     columns = min(2, frame["panel"].nunique())
     return style.faceted(chart, frame.assign(named=named), title, (DATASET,), columns=columns, row=22)
@@ -134,12 +111,12 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     if frame.empty and len(gallery.frame):
         raise style.NothingToDraw(_undescribed(gallery.frame))
     frame = frame.assign(way=frame[KIND].map(dict(KIND.choices)))
-    frame = frame.assign(panel=style.panels(frame, DATASET, "way"))
+    frame["panel"] = style.panels(frame, DATASET, "way")
     frame[[LABEL, PREDICTED]] = frame[[LABEL, PREDICTED]].fillna("")  # a file may know only right or wrong
     hover = [column for column in gallery.columns if column not in ("thumbnail", "row", "column")]
-    title = alt.Title(
+    title = style.title(
         "Which images are hard, which easy, and which labels look wrong?",
-        subtitle=["Below each picture its label and the predicted classes, with how many models; hover for more."],
+        "Below each picture its label and the predicted classes, with how many models; hover for more.",
     )
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     chart = kinds.pictures(frame, hover, LABEL, PREDICTED)
@@ -168,8 +145,8 @@ def rules_headlines(rules: pd.DataFrame) -> Iterator[str]:
         paper = part[(part[RULE] == PAPER) & ~part.index.isin(best.index)]
         found = "; ".join(_found(line) for line in pd.concat([best, paper]).to_dict("records"))
         claim = f"by chance 25 %; the paper claims {100 * CLAIM[0]:.0f} to {100 * CLAIM[1]:.0f} %, of no stated share"
-        errors = int(part["errors"].iloc[0])
-        yield f"{dataset}: of {errors} known wrong labels, the 25 % most suspect images hold {found}; {claim}."
+        known = int(part["errors"].iloc[0])
+        yield f"{dataset}: of {known} known wrong labels, the 25 % most suspect images hold {found}; {claim}."
 
 
 def _found(line: Mapping[Hashable, Any]) -> str:
@@ -193,9 +170,9 @@ def gallery_headlines(gallery: pd.DataFrame) -> Iterator[str]:
 
 
 FIGURES = (
-    Figure("label_error_rules", "Rules that find wrong labels", (LABEL_ERROR_RULES,), rules_figure),
-    Figure("label_error_curve", "Wrong labels found", (LABEL_ERROR_CURVE,), curve_figure),
-    Figure("label_suspects", "Labels that look wrong", (LABEL_SUSPECTS,), suspects_figure),
+    Figure("label_error_rules", "Rules that find wrong labels", (errors.LABEL_ERROR_RULES,), rules_figure),
+    Figure("label_error_curve", "Wrong labels found", (errors.LABEL_ERROR_CURVE,), curve_figure),
+    Figure("label_suspects", "Labels that look wrong", (errors.LABEL_SUSPECTS,), suspects_figure),
     Figure("gallery", "Hardest, easiest and most suspect images", (GALLERY,), gallery_figure),
 )
-HEADLINES = {LABEL_ERROR_RULES.name: rules_headlines, GALLERY.name: gallery_headlines}
+HEADLINES = {errors.LABEL_ERROR_RULES.name: rules_headlines, GALLERY.name: gallery_headlines}
