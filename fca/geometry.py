@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, UInt8
 from PIL import Image
 
-from fca.types import FcaError
+from fca.types import FcaError, check_choice
 
 INTERPOLATIONS = {
     "nearest": Image.Resampling.NEAREST,
@@ -48,9 +48,7 @@ class ResizeCrop:
             raise FcaError("input_size", self.size, "at least 1 pixel", "set the model's input_size")
         if not 0 < self.crop_pct <= 1:
             raise FcaError("crop_pct", self.crop_pct, "above 0 and at most 1", "set the model's crop_pct")
-        if self.interpolation not in INTERPOLATIONS:
-            allowed = ", ".join(INTERPOLATIONS)
-            raise FcaError("interpolation", self.interpolation, allowed, "set the model's interpolation")
+        check_choice("interpolation", self.interpolation, INTERPOLATIONS, "set the model's interpolation")
 
     @property
     def key(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
@@ -33,6 +33,12 @@ class FcaError(Exception):
 
     def __str__(self) -> str:
         return "{} = {}; allowed: {}; next: {}".format(*self.args)
+
+
+def check_choice(what: str, value: object, choices: Iterable[object], step: str = "take one of these") -> None:
+    """Raises FcaError for a value that is not among the choices, listing them."""
+    if value not in (allowed := list(choices)):
+        raise FcaError(what, value, ", ".join(map(str, allowed)), step)
 
 
 class UnreadableImage(Exception):

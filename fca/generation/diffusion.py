@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fca.generation import Drawn, Refused, Request, missing_package
-from fca.types import FcaError
+from fca.types import FcaError, check_choice
 
 DTYPES = ("float32", "float16", "bfloat16")
 _ONE_AT_A_TIME = threading.Lock()  # a pipeline's scheduler holds the state of the image that it draws
@@ -75,8 +75,7 @@ class Diffusion:
         prompt = request.words()
         if self.size % 8 or self.size < 8:
             raise FcaError("generator.size", self.size, "a multiple of 8", "take 512 or what the model was made for")
-        if self.dtype not in DTYPES:
-            raise FcaError("generator.dtype", self.dtype, ", ".join(DTYPES), "take one of these")
+        check_choice("generator.dtype", self.dtype, DTYPES)
         with _ONE_AT_A_TIME:
             made, facts = self._made(prompt, request.seed)
         if any(getattr(made, "nsfw_content_detected", None) or []):

@@ -15,8 +15,8 @@ from jaxtyping import Float, UInt8
 from PIL import Image, ImageDraw
 
 from fca.render.march import Hits, Plane, Points, march
-from fca.render.scene import Mask, Picture, Rendered, Scene, check_name, generator
-from fca.types import FcaError
+from fca.render.scene import Mask, Picture, Rendered, Scene, generator
+from fca.types import FcaError, check_choice
 
 SIZES = (8, 2048)  # smallest and largest side in pixels
 BACKDROPS = ("plain", "clouds", "stripes", "checks", "clutter")
@@ -94,7 +94,7 @@ def _positions(size: int) -> tuple[Field, Field]:
 
 def backdrop(scene: Scene, size: int) -> Picture:
     """RGB in [0, 1]: half the distance between the two colours either way at `backdrop_amount` 1."""
-    check_name("backdrop", scene.backdrop, BACKDROPS)
+    check_choice("backdrop", scene.backdrop, BACKDROPS)
     first, second = (np.array(one, np.float32) for one in scene.backdrop_colors)
     middle, amount = (first + second) / 2, np.float32(scene.backdrop_amount)
     if scene.backdrop == "clutter":
@@ -162,7 +162,7 @@ def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
 
 def _texture(scene: Scene, points: Points) -> Plane:
     """1 where the texture has its second colour, else 0."""
-    check_name("texture", scene.texture, TEXTURES)
+    check_choice("texture", scene.texture, TEXTURES)
     random = generator(scene.noise_key, "texture")
     cells = np.float32(random.uniform(4.0, 6.0))
     x, y, z = points * cells + random.random((3, 1)).astype(np.float32)
@@ -201,7 +201,7 @@ def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
 
 def cover_field(scene: Scene, size: int) -> Field:
     """Grows away from where the cover begins, so a higher limit covers all that a lower one does, and more."""
-    check_name("cover", scene.cover, COVERS)
+    check_choice("cover", scene.cover, COVERS)
     right, down = _positions(size)
     random = generator(scene.noise_key, "cover")
     turn = random.uniform(0, 2 * np.pi)
@@ -227,7 +227,7 @@ def _cover_colours(scene: Scene, size: int) -> Picture:
 def finish(scene: Scene, picture: Picture) -> Picture:
     """The picture mixed with itself in another style, by `style_amount`, then reduced in quality."""
     if scene.style != "none" and scene.style_amount:
-        check_name("style", scene.style, STYLES)
+        check_choice("style", scene.style, STYLES)
         picture = picture + np.float32(scene.style_amount) * (STYLES[scene.style](picture) - picture)
     return _degraded(scene, picture)
 

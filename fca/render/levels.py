@@ -18,8 +18,8 @@ from jaxtyping import Float
 from fca.render.draw import COVERS, DARK, LIGHT, STYLES, TEXTURES, Drawn, backdrop, cover_field, draw, finish, surface
 from fca.render.march import Hits, march
 from fca.render.objects import model
-from fca.render.scene import ATTRIBUTES, BACKGROUND, Colour, Mask, Scene, check_name, generator
-from fca.types import LEVELS, FcaError
+from fca.render.scene import ATTRIBUTES, BACKGROUND, Colour, Mask, Scene, generator
+from fca.types import LEVELS, FcaError, check_choice
 
 CLEAR = 0.28  # least root mean square distance of the object's colours, half lit, from the background's middle
 TRIES = 40
@@ -75,8 +75,8 @@ def band(attribute: str, level: str) -> Band:
     >>> band("occlusion", "hard")
     Band(measure='hidden_share', low=0.7, high=0.8)
     """
-    check_name("attribute", attribute, (*ATTRIBUTES, BACKGROUND))
-    check_name("level", level, LEVELS)
+    check_choice("attribute", attribute, (*ATTRIBUTES, BACKGROUND))
+    check_choice("level", level, LEVELS)
     measure, ranges = _BANDS[attribute]
     return Band(measure, *ranges[LEVELS.index(level)])
 

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from jaxtyping import Float
 
-from fca.render.scene import check_name
+from fca.types import check_choice
 
 Axis = Float[np.ndarray, " points"]  # one coordinate of every point, or its distance
 Number = float | int
@@ -345,5 +345,5 @@ class Model:
 @lru_cache(maxsize=len(CLASSES))
 def model(label: str) -> Model:
     """The object of a class. Raises FcaError, listing the classes, for a name that is none."""
-    check_name("class", label, CLASSES)
+    check_choice("class", label, CLASSES)
     return Model(tuple(_PARTS[label]), *_USUAL[label])

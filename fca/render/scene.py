@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
-
-from fca.types import FcaError
 
 ATTRIBUTES = ("color", "light", "occlusion", "position", "quality", "rotation", "size", "style", "texture", "view")
 BACKGROUND = "background"  # beside the ten: what is behind the object
@@ -103,9 +100,3 @@ def generator(*key: object) -> np.random.Generator:
     """
     digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
-
-
-def check_name(key: str, name: str, allowed: Iterable[str]) -> None:
-    """Raises FcaError for a name that is not allowed, listing those that are."""
-    if name not in (names := list(allowed)):
-        raise FcaError(key, name, ", ".join(names), "take one of these")
