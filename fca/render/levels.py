@@ -9,7 +9,7 @@ from __future__ import annotations
 import colorsys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,9 +167,8 @@ def _base_scene(label: str, attribute: str, level: str, index: int, seed: int) -
     key = f"{seed}/{label}/{attribute}/{index}"
     random, usual_azimuth = generator("fca.render", key), model(label).azimuth
     x, y, z = random.uniform(0.88, 1.12, 3).tolist()
-    jitter: dict[str, Any] = dict(
-        zip(_JITTER, random.uniform(*zip(*_JITTER.values(), strict=True)).tolist(), strict=True)
-    )
+    drawn = random.uniform(*np.transpose([*_JITTER.values()])).tolist()
+    jitter: dict[str, Any] = dict(zip(_JITTER, drawn, strict=True))
     jitter["azimuth"] += usual_azimuth
     color, accent, behind = _colours(label, attribute, random)
     scene = Scene(label, attribute, level, index, seed, key, (x, y, z))
@@ -262,7 +261,7 @@ def _view_angles(around: Float[np.ndarray, " ways"], elevation: float) -> Float[
     """Degrees between directions to the viewer and the usual one of the class, as between two points of a globe."""
     e, usual = np.radians([elevation, USUAL_ELEVATION])
     cosine = np.sin(e) * np.sin(usual) + np.cos(e) * np.cos(usual) * np.cos(np.radians(around))
-    return np.asarray(np.degrees(np.arccos(np.clip(cosine, -1, 1))))
+    return np.degrees(np.arccos(np.clip(cosine, -1, 1)))
 
 
 def _viewed(scene: Scene, target: float) -> Scene:
@@ -353,22 +352,15 @@ def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
     return _fitted((replace(scene, texture=kind) for kind in kinds), "texture_amount", measured, target)
 
 
-def _style(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The picture mixed with one in another style until its correlation with the plain one is the target."""
-    kinds = generator(scene.noise_key, "style").permutation(list(STYLES)).tolist()
-    return _changed(scene, hits, target, [replace(scene, style=kind) for kind in kinds], "style_amount")
+def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
+    """Another style or less quality, until the finished picture has the target correlation with the plain one.
 
-
-def _quality(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The picture loses cells, gains noise and is packed until its correlation with the good one is the target."""
-    return _changed(scene, hits, target, [scene], "quality")
-
-
-def _changed(scene: Scene, hits: Hits, target: float, scenes: Iterable[Scene], field: str) -> Scene:
-    """The first of the scenes whose finished picture has the target correlation with the plain one around the object.
-
-    Around: in the square around the mask, a tenth of its longer side wider each way.
+    It is measured in the square around the mask, a tenth of its longer side wider each way.
     """
+    scenes, field = [scene], "quality"
+    if scene.attribute == "style":
+        kinds = generator(scene.noise_key, "style").permutation(list(STYLES)).tolist()
+        scenes, field = [replace(scene, style=kind) for kind in kinds], "style_amount"
     plain = draw(scene, hits, PROBE)
     more = max(1, round(0.1 * extent(plain.full) * PROBE))
     sides = (np.flatnonzero(plain.full.any(axis=axis)) for axis in (1, 0))
@@ -393,8 +385,8 @@ def _background(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 _LOOKS: dict[str, Callable[[Scene, Hits, float], Scene]] = {
-    "color": _color, "light": _light, "occlusion": _occlusion, "texture": _texture, "style": _style,
-    "quality": _quality, "background": _background,
+    "color": _color, "light": _light, "occlusion": _occlusion, "texture": _texture, "style": _finished,
+    "quality": _finished, "background": _background,
 }  # fmt: skip
 
 
@@ -407,30 +399,29 @@ def _fitted(
     """
     fitted: list[Scene] = []
     for scene in scenes:
-
-        def changed(amount: float, scene: Scene = scene) -> Scene:
-            change: dict[str, Any] = {field: amount}
-            return replace(scene, **change)
-
-        amount, value = _bisect(lambda amount: sign * measure(changed(amount)), sign * target, high)
-        fitted.append(replace(changed(amount), measured=sign * value))
+        fitted.append(_bisected(scene, field, measure, target, sign, high))
         if abs(fitted[-1].measured - target) < 0.02:
             break
     return min(fitted, key=lambda scene: abs(scene.measured - target))
 
 
-def _bisect(measure: Callable[[float], float], target: float, high: float, steps: int = 8) -> tuple[float, float]:
-    """Where in [0, high] a rising measure comes nearest to the target, of the places that are tried; and its value.
+def _bisected(scene: Scene, field: str, measure: Measure, target: float, sign: int, high: float) -> Scene:
+    """The scene with that value of `field`, of those that are tried, which brings its measure nearest to the target.
 
     Noise and whole numbers of cells make some measures jump on their way: if bisection ends beside a jump, places
     around it are tried too.
     """
-    low, top, tried = 0.0, high, {high: measure(high)}
-    for _ in range(steps):
+    change: Any = partial(replace, scene)
+
+    def at(amount: float) -> Scene:
+        return change(**{field: amount}, measured=measure(change(**{field: amount})))
+
+    low, top, tried = 0.0, high, [at(high)]
+    for _ in range(8):
         middle = (low + top) / 2
-        tried[middle] = measure(middle)
-        low, top = (middle, top) if tried[middle] < target else (low, middle)
-    if abs(tried[middle] - target) > 0.01 and 0.02 * high < middle < 0.98 * high:
+        tried.append(at(middle))
+        low, top = (middle, top) if sign * (tried[-1].measured - target) < 0 else (low, middle)
+    if abs(tried[-1].measured - target) > 0.01 and 0.02 * high < middle < 0.98 * high:
         around = np.clip(np.linspace(middle - 0.12 * high, middle + 0.12 * high, 16), 0, high)
-        tried |= {place: measure(place) for place in around.tolist()}
-    return min(tried.items(), key=lambda item: abs(item[1] - target))
+        tried += map(at, around.tolist())
+    return min(tried, key=lambda scene: abs(scene.measured - target))
