@@ -16,8 +16,8 @@ from jaxtyping import Float, UInt8
 from PIL import Image, ImageDraw
 
 from fca.render.march import Hits, Plane, Points, march
-from fca.render.scene import Mask, Picture, Rendered, Scene, generator
-from fca.types import FcaError, check_choice
+from fca.render.scene import Mask, Picture, Rendered, Scene
+from fca.types import FcaError, check_choice, generator
 
 SIZES = (8, 2048)  # smallest and largest side in pixels
 BACKDROPS = ("plain", "clouds", "stripes", "checks", "clutter")

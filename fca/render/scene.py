@@ -1,8 +1,7 @@
-"""What an image shows: every true parameter, as numbers and names; the random numbers that all of these come from."""
+"""What an image shows: every true parameter, as numbers and names."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
@@ -90,13 +89,3 @@ class Scene:
     def parameters(self) -> dict[str, Any]:
         """All of them as JSON (tuples as lists)."""
         return dict(json.loads(json.dumps(asdict(self))))
-
-
-def generator(*key: object) -> np.random.Generator:
-    """Random numbers that depend on this key alone: Philox, keyed by the first 128 bits of its sha256.
-
-    >>> bool(generator("car", 3).integers(100) == generator("car", 3).integers(100))
-    True
-    """
-    digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))

@@ -9,7 +9,6 @@ what they do. `rng` is there where random numbers are drawn.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import io
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from scipy import fft, ndimage
 from fca.shifts import operations as ops
 from fca.shifts.constants import Number, constants, each
 from fca.shifts.operations import Bytes, Image, Map, Rng
-from fca.types import FcaError, ImageData, Shift
+from fca.types import FcaError, ImageData, Shift, generator
 
 DRAWING = 1  # raised whenever any corruption's pixels change
 SMALLEST = 8  # pixels of the shorter side: below, kernels are wider than the image
@@ -112,16 +111,6 @@ def corrupted(image: Bytes, kind: str, severity: int, rng: Rng) -> Bytes:
     if kind in ON_BYTES:
         return draw(image, *known)
     return ops.to_bytes(draw(ops.to_unit(image), *known, **({"rng": rng} if draws(kind) else {})))
-
-
-def generator(seed: int, image_id: str, label: str) -> Rng:
-    """Random numbers that depend on nothing but these three: a counter (Philox) keyed by their sha256.
-
-    >>> round(generator(0, "test/00017", "corruption/fog/1").random(), 3)
-    0.743
-    """
-    key = hashlib.sha256("\x1f".join((str(seed), image_id, label)).encode()).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(key[:16], "little")))
 
 
 @cache

@@ -8,7 +8,7 @@ from scipy import ndimage
 from skimage.transform import AffineTransform, warp
 
 from fca.shifts.constants import constants
-from fca.shifts.corruption import _sources, corrupted, elastic_transform, generator, saturate
+from fca.shifts.corruption import _sources, corrupted, elastic_transform, saturate
 from fca.shifts.operations import (
     edges,
     enlarged,
@@ -23,6 +23,7 @@ from fca.shifts.operations import (
     warped,
     wobble,
 )
+from fca.types import generator
 from tests.shifts.photographs import photograph
 
 CLOSE = 2e-5  # float32 in [0, 1] after some tens of sums, a two-hundredth of a level
