@@ -11,7 +11,8 @@ from PIL import Image
 
 from fca.types import FcaError, check_choice
 
-INTERPOLATIONS = {method.name.lower(): method for method in Image.Resampling}
+FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")  # that timm knows
+INTERPOLATIONS = {name: Image.Resampling[name.upper()] for name in FILTERS}
 
 
 @dataclass(frozen=True)
