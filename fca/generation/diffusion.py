@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fca.generation import Drawn, Refused, Request, missing_package
+from fca.identity import file_sha256
 from fca.types import FcaError, check_choice
 
 DTYPES = ("float32", "float16", "bfloat16")
@@ -104,12 +105,9 @@ class Diffusion:
 @cache
 def _content(folder: Path) -> str:
     """12 hex digits of sha256 over the names and contents of a pipeline's files."""
-    whole = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        whole.update(f"{path.relative_to(folder).as_posix()} {digest}\n".encode())
-    return whole.hexdigest()[:12]
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    listed = "".join(f"{path.relative_to(folder).as_posix()} {file_sha256(path)}\n" for path in files)
+    return hashlib.sha256(listed.encode()).hexdigest()[:12]
 
 
 @lru_cache(maxsize=1)  # they are large

@@ -108,8 +108,7 @@ def _client(service: Service, key: str) -> openai.OpenAI:
 
 
 def _key() -> str:
-    key = os.environ.get(KEY)
-    if not key:
+    if not (key := os.environ.get(KEY)):
         step = f"export {KEY}=...; a server of your own that needs none takes any word"
         raise FcaError(KEY, "not set", "your key of the service, in the environment and nowhere else", step)
     return key
@@ -179,8 +178,7 @@ class OpenAIImages:
         service = Service(self.base_url, self.retries, self.timeout_s)
         fields = {"model": self.model, "prompt": request.words(), "n": 1, "size": self.size}
         response = service.ask("images.generate", self.options, **fields)
-        data = getattr(response, "data", None)
-        if not data:
+        if not (data := getattr(response, "data", None)):
             raise service.misunderstood("no image")
         if not data[0].b64_json:
             allowed = f"options that bring the image itself; {self.model} sends an address"
@@ -257,11 +255,10 @@ class OpenAIChat:
         messages = [{"role": "user", "content": task}]
         for _ in range(2):
             reply = self._reply(messages)
-            problem = fault(reply)
-            if problem is None:
+            if (problem := fault(reply)) is None:
                 return [json.loads(reply)[number].strip() for number in NUMBERS]
-            messages.append({"role": "assistant", "content": reply})
-            messages.append({"role": "user", "content": f"{problem} Try again."})
+            again = {"role": "user", "content": f"{problem} Try again."}
+            messages += [{"role": "assistant", "content": reply}, again]
         allowed = f"nine different descriptions as JSON; {self.model} was asked twice: {problem}"
         raise FcaError(f"descriptions of {name}, {attribute}", reply[:200], allowed, "start again, or set writer.model")
 
@@ -269,8 +266,7 @@ class OpenAIChat:
         service = Service(self.base_url, self.retries, self.timeout_s)
         request = {"model": self.model, "messages": messages, "response_format": FORMAT}
         response = service.ask("chat.completions.create", self.options, **request)
-        choices = getattr(response, "choices", None)
-        if not choices:
+        if not (choices := getattr(response, "choices", None)):
             raise service.misunderstood("no message")
         message = choices[0].message
         if message.refusal or choices[0].finish_reason == "content_filter":

@@ -6,8 +6,8 @@ then set from its mask, and how it looks (the other attributes) by bisection at 
 
 from __future__ import annotations
 
-import colorsys
 from collections.abc import Callable, Iterable
+from colorsys import hsv_to_rgb
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -184,28 +184,21 @@ def _colours(label: str, attribute: str, random: np.random.Generator) -> tuple[C
     usual_hue = attribute == "color" or random.random() < 0.5
     for _ in range(TRIES):
         hue = known.hue + random.uniform(-0.04, 0.04) if usual_hue else random.random()
-        saturation = np.clip(known.saturation + random.uniform(-0.15, 0.15), 0.15, 1)
+        saturation = float(np.clip(known.saturation + random.uniform(-0.15, 0.15), 0.15, 1))
         value = random.uniform(0.6, 0.95)
-        color = hsv(hue, saturation, value)
-        accent = hsv(hue + random.uniform(0.04, 0.12), saturation * 0.9, value * 0.65)
+        color = hsv_to_rgb(hue % 1, saturation, value)
+        accent = hsv_to_rgb((hue + random.uniform(0.04, 0.12)) % 1, saturation * 0.9, value * 0.65)
         back, level = random.random(), random.uniform(0.3, 0.9)
         step = random.choice([-1, 1]) * random.uniform(0.1, 0.25)
         ends = (level, float(np.clip(level + step, 0.15, 1.0)))
-        first, second = (hsv(back + random.uniform(-0.05, 0.05), random.uniform(0.1, 0.4), end) for end in ends)
+        first, second = (
+            hsv_to_rgb((back + random.uniform(-0.05, 0.05)) % 1, random.uniform(0.1, 0.4), end) for end in ends
+        )
         middle = (np.array(first) + np.array(second)) / 2
         far = np.square(LIT * np.array([color, accent, DARK, LIGHT]) - middle).mean(axis=1)
         if np.sqrt((_tint_shares(label) * far).sum()) > CLEAR:
             break
     return color, accent, (first, second)
-
-
-def hsv(hue: float, saturation: float, value: float) -> Colour:
-    """RGB of a hue (1 = all around), a saturation and a value.
-
-    >>> hsv(1.0, 1.0, 0.5)
-    (0.5, 0.0, 0.0)
-    """
-    return colorsys.hsv_to_rgb(hue % 1, float(saturation), float(value))
 
 
 @lru_cache(maxsize=32)

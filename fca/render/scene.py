@@ -88,4 +88,4 @@ class Scene:
 
     def parameters(self) -> dict[str, Any]:
         """All of them as JSON (tuples as lists)."""
-        return dict(json.loads(json.dumps(asdict(self))))
+        return json.loads(json.dumps(asdict(self)))
