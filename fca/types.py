@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -202,6 +202,7 @@ class Run:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+@dataclass(eq=False, repr=False)
 class Column(str):
     """A column, declared once, beside the table or task that has it; as a string it is the column's name.
 
@@ -218,29 +219,15 @@ class Column(str):
     ('top1', 'top1_low', '.1%')
     """
 
-    kind: type
-    number_format: str
-    meaning: str
-    choices: Mapping[str, str]
-    filters: bool
+    name: InitVar[str]
+    kind: type = str
+    number_format: str = ""
+    meaning: str = ""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    filters: bool = False
 
-    def __new__(
-        cls,
-        name: str,
-        kind: type = str,
-        number_format: str = "",
-        meaning: str = "",
-        choices: Mapping[str, str] | None = None,
-        filters: bool = False,
-    ) -> Column:
-        column = super().__new__(cls, name)
-        column.kind, column.number_format, column.meaning = kind, number_format, meaning
-        column.choices, column.filters = choices or {}, filters
-        return column
-
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        """What copies and pickles are made from."""
-        return str(self), self.kind, self.number_format, self.meaning, self.choices, self.filters
+    def __new__(cls, name: str, *_: Any, **__: Any) -> Column:
+        return super().__new__(cls, name)
 
     @property
     def low(self) -> Column:
