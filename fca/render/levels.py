@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from colorsys import hsv_to_rgb
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from jaxtyping import Float
 from fca.render.draw import COVERS, DARK, LIGHT, STYLES, TEXTURES, Drawn, backdrop, cover_field, draw, finish, surface
 from fca.render.march import Hits, march
 from fca.render.objects import model
-from fca.render.scene import ATTRIBUTES, BACKGROUND, Colour, Mask, Scene
+from fca.render.scene import ATTRIBUTES, BACKGROUND, Mask, Scene
 from fca.types import LEVELS, FcaError, check_choice, generator
 
 CLEAR = 0.28  # least root mean square distance of the object's colours, half lit, from the background's middle
@@ -34,14 +34,6 @@ R2 = (0.7548776662466927, 0.5698402909980532)  # steps of a sequence that fills 
 Colours = Float[np.ndarray, "... 3"]
 Points = Float[np.ndarray, "2 pixels"]  # in the image: right and down
 Measure = Callable[[Scene], float]
-
-
-class Band(NamedTuple):
-    """A measure by name, and the lowest and highest value of a level."""
-
-    measure: str
-    low: float
-    high: float
 
 
 _BANDS: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
@@ -69,16 +61,16 @@ _BANDS: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
 }
 
 
-def band(attribute: str, level: str) -> Band:
-    """The measure of an attribute and a level's range. Raises FcaError for names that are none.
+def band(attribute: str, level: str) -> tuple[str, float, float]:
+    """An attribute's measure, and the lowest and highest value of a level. Raises FcaError for names that are none.
 
     >>> band("occlusion", "hard")
-    Band(measure='hidden_share', low=0.7, high=0.8)
+    ('hidden_share', 0.7, 0.8)
     """
     check_choice("attribute", attribute, (*ATTRIBUTES, BACKGROUND))
     check_choice("level", level, LEVELS)
     measure, ranges = _BANDS[attribute]
-    return Band(measure, *ranges[LEVELS.index(level)])
+    return measure, *ranges[LEVELS.index(level)]
 
 
 def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
@@ -104,7 +96,7 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
         return scene
     if low == high:  # an easy level in which nothing is changed
         return replace(scene, measured=low)
-    return _LOOKS[attribute](scene, _hits_at(scene, hits, PROBE), target)
+    return _LOOKS[attribute](scene, _at_probe_size(scene, hits), target)
 
 
 # What is measured in an image to place it in a level: properties of finished pixels or masks.
@@ -165,17 +157,15 @@ _JITTER = {  # lowest and highest value, drawn in this order
 def _base_scene(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
     """The scene before its attribute is set: the same for all levels of a (class, attribute, index, seed)."""
     key = f"{seed}/{label}/{attribute}/{index}"
-    random, usual_azimuth = generator("fca.render", key), model(label).azimuth
+    random = generator("fca.render", key)
     x, y, z = random.uniform(0.88, 1.12, 3).tolist()
     drawn = random.uniform(*np.transpose([*_JITTER.values()])).tolist()
     jitter: dict[str, Any] = dict(zip(_JITTER, drawn, strict=True))
-    jitter["azimuth"] += usual_azimuth
-    color, accent, behind = _colours(label, attribute, random)
-    scene = Scene(label, attribute, level, index, seed, key, (x, y, z))
-    return replace(scene, color=color, accent=accent, backdrop_colors=behind, **jitter)
+    jitter["azimuth"] += model(label).azimuth
+    return Scene(label, attribute, level, index, seed, key, (x, y, z), **jitter, **_colours(label, attribute, random))
 
 
-def _colours(label: str, attribute: str, random: np.random.Generator) -> tuple[Colour, Colour, tuple[Colour, Colour]]:
+def _colours(label: str, attribute: str, random: np.random.Generator) -> dict[str, Any]:
     """Of the object's main and second parts, and of the background: drawn again until they are far enough apart.
 
     Half of all objects have their class's usual hue (all do whose color is tested), the others any.
@@ -198,7 +188,7 @@ def _colours(label: str, attribute: str, random: np.random.Generator) -> tuple[C
         far = np.square(LIT * np.array([color, accent, DARK, LIGHT]) - middle).mean(axis=1)
         if np.sqrt((_tint_shares(label) * far).sum()) > CLEAR:
             break
-    return color, accent, (first, second)
+    return {"color": color, "accent": accent, "backdrop_colors": (first, second)}
 
 
 @lru_cache(maxsize=32)
@@ -234,17 +224,17 @@ def _placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
     return (_shifted(scene, own * scene.scale, target) if scene.attribute == "position" else scene), hits
 
 
-def _hits_at(scene: Scene, hits: Hits, size: int) -> Hits:
-    """The hits at the object's place in an image of this size, from those of the image that it fills.
+def _at_probe_size(scene: Scene, hits: Hits) -> Hits:
+    """The hits at the object's place in an image of PROBE pixels a side, from those of the image that it fills.
 
     Nearest neighbours: right to half a pixel of that image, which is enough to measure colours.
     """
     filled = np.full(OWN * OWN, -1)
     filled[hits.pixels] = np.arange(len(hits.pixels))
-    at = (np.arange(size) + 0.5) / size - 0.5
+    at = (np.arange(PROBE) + 0.5) / PROBE - 0.5
     column, row = (np.floor(((at - c) / scene.scale + 1) / 2 * OWN).astype(int) for c in (scene.x, scene.y))
     columns, rows = (np.flatnonzero((one >= 0) & (one < OWN)) for one in (column, row))
-    found = np.full((size, size), -1)
+    found = np.full((PROBE, PROBE), -1)
     found[np.ix_(rows, columns)] = filled.reshape(OWN, OWN)[np.ix_(row[rows], column[columns])]
     pixels = np.flatnonzero(found >= 0)
     return replace(hits, pixels=pixels, points=hits.points[:, found.ravel()[pixels]])

@@ -68,10 +68,8 @@ def _grid(of: Model) -> Grid:
     empty = (nearest > HALF_DIAGONAL).reshape(CELLS, CELLS, CELLS)
     between = distance_transform_edt(empty).ravel() * CELL - HALF_DIAGONAL
     clearance = np.maximum(between, nearest * CAUTION) - HALF_DIAGONAL
-    parts = np.zeros(len(nearest), np.uint16)
-    for place, one in enumerate(each):
-        parts |= (one <= nearest + SLACK * HALF_DIAGONAL).astype(np.uint16) << np.uint16(place)
-    return Grid(np.floor(clearance / UNIT).astype(np.int16), parts)
+    bits = np.left_shift(each <= nearest + SLACK * HALF_DIAGONAL, np.arange(len(each), dtype=np.uint16)[:, None])
+    return Grid(np.floor(clearance / UNIT).astype(np.int16), bits.sum(axis=0, dtype=np.uint16))
 
 
 def _cell_numbers(positions: Points) -> Int[np.ndarray, " points"]:
@@ -193,7 +191,6 @@ class Rays(NamedTuple):
     end: Float[np.ndarray, " rays"]
 
     def only(self, which: Bool[np.ndarray, " rays"]) -> Rays:
-        """Those rays alone."""
         kept = which.nonzero()[0]
         return Rays(self.numbers[kept], self.directions.take(kept, axis=1), self.depth[kept], self.end[kept])
 
