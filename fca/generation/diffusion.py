@@ -73,12 +73,21 @@ class Diffusion:
         Raises Refused for what the safety checker flags, and FcaError where there is no prompt, no such pipeline, too
         little memory, or a dtype whose numbers overflow.
         """
+        import torch
+
         prompt = request.words()
         if self.size % 8 or self.size < 8:
             raise FcaError("generator.size", self.size, "a multiple of 8", "take 512 or what the model was made for")
         check_choice("generator.dtype", self.dtype, DTYPES)
-        with _ONE_AT_A_TIME:
-            made, facts = self._made(prompt, request.seed)
+        noise = torch.Generator("cpu").manual_seed(request.seed)
+        image = {"height": self.size, "width": self.size, "generator": noise, "output_type": "np"}
+        try:
+            with _ONE_AT_A_TIME:
+                pipeline, facts = _pipeline(self)
+                made = pipeline(prompt=prompt, num_inference_steps=self.steps, guidance_scale=self.guidance, **image)
+        except torch.OutOfMemoryError as error:
+            step = "set generator.dtype=float16, or lower generator.size"
+            raise FcaError("generator.size", self.size, "what fits into the GPU's memory", step) from error
         if any(getattr(made, "nsfw_content_detected", None) or []):
             raise Refused(f"the safety checker of {self.label()} flagged the image")
         pixels = np.asarray(made.images[0], np.float32)
@@ -86,20 +95,6 @@ class Diffusion:
             allowed = "one in which this model does not overflow"
             raise FcaError("generator.dtype", self.dtype, allowed, "set generator.dtype=float32 or bfloat16")
         return Drawn(np.rint(pixels * 255).astype(np.uint8), None, None, facts)
-
-    def _made(self, prompt: str, seed: int) -> tuple[Any, dict[str, Any]]:
-        """What the pipeline returns, and the facts of all its images."""
-        import torch
-
-        noise = torch.Generator("cpu").manual_seed(seed)
-        image = {"height": self.size, "width": self.size, "generator": noise, "output_type": "np"}
-        try:
-            pipeline, facts = _pipeline(self)
-            made = pipeline(prompt=prompt, num_inference_steps=self.steps, guidance_scale=self.guidance, **image)
-        except torch.OutOfMemoryError as error:
-            step = "set generator.dtype=float16, or lower generator.size"
-            raise FcaError("generator.size", self.size, "what fits into the GPU's memory", step) from error
-        return made, facts
 
 
 @cache
