@@ -239,7 +239,7 @@ def glass_blur(image: Image, spread: Number, reach: Number, times: Number, *, rn
     """
     pixels = ops.to_bytes(gaussian_blur(image, spread))
     for _ in range(int(times)):
-        sources = _sources(*image.shape[:2], int(reach), rng)
+        sources = _sources(image.shape[0], image.shape[1], int(reach), rng)
         pixels = pixels.reshape(-1, 3)[sources].reshape(image.shape)
     return gaussian_blur(ops.to_unit(pixels), spread)
 
@@ -339,7 +339,7 @@ def frost(image: Image, keep: Number, cover: Number, shrink: Number, *, rng: Rng
     >>> frost(np.zeros((9, 9, 3), np.float32), 1, 0.2, 0.2, rng=np.random.default_rng(0)).shape
     (9, 9, 3)
     """
-    frozen = ops.ice(*image.shape[:2], shrink, rng=rng)[..., None] * (FROST * np.float32(cover))
+    frozen = ops.ice(image.shape[0], image.shape[1], shrink, rng=rng)[..., None] * (FROST * np.float32(cover))
     frozen += image * np.float32(keep)
     return frozen
 
@@ -351,7 +351,7 @@ def fog(image: Image, thickness: Number, decay: Number, *, rng: Rng) -> Image:
     0.0
     """
     bright = float(image.max())
-    cloud = ops.plasma(*image.shape[:2], decay, rng=rng) * np.float32(thickness)
+    cloud = ops.plasma(image.shape[0], image.shape[1], decay, rng=rng) * np.float32(thickness)
     foggy = image + cloud[..., None]
     foggy *= np.float32(bright / (bright + thickness))
     return foggy
