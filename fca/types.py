@@ -1,4 +1,4 @@
-"""The types that every part of fca shares. Everybody may import this file; it imports no other part, and no torch."""
+"""What every part of fca shares: types, a check, random numbers. It imports no part, and no torch."""
 
 from __future__ import annotations
 
