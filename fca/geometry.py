@@ -9,16 +9,10 @@ import numpy as np
 from jaxtyping import Bool, UInt8
 from PIL import Image
 
-from fca.types import FcaError
+from fca.types import FcaError, check_choice
 
-INTERPOLATIONS = {
-    "nearest": Image.Resampling.NEAREST,
-    "box": Image.Resampling.BOX,
-    "bilinear": Image.Resampling.BILINEAR,
-    "hamming": Image.Resampling.HAMMING,
-    "bicubic": Image.Resampling.BICUBIC,
-    "lanczos": Image.Resampling.LANCZOS,
-}
+FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")  # that timm knows
+INTERPOLATIONS = {name: Image.Resampling[name.upper()] for name in FILTERS}
 
 
 @dataclass(frozen=True)
@@ -48,9 +42,7 @@ class ResizeCrop:
             raise FcaError("input_size", self.size, "at least 1 pixel", "set the model's input_size")
         if not 0 < self.crop_pct <= 1:
             raise FcaError("crop_pct", self.crop_pct, "above 0 and at most 1", "set the model's crop_pct")
-        if self.interpolation not in INTERPOLATIONS:
-            allowed = ", ".join(INTERPOLATIONS)
-            raise FcaError("interpolation", self.interpolation, allowed, "set the model's interpolation")
+        check_choice("interpolation", self.interpolation, INTERPOLATIONS, "set the model's interpolation")
 
     @property
     def key(self) -> str:
@@ -62,8 +54,11 @@ class ResizeCrop:
     ) -> tuple[UInt8[np.ndarray, "size size 3"], Bool[np.ndarray, "size size"] | None]:
         """The image, and its mask if there is one, at input size."""
         height, width = image.shape[:2]
-        sides = self._resized(width, height)
-        box = self._box(*sides)
+        side, shorter = self._side, min(height, width)
+        # the longer side is rounded down
+        sides = (side, side) if self.squash else (side * width // shorter, side * height // shorter)
+        left, top = (round((length - self.size) / 2) for length in sides)
+        box = (left, top, left + self.size, top + self.size)
         pixels = Image.fromarray(image).resize(sides, INTERPOLATIONS[self.interpolation]).crop(box)
         if mask is None:
             return np.array(pixels), None
@@ -73,14 +68,3 @@ class ResizeCrop:
     @property
     def _side(self) -> int:
         return math.floor(self.size / self.crop_pct)
-
-    def _resized(self, width: int, height: int) -> tuple[int, int]:
-        """Width and height after the resize; the longer side is rounded down."""
-        if self.squash:
-            return self._side, self._side
-        shorter = min(width, height)
-        return self._side * width // shorter, self._side * height // shorter
-
-    def _box(self, width: int, height: int) -> tuple[int, int, int, int]:
-        left, top = round((width - self.size) / 2), round((height - self.size) / 2)
-        return left, top, left + self.size, top + self.size

@@ -47,15 +47,13 @@ def _file_sha256(path: Path, _size: int, _mtime_ns: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def canonical(
-    group: str, values: Mapping[str, Any], added: Mapping[str, Mapping[str, Any]] = ADDED_LATER
-) -> dict[str, Any]:
+def canonical(group: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """The values that enter an identity: without keys that were added later and have their old default.
 
-    group:  the kind of values, a key of `added`.    added: group -> key -> old default.
+    group: the kind of values, a key of `ADDED_LATER`.
 
-    >>> canonical("recipe", {"epochs": 3, "ema": 0.0}, added={"recipe": {"ema": 0.0}})
+    >>> canonical("recipe", {"epochs": 3, "ema": 0.0})
     {'epochs': 3}
     """
-    old = added.get(group, {})
+    old = ADDED_LATER.get(group, {})
     return {key: value for key, value in values.items() if key not in old or value != old[key]}

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Integer
 
-from fca.types import ClassSubset, FcaError
+from fca.types import ClassSubset, FcaError, check_choice
 
 SAMPLERS = ("uniform", "fca")
 SHIPPED = Path(__file__).parent / "groups"  # of classes, one file each
@@ -33,8 +33,7 @@ def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform")
     >>> draw_subset(1000, 2, seed=0, sampler="fca").classes
     (394, 864)
     """
-    if sampler not in SAMPLERS:
-        raise FcaError("subset.sampler", sampler, ", ".join(SAMPLERS), "take one of these")
+    check_choice("subset.sampler", sampler, SAMPLERS)
     if ncl == num_classes and ncl >= 2:
         return full_set(num_classes)
     reachable = num_classes - (sampler == "fca")

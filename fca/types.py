@@ -1,11 +1,11 @@
-"""The types that every part of fca shares. Everybody may import this file; it imports no other part, and no torch."""
+"""What every part of fca shares: types, a check, random numbers. It imports no part, and no torch."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
@@ -33,6 +33,22 @@ class FcaError(Exception):
 
     def __str__(self) -> str:
         return "{} = {}; allowed: {}; next: {}".format(*self.args)
+
+
+def check_choice(what: str, value: object, choices: Iterable[object], step: str = "take one of these") -> None:
+    """Raises FcaError for a value that is not among the choices, listing them."""
+    if value not in (allowed := list(choices)):
+        raise FcaError(what, value, ", ".join(map(str, allowed)), step)
+
+
+def generator(*key: object) -> np.random.Generator:
+    """Random numbers that depend on this key alone: a counter (Philox), keyed by the first 128 bits of its sha256.
+
+    >>> round(generator(0, "test/00017", "corruption/fog/1").random(), 3)
+    0.743
+    """
+    digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
+    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
 
 
 class UnreadableImage(Exception):
@@ -196,6 +212,7 @@ class Run:
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+@dataclass(eq=False, repr=False)
 class Column(str):
     """A column, declared once, beside the table or task that has it; as a string it is the column's name.
 
@@ -212,29 +229,15 @@ class Column(str):
     ('top1', 'top1_low', '.1%')
     """
 
-    kind: type
-    number_format: str
-    meaning: str
-    choices: Mapping[str, str]
-    filters: bool
+    name: InitVar[str]
+    kind: type = str
+    number_format: str = ""
+    meaning: str = ""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    filters: bool = False
 
-    def __new__(
-        cls,
-        name: str,
-        kind: type = str,
-        number_format: str = "",
-        meaning: str = "",
-        choices: Mapping[str, str] | None = None,
-        filters: bool = False,
-    ) -> Column:
-        column = super().__new__(cls, name)
-        column.kind, column.number_format, column.meaning = kind, number_format, meaning
-        column.choices, column.filters = choices or {}, filters
-        return column
-
-    def __getnewargs__(self) -> tuple[Any, ...]:
-        """What copies and pickles are made from."""
-        return str(self), self.kind, self.number_format, self.meaning, self.choices, self.filters
+    def __new__(cls, name: str, *_: Any, **__: Any) -> Column:
+        return super().__new__(cls, name)
 
     @property
     def low(self) -> Column:

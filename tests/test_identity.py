@@ -63,8 +63,8 @@ def test_file_sha256_sees_a_changed_file_of_the_same_size(tmp_path):
     assert file_sha256(path) == hashlib.sha256(b"abd").hexdigest() != before
 
 
-def test_settled_drops_a_later_key_only_while_it_has_its_old_default():
-    added = {"recipe": {"ema": 0.0, "warmup": None}}
-    assert canonical("recipe", {"lr": 0.1, "ema": 0.0, "warmup": None}, added) == {"lr": 0.1}
-    assert canonical("recipe", {"lr": 0.1, "ema": 0.9, "warmup": 5}, added) == {"lr": 0.1, "ema": 0.9, "warmup": 5}
-    assert canonical("model", {"ema": 0.0}, added) == {"ema": 0.0}
+def test_settled_drops_a_later_key_only_while_it_has_its_old_default(monkeypatch):
+    monkeypatch.setattr("fca.identity.ADDED_LATER", {"recipe": {"ema": 0.0, "warmup": None}})
+    assert canonical("recipe", {"lr": 0.1, "ema": 0.0, "warmup": None}) == {"lr": 0.1}
+    assert canonical("recipe", {"lr": 0.1, "ema": 0.9, "warmup": 5}) == {"lr": 0.1, "ema": 0.9, "warmup": 5}
+    assert canonical("model", {"ema": 0.0}) == {"ema": 0.0}

@@ -14,7 +14,8 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 
 from fca.shifts.constants import CONSTANTS
-from fca.shifts.corruption import Corruption, corrupted, generator
+from fca.shifts.corruption import Corruption, corrupted
+from fca.types import generator
 
 
 def ours(image, kind, severity):

@@ -13,7 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fca.generation import Drawn, Refused, Request, missing_package
-from fca.types import FcaError
+from fca.identity import file_sha256
+from fca.types import FcaError, check_choice
 
 DTYPES = ("float32", "float16", "bfloat16")
 _ONE_AT_A_TIME = threading.Lock()  # a pipeline's scheduler holds the state of the image that it draws
@@ -72,13 +73,21 @@ class Diffusion:
         Raises Refused for what the safety checker flags, and FcaError where there is no prompt, no such pipeline, too
         little memory, or a dtype whose numbers overflow.
         """
+        import torch
+
         prompt = request.words()
         if self.size % 8 or self.size < 8:
             raise FcaError("generator.size", self.size, "a multiple of 8", "take 512 or what the model was made for")
-        if self.dtype not in DTYPES:
-            raise FcaError("generator.dtype", self.dtype, ", ".join(DTYPES), "take one of these")
-        with _ONE_AT_A_TIME:
-            made, facts = self._made(prompt, request.seed)
+        check_choice("generator.dtype", self.dtype, DTYPES)
+        noise = torch.Generator("cpu").manual_seed(request.seed)
+        image = {"height": self.size, "width": self.size, "generator": noise, "output_type": "np"}
+        try:
+            with _ONE_AT_A_TIME:
+                pipeline, facts = _pipeline(self)
+                made = pipeline(prompt=prompt, num_inference_steps=self.steps, guidance_scale=self.guidance, **image)
+        except torch.OutOfMemoryError as error:
+            step = "set generator.dtype=float16, or lower generator.size"
+            raise FcaError("generator.size", self.size, "what fits into the GPU's memory", step) from error
         if any(getattr(made, "nsfw_content_detected", None) or []):
             raise Refused(f"the safety checker of {self.label()} flagged the image")
         pixels = np.asarray(made.images[0], np.float32)
@@ -87,30 +96,13 @@ class Diffusion:
             raise FcaError("generator.dtype", self.dtype, allowed, "set generator.dtype=float32 or bfloat16")
         return Drawn(np.rint(pixels * 255).astype(np.uint8), None, None, facts)
 
-    def _made(self, prompt: str, seed: int) -> tuple[Any, dict[str, Any]]:
-        """What the pipeline returns, and the facts of all its images."""
-        import torch
-
-        noise = torch.Generator("cpu").manual_seed(seed)
-        image = {"height": self.size, "width": self.size, "generator": noise, "output_type": "np"}
-        try:
-            pipeline, facts = _pipeline(self)
-            made = pipeline(prompt=prompt, num_inference_steps=self.steps, guidance_scale=self.guidance, **image)
-        except torch.OutOfMemoryError as error:
-            step = "set generator.dtype=float16, or lower generator.size"
-            raise FcaError("generator.size", self.size, "what fits into the GPU's memory", step) from error
-        return made, facts
-
 
 @cache
 def _content(folder: Path) -> str:
     """12 hex digits of sha256 over the names and contents of a pipeline's files."""
-    whole = hashlib.sha256()
-    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        whole.update(f"{path.relative_to(folder).as_posix()} {digest}\n".encode())
-    return whole.hexdigest()[:12]
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    listed = "".join(f"{path.relative_to(folder).as_posix()} {file_sha256(path)}\n" for path in files)
+    return hashlib.sha256(listed.encode()).hexdigest()[:12]
 
 
 @lru_cache(maxsize=1)  # they are large

@@ -35,19 +35,19 @@ TEMPORARY = (408, 409, 429)  # timeout, conflict, rate limit; and 500 and above
 SHOWN = 300  # characters of a service's own message
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Service:
     """Where the service is and how patiently requests are repeated.
 
-    url:       of the service; None = OPENAI_BASE_URL of the environment, or else OpenAI's own.
+    base_url:  of the service; None = OPENAI_BASE_URL of the environment, or else OpenAI's own.
     retries:   how often a request that failed for a time is repeated: after 0.5, 1, 2, 4, 8, 8, ... seconds, or after
                what the service asks for in Retry-After, up to two minutes.
     timeout_s: seconds to wait for a response.
     """
 
-    url: str | None
-    retries: int
-    timeout_s: float
+    base_url: str | None = None
+    retries: int = 6
+    timeout_s: float = 180.0
 
     def ask(self, method: str, options: Mapping[str, Any], **request: Any) -> Any:
         """The response of a method of the official client, such as images.generate, to a request with these options.
@@ -61,7 +61,8 @@ class Service:
             raise missing_package("openai") from error
         failure: Exception
         try:
-            return attrgetter(method)(_client(self, _key()))(**request, extra_body=options)
+            client = _client(self.base_url, self.retries, self.timeout_s, _key())
+            return attrgetter(method)(client)(**request, extra_body=options)
         except openai.APIConnectionError as error:  # timeouts are of its kind
             why = _one_line(error.__cause__ or error) or "timeout"
             failure = Unavailable(f"{self.host} does not answer, asked {self.retries + 1} times: {why}")
@@ -79,7 +80,7 @@ class Service:
     @property
     def host(self) -> str:
         """Its name in messages: a URL may hold a password."""
-        url = self.url or os.environ.get("OPENAI_BASE_URL")
+        url = self.base_url or os.environ.get("OPENAI_BASE_URL")
         return urlsplit(url).netloc.rpartition("@")[2] or url if url else "OpenAI"
 
     def _failure(self, model: str, error: openai.APIStatusError) -> Exception:
@@ -99,17 +100,14 @@ class Service:
 
 
 @cache
-def _client(service: Service, key: str) -> openai.OpenAI:
+def _client(url: str | None, retries: int, timeout_s: float, key: str) -> openai.OpenAI:
     import openai
 
-    return openai.OpenAI(
-        api_key=key, base_url=service.url, max_retries=service.retries, timeout=openai.Timeout(service.timeout_s)
-    )
+    return openai.OpenAI(api_key=key, base_url=url, max_retries=retries, timeout=openai.Timeout(timeout_s))
 
 
 def _key() -> str:
-    key = os.environ.get(KEY)
-    if not key:
+    if not (key := os.environ.get(KEY)):
         step = f"export {KEY}=...; a server of your own that needs none takes any word"
         raise FcaError(KEY, "not set", "your key of the service, in the environment and nowhere else", step)
     return key
@@ -133,7 +131,7 @@ def check_price(key: str, price: float | None) -> float:
 
 
 @dataclass(frozen=True)
-class OpenAIImages:
+class OpenAIImages(Service):
     """`generator=openai`: images.generate.
 
     model, size: as the service calls them.
@@ -148,9 +146,6 @@ class OpenAIImages:
     size: str
     options: dict[str, Any] = field(default_factory=dict)
     image_price: float | None = None
-    base_url: str | None = None
-    retries: int = 6
-    timeout_s: float = 180.0
 
     prompted: ClassVar[bool] = True
     parallel: ClassVar[bool] = False
@@ -176,19 +171,17 @@ class OpenAIImages:
         Raises Refused by its content policy, Unavailable after all retries, FcaError for a missing key or prompt, and
         for a model, size or option that the service does not know.
         """
-        service = Service(self.base_url, self.retries, self.timeout_s)
         fields = {"model": self.model, "prompt": request.words(), "n": 1, "size": self.size}
-        response = service.ask("images.generate", self.options, **fields)
-        data = getattr(response, "data", None)
-        if not data:
-            raise service.misunderstood("no image")
+        response = self.ask("images.generate", self.options, **fields)
+        if not (data := getattr(response, "data", None)):
+            raise self.misunderstood("no image")
         if not data[0].b64_json:
             allowed = f"options that bring the image itself; {self.model} sends an address"
             raise FcaError("generator.options", self.options, allowed, "add response_format: b64_json")
         try:
             image = pixels_of(base64.b64decode(data[0].b64_json))
         except (OSError, ValueError) as error:  # binascii's and Pillow's
-            raise service.misunderstood("an image that cannot be decoded") from error
+            raise self.misunderstood("an image that cannot be decoded") from error
         facts = {  # what cannot be asked again: by which model, when, from which words
             "model": self.model,
             "created": response.created and datetime.fromtimestamp(response.created, UTC).isoformat(),
@@ -221,7 +214,7 @@ LONGEST = 1000  # characters: what image models take
 
 
 @dataclass(frozen=True)
-class OpenAIChat:
+class OpenAIChat(Service):
     """`writer=openai`: chat.completions.
 
     model:      as the service calls it; it must know structured outputs (json_schema).
@@ -235,9 +228,7 @@ class OpenAIChat:
     attributes: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     call_price: float | None = None
-    base_url: str | None = None
-    retries: int = 6
-    timeout_s: float = 120.0
+    timeout_s: float = field(default=120.0, kw_only=True)
 
     def label(self) -> str:
         """The model, since it decides the words."""
@@ -257,21 +248,18 @@ class OpenAIChat:
         messages = [{"role": "user", "content": task}]
         for _ in range(2):
             reply = self._reply(messages)
-            problem = fault(reply)
-            if problem is None:
+            if (problem := fault(reply)) is None:
                 return [json.loads(reply)[number].strip() for number in NUMBERS]
-            messages.append({"role": "assistant", "content": reply})
-            messages.append({"role": "user", "content": f"{problem} Try again."})
+            again = {"role": "user", "content": f"{problem} Try again."}
+            messages += [{"role": "assistant", "content": reply}, again]
         allowed = f"nine different descriptions as JSON; {self.model} was asked twice: {problem}"
         raise FcaError(f"descriptions of {name}, {attribute}", reply[:200], allowed, "start again, or set writer.model")
 
     def _reply(self, messages: list[dict[str, str]]) -> str:
-        service = Service(self.base_url, self.retries, self.timeout_s)
         request = {"model": self.model, "messages": messages, "response_format": FORMAT}
-        response = service.ask("chat.completions.create", self.options, **request)
-        choices = getattr(response, "choices", None)
-        if not choices:
-            raise service.misunderstood("no message")
+        response = self.ask("chat.completions.create", self.options, **request)
+        if not (choices := getattr(response, "choices", None)):
+            raise self.misunderstood("no message")
         message = choices[0].message
         if message.refusal or choices[0].finish_reason == "content_filter":
             raise Refused(message.refusal or "content filter")

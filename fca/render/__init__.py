@@ -5,14 +5,4 @@ from fca.render.levels import scene_of
 from fca.render.objects import CLASSES
 from fca.render.scene import ATTRIBUTES, BACKGROUND, VERSION, Rendered, Scene
 
-__all__ = [
-    "ATTRIBUTES",
-    "BACKGROUND",
-    "CLASSES",
-    "SIZES",
-    "VERSION",
-    "Rendered",
-    "Scene",
-    "render",
-    "scene_of",
-]
+__all__ = ["ATTRIBUTES", "BACKGROUND", "CLASSES", "SIZES", "VERSION", "Rendered", "Scene", "render", "scene_of"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import colorsys
 import io
+from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,8 +16,8 @@ from jaxtyping import Float, UInt8
 from PIL import Image, ImageDraw
 
 from fca.render.march import Hits, Plane, Points, march
-from fca.render.scene import Mask, Picture, Rendered, Scene, check_name, generator
-from fca.types import FcaError
+from fca.render.scene import Mask, Picture, Rendered, Scene
+from fca.types import FcaError, check_choice, generator
 
 SIZES = (8, 2048)  # smallest and largest side in pixels
 BACKDROPS = ("plain", "clouds", "stripes", "checks", "clutter")
@@ -62,7 +63,9 @@ def draw(scene: Scene, hits: Hits, size: int) -> Drawn:
     picture, visible = flat.reshape(size, size, 3), full
     if scene.cover != "none":
         covered = cover_field(scene, size) < scene.cover_limit
-        picture, visible = np.where(covered[:, :, None], _cover_colours(scene, size), picture), full & ~covered
+        grain = 0.85 + 0.3 * _clouds(scene.noise_key + "/grain", size, cells=10, octaves=2)
+        cover = np.clip(np.array(scene.cover_color, np.float32) * grain[:, :, None], 0, 1)
+        picture, visible = np.where(covered[:, :, None], cover, picture), full & ~covered
     return Drawn(finish(scene, np.clip(picture * np.float32(scene.exposure), 0, 1)), visible, full)
 
 
@@ -94,13 +97,12 @@ def _positions(size: int) -> tuple[Field, Field]:
 
 def backdrop(scene: Scene, size: int) -> Picture:
     """RGB in [0, 1]: half the distance between the two colours either way at `backdrop_amount` 1."""
-    check_name("backdrop", scene.backdrop, BACKDROPS)
-    first, second = (np.array(one, np.float32) for one in scene.backdrop_colors)
+    check_choice("backdrop", scene.backdrop, BACKDROPS)
+    first, second = np.array(scene.backdrop_colors, np.float32)
     middle, amount = (first + second) / 2, np.float32(scene.backdrop_amount)
     if scene.backdrop == "clutter":
         return np.clip(middle + amount * (_clutter(scene.noise_key, size) - middle), 0, 1)
-    wave = _backdrop_pattern(scene, size)[:, :, None]
-    return np.clip(middle + amount * wave * (second - first), 0, 1)
+    return np.clip(middle + amount * _backdrop_pattern(scene, size)[:, :, None] * (second - first), 0, 1)
 
 
 def _backdrop_pattern(scene: Scene, size: int) -> Field:
@@ -157,12 +159,12 @@ def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
         flat = 0.8 + 0.2 * shade / max(float(shade.mean()), 1e-3)
         hidden = (0.4 * behind.mean(axis=0) + 0.6 * behind) * flat[:, None]
         lit = lit + np.float32(scene.blend) * (hidden - lit)
-    return np.asarray(lit)
+    return lit
 
 
 def _texture(scene: Scene, points: Points) -> Plane:
     """1 where the texture has its second colour, else 0."""
-    check_name("texture", scene.texture, TEXTURES)
+    check_choice("texture", scene.texture, TEXTURES)
     random = generator(scene.noise_key, "texture")
     cells = np.float32(random.uniform(4.0, 6.0))
     x, y, z = points * cells + random.random((3, 1)).astype(np.float32)
@@ -187,7 +189,7 @@ def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
     half = (lamp + to_viewer) / np.linalg.norm(lamp + to_viewer)
 
     def towards(direction: Float[np.ndarray, "3"]) -> Plane:
-        return np.asarray(sum(np.float32(d) * n for d, n in zip(direction, hits.normals, strict=True)))
+        return sum(np.float32(d) * n for d, n in zip(direction, hits.normals, strict=True))
 
     ambient = np.float32(scene.ambient)
     lamplight = (1 - ambient) * np.float32(1.15) * np.maximum(towards(lamp), 0)
@@ -201,7 +203,7 @@ def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:
 
 def cover_field(scene: Scene, size: int) -> Field:
     """Grows away from where the cover begins, so a higher limit covers all that a lower one does, and more."""
-    check_name("cover", scene.cover, COVERS)
+    check_choice("cover", scene.cover, COVERS)
     right, down = _positions(size)
     random = generator(scene.noise_key, "cover")
     turn = random.uniform(0, 2 * np.pi)
@@ -216,27 +218,18 @@ def cover_field(scene: Scene, size: int) -> Field:
     return _enlarged(blocks, size, smooth=False) + np.float32(0.02) * along
 
 
-def _cover_colours(scene: Scene, size: int) -> Picture:
-    grain = 0.85 + 0.3 * _clouds(scene.noise_key + "/grain", size, cells=10, octaves=2)
-    return np.clip(np.array(scene.cover_color, np.float32) * grain[:, :, None].astype(np.float32), 0, 1)
-
-
 # What is done to the finished picture: another style, and what a bad camera and a small file lose.
 
 
 def finish(scene: Scene, picture: Picture) -> Picture:
-    """The picture mixed with itself in another style, by `style_amount`, then reduced in quality."""
-    if scene.style != "none" and scene.style_amount:
-        check_name("style", scene.style, STYLES)
-        picture = picture + np.float32(scene.style_amount) * (STYLES[scene.style](picture) - picture)
-    return _degraded(scene, picture)
+    """The picture mixed with itself in another style, by `style_amount`, then reduced in quality.
 
-
-def _degraded(scene: Scene, picture: Picture) -> Picture:
-    """The picture after a loss `scene.quality` in [0, 1]: fewer sensor cells, noise, JPEG; and noise of dim light.
-
-    Cells, noise and JPEG blocks are shares of the image's side, so the loss looks the same at any size.
+    A loss `scene.quality` in [0, 1] is fewer sensor cells, noise, JPEG; and there is noise of dim light. Cells, noise
+    and JPEG blocks are shares of the image's side, so the loss looks the same at any size.
     """
+    if scene.style != "none" and scene.style_amount:
+        check_choice("style", scene.style, STYLES)
+        picture = picture + np.float32(scene.style_amount) * (STYLES[scene.style](picture) - picture)
     size, loss = len(picture), scene.quality
     if scene.exposure < 0.6:  # else it is not seen
         picture = picture + GRAIN * _noise(scene, 64, size)
@@ -262,15 +255,14 @@ def _image(picture: Picture) -> Image.Image:
 
 def _to_bytes(picture: Picture) -> UInt8[np.ndarray, "size size 3"]:
     """Rounded to 0..255."""
-    return np.asarray(np.round(np.clip(picture, 0, 1) * 255), np.uint8)
+    return np.round(np.clip(picture, 0, 1) * 255).astype(np.uint8)
 
 
 def _edges(picture: Picture) -> Field:
     """How steep the picture is: 0 flat, 1 an edge."""
-    down, right = (np.zeros_like(picture) for _ in range(2))
-    down[1:] = np.abs(np.diff(picture, axis=0))
-    right[:, 1:] = np.abs(np.diff(picture, axis=1))
-    return np.asarray(np.clip(np.maximum(down, right).max(axis=2) * 5 - 0.2, 0, 1))
+    down = np.abs(np.diff(picture, axis=0, prepend=picture[:1]))
+    right = np.abs(np.diff(picture, axis=1, prepend=picture[:, :1]))
+    return np.clip(np.maximum(down, right).max(axis=2) * 5 - 0.2, 0, 1)
 
 
 def _sketch(picture: Picture) -> Picture:
@@ -285,14 +277,11 @@ def _mosaic(picture: Picture) -> Picture:
     return np.asarray(tiles.resize((size, size), Image.Resampling.NEAREST), np.float32) / 255
 
 
-def _negative(picture: Picture) -> Picture:
-    """Light and dark exchanged."""
-    return np.asarray(1 - np.clip(picture, 0, 1))
-
-
 def _poster(picture: Picture) -> Picture:
     """Three steps a colour, and dark outlines."""
-    return np.asarray(np.round(np.clip(picture, 0, 1) * 2) / 2 * (1 - _edges(picture))[:, :, None])
+    return np.round(np.clip(picture, 0, 1) * 2) / 2 * (1 - _edges(picture))[:, :, None]
 
 
-STYLES = {"sketch": _sketch, "mosaic": _mosaic, "negative": _negative, "poster": _poster}
+STYLES: dict[str, Callable[[Picture], Picture]] = {
+    "sketch": _sketch, "mosaic": _mosaic, "negative": lambda picture: 1 - np.clip(picture, 0, 1), "poster": _poster,
+}  # fmt: skip

@@ -6,11 +6,11 @@ then set from its mask, and how it looks (the other attributes) by bisection at 
 
 from __future__ import annotations
 
-import colorsys
 from collections.abc import Callable, Iterable
+from colorsys import hsv_to_rgb
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -18,8 +18,8 @@ from jaxtyping import Float
 from fca.render.draw import COVERS, DARK, LIGHT, STYLES, TEXTURES, Drawn, backdrop, cover_field, draw, finish, surface
 from fca.render.march import Hits, march
 from fca.render.objects import model
-from fca.render.scene import ATTRIBUTES, BACKGROUND, Colour, Mask, Scene, check_name, generator
-from fca.types import LEVELS, FcaError
+from fca.render.scene import ATTRIBUTES, BACKGROUND, Mask, Scene
+from fca.types import LEVELS, FcaError, check_choice, generator
 
 CLEAR = 0.28  # least root mean square distance of the object's colours, half lit, from the background's middle
 TRIES = 40
@@ -34,14 +34,6 @@ R2 = (0.7548776662466927, 0.5698402909980532)  # steps of a sequence that fills 
 Colours = Float[np.ndarray, "... 3"]
 Points = Float[np.ndarray, "2 pixels"]  # in the image: right and down
 Measure = Callable[[Scene], float]
-
-
-class Band(NamedTuple):
-    """A measure by name, and the lowest and highest value of a level."""
-
-    measure: str
-    low: float
-    high: float
 
 
 _BANDS: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
@@ -69,16 +61,16 @@ _BANDS: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
 }
 
 
-def band(attribute: str, level: str) -> Band:
-    """The measure of an attribute and a level's range. Raises FcaError for names that are none.
+def band(attribute: str, level: str) -> tuple[str, float, float]:
+    """An attribute's measure, and the lowest and highest value of a level. Raises FcaError for names that are none.
 
     >>> band("occlusion", "hard")
-    Band(measure='hidden_share', low=0.7, high=0.8)
+    ('hidden_share', 0.7, 0.8)
     """
-    check_name("attribute", attribute, (*ATTRIBUTES, BACKGROUND))
-    check_name("level", level, LEVELS)
+    check_choice("attribute", attribute, (*ATTRIBUTES, BACKGROUND))
+    check_choice("level", level, LEVELS)
     measure, ranges = _BANDS[attribute]
-    return Band(measure, *ranges[LEVELS.index(level)])
+    return measure, *ranges[LEVELS.index(level)]
 
 
 def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
@@ -104,7 +96,7 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
         return scene
     if low == high:  # an easy level in which nothing is changed
         return replace(scene, measured=low)
-    return _LOOKS[attribute](scene, _hits_at(scene, hits, PROBE), target)
+    return _LOOKS[attribute](scene, _at_probe_size(scene, hits), target)
 
 
 # What is measured in an image to place it in a level: properties of finished pixels or masks.
@@ -165,18 +157,15 @@ _JITTER = {  # lowest and highest value, drawn in this order
 def _base_scene(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
     """The scene before its attribute is set: the same for all levels of a (class, attribute, index, seed)."""
     key = f"{seed}/{label}/{attribute}/{index}"
-    random, usual_azimuth = generator("fca.render", key), model(label).azimuth
+    random = generator("fca.render", key)
     x, y, z = random.uniform(0.88, 1.12, 3).tolist()
-    jitter: dict[str, Any] = dict(
-        zip(_JITTER, random.uniform(*zip(*_JITTER.values(), strict=True)).tolist(), strict=True)
-    )
-    jitter["azimuth"] += usual_azimuth
-    color, accent, behind = _colours(label, attribute, random)
-    scene = Scene(label, attribute, level, index, seed, key, (x, y, z))
-    return replace(scene, color=color, accent=accent, backdrop_colors=behind, **jitter)
+    drawn = random.uniform(*np.transpose([*_JITTER.values()])).tolist()
+    jitter: dict[str, Any] = dict(zip(_JITTER, drawn, strict=True))
+    jitter["azimuth"] += model(label).azimuth
+    return Scene(label, attribute, level, index, seed, key, (x, y, z), **jitter, **_colours(label, attribute, random))
 
 
-def _colours(label: str, attribute: str, random: np.random.Generator) -> tuple[Colour, Colour, tuple[Colour, Colour]]:
+def _colours(label: str, attribute: str, random: np.random.Generator) -> dict[str, Any]:
     """Of the object's main and second parts, and of the background: drawn again until they are far enough apart.
 
     Half of all objects have their class's usual hue (all do whose color is tested), the others any.
@@ -185,28 +174,21 @@ def _colours(label: str, attribute: str, random: np.random.Generator) -> tuple[C
     usual_hue = attribute == "color" or random.random() < 0.5
     for _ in range(TRIES):
         hue = known.hue + random.uniform(-0.04, 0.04) if usual_hue else random.random()
-        saturation = np.clip(known.saturation + random.uniform(-0.15, 0.15), 0.15, 1)
+        saturation = float(np.clip(known.saturation + random.uniform(-0.15, 0.15), 0.15, 1))
         value = random.uniform(0.6, 0.95)
-        color = hsv(hue, saturation, value)
-        accent = hsv(hue + random.uniform(0.04, 0.12), saturation * 0.9, value * 0.65)
+        color = hsv_to_rgb(hue % 1, saturation, value)
+        accent = hsv_to_rgb((hue + random.uniform(0.04, 0.12)) % 1, saturation * 0.9, value * 0.65)
         back, level = random.random(), random.uniform(0.3, 0.9)
         step = random.choice([-1, 1]) * random.uniform(0.1, 0.25)
         ends = (level, float(np.clip(level + step, 0.15, 1.0)))
-        first, second = (hsv(back + random.uniform(-0.05, 0.05), random.uniform(0.1, 0.4), end) for end in ends)
+        first, second = (
+            hsv_to_rgb((back + random.uniform(-0.05, 0.05)) % 1, random.uniform(0.1, 0.4), end) for end in ends
+        )
         middle = (np.array(first) + np.array(second)) / 2
         far = np.square(LIT * np.array([color, accent, DARK, LIGHT]) - middle).mean(axis=1)
         if np.sqrt((_tint_shares(label) * far).sum()) > CLEAR:
             break
-    return color, accent, (first, second)
-
-
-def hsv(hue: float, saturation: float, value: float) -> Colour:
-    """RGB of a hue (1 = all around), a saturation and a value.
-
-    >>> hsv(1.0, 1.0, 0.5)
-    (0.5, 0.0, 0.0)
-    """
-    return colorsys.hsv_to_rgb(hue % 1, float(saturation), float(value))
+    return {"color": color, "accent": accent, "backdrop_colors": (first, second)}
 
 
 @lru_cache(maxsize=32)
@@ -242,17 +224,17 @@ def _placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
     return (_shifted(scene, own * scene.scale, target) if scene.attribute == "position" else scene), hits
 
 
-def _hits_at(scene: Scene, hits: Hits, size: int) -> Hits:
-    """The hits at the object's place in an image of this size, from those of the image that it fills.
+def _at_probe_size(scene: Scene, hits: Hits) -> Hits:
+    """The hits at the object's place in an image of PROBE pixels a side, from those of the image that it fills.
 
     Nearest neighbours: right to half a pixel of that image, which is enough to measure colours.
     """
     filled = np.full(OWN * OWN, -1)
     filled[hits.pixels] = np.arange(len(hits.pixels))
-    at = (np.arange(size) + 0.5) / size - 0.5
+    at = (np.arange(PROBE) + 0.5) / PROBE - 0.5
     column, row = (np.floor(((at - c) / scene.scale + 1) / 2 * OWN).astype(int) for c in (scene.x, scene.y))
     columns, rows = (np.flatnonzero((one >= 0) & (one < OWN)) for one in (column, row))
-    found = np.full((size, size), -1)
+    found = np.full((PROBE, PROBE), -1)
     found[np.ix_(rows, columns)] = filled.reshape(OWN, OWN)[np.ix_(row[rows], column[columns])]
     pixels = np.flatnonzero(found >= 0)
     return replace(hits, pixels=pixels, points=hits.points[:, found.ravel()[pixels]])
@@ -262,7 +244,7 @@ def _view_angles(around: Float[np.ndarray, " ways"], elevation: float) -> Float[
     """Degrees between directions to the viewer and the usual one of the class, as between two points of a globe."""
     e, usual = np.radians([elevation, USUAL_ELEVATION])
     cosine = np.sin(e) * np.sin(usual) + np.cos(e) * np.cos(usual) * np.cos(np.radians(around))
-    return np.asarray(np.degrees(np.arccos(np.clip(cosine, -1, 1))))
+    return np.degrees(np.arccos(np.clip(cosine, -1, 1)))
 
 
 def _viewed(scene: Scene, target: float) -> Scene:
@@ -353,22 +335,15 @@ def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
     return _fitted((replace(scene, texture=kind) for kind in kinds), "texture_amount", measured, target)
 
 
-def _style(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The picture mixed with one in another style until its correlation with the plain one is the target."""
-    kinds = generator(scene.noise_key, "style").permutation(list(STYLES)).tolist()
-    return _changed(scene, hits, target, [replace(scene, style=kind) for kind in kinds], "style_amount")
+def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
+    """Another style or less quality, until the finished picture has the target correlation with the plain one.
 
-
-def _quality(scene: Scene, hits: Hits, target: float) -> Scene:
-    """The picture loses cells, gains noise and is packed until its correlation with the good one is the target."""
-    return _changed(scene, hits, target, [scene], "quality")
-
-
-def _changed(scene: Scene, hits: Hits, target: float, scenes: Iterable[Scene], field: str) -> Scene:
-    """The first of the scenes whose finished picture has the target correlation with the plain one around the object.
-
-    Around: in the square around the mask, a tenth of its longer side wider each way.
+    It is measured in the square around the mask, a tenth of its longer side wider each way.
     """
+    scenes, field = [scene], "quality"
+    if scene.attribute == "style":
+        kinds = generator(scene.noise_key, "style").permutation(list(STYLES)).tolist()
+        scenes, field = [replace(scene, style=kind) for kind in kinds], "style_amount"
     plain = draw(scene, hits, PROBE)
     more = max(1, round(0.1 * extent(plain.full) * PROBE))
     sides = (np.flatnonzero(plain.full.any(axis=axis)) for axis in (1, 0))
@@ -393,8 +368,8 @@ def _background(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 _LOOKS: dict[str, Callable[[Scene, Hits, float], Scene]] = {
-    "color": _color, "light": _light, "occlusion": _occlusion, "texture": _texture, "style": _style,
-    "quality": _quality, "background": _background,
+    "color": _color, "light": _light, "occlusion": _occlusion, "texture": _texture, "style": _finished,
+    "quality": _finished, "background": _background,
 }  # fmt: skip
 
 
@@ -407,30 +382,29 @@ def _fitted(
     """
     fitted: list[Scene] = []
     for scene in scenes:
-
-        def changed(amount: float, scene: Scene = scene) -> Scene:
-            change: dict[str, Any] = {field: amount}
-            return replace(scene, **change)
-
-        amount, value = _bisect(lambda amount: sign * measure(changed(amount)), sign * target, high)
-        fitted.append(replace(changed(amount), measured=sign * value))
+        fitted.append(_bisected(scene, field, measure, target, sign, high))
         if abs(fitted[-1].measured - target) < 0.02:
             break
     return min(fitted, key=lambda scene: abs(scene.measured - target))
 
 
-def _bisect(measure: Callable[[float], float], target: float, high: float, steps: int = 8) -> tuple[float, float]:
-    """Where in [0, high] a rising measure comes nearest to the target, of the places that are tried; and its value.
+def _bisected(scene: Scene, field: str, measure: Measure, target: float, sign: int, high: float) -> Scene:
+    """The scene with that value of `field`, of those that are tried, which brings its measure nearest to the target.
 
     Noise and whole numbers of cells make some measures jump on their way: if bisection ends beside a jump, places
     around it are tried too.
     """
-    low, top, tried = 0.0, high, {high: measure(high)}
-    for _ in range(steps):
+    change: Any = partial(replace, scene)
+
+    def at(amount: float) -> Scene:
+        return change(**{field: amount}, measured=measure(change(**{field: amount})))
+
+    low, top, tried = 0.0, high, [at(high)]
+    for _ in range(8):
         middle = (low + top) / 2
-        tried[middle] = measure(middle)
-        low, top = (middle, top) if tried[middle] < target else (low, middle)
-    if abs(tried[middle] - target) > 0.01 and 0.02 * high < middle < 0.98 * high:
+        tried.append(at(middle))
+        low, top = (middle, top) if sign * (tried[-1].measured - target) < 0 else (low, middle)
+    if abs(tried[-1].measured - target) > 0.01 and 0.02 * high < middle < 0.98 * high:
         around = np.clip(np.linspace(middle - 0.12 * high, middle + 0.12 * high, 16), 0, high)
-        tried |= {place: measure(place) for place in around.tolist()}
-    return min(tried.items(), key=lambda item: abs(item[1] - target))
+        tried += map(at, around.tolist())
+    return min(tried, key=lambda scene: abs(scene.measured - target))

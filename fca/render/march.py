@@ -68,15 +68,13 @@ def _grid(of: Model) -> Grid:
     empty = (nearest > HALF_DIAGONAL).reshape(CELLS, CELLS, CELLS)
     between = distance_transform_edt(empty).ravel() * CELL - HALF_DIAGONAL
     clearance = np.maximum(between, nearest * CAUTION) - HALF_DIAGONAL
-    parts = np.zeros(len(nearest), np.uint16)
-    for place, one in enumerate(each):
-        parts |= (one <= nearest + SLACK * HALF_DIAGONAL).astype(np.uint16) << np.uint16(place)
-    return Grid(np.floor(clearance / UNIT).astype(np.int16), parts)
+    bits = np.left_shift(each <= nearest + SLACK * HALF_DIAGONAL, np.arange(len(each), dtype=np.uint16)[:, None])
+    return Grid(np.floor(clearance / UNIT).astype(np.int16), bits.sum(axis=0, dtype=np.uint16))
 
 
 def _cell_numbers(positions: Points) -> Int[np.ndarray, " points"]:
     x, y, z = positions.astype(np.int32)
-    return np.asarray((x * CELLS + y) * CELLS + z)
+    return (x * CELLS + y) * CELLS + z
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class Solid:
 
     def __call__(self, points: Points) -> Plane:
         """Distance to the surface in radii, from anywhere: a lower bound near the surface."""
-        return np.asarray(self.model.distance(*self._in_model(points)) * self._unit)
+        return self.model.distance(*self._in_model(points)) * self._unit
 
     def near(self, points: Points) -> Plane:
         """The same inside the stretched ball: evaluates only the parts that the grid lists for a point's cell."""
@@ -114,11 +112,11 @@ class Solid:
             around = points[:, None, of] + corners[:, :, None] * np.float32(0.002)
             distance = part.distance(*self._in_model(around.reshape(3, -1))).reshape(4, len(of))
             total[:, of] = np.einsum("ij,jk->ik", corners, distance)
-        return np.asarray(total / np.maximum(np.sqrt(np.square(total).sum(axis=0)), np.float32(1e-12)))
+        return total / np.maximum(np.sqrt(np.square(total).sum(axis=0)), np.float32(1e-12))
 
     def clearance(self, cells: Points) -> Plane:
         """Lower bound in radii on the distance of each point's grid cell to the object; negative if there is none."""
-        return np.asarray(_grid(self.model).clearance[_cell_numbers(cells)] * np.float32(UNIT * self.stretch.min()))
+        return _grid(self.model).clearance[_cell_numbers(cells)] * np.float32(UNIT * self.stretch.min())
 
     def in_cells(self, points: Points) -> Points:
         """Points of the stretched ball in cells of the grid, from its corner."""
@@ -126,7 +124,7 @@ class Solid:
 
     def to_cells(self, differences: Points) -> Points:
         """The same of differences of points."""
-        return np.asarray(differences * (1 / (self.stretch * np.float32(CELL))))
+        return differences * (1 / (self.stretch * np.float32(CELL)))
 
     @property
     def _unit(self) -> np.float32:
@@ -135,7 +133,7 @@ class Solid:
     def _in_model(self, points: Points) -> Points:
         """Points of the unit ball in the model's own units."""
         centre, radius = self.model.ball
-        return np.asarray(points * (np.float32(radius) / self.stretch) + centre)
+        return points * (np.float32(radius) / self.stretch) + centre
 
     def _candidates(self, points: Points) -> Iterator[tuple[int, Int[np.ndarray, " near"], Plane]]:
         """Of each part: which points may be nearest to it, and their distances in the model's own units."""
@@ -181,7 +179,7 @@ class Hits:
         """Share of the sky that nearby parts leave free, roughly."""
         box = self.solid.stretch
         above = self.solid.near(np.clip(self.points + self.normals * SKY, -box, box))
-        return np.asarray(np.clip(np.float32(0.35) + np.float32(0.65) * above / SKY, 0, 1))
+        return np.clip(np.float32(0.35) + np.float32(0.65) * above / SKY, 0, 1)
 
 
 class Rays(NamedTuple):
@@ -193,7 +191,6 @@ class Rays(NamedTuple):
     end: Float[np.ndarray, " rays"]
 
     def only(self, which: Bool[np.ndarray, " rays"]) -> Rays:
-        """Those rays alone."""
         kept = which.nonzero()[0]
         return Rays(self.numbers[kept], self.directions.take(kept, axis=1), self.depth[kept], self.end[kept])
 
@@ -211,7 +208,10 @@ def march(scene: Scene, size: int) -> Hits:
     pixels, u, v = _inside_circle(scene, size)
     frame, solid = view_frame(scene), solid_of(scene)
     eye = (frame[2] * np.float32(VIEWER_DISTANCE))[:, None]
-    rays = _through_grid(solid, eye, _entering(solid, eye, _directions(frame, u, v)))
+    a, b = u * np.float32(SPREAD), v * np.float32(SPREAD)
+    length = 1 / np.sqrt(1 + a * a + b * b)
+    directions = np.stack([(frame[0, i] * a + frame[1, i] * b - frame[2, i]) * length for i in range(3)])
+    rays = _through_grid(solid, eye, _entering(solid, eye, directions))
     met, depth = _meet(solid, eye, rays._replace(numbers=np.arange(len(rays.numbers))))
     points = eye + rays.directions.take(met, axis=1) * depth
     return Hits(pixels[rays.numbers[met]], points, frame, solid)
@@ -227,12 +227,6 @@ def _inside_circle(scene: Scene, size: int) -> tuple[Int[np.ndarray, " points"],
     cos, sin = (np.float32(turn(np.radians(scene.roll))) for turn in (np.cos, np.sin))
     right, up = dx.astype(np.float32)[columns], -dy.astype(np.float32)[rows]
     return rows * size + columns, cos * right + sin * up, cos * up - sin * right
-
-
-def _directions(frame: Frame, u: Plane, v: Plane) -> Points:
-    a, b = u * np.float32(SPREAD), v * np.float32(SPREAD)
-    length = 1 / np.sqrt(1 + a * a + b * b)
-    return np.stack([(frame[0, i] * a + frame[1, i] * b - frame[2, i]) * length for i in range(3)])
 
 
 def _entering(solid: Solid, eye: Column, directions: Points) -> Rays:

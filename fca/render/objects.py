@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 
 import numpy as np
 from jaxtyping import Float
 
-from fca.render.scene import check_name
+from fca.types import check_choice
 
 Axis = Float[np.ndarray, " points"]  # one coordinate of every point, or its distance
 Number = float | int
@@ -26,7 +26,7 @@ def _norm(first: Axis, *others: Axis) -> Axis:
     total = first * first
     for other in others:
         total += other * other
-    return np.asarray(np.sqrt(total, out=total))
+    return np.sqrt(total, out=total)
 
 
 def box(width: Number, height: Number, depth: Number, edge: Number = 0.02) -> Distance:
@@ -36,7 +36,7 @@ def box(width: Number, height: Number, depth: Number, edge: Number = 0.02) -> Di
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
         a, b, c = np.abs(x) - half[0], np.abs(y) - half[1], np.abs(z) - half[2]
         inside = np.minimum(np.maximum(np.maximum(a, b), c), 0)
-        return np.asarray(_norm(np.maximum(a, 0), np.maximum(b, 0), np.maximum(c, 0)) + inside - np.float32(edge))
+        return _norm(np.maximum(a, 0), np.maximum(b, 0), np.maximum(c, 0)) + inside - np.float32(edge)
 
     return distance
 
@@ -55,7 +55,7 @@ def egg(a: Number, b: Number, c: Number) -> Distance:
         x2, y2, z2 = x * x * a2, y * y * b2, z * z * c2
         scaled = np.sqrt(x2 + y2 + z2)
         slope = np.maximum(np.sqrt(x2 * a2 + y2 * b2 + z2 * c2), 1e-6)
-        return np.asarray(np.where(scaled < 0.2, (scaled - 1) * least, scaled * (scaled - 1) / slope))
+        return np.where(scaled < 0.2, (scaled - 1) * least, scaled * (scaled - 1) / slope)
 
     return distance
 
@@ -72,7 +72,7 @@ def tube(middle: Number, wall: Number, length: Number) -> Distance:
         across = np.abs(_norm(x, z) - np.float32(middle)) - np.float32(wall / 2)
         along = np.abs(y) - np.float32(length / 2)
         inside = np.minimum(np.maximum(across, along), 0)
-        return np.asarray(_norm(np.maximum(across, 0), np.maximum(along, 0)) + inside)
+        return _norm(np.maximum(across, 0), np.maximum(along, 0)) + inside
 
     return distance
 
@@ -90,7 +90,7 @@ def cone(bottom: Number, top: Number, height: Number) -> Distance:
         side_r = r - np.float32(top) + np.float32(spread) * t
         side_y = y - np.float32(half) + np.float32(height) * t
         near = np.sqrt(np.minimum(cap_r * cap_r + cap_y * cap_y, side_r * side_r + side_y * side_y))
-        return np.asarray(np.where((side_r < 0) & (cap_y < 0), -near, near))
+        return np.where((side_r < 0) & (cap_y < 0), -near, near)
 
     return distance
 
@@ -113,7 +113,7 @@ def roof(width: Number, height: Number, depth: Number) -> Distance:
 
     def distance(x: Axis, y: Axis, z: Axis) -> Axis:
         sides = np.abs(x) * cos + (y - np.float32(height)) * sin
-        return np.asarray(np.maximum(np.maximum(sides, -y), np.abs(z) - np.float32(depth / 2)))
+        return np.maximum(np.maximum(sides, -y), np.abs(z) - np.float32(depth / 2))
 
     return distance
 
@@ -197,8 +197,7 @@ _PARTS: dict[str, list[Part]] = {
         Part(box(0.84, 0.1, 0.84)),
         Part(box(0.84, 0.3, 0.08), (0, 0.72, -0.38), (-4, 0, 0)),
         *_twice(Part(box(0.08, 0.85, 0.08), (0.36, 0.4, -0.37), tint="accent")),
-        *_twice(Part(box(0.09, 0.75, 0.09), (0.34, -0.4, -0.34), tint="accent")),
-        *_twice(Part(box(0.09, 0.75, 0.09), (0.34, -0.4, 0.34), tint="accent")),
+        *(Part(box(0.09, 0.75, 0.09), (x, -0.4, z), tint="accent") for z in (-0.34, 0.34) for x in (-0.34, 0.34)),
     ],
     "dumbbell": [  # a bar along x with two discs at each end
         Part(rod(0.08, 1.9), (0, 0, 0), (0, 0, 90), "light"),
@@ -210,15 +209,13 @@ _PARTS: dict[str, list[Part]] = {
         Part(roof(0.75, 0.5, 0.05), (-1.0, 0, 0), (0, 0, -90), "accent"),
         Part(roof(0.5, 0.3, 0.05), (-0.05, 0.28, 0), (0, 0, 8), "accent"),
         Part(roof(0.3, 0.2, 0.05), (-0.05, -0.28, 0), (0, 0, 180), "accent"),
-        Part(ball(0.06), (0.45, 0.1, 0.13), tint="dark"),
-        Part(ball(0.06), (0.45, 0.1, -0.13), tint="dark"),
+        *(Part(ball(0.06), (0.45, 0.1, z), tint="dark") for z in (0.13, -0.13)),
     ],
     "hammer": [  # a claw hammer, head up
         Part(pill(0.075, 1.3), (0, -0.25, 0), tint="accent"),
         Part(box(0.5, 0.2, 0.2), (0.08, 0.5, 0)),
         Part(rod(0.15, 0.18), (0.4, 0.5, 0), (0, 0, 90)),
-        Part(box(0.5, 0.07, 0.06), (-0.38, 0.47, 0.06), (0, 0, 18)),
-        Part(box(0.5, 0.07, 0.06), (-0.38, 0.47, -0.06), (0, 0, 18)),
+        *(Part(box(0.5, 0.07, 0.06), (-0.38, 0.47, z), (0, 0, 18)) for z in (0.06, -0.06)),
     ],
     "house": [  # with a door, a window and a chimney
         Part(box(1.1, 0.8, 0.95), (0, -0.1, 0)),
@@ -249,11 +246,8 @@ _PARTS: dict[str, list[Part]] = {
     "mushroom": [  # a toadstool with light spots
         Part(cone(0.24, 0.16, 0.9), (0, -0.35, 0), tint="light"),
         Part(egg(0.66, 0.46, 0.66), (0, 0.25, 0)),
-        Part(ball(0.11), (0.0, 0.72, 0.0), tint="light"),
-        Part(ball(0.11), (0.32, 0.55, 0.3), tint="light"),
-        Part(ball(0.11), (-0.35, 0.55, 0.25), tint="light"),
-        Part(ball(0.11), (0.1, 0.45, 0.5), tint="light"),
-        Part(ball(0.11), (0.45, 0.45, -0.25), tint="light"),
+        *(Part(ball(0.11), at, tint="light") for at in ((0, 0.72, 0), (0.32, 0.55, 0.3), (-0.35, 0.55, 0.25))),
+        *(Part(ball(0.11), at, tint="light") for at in ((0.1, 0.45, 0.5), (0.45, 0.45, -0.25))),
     ],
     "robot": [  # a toy robot that looks towards +z: body, head, aerial, its ball, panel; arms, legs and eyes
         Part(box(0.66, 0.7, 0.4), (0, 0, 0)),
@@ -327,10 +321,7 @@ class Model:
 
     def distance(self, x: Axis, y: Axis, z: Axis) -> Axis:
         """From each point to the nearest part."""
-        nearest = self.parts[0].distance(x, y, z)
-        for part in self.parts[1:]:
-            np.minimum(nearest, part.distance(x, y, z), out=nearest)
-        return nearest
+        return reduce(np.minimum, (part.distance(x, y, z) for part in self.parts))
 
     @cached_property
     def ball(self) -> tuple[Float[np.ndarray, "3 1"], float]:
@@ -345,5 +336,5 @@ class Model:
 @lru_cache(maxsize=len(CLASSES))
 def model(label: str) -> Model:
     """The object of a class. Raises FcaError, listing the classes, for a name that is none."""
-    check_name("class", label, CLASSES)
+    check_choice("class", label, CLASSES)
     return Model(tuple(_PARTS[label]), *_USUAL[label])

@@ -1,17 +1,13 @@
-"""What an image shows: every true parameter, as numbers and names; the random numbers that all of these come from."""
+"""What an image shows: every true parameter, as numbers and names."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, UInt8
-
-from fca.types import FcaError
 
 ATTRIBUTES = ("color", "light", "occlusion", "position", "quality", "rotation", "size", "style", "texture", "view")
 BACKGROUND = "background"  # beside the ten: what is behind the object
@@ -92,20 +88,4 @@ class Scene:
 
     def parameters(self) -> dict[str, Any]:
         """All of them as JSON (tuples as lists)."""
-        return dict(json.loads(json.dumps(asdict(self))))
-
-
-def generator(*key: object) -> np.random.Generator:
-    """Random numbers that depend on this key alone: Philox, keyed by the first 128 bits of its sha256.
-
-    >>> bool(generator("car", 3).integers(100) == generator("car", 3).integers(100))
-    True
-    """
-    digest = hashlib.sha256("\x1f".join(map(str, key)).encode()).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
-
-
-def check_name(key: str, name: str, allowed: Iterable[str]) -> None:
-    """Raises FcaError for a name that is not allowed, listing those that are."""
-    if name not in (names := list(allowed)):
-        raise FcaError(key, name, ", ".join(names), "take one of these")
+        return json.loads(json.dumps(asdict(self)))

@@ -28,19 +28,15 @@ class Clean:
     """`shift=clean`: the images as they are."""
 
     def shifts(self) -> list[Shift]:
-        """Itself."""
         return [self]
 
     def label(self) -> str:
-        """As in tables."""
         return "clean"
 
     def identity(self) -> str:
-        """A word: nothing decides its pixels."""
         return "clean"
 
     def reader(self, data: ImageData) -> Callable[[int], UInt8[np.ndarray, "height width 3"]]:
-        """The data's own."""
         return data.read
 
 

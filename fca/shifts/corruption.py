@@ -5,11 +5,8 @@ float32 in [0, 1], and its constants; `corrupted` clips. Those of `ON_BYTES` tak
 what they do. `rng` is there where random numbers are drawn.
 """
 
-# (numpy's operators are declared to return Any)
-
 from __future__ import annotations
 
-import hashlib
 import inspect
 import io
 from collections.abc import Callable
@@ -23,9 +20,9 @@ from PIL import Image as Pillow
 from scipy import fft, ndimage
 
 from fca.shifts import operations as ops
-from fca.shifts.constants import Number, constants, each
+from fca.shifts.constants import CONSTANTS, Number, constants, each
 from fca.shifts.operations import Bytes, Image, Map, Rng
-from fca.types import FcaError, ImageData, Shift
+from fca.types import FcaError, ImageData, Shift, check_choice, generator
 
 DRAWING = 1  # raised whenever any corruption's pixels change
 SMALLEST = 8  # pixels of the shorter side: below, kernels are wider than the image
@@ -88,9 +85,8 @@ class Corruption:
 
         def read(index: int) -> Bytes:
             image, image_id = data.read(index), ids[index]
-            height, width = image.shape[:2]
-            if min(height, width) < SMALLEST:
-                size, allowed = f"{height} x {width} pixels", f"{SMALLEST} pixels or more a side"
+            if min(image.shape[:2]) < SMALLEST:
+                size, allowed = "{} x {} pixels".format(*image.shape), f"{SMALLEST} pixels or more a side"
                 raise FcaError(f"size of {image_id}", size, allowed, "leave it out, or enlarge")
             return corrupted(image, self.kind, self.severity, generator(self.seed, image_id, self.label()))
 
@@ -107,21 +103,10 @@ def corrupted(image: Bytes, kind: str, severity: int, rng: Rng) -> Bytes:
     >>> corrupted(image, "brightness", 5, np.random.default_rng(0))[0, 0].tolist()
     [176, 176, 176]
     """
-    known = constants(kind, severity, image.shape[0], image.shape[1])
-    draw = globals()[kind]
+    known, draw = constants(kind, severity, *image.shape[:2]), globals()[kind]
     if kind in ON_BYTES:
         return draw(image, *known)
     return ops.to_bytes(draw(ops.to_unit(image), *known, **({"rng": rng} if draws(kind) else {})))
-
-
-def generator(seed: int, image_id: str, label: str) -> Rng:
-    """Random numbers that depend on nothing but these three: a counter (Philox) keyed by their sha256.
-
-    >>> round(generator(0, "test/00017", "corruption/fog/1").random(), 3)
-    0.743
-    """
-    key = hashlib.sha256("\x1f".join((str(seed), image_id, label)).encode()).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(key[:16], "little")))
 
 
 @cache
@@ -131,7 +116,7 @@ def draws(kind: str) -> bool:
     >>> draws("fog"), draws("contrast")
     (True, False)
     """
-    each([kind], [1], ("corruption", "severity"))
+    check_choice("corruption", kind, CONSTANTS)
     return "rng" in inspect.signature(globals()[kind]).parameters
 
 
@@ -254,7 +239,7 @@ def glass_blur(image: Image, spread: Number, reach: Number, times: Number, *, rn
     """
     pixels = ops.to_bytes(gaussian_blur(image, spread))
     for _ in range(int(times)):
-        sources = _sources(pixels.shape[0], pixels.shape[1], int(reach), rng)
+        sources = _sources(image.shape[0], image.shape[1], int(reach), rng)
         pixels = pixels.reshape(-1, 3)[sources].reshape(image.shape)
     return gaussian_blur(ops.to_unit(pixels), spread)
 
@@ -470,11 +455,11 @@ def elastic_transform(image: Image, reach: Number, spread: Number, jitter: Numbe
     backward = np.linalg.solve(np.c_[moved, np.ones(3)], corners).T
     y, x = np.mgrid[:height, :width].astype(np.float64)
     rows, columns = (a * y + b * x + c for a, b, c in backward)
-    changed = ops.warped(image, rows, columns, ops.fold_at_pixel)
+    changed = ops.warped(image, rows, columns, "mirror")
     if not reach:
         return changed
     down, right = ops.wobble(height, width, reach, spread, rng=rng)
-    return ops.warped(changed, y + down, x + right, ops.fold_at_edge)
+    return ops.warped(changed, y + down, x + right, "reflect")
 
 
 # What is lost when an image is stored small.

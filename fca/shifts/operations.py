@@ -3,11 +3,8 @@
 Images are float32 in [0, 1] unless they are bytes.
 """
 
-# (numpy's operators are declared to return Any)
-
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
 
 import numpy as np
@@ -105,19 +102,22 @@ def smeared(image: Channels, radius: Number, spread: Number, angle: float) -> Ch
     return total
 
 
-def warped(image: Image, rows: Map, columns: Map, fold: Callable[[Indices, int], Indices]) -> Image:
-    """The image read at these places (in pixels), linear between pixels; `fold` brings an index into the image.
+def warped(image: Image, rows: Map, columns: Map, mode: str) -> Image:
+    """The image read at these places (in pixels), linear between pixels.
+
+    mode: how the image goes on beyond its edge, as scipy calls it: reflect (c b a | a b c | c b a) or mirror
+          (c b | a b c | b a).
 
     >>> image = np.arange(4, dtype=np.float32)[None, :, None].repeat(3, 2).repeat(2, 0)
-    >>> warped(image, np.zeros((2, 4)), np.arange(4) + np.full((2, 4), 0.5), fold_at_edge)[0, :, 0].tolist()
+    >>> warped(image, np.zeros((2, 4)), np.arange(4) + np.full((2, 4), 0.5), "reflect")[0, :, 0].tolist()
     [0.5, 1.5, 2.5, 3.0]
     """
     height, width = image.shape[:2]
     above, left = np.floor(rows).astype(np.int64), np.floor(columns).astype(np.int64)
     down = (rows - above).astype(np.float32).reshape(-1, 1)
     right = (columns - left).astype(np.float32).reshape(-1, 1)
-    lines = [(fold(above + i, height) * width).ravel() for i in (0, 1)]
-    before, after = (fold(left + i, width).ravel() for i in (0, 1))
+    lines = [(_folded(above + i, height, mode) * width).ravel() for i in (0, 1)]
+    before, after = (_folded(left + i, width, mode).ravel() for i in (0, 1))
     pixels = image.reshape(-1, 3)
     upper, lower = (
         _lerp(pixels.take(line + before, axis=0), pixels.take(line + after, axis=0), right) for line in lines
@@ -125,24 +125,11 @@ def warped(image: Image, rows: Map, columns: Map, fold: Callable[[Indices, int],
     return _lerp(upper, lower, down).reshape(image.shape)
 
 
-def fold_at_edge(index: Indices, length: int) -> Indices:
-    """Mirror indices at the outer edge of the last pixel: c b a | a b c | c b a.
-
-    >>> fold_at_edge(np.array([-1, 0, 2, 3]), 3).tolist()
-    [0, 0, 2, 2]
-    """
-    index = index % (2 * length)
-    return np.minimum(index, 2 * length - 1 - index)
-
-
-def fold_at_pixel(index: Indices, length: int) -> Indices:
-    """Mirror indices at the centre of the last pixel: c b | a b c | b a.
-
-    >>> fold_at_pixel(np.array([-1, 0, 2, 3]), 3).tolist()
-    [1, 0, 2, 1]
-    """
-    index = index % (2 * (length - 1))
-    return np.minimum(index, 2 * (length - 1) - index)
+def _folded(index: Indices, length: int, mode: str) -> Indices:
+    """Indices beside the image brought into it: mirrored at the edge of its last pixel, or at that pixel's centre."""
+    last = 2 * length - 1 if mode == "reflect" else 2 * length - 2
+    index = index % (last + (mode == "reflect"))
+    return np.minimum(index, last - index)
 
 
 # Random maps: clouds, smooth wobble, ice.

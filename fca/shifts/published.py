@@ -77,13 +77,11 @@ class CifarCArray:
 
     def reader(self, data: ImageData) -> Callable[[int], Bytes]:
         """The row of every test image. Raises FcaError unless ids and labels are those of the published test images."""
-        images = np.load(self.root / f"{self.kind}.npy", mmap_mode="r")
-        labels = np.load(self.root / "labels.npy")
-        published = {
-            self.kind: (f"{images.shape} {images.dtype}", f"{SHAPE} uint8"),
-            "labels": (f"{labels.shape}", f"{SHAPE[:1]}"),
-        }
-        for file, (found, allowed) in published.items():
+        images, labels = np.load(self.root / f"{self.kind}.npy", mmap_mode="r"), np.load(self.root / "labels.npy")
+        for file, found, allowed in (
+            (self.kind, f"{images.shape} {images.dtype}", f"{SHAPE} uint8"),
+            ("labels", f"{labels.shape}", f"{SHAPE[:1]}"),
+        ):
             if found != allowed:
                 what = f"shape of {self.root / file}.npy"
                 raise FcaError(what, found, f"{allowed}, as published", "bring the file again")
@@ -91,8 +89,7 @@ class CifarCArray:
         places: dict[int, int] = {}
         for position in data.rows("test").tolist():
             if (match := CIFAR_ID.fullmatch(ids[position])) is None or int(match[1]) >= TEST_IMAGES:
-                allowed = f"test/00000 to test/{TEST_IMAGES - 1:05d}"
-                step = "take dataset=cifar10 or dataset=cifar100"
+                allowed, step = f"test/00000 to test/{TEST_IMAGES - 1:05d}", "take dataset=cifar10 or dataset=cifar100"
                 raise FcaError(f"image id in {data.name}", ids[position], allowed, step)
             places[position] = row = (self.severity - 1) * TEST_IMAGES + int(match[1])
             if data.labels[position] != labels[row]:  # CIFAR-100-C beside CIFAR-10 would give nonsense quietly

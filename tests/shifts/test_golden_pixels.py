@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fca.shifts.constants import CONSTANTS
-from fca.shifts.corruption import DRAWING, corrupted, generator
+from fca.shifts.corruption import DRAWING, corrupted
+from fca.types import generator
 
 # Mean plus weighted mean of the levels at severity 3. Other random numbers move it by 0.02 and more (but glass_blur,
 # whose copies keep the mean); one level in twenty of 5,760 values, another processor's last bit, by less than 0.01.
