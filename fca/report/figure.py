@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import altair as alt
 import pandas as pd
 
-from fca.types import Column, Table
+from fca.types import Table
 
 Sentences = Callable[[pd.DataFrame], Iterator[str]]
 
@@ -20,9 +20,6 @@ class Declared(Protocol):
 
     @property
     def name(self) -> str: ...
-
-    @property
-    def columns(self) -> tuple[Column, ...]: ...
 
 
 class Figure(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -21,6 +21,7 @@ CONTRAST = ("#a9629a", "#b07d00", "#7d8590")  # 3:1 on white and on black; not t
 GREY = CONTRAST[2]
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _OPEN = {"zero": False, "padding": 8}
+Names = Sequence[str] | None
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class Hue:
     column: str
     words: dict[Any, str]
     present: tuple[Any, ...]
-    colours: Sequence[str] | None = None
-    shapes: Sequence[str] | None = SHAPES
+    colours: Names = None
+    shapes: Names = SHAPES
     title: str | None = None
     ordered: bool = False
     columns: int | None = None
@@ -73,20 +74,16 @@ class Hue:
 
 
 def hue(
-    column: Column,
-    frame: pd.DataFrame,
-    colours: Sequence[str] | None = None,
-    shapes: Sequence[str] | None = SHAPES,
-    title: str | None = None,
-    legend: bool = True,
-    ordered: bool = False,
-    columns: int | None = None,
+    column: Column, frame: pd.DataFrame, colours: Names = None, shapes: Names = SHAPES, legend: bool = True, **look: Any
 ) -> Hue:
-    """The hue of a column: its declared values in their order, else those of the frame, sorted."""
+    """The hue of a column: its declared values in their order, else those of the frame, sorted.
+
+    legend: whether there is one.    look: title, ordered and columns of `Hue`.
+    """
     found = set(frame[column].dropna())
     values = dict(column.choices) or {value: str(value) for value in sorted(found)}
     present = tuple(value for value in values if value in found) if legend else ()
-    return Hue(str(column), values, present, colours, shapes, title, ordered, columns)
+    return Hue(str(column), values, present, colours, shapes, **look)
 
 
 def tooltips(columns: Iterable[Column]) -> list[alt.Tooltip]:
@@ -123,20 +120,19 @@ def interval(base: alt.Chart, value: Column, upright: bool) -> alt.Chart:
     """The rule from the lower to the upper end of a value's interval, where there is one."""
     rule: Any = base.transform_filter(f"isValid(datum.{value.low})").mark_rule(strokeWidth=2, clip=True)
     ends = ("y", "y2") if upright else ("x", "x2")
-    encoded = dict(zip(ends, (f"{value.low}:Q", f"{value.high}:Q"), strict=True))
-    return cast("alt.Chart", rule.encode(**encoded))
+    return rule.encode(**dict(zip(ends, (f"{value.low}:Q", f"{value.high}:Q"), strict=True)))
 
 
 def reference(at: float | str, upright: bool) -> alt.Chart:
     """A dashed line across a panel: at a number, or at the values of a column of this name."""
     place = alt.datum(at) if isinstance(at, float) else f"{at}:Q"
     rule: Any = alt.Chart().mark_rule(strokeDash=[4, 3])
-    return cast("alt.Chart", rule.encode(**{"y" if upright else "x": place}))
+    return rule.encode(**{"y" if upright else "x": place})
 
 
 def layers(*charts: Any) -> alt.LayerChart:
     """Charts over each other, the first at the back."""
-    return cast("alt.LayerChart", alt.layer(*charts))
+    return alt.LayerChart(layer=list(charts))
 
 
 def points_with_intervals(
@@ -160,17 +156,13 @@ def points_with_intervals(
     scale:  the value's own axis (see `quantity`), else that of the column.
     """
     upright = isinstance(along, alt.X)
-    axis = "y" if upright else "x"
-    encoded: dict[str, Any] = {"x" if upright else "y": along}
+    axis, across = ("y", "x") if upright else ("x", "y")
+    encoded: dict[str, Any] = {across: along}
     if dodge is not None:
         offset = alt.XOffset if upright else alt.YOffset
-        encoded[f"{'x' if upright else 'y'}Offset"] = offset(f"{dodge}:N", scale=_places(coloured, upright))
-    if coloured is not None:
-        encoded |= {"color": coloured.colour(), "opacity": coloured.opacity()}
-    else:
-        encoded |= {"color": alt.value(CONTRAST[0])}
+        encoded[f"{across}Offset"] = offset(f"{dodge}:N", scale=_places(coloured, upright))
     base = alt.Chart() if where is None else alt.Chart().transform_filter(where)
-    base = base.encode(**encoded)
+    base = base.encode(**encoded, **_dimmed(coloured))
     charts: list[Any] = [] if line is None else [reference(line, upright)]
     if joined is not None:
         lines = base.mark_line(strokeWidth=1.5).encode(**{axis: f"{value}:Q"}, detail=f"{joined}:N")
@@ -182,6 +174,13 @@ def points_with_intervals(
     if coloured is not None:
         dots = dots.encode(shape=coloured.shape()).add_params(coloured.picked)
     return layers(*charts, dots)
+
+
+def _dimmed(coloured: Hue | None) -> dict[str, Any]:
+    """The channels of a colour, dimmed where it is not picked; without a hue all marks are alike."""
+    if coloured is None:
+        return {"color": alt.value(CONTRAST[0])}
+    return {"color": coloured.colour(), "opacity": coloured.opacity()}
 
 
 def _places(coloured: Hue | None, upright: bool) -> alt.Scale:
@@ -212,24 +211,20 @@ def scatter(x: Any, y: Any, hover: Sequence[Column], coloured: Hue, *, size: int
     """One mark for each line of the frame."""
     marks: Any = alt.Chart().mark_point(filled=True, size=size)
     marks = marks.encode(x=x, y=y, color=coloured.colour(), shape=coloured.shape(), opacity=coloured.opacity(0.9))
-    return cast("alt.Chart", marks.encode(tooltip=tooltips(hover)).add_params(coloured.picked))
+    return marks.encode(tooltip=tooltips(hover)).add_params(coloured.picked)
 
 
 def least_squares(x: str, y: str, across: Any, up: Any) -> alt.Chart:
     """A dashed straight line through the marks shown; `across` and `up` are the axes of the marks."""
     line: Any = alt.Chart().transform_regression(x, y)
     line = line.mark_line(strokeDash=[5, 3], color="#8b949e", strokeWidth=1.5, clip=True)
-    return cast("alt.Chart", line.encode(x=across, y=up))
+    return line.encode(x=across, y=up)
 
 
 def bars(x: Any, y: Any, hover: Sequence[Column], coloured: Hue | None = None, **offset: Any) -> alt.Chart:
     """One bar for each line of the frame."""
-    marks: Any = alt.Chart().mark_bar().encode(x=x, y=y, tooltip=tooltips(hover), **offset)
-    if coloured is None:
-        return cast("alt.Chart", marks.encode(color=alt.value(CONTRAST[0])))
-    return cast(
-        "alt.Chart", marks.encode(color=coloured.colour(), opacity=coloured.opacity()).add_params(coloured.picked)
-    )
+    marks: Any = alt.Chart().mark_bar().encode(x=x, y=y, tooltip=tooltips(hover), **offset, **_dimmed(coloured))
+    return marks if coloured is None else marks.add_params(coloured.picked)
 
 
 SIDE = 64  # pixels of a picture in a figure

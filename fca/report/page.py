@@ -9,9 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jinja2
 import pandas as pd
 import vl_convert
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from fca.report import style
@@ -49,7 +49,7 @@ class Page:
     sections: Sequence[Section]
     rows: pd.DataFrame
     command: str
-    columns: tuple[Column, ...] = ()
+    columns: Sequence[Column] = ()
 
 
 def write_page(folder: Path, page: Page) -> Path:
@@ -70,15 +70,12 @@ def write_page(folder: Path, page: Page) -> Path:
 
 def render(page: Page) -> str:
     """The HTML: no resource from elsewhere, everything from the data escaped."""
-    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(_HERE), autoescape=True, undefined=_STRICT)
+    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
     tables = [table for section in page.sections for table in section.tables]
     varying, constant = _split(page.rows)
     data = {
         "figures": {s.key: s.figure for s in page.sections if s.figure is not None},
-        "tables": {
-            **{table.name: grid(table.frame, table.columns) for table in tables},
-            "runs": grid(varying, page.columns),
-        },
+        "tables": {t.name: grid(t.frame, t.columns) for t in tables} | {"runs": grid(varying, page.columns)},
         "filters": {column: _choices(tables, column) for column in _filters(tables)},
         "names": {column: dict(column.choices) for column in _filters(tables) if column.choices},
         "config": {"light": style.config(), "dark": style.config(dark=True)},
@@ -118,13 +115,14 @@ def grid(frame: pd.DataFrame, columns: Sequence[Column] = ()) -> dict[str, Any]:
 
 
 def _about(column: Column, values: pd.Series) -> dict[str, str]:
-    meaning = {"meaning": column.meaning} if column.meaning else {}
+    kind = "text"
     if column.number_format.endswith("%"):
-        return {"kind": "percent", **meaning}
-    if is_pictures(values):
-        return {"kind": "image", **meaning}
-    number = pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values)  # True is no number
-    return {"kind": "number" if number else "text", **meaning}
+        kind = "percent"
+    elif is_pictures(values):
+        kind = "image"
+    elif pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):  # True is no number
+        kind = "number"
+    return {"kind": kind, **({"meaning": column.meaning} if column.meaning else {})}
 
 
 def _split(rows: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
@@ -160,8 +158,6 @@ def _counted(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[dict[str, s
     ]
 
 
-_STRICT = jinja2.StrictUndefined
-
 # The report of some analyses: one page with every figure that draws their tables.
 
 
@@ -187,12 +183,7 @@ class AnalysesReport:
     options: dict[str, Any]
 
     def __call__(
-        self,
-        folder: Path,
-        results: Sequence[Result],
-        rows: pd.DataFrame,
-        command: str,
-        columns: tuple[Column, ...] = (),
+        self, folder: Path, results: Sequence[Result], rows: pd.DataFrame, command: str, columns: Sequence[Column] = ()
     ) -> Path:
         """Write the page, its figures and tables into the folder; returns the page.
 

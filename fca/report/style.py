@@ -16,20 +16,6 @@ FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Aria
 _LIGHT = ("#0072b2", "#d55e00", "#009e73", "#b0568f", "#56b4e9", "#8a6d00", "#000000")
 _DARK = ("#4db3f0", "#ff9248", "#2fcf9f", "#e79ac8", "#9ad4f5", "#e0c04a", "#ffffff")
 
-_TITLE = {
-    "anchor": "start",
-    "font": FONT,
-    "fontSize": 16,
-    "fontWeight": 600,
-    "offset": 14,
-    "subtitleFont": FONT,
-    "subtitleFontSize": 12,
-    "subtitlePadding": 6,
-}
-
-
-PERCENT = alt.Axis(format=".2~%")  # 95 %, and 99.25 % where ticks are that close
-
 
 class NothingToDraw(Exception):
     """A figure without a single point; the message gives the reason."""
@@ -41,6 +27,8 @@ def config(dark: bool = False) -> dict[str, Any]:
     text = {"labelColor": soft, "titleColor": soft, "labelFont": FONT, "titleFont": FONT}
     lines = {"gridColor": grid, "domainColor": soft, "tickColor": soft}
     size = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal"}
+    title = {"anchor": "start", "font": FONT, "fontSize": 16, "fontWeight": 600, "offset": 14}
+    subtitle = {"subtitleFont": FONT, "subtitleFontSize": 12, "subtitlePadding": 6}
     return {
         "background": "transparent" if dark else "#ffffff",
         "font": FONT,
@@ -50,7 +38,7 @@ def config(dark: bool = False) -> dict[str, Any]:
         "axisX": {"grid": False, "labelAngle": 0},
         "legend": {**text, **size, "labelLimit": 320, "symbolSize": 90, "symbolOpacity": 1, "orient": "top"},
         "header": {**text, "labelFontSize": 13, "labelColor": ink, "labelFontWeight": 600, "titleFontSize": 12},
-        "title": {**_TITLE, "color": ink, "subtitleColor": soft},
+        "title": {**title, **subtitle, "color": ink, "subtitleColor": soft},
         "rule": {"color": soft},
         "text": {"color": ink, "font": FONT},
         "range": {
@@ -152,14 +140,12 @@ def names_axis(column: str, order: Any) -> alt.Y:
 
 def spec(chart: alt.TopLevelMixin) -> dict[str, Any]:
     """The figure as Vega-Lite, without any look (the page and the files add theirs) and without any address."""
-    figure: dict[str, Any] = chart.to_dict()
-    return {name: part for name, part in figure.items() if name not in ("config", "$schema")}
+    return {name: part for name, part in chart.to_dict().items() if name not in ("config", "$schema")}
 
 
 def as_svg(figure: dict[str, Any]) -> str:
     """The figure as SVG, on white."""
-    svg: str = vl_convert.vegalite_to_svg({**figure, "config": config()}, vl_version=VEGA_LITE)
-    return svg
+    return vl_convert.vegalite_to_svg({**figure, "config": config()}, vl_version=VEGA_LITE)
 
 
 def save(figure: dict[str, Any], stem: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,15 +25,9 @@ LINES = 10_000  # of a table that W&B still shows well; longer ones stay in the 
 log = logging.getLogger(__name__)
 
 # The row already holds commit and versions, and log.txt the console; listing packages alone takes 50 ms a run.
-_QUIET: dict[str, Any] = {
-    "silent": True,
-    "console": "off",
-    "disable_git": True,
-    "disable_code": True,
-    "disable_job_creation": True,
-    "x_save_requirements": False,
-    "x_transaction_log_flush_interval": 1.0,  # not 15 s: what a killed worker leaves has its config, and leet is live
-}
+_QUIET: dict[str, Any] = {"silent": True, "console": "off", "x_save_requirements": False}
+_QUIET |= {"disable_git": True, "disable_code": True, "disable_job_creation": True}
+_QUIET["x_transaction_log_flush_interval"] = 1.0  # not 15 s: a killed worker leaves its config, and leet is live
 # A run that opens only to be closed has no use for machine statistics either: 8 ms instead of 15.
 _LIGHT: dict[str, Any] = {"x_disable_stats": True, "x_disable_meta": True, "x_disable_machine_info": True}
 
@@ -140,11 +134,7 @@ class WandbTracker:
         Path(self.dir).mkdir(parents=True, exist_ok=True)  # W&B would fall back to /tmp
         try:
             return wandb.init(
-                project=self.project,
-                entity=self.entity,
-                group=self.group,
-                tags=self.tags,
-                dir=self.dir,
+                **asdict(self),
                 job_type=job_type,
                 config=dict(config),
                 mode=_mode(),

@@ -27,7 +27,7 @@ from jaxtyping import Bool, Float, Integer
 from scipy.special import chdtri, nctdtr, nctdtrinc, ndtri, stdtrit
 from scipy.stats import binomtest, rankdata
 
-from fca.stats.intervals import LEVEL, percentile_interval, point_weights, wilson
+from fca.stats.intervals import LEVEL, NO_INTERVAL, UNKNOWN, Estimated, percentile_interval, point_weights, wilson
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
@@ -46,7 +46,7 @@ def mcnemar(only_a: int, only_b: int) -> float:
 
 
 def paired_interval(
-    both: int | float, only_a: int | float, only_b: int | float, neither: int | float, level: float = LEVEL
+    both: int | float, only_a: int | float, only_b: int | float, neither: int | float
 ) -> tuple[float, float]:
     """Interval of accuracy a minus accuracy b on the same n images (Newcombe 1998, Stat. Med. 17:2635, method 10).
 
@@ -67,7 +67,7 @@ def paired_interval(
         cells = (both, only_a, only_b, neither)
         raise ValueError(f"counts (both, only a, only b, neither) = {cells}: none may be negative, one must be above 0")
     right_a, right_b = both + only_a, both + only_b
-    (low_a, high_a), (low_b, high_b) = (wilson(round(right), round(n), level) for right in (right_a, right_b))
+    (low_a, high_a), (low_b, high_b) = (wilson(round(right), round(n)) for right in (right_a, right_b))
     pa, pb = round(right_a) / round(n), round(right_b) / round(n)
     product, margins = both * neither - only_a * only_b, right_a * (n - right_a) * right_b * (n - right_b)
     corrected = max(product - n / 2, 0.0) if product > 0 else product
@@ -91,10 +91,11 @@ def holm(p: Float[np.ndarray, " tests"]) -> Float[np.ndarray, " tests"]:
     """
     from statsmodels.stats.multitest import multipletests  # two seconds to import
 
-    return np.asarray(multipletests(p, method="holm")[1])
+    return multipletests(p, method="holm")[1]
 
 
 POWER = 0.8
+TAIL = 0.5 + LEVEL / 2  # up to the upper end of a two-sided interval
 MANY = 100_000  # above this many seeds the normal distribution replaces Student's, and no search is needed
 NEVER = 1_000_000  # more seeds than this count as unbounded: nobody draws them, and rounding alone asks for more
 
@@ -102,57 +103,50 @@ Models = Float[np.ndarray, " models"]
 Pairs = Float[np.ndarray, "subsets subsets"]
 
 
-class SeedsNeeded(NamedTuple):
-    """Subset seeds in all, including those at hand, with an interval. Infinite: no number is enough; NaN: unknown."""
-
-    total: float
-    low: float
-    high: float
-
-
-def t_power(effect: float, seeds: int, level: float = LEVEL) -> float:
+def t_power(effect: float, seeds: int) -> float:
     """Power of a paired t test over `seeds` differences whose true mean is `effect` standard deviations.
 
     P(|T| > t) for T of Student's noncentral distribution with seeds - 1 degrees of freedom and noncentrality
-    effect · sqrt(seeds) (Cohen 1988, chapter 2); t: the two-sided critical value at 1 - level.
+    effect · sqrt(seeds) (Cohen 1988, chapter 2); t: the two-sided critical value at 0.05.
 
     >>> round(t_power(0.5, 34), 3)
     0.808
     """
-    t, noncentrality = float(stdtrit(seeds - 1, 0.5 + level / 2)), abs(effect) * seeds**0.5
+    t, noncentrality = float(stdtrit(seeds - 1, TAIL)), abs(effect) * seeds**0.5
     # scipy's lower tail is NaN for large noncentrality, where it is below the normal one of 3e-7 at 5
     wrong_side = float(nctdtr(seeds - 1, noncentrality, -t)) if noncentrality < 5 else 0.0
     return float(1 - nctdtr(seeds - 1, noncentrality, t) + wrong_side)
 
 
-def seeds_for(effect: float, power: float = POWER, level: float = LEVEL) -> float:
+def seeds_for(effect: float) -> float:
     """The fewest subset seeds (2 or more) with which a mean difference of `effect` standard deviations is significant.
 
-    Infinite for an effect of 0, and above a million. (statsmodels' solver is undefined or wrong for effects above 5.)
+    At 0.05, with a power of 0.8. Infinite for an effect of 0, and above a million. (statsmodels' solver is undefined or
+    wrong for effects above 5.)
 
     >>> seeds_for(0.5), seeds_for(-0.5), seeds_for(0.0)
     (34.0, 34.0, inf)
     """
-    normal = float((ndtri(0.5 + level / 2) + ndtri(power)) ** 2)
+    normal = float((ndtri(TAIL) + ndtri(POWER)) ** 2)
     if normal > NEVER * effect**2:
         return float("inf")
     if normal > MANY * effect**2:
         return float(np.ceil(normal / effect**2))
     low, high = 1, 2
-    while t_power(effect, high, level) < power:
+    while t_power(effect, high) < POWER:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if t_power(effect, middle, level) >= power else (middle, high)
+        low, high = (low, middle) if t_power(effect, middle) >= POWER else (middle, high)
     return float(high)
 
 
-def seeds_needed(differences: Float[np.ndarray, " seeds"], power: float = POWER, level: float = LEVEL) -> SeedsNeeded:
+def seeds_needed(differences: Float[np.ndarray, " seeds"]) -> Estimated:
     """How many subset seeds make two models differ significantly, if the mean difference so far is the true one.
 
     differences: accuracy a minus accuracy b, one a subset seed.
-    total: the fewest seeds with which a two-sided paired t test at 1 - level has this power, for the effect d / s, with
-           d the mean and s the standard deviation of the differences.
+    value: the fewest seeds in all (see seeds_for) with which a two-sided paired t test at 0.05 has a power of 0.8, for
+           the effect d / s, with d the mean and s the standard deviation of the differences; infinite: none is enough.
     low, high: the same for the ends of the effect's exact interval: the noncentralities with which Student's t of k - 1
            degrees of freedom exceeds d / s · sqrt(k) in 2.5 % and in 97.5 % (Hedges and Olkin 1985, section 5.D). If it
            contains 0, there may be no difference, and `high` is infinite.
@@ -160,20 +154,18 @@ def seeds_needed(differences: Float[np.ndarray, " seeds"], power: float = POWER,
     NaN with fewer than two seeds. Differences that are all the same: 2 seeds, or, all 0, no number.
 
     >>> seeds_needed(np.array([0.01, 0.05, 0.02, 0.05, -0.01]))
-    SeedsNeeded(total=12.0, low=5.0, high=inf)
+    Estimated(value=12.0, low=5.0, high=inf)
     """
     k = len(differences)
     if k < 2:
-        return SeedsNeeded(float("nan"), float("nan"), float("nan"))
+        return UNKNOWN
     d, s = abs(float(differences.mean())), float(differences.std(ddof=1))
     if s <= 1e-12:  # rounding of equal accuracies
-        total = 2.0 if d > 1e-12 else float("inf")
-        return SeedsNeeded(total, total, total)
+        return Estimated(*[2.0 if d > 1e-12 else float("inf")] * 3)
     t = d / s * k**0.5
-    low, high = (float(nctdtrinc(k - 1, 0.5 + side * level / 2, t)) / k**0.5 for side in (1, -1))
-    fewest = min(seeds_for(d / s, power, level), seeds_for(high, power, level))
-    most = seeds_for(low, power, level) if t > stdtrit(k - 1, 0.5 + level / 2) else float("inf")
-    return SeedsNeeded(seeds_for(d / s, power, level), fewest, most)
+    low, high = (float(nctdtrinc(k - 1, 0.5 + side * LEVEL / 2, t)) / k**0.5 for side in (1, -1))
+    total = seeds_for(d / s)
+    return Estimated(total, min(total, seeds_for(high)), seeds_for(low) if t > stdtrit(k - 1, TAIL) else float("inf"))
 
 
 class RankStability(NamedTuple):
@@ -209,16 +201,11 @@ def rank_stability(
     weights = point_weights(cluster)
     drawn = np.round(weights @ accuracy / weights.sum(axis=1, keepdims=True), 12)  # equal models stay equal
     best = drawn == drawn.max(axis=1, keepdims=True)
-    ends = [percentile_interval(column) for column in rankdata(-drawn, axis=1).T]
+    low, high = np.array([percentile_interval(column) for column in rankdata(-drawn, axis=1).T]).T
     now = np.sign(means[:, None] - means[None, :])
     same = np.stack([np.sign(drawn[:, [m]] - drawn) == now[m] for m in range(models)]).mean(axis=1)
-    return RankStability(
-        p_best=(best / best.sum(axis=1, keepdims=True)).mean(axis=0),
-        rank=rank,
-        low=np.array([low for low, _ in ends]),
-        high=np.array([high for _, high in ends]),
-        kept=np.where(now == 0, np.nan, same),
-    )
+    p_best = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)
+    return RankStability(p_best, rank, low, high, kept=np.where(now == 0, np.nan, same))
 
 
 def kendall_w(scores: Float[np.ndarray, "judges models"]) -> float:
@@ -254,26 +241,15 @@ class SubsetRuns(NamedTuple):
     runs: tuple[str, ...]
 
 
-class Component(NamedTuple):
-    """A variance of accuracy (a fraction, squared), unbiased, and its interval, cut off at 0.
+class VarianceSplit(NamedTuple):
+    """Variance of the accuracy of one run on one subset, by source: a fraction, squared; unbiased, intervals cut at 0.
 
-    NaN: unknown. An interval that would be 0 alone is missing: the spread found is below its noise, or all runs agree.
+    An interval that would be 0 alone is missing (NaN): the spread found is below its noise, or all runs agree.
     """
 
-    variance: float
-    low: float
-    high: float
-
-
-class VarianceSplit(NamedTuple):
-    """Variance of the accuracy of one run on one subset, by source."""
-
-    subset: Component
-    init: Component
-    test: Component
-
-
-UNKNOWN = Component(float("nan"), float("nan"), float("nan"))
+    subset: Estimated
+    init: Estimated
+    test: Estimated
 
 
 class _Noise(NamedTuple):
@@ -284,7 +260,7 @@ class _Noise(NamedTuple):
     test: Pairs
 
 
-def split_variance(subsets: Sequence[SubsetRuns], level: float = LEVEL) -> VarianceSplit:
+def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
     """The three components. All subsets have equal weight; their number of inits and of images may differ.
 
     subset: variance between mean accuracies, less the mean of the noise within them and plus the noise they share.
@@ -299,7 +275,7 @@ def split_variance(subsets: Sequence[SubsetRuns], level: float = LEVEL) -> Varia
 
     >>> image, strata = np.arange(4), np.zeros(4, dtype=int)
     >>> a = SubsetRuns(np.array([[True, True, True, False], [True, False, True, False]]), image, strata, ("a", "b"))
-    >>> round(split_variance([a]).init.variance, 6)
+    >>> round(split_variance([a]).init.value, 6)
     0.03125
     """
     if not subsets:
@@ -308,39 +284,34 @@ def split_variance(subsets: Sequence[SubsetRuns], level: float = LEVEL) -> Varia
     noise, images = _noise(subsets)
     of_test = np.diag(noise.test) - np.nan_to_num(np.diag(noise.residual), nan=_known(noise.residual)) / inits
     test = float(of_test.mean())
-    half = float(ndtri(0.5 + level / 2)) * np.sqrt(len(images)) * images.std(ddof=1) if len(images) > 1 else np.nan
+    half = float(ndtri(TAIL) * np.sqrt(len(images)) * images.std(ddof=1)) if len(images) > 1 else np.nan
     freedom = sum(len(runs) - 1 for runs in {s.runs for s in subsets})
     return VarianceSplit(
-        subset=_between(subsets, noise, inits, level),
-        init=_scaled(_mean(np.diag(noise.init)), freedom, 0.0, level) if freedom else UNKNOWN,
-        test=_component(test, test - float(half), test + float(half)),
+        subset=_between(subsets, noise, inits) if len(subsets) > 1 else UNKNOWN,
+        init=_scaled(_mean(np.diag(noise.init)), freedom, 0.0) if freedom else UNKNOWN,
+        test=_component(test, test - half, test + half),
     )
 
 
-def _between(
-    subsets: Sequence[SubsetRuns], noise: _Noise, inits: Integer[np.ndarray, " subsets"], level: float
-) -> Component:
-    k = len(subsets)
-    if k == 1:
-        return UNKNOWN
-    own = np.eye(k, dtype=bool)
+def _between(subsets: Sequence[SubsetRuns], noise: _Noise, inits: Integer[np.ndarray, " subsets"]) -> Estimated:
+    own = np.eye(len(subsets), dtype=bool)
     parts = [np.where(own & np.isnan(part), _known(part), np.nan_to_num(part)) for part in noise[:2]]
     covariance = (parts[0] - parts[1]) / inits[:, None] + noise.test
     within = float(covariance[own].mean() - covariance[~own].mean())
     spread = float(np.var([s.correct.mean() for s in subsets], ddof=1))
-    return _scaled(spread, k - 1, within, level)
+    return _scaled(spread, len(subsets) - 1, within)
 
 
-def _scaled(mean_square: float, freedom: int, noise: float, level: float) -> Component:
+def _scaled(mean_square: float, freedom: int, noise: float) -> Estimated:
     """A mean square less the noise in it, which is taken as known."""
     if np.isnan(noise):
         return UNKNOWN
-    low, high = (freedom * mean_square / chdtri(freedom, 0.5 - side * level / 2) - noise for side in (1, -1))
+    low, high = (freedom * mean_square / chdtri(freedom, 0.5 - side * LEVEL / 2) - noise for side in (1, -1))
     return _component(mean_square - noise, float(low), float(high))
 
 
-def _component(variance: float, low: float, high: float) -> Component:
-    return Component(variance, max(0.0, low), high) if high > 0 else Component(variance, np.nan, np.nan)
+def _component(variance: float, low: float, high: float) -> Estimated:
+    return Estimated(variance, *((max(0.0, low), high) if high > 0 else NO_INTERVAL))
 
 
 def _noise(subsets: Sequence[SubsetRuns]) -> tuple[_Noise, Float[np.ndarray, " images"]]:
@@ -368,7 +339,7 @@ def _residuals(subset: SubsetRuns) -> Float[np.ndarray, "inits images"]:
     """E of every prediction, scaled so that squares summed over images, averaged over inits, estimate var(E) / n."""
     inits = len(subset.runs)
     own = subset.correct - subset.correct.mean(axis=0)
-    return np.asarray(_within_classes(own, subset.strata) * np.sqrt(inits / (inits - 1)))
+    return _within_classes(own, subset.strata) * np.sqrt(inits / (inits - 1))
 
 
 def _within_classes(
@@ -384,7 +355,7 @@ def _within_classes(
         return np.full(values.shape, np.nan)
     means = np.stack([np.bincount(classes, row) / members for row in values])
     unbiased = np.sqrt(members / (members - 1))
-    return np.asarray((values - means[:, classes]) * unbiased[classes] / n)
+    return (values - means[:, classes]) * unbiased[classes] / n
 
 
 def _mean(values: Float[np.ndarray, " values"]) -> float:

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Integer, Num
+from jaxtyping import Bool, Float, Integer, Num
 from scipy.special import gammaln, stdtr
 
-from fca.stats.intervals import percentile_interval, point_weights
+from fca.stats.intervals import NO_INTERVAL, Estimated, percentile_interval, point_weights
 
 METHODS = ("pearson", "spearman")
 TIED = 1e-7  # of values between 0 and 1: below what a single response changes
@@ -23,6 +23,7 @@ Codes = Integer[np.ndarray, " points"]
 Weights = Integer[np.ndarray, "resamples points"]
 Values = Float[np.ndarray, "one_or_resamples points"]
 Resampled = Float[np.ndarray, " resamples"]
+Signs = Float[np.ndarray, "points points"]
 
 
 class Correlation(NamedTuple):
@@ -57,16 +58,25 @@ def correlation(x: Points, y: Points, method: str = "pearson", groups: Codes | N
     freedom = n - int((members > 1).sum()) - 1
     if np.isnan(r) or freedom < 1:
         return Correlation(float(r), float("nan"), n)
-    with np.errstate(divide="ignore"):  # |r| = 1: t is infinite and p is 0
-        t = r * np.sqrt(freedom / np.float64(1 - r**2))
-    p = float(2 * stdtr(freedom, -abs(t)))
+    p = t_test(r, freedom)
     reachable = float(2 * np.exp(-gammaln(members + 1).sum()))
     return Correlation(float(r), max(p, min(reachable, 1.0)) if method == "spearman" else p, n)
 
 
+def t_test(r: float, freedom: int) -> float:
+    """Two-sided p of no correlation: Student's t of r with so many degrees of freedom.
+
+    >>> round(t_test(0.95, 3), 4), t_test(1.0, 3)
+    (0.0133, 0.0)
+    """
+    with np.errstate(divide="ignore"):  # |r| = 1: t is infinite and p is 0
+        t = r * np.sqrt(freedom / np.float64(1 - r**2))
+    return float(2 * stdtr(freedom, -abs(t)))
+
+
 def resampled_correlation(
     x: Points,
-    y: Points | Num[np.ndarray, "resamples points"],
+    y: Num[np.ndarray, "*resamples points"],
     weights: Weights,
     method: str = "pearson",
     groups: Codes | None = None,
@@ -103,23 +113,20 @@ def _ranks(values: Points, weights: Weights, group: Codes) -> Float[np.ndarray, 
     below = values[:, None] > values[None, :]
     equal = values[:, None] == values[None, :]
     same = group[:, None] == group[None, :]
-    return np.asarray(weights @ ((below + 0.5 * equal) * same).T + 0.5)
+    return weights @ ((below + 0.5 * equal) * same).T + 0.5
 
 
 def _pearson(x: Values, y: Values, weights: Weights, group: Codes) -> Resampled:
     dx, dy = _centred(x, weights, group), _centred(y, weights, group)
     sxx, syy, sxy = ((weights * a * b).sum(axis=1) for a, b in ((dx, dx), (dy, dy), (dx, dy)))
-    varies = (sxx > _noise(x)) & (syy > _noise(y))
-    r = np.full(len(weights), np.nan)
-    r[varies] = sxy[varies] / np.sqrt(sxx[varies] * syy[varies])
-    return np.clip(r, -1.0, 1.0, out=r)
+    return np.clip(_ratio(sxy, sxx, syy, (sxx > _noise(x)) & (syy > _noise(y))), -1.0, 1.0)
 
 
 def _centred(values: Values, weights: Weights, group: Codes) -> Float[np.ndarray, "resamples points"]:
     member = (group[:, None] == np.arange(group.max(initial=0) + 1)).astype(np.float64)
     total = weights @ member
     mean = (weights * values) @ member / np.maximum(total, 1)  # any mean will do for a group absent from the resample
-    return np.asarray(values - mean[:, group])
+    return values - mean[:, group]
 
 
 def _noise(values: Values) -> float:
@@ -133,46 +140,38 @@ def _codes(groups: Codes | None, points: int) -> Codes:
     return np.unique(groups, return_inverse=True)[1]
 
 
-class Tau(NamedTuple):
-    """Kendall's tau-b and its 95 % interval; NaN where it is undefined (no two points differ, or a single cluster)."""
-
-    tau: float
-    low: float
-    high: float
-
-
-def kendall(x: Float[np.ndarray, " points"], y: Float[np.ndarray, " points"], clusters: Sequence[str]) -> Tau:
+def kendall(x: Float[np.ndarray, " points"], y: Float[np.ndarray, " points"], clusters: Sequence[str]) -> Estimated:
     """Tau-b of x and y; the interval resamples clusters, all points of one together.
 
     tau_b = sum s(i, j) t(i, j) / sqrt(sum s² sum t²) over pairs of points, s and t the signs of their differences.
-    A point that is drawn twice is no pair with itself. Values closer than 1e-7 are tied.
+    A point that is drawn twice is no pair with itself. Values closer than 1e-7 are tied. NaN where it is undefined: no
+    two points differ, or there is a single cluster.
 
-    >>> kendall(np.array([0.0, 1.0, 2.0]), np.array([0.5, 0.7, 0.6]), ["a", "a", "b"]).tau
+    >>> kendall(np.array([0.0, 1.0, 2.0]), np.array([0.5, 0.7, 0.6]), ["a", "a", "b"]).value
     0.3333333333333333
     """
     s, t = (_signs(values) for values in (x, y))
     cluster = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
-    [tau] = _tau(s, t, np.ones((1, len(x))))
+    [tau] = _tau(s, t, np.ones((1, len(x)))).tolist()
     if cluster.max(initial=0) < 1:
-        return Tau(float(tau), float("nan"), float("nan"))
-    low, high = percentile_interval(_tau(s, t, point_weights(cluster).astype(np.float64)))
-    return Tau(float(tau), low, high)
+        return Estimated(tau, *NO_INTERVAL)
+    return Estimated(tau, *percentile_interval(_tau(s, t, point_weights(cluster).astype(np.float64))))
 
 
-def _signs(values: Float[np.ndarray, " points"]) -> Float[np.ndarray, "points points"]:
+def _signs(values: Float[np.ndarray, " points"]) -> Signs:
     """Of all differences; equal responses give abilities that differ by rounding."""
     difference = values[:, None] - values[None, :]
-    return np.asarray(np.sign(np.where(np.abs(difference) < TIED, 0.0, difference)))
+    return np.sign(np.where(np.abs(difference) < TIED, 0.0, difference))
 
 
-def _tau(
-    s: Float[np.ndarray, "points points"],
-    t: Float[np.ndarray, "points points"],
-    weights: Float[np.ndarray, "resamples points"],
-) -> Float[np.ndarray, " resamples"]:
+def _tau(s: Signs, t: Signs, weights: Float[np.ndarray, "resamples points"]) -> Resampled:
     """Tau-b in every resample, as if point i were there weights[r, i] times."""
     both, of_s, of_t = (((weights @ pairs) * weights).sum(axis=1) for pairs in (s * t, s * s, t * t))
-    tau = np.full(len(weights), np.nan)
-    defined = (of_s > 0) & (of_t > 0)
-    tau[defined] = both[defined] / np.sqrt(of_s[defined] * of_t[defined])
-    return tau
+    return _ratio(both, of_s, of_t, (of_s > 0) & (of_t > 0))
+
+
+def _ratio(both: Resampled, of_x: Resampled, of_y: Resampled, defined: Bool[np.ndarray, " resamples"]) -> Resampled:
+    """A coefficient from the sum of products and both sums of squares; NaN where it is not defined."""
+    ratio = np.full(len(both), np.nan)
+    ratio[defined] = both[defined] / np.sqrt(of_x[defined] * of_y[defined])
+    return ratio

@@ -16,7 +16,16 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Integer
 
-from fca.stats.similarity import Labels, Similarity, Subset, chosen_classes, scores_of, silhouette, subset_scores
+from fca.stats.similarity import (
+    Labels,
+    Similarity,
+    Subset,
+    check_number,
+    chosen_classes,
+    scores_of,
+    silhouette,
+    subset_scores,
+)
 from fca.types import FcaError
 
 CLIMBED = 10  # of the grown subsets are improved by swaps
@@ -41,13 +50,12 @@ class ByClass:
     labels: Labels
 
     def __post_init__(self) -> None:
-        if len(self.known) < 2:
-            raise FcaError("number of classes", len(self.known), "2 or more", "similarity compares classes: name more")
+        check_number(len(self.known))
 
     @cached_property
     def known(self) -> Integer[np.ndarray, " classes"]:
         """Labels, sorted: the label of each column."""
-        return np.asarray(np.unique(self.labels))
+        return np.unique(self.labels)
 
     @cached_property
     def own(self) -> Integer[np.ndarray, " images"]:
@@ -57,7 +65,7 @@ class ByClass:
     @cached_property
     def counts(self) -> Integer[np.ndarray, " classes"]:
         """Images of each class."""
-        return np.asarray(np.bincount(self.own))
+        return np.bincount(self.own)
 
     @cached_property
     def members(self) -> list[Integer[np.ndarray, " members"]]:
@@ -67,22 +75,22 @@ class ByClass:
     @cached_property
     def to_own(self) -> Float[np.ndarray, " images"]:
         """Similarity of each image to the others of its class."""
-        return np.asarray(self.similarity[np.arange(len(self.own)), self.own])
+        return self.similarity[np.arange(len(self.own)), self.own]
 
     def mean_silhouette(self, c: int, nearest: Float[np.ndarray, "members classes"]) -> PerClass:
         """Mean silhouette of the images of class c, for each of several similarities to the nearest other class."""
         own = np.broadcast_to(self.to_own[self.members[c], None], nearest.shape)
-        return np.asarray(silhouette(own, nearest).mean(axis=0))
+        return silhouette(own, nearest).mean(axis=0)
 
     def simss_with_each(self, subset: Sequence[int]) -> PerClass:
         """SimSS of these classes with each other class added; NaN for those among them."""
         nearest = self._nearest(subset)
-        means: np.ndarray = np.bincount(self.own, weights=silhouette(self.to_own, nearest)) / self.counts
+        means = np.bincount(self.own, weights=silhouette(self.to_own, nearest)) / self.counts
         for c in subset:
             rows = self.members[c]
-            means = means + self.mean_silhouette(c, np.maximum(nearest[rows, None], self.similarity[rows]))
+            means += self.mean_silhouette(c, np.maximum(nearest[rows, None], self.similarity[rows]))
         means[list(subset)] = np.nan
-        return np.asarray(means / (len(subset) + 1))
+        return means / (len(subset) + 1)
 
     def simss(self, subset: Sequence[int]) -> float:
         """SimSS of these classes."""
@@ -95,7 +103,7 @@ class ByClass:
         columns = self.similarity[:, list(subset)]
         for place, c in enumerate(subset):
             columns[self.members[c], place] = -np.inf
-        return np.asarray(columns.max(axis=1))
+        return columns.max(axis=1)
 
 
 class Extreme(NamedTuple):
@@ -122,7 +130,7 @@ def pair_simss(similarity: Similarity, labels: Labels) -> PairScores:
     """
     images = ByClass(similarity, labels)
     one_sided = np.stack([images.mean_silhouette(c, similarity[rows]) for c, rows in enumerate(images.members)])
-    pairs = np.asarray((one_sided + one_sided.T) / 2)
+    pairs = (one_sided + one_sided.T) / 2
     np.fill_diagonal(pairs, np.nan)
     return pairs
 

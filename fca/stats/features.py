@@ -42,9 +42,7 @@ def sample_rows(labels: Labels, images: int = IMAGES, seed: int = SAMPLE_SEED) -
     """
     classes = np.unique(labels)
     share = max(2, images // max(1, len(classes)))
-    rows = [
-        np.random.default_rng([seed, int(c)]).permutation(np.flatnonzero(labels == c))[:share] for c in classes.tolist()
-    ]
+    rows = [np.random.default_rng([seed, int(c)]).permutation(np.flatnonzero(labels == c))[:share] for c in classes]
     return np.sort(np.concatenate(rows)) if rows else np.empty(0, dtype=np.int64)
 
 
@@ -156,8 +154,6 @@ def _solution(
 def _checked(features: Features, labels: Labels) -> tuple[Features, Labels]:
     """Features of length 1, and labels as 0 to classes - 1."""
     classes, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    if len(classes) < 2:
-        raise FcaError("number of classes", len(classes), "2 or more", "difficulty compares classes: name more")
     check_pairs(classes, counts)
     return unit_vectors(features), own
 
@@ -176,7 +172,7 @@ class Probe:
 
     def logits(self, features: Features) -> Float[np.ndarray, "images classes"]:
         """Of any number of images."""
-        return np.asarray(features.astype(np.float64) @ self.weight.T + self.bias)
+        return features.astype(np.float64) @ self.weight.T + self.bias
 
 
 def fit_probe(

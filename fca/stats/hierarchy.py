@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer, Num, Shaped
-from scipy.special import stdtr
 
-from fca.stats.correlation import Correlation, correlation
-from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
+from fca.stats.correlation import Correlation, correlation, t_test
+from fca.stats.intervals import NO_INTERVAL, RESAMPLES, Estimated, cluster_draws, percentile_interval
 from fca.types import LEVELS, FcaError
 
 PATTERNS = ("000", "001", "010", "011", "100", "101", "110", "111")  # easy, medium, hard
@@ -39,22 +38,9 @@ class TripletScore(NamedTuple):
 class ScoreInterval(NamedTuple):
     """A score, the score by chance and their difference, each with its 95 % bootstrap interval over sessions."""
 
-    score: float
-    score_low: float
-    score_high: float
-    chance: float
-    chance_low: float
-    chance_high: float
-    excess: float
-    excess_low: float
-    excess_high: float
-
-
-class Figure4(NamedTuple):
-    """Correlation of score and accuracy over models, plain and given the score of chance."""
-
-    pearson: Correlation
-    partial: Correlation
+    score: Estimated
+    chance: Estimated
+    excess: Estimated
 
 
 def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
@@ -98,8 +84,8 @@ def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> Tr
     triplets = len(levels) / 3
     patterns: dict[str, int | float] = {}
     for name in PATTERNS:
-        chosen = [right[int(mark), :, level] for level, mark in enumerate(name)]
-        patterns[name] = float(triplets * np.mean(chosen[0] * chosen[1] * chosen[2]))
+        easy, medium, hard = (right[int(mark), :, level] for level, mark in enumerate(name))
+        patterns[name] = float(triplets * np.mean(easy * medium * hard))
     return TripletScore(float(np.mean(chance_score(*rates.T))), patterns)
 
 
@@ -114,19 +100,18 @@ def score_interval(
 
     >>> levels, session = np.tile([0, 1, 2], 4), np.repeat(np.arange(4), 3)
     >>> found = score_interval(levels < np.array([0, 1, 2, 3])[session], levels, session)
-    >>> found.score, round(found.chance, 3)
+    >>> found.score.value, round(found.chance.value, 3)
     (1.0, 0.75)
     """
     rates = level_rates(correct, levels, sessions)
     each = np.asarray(chance_score(*rates.T))
     score, chance = float(each.mean()), float(chance_score(*rates.mean(axis=0)))
-    ends = [(float("nan"), float("nan"))] * 3
+    ends = [NO_INTERVAL] * 3
     if len(rates) > 1:
         share = cluster_draws(len(rates), seed, resamples) / len(rates)
-        scores = share @ each
-        chances = np.asarray(chance_score(*(share @ rates).T))
+        scores, chances = share @ each, np.asarray(chance_score(*(share @ rates).T))
         ends = [percentile_interval(values) for values in (scores, chances, scores - chances)]
-    return ScoreInterval(score, *ends[0], chance, *ends[1], score - chance, *ends[2])
+    return ScoreInterval(*(Estimated(v, *end) for v, end in zip((score, chance, score - chance), ends, strict=True)))
 
 
 def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.ndarray, "sessions 3"]:
@@ -144,29 +129,27 @@ def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.
         place = int(np.flatnonzero(items == 0)[0])
         what = f"{LEVELS[place % 3]} items of session {names[place // 3]}"
         raise FcaError(what, 0, "1 or more", "add such items or leave the session out")
-    return np.asarray(right / items).reshape(-1, 3)
+    return (right / items).reshape(-1, 3)
 
 
-def score_and_accuracy(score: Models, accuracy: Models, chance: Models) -> Figure4:
+def score_and_accuracy(score: Models, accuracy: Models, chance: Models) -> tuple[Correlation, Correlation]:
     """Pearson's correlation of score and accuracy over models (figure 4), plain and given the score of chance.
 
     Partial: of the residuals of both after a straight line on `chance`; p has one degree of freedom less. Accurate
     models score high by chance alone; only the partial correlation is about the order of failure. NaN with fewer than
     four models, or where nothing varies.
 
-    >>> found = score_and_accuracy(np.array([0.8, 0.84, 0.9]), np.array([0.4, 0.5, 0.6]), np.array([0.7, 0.75, 0.8]))
-    >>> round(found.pearson.r, 3)
+    >>> plain, _ = score_and_accuracy(np.array([0.8, 0.84, 0.9]), np.array([0.4, 0.5, 0.6]), np.array([0.7, 0.75, 0.8]))
+    >>> round(plain.r, 3)
     0.993
     """
     plain = correlation(score, accuracy)
     nothing = Correlation(float("nan"), float("nan"), len(score))
     if len(score) < 4 or np.ptp(chance) == 0:
-        return Figure4(plain, nothing)
+        return plain, nothing
     line = np.column_stack([np.ones(len(chance)), chance])
     left = [values - line @ np.linalg.lstsq(line, values, rcond=None)[0] for values in (score, accuracy)]
     if any(np.abs(rest).max() < 1e-12 * np.ptp(values) for rest, values in zip(left, (score, accuracy), strict=True)):
-        return Figure4(plain, nothing)  # chance explains everything: only rounding is left
+        return plain, nothing  # chance explains everything: only rounding is left
     r = correlation(*left).r
-    with np.errstate(divide="ignore"):
-        t = r * np.sqrt((len(score) - 3) / np.float64(1 - r**2))
-    return Figure4(plain, Correlation(r, float(2 * stdtr(len(score) - 3, -abs(t))), len(score)))
+    return plain, Correlation(r, t_test(r, len(score) - 3), len(score))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer, Num, Shaped
@@ -9,6 +11,18 @@ from scipy.special import ndtri
 
 LEVEL = 0.95
 RESAMPLES = 2000
+NO_INTERVAL = (float("nan"), float("nan"))
+
+
+class Estimated(NamedTuple):
+    """A number and both ends of its 95 % interval; NaN: unknown."""
+
+    value: float
+    low: float
+    high: float
+
+
+UNKNOWN = Estimated(float("nan"), *NO_INTERVAL)
 
 
 def wilson(correct: int, n: int, level: float = LEVEL) -> tuple[float, float]:
@@ -32,9 +46,7 @@ def wilson(correct: int, n: int, level: float = LEVEL) -> tuple[float, float]:
     return low, high
 
 
-def cluster_draws(
-    clusters: int, seed: int = 0, resamples: int = RESAMPLES
-) -> Integer[np.ndarray, "resamples clusters"]:
+def cluster_draws(clusters: int, seed: int = 0, resamples: int = RESAMPLES) -> Integer[np.ndarray, "draws clusters"]:
     """Count of each cluster in each bootstrap resample of all of them, with replacement.
 
     >>> cluster_draws(3, resamples=4).sum(axis=1)
@@ -57,21 +69,20 @@ def point_weights(
     clusters = int(cluster.max(initial=-1)) + 1
     if not clusters:
         return np.ones((resamples, len(cluster)), dtype=np.int64)
-    drawn = cluster_draws(clusters, seed, resamples)
-    return np.where(cluster < 0, 1, drawn[:, cluster])
+    return np.where(cluster < 0, 1, cluster_draws(clusters, seed, resamples)[:, cluster])
 
 
 def percentile_interval(values: Float[np.ndarray, " resamples"], level: float = LEVEL) -> tuple[float, float]:
     """The middle `level` of a statistic over resamples; NaN, NaN if it is undefined (NaN) in half of them or more."""
     defined = values[~np.isnan(values)]
     if 2 * len(defined) <= len(values):
-        return float("nan"), float("nan")
-    low, high = np.quantile(defined, [0.5 - level / 2, 0.5 + level / 2])
-    return float(low), float(high)
+        return NO_INTERVAL
+    low, high = np.quantile(defined, [0.5 - level / 2, 0.5 + level / 2]).tolist()
+    return low, high
 
 
 def bootstrap_mean(
-    values: Num[np.ndarray, " points"], cluster: Integer[np.ndarray, " points"], level: float = LEVEL, seed: int = 0
+    values: Num[np.ndarray, " points"], cluster: Integer[np.ndarray, " points"], seed: int = 0
 ) -> tuple[float, float]:
     """Percentile bootstrap interval of a mean whose points come in clusters (see point_weights).
 
@@ -83,21 +94,20 @@ def bootstrap_mean(
     """
     clusters = int(cluster.max(initial=-1)) + 1
     if clusters < 2:
-        return float("nan"), float("nan")
+        return NO_INTERVAL
     drawn, fixed = cluster >= 0, values[cluster < 0]
     sums = np.bincount(cluster[drawn], weights=values[drawn], minlength=clusters)
     counts = np.bincount(cluster[drawn], minlength=clusters)
     draws = cluster_draws(clusters, seed)
-    return percentile_interval((draws @ sums + fixed.sum()) / (draws @ counts + len(fixed)), level)
+    return percentile_interval((draws @ sums + fixed.sum()) / (draws @ counts + len(fixed)))
 
 
 def mean_with_interval(
     values: Num[np.ndarray, " points"] | pd.Series,
     groups: Shaped[np.ndarray, " points"] | pd.Series | None = None,
-    level: float = LEVEL,
     seed: int = 0,
-) -> tuple[float, float, float]:
-    """(mean, low, high): the mean of the values that are not missing, with its percentile bootstrap interval.
+) -> Estimated:
+    """The mean of the values that are not missing, with its percentile bootstrap interval.
 
     groups: names of what was drawn at random and is resampled whole, such as the subset seed of each value; a value
             with a missing name (None, NaN) was not drawn and is in every resample once. None: every value is its own
@@ -106,13 +116,13 @@ def mean_with_interval(
     is too narrow: the bootstrap sees only the spread of those that were drawn.
 
     >>> mean_with_interval(np.array([0.7, 0.9]))
-    (0.8, 0.7, 0.9)
+    Estimated(value=0.8, low=0.7, high=0.9)
     >>> mean_with_interval(np.array([0.7, 0.9]), np.array(["a", "a"]))
-    (0.8, nan, nan)
+    Estimated(value=0.8, low=nan, high=nan)
     """
     numbers = np.asarray(values, dtype=np.float64)
     known = ~np.isnan(numbers)
     if not known.any():
-        return (float("nan"),) * 3
+        return UNKNOWN
     codes = np.arange(known.sum()) if groups is None else pd.factorize(pd.Series(groups)[known])[0]
-    return (float(numbers[known].mean()), *bootstrap_mean(numbers[known], codes, level, seed))
+    return Estimated(float(numbers[known].mean()), *bootstrap_mean(numbers[known], codes, seed))

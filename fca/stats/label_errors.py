@@ -16,14 +16,13 @@ from jaxtyping import Bool, Float, Integer
 from scipy.special import expit, logit, ndtri
 from scipy.stats import rankdata
 
-from fca.stats.intervals import LEVEL, wilson
+from fca.stats.intervals import LEVEL, NO_INTERVAL, Estimated, wilson
 
 Score = Float[np.ndarray, " items"]
 Marked = Bool[np.ndarray, " items"]
 Matrix = Float[np.ndarray, "subjects items"]
 Predictions = Integer[np.ndarray, "subjects items"]
 Shares = Float[np.ndarray, " shares"]
-Cuts = Float[np.ndarray, " cuts"]
 
 ROUNDING = 1e-12
 RULES = {  # with what makes an item suspect
@@ -57,9 +56,7 @@ def modal_wrong(correct: Matrix, pred: Predictions) -> ModalWrong:
     ModalWrong(answer=array([2, 2]), share=array([0.5 , 0.75]))
     """
     wrong = np.sort(np.where((correct == 0) & (pred >= 0), pred, -1), axis=0)
-    items = wrong.shape[1]
-    answer, most, run = np.full(items, -1), np.zeros(items, dtype=np.int64), np.zeros(items, dtype=np.int64)
-    before = np.full(items, -1)
+    answer, before, most, run = (np.full(wrong.shape[1], start) for start in (-1, -1, 0, 0))
     for row in wrong:  # equal predictions are adjacent
         run = np.where(row == before, run + 1, 1)
         longer = (row >= 0) & (run > most)
@@ -126,15 +123,7 @@ def suspicion(
     return scores
 
 
-class Rate(NamedTuple):
-    """A fraction and its 95 % interval; NaN: unknown."""
-
-    value: float
-    low: float
-    high: float
-
-
-def auc(score: Score, marked: Marked, level: float = LEVEL) -> Rate:
+def auc(score: Score, marked: Marked) -> Estimated:
     """Chance that a marked item has a higher score than an unmarked one; equal scores count half (Mann and Whitney).
 
     Interval: normal on the logit scale, with the variance of DeLong et al. (1988, Biometrics 44:837)
@@ -153,13 +142,13 @@ def auc(score: Score, marked: Marked, level: float = LEVEL) -> Rate:
     of_unmarked = 1 - (ranks[~marked] - rankdata(score[~marked])) / above
     value = float(of_marked.mean())
     if min(above, below) < 2 or not 0 < value < 1:
-        return Rate(value, float("nan"), float("nan"))
+        return Estimated(value, *NO_INTERVAL)
     variance = of_marked.var(ddof=1) / above + of_unmarked.var(ddof=1) / below
-    half = float(ndtri(0.5 + level / 2)) * float(np.sqrt(variance)) / (value * (1 - value))
-    return Rate(value, float(expit(logit(value) - half)), float(expit(logit(value) + half)))
+    half = ndtri(0.5 + LEVEL / 2) * np.sqrt(variance) / (value * (1 - value))
+    return Estimated(value, float(expit(logit(value) - half)), float(expit(logit(value) + half)))
 
 
-def recall_at(score: Score, marked: Marked, share: float, level: float = LEVEL) -> Rate:
+def recall_at(score: Score, marked: Marked, share: float) -> Estimated:
     """Share of the marked items among the `share` of all items with the highest scores; by chance it is `share`.
 
     Interval: Wilson's over the marked items, with the cut taken as given. Raises ValueError as auc does.
@@ -167,12 +156,11 @@ def recall_at(score: Score, marked: Marked, share: float, level: float = LEVEL) 
     >>> recall_at(np.array([3.0, 2, 1, 0]), np.array([True, False, True, False]), 0.5).value
     0.5
     """
-    _check(score, marked)
-    found, n = float(_found(score, marked, np.array([share * len(score)]))[0]), int(marked.sum())
-    return Rate(found / n, *wilson(round(found), n, level))
+    [found], n = _found(score, marked, np.array([share * len(score)])).tolist(), int(marked.sum())
+    return Estimated(found / n, *wilson(round(found), n))
 
 
-def precision_at(score: Score, marked: Marked, k: int, level: float = LEVEL) -> Rate:
+def precision_at(score: Score, marked: Marked, k: int) -> Estimated:
     """Share of marked items among the k with the highest scores; by chance it is that among all items.
 
     Interval: Wilson's over the k items. Raises ValueError as auc does, and unless 1 <= k <= items.
@@ -180,11 +168,10 @@ def precision_at(score: Score, marked: Marked, k: int, level: float = LEVEL) -> 
     >>> precision_at(np.array([3.0, 2, 1, 0]), np.array([True, False, True, False]), 3).value
     0.6666666666666666
     """
-    _check(score, marked)
     if not 1 <= k <= len(score):
         raise ValueError(f"k={k} is outside [1, {len(score)}], the number of items")
-    found = float(_found(score, marked, np.array([float(k)]))[0])
-    return Rate(found / k, *wilson(round(found), k, level))
+    [found] = _found(score, marked, np.array([float(k)])).tolist()
+    return Estimated(found / k, *wilson(round(found), k))
 
 
 def recall_curve(score: Score, marked: Marked, shares: Shares) -> Shares:
@@ -193,15 +180,15 @@ def recall_curve(score: Score, marked: Marked, shares: Shares) -> Shares:
     >>> recall_curve(np.array([3.0, 2, 1, 0]), np.array([True, False, True, False]), np.array([0.0, 0.25, 1.0]))
     array([0. , 0.5, 1. ])
     """
-    _check(score, marked)
-    return np.asarray(_found(score, marked, shares * len(score)) / marked.sum())
+    return _found(score, marked, shares * len(score)) / marked.sum()
 
 
-def _found(score: Score, marked: Marked, flagged: Cuts) -> Cuts:
+def _found(score: Score, marked: Marked, flagged: Shares) -> Shares:
     """Expected marked items among the first `flagged`: they are spread evenly within items of equal score."""
-    _, group = np.unique(-score, return_inverse=True)
+    _check(score, marked)
+    group = np.unique(-score, return_inverse=True)[1]
     items, found = (np.concatenate([[0.0], np.bincount(group, w).cumsum()]) for w in (None, marked.astype(np.float64)))
-    return np.asarray(np.interp(flagged, items, found))
+    return np.interp(flagged, items, found)
 
 
 def _check(score: Score, marked: Marked) -> None:

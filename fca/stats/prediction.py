@@ -10,9 +10,9 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Integer, Num
+from jaxtyping import Float, Integer, Num
 
-from fca.stats.intervals import mean_with_interval
+from fca.stats.intervals import Estimated, mean_with_interval
 
 LEVEL = 0.9
 UNCLEAR = "cannot tell"  # the verdict where intervals are too wide
@@ -41,15 +41,9 @@ class Judgement(NamedTuple):
     coverage, width: of the prediction intervals.
     """
 
-    error: float
-    error_low: float
-    error_high: float
-    gain: float
-    gain_low: float
-    gain_high: float
-    coverage: float
-    coverage_low: float
-    coverage_high: float
+    error: Estimated
+    gain: Estimated
+    coverage: Estimated
     width: float
 
 
@@ -92,17 +86,16 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
 
     >>> sure = HeldOut(np.array([0.9, 0.8]), np.array([0.8, 0.7]), np.array([1.0, 0.9]))
     >>> off = HeldOut(np.array([0.7, 0.7]), *sure[1:])
-    >>> [round(value, 3) for value in judge(np.array([0.9, 0.8]), sure, off, np.array([0, 1]))[:6]]
-    [0.0, 0.0, 0.0, 0.15, 0.1, 0.2]
+    >>> [round(value, 3) for value in judge(np.array([0.9, 0.8]), sure, off, np.array([0, 1])).gain]
+    [0.15, 0.1, 0.2]
     """
     error = np.abs(accuracy - model.predicted)
-    inside = ((accuracy >= model.low) & (accuracy <= model.high)).astype(np.float64)
-    inside[np.isnan(model.low)] = np.nan
+    inside = np.where(np.isnan(model.low), np.nan, (accuracy >= model.low) & (accuracy <= model.high))
     order = np.argsort(cluster, kind="stable")  # so that resamples do not depend on the order of the points
     groups = np.where(cluster < 0, np.nan, cluster)[order]
     gain = np.abs(accuracy - baseline.predicted) - error
     means = [mean_with_interval(values[order], groups) for values in (error, gain, inside, model.high - model.low)]
-    return Judgement(*means[0], *means[1], *means[2], means[3][0])
+    return Judgement(means[0], means[1], means[2], means[3].value)
 
 
 def verdict(
@@ -133,20 +126,19 @@ def _predict(x: TrainX, y: Train, at: UnseenX) -> Unseen:
     # a centred constant is rounding, which alone could get any weight: it must be exactly 0
     varies = np.ptp(x, axis=0) > RANK * np.abs(centre)
     weights = np.linalg.lstsq((x - centre) * varies, y - level, rcond=RANK)[0]
-    return np.asarray(np.clip(level + (at - centre) @ weights, 0.0, 1.0))
+    return np.clip(level + (at - centre) @ weights, 0.0, 1.0)
 
 
 def _cv_plus(
     x: TrainX, y: Train, fold: Integer[np.ndarray, " train"], at: UnseenX, level: float
 ) -> tuple[Unseen, Unseen]:
-    n = len(y)
+    n, folds = len(y), np.unique(fold)
     rank = math.ceil(round(level * (n + 1), 9))
-    missing = np.full(len(at), np.nan)
-    if rank > n or len(np.unique(fold)) < 2:
-        return missing, missing
+    if rank > n or len(folds) < 2:
+        return np.full(len(at), np.nan), np.full(len(at), np.nan)
     residual, centre = np.empty(n), np.empty((n, len(at)))
-    for k in np.unique(fold):
-        out: Bool[np.ndarray, " train"] = fold == k
+    for k in folds:
+        out = fold == k
         both = _predict(x[~out], y[~out], np.concatenate([x[out], at]))
         residual[out], centre[out] = np.abs(y[out] - both[: out.sum()]), both[out.sum() :]
     low = np.sort(centre - residual[:, None], axis=0)[n - rank]

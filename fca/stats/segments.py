@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Integer
+from scipy.stats import rankdata
 
-from fca.stats.intervals import RESAMPLES, percentile_interval, wilson
+from fca.stats.intervals import NO_INTERVAL, RESAMPLES, percentile_interval, wilson
 from fca.types import FcaError
 
 QUARTERS = 4
@@ -84,7 +85,7 @@ def quarters(value: PerItem, order: Codes, cuts: Cuts) -> Codes:
     """
     rounded = value.round(DIGITS)[:, None]
     above = (rounded > cuts.value) | ((rounded == cuts.value) & (order[:, None] > cuts.order))
-    return np.asarray(above.sum(axis=1))
+    return above.sum(axis=1)
 
 
 def class_counts(quarter: Codes, label: Codes, classes: int) -> Integer[np.ndarray, "classes quarters"]:
@@ -111,8 +112,8 @@ def segment_shares(correct: Float[np.ndarray, "subjects items"], quarter: Codes)
     right = (np.nan_to_num(correct) @ member).round().astype(np.int64)
     share = np.divide(right, n, out=np.full(n.shape, np.nan), where=n > 0)
     pairs = zip(right.ravel().tolist(), n.ravel().tolist(), strict=True)
-    ends = np.array([wilson(r, k) if k else (np.nan, np.nan) for r, k in pairs]).reshape(*n.shape, 2)
-    return Share(right, n, share, ends[..., 0], ends[..., 1])
+    low, high = np.array([wilson(r, k) if k else NO_INTERVAL for r, k in pairs]).T
+    return Share(right, n, share, low.reshape(n.shape), high.reshape(n.shape))
 
 
 class Robustness(NamedTuple):
@@ -142,7 +143,7 @@ def quarter_parts(quarter: Integer[np.ndarray, "images severities"]) -> Float[np
     array([[[1., 0., 0., 0.],
             [0., 0., 0., 1.]]])
     """
-    return np.asarray(quarter[..., None] == np.arange(QUARTERS), dtype=float)
+    return (quarter[..., None] == np.arange(QUARTERS)).astype(float)
 
 
 def instability(means: Float[np.ndarray, "*draws severities parts"]) -> Float[np.ndarray, "*draws"]:
@@ -165,7 +166,7 @@ def slopes(value: Values, severity: Severities) -> PerImage:
     array([-0.1])
     """
     centred = severity - severity.mean()
-    return np.asarray(value @ (centred / (centred @ centred)))
+    return value @ (centred / (centred @ centred))
 
 
 def class_robustness(
@@ -199,19 +200,18 @@ def class_robustness(
     change = np.full(len(value), np.nan) if clean is None else value.mean(axis=1) - clean
     linear = np.stack([slopes(value, severity), change], axis=1)  # of each image; a class's is the mean
     rng = np.random.default_rng(seed)
-    estimates, resamples_of = [], []
+    estimates, resampled = [], []
     for c in range(int(label.max()) + 1):
         own = np.flatnonzero(label == c)
         weights = _draws(len(own), rng, resamples)
         drawn = (weights @ parts[own].reshape(len(own), -1)).reshape(resamples, *parts.shape[1:])
         net = np.sqrt(np.clip(drawn.var(axis=1) - 2 * _noise(parts[own]), 0, None)).mean(axis=1)
-        estimate = float(instability(parts[own].mean(axis=0)))
-        row = [estimate, *percentile_interval(net)]
-        for mean, resampled in zip(linear[own].mean(axis=0), (weights @ linear[own]).T, strict=True):
-            row += [float(mean), *(percentile_interval(resampled) if len(own) > 1 else (np.nan, np.nan))]
+        row = [instability(parts[own].mean(axis=0)), *percentile_interval(net)]
+        for mean, means in zip(linear[own].mean(axis=0), (weights @ linear[own]).T, strict=True):
+            row += [mean, *(percentile_interval(means) if len(own) > 1 else NO_INTERVAL)]
         estimates.append(row)
-        resamples_of.append(instability(drawn))
-    return Robustness._make([*np.array(estimates).T, np.stack(resamples_of, axis=1)])
+        resampled.append(instability(drawn))
+    return Robustness._make([*np.array(estimates).T, np.stack(resampled, axis=1)])
 
 
 def _draws(images: int, rng: np.random.Generator, resamples: int) -> Float[np.ndarray, "resamples images"]:
@@ -226,7 +226,7 @@ def _noise(parts: Parts) -> Float[np.ndarray, " parts"]:
     if images < 2:
         return np.full(parts.shape[-1], np.nan)
     moved = parts - parts.mean(axis=1, keepdims=True)  # an image's mean over severities adds no variance
-    return np.asarray(moved.var(axis=0, ddof=1).mean(axis=0) / images)
+    return moved.var(axis=0, ddof=1).mean(axis=0) / images
 
 
 def ranks(score: PerClass) -> Integer[np.ndarray, " classes"]:
@@ -235,9 +235,7 @@ def ranks(score: PerClass) -> Integer[np.ndarray, " classes"]:
     >>> ranks(np.array([-0.2, -0.1, -0.2]))
     array([2, 1, 3])
     """
-    place = np.empty(len(score), dtype=np.int64)
-    place[np.argsort(-score, kind="stable")] = np.arange(1, len(score) + 1)
-    return place
+    return rankdata(-score, method="ordinal")
 
 
 def verdicts(score: PerClass) -> list[str | None]:
@@ -257,8 +255,6 @@ def verdict_kept(score: PerClass, resampled: Resampled) -> PerClass:
     >>> verdict_kept(np.array([-0.1, -0.3]), np.array([[-0.1, -0.3], [-0.2, -0.1]]))
     array([0.5, 0.5])
     """
-    ends, order = min(NAMED, len(score) // 2), np.argsort(-resampled, axis=1, kind="stable")
-    place = np.empty_like(order)
-    np.put_along_axis(place, order, np.arange(len(score))[None, :], axis=1)
-    again = {ROBUST: (place < ends).mean(axis=0), SUSCEPTIBLE: (place >= len(score) - ends).mean(axis=0)}
+    ends, rank = min(NAMED, len(score) // 2), rankdata(-resampled, method="ordinal", axis=1)
+    again = {ROBUST: (rank <= ends).mean(axis=0), SUSCEPTIBLE: (rank > len(score) - ends).mean(axis=0)}
     return np.array([np.nan if v is None else again[v][c] for c, v in enumerate(verdicts(score))])

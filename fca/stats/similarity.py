@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +22,7 @@ PerImage = Float[np.ndarray, " images"]
 Similarity = Float[np.ndarray, "images classes"]
 Subset = Integer[np.ndarray, " subset"]
 Classes = Integer[np.ndarray, " classes"]
+Lists = list[Float[np.ndarray, "_ features"]]
 
 
 class SimilarityScores(NamedTuple):
@@ -62,9 +61,6 @@ def class_similarity(features: Features, labels: Labels) -> Similarity:
            [0.5, 0. ]])
     """
     classes, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    if len(classes) < 2:
-        step = "similarity compares classes: take a larger subset"
-        raise FcaError("number of classes", len(classes), "2 or more", step)
     check_pairs(classes, counts)
     units = unit_vectors(features)
     means = np.stack([units[own == c].mean(axis=0) for c in range(len(classes))])
@@ -135,8 +131,7 @@ def scores_of(similarity: Similarity, own: Labels) -> SimilarityScores:
     Uses up `similarity`: at 50,000 images and 1,000 classes a copy of it is 400 MB.
     """
     images, classes = similarity.shape
-    if classes < 2:
-        raise FcaError("number of classes", classes, "2 or more", "similarity compares classes: name more")
+    check_number(classes)
     rows = np.arange(images)
     to_own = similarity[rows, own]
     to_others = (similarity.sum(axis=1) - to_own) / (classes - 1)
@@ -157,8 +152,15 @@ def scores_of(similarity: Similarity, own: Labels) -> SimilarityScores:
     )
 
 
+def check_number(classes: int) -> None:
+    """Raises FcaError for fewer than two classes."""
+    if classes < 2:
+        raise FcaError("number of classes", classes, "2 or more", "similarity compares classes: take a larger subset")
+
+
 def check_pairs(classes: Classes, counts: Classes) -> None:
-    """Raises FcaError naming the classes with fewer than two images."""
+    """Raises FcaError for fewer than two classes, and naming those with fewer than two images."""
+    check_number(len(classes))
     if (counts < 2).any():
         alone = ", ".join(str(c) for c in classes[counts < 2][:10])
         raise FcaError("class with one image", alone, "two images or more a class", "leave it out or add images")
@@ -240,8 +242,7 @@ def fca_released(features: Features, labels: Labels, subsets_in_order: Sequence[
         _check(subset, members)
         for c in subset:
             met[c] += 1
-        lists = _Lists([units[members[c]] for c in subset], np.array([met[c] for c in subset]))
-        lines.append(ReleasedScores(lists.s_alpha(), lists.s_beta(), lists.simss()))
+        lines.append(_released([units[members[c]] for c in subset], np.array([met[c] for c in subset])))
     return lines
 
 
@@ -254,63 +255,47 @@ def _check(subset: Sequence[int], members: Mapping[int, np.ndarray]) -> None:
             raise FcaError("images of class", found, allowed, "leave the subset out")
 
 
-@dataclass(frozen=True)
-class _Lists:
-    """The lists of one subset: entry j of a class is its image (j + 1) mod n, up to entry k n - 2.
+def _released(images: Lists, times: Classes) -> ReleasedScores:
+    """The scores of the lists of one subset: entry j of a class is its image (j + 1) mod n, up to entry k n - 2.
 
     images: unit vectors, one array a class in the order of the draw.    times: k, how often each class was met.
     """
+    lengths = times * np.array([len(own) for own in images]) - 1
+    sums = np.stack([k * own.sum(axis=0) - own[0] for own, k in zip(images, times, strict=True)])  # of the entries
+    # half of all ordered pairs of entries of a class, except an entry with itself
+    s_alpha = _mean_similarity(float((sums**2).sum()) - lengths.sum(), int((lengths * (lengths - 1)).sum()))
+    return ReleasedScores(s_alpha, _s_beta(images, lengths), _simss(images, times, lengths, sums))
 
-    images: list[Float[np.ndarray, "_ features"]]
-    times: Classes
 
-    @cached_property
-    def sizes(self) -> Classes:
-        return np.array([len(own) for own in self.images])
+def _s_beta(images: Lists, lengths: Classes) -> float:
+    """Down the lists, entry j by entry: that of a class with those above j in the classes drawn before it."""
+    sizes, flat = np.array([len(own) for own in images]), np.concatenate(images)
+    starts, above = np.cumsum(sizes) - sizes, np.zeros((len(images), flat.shape[1]))
+    cosines, pairs = 0.0, 0
+    for j in range(lengths.max()):
+        there = lengths > j
+        entries = flat[starts + (j + 1) % sizes] * there[:, None]
+        cosines += float(np.einsum("cf,cf->", entries, np.cumsum(above, axis=0) - above))
+        counts = np.minimum(j, lengths)
+        pairs += int((np.cumsum(counts) - counts)[there].sum())
+        above += entries
+    return _mean_similarity(cosines, pairs)
 
-    @cached_property
-    def lengths(self) -> Classes:
-        return np.asarray(self.times * self.sizes - 1)
 
-    @cached_property
-    def sums(self) -> Float[np.ndarray, "classes features"]:
-        """Of the entries of each class."""
-        return np.stack([k * own.sum(axis=0) - own[0] for own, k in zip(self.images, self.times, strict=True)])
-
-    def s_alpha(self) -> float:
-        """Half of all ordered pairs of entries of a class, except an entry with itself."""
-        pairs = int((self.lengths * (self.lengths - 1)).sum())
-        return _mean_similarity(float((self.sums**2).sum()) - self.lengths.sum(), pairs)
-
-    def s_beta(self) -> float:
-        """Down the lists, entry j by entry: that of a class with those above j in the classes drawn before it."""
-        flat, starts = np.concatenate(self.images), np.cumsum(self.sizes) - self.sizes
-        above = np.zeros_like(self.sums)
-        cosines, pairs = 0.0, 0
-        for j in range(self.lengths.max()):
-            there = self.lengths > j
-            entries = flat[starts + (j + 1) % self.sizes] * there[:, None]
-            cosines += float(np.einsum("cf,cf->", entries, np.cumsum(above, axis=0) - above))
-            counts = np.minimum(j, self.lengths)
-            pairs += int((np.cumsum(counts) - counts)[there].sum())
-            above += entries
-        return _mean_similarity(cosines, pairs)
-
-    def simss(self) -> float:
-        """Entry by entry; copies of an image score the same."""
-        total = 0.0
-        for c, own in enumerate(self.images):
-            cosines = own @ self.sums.T
-            others = self.lengths - (np.arange(len(self.lengths)) == c)
-            if others[c] == 0:
-                return float("nan")
-            similarity = (cosines - (others < self.lengths)) / others / 2 + 0.5
-            to_own = similarity[:, c].copy()
-            similarity[:, c] = -np.inf
-            nearest = similarity.max(axis=1)
-            scored = (to_own - nearest) / np.maximum(to_own, nearest)
-            total += self.times[c] * scored.sum() - scored[0]
-        return float(total / self.lengths.sum())
+def _simss(images: Lists, times: Classes, lengths: Classes, sums: Float[np.ndarray, "classes features"]) -> float:
+    """Entry by entry; copies of an image score the same."""
+    total = 0.0
+    for c, own in enumerate(images):
+        others = lengths - (np.arange(len(lengths)) == c)
+        if others[c] == 0:
+            return float("nan")
+        similarity = (own @ sums.T - (others < lengths)) / others / 2 + 0.5
+        to_own = similarity[:, c].copy()
+        similarity[:, c] = -np.inf
+        nearest = similarity.max(axis=1)
+        scored = (to_own - nearest) / np.maximum(to_own, nearest)
+        total += times[c] * scored.sum() - scored[0]
+    return float(total / lengths.sum())
 
 
 def _mean_similarity(cosines: float, pairs: int) -> float:

@@ -10,6 +10,15 @@ import pytest
 from fca.report.page import AnalysesReport
 from fca.types import Table
 from tests.report.invented import COLUMNS, results, run_rows, tables
+from tests.report.specs import FigureClaims
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Runs FigureClaims over every figure of a study, and few lines and many."""
+    if metafunc.cls and issubclass(metafunc.cls, FigureClaims):
+        metafunc.parametrize("shown", metafunc.cls.FIGURES, ids=lambda shown: shown.key)
+        if "case" in metafunc.fixturenames:
+            metafunc.parametrize("case", metafunc.cls.CASES)
 
 
 class Written(NamedTuple):

@@ -1,14 +1,16 @@
 """What a drawn figure holds: its marks, its values, and that it computes nothing."""
 
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import pandas as pd
 import pytest
 import vl_convert
 
 from fca.report import style
+from fca.report.figure import Figure
 from fca.types import Table
 
 
@@ -58,3 +60,41 @@ def refuses_empty(draw: Callable, tables: Iterable[Table]) -> None:
     """Without a line in its tables a figure says that there is nothing to draw."""
     with pytest.raises(style.NothingToDraw):
         draw(*(replace(table, frame=table.frame.head(0)) for table in tables))
+
+
+class FigureClaims:
+    """What holds for every figure of a study; conftest.py runs it over FIGURES and CASES.
+
+    CASES:  options of `tables` for few lines and for many.    tables: invented ones by name.
+    MARKS:  what a line becomes where that is not a symbol, by the key of the figure.
+    """
+
+    FIGURES: ClassVar[Sequence[Figure]]
+    CASES: ClassVar[Mapping[str, dict]]
+    MARKS: ClassVar[Mapping[str, str]] = {}
+    tables: Callable[..., Mapping[str, Table]]
+
+    @classmethod
+    def figure(cls, which: Figure | Callable | str, **asked) -> dict:
+        """The figure, named by itself, its key or the function that draws it, over tables invented as asked."""
+        [shown] = (one for one in cls.FIGURES if which in (one, one.key, one.draw))
+        known = cls.tables(**asked)
+        return style.spec(shown.draw(*(known[spec.name] for spec in shown.tables)))
+
+    def test_it_transforms_nothing_but_by_filter(self, shown):
+        assert not computes(self.figure(shown))
+
+    @pytest.mark.slow
+    def test_it_is_drawn_however_little_or_much_there_is(self, shown, case):
+        spec = self.figure(shown, **self.CASES[case])
+        assert drawn(spec)
+        assert not computes(spec)
+
+    def test_without_a_line_there_is_nothing_to_draw(self, shown):
+        known = self.tables()
+        refuses_empty(shown.draw, [known[spec.name] for spec in shown.tables])
+
+    def test_a_choice_of_data_set_filters(self, shown):
+        spec, kind = self.figure(shown), self.MARKS.get(shown.key, "symbol")
+        assert marks(spec, kind) > 0
+        assert marks(spec, kind, dataset=["another"]) == 0

@@ -1,5 +1,7 @@
 """Figures of adaptive tests draw every line of their tables and compute nothing."""
 
+from typing import ClassVar
+
 import pandas as pd
 import pytest
 
@@ -9,40 +11,15 @@ from fca.studies.adaptive import figures
 from fca.studies.adaptive.adaptive_tests import AdaptiveTests
 from fca.studies.adaptive.replay import AdaptiveReplay
 from tests.report.invented_adaptive import tables
-from tests.report.specs import computes, drawn, marks, refuses_empty, values
-
-FIGURES = {figure.draw: [spec.name for spec in figure.tables] for figure in figures.FIGURES}
+from tests.report.specs import FigureClaims, marks, values
 
 
-def figure(draw, **options):
-    known = tables(**options)
-    return style.spec(draw(*(known[name] for name in FIGURES[draw])))
+class TestEveryFigure(FigureClaims):
+    FIGURES, tables = figures.FIGURES, staticmethod(tables)
+    CASES: ClassVar = {"few": {"models": 1}, "many": {"models": 8, "datasets": ("rendered", "photos"), "seeds": (0, 1)}}
 
 
-every_figure = pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
-
-
-@every_figure
-@pytest.mark.parametrize(
-    "options", [{"models": 1}, {"models": 8, "datasets": ("rendered", "photos"), "seeds": (0, 1)}], ids=["few", "many"]
-)
-@pytest.mark.slow
-def test_figures_are_drawn_however_little_or_much_there_is(draw, options):
-    spec = figure(draw, **options)
-    assert drawn(spec)
-    assert not computes(spec)
-
-
-@every_figure
-def test_an_empty_table_leaves_nothing_to_draw(draw):
-    refuses_empty(draw, [tables()[name] for name in FIGURES[draw]])
-
-
-@every_figure
-def test_a_choice_of_data_set_filters(draw):
-    spec = figure(draw)
-    assert marks(spec, "symbol") > 0
-    assert marks(spec, "symbol", dataset=["another"]) == 0
+figure = TestEveryFigure.figure
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """Figures of difficulty and of the released script draw every line of their tables and nothing that they computed."""
 
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
-import pytest
 import vl_convert
 
 from fca.report import style
@@ -13,10 +13,9 @@ from fca.studies.few_class.difficulty_map import QUANTILES, RANDOM_MEAN, Difficu
 from fca.studies.few_class.figures import difficulty, similarity
 from fca.studies.few_class.similarity import RELEASED, RELEASED_AGREEMENT, Similarity
 from fca.types import Table
-from tests.report.specs import computes, drawn, marks, refuses_empty, values
+from tests.report.specs import FigureClaims, marks, values
 
 SHOWN = (*difficulty.FIGURES, next(one for one in similarity.FIGURES if one.key == "released"))
-FIGURES = {one.draw: [table.name for table in one.tables] for one in SHOWN}
 SPECS = {spec.name: spec for spec in (*DifficultyMap.tables, RELEASED, RELEASED_AGREEMENT)}
 
 
@@ -76,38 +75,13 @@ def tables(classes=5, encoders=("hog",)) -> dict[str, Table]:
     }
 
 
-def figure(draw, **asked):
-    known = tables(**asked)
-    return style.spec(draw(*(known[name] for name in FIGURES[draw])))
+class TestEveryFigure(FigureClaims):
+    FIGURES, tables = SHOWN, staticmethod(tables)
+    CASES: ClassVar = {"few": {"classes": 4}, "many": {"classes": 30, "encoders": ("hog", "clip")}}
+    MARKS: ClassVar = {"difficulty_map": "rect", "difficulty_what_if": "rect"}
 
 
-every_figure = pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
-
-
-@every_figure
-def test_figures_transform_nothing_but_by_filter(draw):
-    assert not computes(figure(draw))
-
-
-@every_figure
-@pytest.mark.parametrize("asked", [{"classes": 4}, {"classes": 30, "encoders": ("hog", "clip")}], ids=["few", "many"])
-@pytest.mark.slow
-def test_figures_are_drawn_however_little_or_much_there_is(draw, asked):
-    assert drawn(figure(draw, **asked))
-
-
-@every_figure
-def test_an_empty_table_says_that_there_is_nothing_to_draw(draw):
-    known = tables()
-    refuses_empty(draw, [known[name] for name in FIGURES[draw]])
-
-
-@every_figure
-def test_a_choice_of_data_set_filters(draw):
-    spec = figure(draw)
-    kind = {"map_figure": "rect", "what_if_figure": "rect"}.get(draw.__name__, "symbol")
-    assert marks(spec, kind) > 0
-    assert marks(spec, kind, dataset=["another"]) == 0
+figure = TestEveryFigure.figure
 
 
 def test_the_map_draws_every_pair_from_both_sides_and_no_diagonal():

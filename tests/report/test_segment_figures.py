@@ -1,8 +1,9 @@
 """Figures of easy and hard images draw every line of their tables and nothing that they computed."""
 
+from typing import ClassVar
+
 import numpy as np
 import pandas as pd
-import pytest
 import vl_convert
 
 from fca.report import style
@@ -15,10 +16,9 @@ from fca.studies.irt.difficulty_segments import (
     shown_subjects,
 )
 from fca.studies.irt.figures import classes as drawings
-from tests.report.specs import computes, drawn, marks, refuses_empty, values
+from tests.report.specs import FigureClaims, marks, values
 
 SHOWN = visuals_of(DifficultySegments()).figures
-FIGURES = {one.draw: [spec.name for spec in one.tables] for one in SHOWN}
 SPECS = {spec.name: spec for spec in DifficultySegments.tables}
 NAMES = ["easy", "med_easy", "med_hard", "hard"]
 
@@ -48,34 +48,16 @@ def tables(subjects=3, classes=4, datasets=("zoo",), kinds=("fog",)):
     return {name: SPECS[name].table(frame, {}, ()) for name, frame in frames.items()}
 
 
-def figure(draw, **asked):
-    known = tables(**asked)
-    return style.spec(draw(*(known[name] for name in FIGURES[draw])))
+class TestEveryFigure(FigureClaims):
+    FIGURES, tables = SHOWN, staticmethod(tables)
+    CASES: ClassVar = {
+        "few": {"subjects": 1, "classes": 1, "kinds": ()},
+        "many": {"subjects": 40, "classes": 40, "datasets": ("zoo", "sky")},
+    }
+    MARKS: ClassVar = {"segment_models": "rect", "segment_classes": "rect"}
 
 
-every_figure = pytest.mark.parametrize("draw", FIGURES, ids=lambda draw: draw.__name__)
-
-
-@every_figure
-def test_figures_transform_nothing_but_by_filter(draw):
-    assert not computes(figure(draw))
-
-
-@every_figure
-@pytest.mark.parametrize(
-    "asked",
-    [{"subjects": 1, "classes": 1, "kinds": ()}, {"subjects": 40, "classes": 40, "datasets": ("zoo", "sky")}],
-    ids=["few", "many"],
-)
-@pytest.mark.slow
-def test_figures_are_drawn_however_little_or_much_there_is(draw, asked):
-    assert drawn(figure(draw, **asked))
-
-
-@every_figure
-def test_an_empty_table_says_that_there_is_nothing_to_draw(draw):
-    known = tables()
-    refuses_empty(draw, [known[name] for name in FIGURES[draw]])
+figure = TestEveryFigure.figure
 
 
 def test_every_share_is_a_cell_and_a_choice_filters_them():

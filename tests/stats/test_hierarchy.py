@@ -89,17 +89,16 @@ def test_independent_answers_have_no_excess_over_chance_and_shared_failures_have
     rng = np.random.default_rng(2)
     found = score_interval(*simulated(rng, 0.0))
     # sampled rates of 12 images pair within a session: no bias, for the three levels are sampled apart
-    assert found.excess_low < 0 < found.excess_high
-    assert score_interval(*simulated(rng, 2.0)).excess_low > 0
+    assert found.excess.low < 0 < found.excess.high
+    assert score_interval(*simulated(rng, 2.0)).excess.low > 0
 
 
 def test_the_interval_covers_the_score_of_the_population():
     rng = np.random.default_rng(3)
     truth = score_interval(*simulated(rng, 1.5, sessions=20_000), resamples=1)
     found = [score_interval(*simulated(rng, 1.5), seed=k, resamples=300) for k in range(200)]
-    for name in ("score", "chance", "excess"):
-        value = getattr(truth, name)
-        covered = np.mean([getattr(one, f"{name}_low") <= value <= getattr(one, f"{name}_high") for one in found])
+    for true, parts in zip(truth, zip(*found, strict=True), strict=True):  # score, chance and excess
+        covered = np.mean([part.low <= true.value <= part.high for part in parts])
         assert covered == pytest.approx(0.95, abs=0.05)  # three standard errors of 200, and percentiles of 60 sessions
 
 
@@ -111,8 +110,8 @@ def test_the_interval_depends_on_its_seed_alone():
 
 def test_one_session_has_a_score_and_no_interval():
     found = score_interval(*simulated(np.random.default_rng(5), 0.0, sessions=1))
-    assert 0 <= found.score <= 1
-    assert np.isnan([found.score_low, found.chance_high, found.excess_low]).all()
+    assert 0 <= found.score.value <= 1
+    assert np.isnan([found.score.low, found.chance.high, found.excess.low]).all()
 
 
 def test_the_partial_correlation_is_the_recursive_formula_of_the_three_plain_ones():
@@ -120,9 +119,9 @@ def test_the_partial_correlation_is_the_recursive_formula_of_the_three_plain_one
     x, y, z = rng.standard_normal((3, 12)) + rng.standard_normal(12)
     r = np.corrcoef([x, y, z])
     expected = (r[0, 1] - r[0, 2] * r[1, 2]) / np.sqrt((1 - r[0, 2] ** 2) * (1 - r[1, 2] ** 2))
-    found = score_and_accuracy(x, y, z)
-    assert found.pearson.r == pytest.approx(r[0, 1])
-    assert found.partial.r == pytest.approx(expected)
+    pearson, partial = score_and_accuracy(x, y, z)
+    assert pearson.r == pytest.approx(r[0, 1])
+    assert partial.r == pytest.approx(expected)
 
 
 def test_the_p_of_a_partial_correlation_is_uniform_without_one():
@@ -130,19 +129,19 @@ def test_the_p_of_a_partial_correlation_is_uniform_without_one():
     ps = []
     for _ in range(400):
         z = rng.standard_normal(6)
-        ps.append(score_and_accuracy(z + rng.standard_normal(6), z + rng.standard_normal(6), z).partial.p)
+        ps.append(score_and_accuracy(z + rng.standard_normal(6), z + rng.standard_normal(6), z)[1].p)
     assert np.mean(np.array(ps) < 0.1) == pytest.approx(0.1, abs=0.05)  # over three standard errors
 
 
 @pytest.mark.parametrize("models", [2, 3])
 def test_few_models_have_no_partial_correlation(models):
     x = np.arange(models, dtype=float)
-    assert np.isnan(score_and_accuracy(x, x**2, x).partial.r)
+    assert np.isnan(score_and_accuracy(x, x**2, x)[1].r)
 
 
 def test_what_chance_explains_whole_leaves_nothing_to_correlate():
     x = np.linspace(0.1, 0.8, 7)
-    assert np.isnan(score_and_accuracy(2 * x + 0.1, x**2, x).partial.r)
+    assert np.isnan(score_and_accuracy(2 * x + 0.1, x**2, x)[1].r)
 
 
 def test_a_session_without_a_level_is_named():

@@ -65,7 +65,7 @@ def test_intervals_equal_cross_validation_plus_written_out():
 @pytest.mark.parametrize("datasets", [4, 1], ids=["data set", "subset seed"])
 def test_intervals_cover_as_they_promise_where_points_are_exchangeable(datasets):
     found = [judged(*study(seed, 0.02, datasets)) for seed in range(40)]
-    coverage = np.mean([f.coverage for f in found])
+    coverage = np.mean([f.coverage.value for f in found])
     assert 0.88 <= coverage <= 0.96  # 40 studies of 80 or 20 points: standard error under 0.01
     wider = {4: 1.07, 1: 1.45}[datasets]  # than the normal's 90 %: of 16 points in training the extremes are needed
     assert np.mean([f.width for f in found]) == pytest.approx(wider * 2 * 1.645 * 0.03, rel=0.1)
@@ -73,9 +73,9 @@ def test_intervals_cover_as_they_promise_where_points_are_exchangeable(datasets)
 
 def test_a_predictor_that_only_follows_ncl_gains_nothing():
     found = [judged(*study(seed)) for seed in range(40)]
-    assert np.mean([f.gain for f in found]) == pytest.approx(0, abs=0.001)
-    assert np.mean([f.gain_low > 0 for f in found]) <= 0.05
-    told = [verdict((f.gain_low, f.gain_high), WORTH) for f in found]
+    assert np.mean([f.gain.value for f in found]) == pytest.approx(0, abs=0.001)
+    assert np.mean([f.gain.low > 0 for f in found]) <= 0.05
+    told = [verdict(f.gain[1:], WORTH) for f in found]
     assert told.count("not beyond ncl") >= 38
     over_all = [correlation(x, accuracy).r for accuracy, _, x, *_ in map(study, range(40))]
     assert np.mean(over_all) > 0.4  # though over all points it looks like a predictor
@@ -84,9 +84,9 @@ def test_a_predictor_that_only_follows_ncl_gains_nothing():
 def test_a_known_signal_is_found_and_measured():
     found = [judged(*study(seed, signal=0.04)) for seed in range(20)]
     without = np.sqrt(2 / np.pi) * np.hypot(0.04, 0.03)  # mean absolute value of a normal error
-    assert np.mean([f.error for f in found]) == pytest.approx(np.sqrt(2 / np.pi) * 0.03, rel=0.1)
-    assert np.mean([f.gain for f in found]) == pytest.approx(without - np.sqrt(2 / np.pi) * 0.03, rel=0.15)
-    assert all(f.gain_low > 0 and f.error_low < f.error < f.error_high for f in found)
+    assert np.mean([f.error.value for f in found]) == pytest.approx(np.sqrt(2 / np.pi) * 0.03, rel=0.1)
+    assert np.mean([f.gain.value for f in found]) == pytest.approx(without - np.sqrt(2 / np.pi) * 0.03, rel=0.15)
+    assert all(f.gain.low > 0 and f.error.low < f.error.value < f.error.high for f in found)
 
 
 def test_a_constant_or_repeated_regressor_changes_no_prediction():
@@ -121,14 +121,15 @@ def test_one_fold_predicts_nothing_and_few_points_have_no_interval():
     accuracy, log_ncl, _, fold, cluster = study(5, datasets=1, seeds=1)
     alone = held_out(log_ncl[:, None], accuracy, fold)
     assert all(np.isnan(values).all() for values in alone)
-    assert np.isnan(judge(accuracy, alone, alone, cluster)).all()
+    found = judge(accuracy, alone, alone, cluster)
+    assert np.isnan([*found.error, *found.gain, *found.coverage, found.width]).all()
     accuracy, log_ncl, _, fold, cluster = study(5, datasets=1, seeds=3)
     few = held_out(log_ncl[:, None], accuracy, fold)  # 8 points in training, 9 are needed
     assert not np.isnan(few.predicted).any()
     assert np.isnan(few.low).all()
     found = judge(accuracy, few, few, cluster)
-    assert np.isnan([found.coverage, found.width]).all()
-    assert found.gain == 0
+    assert np.isnan([found.coverage.value, found.width]).all()
+    assert found.gain.value == 0
     accuracy, log_ncl, _, fold, _ = study(5, datasets=2)
     two = held_out(log_ncl[:, None], accuracy, fold)  # one data set does not tell how far another one is off
     assert not np.isnan(two.predicted).any()
@@ -139,8 +140,8 @@ def test_the_bootstrap_draws_whole_clusters_and_leaves_what_was_not_drawn():
     error = np.array([0.1, 0.1, 0.3, 0.3, 0.2])
     model = HeldOut(error, np.zeros(5), np.ones(5))
     found = judge(np.zeros(5), model, HeldOut(np.zeros(5), *model[1:]), np.array([0, 0, 1, 1, -1]))
-    assert (found.error, found.error_low, found.error_high) == pytest.approx((0.2, 0.12, 0.28))
-    assert (found.gain, found.gain_low, found.gain_high) == pytest.approx((-0.2, -0.28, -0.12))
+    assert found.error == pytest.approx((0.2, 0.12, 0.28))
+    assert found.gain == pytest.approx((-0.2, -0.28, -0.12))
 
 
 NAN = float("nan")

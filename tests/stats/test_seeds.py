@@ -66,8 +66,8 @@ def test_no_bound_exactly_where_the_t_test_finds_nothing(seed, seeds, mean):
     needed = seeds_needed(differences)
     p = scipy.stats.ttest_1samp(differences, 0).pvalue
     assert np.isinf(needed.high) == (p > 0.05) or 0.048 < p < 0.05
-    assert 2 <= needed.low <= needed.total <= needed.high
-    assert needed.total == seeds_for(differences.mean() / differences.std(ddof=1))
+    assert 2 <= needed.low <= needed.value <= needed.high
+    assert needed.value == seeds_for(differences.mean() / differences.std(ddof=1))
     assert seeds_needed(-differences) == needed
 
 

@@ -32,7 +32,7 @@ def truth(images=60, sd=(0.06, 0.04, 0.15)):
 def simulated(draw, repeats=250, seed=0):
     rng = np.random.default_rng(seed)
     splits = [split_variance(draw(rng)) for _ in range(repeats)]
-    values = np.array([[part.variance for part in split] for split in splits])
+    values = np.array([[part.value for part in split] for split in splits])
     return values.mean(axis=0), values.std(axis=0) / repeats**0.5, splits
 
 
@@ -45,7 +45,7 @@ def test_known_components_come_back_unbiased(many):
     mean, error, splits = many
     assert (np.abs(mean - truth()) < 3.5 * error).all()
     assert (error < np.array(truth()) / 5).all()  # so that the claim above says something
-    assert any(split.subset.variance < 0 for split in splits)  # the price of being unbiased
+    assert any(split.subset.value < 0 for split in splits)  # the price of being unbiased
 
 
 def test_intervals_cover_the_known_components(many):
@@ -98,7 +98,7 @@ def test_a_balanced_layout_is_the_analysis_of_variance():
     split = split_variance(subsets)
     accuracy = np.array([s.correct.mean(axis=1) for s in subsets])
     within = accuracy.var(axis=1, ddof=1).mean()
-    assert split.init.variance == pytest.approx(within, abs=1e-15)
+    assert split.init.value == pytest.approx(within, abs=1e-15)
     between = scipy.stats.f_oneway(*accuracy).statistic * within / 3  # mean square over inits: variance of the means
     test, residual = 0.0, 0.0
     for s in subsets:
@@ -110,18 +110,18 @@ def test_a_balanced_layout_is_the_analysis_of_variance():
             images = 3 * ((x.mean(axis=0) - x.mean()) ** 2).sum() / (n - 1)
             test += (n / 60) ** 2 * (images - alone) / 3 / n / 4  # expected: var C + var E / 3, less var E / 3
             residual += (n / 60) ** 2 * alone / n / 4
-    assert split.test.variance == pytest.approx(test, abs=1e-15)
-    assert split.subset.variance == pytest.approx(between - (within - residual) / 3 - test - residual / 3, abs=1e-15)
+    assert split.test.value == pytest.approx(test, abs=1e-15)
+    assert split.subset.value == pytest.approx(between - (within - residual) / 3 - test - residual / 3, abs=1e-15)
 
 
 def test_two_classes_of_different_ease_are_no_sampling_error():
     right = np.array([[True] * 10 + [False] * 10])
     image = np.arange(20)
     test = split_variance([SubsetRuns(right, image, image // 10, ("a",))]).test
-    assert test.variance == 0
+    assert test.value == 0
     assert np.isnan([test.low, test.high]).all()  # ten answers that are all alike bound nothing
     one_class = split_variance([SubsetRuns(right, image, image * 0, ("a",))]).test
-    assert one_class.variance == pytest.approx(0.25 / 19)  # p (1 - p) / (n - 1): unbiased for the binomial
+    assert one_class.value == pytest.approx(0.25 / 19)  # p (1 - p) / (n - 1): unbiased for the binomial
 
 
 def test_one_image_a_class_counts_as_one_class():
@@ -147,7 +147,7 @@ def test_subsets_with_one_init_borrow_from_the_others():
     some = [SubsetRuns(first.correct[:1], first.images, first.strata, first.runs[:1]), *subsets[1:]]
     split = split_variance(some)
     inits = [s.correct.mean(axis=1).var(ddof=1) for s in subsets[1:]]
-    assert split.init.variance == pytest.approx(np.mean(inits))
+    assert split.init.value == pytest.approx(np.mean(inits))
     assert np.isfinite(np.array(split)).all()
     mean, error, _ = simulated(
         lambda rng: [*nested(rng, subsets=2), nested(rng, inits=1)[0]._replace(runs=("z",))], repeats=200, seed=8
@@ -158,7 +158,7 @@ def test_subsets_with_one_init_borrow_from_the_others():
 def test_one_subset_or_one_image_leaves_missing_what_they_cannot_tell():
     one = nested(np.random.default_rng(9), subsets=1)
     assert np.isnan(split_variance(one).subset).all()
-    assert split_variance(one).init.variance > 0
+    assert split_variance(one).init.value > 0
     lonely = SubsetRuns(np.array([[True]]), np.array([0]), np.array([0]), ("a",))
     assert np.isnan(np.array(split_variance([lonely, lonely]))).all()
 
@@ -170,7 +170,7 @@ def test_less_spread_than_noise_has_no_interval():
         SubsetRuns(rng.permutation(right)[None], 100 * s + np.arange(40), np.zeros(40, int), (str(s),)) for s in (0, 1)
     ]
     subset = split_variance(same).subset
-    assert subset.variance == pytest.approx(-0.25 / 39)
+    assert subset.value == pytest.approx(-0.25 / 39)
     assert np.isnan([subset.low, subset.high]).all()
 
 

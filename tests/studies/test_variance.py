@@ -46,7 +46,7 @@ def test_components_are_those_of_the_stored_answers(repeated):
     frame = table(lab).set_index("ncl")
     for ncl in (2, 3):
         split, line = by_hand(lab, right, lab.subsets(ncl=(ncl,)), 2), frame.loc[ncl]
-        shown = {name: max(part.variance, 0) for name, part in split._asdict().items()}
+        shown = {name: max(part.value, 0) for name, part in split._asdict().items()}
         total = sum(shown.values())
         for name, part in split._asdict().items():
             assert line[f"var_{name}"] == pytest.approx(shown[name])
@@ -55,7 +55,7 @@ def test_components_are_those_of_the_stored_answers(repeated):
             assert [line[f"sd_{name}_low"] ** 2, line[f"sd_{name}_high"] ** 2] == pytest.approx(
                 [part.low, part.high], nan_ok=True
             )
-            assert (f"var_{name} estimated at" in str(line["note"])) == (part.variance < 0)
+            assert (f"var_{name} estimated at" in str(line["note"])) == (part.value < 0)
         tested_images = {i for s in lab.subsets(ncl=(ncl,)) for i in images(lab, s)}
         assert (line["subsets"], line["inits"], line["images"]) == (4, 2, len(tested_images))
 
@@ -68,8 +68,8 @@ def test_a_full_model_is_one_run_on_every_subset(lab):
     right = logits.argmax(axis=1) == lab.true
     runs = [SubsetRuns(right[None, images(lab, s)], images(lab, s), lab.true[images(lab, s)], (run_id,)) for s in drawn]
     split = split_variance(runs)
-    assert line["var_test"] == pytest.approx(split.test.variance)
-    assert line["var_subset"] == pytest.approx(max(0, split.subset.variance))
+    assert line["var_test"] == pytest.approx(split.test.value)
+    assert line["var_subset"] == pytest.approx(max(0, split.subset.value))
     assert np.isnan(line[["var_init", "share_init", "sd_init"]].astype(float)).all()
     assert "one initialisation: var_init unknown" in line["note"]
 
@@ -97,7 +97,7 @@ def test_the_answers_that_are_stored_are_used_and_counted(repeated):
     lab, right = repeated
     lab.train("net", draw_subset(6, 2, 4), 0.7)
     line = table(lab).set_index("ncl").loc[2]
-    assert line["var_init"] == pytest.approx(by_hand(lab, right, lab.subsets(ncl=(2,)), 2).init.variance)
+    assert line["var_init"] == pytest.approx(by_hand(lab, right, lab.subsets(ncl=(2,)), 2).init.value)
     assert "predictions for 4 of 5 subsets" in line["note"]
 
 

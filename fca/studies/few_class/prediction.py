@@ -155,7 +155,7 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
     for way in list(HELD.choices)[: 1 + (counts["datasets"] > 1)]:
         held = {name: _held(points, list(regressors), way) for name, regressors in known.items()}
         unseen = cluster if way == "subset seed" else pd.factorize(points["dataset"])[0]
-        error = judge(accuracy, held[BASELINE], held[BASELINE], unseen).error
+        error = judge(accuracy, held[BASELINE], held[BASELINE], unseen).error.value
         for name in known:
             line = {**same, "held_out": way, "predictor": name, **within[name], **_gain(name, accuracy, held, unseen)}
             line["better_in"] = None if name == BASELINE else _better(points, held[name], held[BASELINE])
@@ -195,10 +195,9 @@ def _within(points: pd.DataFrame, alone: Mapping[str, str], cluster: np.ndarray)
 def _gain(name: str, accuracy: np.ndarray, held: Mapping[str, HeldOut], cluster: np.ndarray) -> dict[Any, float]:
     """Error and gain in accuracy points, coverage as a fraction; ncl alone has no gain over itself."""
     found = judge(accuracy, held[name], held[BASELINE], cluster)
-    error = [100 * value for value in (found.error, found.error_low, found.error_high)]
-    gain = [100 * value for value in (found.gain, found.gain_low, found.gain_high)]
+    error, gain = ([100 * value for value in part] for part in (found.error, found.gain))
     points: dict[Any, float] = dict(zip(POINTS, [*error, *([np.nan] * 3 if name == BASELINE else gain)], strict=True))
-    covered = {"coverage": found.coverage, "coverage_low": found.coverage_low, "coverage_high": found.coverage_high}
+    covered = dict(zip(("coverage", "coverage_low", "coverage_high"), found.coverage, strict=True))
     return {**points, **covered, "width_points": 100 * found.width}
 
 

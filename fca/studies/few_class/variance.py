@@ -71,7 +71,7 @@ def _line(part: pd.DataFrame) -> dict[str, Any]:
     if not subsets:
         return {"subsets": drawn, "note": "no predictions are stored"}
     split = split_variance(subsets)
-    shown = {name: float(np.maximum(component.variance, 0)) for name, component in split._asdict().items()}
+    shown = {name: float(np.maximum(component.value, 0)) for name, component in split._asdict().items()}
     line = {f"var_{name}": value for name, value in shown.items()}
     total = float(np.nansum(list(shown.values())))
     if np.isfinite(shown["subset"]) and total > 0:
@@ -110,7 +110,7 @@ def _notes(split: VarianceSplit, subsets: list[SubsetRuns], drawn: int) -> Itera
     if any(np.unique(s.strata, return_counts=True)[1].min() == 1 for s in subsets):
         yield "a class with one test image: sampled as one class with the others"
     for name, component in split._asdict().items():
-        if component.variance < 0:
-            yield f"var_{name} estimated at {component.variance:.1e}, shown as 0"
-        if np.isfinite(component.variance) and np.isnan(component.high):
+        if component.value < 0:
+            yield f"var_{name} estimated at {component.value:.1e}, shown as 0"
+        if np.isfinite(component.value) and np.isnan(component.high):
             yield f"var_{name} has no interval: less spread than noise, or all predictions alike"

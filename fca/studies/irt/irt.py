@@ -365,7 +365,7 @@ def _trust(responses: Responses, fit: IrtFit) -> dict[str, Any]:
     models = responses.subjects["model"]
     tau = kendall(fit.ability, responses.accuracy, models.tolist())
     counts = {"n_subjects": len(models), "n_models": models.nunique(), "n_items": len(responses.items)}
-    interval = {"tau": tau.tau, "tau_low": tau.low, "tau_high": tau.high}
+    interval = {"tau": tau.value, "tau_low": tau.low, "tau_high": tau.high}
     return {"irt_model": fit.model, **counts, **interval, "converged": fit.converged}
 
 

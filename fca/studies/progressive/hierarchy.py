@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -189,10 +190,10 @@ def _of_model(source: ByLevel, at: int, triplets: Integer[np.ndarray, "triplets 
     for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
         line |= mean_cells(target, rates @ weights, seed=seed)
     every = score_interval(correct, levels, sessions, seed)
-    line |= cells((*with_interval(ALL_TRIPLETS), *with_interval(CHANCE), *with_interval(EXCESS)), every)
+    line |= cells((*with_interval(ALL_TRIPLETS), *with_interval(CHANCE), *with_interval(EXCESS)), chain(*every))
     line |= {SESSIONS: len(rates), N_TEST: len(correct), TRIPLETS: len(triplets) or None}
     if not len(triplets):
-        return line | cells(with_interval(HIERARCHICAL_SCORE), every[:3])
+        return line | cells(with_interval(HIERARCHICAL_SCORE), every.score)
     right = correct[triplets]
     follows = (right[:, 0] >= right[:, 1]) & (right[:, 1] >= right[:, 2])
     return line | mean_cells(HIERARCHICAL_SCORE, follows.astype(float), sessions[triplets[:, 0]], seed)
