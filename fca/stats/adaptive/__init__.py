@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Integer, Shaped
+from jaxtyping import Bool, Integer, Shaped
 
 from fca.stats.adaptive.estimators import Estimate, difference, mixed_logit, p_irt, pooled, session_mean
 from fca.stats.adaptive.policies import (
@@ -35,23 +36,11 @@ __all__ = [
 ]  # fmt: skip
 
 POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
-    {
-        "static_k": StaticK,
-        "random": Random,
-        "gre_two_stage": GreTwoStage,
-        "optimal_allocation": OptimalAllocation,
-        "neyman_irt": NeymanIrt,
-        "fisher_cat": FisherCat,
-    }
+    {"static_k": StaticK, "random": Random, "gre_two_stage": GreTwoStage}
+    | {"optimal_allocation": OptimalAllocation, "neyman_irt": NeymanIrt, "fisher_cat": FisherCat}
 )
 ESTIMATORS: Mapping[str, Callable[[Pool, Record, ItemBank | None], Estimate]] = MappingProxyType(
-    {
-        "session_mean": session_mean,
-        "pooled": pooled,
-        "mixed_logit": mixed_logit,
-        "p_irt": p_irt,
-        "difference": difference,
-    }
+    {one.__name__: one for one in (session_mean, pooled, mixed_logit, p_irt, difference)}
 )
 WARNINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -103,7 +92,7 @@ def run_policy(policy: Policy, correct: Bool[np.ndarray, " items"], rng: np.rand
 
 
 def replay(
-    correct: Bool[np.ndarray, "models items"] | Integer[np.ndarray, "models items"] | Float[np.ndarray, "models items"],
+    correct: Shaped[np.ndarray, "models items"],
     levels: Integer[np.ndarray, " items"],
     sessions: Shaped[np.ndarray, " items"],
     groups: Shaped[np.ndarray, " items"],
@@ -137,24 +126,19 @@ def replay(
     if repeats < 1:
         raise FcaError("repeats", repeats, "1 or more", "raise it")
     pool = make_pool(levels, sessions, groups)
-    blocks = []
-    for model, responses in enumerate(correct.astype(bool)):
-        truth = pool.truth(responses)
-        for repeat in range(repeats):
-            rng = np.random.default_rng([seed, model, repeat])
-            test = run_policy(start_policy(policy, pool, budget, bank), responses, rng)
-            found = estimate(estimator, pool, test.record, bank)
-            asked = np.repeat(pool.by_group(pool.by_stratum(test.record.asked)), len(TARGETS), axis=0)
-            numbers = [truth, found.value, found.se, found.low, found.high]
-            blocks.append(np.column_stack([*(part.ravel() for part in numbers), asked]))
-    counts = [f"asked_{level}" for level in LEVELS]
-    table = pd.DataFrame(np.concatenate(blocks), columns=["truth", "estimate", "se", "low", "high", *counts])
-    table[counts] = table[counts].astype(np.int64)
-    lines = pool.groups * len(TARGETS)  # of one test
-    table.insert(0, "model", np.repeat(np.arange(len(correct)), repeats * lines))
-    table.insert(1, "group", np.tile(np.repeat(pool.group_names, len(TARGETS)), len(blocks)))
-    table.insert(2, "repeat", np.tile(np.repeat(np.arange(repeats), lines), len(correct)))
-    table.insert(3, "target", np.tile(np.array(TARGETS, dtype=object), len(table) // len(TARGETS)))
-    table.insert(9, "asked", table[counts].sum(axis=1))
+    tests = []
+    for model, repeat in itertools.product(range(len(correct)), range(repeats)):
+        responses, rng = correct[model].astype(bool), np.random.default_rng([seed, model, repeat])
+        record = run_policy(start_policy(policy, pool, budget, bank), responses, rng).record
+        found = estimate(estimator, pool, record, bank)
+        asked = np.repeat(pool.by_group(pool.by_stratum(record.asked)), len(TARGETS), axis=0)
+        numbers = (pool.truth(responses), found.value, found.se, found.low, found.high)
+        tests.append(np.column_stack([*(part.ravel() for part in numbers), asked.sum(axis=1), asked]))
+    axes = {"model": range(len(correct)), "repeat": range(repeats), "group": pool.group_names, "target": TARGETS}
+    lines = pd.MultiIndex.from_product(axes.values(), names=axes)
+    counts = ["asked", *(f"asked_{level}" for level in LEVELS)]
+    table = pd.DataFrame(np.concatenate(tests), lines, ["truth", "estimate", "se", "low", "high", *counts])
+    table = table.astype(dict.fromkeys(counts, np.int64)).reset_index()
+    table.insert(1, "group", table.pop("group"))
     table.attrs["warning"] = warning(estimator)
     return table

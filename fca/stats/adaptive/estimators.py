@@ -15,11 +15,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy.special import expit, log_expit, ndtri
 
 from fca.stats.adaptive.policies import ability_of, check_bank
-from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Pool, Record, Sample, fixed_size_variance
+from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Marks, Pool, Record, Sample, fixed_size_variance
 from fca.stats.intervals import LEVEL
 from fca.stats.irt import ItemBank
 from fca.types import FcaError
@@ -140,33 +140,27 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     unbiased, so their errors are uncorrelated: they are averaged with weights n / (R (R - n)), from n drawn of R alone.
     """
     bank = check_bank("difference", pool, bank)
-    if record.inclusion is None:
+    if not record.samples:
         allowed = "neyman_irt, random, static_k: each item's chance to be asked is known"
         raise FcaError("policy", "one of unknown chances", allowed, "take one of these, or estimator mixed_logit")
-    chance = record.chance
-    if chance is None:
+    samples = record.samples
+    if samples[0].chance is None:
         chance = bank.probability(np.array([ability_of(record, bank)[0]]))[0]
-    now = Sample(record.asked, record.certain, record.inclusion, chance)
-    found = [_corrected(pool, record.right, sample) for sample in (*record.earlier, now)]
-    weight = np.stack([one.weight for one in found])[:, :, None]
-    weight = weight / weight.sum(axis=0)
-    value = (weight * np.stack([one.value for one in found])).sum(axis=0)
-    return Estimate(value, np.sqrt((weight**2 * np.stack([one.variance for one in found])).sum(axis=0)))
+        samples = [sample._replace(chance=chance) for sample in samples]
+    asked = [*(later.certain for later in samples[1:]), record.asked]  # at the end of each sample
+    found = [_corrected(pool, record.right, *pair) for pair in zip(samples, asked, strict=True)]
+    value, variance, weight = (np.stack(parts) for parts in zip(*found, strict=True))
+    weight = (weight / weight.sum(axis=0))[:, :, None]
+    return Estimate((weight * value).sum(axis=0), np.sqrt((weight**2 * variance).sum(axis=0)))
 
 
-class Corrected(NamedTuple):
-    """The estimate from one sample for every group, and its weight beside others."""
-
-    value: Targets
-    variance: Targets
-    weight: Float[np.ndarray, " groups"]
-
-
-def _corrected(pool: Pool, right: Bool[np.ndarray, " items"], sample: Sample) -> Corrected:
-    """The bank's probabilities corrected by one sample; see `difference`."""
+def _corrected(
+    pool: Pool, right: Marks, sample: Sample, asked: Marks
+) -> tuple[Targets, Targets, Float[np.ndarray, " groups"]]:
+    """The bank's probabilities corrected by one sample; see `difference`. Values, variances, weights beside others."""
     residual = right - sample.chance
     known = np.where(sample.certain, right, sample.chance)
-    sampled = sample.asked & ~sample.certain
+    sampled = asked & ~sample.certain
     value = _sums(pool, pool.weights * (known + np.where(sampled, residual / sample.inclusion, 0.0)))
     variance = np.empty_like(value)
     for group in range(pool.groups):
@@ -174,7 +168,7 @@ def _corrected(pool: Pool, right: Bool[np.ndarray, " items"], sample: Sample) ->
         variance[group] = fixed_size_variance(pool.weights[:, drawn] * residual[drawn], sample.inclusion[drawn])
     n, rest = (np.bincount(pool.group[one], minlength=pool.groups) for one in (sampled, ~sample.certain))
     spread = rest * (rest - n) / np.maximum(n, 1)
-    return Corrected(value, variance, 1 / np.maximum(spread, 1e-9))  # a sample of all items left is all that counts
+    return value, variance, 1 / np.maximum(spread, 1e-9)  # a sample of all items left is all that counts
 
 
 def _sums(pool: Pool, values: Float[np.ndarray, "targets items"]) -> Targets:
