@@ -95,52 +95,41 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
     observed: the Hessian itself where an item's own block of it is positive. Otherwise, and always for asymptotes, its
     expectation (Fisher information), which is positive everywhere.
     """
-    theta, a, b, k = state.ability, state.slope, state.difficulty, len(state.item)
+    theta, a, b, prior = state.ability, state.slope, state.difficulty, state.prior
+    k, m = len(state.item), len(cells.asymptote)
     _, gradient, curvature = item_prior(state)
-    block = np.zeros((k, k, len(b)))
+    block = np.eye(k)[:, :, None] * curvature
     cross = np.zeros((k, len(theta) + 1, len(b)))
     powers = np.stack([np.ones_like(theta), theta, theta**2])
     error, weight = powers[:2] @ cells.error, powers @ cells.weight
     gradient[-1] -= a * error[0]
-    block[-1, -1] = a**2 * weight[0]
+    block[-1, -1] += a**2 * weight[0]
     np.multiply(cells.weight, -(a**2), out=cross[-1, :-1])
-    cross[-1, -1] = -(state.prior.spread**-2)
-    _add_asymptotes(gradient, block, cross, cells, powers, a, b)
+    cross[-1, -1] = -(prior.spread**-2)
     if k > 1:
         slack = a * (error[1] - b * error[0])
         gradient[-2] += slack
-        block[-2, -2] = a**2 * (weight[2] - 2 * b * weight[1] + b**2 * weight[0])
+        block[-2, -2] += a**2 * (weight[2] - 2 * b * weight[1] + b**2 * weight[0])
         block[-2, -1] = block[-1, -2] = -(a**2) * (weight[1] - b * weight[0])
         np.subtract(theta[:, None], b, out=cross[-2, :-1])
         cross[-2, :-1] *= cells.weight
         cross[-2, :-1] *= a**2
-    for i in range(k):
-        block[i, i] += curvature[i]
+    if m:  # z depends on log a, b and θ
+        mixed = np.moveaxis(powers[:2] @ cells.mixed, 1, 0)
+        gradient[:m] += cells.asymptote
+        block[:m, :m] += cells.own
+        block[:m, -1] = block[-1, :m] = -a * mixed[0]
+        block[:m, -2] = block[-2, :m] = a * (mixed[1] - b * mixed[0])
+        np.multiply(cells.mixed, a, out=cross[:m, :-1])
     if observed and k > 1:  # z has second derivatives itself, by (log a, log a), (log a, b) and (log a, θ)
         block[-2, -2] -= slack
-        block[-2, -1] += a * error[0]
-        block[-1, -2] += a * error[0]
+        block[[-2, -1], [-1, -2]] += a * error[0]
         cross[-2, :-1] -= a * cells.error
         _make_positive(block)
-    prior = state.prior
     centre = count @ (b - prior.centre) / prior.spread**2 - prior.centre / CENTRE_SD**2
     shared = np.append(cells.error @ (count * a) - theta, centre)
     diagonal = np.append(cells.weight @ (count * a**2) + 1.0, count.sum() / prior.spread**2 + CENTRE_SD**-2)
     return System(gradient, block, shared, diagonal, cross)
-
-
-def _add_asymptotes(
-    gradient: Parameters, block: Blocks, cross: Crosses, cells: Cells, powers: np.ndarray, a: Groups, b: Groups
-) -> None:
-    """The rows of feasibility and guess, where they are learned: z depends on log a, b and θ."""
-    m = len(cells.asymptote)
-    gradient[:m] += cells.asymptote
-    block[:m, :m] = cells.own
-    for i in range(m):
-        mixed = powers[:2] @ cells.mixed[i]
-        block[i, -1] = block[-1, i] = -a * mixed[0]
-        block[i, -2] = block[-2, i] = a * (mixed[1] - b * mixed[0])
-        np.multiply(cells.mixed[i], a, out=cross[i, :-1])
 
 
 def _make_positive(block: Blocks) -> None:
