@@ -135,7 +135,7 @@ def replay(
         numbers = (pool.truth(responses), found.value, found.se, found.low, found.high)
         tests.append(np.column_stack([*(part.ravel() for part in numbers), asked.sum(axis=1), asked]))
     axes = {"model": range(len(correct)), "repeat": range(repeats), "group": pool.group_names, "target": TARGETS}
-    lines = pd.MultiIndex.from_product(axes.values(), names=axes)
+    lines = pd.MultiIndex.from_product(list(axes.values()), names=list(axes))
     counts = ["asked", *(f"asked_{level}" for level in LEVELS)]
     table = pd.DataFrame(np.concatenate(tests), lines, ["truth", "estimate", "se", "low", "high", *counts])
     table = table.astype(dict.fromkeys(counts, np.int64)).reset_index()

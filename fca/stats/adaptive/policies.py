@@ -270,7 +270,7 @@ class NeymanIrt(_WithBank):
     def select(self, rng: np.random.Generator) -> Positions:
         if self.round == 1:
             return self.below(self.pilot)
-        chance = self.bank.probability(np.array([ability_of(self.record, self.bank)[0]]))[0]
+        chance = chances(self.record, self.bank)
         size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
         inclusion, drawn = np.ones(self.pool.items), [NONE]
         for group, n in enumerate(self.rest):
@@ -386,6 +386,11 @@ def ability_of(record: Record, bank: ItemBank) -> tuple[float, float]:
     part = ItemBank(bank.model, *(values[asked] for values in bank[1:]))
     scored = score_ability(record.right[asked][None].astype(float), part)
     return float(scored.ability[0]), float(scored.ability_se[0])
+
+
+def chances(record: Record, bank: ItemBank) -> Float[np.ndarray, " items"]:
+    """The bank's probability of a right response to every item, at the ability so far."""
+    return bank.probability(np.array([ability_of(record, bank)[0]]))[0]
 
 
 def information(bank: ItemBank, ability: float) -> Float[np.ndarray, " items"]:
