@@ -32,7 +32,6 @@ __all__ = [
     "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPING_L", "MAPPING_Q", "POINTS", "POLICIES", "TARGETS", "WARNINGS",
     "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt", "OptimalAllocation", "Policy", "Pool", "Random", "Record",
     "StartPolicy", "StaticK", "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
-    "warning",
 ]  # fmt: skip
 
 POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
@@ -42,6 +41,7 @@ POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
 ESTIMATORS: Mapping[str, Callable[[Pool, Record, ItemBank | None], Estimate]] = MappingProxyType(
     {one.__name__: one for one in (session_mean, pooled, mixed_logit, p_irt, difference)}
 )
+# the known bias of an estimator; those that are right under every policy they take have none
 WARNINGS: Mapping[str, str] = MappingProxyType(
     {
         "session_mean": "biased under an adaptive policy (gre_two_stage: about a point too low): sessions that do well "
@@ -73,15 +73,6 @@ def estimate(estimator: str, pool: Pool, record: Record, bank: ItemBank | None =
     if not record.asked.any():
         raise FcaError("items asked", 0, "1 or more", "ask the policy's first round before estimating")
     return ESTIMATORS[estimator](pool, record, bank)
-
-
-def warning(estimator: str) -> str | None:
-    """The known bias of an estimator; None for those that are right under every policy they take.
-
-    >>> warning("pooled")[:31]
-    'biased under an adaptive policy'
-    """
-    return WARNINGS.get(estimator)
 
 
 def run_policy(policy: Policy, correct: Bool[np.ndarray, " items"], rng: np.random.Generator) -> Policy:
@@ -140,5 +131,5 @@ def replay(
     table = pd.DataFrame(np.concatenate(tests), lines, ["truth", "estimate", "se", "low", "high", *counts])
     table = table.astype(dict.fromkeys(counts, np.int64)).reset_index()
     table.insert(1, "group", table.pop("group"))
-    table.attrs["warning"] = warning(estimator)
+    table.attrs["warning"] = WARNINGS.get(estimator)
     return table

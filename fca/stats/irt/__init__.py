@@ -105,20 +105,10 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
     slope_se = state.slope * item_se[-2] if len(item_se) > 1 else np.zeros(state.item.shape[1])
     feasibility, share = state.asymptotes()
     tied = _tied(data) if state.model == "1pl" and not fixed_ability else slice(None)
-    return IrtFit(
-        model=state.model,
-        ability=state.ability[tied],
-        ability_se=ability_se[tied],
-        difficulty=state.difficulty[group],
-        difficulty_se=item_se[-1][group],
-        discrimination=state.slope[group],
-        discrimination_se=slope_se[group],
-        feasibility=feasibility[group],
-        guess=(feasibility * share)[group],
-        log_posterior=mode.log_posterior,
-        iterations=mode.iterations,
-        converged=mode.converged,
-    )
+    subjects = state.ability[tied], ability_se[tied]
+    items = state.difficulty, item_se[-1], state.slope, slope_se, feasibility, feasibility * share
+    ended = mode.log_posterior, mode.iterations, mode.converged
+    return IrtFit(state.model, *subjects, *(values[group] for values in items), *ended)
 
 
 def _tied(data: Responses) -> Int[np.ndarray, " subjects"]:
@@ -129,7 +119,7 @@ def _tied(data: Responses) -> Int[np.ndarray, " subjects"]:
     totals = np.round(data.right @ data.count).astype(np.int64)
     rows = totals[:, None] if data.present is None else np.column_stack([totals, np.packbits(data.present, axis=1)])
     _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return np.asarray(first[group])
+    return first[group]
 
 
 class HeldOut(NamedTuple):
@@ -199,7 +189,7 @@ def hide(responses: Matrix, share: float, seed: int) -> Bool[np.ndarray, "subjec
     hidden &= (present & ~hidden).any(axis=1)[:, None]
     if not hidden.any():
         raise FcaError("answers that can be hidden", f"0 of {int(present.sum())}", "1 or more", "hide a larger share")
-    return np.asarray(hidden)
+    return hidden
 
 
 def _margins(seen: Matrix) -> Matrix:
@@ -207,4 +197,4 @@ def _margins(seen: Matrix) -> Matrix:
     present, right = (~np.isnan(seen)).astype(float), np.nan_to_num(seen)
     subjects, items = (smoothed_logit(right.sum(axis=axis), present.sum(axis=axis)) for axis in (1, 0))
     total = smoothed_logit(np.array([right.sum()]), np.array([present.sum()]))
-    return np.asarray(expit(subjects[:, None] + items - total))
+    return expit(subjects[:, None] + items - total)

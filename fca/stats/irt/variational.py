@@ -63,7 +63,7 @@ class Family:
     @property
     def square(self) -> Vector:
         """E z²."""
-        return np.asarray(self.mean**2 + self.variance)
+        return self.mean**2 + self.variance
 
     @property
     def precision(self) -> float:
@@ -210,7 +210,7 @@ def first_posterior(data: Responses, model: str, rng: np.random.Generator) -> Po
 def _with_noise(values: Vector, rng: np.random.Generator) -> Vector:
     """Equal values stay equal: in 1pl, subjects with as many right responses must end together."""
     levels, which = np.unique(values, return_inverse=True)
-    return np.asarray(values + START_SD * rng.standard_normal(len(levels))[which])
+    return values + START_SD * rng.standard_normal(len(levels))[which]
 
 
 def local_step(q: Posterior, data: Responses, present: Cells) -> tuple[Cells, Cells, float]:
@@ -306,21 +306,10 @@ def fit_variational(
     data = prepare(responses, one_slope=name == "1pl")
     q = first_posterior(data, name, np.random.default_rng(seed))
     evidence, sweeps, converged = ascend(q, data, epochs)
-    group, b, a = data.group, q.difficulty, q.discrimination
-    return IrtFit(
-        model=name,
-        ability=q.ability.mean,
-        ability_se=np.sqrt(q.ability.variance),
-        difficulty=b.mean[group],
-        difficulty_se=np.sqrt(b.variance)[group],
-        discrimination=a.mean[group],
-        discrimination_se=np.sqrt(a.variance)[group],
-        feasibility=q.feasibility[group],
-        guess=np.zeros(len(group)),
-        log_posterior=evidence,
-        iterations=sweeps,
-        converged=converged,
-    )
+    b, a = q.difficulty, q.discrimination
+    items = b.mean, np.sqrt(b.variance), a.mean, np.sqrt(a.variance), q.feasibility, np.zeros(len(b.mean))
+    subjects = q.ability.mean, np.sqrt(q.ability.variance)
+    return IrtFit(name, *subjects, *(values[data.group] for values in items), evidence, sweeps, converged)
 
 
 def ascend(q: Posterior, data: Responses, epochs: int) -> tuple[float, int, bool]:
@@ -368,4 +357,4 @@ def extrapolate(first: Coordinates, second: Coordinates, third: Coordinates) -> 
     step = second - first
     change = third - second - step
     size = max(1.0, float(np.linalg.norm(step) / np.linalg.norm(change)))
-    return np.asarray(first + 2 * size * step + size**2 * change)
+    return first + 2 * size * step + size**2 * change
