@@ -127,8 +127,7 @@ def check_answered(responses: Matrix) -> None:
         what = f"answer of subject {subject} on item {item} ({int(bad.sum())} such answers)"
         raise FcaError(what, responses[subject, item], "1 (right), 0 (wrong), NaN (not asked)", "code answers so")
     for axis, name in ((1, "subjects"), (0, "items")):
-        empty = np.flatnonzero(~present.any(axis=axis))
-        if len(empty):
+        if len(empty := np.flatnonzero(~present.any(axis=axis))):
             found = f"{len(empty)}, the first at position {empty[0]}"
             raise FcaError(f"{name} without any answer", found, "0", f"leave out such {name}")
 
