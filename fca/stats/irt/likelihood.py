@@ -20,9 +20,6 @@ ASYMPTOTES = {  # (u, d) of a Beta
     "feasibility": (5.0, 1.0),  # most items can be solved by nearly everyone who is able enough
     "guess": (1.0, 9.0),  # of guess / feasibility: a blind guess is right in one of ten cases, or less often
 }
-CENTRE_SD = 5.0  # of the mean difficulty around 0, the mean ability
-SPREAD_PRIOR = 3.0  # half-normal scale of the spread of difficulty
-SPREAD_FLOOR = 0.1  # in the same unit
 
 
 @dataclass(frozen=True)
@@ -32,19 +29,6 @@ class Prior:
     centre: float = 0.0
     spread: float = 1.0
     log_slope: float = 0.0
-
-
-def learned_spread(squares: float, items: int) -> float:
-    """The most probable spread when difficulties lie Σ E[(b - centre)²] = `squares` apart; never below a floor.
-
-    Maximises -items log s - squares / (2 s²) - s² / (2 · 3²): a normal density of each item, a half-normal one of s.
-
-    >>> round(learned_spread(4000.0, 1000), 2)
-    2.0
-    """
-    width = SPREAD_PRIOR**2
-    variance = width * (np.sqrt(items**2 + 4 * squares / width) - items) / 2
-    return float(max(np.sqrt(variance), SPREAD_FLOOR))
 
 
 def log_beta(logit: Items, shape: tuple[float, float]) -> tuple[Items, Items, Items]:
@@ -102,21 +86,20 @@ class State:
         """Feasibility, and guess as a share of it."""
         return 1 / (1 + np.exp(-self.row("feasibility", np.inf))), 1 / (1 + np.exp(-self.row("guess", -np.inf)))
 
-
-def item_prior(state: State) -> tuple[Array, Array, Array]:
-    """Log density of each item's parameters; by parameter (k, groups), its gradient and minus its second derivative."""
-    prior, density = state.prior, np.zeros(state.item.shape[1])
-    normal = {"slope": (prior.log_slope, LOG_SLOPE_SD), "difficulty": (prior.centre, prior.spread)}
-    gradient, curvature = np.empty((2, *state.item.shape))
-    for i, (name, value) in enumerate(zip(LEARNED[state.model], state.item, strict=True)):
-        if name in ASYMPTOTES:
-            term, gradient[i], curvature[i] = log_beta(value, ASYMPTOTES[name])
-        else:
-            mean, sd = normal[name]
-            term = -((value - mean) ** 2) / (2 * sd**2) - np.log(sd)
-            gradient[i], curvature[i] = -(value - mean) / sd**2, sd**-2
-        density += term
-    return density, gradient, curvature
+    def item_prior(self) -> tuple[Array, Array, Array]:
+        """Log density of each item's parameters; by parameter, its gradient and minus its second derivative."""
+        prior, density = self.prior, np.zeros(self.item.shape[1])
+        normal = {"slope": (prior.log_slope, LOG_SLOPE_SD), "difficulty": (prior.centre, prior.spread)}
+        gradient, curvature = np.empty((2, *self.item.shape))
+        for i, (name, value) in enumerate(zip(LEARNED[self.model], self.item, strict=True)):
+            if name in ASYMPTOTES:
+                term, gradient[i], curvature[i] = log_beta(value, ASYMPTOTES[name])
+            else:
+                mean, sd = normal[name]
+                term = -((value - mean) ** 2) / (2 * sd**2) - np.log(sd)
+                gradient[i], curvature[i] = -(value - mean) / sd**2, sd**-2
+            density += term
+        return density, gradient, curvature
 
 
 @dataclass(frozen=True)

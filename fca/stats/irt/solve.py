@@ -12,21 +12,11 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from fca.stats.irt.likelihood import (
-    CENTRE_SD,
-    LEARNED,
-    SPREAD_FLOOR,
-    Cells,
-    Groups,
-    Parameters,
-    Prior,
-    Responses,
-    State,
-    Subjects,
-    fill,
-    item_prior,
-    learned_spread,
-)
+from fca.stats.irt.likelihood import LEARNED, Cells, Groups, Parameters, Prior, Responses, State, Subjects, fill
+
+CENTRE_SD = 5.0  # of the mean difficulty around 0, the mean ability
+SPREAD_PRIOR = 3.0  # half-normal scale of the spread of difficulty
+SPREAD_FLOOR = 0.1  # in the same unit
 
 Shared = Float[np.ndarray, " shared"]  # abilities, then the mean difficulty
 Crosses = Float[np.ndarray, "k shared groups"]
@@ -71,7 +61,7 @@ def backward(lower: Blocks, right: Float[np.ndarray, "k *any groups"]) -> None:
 def log_posterior(state: State, cells: Cells, count: Groups) -> float:
     """Log likelihood and log prior, without constants."""
     shared = state.ability @ state.ability / 2 + state.prior.centre**2 / (2 * CENTRE_SD**2)
-    return float(count @ (cells.log_likelihood + item_prior(state)[0]) - shared)
+    return float(count @ (cells.log_likelihood + state.item_prior()[0]) - shared)
 
 
 @dataclass(frozen=True)
@@ -97,7 +87,7 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
     """
     theta, a, b, prior = state.ability, state.slope, state.difficulty, state.prior
     k, m = len(state.item), len(cells.asymptote)
-    _, gradient, curvature = item_prior(state)
+    _, gradient, curvature = state.item_prior()
     block = np.eye(k)[:, :, None] * curvature
     cross = np.zeros((k, len(theta) + 1, len(b)))
     powers = np.stack([np.ones_like(theta), theta, theta**2])
@@ -275,6 +265,19 @@ def _ascent(
             fill(cells, data, state, observed)  # no concave place: the expected information is positive everywhere
 
 
+def learned_spread(squares: float, items: int) -> float:
+    """The most probable spread when difficulties lie Σ E[(b - centre)²] = `squares` apart; never below a floor.
+
+    Maximises -items log s - squares / (2 s²) - s² / (2 · 3²): a normal density of each item, a half-normal one of s.
+
+    >>> round(learned_spread(4000.0, 1000), 2)
+    2.0
+    """
+    width = SPREAD_PRIOR**2
+    variance = width * (np.sqrt(items**2 + 4 * squares / width) - items) / 2
+    return float(max(np.sqrt(variance), SPREAD_FLOOR))
+
+
 def _relearned(
     state: State, difficulty_variance: Groups, ability_variance: Subjects, data: Responses, fixed_ability: bool
 ) -> State:
@@ -327,7 +330,7 @@ def find_best_mode(data: Responses, start: State) -> Mode:
 
 
 def _heights(mode: Mode) -> Groups:
-    return np.asarray(mode.cells.log_likelihood + item_prior(mode.state)[0])
+    return mode.cells.log_likelihood + mode.state.item_prior()[0]
 
 
 def _other_starts(data: Responses, state: State) -> tuple[Parameters, Parameters]:
