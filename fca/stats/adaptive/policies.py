@@ -403,4 +403,4 @@ def information(bank: ItemBank, ability: float) -> Float[np.ndarray, " items"]:
     p = bank.probability(np.array([ability]))[0]
     span = bank.feasibility - bank.guess
     share = (p - bank.guess) / span
-    return np.asarray((bank.discrimination * span * share * (1 - share)) ** 2 / np.maximum(p * (1 - p), 1e-300))
+    return (bank.discrimination * span * share * (1 - share)) ** 2 / np.maximum(p * (1 - p), 1e-300)

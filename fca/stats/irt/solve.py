@@ -203,8 +203,7 @@ def find_mode(data: Responses, state: State, fixed_ability: bool = False, fixed_
         iteration += 1
         shared, item, difficulty_variance, ability_variance = _ascent(state, cells, data, iteration > CAREFUL, free)
         reached, change = _climb(data, state, cells, trial, shared, item, iteration >= CAREFUL)
-        cells, trial = trial, cells
-        state = reached
+        cells, trial, state = trial, cells, reached
         if not fixed_prior:
             state = _relearned(reached, difficulty_variance, ability_variance, data, fixed_ability)
         learned.append(_scales(state.prior))
@@ -213,8 +212,7 @@ def find_mode(data: Responses, state: State, fixed_ability: bool = False, fixed_
             if iteration > CAREFUL:
                 state = replace(state, prior=_ahead(state.prior, learned))
             learned = [_scales(state.prior)]
-    value = log_posterior(state, cells, data.count)
-    return Mode(state, cells, value, iteration, bool(change <= tolerance))
+    return Mode(state, cells, log_posterior(state, cells, data.count), iteration, bool(change <= tolerance))
 
 
 def _scales(prior: Prior) -> Scales:
@@ -244,8 +242,7 @@ def _climb(
         if log_posterior(reached, trial, data.count) >= before - 1e-12 * abs(before) or length < 1e-9:
             break
         length /= 2
-    sizes = np.abs(shared).max(), np.abs(item / (1 + np.abs(state.item))).max()
-    return reached, float(max(sizes))
+    return reached, float(max(np.abs(shared).max(), np.abs(item / (1 + np.abs(state.item))).max()))
 
 
 def _ascent(
@@ -316,13 +313,11 @@ def find_best_mode(data: Responses, start: State) -> Mode:
         return mode
     for _ in range(ROUNDS):
         best, height = mode.state.item.copy(), _heights(mode)
-        changed = np.zeros(len(height), dtype=bool)
         for item in _other_starts(data, mode.state):
             other = find_mode(data, replace(mode.state, item=item), fixed_ability=True, fixed_prior=True)
             better = _heights(other) > height + BETTER
             best[:, better], height = other.state.item[:, better], np.maximum(height, _heights(other))
-            changed |= better
-        if not changed.any():
+        if (best == mode.state.item).all():
             break
         again = find_mode(data, replace(mode.state, item=best))
         mode = replace(again, iterations=mode.iterations + again.iterations)
@@ -352,8 +347,7 @@ def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[S
     """
     small = eliminate(derivatives(mode.state, mode.cells, data.count, observed=True), data.count)
     subjects, k = len(mode.state.ability), len(small.half_item)
-    inverse = np.zeros((k, k, small.half_item.shape[1]))
-    inverse[np.arange(k), np.arange(k)] = 1.0
+    inverse = np.repeat(np.eye(k)[:, :, None], small.half_item.shape[1], axis=2)
     backward(small.lower, inverse)  # L⁻ᵀ
     own = np.einsum("klg,klg->kg", inverse, inverse)
     if fixed_ability:

@@ -169,11 +169,6 @@ class Posterior:
         return [family for family in (self.ability, self.difficulty, self.discrimination) if not family.fixed]
 
     @property
-    def feasibility(self) -> Float[np.ndarray, " groups"]:
-        """Posterior mean of λ."""
-        return np.ones(len(self.difficulty.mean)) if self.beta is None else self.beta[0] / self.beta.sum(axis=0)
-
-    @property
     def vector(self) -> Coordinates:
         """All parameters of q, the positive ones as logarithms."""
         logs = np.empty(0) if self.beta is None else np.log(self.beta).ravel()
@@ -303,7 +298,8 @@ def fit_variational(
     data = prepare(responses, one_slope=name == "1pl")
     q = first_posterior(data, name, np.random.default_rng(seed))
     evidence, sweeps, converged = ascend(q, data, epochs)
-    items = {"feasibility": q.feasibility, "guess": np.zeros(len(data.count))}
+    ones = np.ones(len(data.count))
+    items = {"feasibility": ones if q.beta is None else q.beta[0] / q.beta.sum(axis=0), "guess": 0 * ones}
     for parameter, family in (("difficulty", q.difficulty), ("discrimination", q.discrimination)):
         items |= {parameter: family.mean, f"{parameter}_se": np.sqrt(family.variance)}
     of_items = {parameter: values[data.group] for parameter, values in items.items()}
