@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
@@ -118,13 +117,15 @@ def replay(
         raise FcaError("repeats", repeats, "1 or more", "raise it")
     pool = make_pool(levels, sessions, groups)
     tests = []
-    for model, repeat in itertools.product(range(len(correct)), range(repeats)):
-        responses, rng = correct[model].astype(bool), np.random.default_rng([seed, model, repeat])
-        record = run_policy(start_policy(policy, pool, budget, bank), responses, rng).record
-        found = estimate(estimator, pool, record, bank)
-        asked = np.repeat(pool.by_group(pool.by_stratum(record.asked)), len(TARGETS), axis=0)
-        numbers = (pool.truth(responses), found.value, found.se, found.low, found.high)
-        tests.append(np.column_stack([*(part.ravel() for part in numbers), asked.sum(axis=1), asked]))
+    for model, responses in enumerate(correct.astype(bool)):
+        truth = pool.truth(responses)
+        for repeat in range(repeats):
+            rng = np.random.default_rng([seed, model, repeat])
+            record = run_policy(start_policy(policy, pool, budget, bank), responses, rng).record
+            found = estimate(estimator, pool, record, bank)
+            asked = np.repeat(pool.by_group(pool.by_stratum(record.asked)), len(TARGETS), axis=0)
+            numbers = [part.ravel() for part in (truth, found.value, found.se, found.low, found.high)]
+            tests.append(np.column_stack([*numbers, asked.sum(axis=1), asked]))
     axes = {"model": range(len(correct)), "repeat": range(repeats), "group": pool.group_names, "target": TARGETS}
     lines = pd.MultiIndex.from_product(list(axes.values()), names=list(axes))
     counts = ["asked", *(f"asked_{level}" for level in LEVELS)]
