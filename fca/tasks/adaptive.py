@@ -233,7 +233,7 @@ class AdaptiveTest:
 
     def _warning(self, store: Store, predictions: Sequence[Run], *, exhausted: bool) -> str | None:
         """Known faults of the estimates; see also the width of their intervals."""
-        known = [None if self.policy in NOT_ADAPTIVE else adaptive.warning(self.estimator)]
+        known = [None if self.policy in NOT_ADAPTIVE else adaptive.WARNINGS.get(self.estimator)]
         if self.width is not None and exhausted:
             known.append(EXHAUSTED)
         if self.bank:

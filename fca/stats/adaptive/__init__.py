@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float, Integer, Shaped
+from jaxtyping import Bool, Integer, Shaped
 
 from fca.stats.adaptive.estimators import Estimate, difference, mixed_logit, p_irt, pooled, session_mean
 from fca.stats.adaptive.policies import (
@@ -31,28 +31,16 @@ __all__ = [
     "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPING_L", "MAPPING_Q", "POINTS", "POLICIES", "TARGETS", "WARNINGS",
     "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt", "OptimalAllocation", "Policy", "Pool", "Random", "Record",
     "StartPolicy", "StaticK", "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
-    "warning",
 ]  # fmt: skip
 
 POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
-    {
-        "static_k": StaticK,
-        "random": Random,
-        "gre_two_stage": GreTwoStage,
-        "optimal_allocation": OptimalAllocation,
-        "neyman_irt": NeymanIrt,
-        "fisher_cat": FisherCat,
-    }
+    {"static_k": StaticK, "random": Random, "gre_two_stage": GreTwoStage}
+    | {"optimal_allocation": OptimalAllocation, "neyman_irt": NeymanIrt, "fisher_cat": FisherCat}
 )
 ESTIMATORS: Mapping[str, Callable[[Pool, Record, ItemBank | None], Estimate]] = MappingProxyType(
-    {
-        "session_mean": session_mean,
-        "pooled": pooled,
-        "mixed_logit": mixed_logit,
-        "p_irt": p_irt,
-        "difference": difference,
-    }
+    {one.__name__: one for one in (session_mean, pooled, mixed_logit, p_irt, difference)}
 )
+# the known bias of an estimator; those that are right under every policy they take have none
 WARNINGS: Mapping[str, str] = MappingProxyType(
     {
         "session_mean": "biased under an adaptive policy (gre_two_stage: about a point too low): sessions that do well "
@@ -86,15 +74,6 @@ def estimate(estimator: str, pool: Pool, record: Record, bank: ItemBank | None =
     return ESTIMATORS[estimator](pool, record, bank)
 
 
-def warning(estimator: str) -> str | None:
-    """The known bias of an estimator; None for those that are right under every policy they take.
-
-    >>> warning("pooled")[:31]
-    'biased under an adaptive policy'
-    """
-    return WARNINGS.get(estimator)
-
-
 def run_policy(policy: Policy, correct: Bool[np.ndarray, " items"], rng: np.random.Generator) -> Policy:
     """The whole test of one model whose responses are known; the policy, at its end."""
     while len(positions := policy.ask(rng)):
@@ -103,7 +82,7 @@ def run_policy(policy: Policy, correct: Bool[np.ndarray, " items"], rng: np.rand
 
 
 def replay(
-    correct: Bool[np.ndarray, "models items"] | Integer[np.ndarray, "models items"] | Float[np.ndarray, "models items"],
+    correct: Shaped[np.ndarray, "models items"],
     levels: Integer[np.ndarray, " items"],
     sessions: Shaped[np.ndarray, " items"],
     groups: Shaped[np.ndarray, " items"],
@@ -137,24 +116,21 @@ def replay(
     if repeats < 1:
         raise FcaError("repeats", repeats, "1 or more", "raise it")
     pool = make_pool(levels, sessions, groups)
-    blocks = []
+    tests = []
     for model, responses in enumerate(correct.astype(bool)):
         truth = pool.truth(responses)
         for repeat in range(repeats):
             rng = np.random.default_rng([seed, model, repeat])
-            test = run_policy(start_policy(policy, pool, budget, bank), responses, rng)
-            found = estimate(estimator, pool, test.record, bank)
-            asked = np.repeat(pool.by_group(pool.by_stratum(test.record.asked)), len(TARGETS), axis=0)
-            numbers = [truth, found.value, found.se, found.low, found.high]
-            blocks.append(np.column_stack([*(part.ravel() for part in numbers), asked]))
-    counts = [f"asked_{level}" for level in LEVELS]
-    table = pd.DataFrame(np.concatenate(blocks), columns=["truth", "estimate", "se", "low", "high", *counts])
-    table[counts] = table[counts].astype(np.int64)
-    lines = pool.groups * len(TARGETS)  # of one test
-    table.insert(0, "model", np.repeat(np.arange(len(correct)), repeats * lines))
-    table.insert(1, "group", np.tile(np.repeat(pool.group_names, len(TARGETS)), len(blocks)))
-    table.insert(2, "repeat", np.tile(np.repeat(np.arange(repeats), lines), len(correct)))
-    table.insert(3, "target", np.tile(np.array(TARGETS, dtype=object), len(table) // len(TARGETS)))
-    table.insert(9, "asked", table[counts].sum(axis=1))
-    table.attrs["warning"] = warning(estimator)
+            record = run_policy(start_policy(policy, pool, budget, bank), responses, rng).record
+            found = estimate(estimator, pool, record, bank)
+            asked = np.repeat(pool.by_group(pool.by_stratum(record.asked)), len(TARGETS), axis=0)
+            numbers = [part.ravel() for part in (truth, found.value, found.se, found.low, found.high)]
+            tests.append(np.column_stack([*numbers, asked.sum(axis=1), asked]))
+    axes = {"model": range(len(correct)), "repeat": range(repeats), "group": pool.group_names, "target": TARGETS}
+    lines = pd.MultiIndex.from_product(list(axes.values()), names=list(axes))
+    counts = ["asked", *(f"asked_{level}" for level in LEVELS)]
+    table = pd.DataFrame(np.concatenate(tests), lines, ["truth", "estimate", "se", "low", "high", *counts])
+    table = table.astype(dict.fromkeys(counts, np.int64)).reset_index()
+    table.insert(1, "group", table.pop("group"))
+    table.attrs["warning"] = WARNINGS.get(estimator)
     return table

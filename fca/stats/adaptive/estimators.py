@@ -15,11 +15,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from scipy.special import expit, log_expit, ndtri
 
-from fca.stats.adaptive.policies import ability_of, check_bank
-from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Pool, Record, Sample, fixed_size_variance
+from fca.stats.adaptive.policies import ability_of, chances, check_bank
+from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Marks, Pool, Record, Sample, fixed_size_variance
 from fca.stats.intervals import LEVEL
 from fca.stats.irt import ItemBank
 from fca.types import FcaError
@@ -118,8 +118,7 @@ def p_irt(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
     below, chance, above = bank.probability(ability + STEP * np.array([-1.0, 0.0, 1.0]))
     slope = (above - below) / (2 * STEP)
     expected = np.where(record.asked, record.right, chance)
-    left = np.where(record.asked, 0.0, chance * (1 - chance))
-    slope = np.where(record.asked, 0.0, slope)
+    left, slope = np.where(record.asked, 0.0, [chance * (1 - chance), slope])
     value, own, shared = (
         _sums(pool, w) for w in (pool.weights * expected, pool.weights**2 * left, pool.weights * slope)
     )
@@ -140,33 +139,24 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     unbiased, so their errors are uncorrelated: they are averaged with weights n / (R (R - n)), from n drawn of R alone.
     """
     bank = check_bank("difference", pool, bank)
-    if record.inclusion is None:
+    if not record.samples:
         allowed = "neyman_irt, random, static_k: each item's chance to be asked is known"
         raise FcaError("policy", "one of unknown chances", allowed, "take one of these, or estimator mixed_logit")
-    chance = record.chance
-    if chance is None:
-        chance = bank.probability(np.array([ability_of(record, bank)[0]]))[0]
-    now = Sample(record.asked, record.certain, record.inclusion, chance)
-    found = [_corrected(pool, record.right, sample) for sample in (*record.earlier, now)]
-    weight = np.stack([one.weight for one in found])[:, :, None]
-    weight = weight / weight.sum(axis=0)
-    value = (weight * np.stack([one.value for one in found])).sum(axis=0)
-    return Estimate(value, np.sqrt((weight**2 * np.stack([one.variance for one in found])).sum(axis=0)))
+    asked = [*(later.certain for later in record.samples[1:]), record.asked]  # at the end of each sample
+    found = [_corrected(pool, record, bank, *pair) for pair in zip(record.samples, asked, strict=True)]
+    value, variance, weight = (np.stack(parts) for parts in zip(*found, strict=True))
+    weight = (weight / weight.sum(axis=0))[:, :, None]
+    return Estimate((weight * value).sum(axis=0), np.sqrt((weight**2 * variance).sum(axis=0)))
 
 
-class Corrected(NamedTuple):
-    """The estimate from one sample for every group, and its weight beside others."""
-
-    value: Targets
-    variance: Targets
-    weight: Float[np.ndarray, " groups"]
-
-
-def _corrected(pool: Pool, right: Bool[np.ndarray, " items"], sample: Sample) -> Corrected:
-    """The bank's probabilities corrected by one sample; see `difference`."""
-    residual = right - sample.chance
-    known = np.where(sample.certain, right, sample.chance)
-    sampled = sample.asked & ~sample.certain
+def _corrected(
+    pool: Pool, record: Record, bank: ItemBank, sample: Sample, asked: Marks
+) -> tuple[Targets, Targets, Float[np.ndarray, " groups"]]:
+    """The bank's probabilities corrected by one sample; see `difference`. Values, variances, weights beside others."""
+    chance = chances(record, bank) if sample.chance is None else sample.chance
+    residual = record.right - chance
+    known = np.where(sample.certain, record.right, chance)
+    sampled = asked & ~sample.certain
     value = _sums(pool, pool.weights * (known + np.where(sampled, residual / sample.inclusion, 0.0)))
     variance = np.empty_like(value)
     for group in range(pool.groups):
@@ -174,7 +164,7 @@ def _corrected(pool: Pool, right: Bool[np.ndarray, " items"], sample: Sample) ->
         variance[group] = fixed_size_variance(pool.weights[:, drawn] * residual[drawn], sample.inclusion[drawn])
     n, rest = (np.bincount(pool.group[one], minlength=pool.groups) for one in (sampled, ~sample.certain))
     spread = rest * (rest - n) / np.maximum(n, 1)
-    return Corrected(value, variance, 1 / np.maximum(spread, 1e-9))  # a sample of all items left is all that counts
+    return value, variance, 1 / np.maximum(spread, 1e-9)  # a sample of all items left is all that counts
 
 
 def _sums(pool: Pool, values: Float[np.ndarray, "targets items"]) -> Targets:
@@ -259,11 +249,8 @@ def learn_prior(parameters: Parameters, variance: Parameters) -> Prior:
 def count_patterns(pool: Pool, record: Record) -> Counts:
     """Asked and right by level of every session, equal ones of a group merged."""
     asked, right = pool.by_stratum(record.asked), pool.by_stratum(record.right)
-    base = int(asked.max()) + 1
-    code = pool.session_group.copy()
-    for column in (*asked.T, *right.T):
-        code = code * base + column
-    _, first, of_session, times = np.unique(code, return_index=True, return_inverse=True, return_counts=True)
+    rows = np.column_stack([pool.session_group, asked, right])
+    _, first, of_session, times = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
     return Counts(asked[first], right[first], pool.session_group[first], times, of_session)
 
 
@@ -286,9 +273,8 @@ def evaluate(counts: Counts, prior: Prior, parameters: Parameters) -> Local:
 
 def group_sums(counts: Counts, values: Float[np.ndarray, "patterns ..."]) -> Float[np.ndarray, "groups ..."]:
     """Sums over the sessions of each group."""
-    shape = (-1,) + (1,) * (values.ndim - 1)
     starts = np.searchsorted(counts.group, np.arange(counts.group[-1] + 1))
-    return np.asarray(np.add.reduceat(values * counts.times.reshape(shape), starts, axis=0))
+    return np.add.reduceat((values.T * counts.times).T, starts, axis=0)
 
 
 def curvature(counts: Counts, prior: Prior, local: Local) -> Float[np.ndarray, "groups 4 4"]:

@@ -9,19 +9,22 @@ of the pool to ask; `again` allows as many items once more, so that a test can g
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Integer
+from jaxtyping import Bool, Float, Int, Integer, Shaped
 
 from fca.stats.adaptive.pool import (
     LEVEL_WEIGHTS,
     POINTS,
     TARGETS,
+    Codes,
     Pool,
     Record,
+    Sample,
     capped_inclusion,
+    ranks_within,
     shuffled_ranks,
     systematic,
 )
@@ -48,18 +51,38 @@ MAPPING_Q = (
 MAPPING_L = (*MAPPING_Q[:4], (0, 3, 2), *MAPPING_Q[5:])
 
 
-@runtime_checkable
-class Policy(Protocol):
-    """A test in progress."""
+class Policy(ABC):
+    """A test in progress: items in random order within strata, asked in rounds."""
 
-    record: Record
+    rounds = 2
+
+    def __init__(self, pool: Pool, stratum: Codes) -> None:
+        self.pool, self.stratum, self.record, self.round = pool, stratum, Record(pool.items), 0
+        self.rank: Codes = NONE
 
     def ask(self, rng: np.random.Generator) -> Positions:
         """Positions of the next round's items; none when the test is over."""
+        if not len(self.rank):
+            self.rank = shuffled_ranks(self.stratum, rng)
+        while self.round < self.rounds:
+            self.round += 1
+            if len(positions := self.select(rng)):
+                return positions
+        return NONE
 
-    def observe(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
+    @abstractmethod
+    def select(self, rng: np.random.Generator) -> Positions:
+        """Positions of the items of round `self.round`, which counts from 1; a round without items is passed over."""
+
+    def below(self, wanted: Shaped[np.ndarray, "..."]) -> Positions:
+        """Items not asked so far that are among the first `wanted` of their stratum."""
+        return np.flatnonzero((self.rank < wanted.ravel()[self.stratum]) & ~self.record.asked)
+
+    def observe(self, positions: Positions, correct: Bool[np.ndarray, " asked"]) -> None:
         """Record which of these items the model got right."""
+        self.record.add(positions, correct)
 
+    @abstractmethod
     def again(self) -> None:
         """After the last round: ask as many items once more, or what is left; `ask` gives further rounds."""
 
@@ -67,33 +90,23 @@ class Policy(Protocol):
 StartPolicy = Callable[[Pool, "int | float", "ItemBank | None"], Policy]  # a policy's class, or a partial of it
 
 
-class _Test:
-    """What every policy here keeps: the pool, the record, the number of the round and an order within strata."""
-
-    def __init__(self, pool: Pool) -> None:
-        self.pool, self.record, self.round = pool, Record(pool.items), 0
-        self.rank: Int[np.ndarray, " items"] | None = None
-
-    def observe(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
-        self.record.add(positions, correct)
-
-
-class _SimpleSample(_Test):
+class _SimpleSample(Policy):
     """n random items of every stratum, in one round; the old and the new items of `again` are one such sample."""
 
-    def __init__(self, pool: Pool, stratum: Int[np.ndarray, " items"], n: Int[np.ndarray, " strata"]) -> None:
-        super().__init__(pool)
-        self.stratum, self.n, self.step, self.sizes = stratum, n, n, np.bincount(stratum)
-        self.record.inclusion = (n / self.sizes)[stratum]
+    rounds = 1
 
-    def ask(self, rng: np.random.Generator) -> Positions:
-        if self.rank is None:
-            self.rank = shuffled_ranks(self.stratum, rng)
-        return np.flatnonzero((self.rank < self.n[self.stratum]) & ~self.record.asked)
+    def __init__(self, pool: Pool, stratum: Codes, n: Int[np.ndarray, " strata"]) -> None:
+        super().__init__(pool, stratum)
+        self.n, self.step = 0 * n, n
+        self.again()
+
+    def select(self, rng: np.random.Generator) -> Positions:
+        return self.below(self.n)
 
     def again(self) -> None:
-        self.n = np.minimum(self.n + self.step, self.sizes)
-        self.record.inclusion = (self.n / self.sizes)[self.stratum]
+        sizes = np.bincount(self.stratum)
+        self.n, self.round = np.minimum(self.n + self.step, sizes), 0
+        self.record.samples = [Sample(np.zeros(self.pool.items, dtype=bool), (self.n / sizes)[self.stratum], None)]
 
 
 class StaticK(_SimpleSample):
@@ -127,7 +140,7 @@ class Random(_SimpleSample):
         super().__init__(pool, pool.group, np.maximum(share_of_groups(pool, budget), 1))
 
 
-class GreTwoStage(_Test):
+class GreTwoStage(Policy):
     """`gre_two_stage`: 1 easy, 2 medium and 1 hard item of every session; then 5 more by the points won (1, 2, 4).
 
     Huang et al. (2025, arXiv 2503.13058), section 4 and figure 5: two rounds a session, as in the GRE. Nine items a
@@ -157,28 +170,21 @@ class GreTwoStage(_Test):
             raise FcaError("budget", budget, f"{9 / items:.3g}, nine items a session, or a multiple", "raise it")
         self.table = table * self.times
         check_room(pool, FIRST * self.times + self.table.max(axis=0))
-        super().__init__(pool)
+        super().__init__(pool, pool.stratum)
         self.before = np.zeros_like(pool.sizes)  # right responses of earlier pairs of rounds
 
-    def ask(self, rng: np.random.Generator) -> Positions:
-        self.round += 1
-        if self.round > 2:
-            return NONE
-        if self.rank is None:
-            self.rank = shuffled_ranks(self.pool.stratum, rng)
-        wanted: Int[np.ndarray, "..."] = FIRST * self.times
+    def select(self, rng: np.random.Generator) -> Positions:
+        wanted = FIRST * self.times
         if self.round == 2:
             right = self.pool.by_stratum(self.record.right) - self.before
             wanted = self.table[right @ POINTS // self.times]
-        last = (self.pool.by_stratum(self.record.asked) + wanted)[self.pool.session, self.pool.level]
-        return np.flatnonzero((self.rank < last) & ~self.record.asked)
+        return self.below(self.pool.by_stratum(self.record.asked) + wanted)
 
     def again(self) -> None:
-        """Two more rounds."""
         self.round, self.before = 0, self.pool.by_stratum(self.record.right)
 
 
-class OptimalAllocation(_Test):
+class OptimalAllocation(Policy):
     """`optimal_allocation`: a first round as in `gre_two_stage`, then each group's rest by level where it helps most.
 
     Items of a level in proportion to c sqrt(p (1 - p)) (Neyman 1934), with c its weight in the objective and p the
@@ -202,50 +208,38 @@ class OptimalAllocation(_Test):
         if (self.total <= FIRST.sum() * np.bincount(pool.session_group)).any():
             least = FIRST.sum() * len(pool.sizes) / pool.items
             raise FcaError("budget", budget, f"above {least:.3g}, the first round", "raise it")
-        super().__init__(pool)
-        self.chosen: Float[np.ndarray, " sessions"] | None = None
+        super().__init__(pool, pool.stratum)
 
-    def ask(self, rng: np.random.Generator) -> Positions:
-        self.round += 1
+    def select(self, rng: np.random.Generator) -> Positions:
         pool = self.pool
-        if self.rank is None:
-            self.rank = shuffled_ranks(pool.stratum, rng)
-            return np.flatnonzero(self.rank < FIRST[pool.level])
-        if self.round > 2:
-            return NONE
-        if self.chosen is None:  # sessions in random order, the same when the test goes on
-            self.chosen = rng.random(len(pool.sizes))
+        if self.round == 1:
+            self.chosen = rng.random(len(pool.sizes))  # sessions in random order, the same when the test goes on
+            return self.below(np.tile(FIRST, len(pool.sizes)))
         asked, right = (pool.by_group(pool.by_stratum(marked)) for marked in (self.record.asked, self.record.right))
         share = (right + 0.5) / (asked + 1)
         rows = zip(self.total, self.weight * np.sqrt(share * (1 - share)), asked, pool.group_sizes, strict=True)
         wanted = np.stack([spread(int(n), size, least, most) for n, size, least, most in rows])
         cell = 3 * pool.group + pool.level  # within it: low ranks first, sessions of equal rank in random order
-        order = np.lexsort((self.chosen[pool.session], self.rank, cell))
-        place = np.empty(pool.items, dtype=np.int64)
-        starts = np.cumsum(pool.group_sizes) - pool.group_sizes.ravel()
-        place[order] = np.arange(pool.items) - starts[cell[order]]
+        place = ranks_within(cell, np.lexsort((self.chosen[pool.session], self.rank, cell)))
         return np.flatnonzero((place < wanted.ravel()[cell]) & ~self.record.asked)
 
-    def again(self) -> None:
-        """A larger total, allocated by all responses so far; the items already asked are part of it."""
+    def again(self) -> None:  # a larger total, of which the items already asked are part
         self.total, self.round = np.minimum(self.total + self.step, self.pool.group_sizes.sum(axis=1)), 1
 
 
-class _WithBank(_Test):
+class _WithBank(Policy):
     """A policy that knows the items from a bank: a random pilot for the ability, then items chosen by that ability."""
 
-    def __init__(self, name: str, pool: Pool, budget: int | float, bank: ItemBank | None) -> None:
-        super().__init__(pool)
-        self.bank = check_bank(name, pool, bank)
+    name: str
+
+    def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
+        super().__init__(pool, pool.group)
+        self.bank = check_bank(self.name, pool, bank)
         self.total = share_of_groups(pool, budget)
         if (self.total < 2).any():
             raise FcaError("budget", budget, "two items of every group, or more", "raise it")
         self.pilot = np.maximum(np.round(PILOT * self.total).astype(np.int64), 1)
         self.rest = self.total - self.pilot
-
-    def first_round(self, rng: np.random.Generator) -> Positions:
-        """A simple random sample of every group."""
-        return np.flatnonzero(shuffled_ranks(self.pool.group, rng) < self.pilot[self.pool.group])
 
     def again(self) -> None:
         """As many items of every group once more, or all that are left of it, without a pilot."""
@@ -265,36 +259,27 @@ class NeymanIrt(_WithBank):
     from the items that are left; those asked before are known.
     """
 
+    name = "neyman_irt"
+
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, objective: str = "accuracy"
     ) -> None:
+        super().__init__(pool, budget, bank)
         self.weight = pool.weights[objective_row(objective)]
-        super().__init__("neyman_irt", pool, budget, bank)
 
-    def ask(self, rng: np.random.Generator) -> Positions:
-        self.round += 1
-        pool = self.pool
+    def select(self, rng: np.random.Generator) -> Positions:
         if self.round == 1:
-            return self.first_round(rng)
-        if self.round > 2 or self.record.asked.all():
-            return NONE
-        chance = self.bank.probability(np.array([ability_of(self.record, self.bank)[0]]))[0]
+            return self.below(self.pilot)
+        chance = chances(self.record, self.bank)
         size = self.weight * np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
-        inclusion, drawn = np.ones(pool.items), []
+        inclusion, drawn = np.ones(self.pool.items), [NONE]
         for group, n in enumerate(self.rest):
-            items = np.flatnonzero((pool.group == group) & ~self.record.asked)
-            if not len(items):
-                continue
-            inclusion[items] = capped_inclusion(size[items], int(n))
-            drawn.append(items[systematic(inclusion[items], rng, along=chance[items])])
-        self.record.certain = self.record.asked.copy()
-        self.record.inclusion, self.record.chance = inclusion, chance
+            items = np.flatnonzero((self.pool.group == group) & ~self.record.asked)
+            if len(items):
+                inclusion[items] = capped_inclusion(size[items], int(n))
+                drawn.append(items[systematic(inclusion[items], rng, along=chance[items])])
+        self.record.samples.append(Sample(self.record.asked.copy(), inclusion, chance))
         return np.concatenate(drawn)
-
-    def again(self) -> None:
-        """One more sample, of the items that are left, by the ability estimated from all responses."""
-        self.record.keep_sample()
-        super().again()
 
 
 class FisherCat(_WithBank):
@@ -304,28 +289,17 @@ class FisherCat(_WithBank):
     models: the items it asks are not like the pool, so estimates of accuracy rely on the bank alone. Needs a bank.
     """
 
-    def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
-        super().__init__("fisher_cat", pool, budget, bank)
+    name = "fisher_cat"
+    rounds = 1 + ROUNDS
 
-    def ask(self, rng: np.random.Generator) -> Positions:
-        self.round += 1
-        pool = self.pool
+    def select(self, rng: np.random.Generator) -> Positions:
         if self.round == 1:
-            return self.first_round(rng)
-        while self.round <= ROUNDS + 1 and not (now := self._now()).any():  # fewer items than rounds
-            self.round += 1
-        if self.round > ROUNDS + 1:
-            return NONE
-        informative = information(self.bank, ability_of(self.record, self.bank)[0])
-        informative[self.record.asked] = -1.0
-        order = np.lexsort((-informative, pool.group))
-        sizes = pool.group_sizes.sum(axis=1)
-        place = np.arange(pool.items) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return np.sort(order[place < now[pool.group[order]]])
-
-    def _now(self) -> PerGroup:
-        """How many items of every group this round has."""
-        return np.asarray(self.rest * (self.round - 1) // ROUNDS - self.rest * (self.round - 2) // ROUNDS)
+            return self.below(self.pilot)
+        ability = ability_of(self.record, self.bank)[0]
+        informative = np.where(self.record.asked, -1.0, information(self.bank, ability))
+        place = ranks_within(self.pool.group, np.lexsort((-informative, self.pool.group)))
+        now = self.rest * (self.round - 1) // ROUNDS - self.rest * (self.round - 2) // ROUNDS  # of every group
+        return np.flatnonzero(place < now[self.pool.group])
 
 
 def check_budget(budget: int | float) -> float:
@@ -341,7 +315,7 @@ def check_budget(budget: int | float) -> float:
 
 def share_of_groups(pool: Pool, budget: int | float) -> PerGroup:
     """The share of the items of every group, rounded."""
-    return np.asarray(np.round(check_budget(budget) * pool.group_sizes.sum(axis=1)).astype(np.int64))
+    return np.round(check_budget(budget) * pool.group_sizes.sum(axis=1)).astype(np.int64)
 
 
 def check_room(pool: Pool, needed: Levels) -> None:
@@ -403,7 +377,7 @@ def spread(n: int, size: Float[np.ndarray, " levels"], least: Levels, most: Leve
     level = np.repeat(np.arange(len(size)), [len(step) for step in steps])
     k = np.concatenate(steps)
     best = np.argsort(-(size[level] ** 2) / (k * (k + 1)), kind="stable")[: n - int(least.sum())]
-    return np.asarray(least + np.bincount(level[best], minlength=len(size)))
+    return least + np.bincount(level[best], minlength=len(size))
 
 
 def ability_of(record: Record, bank: ItemBank) -> tuple[float, float]:
@@ -412,6 +386,11 @@ def ability_of(record: Record, bank: ItemBank) -> tuple[float, float]:
     part = ItemBank(bank.model, *(values[asked] for values in bank[1:]))
     scored = score_ability(record.right[asked][None].astype(float), part)
     return float(scored.ability[0]), float(scored.ability_se[0])
+
+
+def chances(record: Record, bank: ItemBank) -> Float[np.ndarray, " items"]:
+    """The bank's probability of a right response to every item, at the ability so far."""
+    return bank.probability(np.array([ability_of(record, bank)[0]]))[0]
 
 
 def information(bank: ItemBank, ability: float) -> Float[np.ndarray, " items"]:
@@ -424,4 +403,4 @@ def information(bank: ItemBank, ability: float) -> Float[np.ndarray, " items"]:
     p = bank.probability(np.array([ability]))[0]
     span = bank.feasibility - bank.guess
     share = (p - bank.guess) / span
-    return np.asarray((bank.discrimination * span * share * (1 - share)) ** 2 / np.maximum(p * (1 - p), 1e-300))
+    return (bank.discrimination * span * share * (1 - share)) ** 2 / np.maximum(p * (1 - p), 1e-300)

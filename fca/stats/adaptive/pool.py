@@ -59,7 +59,7 @@ class Pool:
     @cached_property
     def stratum(self) -> Codes:
         """Code of every item's (session, level): 3 session + level."""
-        return np.asarray(3 * self.session + self.level)
+        return 3 * self.session + self.level
 
     @cached_property
     def group_sizes(self) -> Int[np.ndarray, "groups 3"]:
@@ -69,16 +69,16 @@ class Pool:
     @cached_property
     def weights(self) -> Float[np.ndarray, "targets items"]:
         """w_i of both targets: the weight of its level over the items of that level in its group."""
-        return np.asarray(LEVEL_WEIGHTS[:, self.level] / self.group_sizes[self.group, self.level])
+        return LEVEL_WEIGHTS[:, self.level] / self.group_sizes[self.group, self.level]
 
-    def by_stratum(self, values: Names) -> Int[np.ndarray, "sessions 3"]:
-        """How many items of each session and level are marked (values: booleans)."""
+    def by_stratum(self, values: Marks) -> Int[np.ndarray, "sessions 3"]:
+        """How many items of each session and level are marked."""
         return np.bincount(self.stratum[values], minlength=self.sizes.size).reshape(-1, 3)
 
     def by_group(self, values: Shaped[np.ndarray, "sessions ..."]) -> Shaped[np.ndarray, "groups ..."]:
         """Sums over the sessions of each group."""
         starts = np.searchsorted(self.session_group, np.arange(self.groups))
-        return np.asarray(np.add.reduceat(values, starts, axis=0))
+        return np.add.reduceat(values, starts, axis=0)
 
     def truth(self, correct: Marks) -> Float[np.ndarray, "groups targets"]:
         """Both targets of every group when every item is asked.
@@ -87,41 +87,32 @@ class Pool:
         >>> pool.truth(np.array([True, True, False])).round(3)
         array([[0.667, 0.429]])
         """
-        right = self.by_group(self.by_stratum(correct)) / self.group_sizes
-        return np.asarray(right @ LEVEL_WEIGHTS.T)
+        return (self.by_group(self.by_stratum(correct)) / self.group_sizes) @ LEVEL_WEIGHTS.T
 
 
 class Sample(NamedTuple):
-    """An earlier sample of a test that went on; its fields are those of the record at that time."""
+    """Items drawn at random from those not asked before.
 
-    asked: Marks
+    certain:   asked before (in a pilot round, or by an earlier sample), and so no part of this sample.
+    inclusion: chance of every other item to be asked, given those.
+    chance:    predicted probability of a right response, before the sample was drawn; None without bank.
+    """
+
     certain: Marks
     inclusion: PerItem
-    chance: PerItem
+    chance: PerItem | None
 
 
 class Record:
     """The items asked and the responses so far, and how the policy chose the items.
 
     asked, right: of every item (right is False where not asked).
-    certain:      asked in a pilot round, and so no part of the sample that `inclusion` is about.
-    inclusion:    chance of every other item to be asked, given the pilot; None where the policy has none.
-    chance:       predicted probability of a right response, before the sample was drawn; None without bank.
-    earlier:      samples before that one, each drawn from the items left then.
+    samples:      those drawn one after the other, each from the items left then; none where chances are unknown.
     """
 
     def __init__(self, items: int) -> None:
-        self.asked = np.zeros(items, dtype=bool)
-        self.right = np.zeros(items, dtype=bool)
-        self.certain = np.zeros(items, dtype=bool)
-        self.inclusion: PerItem | None = None
-        self.chance: PerItem | None = None
-        self.earlier: list[Sample] = []
-
-    def keep_sample(self) -> None:
-        """Add the current sample to the earlier ones, before another is drawn from the items left."""
-        if self.inclusion is not None and self.chance is not None:
-            self.earlier.append(Sample(self.asked.copy(), self.certain, self.inclusion, self.chance))
+        self.asked, self.right = np.zeros((2, items), dtype=bool)
+        self.samples: list[Sample] = []
 
     def add(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
         """Responses to the items at these positions, each asked for the first time."""
@@ -142,9 +133,9 @@ def make_pool(levels: Integer[np.ndarray, " items"], sessions: Names, groups: Na
     """
     if not len(levels):
         raise FcaError("items of the pool", 0, "1 or more", "add items")
-    if not np.isin(levels, [0, 1, 2]).all():
-        wrong = levels[~np.isin(levels, [0, 1, 2])][0]
-        raise FcaError("level of an item", int(wrong), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
+    wrong = levels[~np.isin(levels, [0, 1, 2])]
+    if len(wrong):
+        raise FcaError("level of an item", int(wrong[0]), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
     session_names, first, session = np.unique(sessions, return_index=True, return_inverse=True)
     group_names, group = np.unique(groups, return_inverse=True)
     stray = np.flatnonzero(group != group[first][session])
@@ -153,23 +144,27 @@ def make_pool(levels: Integer[np.ndarray, " items"], sessions: Names, groups: Na
         step = "name sessions by class and attribute together"
         raise FcaError(f"groups of session {sessions[stray[0]]}", where, "one", step)
     order = np.argsort(group[first], kind="stable")
-    place = np.argsort(order)
-    session = place[session].astype(np.int64)
+    session = np.argsort(order)[session]
     sizes = np.bincount(3 * session + levels, minlength=3 * len(order)).reshape(-1, 3)
     lacking = np.argwhere(sizes == 0)
     if len(lacking):
         name, level = session_names[order[lacking[0][0]]], LEVELS[lacking[0][1]]
         step = f"add such items or leave the session out ({len(lacking)} such gaps)"
         raise FcaError(f"{level} items of session {name}", 0, "1 or more", step)
-    return Pool(
-        levels.astype(np.int64),
-        session,
-        group.astype(np.int64),
-        group[first][order].astype(np.int64),
-        sizes,
-        session_names[order],
-        group_names,
-    )
+    codes = levels.astype(np.int64), session, group, group[first][order]
+    return Pool(*codes, sizes, session_names[order], group_names)
+
+
+def ranks_within(stratum: Codes, order: Codes) -> Codes:
+    """Place of every item among those of its stratum, from 0, along an `order` in which strata follow each other.
+
+    >>> ranks_within(np.array([0, 1, 0]), np.array([2, 0, 1]))
+    array([1, 0, 0])
+    """
+    sizes = np.bincount(stratum)
+    ranks = np.empty(len(stratum), dtype=np.int64)
+    ranks[order] = np.arange(len(stratum)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return ranks
 
 
 def shuffled_ranks(stratum: Integer[np.ndarray, " items"], rng: np.random.Generator) -> Codes:
@@ -179,11 +174,7 @@ def shuffled_ranks(stratum: Integer[np.ndarray, " items"], rng: np.random.Genera
     >>> sorted(ranks[[0, 2]].tolist()), sorted(ranks[[1, 3, 4]].tolist())
     ([0, 1], [0, 1, 2])
     """
-    order = np.argsort(stratum + rng.random(len(stratum)))
-    sizes = np.bincount(stratum)
-    ranks = np.empty(len(stratum), dtype=np.int64)
-    ranks[order] = np.arange(len(stratum)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return ranks
+    return ranks_within(stratum, np.argsort(stratum + rng.random(len(stratum))))
 
 
 def capped_inclusion(size: PerItem, n: int) -> PerItem:
@@ -248,4 +239,4 @@ def fixed_size_variance(
     free = 1 - inclusion[open_]
     scaled = residual[:, open_] / inclusion[open_]
     centre = scaled @ free / free.sum()
-    return np.asarray(m / (m - 1) * ((scaled - centre[:, None]) ** 2 @ free))
+    return m / (m - 1) * ((scaled - centre[:, None]) ** 2 @ free)

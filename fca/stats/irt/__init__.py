@@ -68,12 +68,12 @@ def fit_irt(
     >>> bool((np.diff(fit.ability) < 0).all()), fit.converged
     (True, True)
     """
-    name = model_name(model)
-    check_responses(responses)
     if compat == "seed001":
-        return fit_variational(responses, name, seed=seed)
+        return fit_variational(responses, model, seed=seed)
     if compat is not None:
         raise FcaError("compat", repr(compat), "seed001, or none", "leave it out for the mode of the posterior")
+    name = model_name(model)
+    check_responses(responses)
     data = prepare(responses, one_slope=name == "1pl")
     first = first_state(data, name) if start is None else random_state(data, name, start)
     return as_fit(find_best_mode(data, first), data)
@@ -90,9 +90,8 @@ def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model:
     """
     name = model_name(model)
     check_answered(responses)
-    if not np.isfinite(ability).all():
-        i = int(np.flatnonzero(~np.isfinite(ability))[0])
-        raise FcaError(f"ability of subject {i}", ability[i], "a finite number", "leave such subjects out")
+    for subject in np.flatnonzero(~np.isfinite(ability)):
+        raise FcaError(f"ability of subject {subject}", ability[subject], "a finite number", "leave such subjects out")
     data = prepare(responses, one_slope=name == "1pl")
     first = replace(first_state(data, name), ability=ability.astype(float))
     return as_fit(find_mode(data, first, fixed_ability=True), data, fixed_ability=True)
@@ -100,25 +99,16 @@ def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model:
 
 def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
     """The solver's arrays with standard errors, by name and item by item."""
-    state, group = mode.state, data.group
+    state = mode.state
     ability_se, item_se = standard_errors(mode, data, fixed_ability)
     slope_se = state.slope * item_se[-2] if len(item_se) > 1 else np.zeros(state.item.shape[1])
     feasibility, share = state.asymptotes()
     tied = _tied(data) if state.model == "1pl" and not fixed_ability else slice(None)
-    return IrtFit(
-        model=state.model,
-        ability=state.ability[tied],
-        ability_se=ability_se[tied],
-        difficulty=state.difficulty[group],
-        difficulty_se=item_se[-1][group],
-        discrimination=state.slope[group],
-        discrimination_se=slope_se[group],
-        feasibility=feasibility[group],
-        guess=(feasibility * share)[group],
-        log_posterior=mode.log_posterior,
-        iterations=mode.iterations,
-        converged=mode.converged,
-    )
+    items = {"difficulty": state.difficulty, "difficulty_se": item_se[-1], "discrimination": state.slope}
+    items |= {"discrimination_se": slope_se, "feasibility": feasibility, "guess": feasibility * share}
+    of_items = {name: values[data.group] for name, values in items.items()}
+    ended = {name: getattr(mode, name) for name in ("log_posterior", "iterations", "converged")}
+    return IrtFit(state.model, state.ability[tied], ability_se[tied], **of_items, **ended)
 
 
 def _tied(data: Responses) -> Int[np.ndarray, " subjects"]:
@@ -129,7 +119,7 @@ def _tied(data: Responses) -> Int[np.ndarray, " subjects"]:
     totals = np.round(data.right @ data.count).astype(np.int64)
     rows = totals[:, None] if data.present is None else np.column_stack([totals, np.packbits(data.present, axis=1)])
     _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return np.asarray(first[group])
+    return first[group]
 
 
 class HeldOut(NamedTuple):
@@ -199,7 +189,7 @@ def hide(responses: Matrix, share: float, seed: int) -> Bool[np.ndarray, "subjec
     hidden &= (present & ~hidden).any(axis=1)[:, None]
     if not hidden.any():
         raise FcaError("answers that can be hidden", f"0 of {int(present.sum())}", "1 or more", "hide a larger share")
-    return np.asarray(hidden)
+    return hidden
 
 
 def _margins(seen: Matrix) -> Matrix:
@@ -207,4 +197,4 @@ def _margins(seen: Matrix) -> Matrix:
     present, right = (~np.isnan(seen)).astype(float), np.nan_to_num(seen)
     subjects, items = (smoothed_logit(right.sum(axis=axis), present.sum(axis=axis)) for axis in (1, 0))
     total = smoothed_logit(np.array([right.sum()]), np.array([present.sum()]))
-    return np.asarray(expit(subjects[:, None] + items - total))
+    return expit(subjects[:, None] + items - total)

@@ -16,11 +16,10 @@ Matrix = Float[np.ndarray, "subjects groups"]
 Parameters = Float[np.ndarray, "k groups"]  # k free parameters an item
 
 LOG_SLOPE_SD = 0.5  # of log discrimination around its mean
-FEASIBILITY = (5.0, 1.0)  # Beta: most items can be solved by nearly everyone who is able enough
-GUESS = (1.0, 9.0)  # Beta, of guess / feasibility: a blind guess is right in one of ten cases, or less often
-CENTRE_SD = 5.0  # of the mean difficulty around 0, the mean ability
-SPREAD_PRIOR = 3.0  # half-normal scale of the spread of difficulty
-SPREAD_FLOOR = 0.1  # in the same unit
+ASYMPTOTES = {  # (u, d) of a Beta
+    "feasibility": (5.0, 1.0),  # most items can be solved by nearly everyone who is able enough
+    "guess": (1.0, 9.0),  # of guess / feasibility: a blind guess is right in one of ten cases, or less often
+}
 
 
 @dataclass(frozen=True)
@@ -30,19 +29,6 @@ class Prior:
     centre: float = 0.0
     spread: float = 1.0
     log_slope: float = 0.0
-
-
-def learned_spread(squares: float, items: int) -> float:
-    """The most probable spread when difficulties lie Σ E[(b - centre)²] = `squares` apart; never below a floor.
-
-    Maximises -items log s - squares / (2 s²) - s² / (2 · 3²): a normal density of each item, a half-normal one of s.
-
-    >>> round(learned_spread(4000.0, 1000), 2)
-    2.0
-    """
-    width = SPREAD_PRIOR**2
-    variance = width * (np.sqrt(items**2 + 4 * squares / width) - items) / 2
-    return float(max(np.sqrt(variance), SPREAD_FLOOR))
 
 
 def log_beta(logit: Items, shape: tuple[float, float]) -> tuple[Items, Items, Items]:
@@ -81,49 +67,39 @@ class State:
     item: Parameters
     prior: Prior
 
-    def row(self, name: str) -> Groups | None:
-        """Free parameter of every item by its name; None where the model does not learn it."""
+    def row(self, name: str, fixed: float) -> Groups:
+        """Free parameter of every item by its name; `fixed` where the model does not learn it."""
         names = LEARNED[self.model]
-        return self.item[names.index(name)] if name in names else None
+        return self.item[names.index(name)] if name in names else np.full(self.item.shape[1], fixed)
 
     @property
     def difficulty(self) -> Groups:
         """Of every item."""
-        return np.asarray(self.item[-1])
+        return self.item[-1]
 
     @property
     def slope(self) -> Groups:
         """Discrimination of every item."""
-        row = self.row("slope")
-        return np.ones(self.item.shape[1]) if row is None else np.exp(row)
+        return np.exp(self.row("slope", 0.0))
 
     def asymptotes(self) -> tuple[Groups, Groups]:
         """Feasibility, and guess as a share of it."""
-        upper, lower = self.row("feasibility"), self.row("guess")
-        ones = np.ones(self.item.shape[1])
-        return (
-            ones if upper is None else 1 / (1 + np.exp(-upper)),
-            0 * ones if lower is None else 1 / (1 + np.exp(-lower)),
-        )
+        return 1 / (1 + np.exp(-self.row("feasibility", np.inf))), 1 / (1 + np.exp(-self.row("guess", -np.inf)))
 
-
-def item_prior(state: State) -> tuple[Array, Array, Array]:
-    """Log density of each item's parameters; by parameter (k, groups), its gradient and minus its second derivative."""
-    density = np.zeros(state.item.shape[1])
-    gradient, curvature = np.empty_like(state.item), np.empty_like(state.item)
-    for position, name in enumerate(LEARNED[state.model]):
-        value = state.item[position]
-        if name in ("feasibility", "guess"):
-            term, gradient[position], curvature[position] = log_beta(
-                value, FEASIBILITY if name == "feasibility" else GUESS
-            )
-        else:
-            slope = name == "slope"
-            mean, sd = (state.prior.log_slope, LOG_SLOPE_SD) if slope else (state.prior.centre, state.prior.spread)
-            term = -((value - mean) ** 2) / (2 * sd**2) - np.log(sd)
-            gradient[position], curvature[position] = -(value - mean) / sd**2, sd**-2
-        density += term
-    return density, gradient, curvature
+    def item_prior(self) -> tuple[Array, Array, Array]:
+        """Log density of each item's parameters; by parameter, its gradient and minus its second derivative."""
+        prior, density = self.prior, np.zeros(self.item.shape[1])
+        normal = {"slope": (prior.log_slope, LOG_SLOPE_SD), "difficulty": (prior.centre, prior.spread)}
+        gradient, curvature = np.empty((2, *self.item.shape))
+        for i, (name, value) in enumerate(zip(LEARNED[self.model], self.item, strict=True)):
+            if name in ASYMPTOTES:
+                term, gradient[i], curvature[i] = log_beta(value, ASYMPTOTES[name])
+            else:
+                mean, sd = normal[name]
+                term = -((value - mean) ** 2) / (2 * sd**2) - np.log(sd)
+                gradient[i], curvature[i] = -(value - mean) / sd**2, sd**-2
+            density += term
+        return density, gradient, curvature
 
 
 @dataclass(frozen=True)
@@ -158,7 +134,7 @@ def smoothed_logit(right: Float[np.ndarray, " n"], responses: Float[np.ndarray, 
     >>> smoothed_logit(np.array([2.0]), np.array([4.0]))
     array([0.])
     """
-    return np.asarray(np.log((right + 0.5) / (responses - right + 0.5)))
+    return np.log((right + 0.5) / (responses - right + 0.5))
 
 
 def prepare(responses: Float[np.ndarray, "subjects items"], one_slope: bool = False) -> Responses:
@@ -189,7 +165,7 @@ def prepare(responses: Float[np.ndarray, "subjects items"], one_slope: bool = Fa
     return Responses(means, present, count.astype(float), group)
 
 
-def _bits(cells: Bool[np.ndarray, "subjects items"]) -> np.ndarray:
+def _bits(cells: Bool[np.ndarray, "subjects items"]) -> Array:
     return np.packbits(cells, axis=0).T
 
 
@@ -215,8 +191,7 @@ def random_state(data: Responses, model: str, rng: np.random.Generator) -> State
 
 def _state(model: str, ability: Subjects, difficulty: Groups, slope: Groups, prior: Prior) -> State:
     """Asymptotes start at the mode of their prior."""
-    modes = {"feasibility": np.log(FEASIBILITY[0] / FEASIBILITY[1]), "guess": np.log(GUESS[0] / GUESS[1])}
-    rows = {name: np.full(len(difficulty), value) for name, value in modes.items()}
+    rows = {name: np.full(len(difficulty), np.log(up / down)) for name, (up, down) in ASYMPTOTES.items()}
     rows |= {"slope": slope, "difficulty": difficulty}
     return State(model, ability, np.stack([rows[name] for name in LEARNED[model]]), prior)
 
@@ -249,25 +224,23 @@ class Cells:
         """Room for a pass; its values are not set yet."""
         subjects, groups = data.right.shape
         m = max(len(LEARNED[model]) - 2, 0)
-        dense = np.empty((2, subjects, groups))
-        return cls(
-            np.empty(groups), dense[0], dense[1],
-            np.empty((m, groups)), np.empty((m, m, groups)), np.empty((m, subjects, groups)),
-        )  # fmt: skip
+        shapes = (), (subjects,), (subjects,), (m,), (m, m), (m, subjects)  # of the fields, without groups
+        return cls(*(np.empty((*shape, groups)) for shape in shapes))
 
 
 def fill(cells: Cells, data: Responses, state: State, observed: bool) -> None:
     """One pass over all cells at `state`, into `cells`; observed: second derivatives instead of their expectation."""
     subjects, groups = data.right.shape
     width = max(BLOCK // subjects, 1)
-    for part in (slice(start, min(start + width, groups)) for start in range(0, groups, width)):
+    for start in range(0, groups, width):
+        part = slice(start, start + width)
         z = state.ability[:, None] - state.difficulty[part]
         z *= state.slope[part]
         present = None if data.present is None else data.present[:, part]
-        if not len(cells.asymptote):
-            _logistic(cells, part, z, data.right[:, part], present)
-        else:
+        if len(cells.asymptote):
             _bounded(cells, part, z, data.right[:, part], present, state, observed)
+        else:
+            _logistic(cells, part, z, data.right[:, part], present)
 
 
 def _logistic(cells: Cells, part: slice, z: Array, right: Array, present: Array | None) -> None:
@@ -291,7 +264,7 @@ def _logistic(cells: Cells, part: slice, z: Array, right: Array, present: Array 
 def _log_product(whole: Matrix) -> Groups:
     """Σ log over subjects of factors in [1, 2]: one logarithm for 1,000 of them, since 2^1000 is still a float64."""
     starts = range(0, len(whole), 1000)
-    return np.asarray(sum(np.log(np.multiply.reduce(whole[start : start + 1000], axis=0)) for start in starts))
+    return sum(np.log(np.multiply.reduce(whole[start : start + 1000], axis=0)) for start in starts)
 
 
 def _bounded(
@@ -319,8 +292,7 @@ def _bounded(
     bend = {"feasibility": 1 - 2 * feasibility, "guess": 1 - 2 * share}
     tilt = {"feasibility": 1 - feasibility, "guess": -share}
     names = LEARNED[state.model][:-2]
-    error = score * by_z
-    cells.error[:, part] = error
+    cells.error[:, part] = error = score * by_z
     cells.weight[:, part] = error * (error - (missed - solved)) if observed else by_z * information * by_z
     for i, name in enumerate(names):
         mine = score * by[name]

@@ -56,7 +56,7 @@ class ItemBank(NamedTuple):
         array([[0.5]])
         """
         solved = expit(self.discrimination * (ability[:, None] - self.difficulty))
-        return np.asarray(self.guess + (self.feasibility - self.guess) * solved)
+        return self.guess + (self.feasibility - self.guess) * solved
 
 
 @dataclass(frozen=True)
@@ -103,15 +103,13 @@ class IrtFit:
         For an item that nobody solves, low feasibility and high difficulty explain the same responses;
         this depends on neither alone.
         """
-        return np.asarray(self.bank.probability(self.ability.max(keepdims=True))[0])
+        return self.bank.probability(self.ability.max(keepdims=True))[0]
 
     @property
     def expected_success(self) -> Items:
         """Mean chance over the fitted subjects: an item's easiness that all its parameters agree on."""
-        total = np.zeros(len(self.difficulty))
-        for ability in self.ability:  # subject by subject: no matrix of subjects x items
-            total += self.bank.probability(np.array([ability]))[0]
-        return total / len(self.ability)
+        # subject by subject: no matrix of subjects x items
+        return sum(self.bank.probability(ability)[0] for ability in self.ability[:, None]) / len(self.ability)
 
 
 def check_answered(responses: Matrix) -> None:
@@ -129,8 +127,7 @@ def check_answered(responses: Matrix) -> None:
         what = f"answer of subject {subject} on item {item} ({int(bad.sum())} such answers)"
         raise FcaError(what, responses[subject, item], "1 (right), 0 (wrong), NaN (not asked)", "code answers so")
     for axis, name in ((1, "subjects"), (0, "items")):
-        empty = np.flatnonzero(~present.any(axis=axis))
-        if len(empty):
+        if len(empty := np.flatnonzero(~present.any(axis=axis))):
             found = f"{len(empty)}, the first at position {empty[0]}"
             raise FcaError(f"{name} without any answer", found, "0", f"leave out such {name}")
 

@@ -12,21 +12,11 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from fca.stats.irt.likelihood import (
-    CENTRE_SD,
-    LEARNED,
-    SPREAD_FLOOR,
-    Cells,
-    Groups,
-    Parameters,
-    Prior,
-    Responses,
-    State,
-    Subjects,
-    fill,
-    item_prior,
-    learned_spread,
-)
+from fca.stats.irt.likelihood import LEARNED, Cells, Groups, Parameters, Prior, Responses, State, Subjects, fill
+
+CENTRE_SD = 5.0  # of the mean difficulty around 0, the mean ability
+SPREAD_PRIOR = 3.0  # half-normal scale of the spread of difficulty
+SPREAD_FLOOR = 0.1  # in the same unit
 
 Shared = Float[np.ndarray, " shared"]  # abilities, then the mean difficulty
 Crosses = Float[np.ndarray, "k shared groups"]
@@ -71,7 +61,7 @@ def backward(lower: Blocks, right: Float[np.ndarray, "k *any groups"]) -> None:
 def log_posterior(state: State, cells: Cells, count: Groups) -> float:
     """Log likelihood and log prior, without constants."""
     shared = state.ability @ state.ability / 2 + state.prior.centre**2 / (2 * CENTRE_SD**2)
-    return float(count @ (cells.log_likelihood + item_prior(state)[0]) - shared)
+    return float(count @ (cells.log_likelihood + state.item_prior()[0]) - shared)
 
 
 @dataclass(frozen=True)
@@ -95,52 +85,41 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
     observed: the Hessian itself where an item's own block of it is positive. Otherwise, and always for asymptotes, its
     expectation (Fisher information), which is positive everywhere.
     """
-    theta, a, b, k = state.ability, state.slope, state.difficulty, len(state.item)
-    _, gradient, curvature = item_prior(state)
-    block = np.zeros((k, k, len(b)))
+    theta, a, b, prior = state.ability, state.slope, state.difficulty, state.prior
+    k, m = len(state.item), len(cells.asymptote)
+    _, gradient, curvature = state.item_prior()
+    block = np.eye(k)[:, :, None] * curvature
     cross = np.zeros((k, len(theta) + 1, len(b)))
     powers = np.stack([np.ones_like(theta), theta, theta**2])
     error, weight = powers[:2] @ cells.error, powers @ cells.weight
     gradient[-1] -= a * error[0]
-    block[-1, -1] = a**2 * weight[0]
+    block[-1, -1] += a**2 * weight[0]
     np.multiply(cells.weight, -(a**2), out=cross[-1, :-1])
-    cross[-1, -1] = -(state.prior.spread**-2)
-    _add_asymptotes(gradient, block, cross, cells, powers, a, b)
+    cross[-1, -1] = -(prior.spread**-2)
     if k > 1:
         slack = a * (error[1] - b * error[0])
         gradient[-2] += slack
-        block[-2, -2] = a**2 * (weight[2] - 2 * b * weight[1] + b**2 * weight[0])
+        block[-2, -2] += a**2 * (weight[2] - 2 * b * weight[1] + b**2 * weight[0])
         block[-2, -1] = block[-1, -2] = -(a**2) * (weight[1] - b * weight[0])
         np.subtract(theta[:, None], b, out=cross[-2, :-1])
         cross[-2, :-1] *= cells.weight
         cross[-2, :-1] *= a**2
-    for i in range(k):
-        block[i, i] += curvature[i]
+    if m:  # z depends on log a, b and θ
+        mixed = np.moveaxis(powers[:2] @ cells.mixed, 1, 0)
+        gradient[:m] += cells.asymptote
+        block[:m, :m] += cells.own
+        block[:m, -1] = block[-1, :m] = -a * mixed[0]
+        block[:m, -2] = block[-2, :m] = a * (mixed[1] - b * mixed[0])
+        np.multiply(cells.mixed, a, out=cross[:m, :-1])
     if observed and k > 1:  # z has second derivatives itself, by (log a, log a), (log a, b) and (log a, θ)
         block[-2, -2] -= slack
-        block[-2, -1] += a * error[0]
-        block[-1, -2] += a * error[0]
+        block[[-2, -1], [-1, -2]] += a * error[0]
         cross[-2, :-1] -= a * cells.error
         _make_positive(block)
-    prior = state.prior
     centre = count @ (b - prior.centre) / prior.spread**2 - prior.centre / CENTRE_SD**2
     shared = np.append(cells.error @ (count * a) - theta, centre)
     diagonal = np.append(cells.weight @ (count * a**2) + 1.0, count.sum() / prior.spread**2 + CENTRE_SD**-2)
     return System(gradient, block, shared, diagonal, cross)
-
-
-def _add_asymptotes(
-    gradient: Parameters, block: Blocks, cross: Crosses, cells: Cells, powers: np.ndarray, a: Groups, b: Groups
-) -> None:
-    """The rows of feasibility and guess, where they are learned: z depends on log a, b and θ."""
-    m = len(cells.asymptote)
-    gradient[:m] += cells.asymptote
-    block[:m, :m] = cells.own
-    for i in range(m):
-        mixed = powers[:2] @ cells.mixed[i]
-        block[i, -1] = block[-1, i] = -a * mixed[0]
-        block[i, -2] = block[-2, i] = a * (mixed[1] - b * mixed[0])
-        np.multiply(cells.mixed[i], a, out=cross[i, :-1])
 
 
 def _make_positive(block: Blocks) -> None:
@@ -224,8 +203,7 @@ def find_mode(data: Responses, state: State, fixed_ability: bool = False, fixed_
         iteration += 1
         shared, item, difficulty_variance, ability_variance = _ascent(state, cells, data, iteration > CAREFUL, free)
         reached, change = _climb(data, state, cells, trial, shared, item, iteration >= CAREFUL)
-        cells, trial = trial, cells
-        state = reached
+        cells, trial, state = trial, cells, reached
         if not fixed_prior:
             state = _relearned(reached, difficulty_variance, ability_variance, data, fixed_ability)
         learned.append(_scales(state.prior))
@@ -234,8 +212,7 @@ def find_mode(data: Responses, state: State, fixed_ability: bool = False, fixed_
             if iteration > CAREFUL:
                 state = replace(state, prior=_ahead(state.prior, learned))
             learned = [_scales(state.prior)]
-    value = log_posterior(state, cells, data.count)
-    return Mode(state, cells, value, iteration, bool(change <= tolerance))
+    return Mode(state, cells, log_posterior(state, cells, data.count), iteration, bool(change <= tolerance))
 
 
 def _scales(prior: Prior) -> Scales:
@@ -265,8 +242,7 @@ def _climb(
         if log_posterior(reached, trial, data.count) >= before - 1e-12 * abs(before) or length < 1e-9:
             break
         length /= 2
-    sizes = np.abs(shared).max(), np.abs(item / (1 + np.abs(state.item))).max()
-    return reached, float(max(sizes))
+    return reached, float(max(np.abs(shared).max(), np.abs(item / (1 + np.abs(state.item))).max()))
 
 
 def _ascent(
@@ -284,6 +260,19 @@ def _ascent(
                 raise
             observed = False
             fill(cells, data, state, observed)  # no concave place: the expected information is positive everywhere
+
+
+def learned_spread(squares: float, items: int) -> float:
+    """The most probable spread when difficulties lie Σ E[(b - centre)²] = `squares` apart; never below a floor.
+
+    Maximises -items log s - squares / (2 s²) - s² / (2 · 3²): a normal density of each item, a half-normal one of s.
+
+    >>> round(learned_spread(4000.0, 1000), 2)
+    2.0
+    """
+    width = SPREAD_PRIOR**2
+    variance = width * (np.sqrt(items**2 + 4 * squares / width) - items) / 2
+    return float(max(np.sqrt(variance), SPREAD_FLOOR))
 
 
 def _relearned(
@@ -324,13 +313,11 @@ def find_best_mode(data: Responses, start: State) -> Mode:
         return mode
     for _ in range(ROUNDS):
         best, height = mode.state.item.copy(), _heights(mode)
-        changed = np.zeros(len(height), dtype=bool)
         for item in _other_starts(data, mode.state):
             other = find_mode(data, replace(mode.state, item=item), fixed_ability=True, fixed_prior=True)
             better = _heights(other) > height + BETTER
             best[:, better], height = other.state.item[:, better], np.maximum(height, _heights(other))
-            changed |= better
-        if not changed.any():
+        if (best == mode.state.item).all():
             break
         again = find_mode(data, replace(mode.state, item=best))
         mode = replace(again, iterations=mode.iterations + again.iterations)
@@ -338,7 +325,7 @@ def find_best_mode(data: Responses, start: State) -> Mode:
 
 
 def _heights(mode: Mode) -> Groups:
-    return np.asarray(mode.cells.log_likelihood + item_prior(mode.state)[0])
+    return mode.cells.log_likelihood + mode.state.item_prior()[0]
 
 
 def _other_starts(data: Responses, state: State) -> tuple[Parameters, Parameters]:
@@ -360,8 +347,7 @@ def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[S
     """
     small = eliminate(derivatives(mode.state, mode.cells, data.count, observed=True), data.count)
     subjects, k = len(mode.state.ability), len(small.half_item)
-    inverse = np.zeros((k, k, small.half_item.shape[1]))
-    inverse[np.arange(k), np.arange(k)] = 1.0
+    inverse = np.repeat(np.eye(k)[:, :, None], small.half_item.shape[1], axis=2)
     backward(small.lower, inverse)  # L⁻ᵀ
     own = np.einsum("klg,klg->kg", inverse, inverse)
     if fixed_ability:

@@ -63,7 +63,7 @@ class Family:
     @property
     def square(self) -> Vector:
         """E z²."""
-        return np.asarray(self.mean**2 + self.variance)
+        return self.mean**2 + self.variance
 
     @property
     def precision(self) -> float:
@@ -118,16 +118,12 @@ class Family:
 
     @property
     def vector(self) -> Coordinates:
-        """All that is learned, the positive ones as logarithms; nothing if fixed."""
-        if self.fixed:
-            return np.empty(0)
+        """All that is learned, the positive ones as logarithms."""
         prior = [self.centre, np.log(self.centre_variance), np.log(self.rate)]
         return np.concatenate([self.mean, np.log(self.variance), prior])
 
     def move_to(self, vector: Coordinates) -> None:
         """Set what is learned from a `vector`."""
-        if self.fixed:
-            return
         n = len(self.mean)
         self.mean, self.variance = vector[:n].copy(), np.exp(vector[n : 2 * n])
         self.centre, self.centre_variance, self.rate = float(vector[-3]), *map(float, np.exp(vector[-2:]))
@@ -149,14 +145,13 @@ def standardise(ability: Family, difficulty: Family, discrimination: Family) -> 
         family.mean, family.centre = family.mean - shift, family.centre - shift
     if discrimination.fixed:
         return
-    means = [(family.centre**2 + family.centre_variance) / (2 * MEAN_VARIANCE) for family in (ability, difficulty)]
-    slope = (discrimination.centre**2 + discrimination.centre_variance) / (2 * MEAN_VARIANCE)
-    p = ability.precision + difficulty.precision + slope
-    q = discrimination.precision + sum(means)
+    families = ability, difficulty, discrimination
+    means = [(family.centre**2 + family.centre_variance) / (2 * MEAN_VARIANCE) for family in families]
+    p = ability.precision + difficulty.precision + means[2]
+    q = discrimination.precision + sum(means[:2])
     factor = float(np.sqrt((np.sqrt(0.25 + 4 * p * q) - 0.5) / (2 * q)))
-    ability.scale(factor)
-    difficulty.scale(factor)
-    discrimination.scale(1 / factor)
+    for family, by in zip(families, (factor, factor, 1 / factor), strict=True):
+        family.scale(by)
 
 
 @dataclass
@@ -169,22 +164,21 @@ class Posterior:
     beta: Float[np.ndarray, "2 groups"] | None
 
     @property
-    def feasibility(self) -> Float[np.ndarray, " groups"]:
-        """Posterior mean of λ."""
-        return np.ones(len(self.difficulty.mean)) if self.beta is None else self.beta[0] / self.beta.sum(axis=0)
+    def learned(self) -> list[Family]:
+        """The families of parameters that are not fixed."""
+        return [family for family in (self.ability, self.difficulty, self.discrimination) if not family.fixed]
 
     @property
     def vector(self) -> Coordinates:
         """All parameters of q, the positive ones as logarithms."""
-        families = [family.vector for family in (self.ability, self.difficulty, self.discrimination)]
-        return np.concatenate([*families, [] if self.beta is None else np.log(self.beta).ravel()])
+        logs = np.empty(0) if self.beta is None else np.log(self.beta).ravel()
+        return np.concatenate([*(family.vector for family in self.learned), logs])
 
     def move_to(self, vector: Coordinates) -> None:
         """Set all parameters from a `vector`."""
-        for family in (self.ability, self.difficulty, self.discrimination):
-            size = len(family.vector)
-            family.move_to(vector[:size])
-            vector = vector[size:]
+        for family in self.learned:
+            own, vector = np.split(vector, [len(family.vector)])
+            family.move_to(own)
         if self.beta is not None:
             self.beta = np.exp(vector).reshape(self.beta.shape)
 
@@ -197,12 +191,11 @@ def first_posterior(data: Responses, model: str, rng: np.random.Generator) -> Po
     """
     (ability, easiness), wrong = data.logits(), data.indicator - data.right
     starts = [_with_noise(values, rng) for values in (ability - ability.mean(), -easiness)]
-    fixed = model == "1pl"
     beta = 1 + np.stack([(data.right + 0.9 * wrong).sum(axis=0), 0.1 * wrong.sum(axis=0)])
     return Posterior(
         Family.around(starts[0], np.ones(len(ability)), START_VARIANCE),
         Family.around(starts[1], data.count, START_VARIANCE),
-        Family.around(np.ones(len(easiness)), data.count, 0.0 if fixed else START_VARIANCE, fixed=fixed),
+        Family.around(np.ones(len(easiness)), data.count, START_VARIANCE * (model != "1pl"), fixed=model == "1pl"),
         beta if model == "3pl-upper" else None,
     )
 
@@ -210,7 +203,7 @@ def first_posterior(data: Responses, model: str, rng: np.random.Generator) -> Po
 def _with_noise(values: Vector, rng: np.random.Generator) -> Vector:
     """Equal values stay equal: in 1pl, subjects with as many right responses must end together."""
     levels, which = np.unique(values, return_inverse=True)
-    return np.asarray(values + START_SD * rng.standard_normal(len(levels))[which])
+    return values + START_SD * rng.standard_normal(len(levels))[which]
 
 
 def local_step(q: Posterior, data: Responses, present: Cells) -> tuple[Cells, Cells, float]:
@@ -227,8 +220,7 @@ def local_step(q: Posterior, data: Responses, present: Cells) -> tuple[Cells, Ce
     (True, True)
     """
     theta, b, a = q.ability, q.difficulty, q.discrimination
-    ones = np.ones(len(theta.mean))
-    powers = np.stack([ones, theta.mean, theta.square], axis=1)
+    powers = np.stack([np.ones(len(theta.mean)), theta.mean, theta.square], axis=1)
     xi = np.sqrt(powers @ np.stack([a.square * b.square, -2 * a.square * b.mean, a.square]))
     small = np.expm1(-xi)
     floor = -xi / 2 - np.log(2 + small)  # - log 2 cosh(ξ/2)
@@ -265,8 +257,8 @@ def global_step(q: Posterior, count: Float[np.ndarray, " groups"], curvature: Ce
     True
     """
     theta, b, a = q.ability, q.difficulty, q.discrimination
-    total, by_mean, by_square = np.stack([np.ones(len(theta.mean)), theta.mean, theta.square]) @ curvature
-    up, up_mean = np.stack([np.ones(len(theta.mean)), theta.mean]) @ slope
+    powers = np.stack([np.ones(len(theta.mean)), theta.mean, theta.square])
+    (total, by_mean, by_square), (up, up_mean) = powers @ curvature, powers[:2] @ slope
     b.update(2 * a.square * total, 2 * a.square * by_mean - a.mean * up)
     a.update(2 * (by_square - 2 * by_mean * b.mean + total * b.square), up_mean - b.mean * up)
     theta.update(
@@ -306,21 +298,13 @@ def fit_variational(
     data = prepare(responses, one_slope=name == "1pl")
     q = first_posterior(data, name, np.random.default_rng(seed))
     evidence, sweeps, converged = ascend(q, data, epochs)
-    group, b, a = data.group, q.difficulty, q.discrimination
-    return IrtFit(
-        model=name,
-        ability=q.ability.mean,
-        ability_se=np.sqrt(q.ability.variance),
-        difficulty=b.mean[group],
-        difficulty_se=np.sqrt(b.variance)[group],
-        discrimination=a.mean[group],
-        discrimination_se=np.sqrt(a.variance)[group],
-        feasibility=q.feasibility[group],
-        guess=np.zeros(len(group)),
-        log_posterior=evidence,
-        iterations=sweeps,
-        converged=converged,
-    )
+    ones = np.ones(len(data.count))
+    items = {"feasibility": ones if q.beta is None else q.beta[0] / q.beta.sum(axis=0), "guess": 0 * ones}
+    for parameter, family in (("difficulty", q.difficulty), ("discrimination", q.discrimination)):
+        items |= {parameter: family.mean, f"{parameter}_se": np.sqrt(family.variance)}
+    of_items = {parameter: values[data.group] for parameter, values in items.items()}
+    ability, ability_se = q.ability.mean, np.sqrt(q.ability.variance)
+    return IrtFit(name, ability, ability_se, **of_items, log_posterior=evidence, iterations=sweeps, converged=converged)
 
 
 def ascend(q: Posterior, data: Responses, epochs: int) -> tuple[float, int, bool]:
@@ -368,4 +352,4 @@ def extrapolate(first: Coordinates, second: Coordinates, third: Coordinates) -> 
     step = second - first
     change = third - second - step
     size = max(1.0, float(np.linalg.norm(step) / np.linalg.norm(change)))
-    return np.asarray(first + 2 * size * step + size**2 * change)
+    return first + 2 * size * step + size**2 * change

@@ -20,7 +20,8 @@ from rich import get_console
 from rich.progress import track
 from scipy.stats import kendalltau
 
-from fca.stats.adaptive import MAPPING_L, MAPPING_Q, POINTS, GreTwoStage, Pool, make_pool, replay, start_policy, warning
+from fca.stats import adaptive
+from fca.stats.adaptive import MAPPING_L, MAPPING_Q, POINTS, GreTwoStage, Pool, make_pool, replay, start_policy
 from fca.stats.adaptive.policies import check_budget
 from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
 from fca.stats.irt import ItemBank, check_responses, fit_irt
@@ -376,7 +377,7 @@ def on_average(part: pd.DataFrame) -> Line:
         COVERAGE: covered.mean() if len(defined) else float("nan"),
         UNDEFINED: len(part) - len(defined),
         RANK_TAU: np.mean(taus) if taus else float("nan"),
-        WARNING: warning(part[ESTIMATOR].iloc[0]) if part[POLICY].iloc[0] == "gre_two_stage" else None,
+        WARNING: adaptive.WARNINGS.get(part[ESTIMATOR].iloc[0]) if part[POLICY].iloc[0] == "gre_two_stage" else None,
     }
 
 

@@ -5,7 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from fca.stats.adaptive import ESTIMATORS, WARNINGS, Record, estimate, make_pool, run_policy, start_policy, warning
+from fca.stats.adaptive import ESTIMATORS, WARNINGS, Record, estimate, make_pool, run_policy, start_policy
+from fca.stats.adaptive.pool import Sample
 from fca.stats.irt import ItemBank
 from fca.types import FcaError
 
@@ -18,8 +19,8 @@ BANK = ItemBank("2pl", np.linspace(-2, 2, 7), np.ones(7), np.ones(7), np.zeros(7
 def recorded(asked, certain=(), inclusion=None, chance=None):
     record = Record(7)
     record.add(np.array(asked), CORRECT[list(asked)])
-    record.certain[list(certain)] = True
-    record.inclusion, record.chance = inclusion, chance
+    if inclusion is not None:
+        record.samples.append(Sample(np.isin(np.arange(7), certain), inclusion, chance))
     return record
 
 
@@ -124,7 +125,8 @@ def test_the_order_of_items_and_the_names_of_sessions_do_not_matter(estimator, d
     other = make_pool(data.levels[order], names[data.sessions[order]], data.groups[order])
     moved = Record(pool.items)
     moved.add(np.flatnonzero(record.asked[order]), record.right[order][record.asked[order]])
-    moved.inclusion = record.inclusion[order]
+    [sample] = record.samples
+    moved.samples.append(Sample(sample.certain[order], sample.inclusion[order], None))
     bank = ItemBank("2pl", *(values[order] for values in data.bank[1:]))
     again = estimate(estimator, other, moved, bank)
     assert again.value == pytest.approx(found.value, abs=1e-7)
@@ -146,8 +148,7 @@ def test_intervals_stay_between_nothing_and_all():
 
 def test_what_is_biased_under_adaptivity_says_so():
     assert set(WARNINGS) == {"session_mean", "pooled"}
-    assert "biased under an adaptive policy" in warning("session_mean")
-    assert warning("mixed_logit") is None
+    assert "biased under an adaptive policy" in WARNINGS["session_mean"]
 
 
 def test_what_cannot_be_estimated_is_refused(drawn):

@@ -99,8 +99,9 @@ def test_neyman_asks_what_is_hard_to_foresee_with_the_chances_it_states(drawn):
     seen, stated = np.zeros(pool.items), np.zeros(pool.items)
     for seed in range(200):
         _, record = played("neyman_irt", data, seed=seed)
-        seen += record.asked & ~record.certain
-        stated += np.where(record.certain, 0, record.inclusion)
+        [sample] = record.samples
+        seen += record.asked & ~sample.certain
+        stated += np.where(sample.certain, 0, sample.inclusion)
     assert seen.sum() == pytest.approx(stated.sum())
     # binomial at most, in 200 draws
     assert (np.abs(seen - stated) < 5 * np.sqrt(np.maximum(stated, 1))).all()
