@@ -147,7 +147,8 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         "parent": run.parent,
         "command": job.command,
     }
-    stored = job.setup.store.write(row, finished.arrays, token, job.task.columns)
+    columns = (*job.task.columns, *job.setup.adaptation.columns)
+    stored = job.setup.store.write(row, finished.arrays, token, columns)
     try:
         job.setup.tracker.finish(stored)
     except Exception:  # the run is done and kept; its copy elsewhere is not worth failing it
