@@ -45,31 +45,18 @@ def logged(path: Path) -> Iterator[None]:
         handler.close()
 
 
+@cache
 def provenance() -> dict[str, str | None]:
-    """Which code and which machine made a row: the columns host, commit, versions and finished."""
-    return {
-        "host": socket.gethostname(),
-        "commit": commit(),
-        "versions": versions(),
-        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
-    }
+    """Which code and which machine make rows: the columns host, versions of what decides a number, and commit.
 
-
-@cache
-def versions() -> str:
-    """Versions of what decides a number, in one line."""
-    return ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-
-
-@cache
-def commit() -> str | None:
-    """The commit of this checkout, `-dirty` when files differ from it; None outside a checkout."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
-    described = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    return described.stdout.strip() or None
+    The commit is that of this checkout, `-dirty` when files differ from it; None outside a checkout.
+    """
+    root, commit = Path(__file__).resolve().parents[2], None
+    if (root / ".git").exists():
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
+        commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None  # noqa: S603
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return {"host": socket.gethostname(), "commit": commit, "versions": versions}
 
 
 def execute(job: Job, *, alone: bool) -> None:
@@ -142,6 +129,7 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         **run.about,
         **finished.columns,
         **provenance(),
+        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "run_id": run.run_id,
         "task": run.task,
         "parent": run.parent,

@@ -124,18 +124,18 @@ def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
     data, machine = work.data, setup.machine
     head = full_set(len(data.classes)) if setup.compat else setup.subset
     keys = [data.classes[c] for c in head.classes]
-    train, val, test = (data.rows(split, setup.subset.classes) for split in ("train", "val", "test"))
-    fitting, choosing = (np.sort(np.concatenate([train, val])), test) if setup.compat else (train, val)
+    *fitting, test = (data.rows(split, setup.subset.classes) for split in ("train", "val", "test"))
+    chosen = [np.sort(np.concatenate(fitting)), test] if setup.compat else fitting
     seed_everything(setup.seed)
     classifier = work.model.build(keys)
     pixels = open_pixels(data, classifier.geometry, setup.cache, machine.workers, machine.cache_gb)
-    examples = [Examples(pixels, rows, head.new_labels(data.labels[rows])) for rows in (fitting, choosing)]
+    train, val = (Examples(pixels, rows, head.new_labels(data.labels[rows])) for rows in chosen)
     place = Place(setup.store.folder(run.run_id), machine.accelerator, setup.tracker.start(run))
     write_json(place.folder / "model.json", describe_model(work.model, keys))
-    fitted = fit(classifier, *examples, work.recipe, setup.seed, place)
+    fitted = fit(classifier, train, val, work.recipe, setup.seed, place)
     columns: dict[str, Any] = {
-        N_TRAIN: len(fitting),
-        N_VAL: len(choosing),
+        N_TRAIN: len(train),
+        N_VAL: len(val),
         VAL_TOP1: fitted.val_top1,
         BEST_EPOCH: fitted.best_epoch,
         "train_s": fitted.train_s,
