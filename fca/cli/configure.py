@@ -36,7 +36,7 @@ def component(config: DictConfig, group: str) -> Any:
     key = group + json.dumps(values, sort_keys=True)
     if key not in _MADE:
         with _explained(values, group):
-            _MADE[key] = OmegaConf.to_object(_typed(values, group))
+            _MADE[key] = OmegaConf.to_object(typed(values, group))
     return _MADE[key]
 
 
@@ -69,21 +69,17 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
     config = composed(root, [f"{group}={name}", *words])
     with open_dict(config):
         for key, value in keys.items():
-            OmegaConf.update(config, f"{group}.{key}", str(value) if isinstance(value, Path) else value, merge=True)
+            OmegaConf.update(config, f"{group}.{key}", str(value) if isinstance(value, Path) else value)
     return config
 
 
-def typed(config: DictConfig, group: str) -> DictConfig:
-    """A group's node under the types of its class; values may still be missing (`???`).
+def typed(values: Mapping[str, Any], name: str) -> Any:
+    """A group's values under the types of its class; some may still be missing (`???`).    name: for messages.
 
     A component may hold others: those of its values that name a class, as a data set its generator.
     """
-    return _typed(_values(config, group), group)
-
-
-def _typed(values: dict[str, Any], name: str) -> Any:
     held = {key: value for key, value in values.items() if isinstance(value, dict) and "_target_" in value}
-    parts = {key: _typed(value, f"{name}.{key}") for key, value in held.items()}
+    parts = {key: typed(value, f"{name}.{key}") for key, value in held.items()}
     with _explained(values, name):
         given = {key: parts.get(key, value) for key, value in values.items() if key != "_target_"}
         return OmegaConf.merge(_schema(values["_target_"]), given)
@@ -100,7 +96,7 @@ def _values(config: DictConfig, group: str) -> Any:
 
 
 @contextmanager
-def _explained(values: dict[str, Any], group: str) -> Iterator[None]:
+def _explained(values: Mapping[str, Any], group: str) -> Iterator[None]:
     """OmegaConf's errors as ours: the key as it is typed, its value, what is allowed."""
     try:
         yield
@@ -109,7 +105,7 @@ def _explained(values: dict[str, Any], group: str) -> Iterator[None]:
         first = str(error).splitlines()[0]
         fields = ", ".join(f"{group}.{name!s}" for name in _schema(values["_target_"]))
         allowed = fields if isinstance(error, ConfigKeyError) else first
-        value = OmegaConf.select(OmegaConf.create(values), key, throw_on_missing=False)
+        value = OmegaConf.select(OmegaConf.create(dict(values)), key, throw_on_missing=False)
         step = f"set {group}.{key}=... or look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
 
@@ -175,14 +171,11 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         tracker=component(config, "logger"),
     )
     task = component(config, "task")
-    return Job(task, setup, task.plan(setup), OmegaConf.to_yaml(config, resolve=True), _command(overrides))
-
-
-def _command(overrides: list[str]) -> str:
-    """The command line of this configuration alone; an experiment that sweeps is kept from it."""
     words = [word for word in overrides if not word.startswith("sweep.")]
-    alone = ["hydra.mode=RUN"] if any(word.startswith("experiment=") for word in words) else []
-    return shlex.join(["fca", "run", *words, *alone])
+    if any(word.startswith("experiment=") for word in words):
+        words.append("hydra.mode=RUN")  # this configuration alone, of an experiment that may sweep
+    command = shlex.join(["fca", "run", *words])
+    return Job(task, setup, task.plan(setup), OmegaConf.to_yaml(config, resolve=True), command)
 
 
 def _load(config: DictConfig) -> ImageData:

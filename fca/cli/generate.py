@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -18,11 +18,6 @@ from fca.tasks.generate.plan import Plan
 from fca.types import FcaError
 
 FEW = (1, 5, 9)  # sublevels whose prompts a dry run shows
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Exit code 0, also when a budget ends; 2 for what cannot be generated."""
-    return application("generate", generation, arguments)
 
 
 def generation(config: DictConfig) -> None:
@@ -45,6 +40,9 @@ def generation(config: DictConfig) -> None:
     for name in (MANIFEST, REVIEW):
         if (folder.root / name).exists():
             print(f"{name.partition('.')[0]}: {folder.root / name}")
+
+
+main = partial(application, "generate", generation)  # exit code 0, also when a budget ends; 2 for what cannot be drawn
 
 
 def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Folder, verbose: bool) -> None:
