@@ -84,7 +84,7 @@ class ResumingSweep:
         store = points[0].job.setup.store
         runs = list({run.run_id: run for point in points for run in point.job.plan})
         states = {run_id: store.state(run_id) for run_id in runs}
-        wanted = (State.ABSENT, State.RUNNING, *[State.FAILED] * self.config.sweep.retry)
+        wanted = {State.ABSENT, State.RUNNING} | ({State.FAILED} if self.config.sweep.retry else set())
         left = {run_id for run_id, state in states.items() if state in wanted}
         if self.config.sweep.print:
             print("\n".join(point.job.command for point in _launches(points, left)))
@@ -126,9 +126,10 @@ class ResumingSweep:
             overrides = list(choices)
             whole = tuple(word for word, number in choices.items() if _composes(word, number, groups))
             if whole not in composed:
-                composed[whole] = self.loader.load_sweep_config(self.config, list(whole))
-                with open_dict(composed[whole]):
-                    del composed[whole]["hydra"]
+                fresh = self.loader.load_sweep_config(self.config, list(whole))
+                with open_dict(fresh):
+                    del fresh["hydra"]
+                composed[whole] = fresh
             config = copy.deepcopy(composed[whole])
             for override in OverridesParser.create().parse_overrides([o for o in overrides if o not in whole]):
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
