@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +24,14 @@ from fca.types import Table
 LINES = 40  # of a table that are shown; the file has all
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Exit code 0, or 2 when there is nothing to analyse or the configuration is wrong."""
-    return application("analyse", _print, arguments)
-
-
 def _print(config: DictConfig) -> None:
     """Print every table with its question and source, and where it is saved."""
     store = Store(Path(config.outputs))
     for table in component(config, "analysis")(store):
         print(f"{_text(table)}\n{len(table.runs)} runs; kept in {store.save(table)}\n")
+
+
+main = partial(application, "analyse", _print)  # exit code 0, or 2 when there is nothing to analyse or a key is wrong
 
 
 def _text(table: Table) -> str:

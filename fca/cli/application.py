@@ -121,15 +121,11 @@ CONF = next(folder for folder in (_PACKAGE / "conf", _PACKAGE.parent / "conf") i
 
 def register() -> None:
     """Make the schemas known to Hydra under the names that the root YAMLs start from."""
-    store = ConfigStore.instance()
     for name, root in ROOTS.items():
         schema = OmegaConf.structured(root)
-        store.store(name=f"{name}_schema", node=_open(schema) if root is RunConfig else schema)
-
-
-def _open(schema: DictConfig) -> DictConfig:
-    """The same typed keys in a node that takes others beside them; `check_keys` refuses those that are no groups."""
-    return DictConfig({key: schema._get_node(key) for key in schema})
+        if root is RunConfig:  # a node that takes keys beside the typed ones; `check_keys` refuses what is no group
+            schema = DictConfig({key: schema._get_node(key) for key in schema})
+        ConfigStore.instance().store(name=f"{name}_schema", node=schema)
 
 
 def check_keys(config: DictConfig) -> None:
@@ -158,9 +154,7 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
 
     try:
         words = with_free_keys([part for word in arguments for part in hydra_words(word)])
-        words.sort(
-            key=lambda word: word not in ("-m", "--multirun")
-        )  # Hydra wants -m in front; here it may be anywhere
+        words.sort(key=lambda word: word not in ("-m", "--multirun"))  # Hydra wants -m in front, we take it anywhere
         # the name under which Hydra registers tab completion
         sys.argv = ["fca" if {"-sc", "--shell-completion"} & set(words) else f"fca {root}", *words]
         hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(job)()
@@ -180,6 +174,11 @@ def composed(root: str, words: Sequence[str]) -> DictConfig:
         raise _as_fca_error(error) or FcaError("configuration", " ".join(words), str(error), "mend it") from error
     finally:
         GlobalHydra.instance().hydra = before
+
+
+def nested_options(group: str) -> list[str]:
+    """The options of a group that lie in folders of it, such as corruption/fog of shift."""
+    return sorted(f"{path.parent.name}/{path.stem}" for path in (CONF / group).glob("*/*.yaml"))
 
 
 def typed_words(config: Any, overrides: Sequence[str] | None = None) -> list[str]:
@@ -241,9 +240,8 @@ def _as_fca_error(error: Exception) -> FcaError | None:
         return error
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, name = error.missing_cfg_file.partition("/")
-        nested = (path.relative_to(CONF / group) for path in (CONF / group).glob("*/*.yaml"))
-        options = [*error.options, *sorted(path.with_suffix("").as_posix() for path in nested)]
-        return FcaError(group, name, ", ".join(options), f"choose one, or add conf/{group}/{name}.yaml")
+        options = ", ".join([*error.options, *nested_options(group)])
+        return FcaError(group, name, options, f"choose one, or add conf/{group}/{name}.yaml")
     unknown = error.__cause__
     if isinstance(unknown, ConfigAttributeError | ConfigKeyError) and isinstance(unknown.parent_node, DictConfig):
         keys = ", ".join(str(key) for key in unknown.parent_node if key not in ("_target_", "hydra"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import shlex
 from collections.abc import Iterator, Mapping
@@ -10,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
@@ -20,6 +20,7 @@ from fca.data.splits import first_images
 from fca.store import Store
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
+from fca.tasks.adaptation.network import Network
 from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run
 
 _MADE: dict[str, Any] = {}  # planning thousands of runs makes each component once
@@ -31,10 +32,11 @@ def component(config: DictConfig, group: str) -> Any:
     Equal nodes give the same object. Raises FcaError for an unknown key, a wrong type or a missing value, naming it as
     the user would type it.
     """
-    key = group + json.dumps(OmegaConf.to_container(config[group], resolve=True), sort_keys=True)
+    values = _values(config, group)
+    key = group + json.dumps(values, sort_keys=True)
     if key not in _MADE:
-        with _explained(_plain(config, group), group):
-            _MADE[key] = OmegaConf.to_object(typed(config, group))
+        with _explained(values, group):
+            _MADE[key] = OmegaConf.to_object(typed(values, group))
     return _MADE[key]
 
 
@@ -47,8 +49,7 @@ def load_data(name: str, **keys: Any) -> ImageData:
     >>> load_data("digits").classes[:3]
     ('0', '1', '2')
     """
-    data: ImageData = component(configured("run", "dataset", name, keys), "dataset").load()
-    return data
+    return component(configured("run", "dataset", name, keys), "dataset").load()
 
 
 def load_model(name: str, **keys: Any) -> Model:
@@ -60,8 +61,7 @@ def load_model(name: str, **keys: Any) -> Model:
     >>> load_model("test_resnet", input_size=32).label()
     'test_resnet'
     """
-    model: Model = component(configured("run", "model", name, keys), "model")
-    return model
+    return component(configured("run", "model", name, keys), "model")
 
 
 def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words: str) -> DictConfig:
@@ -69,72 +69,66 @@ def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words
     config = composed(root, [f"{group}={name}", *words])
     with open_dict(config):
         for key, value in keys.items():
-            OmegaConf.update(config, f"{group}.{key}", str(value) if isinstance(value, Path) else value, merge=True)
+            OmegaConf.update(config, f"{group}.{key}", str(value) if isinstance(value, Path) else value)
     return config
 
 
-def typed(config: DictConfig, group: str) -> DictConfig:
-    """A group's node under the types of its class; values may still be missing (`???`).
+def typed(values: Mapping[str, Any], name: str) -> Any:
+    """A group's values under the types of its class; some may still be missing (`???`).    name: for messages.
 
     A component may hold others: those of its values that name a class, as a data set its generator.
     """
-    return _under_types(_plain(config, group), group)
-
-
-def _under_types(values: dict[str, Any], name: str) -> DictConfig:
-    schema = _schema(_class(values["_target_"]))
     held = {key: value for key, value in values.items() if isinstance(value, dict) and "_target_" in value}
-    parts = {key: _under_types(value, f"{name}.{key}") for key, value in held.items()}
+    parts = {key: typed(value, f"{name}.{key}") for key, value in held.items()}
     with _explained(values, name):
         given = {key: parts.get(key, value) for key, value in values.items() if key != "_target_"}
-        return cast("DictConfig", OmegaConf.merge(schema, given))
+        return OmegaConf.merge(_schema(values["_target_"]), given)
 
 
-def _plain(config: DictConfig, group: str) -> dict[str, Any]:
-    return cast("dict[str, Any]", OmegaConf.to_container(config[group], resolve=True))
+def _values(config: DictConfig, group: str) -> Any:
+    """A group's node as a dictionary. Raises FcaError for a plain value, which a YAML of the user's put there."""
+    node = config[group]
+    if not isinstance(node, DictConfig):
+        folder = "model@encoder" if group == "encoder" else group
+        step = f"choose it in the defaults list, `- override /{folder}: {node}`, or type {folder}={node}"
+        raise FcaError(group, node, f"an option of the group {folder}; a YAML has it as a plain value", step)
+    return OmegaConf.to_container(node, resolve=True)
 
 
 @contextmanager
-def _explained(values: dict[str, Any], group: str) -> Iterator[None]:
+def _explained(values: Mapping[str, Any], group: str) -> Iterator[None]:
     """OmegaConf's errors as ours: the key as it is typed, its value, what is allowed."""
     try:
         yield
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or ""
         first = str(error).splitlines()[0]
-        fields = ", ".join(f"{group}.{name!s}" for name in _schema(_class(values["_target_"])))
+        fields = ", ".join(f"{group}.{name!s}" for name in _schema(values["_target_"]))
         allowed = fields if isinstance(error, ConfigKeyError) else first
-        value = OmegaConf.select(OmegaConf.create(values), key, throw_on_missing=False)
+        value = OmegaConf.select(OmegaConf.create(dict(values)), key, throw_on_missing=False)
         step = f"set {group}.{key}=... or look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
 
 
 @cache
 def task_columns() -> tuple[Column, ...]:
-    """The columns that the tasks of conf/task/ declare, whether or not some run has them."""
-    paths = sorted((CONF / "task").glob("*.yaml"))
-    tasks: Iterator[Any] = (_class(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in paths)
-    return tuple(column for task in tasks for column in task.columns)
-
-
-def _class(target: str) -> type:
-    module, _, name = target.rpartition(".")
-    found: type = getattr(importlib.import_module(module), name)
-    return found
+    """The columns that the tasks and adaptations of conf/ declare, whether or not some run has them."""
+    paths = [path for group in ("task", "adaptation") for path in sorted((CONF / group).glob("*.yaml"))]
+    found: Iterator[Any] = (get_class(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in paths)
+    return tuple(dict.fromkeys(column for declaring in found for column in declaring.columns))
 
 
 @cache
-def _schema(made_of: type) -> DictConfig:
+def _schema(target: str) -> DictConfig:
     """The fields of a class as a typed node. Frozen dataclasses make read-only nodes; this one is to be filled."""
-    schema: DictConfig = OmegaConf.structured(made_of)
+    schema = OmegaConf.structured(get_class(target))
     _unlock(schema)
     return schema
 
 
 def _unlock(node: DictConfig) -> None:
     OmegaConf.set_readonly(node, None)
-    for key in node:
-        child = node._get_node(key)  # there is no public way to a child whose value is still missing
+    for child in (node._get_node(key) for key in node):  # there is no public way to a child whose value is missing
         if isinstance(child, DictConfig):
             _unlock(child)
 
@@ -170,21 +164,18 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         recipe=component(config, "recipe"),
         subset=_subset(config, data),
         seed=config.seed,
-        adaptation=None if config.adaptation is None else component(config, "adaptation"),
+        adaptation=Network() if config.adaptation is None else component(config, "adaptation"),
         compat=config.compat,
         machine=component(config, "machine"),
         store=Store(Path(config.outputs)),
         tracker=component(config, "logger"),
     )
     task = component(config, "task")
-    return Job(task, setup, task.plan(setup), OmegaConf.to_yaml(config, resolve=True), _command(overrides))
-
-
-def _command(overrides: list[str]) -> str:
-    """The command line of this configuration alone; an experiment that sweeps is kept from it."""
     words = [word for word in overrides if not word.startswith("sweep.")]
-    alone = ["hydra.mode=RUN"] if any(word.startswith("experiment=") for word in words) else []
-    return shlex.join(["fca", "run", *words, *alone])
+    if any(word.startswith("experiment=") for word in words):
+        words.append("hydra.mode=RUN")  # this configuration alone, of an experiment that may sweep
+    command = shlex.join(["fca", "run", *words])
+    return Job(task, setup, task.plan(setup), OmegaConf.to_yaml(config, resolve=True), command)
 
 
 def _load(config: DictConfig) -> ImageData:

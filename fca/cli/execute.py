@@ -45,31 +45,18 @@ def logged(path: Path) -> Iterator[None]:
         handler.close()
 
 
+@cache
 def provenance() -> dict[str, str | None]:
-    """Which code and which machine made a row: the columns host, commit, versions and finished."""
-    return {
-        "host": socket.gethostname(),
-        "commit": commit(),
-        "versions": versions(),
-        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
-    }
+    """Which code and which machine make rows: the columns host, versions of what decides a number, and commit.
 
-
-@cache
-def versions() -> str:
-    """Versions of what decides a number, in one line."""
-    return ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-
-
-@cache
-def commit() -> str | None:
-    """The commit of this checkout, `-dirty` when files differ from it; None outside a checkout."""
-    root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
-        return None
-    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
-    described = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
-    return described.stdout.strip() or None
+    The commit is that of this checkout, `-dirty` when files differ from it; None outside a checkout.
+    """
+    root, commit = Path(__file__).resolve().parents[2], None
+    if (root / ".git").exists():
+        command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
+        commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None  # noqa: S603
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    return {"host": socket.gethostname(), "commit": commit, "versions": versions}
 
 
 def execute(job: Job, *, alone: bool) -> None:
@@ -82,7 +69,8 @@ def execute(job: Job, *, alone: bool) -> None:
     while left := [run for run in job.plan if store.state(run.run_id) not in (State.DONE, State.FAILED)]:
         orphans = [run for run in left if run.parent and store.state(run.parent) is State.FAILED]
         for run in orphans:
-            _record(job, run, f"run {run.parent}, which it needs, failed", None)
+            cause = store.error(str(run.parent))["error"]
+            _record(job, run, f"run {run.parent}, which it needs, failed: {cause}", None)
         with _claimed(left, store) as tokens:
             won = [run for run in left if run.run_id in tokens]
             _work(job, won, tokens, alone)
@@ -96,19 +84,17 @@ def execute(job: Job, *, alone: bool) -> None:
 def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
     """The claims of those runs that are free and whose parent is done or claimed with them: run_id -> token."""
     held: dict[Path, str] = {}
-    tokens: dict[str, str] = {}
     with claims.beating(held):
         for run in runs:
-            if run.parent in tokens or run.parent is None or store.state(run.parent) is State.DONE:
-                folder = store.folder(run.run_id)
-                token = claims.acquire(folder)
-                if token is not None:
-                    held[folder] = tokens[run.run_id] = token
-        yield tokens
+            folder, parent = store.folder(run.run_id), run.parent
+            ready = parent is None or store.folder(parent) in held or store.state(parent) is State.DONE
+            if ready and (token := claims.acquire(folder)):
+                held[folder] = token
+        yield {folder.name: token for folder, token in held.items()}
 
 
 def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) -> None:
-    """Let the task yield these runs and write each; an error is recorded for the run at work and those it feeds."""
+    """Let the task yield these runs and write each; an error is recorded for the run at work."""
     store = job.setup.store
     left = [run for run in runs if store.state(run.run_id) is not State.DONE]  # done since the plan was made
     while left:
@@ -142,12 +128,14 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         **run.about,
         **finished.columns,
         **provenance(),
+        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "run_id": run.run_id,
         "task": run.task,
         "parent": run.parent,
         "command": job.command,
     }
-    stored = job.setup.store.write(row, finished.arrays, token, job.task.columns)
+    columns = (*job.task.columns, *job.setup.adaptation.columns)
+    stored = job.setup.store.write(row, finished.arrays, token, columns)
     try:
         job.setup.tracker.finish(stored)
     except Exception:  # the run is done and kept; its copy elsewhere is not worth failing it
@@ -156,13 +144,9 @@ def _write(job: Job, finished: Finished, token: str) -> None:
 
 
 def _fail(job: Job, left: Sequence[Run], message: str, trace: str | None) -> list[Run]:
-    """Record the first run as failed, and those at work with it that need it; returns the rest."""
-    failed = left[0]
-    _record(job, failed, message, trace)
-    orphans = [run for run in left if run.parent == failed.run_id]
-    for run in orphans:
-        _record(job, run, f"run {failed.run_id}, which it needs, failed: {message}", None)
-    return [run for run in left[1:] if run not in orphans]
+    """Record the first run as failed; returns the others but for those that need it, which `execute` records."""
+    _record(job, left[0], message, trace)
+    return [run for run in left[1:] if run.parent != left[0].run_id]
 
 
 def _record(job: Job, run: Run, message: str, trace: str | None) -> None:

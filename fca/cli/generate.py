@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from omegaconf import DictConfig
@@ -20,14 +20,9 @@ from fca.types import FcaError
 FEW = (1, 5, 9)  # sublevels whose prompts a dry run shows
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Exit code 0, also when a budget ends; 2 for what cannot be generated."""
-    return application("generate", generation, arguments)
-
-
 def generation(config: DictConfig) -> None:
     """Draw what is left, or with dry=true only say what would be drawn and what it would cost."""
-    plan = _plan(config)
+    plan: Plan = component(config, "plan").resolved(config.per_level)
     generator: Generator = component(config, "generator")
     writer: Writer | None = None if config.writer is None else component(config, "writer")
     if config.workers < 0:
@@ -41,15 +36,13 @@ def generation(config: DictConfig) -> None:
     done = generate(plan, generator, folder, budget, writer, config.workers)
     why = f", {budget} reached" if done.left else ""
     refused = f", {done.refused} refused" if done.refused else ""
-    print(f"{done.drawn:,} drawn{refused}, {done.left:,} left{why}; {_money(done.money)} for all so far")
+    print(f"{done.drawn:,} drawn{refused}, {done.left:,} left{why}; {done.money:,.2f} for all so far")
     for name in (MANIFEST, REVIEW):
         if (folder.root / name).exists():
             print(f"{name.partition('.')[0]}: {folder.root / name}")
 
 
-def _plan(config: DictConfig) -> Plan:
-    plan: Plan = component(config, "plan").resolved()
-    return plan if config.per_level is None else replace(plan, per_level=config.per_level).resolved()
+main = partial(application, "generate", generation)  # exit code 0, also when a budget ends; 2 for what cannot be drawn
 
 
 def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Folder, verbose: bool) -> None:
@@ -58,7 +51,7 @@ def _preview(plan: Plan, generator: Generator, writer: Writer | None, folder: Fo
     written = with_descriptions(plan, lines)
     wanted = outstanding(written, folder, lines)
     print(f"plan {plan.name}: {len(plan.classes)} classes x {len(plan.attributes)} attributes x 3 levels", end=" ")
-    print(f"x {plan.per_level} = {len(plan):,} images, {len(wanted):,} left; {_money(spent(lines))} for all so far")
+    print(f"x {plan.per_level} = {len(plan):,} images, {len(wanted):,} left; {spent(lines):,.2f} for all so far")
     print(f"{generator.label()} ({generator.version()}): {_cost(len(wanted), generator)}")
     if not generator.prompted:
         print("it draws without words")
@@ -82,10 +75,4 @@ def _few(plan: Plan) -> list[Request]:
 
 def _cost(count: int, seller: Generator | Writer) -> str:
     price = price_of(seller)
-    if price is None:
-        return f"{count:,} at an unknown price"
-    return f"{count:,} x {price:g} = {_money(count * price)}"
-
-
-def _money(amount: float) -> str:
-    return f"{amount:,.2f}"
+    return f"{count:,} at an unknown price" if price is None else f"{count:,} x {price:g} = {count * price:,.2f}"

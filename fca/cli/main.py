@@ -42,8 +42,7 @@ def _run(words: Sequence[str]) -> int:
         known = ", ".join(COMMANDS)
         print(f"error: {words[0]!r} is no fca command; there are: {known}. Try: fca --help", file=sys.stderr)
         return 2
-    code: int = importlib.import_module(f"fca.cli.{words[0]}").main(words[1:])
-    return code
+    return importlib.import_module(f"fca.cli.{words[0]}").main(words[1:])
 
 
 def _complete(words: Sequence[str]) -> int:
@@ -54,6 +53,11 @@ def _complete(words: Sequence[str]) -> int:
         return 0
     if line[1] not in COMMANDS or line[1] in WITHOUT_HYDRA:
         return 0
+    from fca.cli.application import nested_options
+
+    group, _, option = line[2].rpartition(" ")[2].partition("=")
+    if option:  # Hydra completes no option in a folder
+        print(" ".join(f"{group}={name}" for name in nested_options(group) if name.startswith(option)))
     os.environ["COMP_LINE"] = f"fca{line[2]}"
     return _run([line[1], *words])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +19,14 @@ from fca.store.columns import BASE
 from fca.types import FcaError
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Exit code 0, or 2 when the store has nothing for any analysis or the configuration is wrong."""
-    return application("report", report, arguments)
-
-
 def report(config: DictConfig) -> None:
     """Print where the page is."""
     hydra = HydraConfig.get()
     folders = [Path(source.path) for source in hydra.runtime.config_sources if source.schema == "file"]
     print(f"page: {_make_page(config, typed_words(hydra), folders)}")
+
+
+main = partial(application, "report", report)  # exit code 0, or 2 when no analysis finds rows or a key is wrong
 
 
 def write_report(name: str, outputs: str | Path = "outputs", query: str | None = None, **keys: Any) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from functools import partial
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -13,11 +13,6 @@ from fca.cli.configure import job_of
 from fca.cli.execute import execute
 from fca.cli.show import show_job
 from fca.store import State
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Exit code 0; 1 when a run failed; 2 for a configuration that cannot be run."""
-    return application("run", run, arguments)
 
 
 def run(config: DictConfig) -> None:
@@ -37,3 +32,6 @@ def run(config: DictConfig) -> None:
     execute(job, alone=True)
     if show_job(job):
         raise SystemExit(1)
+
+
+main = partial(application, "run", run)  # exit code 0; 1 when a run failed; 2 for a configuration that cannot be run

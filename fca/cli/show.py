@@ -30,30 +30,23 @@ def show_job(job: Job) -> list[str]:
 def _line(row: Row, summary: Sequence[str]) -> str:
     words = [str(row[key]) for key in ("task", "dataset", "model", "encoder") if key in row]
     words += [f"ncl={row['ncl']}"] if "ncl" in row else []
-    words += [
-        str(row[key]) for key, usual in (("snapshot", "best"), ("shift", "clean")) if row.get(key, usual) != usual
-    ]
-    words += [_shown(entry, row) for entry in dict.fromkeys((*HEADLINES, *summary)) if _has(row, entry)]
+    words += [str(row[key]) for key, usual in USUAL.items() if row.get(key, usual) != usual]
+    words += filter(None, (_shown(entry, row) for entry in dict.fromkeys((*HEADLINES, *summary))))
     return " ".join(words) + (f"  {row['flag']}!" if "flag" in row else "")
 
 
-def _has(row: Row, entry: str) -> bool:
-    return all(name in row for name in _names(entry) or [entry])
-
-
-def _names(template: str) -> list[str]:
-    return [name for _, name, _, _ in Formatter().parse(template) if name]
-
-
-def _shown(entry: str, row: Row) -> str:
-    """A template filled in; a column with its interval, or as name=value.
+def _shown(entry: str, row: Row) -> str | None:
+    """A template filled in; a column with its interval, or as name=value; None where the row has no such value.
 
     >>> _shown("{n_seen} of {n_all} images", {"n_seen": 3, "n_all": 9})
     ' 3 of 9 images'
     >>> _shown("top1", {"top1": 0.5, "top1_low": 0.4, "top1_high": 0.6}), _shown("rounds", {"rounds": 3})
     (' top1 0.5000 [0.4000, 0.6000]', 'rounds=3')
     """
-    if _names(entry):
+    names = [name for _, name, _, _ in Formatter().parse(entry) if name]
+    if not set(names or [entry]) <= set(row):
+        return None
+    if names:
         return f" {entry.format_map(row)}"
     if f"{entry}_low" in row:
         return f" {entry} {row[entry]:.4f} [{row[f'{entry}_low']:.4f}, {row[f'{entry}_high']:.4f}]"

@@ -84,14 +84,17 @@ class ResumingSweep:
         store = points[0].job.setup.store
         runs = list({run.run_id: run for point in points for run in point.job.plan})
         states = {run_id: store.state(run_id) for run_id in runs}
-        left = {run_id for run_id, state in states.items() if self._is_left(state)}
+        wanted = {State.ABSENT, State.RUNNING} | ({State.FAILED} if self.config.sweep.retry else set())
+        left = {run_id for run_id, state in states.items() if state in wanted}
         if self.config.sweep.print:
             print("\n".join(point.job.command for point in _launches(points, left)))
             return
         print(_plan_line(states, left), flush=True)
         for run_id in left:
             store.forgive(run_id)
-        os.environ.setdefault("WANDB_RUN_GROUP", self._name())  # the workers inherit it
+        hydra = self.config.hydra
+        name = filter(None, (hydra.runtime.choices.get("experiment"), Path(hydra.sweep.dir).name))
+        os.environ.setdefault("WANDB_RUN_GROUP", "-".join(name))  # the workers inherit it
         with progress(store, left, total=len(runs)):
             while left:
                 self._work(points, left)
@@ -100,14 +103,6 @@ class ResumingSweep:
         if failed:
             show_failures(store, failed)
             raise SystemExit(1)
-
-    def _name(self) -> str:
-        """Of the sweep: its experiment, if there is one, and when it began."""
-        hydra = self.config.hydra
-        return "-".join(filter(None, (hydra.runtime.choices.get("experiment"), Path(hydra.sweep.dir).name)))
-
-    def _is_left(self, state: State) -> bool:
-        return state in (State.ABSENT, State.RUNNING) or (self.config.sweep.retry and state is State.FAILED)
 
     def _work(self, points: Sequence[Configuration], left: set[str]) -> None:
         """Launch one job a configuration with heavy work left; then the light runs, here."""
@@ -131,7 +126,10 @@ class ResumingSweep:
             overrides = list(choices)
             whole = tuple(word for word, number in choices.items() if _composes(word, number, groups))
             if whole not in composed:
-                composed[whole] = self._compose(list(whole))
+                fresh = self.loader.load_sweep_config(self.config, list(whole))
+                with open_dict(fresh):
+                    del fresh["hydra"]
+                composed[whole] = fresh
             config = copy.deepcopy(composed[whole])
             for override in OverridesParser.create().parse_overrides([o for o in overrides if o not in whole]):
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
@@ -145,12 +143,6 @@ class ResumingSweep:
         for override in OverridesParser.create(config_loader=self.loader).parse_overrides(words):
             axes[override.get_key_element()] = _values(override)[: self.config.sweep.head]
         return axes
-
-    def _compose(self, overrides: list[str]) -> DictConfig:
-        config = self.loader.load_sweep_config(self.config, overrides)
-        with open_dict(config):
-            del config["hydra"]
-        return config
 
 
 def _values(override: Override) -> list[str]:

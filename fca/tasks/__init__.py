@@ -55,7 +55,7 @@ class Setup:
     recipe: Recipe
     subset: ClassSubset
     seed: int
-    adaptation: Adaptation | None
+    adaptation: Adaptation
     compat: str | None
     machine: Machine
     store: Store
@@ -94,8 +94,10 @@ class Task(Protocol):
 class Adaptation(Protocol):
     """How a network comes to its classes (see fca/tasks/adaptation): the plan and the work of `task=train`.
 
-    Columns that it measures beside those of every training are declared in fca/tasks/train.py.
+    columns: what its rows have beside the columns of every training (fca/tasks/train.py).
     """
+
+    columns: ClassVar[tuple[Column, ...]]
 
     def plan(self, setup: Setup, data: ImageData) -> list[Run]:
         """The training and the predictions of its weights. Raises FcaError where the model cannot be adapted so."""

@@ -386,7 +386,7 @@ class Evaluator:
             line |= {"pred": pred.tolist(), "p_true": p_true.tolist(), "seconds": time.perf_counter() - begun}
             self.journal.add(line)
             self._take(line)
-        return np.asarray(self.pred[positions] == self.true[positions])
+        return self.pred[positions] == self.true[positions]
 
     def predict(
         self, positions: Integer[np.ndarray, " images"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Bool, Int32, Shaped, UInt8
+from jaxtyping import Bool, Shaped
 from PIL import Image, ImageOps
 
 from fca.data.duplicates import exact_pairs, near_pairs, perceptual_hashes, signature
@@ -55,18 +55,6 @@ class Describe:
             yield Finished(run, summary(setup.data, arrays), arrays)
 
 
-@dataclass(frozen=True)
-class Inspected:
-    """What one image shows."""
-
-    height: int
-    width: int
-    thumbnail: UInt8[np.ndarray, "64 64 3"]
-    signature: UInt8[np.ndarray, "32 32"]
-    digest: bytes
-    mask: tuple[float, float, float]  # area, y and x of the centroid
-
-
 def described(data: ImageData, workers: int = 0) -> Arrays:
     """Arrays over all images, in the order of `data.items`; 12 kB an image, most of it thumbnails.
 
@@ -80,29 +68,20 @@ def described(data: ImageData, workers: int = 0) -> Arrays:
 
     Raises UnreadableImage once all were tried, naming the first few.
     """
-    inspected: list[Inspected] = []
-    unreadable: list[UnreadableImage] = []
-    for seen in in_order(lambda i: _inspect(data, i), len(data.items), workers, f"reading {data.name}"):
-        if isinstance(seen, Inspected):
-            inspected.append(seen)
-        else:
-            unreadable.append(seen)
-    if unreadable:
+    seen: list[Any] = list(in_order(lambda i: _inspect(data, i), len(data.items), workers, f"reading {data.name}"))
+    if unreadable := [one for one in seen if isinstance(one, UnreadableImage)]:
         more = f" and {len(unreadable) - SHOWN} more" if len(unreadable) > SHOWN else ""
         raise UnreadableImage("; ".join(map(str, unreadable[:SHOWN])) + more)
-    signatures = np.stack([one.signature for one in inspected])
-    height, width = (np.array([getattr(one, side) for one in inspected], np.int32) for side in ("height", "width"))
-    area, y, x = np.array([one.mask for one in inspected], np.float32).T
+    arrays = {name: np.stack([one[name] for one in seen]) for name in seen[0]}
+    signatures, digests = arrays.pop("signature"), arrays["sha256"]
+    smaller_side = np.minimum(arrays["height"], arrays["width"])
+    first = np.sort(np.unique(digests, return_index=True)[1])  # of each group of exact copies
+    near = first[near_pairs(signatures[first], smaller_side[first])]
     return {
-        "thumbnails": np.stack([one.thumbnail for one in inspected]),
-        "height": height,
-        "width": width,
-        "mask_area": area,
-        "mask_y": y,
-        "mask_x": x,
+        **arrays,
         "phash": perceptual_hashes(signatures),
-        "sha256": np.array([one.digest.hex() for one in inspected], dtype="S64"),
-        **_duplicates([one.digest for one in inspected], signatures, np.minimum(height, width)),
+        "duplicates_exact": exact_pairs(digests.tolist()),
+        "duplicates_near": near.astype(np.int32),
     }
 
 
@@ -118,11 +97,7 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
         "n_images": len(splits),
         **{f"n_{split}": int((splits == split).sum()) for split in ("train", "val", "test")},
         "class_min": int(np.bincount(data.labels, minlength=len(data.classes)).min()),
-        **{
-            f"{side}_{name}": int(extreme(arrays[side]))
-            for side in ("height", "width")
-            for name, extreme in (("min", np.min), ("max", np.max))
-        },
+        **{f"{side}_{end}": getattr(arrays[side], end)() for side in ("height", "width") for end in ("min", "max")},
         "duplicates_exact": len(exact),
         "duplicates_near": len(near),
         "duplicates_between_splits": int((first != second).sum()),
@@ -140,15 +115,25 @@ def checksum(data: ImageData, digests: Shaped[np.ndarray, " images"]) -> str:
     return hashlib.sha256("".join("\x1f".join(record) + "\x1e" for record in records).encode()).hexdigest()
 
 
-def _inspect(data: ImageData, index: int) -> Inspected | UnreadableImage:
+def _inspect(data: ImageData, index: int) -> dict[str, Any] | UnreadableImage:
+    """The values of one image by the names of `described`, and its signature."""
     try:
         image, mask = data.read(index), data.mask(index)
     except UnreadableImage as error:
         return error
     height, width = image.shape[:2]
     small = ImageOps.pad(Image.fromarray(image), (THUMBNAIL, THUMBNAIL), Image.Resampling.BICUBIC, "white")
-    digest = hashlib.sha256(f"{height} {width} ".encode() + image.tobytes()).digest()
-    return Inspected(height, width, np.asarray(small), signature(image), digest, _mask_facts(mask))
+    area, y, x = _mask_facts(mask)
+    return {
+        "thumbnails": np.asarray(small),
+        "height": np.int32(height),
+        "width": np.int32(width),
+        "mask_area": np.float32(area),
+        "mask_y": np.float32(y),
+        "mask_x": np.float32(x),
+        "sha256": np.bytes_(hashlib.sha256(f"{height} {width} ".encode() + image.tobytes()).hexdigest()),
+        "signature": signature(image),
+    }
 
 
 def _mask_facts(mask: Bool[np.ndarray, "height width"] | None) -> tuple[float, float, float]:
@@ -156,12 +141,3 @@ def _mask_facts(mask: Bool[np.ndarray, "height width"] | None) -> tuple[float, f
         return (np.nan if mask is None else 0.0), np.nan, np.nan
     rows, columns = np.nonzero(mask)
     return mask.mean(), (rows.mean() + 0.5) / mask.shape[0], (columns.mean() + 0.5) / mask.shape[1]
-
-
-def _duplicates(
-    digests: list[bytes], signatures: UInt8[np.ndarray, "images 32 32"], sides: Int32[np.ndarray, " images"]
-) -> Arrays:
-    _, first = np.unique(np.array(digests, dtype="S32"), return_index=True)
-    first.sort()  # of each group of exact copies
-    near = first[near_pairs(signatures[first], sides[first])]
-    return {"duplicates_exact": exact_pairs(digests), "duplicates_near": near.astype(np.int32)}

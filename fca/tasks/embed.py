@@ -141,5 +141,4 @@ def _pairwise(
         sums[j, labels[i]] += alike
     others = np.bincount(labels, minlength=classes) - (labels[:, None] == np.arange(classes))
     means = np.divide(sums, others, out=np.full_like(sums, np.nan), where=others > 0)
-    single: np.ndarray = means.astype(np.float32)
-    return single
+    return means.astype(np.float32)

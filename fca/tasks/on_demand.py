@@ -47,7 +47,9 @@ class OnDemand:
 
     def load(self) -> ImageData:
         """The images, listed; none is drawn. Raises FcaError for a plan that the generator cannot draw."""
-        plan = self._plan()
+        plan: Plan = self.plan.resolved(self.per_level)
+        if self.generator.prompted:
+            plan.check_words()
         folder = Folder(Path(self.root).expanduser())
         check_generator(folder.journal.lines(), self.generator, folder.root)
         struck = struck_ids(folder.root)
@@ -68,14 +70,6 @@ class OnDemand:
             mask=drawer.visible,
             mirror=self.mirror,
         )
-
-    def _plan(self) -> Plan:
-        plan: Plan = self.plan.resolved()
-        if self.per_level is not None:
-            plan = replace(plan, per_level=self.per_level).resolved()
-        if self.generator.prompted:
-            plan.check_words()
-        return plan
 
 
 class Latest:
@@ -128,7 +122,7 @@ class Drawer:
 
     def _found(self, request: Request) -> Line | None:
         line = self._latest.lines.get(request.key)
-        there = line is not None and line["kind"] == "image" and is_of(line, request) and self.folder.has(line)
+        there = line and line["kind"] == "image" and is_of(line, request) and self.folder.has(line)
         return line if there else None
 
     def _drawn(self, request: Request) -> Line:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import softmax
 
 from fca.data.pixels import open_pixels, shifted
 from fca.data.splits import as_trained_on
@@ -194,8 +195,7 @@ def prediction_arrays(
     logits: Float[np.ndarray, "images logits"], true: Int[np.ndarray, " images"], classes: Sequence[str]
 ) -> Arrays:
     """pred, p_true and p_max from float32 logits; the logits themselves as float16 when they are large."""
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    p = np.exp(shifted) / np.exp(shifted).sum(axis=1, keepdims=True)
+    p = softmax(logits, axis=1)
     small = logits.nbytes <= LOGITS_FLOAT32_MB * 2**20
     return {
         "pred": logits.argmax(axis=1).astype(np.int32),
@@ -228,12 +228,9 @@ def predicted(run: Run, classifier: Classifier, setup: Setup) -> Finished:
     column = logit_columns(classifier.classes, data.classes)
     known = [c for c in work.classes or range(len(data.classes)) if column[c] >= 0]
     if not known:
-        raise FcaError(
-            "model.classes",
-            ", ".join(classifier.classes[:5]) + ", ...",
-            f"at least one class of {data.name}: {', '.join(data.classes[:5])}, ...",
-            "give the data set's class keys in logit order as model.classes=[...]",
-        )
+        own, theirs = (", ".join(keys[:5]) + ", ..." for keys in (classifier.classes, data.classes))
+        step = "give the data set's class keys in logit order as model.classes=[...]"
+        raise FcaError("model.classes", own, f"at least one class of {data.name}: {theirs}", step)
     rows = data.rows(split, known)
     if not len(rows):
         raise FcaError("split", split, f"a split of {data.name} with images of the known classes", "see: task=describe")

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from fca.data.splits import for_training
-from fca.tasks import N_TRAIN, N_VAL, Adaptation, Setup
+from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import VAL_TOP1
-from fca.tasks.adaptation.network import BEST_EPOCH, Finetune, Scratch
-from fca.tasks.adaptation.probe import PENALTY
 from fca.types import Column, Finished, Run
 
 
@@ -22,18 +20,13 @@ class Train:
     accuracy on test.
     """
 
-    columns: ClassVar[tuple[Column, ...]] = (VAL_TOP1, PENALTY, N_TRAIN, N_VAL, BEST_EPOCH)
+    columns: ClassVar[tuple[Column, ...]] = (VAL_TOP1, N_TRAIN, N_VAL)  # and those of the adaptation
     summary: ClassVar[tuple[Column | str, ...]] = ()
 
     def plan(self, setup: Setup) -> list[Run]:
         """The training and the predictions of the weights that it keeps."""
-        return _adaptation(setup).plan(setup, for_training(setup.data))
+        return setup.adaptation.plan(setup, for_training(setup.data))
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Adapt if that is to be done, then predict the test images."""
-        return _adaptation(setup).run(runs, setup)
-
-
-def _adaptation(setup: Setup) -> Adaptation:
-    """The configured one; without, finetune for a model with weights, else scratch."""
-    return setup.adaptation or (Scratch() if setup.model.weights_label() is None else Finetune())
+        return setup.adaptation.run(runs, setup)

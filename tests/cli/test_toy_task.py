@@ -1,4 +1,4 @@
-"""A task of one Python file and one YAML outside of fca: it brings its own columns, summary and groups."""
+"""A task, or an adaptation, of one Python file and one YAML outside of fca: it brings its own columns and groups."""
 
 import json
 import shlex
@@ -112,3 +112,45 @@ def test_a_key_beside_the_groups_that_nobody_declares_is_refused(fca, toy, tmp_p
     code, _, err = fca(*toy, "experiment=odd")
     assert code == 2
     assert "key = sede; allowed: dataset, model, encoder" in err
+
+
+ADAPTATION = """
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from fca.types import Column, Finished, Run
+
+MOOD = Column("toy_mood", str, "", "how the network felt")
+
+
+@dataclass(frozen=True)
+class Mood:
+    columns: ClassVar = (MOOD,)
+    domain: Any
+
+    def plan(self, setup, data):
+        return [Run("train", {"data": data.fingerprint, "mood": self.domain.colour}, {"adaptation": "mood"})]
+
+    def run(self, runs, setup):
+        for run in runs:
+            yield Finished(run, {"n_train": 3, MOOD: f"{self.domain.colour} all over"}, {})
+"""
+MOOD = """
+defaults:
+  - /domain@_global_.domain: blue
+  - _self_
+_target_: a_toy_adaptation.Mood
+domain: ${domain}
+"""
+
+
+def test_an_adaptation_declares_its_columns_and_brings_its_group(fca, toy, tmp_path):
+    (tmp_path / "toy" / "a_toy_adaptation.py").write_text(ADAPTATION)
+    (tmp_path / "toy" / "conf" / "adaptation").mkdir()
+    (tmp_path / "toy" / "conf" / "adaptation" / "mood.yaml").write_text(MOOD)
+    code, _, err = fca("-m", "adaptation=mood", "domain=red,blue", *toy[1:])
+    assert code == 0, err
+    rows = results("outputs", "n_train == 3")
+    assert sorted(rows["toy_mood"]) == ["blue all over", "red all over"]
+    code, _, err = fca("--columns", "penalty,best_epoch", door=results_command)
+    assert code == 0, "columns of the usual adaptations are listed before one has run"

@@ -69,6 +69,21 @@ def test_adaptation_null_is_the_usual_one(fca):
     assert fca("adaptation=null", *PRINT)[0] == 0
 
 
+@pytest.mark.parametrize(("key", "word"), [("adaptation", "probe"), ("model", "resnet18")])
+def test_a_group_as_a_plain_value_of_a_yaml_is_refused_with_the_line_that_chooses_it(fca, tmp_path, key, word):
+    (tmp_path / "conf" / "experiment").mkdir(parents=True)
+    mine = tmp_path / "conf" / "experiment" / "mine.yaml"
+    words = ["experiment=mine", f"hydra.searchpath=[file://{tmp_path}/conf]", *PRINT]
+    mine.write_text(f"# @package _global_\n{key}: {word}\n")
+    for mode in ([], ["-m", "seed=0,1"]):
+        code, _, err = fca(*mode, *words)
+        assert (code, len(err.splitlines())) == (2, 1), err
+        assert f"{key} = {word}; allowed: an option of the group {key}" in err
+        assert f"`- override /{key}: {word}`, or type {key}={word}" in err
+    mine.write_text(f"# @package _global_\ndefaults:\n  - override /{key}: {word}\nrecipe: {{epochs: 2}}\n")
+    assert fca(*words, *["model=hog"] * (key == "adaptation"))[0] == 0
+
+
 @pytest.mark.parametrize("words", [["subset=fca"], ["subset=fca", "subset.seed=3"], ["-m", "subset=fca", "seed=0,1"]])
 def test_subsets_of_the_arena_need_their_number_of_classes(fca, words):
     code, _, err = fca(*words, *PRINT)
@@ -97,6 +112,8 @@ TABS = {
     "fca run model=test_res": ["model=test_resnet"],
     "fca run subset.nc": ["subset.ncl="],
     "fca run -m seed=1,2 shift=cl": ["shift=clean"],
+    "fca run shift=corruption/fo": ["shift=corruption/fog"],
+    "fca run shift=cifar_c": ["shift=cifar_c/all"],
     "fca analyse analysis=few": ["analysis=few_class"],
     "fca results --fo": [],
 }

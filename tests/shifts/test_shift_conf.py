@@ -4,6 +4,7 @@ import re
 
 import pytest
 from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 
 from fca.cli.application import CONF
 from fca.cli.configure import component, typed
@@ -28,7 +29,7 @@ def composed(name, *words):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_yaml_binds_and_says_question_command_and_cost(name):
     config = composed(name)
-    assert set(typed(config, "shift")) == set(config.shift) - {"_target_"}
+    assert set(typed(OmegaConf.to_container(config.shift), "shift")) == set(config.shift) - {"_target_"}
     head = [line for line in (CONF / "shift" / f"{name}.yaml").read_text().splitlines() if line.startswith("#")]
     assert head[0].endswith("?")
     assert f"shift={name}" in "".join(head)

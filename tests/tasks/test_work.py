@@ -6,7 +6,7 @@ from fca.cli.configure import job_of
 from fca.stats.adaptive import GreTwoStage
 from fca.store import Store
 from fca.tasks import Adaptation, Task, predict
-from fca.tasks.adaptation.network import Finetune, Scratch
+from fca.tasks.adaptation.network import Finetune, Network, Scratch
 from fca.tasks.adaptation.probe import Probe
 from fca.tasks.adaptive import AdaptiveTest
 from fca.tasks.describe import Describe
@@ -16,6 +16,7 @@ from fca.types import Column, Run
 from tests.conftest import SMALL
 
 TASKS = (AdaptiveTest, Describe, Embed, predict.Predict, Train)
+ADAPTATIONS = (Network, Scratch, Finetune, Probe)
 
 
 def test_work_is_no_part_of_what_a_run_means():
@@ -23,17 +24,17 @@ def test_work_is_no_part_of_what_a_run_means():
     assert Run("train", {"seed": 1}, work="a").run_id == Run("train", {"seed": 1}).run_id
 
 
-@pytest.mark.parametrize("task", TASKS, ids=lambda task: task.__name__)
-def test_a_task_declares_the_meaning_of_each_of_its_columns(task):
-    assert all(isinstance(column, Column) and column.meaning for column in task.columns)
-    assert len(set(task.columns)) == len(task.columns)
+@pytest.mark.parametrize("declaring", [*TASKS, *ADAPTATIONS], ids=lambda declaring: declaring.__name__)
+def test_a_task_or_adaptation_declares_the_meaning_of_each_of_its_columns(declaring):
+    assert all(isinstance(column, Column) and column.meaning for column in declaring.columns)
+    assert len(set(declaring.columns)) == len(declaring.columns)
 
 
 def test_a_training_and_a_prediction_are_planned_once(fca, tmp_path, monkeypatch):
+    assert all(isinstance(way(), Adaptation) for way in ADAPTATIONS)
     planned = []
     for name in ("plan", "run"):
-        for way in (Scratch, Finetune, Probe):
-            assert isinstance(way(), Adaptation)
+        for way in (Network, Probe):
             original = getattr(way, name)
             monkeypatch.setattr(
                 way, name, lambda *given, _name=name, _do=original: planned.append(_name) or _do(*given)

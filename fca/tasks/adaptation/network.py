@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Int
 
 from fca.data.pixels import open_pixels
 from fca.identity import canonical
@@ -18,7 +17,7 @@ from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
 from fca.tasks.predict import adapted_columns, predicted, predictions
 from fca.training.recipe import Recipe
-from fca.types import Classifier, ClassSubset, Column, FcaError, Finished, ImageData, Model, Run
+from fca.types import Classifier, Column, FcaError, Finished, ImageData, Model, Run
 
 BEST_EPOCH = Column("best_epoch", int, "d", "epoch whose weights are kept, the most accurate one on validation images")
 
@@ -34,7 +33,33 @@ class Training:
 
 
 @dataclass(frozen=True)
-class Scratch:
+class Network:
+    """`adaptation=null`: finetune the model if it has weights, else train it from scratch."""
+
+    columns: ClassVar[tuple[Column, ...]] = (BEST_EPOCH,)
+
+    def plan(self, setup: Setup, data: ImageData) -> list[Run]:
+        """The training and its predictions."""
+        way = Scratch() if setup.model.weights_label() is None else Finetune()
+        return way.plan(setup, data)
+
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+        """Train if that is to be done, then let the weights that it kept predict the test images."""
+        first, rest = runs[0], list(runs)
+        if first.task == "train":
+            setup.store.keep_items(first.work.data)
+            classifier, columns, diverged = _fitted(first, setup)
+            clean = predicted(first.work.clean, classifier, setup)
+            columns |= adapted_columns(clean.columns, first.work.data, setup.subset, diverged)
+            yield Finished(first, columns, {})
+            rest = [run for run in runs[1:] if run.run_id != clean.run.run_id]
+            if len(rest) < len(runs) - 1:
+                yield clean
+        yield from predictions(rest, setup)
+
+
+@dataclass(frozen=True)
+class Scratch(Network):
     """`adaptation=scratch`: begin with random weights, whatever weights the model was given."""
 
     def plan(self, setup: Setup, data: ImageData) -> list[Run]:
@@ -47,23 +72,15 @@ class Scratch:
         bare = model if model.weights is None else replace(model, weights=None)
         return _plan(replace(setup, model=bare), data, finetune=False)
 
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Train, then predict the test images."""
-        return _run(runs, setup)
-
 
 @dataclass(frozen=True)
-class Finetune:
+class Finetune(Network):
     """`adaptation=finetune`: begin with the model's weights, at `finetune_lr` times the recipe's learning rate."""
 
     def plan(self, setup: Setup, data: ImageData) -> list[Run]:
         """The training and its predictions. Raises FcaError for a model without weights."""
         need_weights(setup, "finetune")
         return _plan(setup, data, finetune=True)
-
-    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Train, then predict the test images."""
-        return _run(runs, setup)
 
 
 def _plan(setup: Setup, data: ImageData, *, finetune: bool) -> list[Run]:
@@ -95,25 +112,10 @@ def _plan(setup: Setup, data: ImageData, *, finetune: bool) -> list[Run]:
     return [replace(train, work=Training(data, setup.model, recipe, clean)), clean, *others]
 
 
-def _run(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-    """Train if that is to be done, then let the weights that it kept predict the test images."""
-    first, rest = runs[0], list(runs)
-    if first.task == "train":
-        setup.store.keep_items(first.work.data)
-        classifier, columns, diverged = _fitted(first, setup)
-        clean = predicted(first.work.clean, classifier, setup)
-        columns |= adapted_columns(clean.columns, first.work.data, setup.subset, diverged)
-        yield Finished(first, columns, {})
-        rest = [run for run in runs[1:] if run.run_id != clean.run.run_id]
-        if len(rest) < len(runs) - 1:
-            yield clean
-    yield from predictions(rest, setup)
-
-
 def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
     """The trained network, the columns of its training, and whether that diverged.
 
-    As released (compat), the head has all classes.
+    As released (compat), the head has all classes and the test images choose the epoch.
     """
     from fca.training.batches import Examples
     from fca.training.loop import Place, fit, seed_everything
@@ -122,12 +124,12 @@ def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
     data, machine = work.data, setup.machine
     head = full_set(len(data.classes)) if setup.compat else setup.subset
     keys = [data.classes[c] for c in head.classes]
+    *fitting, test = (data.rows(split, setup.subset.classes) for split in ("train", "val", "test"))
+    chosen = [np.sort(np.concatenate(fitting)), test] if setup.compat else fitting
     seed_everything(setup.seed)
     classifier = work.model.build(keys)
     pixels = open_pixels(data, classifier.geometry, setup.cache, machine.workers, machine.cache_gb)
-    train, val = (
-        Examples(pixels, rows, head.new_labels(data.labels[rows])) for rows in _rows(data, setup.subset, setup.compat)
-    )
+    train, val = (Examples(pixels, rows, head.new_labels(data.labels[rows])) for rows in chosen)
     place = Place(setup.store.folder(run.run_id), machine.accelerator, setup.tracker.start(run))
     write_json(place.folder / "model.json", describe_model(work.model, keys))
     fitted = fit(classifier, train, val, work.recipe, setup.seed, place)
@@ -139,11 +141,3 @@ def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
         "train_s": fitted.train_s,
     }
     return classifier, columns, fitted.diverged
-
-
-def _rows(
-    data: ImageData, subset: ClassSubset, compat: str | None
-) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " val"]]:
-    """The images to train on, and those that choose the epoch (as released, these are the test images)."""
-    train, val, test = (data.rows(split, subset.classes) for split in ("train", "val", "test"))
-    return (np.sort(np.concatenate([train, val])), test) if compat else (train, val)

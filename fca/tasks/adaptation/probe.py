@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from safetensors.numpy import save
@@ -34,6 +34,8 @@ class Probing:
 class Probe:
     """`adaptation=probe`: the network's weights stay as they are; the solution is exact, without recipe and seed."""
 
+    columns: ClassVar[tuple[Column, ...]] = (PENALTY,)
+
     def plan(self, setup: Setup, data: ImageData) -> list[Run]:
         """The features of all images (whatever the subset), then the probe and its predictions, which need no launcher.
 
@@ -56,8 +58,7 @@ class Probe:
         for run in runs:
             if run.task == "embed":
                 yield embedded(run, setup)
-        light = [run for run in runs if run.light]
-        if light:
+        if light := [run for run in runs if run.light]:
             yield from _solved(light, setup)
         yield from predictions([run for run in runs if run.task == "predict" and not run.light], setup)
 

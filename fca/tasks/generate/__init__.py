@@ -176,7 +176,7 @@ def draw_one(folder: Folder, generator: Generator, request: Request) -> Line:
 
 def is_of(line: Line, request: Request) -> bool:
     """Whether a line is of just this request, or of a further try at it."""
-    return bool(line["prompt"] == request.prompt and 0 <= line["seed"] - request.seed < TRIES)
+    return line["prompt"] == request.prompt and 0 <= line["seed"] - request.seed < TRIES
 
 
 def draw_all(
@@ -226,9 +226,7 @@ def _since(started: float) -> float:
 
 
 def undescribed(plan: Plan, lines: list[Line]) -> list[tuple[str, str]]:
-    """(class, attribute) without descriptions of their own, in the plan or the journal; refused ones are not among
-    them.
-    """
+    """(class, attribute) without descriptions of their own, in the plan or the journal; refused ones are left out."""
     tried = {(line["label"], line["attribute"]) for line in lines if line["kind"] == "description"}
     pairs = ((label, attribute) for label in plan.classes for attribute in plan.attributes)
     return [pair for pair in pairs if pair not in tried and not plan.descriptions.get(pair[0], {}).get(pair[1])]

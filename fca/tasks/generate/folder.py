@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,10 @@ from fca.store.journal import Journal, Line
 from fca.types import LEVELS, FcaError
 
 REVIEW = "review.html"
-FROM_REQUEST = ("key", "label", "name", "attribute", "level", "sublevel", "index", "triplet", "prompt", "seed")
-FROM_LINE = ("label", "attribute", "level", "sublevel", "index", "triplet", "seed", "prompt", "generator", "version")
+LISTED = (
+    *("image_id", "path", "mask", "full_mask", "split", "label", "attribute", "level", "sublevel", "index", "triplet"),
+    *("seed", "prompt", "generator", "version", "money", "state", "reason", "accepted"),
+)
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,12 @@ class Folder:
         self.root.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.root / ".lock", timeout=-1 if wait else 0)  # of its own: threads too wait for each other
         try:
-            lock.acquire()
+            acquired = lock.acquire()
         except Timeout as error:
             step = "wait for it, or take another out"
             raise FcaError("out", self.root, "a folder that no other command is adding to", step) from error
-        try:
+        with acquired:
             yield
-        finally:
-            lock.release()
 
     def has(self, line: Mapping[str, Any]) -> bool:
         """Whether the files of an image's line are there."""
@@ -68,12 +68,8 @@ class Folder:
         }
         for path, pixels in files.values():
             if pixels is not None:
-                self._write(path, pixels)
+                write_whole(self.root / path, partial(Image.fromarray(pixels).save, format="PNG"))
         return {name: None if pixels is None else path for name, (path, pixels) in files.items()}
-
-    def _write(self, path: str, pixels: np.ndarray) -> None:
-        picture = Image.fromarray(pixels)
-        write_whole(self.root / path, lambda file: picture.save(file, format="PNG"))
 
     def write_lists(self, lines: list[Line], name: str) -> None:
         """Write manifest.csv and review.html of these lines, each whole.    name: of the plan."""
@@ -99,7 +95,7 @@ def check_generator(lines: list[Line], generator: Generator, root: Path) -> None
 
 def request_line(request: Request, generator: Generator) -> Line:
     """What a journal's line has of a request, whether it was drawn or refused."""
-    about = {name: getattr(request, name) for name in FROM_REQUEST}
+    about = {"key": request.key, "triplet": request.triplet, **asdict(request)}
     return {**about, "generator": generator.label(), "version": generator.version()}
 
 
@@ -109,23 +105,11 @@ def manifest(lines: list[Line], struck: set[str]) -> pd.DataFrame:
     Columns image_id, path, mask, full_mask, split, label, attribute, level, sublevel, index, triplet, seed,
     prompt, generator, version, money, state (drawn or refused), reason (of a refusal), accepted (drawn, not struck).
     """
-    return pd.DataFrame([_listed(line, struck) for _, line in sorted(latest(lines).items())])
-
-
-def _listed(line: Line, struck: set[str]) -> dict[str, object]:
-    drawn = line["kind"] == "image"
-    return {
-        "image_id": line["key"],
-        "path": line.get("file"),
-        "mask": line.get("mask"),
-        "full_mask": line.get("full_mask"),
-        "split": "test",
-        **{name: line[name] for name in FROM_LINE},
-        "money": line.get("money"),
-        "state": "drawn" if drawn else "refused",
-        "reason": line.get("refused"),
-        "accepted": drawn and line["key"] not in struck,
-    }
+    frame = pd.DataFrame([line for _, line in sorted(latest(lines).items())])
+    drawn = frame["kind"] == "image"
+    state, accepted = np.where(drawn, "drawn", "refused"), drawn & ~frame["key"].isin(struck)
+    named = frame.rename(columns={"key": "image_id", "file": "path", "refused": "reason"})
+    return named.assign(split="test", state=state, accepted=accepted).reindex(columns=LISTED)
 
 
 def review(lines: list[Line], struck: set[str], name: str) -> str:
@@ -145,10 +129,5 @@ def review(lines: list[Line], struck: set[str], name: str) -> str:
         "levels": LEVELS,
         "file": STRUCK,
     }
-    return _template().render(name=name, data=data)
-
-
-@cache
-def _template() -> jinja2.Template:
-    loader = jinja2.FileSystemLoader(Path(__file__).parent)
-    return jinja2.Environment(loader=loader, autoescape=True).get_template("review.html.jinja")
+    pages = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent), autoescape=True)
+    return pages.get_template("review.html.jinja").render(name=name, data=data)

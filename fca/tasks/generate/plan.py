@@ -41,9 +41,15 @@ class Plan:
     seed: int
     file: str | None = None
 
-    def resolved(self) -> Plan:
-        """The plan with its file's values, checked. Raises FcaError naming the first value that is not allowed."""
-        plan = self if self.file is None else replace(self, file=None, **_values(self.file))
+    def resolved(self, per_level: int | None = None) -> Plan:
+        """The plan with its file's values, checked. Raises FcaError naming the first value that is not allowed.
+
+        per_level: takes the place of the plan's; None = as planned.
+        """
+        values = {} if self.file is None else _values(self.file)
+        if per_level is not None:
+            values["per_level"] = per_level
+        plan = replace(self, file=None, **values)
         plan._check()
         return plan
 
