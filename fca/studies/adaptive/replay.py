@@ -20,13 +20,13 @@ from rich import get_console
 from rich.progress import track
 from scipy.stats import kendalltau
 
-from fca.stats.adaptive import MAPPING_L, MAPPING_Q, POINTS, GreTwoStage, Pool, make_pool, replay, start_policy, warning
+from fca.stats.adaptive import MAPPING_L, MAPPING_Q, POINTS, GreTwoStage, Pool, replay, start_policy, warning
 from fca.stats.adaptive.policies import check_budget
 from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
 from fca.stats.irt import ItemBank, check_responses, fit_irt
 from fca.store import Store
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
-from fca.studies.progressive.levels import PAPER, ByLevel, Line, cells, responses_by_level, whole_sessions
+from fca.studies.progressive.levels import PAPER, ByLevel, Line, cells, pool_of, responses_by_level, whole_sessions
 from fca.studies.table import DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec
 from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
@@ -191,7 +191,7 @@ class AdaptiveReplay:
         left_out: list[str] = []
         runs: set[str] = set()
         for one in map(whole_sessions, responses_by_level(store, self.query, self.protocol)):
-            pool = pool_of(one)
+            pool = pool_of(one.items)
             tests = replays(one, pool, settings(self.budget, self.budgets), self.repeats, self.model, self.seed)
             left_out += tests.left_out
             runs |= set(one.runs)
@@ -215,11 +215,6 @@ class AdaptiveReplay:
             yield ADAPTIVE_ASKED, evaluated_lines(one, pool, self.budget, self.repeats, self.seed)
             yield ADAPTIVE_TRAJECTORIES, trajectory_lines(one, pool, self.budget, self.seed)
             yield ADAPTIVE_SESSIONS, session_lines(one, pool, self.budget, self.seed)
-
-
-def pool_of(one: ByLevel) -> Pool:
-    """Images by level, session (class and attribute) and group (attribute)."""
-    return make_pool(one.levels, one.sessions, one.items["attribute"].to_numpy(dtype=str))
 
 
 def settings(budget: float, budgets: Iterable[int | float]) -> list[Setting]:
@@ -295,6 +290,7 @@ def draws_of(seed: int, at: int) -> int:
 def name_of(test: Setting, pool: Pool) -> str:
     """Static 3; gre_two_stage + mixed_logit.
 
+    >>> from fca.stats.adaptive import make_pool
     >>> codes = np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int)
     >>> name_of(Setting("static_k", "session_mean", 0.25), make_pool(*codes))
     'Static 3'

@@ -15,6 +15,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer, Shaped
 from scipy.special import softmax
 
+from fca.stats.adaptive import Pool, make_pool
 from fca.stats.intervals import mean_with_interval
 from fca.stats.protocols import masked_answers
 from fca.store import Store
@@ -98,6 +99,11 @@ def sessions_of(items: pd.DataFrame) -> Shaped[np.ndarray, " items"]:
     ['car/size']
     """
     return (items["label"].astype(str) + "/" + items["attribute"].astype(str)).to_numpy(dtype=str)
+
+
+def pool_of(items: pd.DataFrame) -> Pool:
+    """The pool of an adaptive test: images by level, session (class and attribute) and group (attribute)."""
+    return make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
 
 
 def whole_sessions(found: ByLevel) -> ByLevel:
