@@ -10,19 +10,18 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float
 
-from fca.stats.adaptive import TARGETS, make_pool
+from fca.stats.adaptive import TARGETS
 from fca.stats.protocols import masked_answers
 from fca.store import Store
+from fca.store.columns import PREDICT_S, SHIFT, WEIGHTS
 from fca.studies.answers import Predictions, predictions
-from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, levels_of, sessions_of
+from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, pool_of
 from fca.studies.rows import check_query, narrowed, records, require
 from fca.studies.table import ATTRIBUTE, DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec
 from fca.types import BEST, LEVELS, Column, Table
 
 COMMAND = "fca run task=adaptive_test dataset=rendered model=run model.run_id=..."
 
-WEIGHTS = Column("weights", str, "", "weights of the network")
-SHIFT = Column("shift", str, "", "change of the images")
 POLICY = Column("policy", str, "", "policy that chooses the images")
 ESTIMATOR = Column("estimator", str, "", "estimator")
 BUDGET = Column("budget", float, ".3~%", "largest share of the images to evaluate")
@@ -39,7 +38,6 @@ N_EVALUATED = Column("n_asked", int, ".0f", "images evaluated")
 N_POOL = Column("n_pool", int, ".0f", "images")
 SHARE = Column("share", float, ".1%", "share of the images evaluated")
 ROUNDS = Column("rounds", int, ".0f", "rounds")
-PREDICT_S = Column("predict_s", float, ".1f", "seconds of the test")
 FULL_S = Column("full_s", float, ".1f", "seconds of the predict run on all images")
 TIME_SHARE = Column("time_share", float, ".1%", "seconds of the test over those of the predict run")
 WARNING = Column("warning", str, "", "known bias of the estimator under this policy")
@@ -125,9 +123,7 @@ def truth_of(store: Store, test: Mapping[str, Any], full: Mapping[str, Any]) -> 
     items = store.items(full["fingerprint"])
     items = items[items["split"] == full["split"]].iloc[found.images]
     there = found.of_classes(test["classes"]) & items[["attribute", "level"]].notna().all(axis=1).to_numpy()
-    items = items[there]
-    pool = make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
-    return pool.truth(right[there])
+    return pool_of(items[there]).truth(right[there])
 
 
 def _right(store: Store, found: Predictions, test: Mapping[str, Any]) -> Bool[np.ndarray, " images"] | None:
