@@ -14,12 +14,8 @@ from fca.types import FcaError
 # Columns of what was requested, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
 # classes (with ncl and subset_seed) and seed; whatever else differs is never averaged over or compared unnoticed.
 CONFIG = ("fingerprint", "num_classes", "split", "shift", "sampler", "compat")
-WEIGHTS = (
-    "adaptation",
-    "weights",
-    "snapshot",
-    "input_size",
-)  # may differ between models; within one, even a missing value counts
+# These may differ between models; within one, even a missing value counts.
+WEIGHTS = ("adaptation", "weights", "snapshot", "input_size")
 
 
 @dataclass(frozen=True)
@@ -27,8 +23,7 @@ class Rows:
     """The rows that the few-class analyses read, by what they are.
 
     trained:  `train` rows: sub-models, and full models where ncl is the number of classes.
-    full:     `predict` rows on clean test images by classifiers that know every class of the data set, with their best
-              weights (not snapshots of training).
+    full:     those of `by_full_models` on clean images, with the best weights (not snapshots of training).
     embedded: `embed` rows of one split.
     """
 
@@ -51,10 +46,9 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     """
     rows = store.rows()
     check_query(rows, query)
-    every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)
     clean = rows["shift"] == "clean"
     final = rows["snapshot"].fillna("best") == "best"  # weights on the way there are other models
-    full = (rows["task"] == "predict") & every_class & (rows["split"] == "test") & clean & final
+    full = by_full_models(rows) & clean & final
     embedded = (rows["task"] == "embed") & (rows["split"] == split) & clean
     trained, complete = narrowed(rows[rows["task"] == "train"], query), narrowed(rows[full], query)
     model = _distinct_names(pd.concat([trained, complete]))
@@ -64,6 +58,12 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
         embedded=narrowed(rows[embedded], query),
         total=len(rows),
     )
+
+
+def by_full_models(rows: pd.DataFrame) -> pd.Series:
+    """Which are `predict` rows on test images by classifiers that know every class of the data set."""
+    every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)
+    return (rows["task"] == "predict") & every_class & (rows["split"] == "test")
 
 
 def _distinct_names(rows: pd.DataFrame) -> pd.Series:

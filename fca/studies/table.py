@@ -70,3 +70,11 @@ class TableSpec:
         if list(frame) != list(self.columns):
             raise ValueError(f"table {self.name} has columns {list(frame)}, but declares {list(self.columns)}")
         return Table(self.name, self.question, self.source, frame, parameters, tuple(runs), self.columns)
+
+
+def filled(
+    specs: Iterable[TableSpec], lines: Iterable[Any], parameters: Mapping[str, Any], runs: Iterable[str]
+) -> list[Table]:
+    """The tables of an analysis: one for each declaration, of its lines (see `TableSpec.frame`)."""
+    read = sorted(set(runs))
+    return [spec.table(spec.frame(part), parameters, read) for spec, part in zip(specs, lines, strict=True)]

@@ -17,7 +17,7 @@ from fca.store.columns import PREDICT_S, SHIFT, WEIGHTS
 from fca.studies.answers import Predictions, predictions
 from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, pool_of
 from fca.studies.rows import check_query, narrowed, records, require
-from fca.studies.table import ATTRIBUTE, DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec
+from fca.studies.table import ATTRIBUTE, DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec, filled
 from fca.types import BEST, LEVELS, Column, Table
 
 COMMAND = "fca run task=adaptive_test dataset=rendered model=run model.run_id=..."
@@ -93,11 +93,7 @@ class AdaptiveTests:
             overall += _overall(row, beside, truth)
             by_attribute += _by_attribute(store, row, truth)
             runs |= {row["run_id"]} | (set() if beside is None else {beside["run_id"]})
-        parameters = {**asdict(self), **METHOD}
-        return [
-            spec.table(spec.frame(lines), parameters, sorted(runs))
-            for spec, lines in zip(self.tables, (overall, by_attribute), strict=True)
-        ]
+        return filled(self.tables, (overall, by_attribute), asdict(self) | METHOD, runs)
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -34,12 +34,14 @@ from fca.studies.progressive.levels import (
     levels_of,
     mean_cells,
     responses_by_level,
+    score_cells,
     sessions_of,
     whole_sessions,
 )
-from fca.studies.table import DATASET, IMAGE_ID, MODEL, MODELS, N_TEST, TableSpec
+from fca.studies.table import DATASET, IMAGE_ID, MODEL, MODELS, N_TEST, TableSpec, filled
 from fca.types import LEVELS, Column, Table, with_interval
 
+Triplets = Integer[np.ndarray, "triplets 3"]
 FEWEST = 4  # models that a correlation over models needs
 
 HIERARCHICAL_SCORE = Column("hierarchical_score", float, ".1%", "share of matched triplets that follow the order")
@@ -121,20 +123,17 @@ class Hierarchy:
             triplets = matched_triplets(source.items)
             right_masked = masked.correct[:, masked.items[IMAGE_ID].isin(source.items[IMAGE_ID])]
             for at, model in enumerate(source.models):
-                line = _of_model(source, at, triplets, self.seed) | _masked(source, right_masked[at])
-                line |= {DATASET: source.dataset, MODEL: model}
-                lines.append(line)
-                shares += _patterns(source, at, triplets, line)
+                about: Line = {DATASET: source.dataset, MODEL: model}
+                lines.append(about | _of_model(source, at, right_masked[at], triplets, self.seed))
+                shares += _patterns(source, at, triplets, lines[-1])
             runs |= set(source.runs)
         models = HIERARCHY.frame(lines).astype({TRIPLETS: "Int64"})
         over = [line for name, part in models.groupby(DATASET) for line in over_models(str(name), part, self.seed)]
-        patterns = HIERARCHY_PATTERNS.frame(shares).astype({TRIPLETS: "Int64"})
-        frames = (models, patterns, HIERARCHY_CORRELATION.frame(over))
-        parameters = {**asdict(self), **METHOD}
-        return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
+        patterns = pd.DataFrame(shares).astype({TRIPLETS: "Int64"})
+        return filled(self.tables, (models, patterns, over), asdict(self) | METHOD, runs)
 
 
-def matched_triplets(items: pd.DataFrame) -> Integer[np.ndarray, "triplets 3"]:
+def matched_triplets(items: pd.DataFrame) -> Triplets:
     """Positions of the easy, the medium and the hard image of each triplet of a session that has one of each.
 
     >>> items = pd.DataFrame({"label": "car", "attribute": "size", "triplet": ["a", "a", "b", "a"]})
@@ -181,13 +180,15 @@ def _resampled(
     return np.where(different > 2, plain, np.nan), np.where(defined, partial, np.nan)
 
 
-def _of_model(source: ByLevel, at: int, triplets: Integer[np.ndarray, "triplets 3"], seed: int) -> Line:
-    """The line of one model, except its names and masked accuracies."""
-    correct, levels, sessions = source.correct[at], source.levels, source.sessions
-    rates = level_rates(correct, levels, sessions)
-    line = cells(BY_LEVEL, rates.mean(axis=0).tolist())
-    for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
-        line |= mean_cells(target, rates @ weights, seed=seed)
+def _of_model(source: ByLevel, at: int, masked: Bool[np.ndarray, " items"], triplets: Triplets, seed: int) -> Line:
+    """The line of one model, except its names.
+
+    masked: what it gets right when only the classes of the images may be predicted.
+    """
+    correct, levels, sessions = source.correct[at], levels_of(source.items), sessions_of(source.items)
+    rates, rates_masked = (level_rates(right, levels, sessions) for right in (correct, masked))
+    line = score_cells(rates, seed)
+    line |= cells((ACCURACY_MASKED, SCORE_MASKED), (LEVEL_WEIGHTS @ rates_masked.mean(axis=0)).tolist())
     every = score_interval(correct, levels, sessions, seed)
     line |= cells((*with_interval(ALL_TRIPLETS), *with_interval(CHANCE), *with_interval(EXCESS)), every)
     line |= {SESSIONS: len(rates), N_TEST: len(correct), TRIPLETS: len(triplets) or None}
@@ -198,18 +199,12 @@ def _of_model(source: ByLevel, at: int, triplets: Integer[np.ndarray, "triplets 
     return line | mean_cells(HIERARCHICAL_SCORE, follows.astype(float), sessions[triplets[:, 0]], seed)
 
 
-def _masked(source: ByLevel, correct: Bool[np.ndarray, " items"]) -> Line:
-    """Accuracy and score when only the classes of the images may be predicted."""
-    rates = level_rates(correct, source.levels, source.sessions).mean(axis=0)
-    return cells((ACCURACY_MASKED, SCORE_MASKED), (LEVEL_WEIGHTS @ rates).tolist())
-
-
-def _patterns(source: ByLevel, at: int, triplets: Integer[np.ndarray, "triplets 3"], line: Line) -> Iterator[Line]:
+def _patterns(source: ByLevel, at: int, triplets: Triplets, line: Line) -> Iterator[Line]:
     """How often a model shows each pattern, and how often chance would."""
     if len(triplets):
         found = hierarchical_score(source.correct[at][triplets])
     else:
-        found = all_triplets_score(source.correct[at], source.levels, source.sessions)
+        found = all_triplets_score(source.correct[at], levels_of(source.items), sessions_of(source.items))
     total = sum(found.patterns.values())
     about: Line = {column: line[column] for column in (DATASET, MODEL, ACCURACY, TRIPLETS)}
     for pattern, count in found.patterns.items():
