@@ -99,8 +99,7 @@ class Store:
 
     def error(self, run_id: str) -> dict[str, Any]:
         """The record of a failed run."""
-        error: dict[str, Any] = json.loads((self.folder(run_id) / "error.json").read_text())
-        return error
+        return json.loads((self.folder(run_id) / "error.json").read_text())
 
     def keep_items(self, data: ImageData) -> None:
         """Write the list of images, once; rows of every array follow its order, label categories the class order."""

@@ -58,7 +58,7 @@ class Responses:
     @property
     def accuracy(self) -> Float[np.ndarray, " subjects"]:
         """Share of right responses of each subject among the items it responded to."""
-        return np.asarray(np.nanmean(self.correct, axis=1))
+        return np.nanmean(self.correct, axis=1)
 
 
 class Place(NamedTuple):
@@ -150,11 +150,11 @@ def read_responses(path: Path | str) -> Responses:
     ([[1.0, nan], [0.0, 1.0]], [0, 3], ['0.1', None])
     """
     path = Path(path)
-    read, _ = FORMATS[_suffix(path)]
+    read, _ = _format(path)
     if not path.is_file():
         raise FcaError("file of responses", path, "a file that exists", "mend the path")
     try:
-        responses: Responses = read(path)
+        responses = read(path)
     except (UnicodeDecodeError, OSError, EOFError, csv.Error, zlib.error) as error:
         raise FcaError("file of responses", path, "one that can be read", f"write it again: {error}") from None
     if not responses.correct.size:
@@ -168,7 +168,7 @@ def write_responses(responses: Responses, path: Path | str) -> None:
     Raises FcaError for a suffix that it does not know.
     """
     path = Path(path)
-    _, write = FORMATS[_suffix(path)]
+    _, write = _format(path)
     write(responses, path)
 
 
@@ -182,10 +182,11 @@ def stem_of(path: Path | str) -> str:
     return name.removesuffix(".gz").rpartition(".")[0]
 
 
-def _suffix(path: Path) -> str:
-    for suffix in FORMATS:
+def _format(path: Path) -> tuple[Any, Any]:
+    """The reader and the writer of files with this suffix."""
+    for suffix, both in FORMATS.items():
         if path.name.endswith(suffix):
-            return suffix
+            return both
     raise FcaError("suffix of a file of responses", path.name, ", ".join(FORMATS), "rename or convert it")
 
 
@@ -405,5 +406,5 @@ def joined(stored: Responses, read: Responses) -> Responses:
         pred[:, at] = class_of[read.pred]
     assert stored.pred is not None  # as stored rows have it
     subjects = pd.concat([stored.subjects, read.subjects], ignore_index=True)
-    both: dict[str, Any] = {"correct": np.vstack([stored.correct, correct]), "pred": np.vstack([stored.pred, pred])}
-    return replace(stored, subjects=subjects, **both)
+    correct, pred = np.vstack([stored.correct, correct]), np.vstack([stored.pred, pred])
+    return replace(stored, subjects=subjects, correct=correct, pred=pred)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,9 +81,9 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in line.items()} for line in frame.to_dict("records")]
 
 
-def require(rows: pd.DataFrame, what: str, total: int, command: str) -> None:
+def require(found: Sized, what: str, total: int, command: str) -> None:
     """Raise FcaError when there is nothing to analyse: how much the store holds, and what makes such rows."""
-    if rows.empty:
+    if not len(found):
         raise FcaError(what, f"none among the {total} stored rows", "1 or more", f"make some with: {command}")
 
 

@@ -95,7 +95,7 @@ def test_banks_are_fitted_on_other_networks(tmp_path):
 
 def test_without_other_networks_policies_with_a_bank_are_left_out(tmp_path):
     [one] = responses_by_level(answered(tmp_path / "outputs", models=2).store)
-    found = replays(
+    frame, left_out = replays(
         one,
         pool_of(one.items),
         [Setting("neyman_irt", "difference", 0.5), Setting("random", "pooled", 0.5)],
@@ -103,8 +103,8 @@ def test_without_other_networks_policies_with_a_bank_are_left_out(tmp_path):
         "2pl",
         0,
     )
-    assert set(found.frame["policy"]) == {"random"}
-    assert found.left_out[0].startswith(
+    assert set(frame["policy"]) == {"random"}
+    assert left_out[0].startswith(
         "steps: neyman_irt at budget 0.5: no item bank from other models' responses: subjects = 1"
     )
 

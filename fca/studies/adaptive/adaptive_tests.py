@@ -129,7 +129,7 @@ def _right(store: Store, found: Predictions, test: Mapping[str, Any]) -> Bool[np
         return found.right
     if not (store.folder(found.run_id) / "logits.npy").exists():
         return None
-    return np.asarray(masked_answers(found.logits, allowed) == found.true)
+    return masked_answers(found.logits, allowed) == found.true
 
 
 def _overall(

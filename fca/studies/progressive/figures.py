@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -121,7 +121,8 @@ def scores_figure(scores: Table) -> alt.FacetChart:
     frame = scores.frame.assign(panel=style.panels(scores.frame, DATASET))
     x = alt.X(f"{ATTRIBUTE}:N", title=None, scale=alt.Scale(paddingInner=0.03), axis=alt.Axis(domain=False))
     y = style.names_axis(MODEL, list(dict.fromkeys(frame[MODEL])))
-    squares, text = cast("list[Any]", kinds.heat_map(SCORE, x, y, scores.columns, (0.0, 1.0)).layer)
+    heat: Any = kinds.heat_map(SCORE, x, y, scores.columns, (0.0, 1.0))
+    squares, text = heat.layer
     looks: dict[str, Any] = {"== 1": {"fontWeight": 700}, "== 2": {"fontStyle": "italic"}, "> 2": {}}
     texts = [
         text.transform_filter(f"datum.{attribute_levels.RANK} {at}").mark_text(fontSize=12, **look)

@@ -69,7 +69,7 @@ def responses_by_level(store: Store, query: str | None = None, protocol: str = "
     rows = rows[(rows["shift"] == "clean") & (rows["snapshot"].fillna(BEST) == BEST)]
     found = [one for name, part in rows.groupby("dataset") for one in _of_dataset(store, str(name), part, protocol)]
     what = "predictions of full models on test images with columns attribute and level"
-    require(pd.DataFrame(list(found)), what, len(store.rows()), COMMAND)
+    require(found, what, len(store.rows()), COMMAND)
     return found
 
 
