@@ -99,15 +99,10 @@ def frame_of_items(items: Sequence[str], labels: Sequence[str | None] | None = N
     [['a.png@corruption/fog/3', 'a.png', 'cat', 'fog', 3]]
     """
     places = [place_of(item) for item in items]
-    return pd.DataFrame(
-        {
-            "item": pd.Series(list(items), dtype=object),
-            "image_id": pd.Series([place.image_id for place in places], dtype=object),
-            "label": pd.Series([None] * len(items) if labels is None else list(labels), dtype=object),
-            "corruption": pd.Series([place.corruption for place in places]),
-            "severity": pd.Series([place.severity for place in places], dtype="int64"),
-        }
-    )
+    columns = {"item": items, "image_id": [place.image_id for place in places], "label": labels or [None] * len(items)}
+    frame = pd.DataFrame({name: pd.Series(list(values), dtype=object) for name, values in columns.items()})
+    severities = pd.Series([place.severity for place in places], dtype="int64")
+    return frame.assign(corruption=[place.corruption for place in places], severity=severities)
 
 
 def frame_of_subjects(
@@ -119,15 +114,12 @@ def frame_of_subjects(
     ['resnet18', 'timm/vit_b16']
     """
     found = [_SNAPSHOT.fullmatch(name) for name in subjects]
-    named = zip(subjects, found, strict=True)
-    columns = {
-        "subject": list(subjects),
-        "model": [match["model"] if match else name for name, match in named] if models is None else list(models),
-        "snapshot": [match and match["snapshot"] for match in found]
-        if snapshots is None
-        else [snapshot or None for snapshot in snapshots],
-    }
-    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
+    if models is None:
+        models = [match["model"] if match else name for match, name in zip(found, subjects, strict=True)]
+    if snapshots is None:
+        snapshots = [match and match["snapshot"] for match in found]
+    columns = {"subject": subjects, "model": models, "snapshot": [snapshot or None for snapshot in snapshots]}
+    return pd.DataFrame({name: pd.Series(list(values), dtype=object) for name, values in columns.items()})
 
 
 def read_responses(path: Path | str) -> Responses:

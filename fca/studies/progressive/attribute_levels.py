@@ -92,9 +92,8 @@ class AttributeLevels:
         scores: list[Line] = []
         steps: list[Line] = []
         by_level: list[Line] = []
-        runs: set[str] = set()
-        for source in map(whole_sessions, responses_by_level(store, self.query, self.protocol)):
-            runs |= set(source.runs)
+        sources = [whole_sessions(every) for every in responses_by_level(store, self.query, self.protocol)]
+        for source in sources:
             for attribute, items in source.items.groupby(ATTRIBUTE):
                 about: Line = {DATASET: source.dataset, ATTRIBUTE: attribute}
                 levels, labels = levels_of(items), items[LABEL].to_numpy(dtype=str)
@@ -106,6 +105,7 @@ class AttributeLevels:
                     scores.append(about | {MODEL: model} | score_cells(of_model, self.seed) | falls)
                     images = np.bincount(levels)
                     by_level += [about | {MODEL: model} | line for line in _levels(of_model, images, self.seed)]
+        runs = (run for source in sources for run in source.runs)
         return filled(self.tables, (_ranked(pd.DataFrame(scores)), steps, by_level), asdict(self) | METHOD, runs)
 
 

@@ -10,17 +10,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Integer
 
+from fca.stats import hierarchy as stats
 from fca.stats.adaptive import LEVEL_WEIGHTS
 from fca.stats.correlation import resampled_correlation
-from fca.stats.hierarchy import (
-    FOLLOWING,
-    PATTERNS,
-    all_triplets_score,
-    hierarchical_score,
-    level_rates,
-    score_and_accuracy,
-    score_interval,
-)
 from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
 from fca.store import Store
 from fca.studies.progressive.levels import (
@@ -52,7 +44,7 @@ ACCURACY_MASKED = Column("accuracy_masked", float, ".1%", "accuracy among the cl
 SCORE_MASKED = Column("score_masked", float, ".1%", "score among the classes of the images")
 TRIPLETS = Column("triplets", int, ".0f", "matched triplets")
 SESSIONS = Column("sessions", int, ".0f", "sessions (class and attribute)")
-PATTERN = Column("pattern", str, "", "right (1) and wrong (0) on easy, medium, hard", {name: name for name in PATTERNS})
+PATTERN = Column("pattern", str, "", "right (1) and wrong (0) on easy, medium, hard", {p: p for p in stats.PATTERNS})
 FOLLOWS = Column("follows", bool, "", "whether harder images fail first")
 SHARE = Column("share", float, ".1%", "share of triplets")
 KIND = Column("kind", str, "", "correlation", {"pearson": "plain", "partial": "given chance"})
@@ -116,7 +108,6 @@ class Hierarchy:
         """Tables hierarchy (a line a model), hierarchy_patterns and hierarchy_correlation."""
         lines: list[Line] = []
         shares: list[Line] = []
-        runs: set[str] = set()
         sources = responses_by_level(store, self.query, self.protocol)
         for every, masked in zip(sources, responses_by_level(store, self.query, "masked"), strict=True):
             source = whole_sessions(every)
@@ -126,10 +117,10 @@ class Hierarchy:
                 about: Line = {DATASET: source.dataset, MODEL: model}
                 lines.append(about | _of_model(source, at, right_masked[at], triplets, self.seed))
                 shares += _patterns(source, at, triplets, lines[-1])
-            runs |= set(source.runs)
         models = HIERARCHY.frame(lines).astype({TRIPLETS: "Int64"})
         over = [line for name, part in models.groupby(DATASET) for line in over_models(str(name), part, self.seed)]
         patterns = pd.DataFrame(shares).astype({TRIPLETS: "Int64"})
+        runs = (run for source in sources for run in source.runs)
         return filled(self.tables, (models, patterns, over), asdict(self) | METHOD, runs)
 
 
@@ -157,7 +148,7 @@ def over_models(dataset: str, models: pd.DataFrame, seed: int = 0) -> Iterator[L
     if len(models) < FEWEST:
         yield from ({**about, "kind": kind} for kind in KIND.choices)
         return
-    found = score_and_accuracy(*values)
+    found = stats.score_and_accuracy(*values)
     resamples = _resampled(values, cluster_draws(networks, seed)[:, network])
     for kind, here, resampled in zip(KIND.choices, found, resamples, strict=True):
         low, high = percentile_interval(resampled)
@@ -186,10 +177,10 @@ def _of_model(source: ByLevel, at: int, masked: Bool[np.ndarray, " items"], trip
     masked: what it gets right when only the classes of the images may be predicted.
     """
     correct, levels, sessions = source.correct[at], levels_of(source.items), sessions_of(source.items)
-    rates, rates_masked = (level_rates(right, levels, sessions) for right in (correct, masked))
+    rates, rates_masked = (stats.level_rates(right, levels, sessions) for right in (correct, masked))
     line = score_cells(rates, seed)
     line |= cells((ACCURACY_MASKED, SCORE_MASKED), (LEVEL_WEIGHTS @ rates_masked.mean(axis=0)).tolist())
-    every = score_interval(correct, levels, sessions, seed)
+    every = stats.score_interval(correct, levels, sessions, seed)
     line |= cells((*with_interval(ALL_TRIPLETS), *with_interval(CHANCE), *with_interval(EXCESS)), every)
     line |= {SESSIONS: len(rates), N_TEST: len(correct), TRIPLETS: len(triplets) or None}
     if not len(triplets):
@@ -202,12 +193,12 @@ def _of_model(source: ByLevel, at: int, masked: Bool[np.ndarray, " items"], trip
 def _patterns(source: ByLevel, at: int, triplets: Triplets, line: Line) -> Iterator[Line]:
     """How often a model shows each pattern, and how often chance would."""
     if len(triplets):
-        found = hierarchical_score(source.correct[at][triplets])
+        found = stats.hierarchical_score(source.correct[at][triplets])
     else:
-        found = all_triplets_score(source.correct[at], levels_of(source.items), sessions_of(source.items))
+        found = stats.all_triplets_score(source.correct[at], levels_of(source.items), sessions_of(source.items))
     total = sum(found.patterns.values())
     about: Line = {column: line[column] for column in (DATASET, MODEL, ACCURACY, TRIPLETS)}
     for pattern, count in found.patterns.items():
         chances = [line[level] if mark == "1" else 1 - line[level] for level, mark in zip(LEVELS, pattern, strict=True)]
         shares = {SHARE: count / total, CHANCE: float(np.prod(chances))}
-        yield about | {PATTERN: pattern, FOLLOWS: pattern in FOLLOWING} | shares
+        yield about | {PATTERN: pattern, FOLLOWS: pattern in stats.FOLLOWING} | shares
