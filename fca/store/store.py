@@ -136,9 +136,12 @@ def results(outputs: str | Path = "outputs", query: str | None = None, columns: 
     frame = read_rows(Path(outputs))
     if absent := [name for name in dict.fromkeys(columns) if name not in frame]:
         frame = frame.reindex(columns=[*frame.columns, *absent])
-    if query is None:
-        return frame
+    return frame if query is None else queried(frame, query).reset_index(drop=True)
+
+
+def queried(frame: pd.DataFrame, query: str, name: str = "query") -> pd.DataFrame:
+    """The lines that a pandas query keeps. Raises FcaError, which calls the query by `name`, if it cannot be read."""
     try:
-        return frame.query(query, engine="python").reset_index(drop=True)
+        return frame.query(query, engine="python")
     except Exception as error:
-        raise FcaError("query", query, f"a pandas query on {', '.join(frame.columns)}", f"mend it: {error}") from error
+        raise FcaError(name, query, f"a pandas query on {', '.join(frame.columns)}", f"mend it: {error}") from error

@@ -24,7 +24,7 @@ from fca.studies.responses import (
     stem_of,
     stored_set,
 )
-from fca.studies.rows import by_full_models, check_query, narrowed, records, require
+from fca.studies.rows import by_full_models, every_row, narrowed, records, require
 from fca.types import FcaError
 
 log = logging.getLogger(__name__)
@@ -40,8 +40,7 @@ def answering_rows(store: Store, query: str | None) -> pd.DataFrame:
     With columns subject (named), corruption, severity, and `model` and `snapshot` of the subject. query: narrows them.
     Raises FcaError for a query that cannot be read, and for one data set in two versions.
     """
-    rows = store.rows()
-    check_query(rows, query)
+    rows = every_row(store, query)
     rows = narrowed(rows[by_full_models(rows)], query)
     places = rows["shift"].fillna("").map(kind_and_severity)
     rows = rows[places.notna()].reset_index(drop=True)
@@ -203,9 +202,10 @@ def at_severity(gathered: Gathered, severity: int) -> Gathered:
     every = gathered.responses
     items = (every.items["severity"] == severity).to_numpy()
     subjects = ~np.isnan(every.correct[:, items]).all(axis=1)
-    correct, pred = (None if of is None else of[np.ix_(subjects, items)] for of in (every.correct, every.pred))
+    cells = np.ix_(subjects, items)
+    pred = None if every.pred is None else every.pred[cells]
     about = (every.subjects[subjects].reset_index(drop=True), every.items[items].reset_index(drop=True))
-    return gathered._replace(responses=Responses(correct, *about, pred, every.classes))
+    return gathered._replace(responses=Responses(every.correct[cells], *about, pred, every.classes))
 
 
 def _gathered(store: Store, dataset: str, rows: pd.DataFrame) -> Gathered:

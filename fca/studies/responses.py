@@ -99,7 +99,8 @@ def frame_of_items(items: Sequence[str], labels: Sequence[str | None] | None = N
     [['a.png@corruption/fog/3', 'a.png', 'cat', 'fog', 3]]
     """
     places = [place_of(item) for item in items]
-    columns = {"item": items, "image_id": [place.image_id for place in places], "label": labels or [None] * len(items)}
+    labels = [None] * len(items) if labels is None else labels
+    columns = {"item": items, "image_id": [place.image_id for place in places], "label": labels}
     frame = pd.DataFrame({name: pd.Series(list(values), dtype=object) for name, values in columns.items()})
     severities = pd.Series([place.severity for place in places], dtype="int64")
     return frame.assign(corruption=[place.corruption for place in places], severity=severities)

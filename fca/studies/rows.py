@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from fca.store import Store
+from fca.store import Store, queried
 from fca.types import FcaError
 
 # Columns of what was requested, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
@@ -44,8 +44,7 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     query: narrows each kind of row that has the columns it names: recipe_epochs == 5 leaves `embed` rows alone.
     split: of the embedded images.
     """
-    rows = store.rows()
-    check_query(rows, query)
+    rows = every_row(store, query)
     clean = rows["shift"] == "clean"
     final = rows["snapshot"].fillna("best") == "best"  # weights on the way there are other models
     full = by_full_models(rows) & clean & final
@@ -64,6 +63,14 @@ def by_full_models(rows: pd.DataFrame) -> pd.Series:
     """Which are `predict` rows on test images by classifiers that know every class of the data set."""
     every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)
     return (rows["task"] == "predict") & every_class & (rows["split"] == "test")
+
+
+def every_row(store: Store, query: str | None) -> pd.DataFrame:
+    """All stored rows, once it is known that the query can be read on them; see `narrowed`."""
+    rows = store.rows()
+    if query is not None:
+        queried(rows, query, "analysis.query")
+    return rows
 
 
 def _distinct_names(rows: pd.DataFrame) -> pd.Series:
@@ -122,17 +129,6 @@ def _differ(column: str, values: pd.Series, own: bool) -> FcaError:
         also = " or, for all of the recipe, [recipe]" if column.startswith("recipe_") else ""
         step += f"; or, where each model has its own by intention, analysis.per_model=[{column}]{also}"
     return FcaError(f"{column} of the rows read", ", ".join(shown), "one value: it is no axis of this analysis", step)
-
-
-def check_query(rows: pd.DataFrame, query: str | None) -> None:
-    """Raise FcaError for a query that pandas cannot read on these columns."""
-    if query is None:
-        return
-    try:
-        rows.query(query, engine="python")
-    except Exception as error:
-        columns = ", ".join(rows.columns)
-        raise FcaError("analysis.query", query, f"a pandas query on {columns}", f"mend it: {error}") from error
 
 
 def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:

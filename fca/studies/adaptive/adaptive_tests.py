@@ -16,7 +16,7 @@ from fca.store import Store
 from fca.store.columns import PREDICT_S, SHIFT, WEIGHTS
 from fca.studies.answers import Predictions, predictions
 from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, pool_of
-from fca.studies.rows import check_query, narrowed, records, require
+from fca.studies.rows import every_row, narrowed, records, require
 from fca.studies.table import ATTRIBUTE, DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec, filled
 from fca.types import BEST, LEVELS, Column, Table
 
@@ -79,8 +79,7 @@ class AdaptiveTests:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables adaptive_tests (a line a test and target) and adaptive_test_attributes (also by attribute)."""
-        rows = store.rows()
-        check_query(rows, self.query)
+        rows = every_row(store, self.query)
         tests = narrowed(rows[rows["task"] == "adaptive_test"], self.query)
         require(tests, "adaptive tests", len(rows), COMMAND)
         full = {_key(row): row for row in records(rows[(rows["task"] == "predict") & (rows["split"] == "test")])}
