@@ -8,13 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from fca.stats.adaptive import TARGETS
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import PREDICT_S, SHIFT, WEIGHTS
-from fca.studies.answers import Predictions, predictions
+from fca.studies.answers import predictions
 from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, pool_of
 from fca.studies.rows import every_row, narrowed, records, require
 from fca.studies.table import ATTRIBUTE, DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec, filled
@@ -91,7 +91,7 @@ class AdaptiveTests:
             truth = None if beside is None else truth_of(store, row, beside)
             overall += _overall(row, beside, truth)
             by_attribute += _by_attribute(store, row, truth)
-            runs |= {row["run_id"]} | (set() if beside is None else {beside["run_id"]})
+            runs |= {one["run_id"] for one in (row, beside) if one is not None}
         return filled(self.tables, (overall, by_attribute), asdict(self) | METHOD, runs)
 
 
@@ -112,23 +112,17 @@ def truth_of(store: Store, test: Mapping[str, Any], full: Mapping[str, Any]) -> 
     if not set(test["classes"]) <= set(full["classes"]):
         return None
     found = predictions(store, full)
-    right = _right(store, found, test)
-    if right is None:
+    allowed = columns_of(found, test["classes"])
+    if test["protocol"] == "open" or len(allowed) == len(found.logit_classes):
+        right = found.right
+    elif (store.folder(found.run_id) / "logits.npy").exists():
+        right = masked_answers(found.logits, allowed) == found.true  # only the test's classes compete
+    else:
         return None
     items = store.items(full["fingerprint"])
     items = items[items["split"] == full["split"]].iloc[found.images]
     there = found.of_classes(test["classes"]) & items[["attribute", "level"]].notna().all(axis=1).to_numpy()
     return pool_of(items[there]).truth(right[there])
-
-
-def _right(store: Store, found: Predictions, test: Mapping[str, Any]) -> Bool[np.ndarray, " images"] | None:
-    """Which images the predict run got right; masked: when only the test's classes compete."""
-    allowed = columns_of(found, test["classes"])
-    if test["protocol"] == "open" or len(allowed) == len(found.logit_classes):
-        return found.right
-    if not (store.folder(found.run_id) / "logits.npy").exists():
-        return None
-    return masked_answers(found.logits, allowed) == found.true
 
 
 def _overall(

@@ -186,7 +186,7 @@ class AdaptiveReplay:
             runs |= set(one.runs)
             for spec, frame in self._frames(one, pool, tests):
                 parts[spec.name].append(spec.frame(frame.assign(dataset=one.dataset)))
-        lines = [pd.concat(found, ignore_index=True) if found else [] for found in parts.values()]
+        lines: list[Any] = [pd.concat(found, ignore_index=True) if found else [] for found in parts.values()]
         return filled(self.tables, lines, {**asdict(self), **NOTES, "left_out": left_out}, runs)
 
     def _frames(self, one: ByLevel, pool: Pool, tests: pd.DataFrame) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
