@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fca.cli.analyse import analyse
     from fca.cli.configure import load_data, load_model
     from fca.cli.report import write_report
-    from fca.store import results
+    from fca.cli.results import results
     from fca.subset import draw_subset
 
 __all__ = ["analyse", "draw_subset", "load_data", "load_model", "results", "write_report"]
@@ -22,7 +22,7 @@ _HOMES = {
     "draw_subset": "fca.subset",
     "load_data": "fca.cli.configure",
     "load_model": "fca.cli.configure",
-    "results": "fca.store",
+    "results": "fca.cli.results",
     "write_report": "fca.cli.report",
 }
 

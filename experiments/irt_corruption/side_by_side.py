@@ -32,7 +32,7 @@ from fca.studies.irt.class_robustness import ClassRobustness
 from fca.studies.irt.difficulty_segments import DifficultySegments
 from fca.studies.irt.irt import Irt, Reliability
 from fca.studies.irt.label_errors import LabelErrors, read_verdicts
-from fca.studies.rows import check_query
+from fca.studies.rows import every_row
 from fca.types import FcaError, Table
 
 COLUMN = ["item", "error"]  # of the file of verdicts
@@ -80,9 +80,9 @@ def analysed(store: Store, dataset: str, verdicts: str | None, query: str | None
     """The analyses in both ways, and why one has no table; where a fit each is needed, only what the paper reports."""
     if verdicts is not None:
         read_verdicts(verdicts, COLUMN)
-    check_query(store.rows(), query)
+    rows = every_row(store, query)
     own = f"dataset == {dataset!r}" + (f" and ({query})" if query else "")
-    shifts = store.rows()["shift"].dropna().unique().tolist()
+    shifts = rows["shift"].dropna().unique().tolist()
     first = ["clean", *(name for name in shifts if name.endswith("/1"))]
     blur = ["clean", *(name for name in shifts if "/defocus_blur/" in name)]
     analyses: list[tuple[str, Callable[..., Any], dict[str, str]]] = [

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import pandas as pd
 
+from fca import store
 from fca.cli.show import as_text
-from fca.store import results
 from fca.store.columns import MAIN
 from fca.types import FcaError
 
@@ -24,7 +26,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     names = options.columns.split(",") if options.columns else []
     try:
-        frame = _rows(options.outputs, options.query, names)
+        frame = results(options.outputs, options.query, names)
     except FcaError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -37,18 +39,22 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _rows(outputs: str, query: str | None, names: list[str]) -> pd.DataFrame:
-    """The rows in these columns; those of a task that has not run yet are missing everywhere."""
-    try:
-        frame = results(outputs, query)
-        if set(names) <= set(frame):
-            return frame[names] if names else frame
-    except FcaError:  # perhaps because no row has a column that the query names
-        pass
+def results(outputs: str | Path = "outputs", query: str | None = None, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """One line per finished run, as `fca.store.results`; the query may name a column of a task that has not run yet.
+
+    columns: those to return; empty: all.    Raises FcaError for a query that cannot be read, and an unknown column.
+
+    >>> results("no/such/folder", "policy == 'static_k'").empty
+    True
+    """
+    with suppress(FcaError):  # perhaps because no row has a column that the query names
+        frame = store.results(outputs, query)
+        if set(columns) <= set(frame):
+            return frame[list(columns)] if columns else frame
     from fca.cli.configure import task_columns  # a second, for a question that is rarely asked
 
-    frame = results(outputs, query, task_columns())
-    for name in names:
+    frame = store.results(outputs, query, task_columns())
+    for name in columns:
         if name not in frame:
             raise FcaError("--columns", name, ", ".join(map(str, frame)), "name columns of the results")
-    return frame[names] if names else frame
+    return frame[list(columns)] if columns else frame

@@ -108,20 +108,17 @@ def repeating(work: Callable[[], None], seconds: float) -> Iterator[None]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        claim: dict[str, Any] = json.loads(path.read_text())
-    except FileNotFoundError:
-        return None
-    return claim
+    with suppress(FileNotFoundError):
+        return json.loads(path.read_text())
+    return None
 
 
 def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
     if claim["host"] == socket.gethostname():
         try:
-            alive = psutil.Process(claim["pid"]).create_time() == claim["process_started"]
+            if psutil.Process(claim["pid"]).create_time() != claim["process_started"]:
+                return True
         except psutil.NoSuchProcess:
-            alive = False
-        if not alive:
             return True
     try:
         return time.time() - path.stat().st_mtime > STALE_S

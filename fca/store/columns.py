@@ -15,63 +15,43 @@ Row = dict[str, Any]
 
 RECIPE = "recipe_"  # one column per key of the recipe, e.g. recipe_epochs
 
-RUN_ID = Column("run_id", str, "", "12 hex digits of the run's identity")
+RUN_ID = Column("run_id", str, "", "run, 12 hex digits of its identity")
 TASK = Column("task", str, "", "what was done: train, predict, score, embed, describe, ...")
-DATASET = Column("dataset")
-MODEL = Column("model")
-ENCODER = Column("encoder")
+DATASET = Column("dataset", str, "", "data set", filters=True)
+SPLIT = Column("split", str, "", "split of the images")
+MODEL = Column("model", str, "", "model", filters=True)
+WEIGHTS = Column("weights", str, "", "weights of the network")
 SNAPSHOT = Column("snapshot", str, "", "which weights of a training: best, or a share of its steps")
+ENCODER = Column("encoder", str, "", "encoder whose features are compared")
 SHIFT = Column("shift", str, "", "change of the images, e.g. corruption/fog/3")
-NCL = Column("ncl", int, ".0f", "number of classes")
-SUBSET_SEED = Column("subset_seed", int, ".0f", "which random subset of that size")
-SEED = Column("seed", int, ".0f", "initial weights and batch order, or which images an adaptive test evaluates")
-TOP1 = Column("top1", float, ".2%", "accuracy of a sub-model")
+NCL = Column("ncl", int, ".0f", "ncl, number of classes", filters=True)
+SUBSET_SEED = Column("subset_seed", int, ".0f", "seed of the draw of the classes")
+SAMPLER = Column("sampler", str, "", "how the classes were drawn")
+CLASSES = Column("classes", tuple, "", "label indices of the classes, sorted")
+SEED = Column("seed", int, ".0f", "seed of initial weights and batch order, or of which images a test evaluates")
+TOP1 = Column("top1", float, ".2%", "top-1 accuracy")
 TOP1_OPEN = Column("top1_open", float, ".2%", "accuracy over all classes of the model")
 TOP1_MASKED = Column("top1_masked", float, ".2%", "accuracy over the subset's classes")
 TOP1_GROUPED = Column("top1_grouped", float, ".2%", "accuracy with class probabilities summed over groups")
 N_TEST = Column("n_test", int, ".0f", "test images")
 FLAG = Column("flag", str, "", "diverged, or chance: not significantly above always predicting the commonest class")
 TRAIN_S = Column("train_s", float, ".1f", "training time, seconds")
+PREDICT_S = Column("predict_s", float, ".1f", "prediction time, seconds")
+HEADLINES = (TOP1, TOP1_OPEN, TOP1_MASKED, TOP1_GROUPED)
 
 BASE = (
-    RUN_ID,
-    TASK,
-    Column("parent", str, "", "the run whose weights or arrays this one read"),
-    DATASET,
-    Column("fingerprint", str, "", "of the images, labels and splits"),
-    Column("split"),
+    *(RUN_ID, TASK, Column("parent", str, "", "the run whose weights or arrays this one read")),
+    *(DATASET, Column("fingerprint", str, "", "of the images, labels and splits"), SPLIT),
     Column("num_classes", int, ".0f", "classes of the data set"),
-    MODEL,
-    Column("weights"),
-    SNAPSHOT,
-    ENCODER,
-    SHIFT,
-    Column("adaptation"),
-    NCL,
-    SUBSET_SEED,
-    Column("sampler"),
-    Column("classes", tuple, "", "label indices in the data set, sorted"),
-    SEED,
-    Column("compat"),
-    *with_interval(TOP1),
-    *with_interval(TOP1_OPEN),
-    *with_interval(TOP1_MASKED),
-    *with_interval(TOP1_GROUPED),
-    N_TEST,
-    FLAG,
-    TRAIN_S,
-    Column("predict_s", float, ".1f", "prediction time, seconds"),
-    Column("images_per_s", float, ".0f"),
+    *(MODEL, WEIGHTS, SNAPSHOT, ENCODER, SHIFT, Column("adaptation")),
+    *(NCL, SUBSET_SEED, SAMPLER, CLASSES, SEED, Column("compat")),
+    *(end for headline in HEADLINES for end in with_interval(headline)),
+    *(N_TEST, FLAG, TRAIN_S, PREDICT_S, Column("images_per_s", float, ".0f")),
     Column("params", int, ".0f", "parameters of the network"),
     Column("input_size", int, ".0f", "side of the network's square input, pixels"),
-    Column("device"),
-    Column("host"),
-    Column("command"),
-    Column("commit"),
-    Column("versions"),
+    *(Column("device"), Column("host"), Column("command"), Column("commit"), Column("versions")),
     Column("finished", str, "", "UTC, ISO 8601"),
 )
-HEADLINES = (TOP1, TOP1_OPEN, TOP1_MASKED, TOP1_GROUPED)
 MAIN = (  # what `fca results` shows
     *(RUN_ID, TASK, DATASET, MODEL, ENCODER, SNAPSHOT, SHIFT, NCL, SUBSET_SEED, SEED),
     *(TOP1, TOP1_OPEN, TOP1_MASKED, N_TEST, FLAG, TRAIN_S),

@@ -43,8 +43,7 @@ _last: tuple[Path, pa.Table, pd.DataFrame] | None = None  # what this process re
 def row_of(folder: str | Path) -> Row:
     """The row of one run's folder; raises FileNotFoundError for a run that is not finished."""
     with open(f"{folder}/row.json", "rb") as file:  # noqa: PTH123  half the time of Path, over thousands of rows
-        row: Row = json.loads(file.read())
-    return row
+        return json.loads(file.read())
 
 
 def read_rows(outputs: Path) -> pd.DataFrame:
@@ -180,7 +179,6 @@ def _series(column: pa.ChunkedArray, kind: type | None) -> pd.Series:
         kinds = set(found) or {type(value) for value in values if value is not None}
         kind = kinds.pop() if len(kinds) == 1 else float if kinds == {int, float} else object
     try:
-        series: pd.Series = pd.Series(values, dtype=_PANDAS.get(kind, "object"))
+        return pd.Series(values, dtype=_PANDAS.get(kind, "object"))
     except (TypeError, ValueError, OverflowError):  # an older version had another kind in this column
-        series = pd.Series(list(values), dtype="object")
-    return series
+        return pd.Series(list(values), dtype="object")

@@ -53,11 +53,10 @@ class Journal:
 
     def _parsed(self, line: bytes) -> Line:
         try:
-            parsed: Line = json.loads(line)
+            return json.loads(line)
         except ValueError as error:
             step = "restore the file, or remove the line"
             raise FcaError(f"a line of {self.path}", line[:60], "JSON", step) from error
-        return parsed
 
 
 def _remove_torn_line(file: BinaryIO) -> None:

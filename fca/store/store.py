@@ -99,8 +99,7 @@ class Store:
 
     def error(self, run_id: str) -> dict[str, Any]:
         """The record of a failed run."""
-        error: dict[str, Any] = json.loads((self.folder(run_id) / "error.json").read_text())
-        return error
+        return json.loads((self.folder(run_id) / "error.json").read_text())
 
     def keep_items(self, data: ImageData) -> None:
         """Write the list of images, once; rows of every array follow its order, label categories the class order."""
@@ -137,9 +136,12 @@ def results(outputs: str | Path = "outputs", query: str | None = None, columns: 
     frame = read_rows(Path(outputs))
     if absent := [name for name in dict.fromkeys(columns) if name not in frame]:
         frame = frame.reindex(columns=[*frame.columns, *absent])
-    if query is None:
-        return frame
+    return frame if query is None else queried(frame, query).reset_index(drop=True)
+
+
+def queried(frame: pd.DataFrame, query: str, name: str = "query") -> pd.DataFrame:
+    """The lines that a pandas query keeps. Raises FcaError, which calls the query by `name`, if it cannot be read."""
     try:
-        return frame.query(query, engine="python").reset_index(drop=True)
+        return frame.query(query, engine="python")
     except Exception as error:
-        raise FcaError("query", query, f"a pandas query on {', '.join(frame.columns)}", f"mend it: {error}") from error
+        raise FcaError(name, query, f"a pandas query on {', '.join(frame.columns)}", f"mend it: {error}") from error

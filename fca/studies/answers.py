@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -24,9 +24,11 @@ from fca.studies.responses import (
     stem_of,
     stored_set,
 )
-from fca.studies.rows import check_query, narrowed, records, require
+from fca.studies.rows import by_full_models, every_row, narrowed, records, require
 from fca.types import FcaError
 
+log = logging.getLogger(__name__)
+COMMAND = "fca run -m task=predict dataset=cifar10 model=resnet18,vgg16 shift=clean,corruption/all"
 _DISTINGUISHED_BY = ("adaptation", "weights", "seed", "run")  # in this order, where one name has several of them
 _RUN = re.compile(r"(?P<run>[0-9a-f]{12})/(?P<snapshot>[^/]+)")
 
@@ -38,33 +40,28 @@ def answering_rows(store: Store, query: str | None) -> pd.DataFrame:
     With columns subject (named), corruption, severity, and `model` and `snapshot` of the subject. query: narrows them.
     Raises FcaError for a query that cannot be read, and for one data set in two versions.
     """
-    rows = store.rows()
-    check_query(rows, query)
-    every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)
-    rows = narrowed(rows[(rows["task"] == "predict") & every_class & (rows["split"] == "test")], query)
-    places = [kind_and_severity(shift) for shift in rows["shift"].fillna("")]
-    rows = rows[np.array([place is not None for place in places], dtype=bool)].reset_index(drop=True)
+    rows = every_row(store, query)
+    rows = narrowed(rows[by_full_models(rows)], query)
+    places = rows["shift"].fillna("").map(kind_and_severity)
+    rows = rows[places.notna()].reset_index(drop=True)
     for name, part in rows.groupby("dataset"):
         versions = sorted(part["fingerprint"].unique())
         if len(versions) > 1:
             step = f'keep one, e.g. analysis.query="\\"fingerprint == \'{versions[0]}\'\\""'
             raise FcaError(f"fingerprint of {name} in the rows read", ", ".join(versions), "one version", step)
-    rows["corruption"] = _kinds(rows)
-    rows["severity"] = [place[1] for place in places if place is not None]
+    known = pd.DataFrame(places.dropna().tolist(), columns=["kind", "severity"])
+    rows = rows.assign(corruption=_distinct_kinds(rows, known["kind"]), severity=known["severity"])
     named = [part.assign(**_named(part)) for _, part in rows.groupby("dataset")]
     if not named:
         return rows.assign(subject=None)
     return pd.concat(named).sort_values(["dataset", "subject", "corruption", "severity"], ignore_index=True)
 
 
-def _kinds(rows: pd.DataFrame) -> list[str]:
+def _distinct_kinds(rows: pd.DataFrame, kind: pd.Series) -> pd.Series:
     """defocus_blur; where a data set has it from two sources (generated, published), corruption/defocus_blur."""
-    words = [(*shift.split("/"), shift)[:2] for shift in rows["shift"]]  # clean is its own kind
-    sources: dict[tuple[str, str], set[str]] = {}
-    for name, (source, kind) in zip(rows["dataset"], words, strict=True):
-        sources.setdefault((name, kind), set()).add(source)
-    several = [len(sources[name, kind]) > 1 for name, (_, kind) in zip(rows["dataset"], words, strict=True)]
-    return [f"{source}/{kind}" if more else kind for more, (source, kind) in zip(several, words, strict=True)]
+    source = rows["shift"].str.split("/").str[0]
+    several = source.groupby([rows["dataset"], kind]).transform("nunique") > 1
+    return kind.where(~several, source + "/" + kind)
 
 
 def _named(rows: pd.DataFrame) -> dict[str, list[Any]]:
@@ -115,19 +112,11 @@ def _distinct_names(about: Sequence[Mapping[str, Any]]) -> list[str]:
         for name in {name for name in names if names.count(name) > 1}:
             alike = [at for at, other in enumerate(names) if other == name]
             if len({about[at].get(column) for at in alike}) > 1:
+                word = f"{column} " if column in ("seed", "run") else ""
                 for at in alike:
-                    names[at] = _with(name, column, about[at].get(column))
+                    value = about[at].get(column)
+                    names[at] = name if value in (None, "scratch") else f"{name}, {word}{value}"
     return names
-
-
-def _with(name: str, column: str, value: Any) -> str:
-    if value is None or value == "scratch":
-        return name
-    return f"{name}, {column} {value}" if column in ("seed", "run") else f"{name}, {value}"
-
-
-log = logging.getLogger(__name__)
-COMMAND = "fca run -m task=predict dataset=cifar10 model=resnet18,vgg16 shift=clean,corruption/all"
 
 
 class Gathered(NamedTuple):
@@ -163,7 +152,7 @@ def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) 
             raise FcaError("analysis.responses", file, f"no second data set called {name}", "rename the file")
         else:
             found[name] = Gathered(name, None, read, ())
-    require(pd.DataFrame(list(found)), "responses of full models on clean test images", len(store.rows()), COMMAND)
+    require(found, "responses of full models on clean test images", len(store.rows()), COMMAND)
     return list(found.values())
 
 
@@ -177,8 +166,7 @@ def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = 
     clean = [one for one in every if one.fingerprint is None or len(one.responses.subjects) > 1]
     for dataset in sorted({one.dataset for one in every} - {one.dataset for one in clean}):
         log.warning("%s is left out: a single subject answered its clean images, and fits need two", dataset)
-    enough = pd.DataFrame([one.dataset for one in clean])
-    require(enough, "data sets whose test images two subjects answered", len(store.rows()), COMMAND)
+    require(clean, "data sets whose test images two subjects answered", len(store.rows()), COMMAND)
     return clean
 
 
@@ -211,17 +199,13 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
 
 def at_severity(gathered: Gathered, severity: int) -> Gathered:
     """The items of one severity alone, and the subjects that were evaluated on any of them."""
-    all_of = gathered.responses
-    items = (all_of.items["severity"] == severity).to_numpy()
-    subjects = ~np.isnan(all_of.correct[:, items]).all(axis=1)
-    both: dict[str, Any] = {"correct": all_of.correct[np.ix_(subjects, items)]}
-    if all_of.pred is not None:
-        both["pred"] = all_of.pred[np.ix_(subjects, items)]
-    frames = {
-        "subjects": all_of.subjects[subjects].reset_index(drop=True),
-        "items": all_of.items[items].reset_index(drop=True),
-    }
-    return gathered._replace(responses=replace(all_of, **frames, **both))
+    every = gathered.responses
+    items = (every.items["severity"] == severity).to_numpy()
+    subjects = ~np.isnan(every.correct[:, items]).all(axis=1)
+    cells = np.ix_(subjects, items)
+    pred = None if every.pred is None else every.pred[cells]
+    about = (every.subjects[subjects].reset_index(drop=True), every.items[items].reset_index(drop=True))
+    return gathered._replace(responses=Responses(every.correct[cells], *about, pred, every.classes))
 
 
 def _gathered(store: Store, dataset: str, rows: pd.DataFrame) -> Gathered:
@@ -232,12 +216,13 @@ def _gathered(store: Store, dataset: str, rows: pd.DataFrame) -> Gathered:
     images = images.loc[images["split"] == first["split"], "image_id"].to_numpy(dtype=object)
     about = rows.drop_duplicates("subject").sort_values("subject")
     position = {name: at for at, name in enumerate(about["subject"])}
-    blocks: list[pd.DataFrame] = []
-    pred, correct = [], []
+    blocks, pred, correct = [], [], []
     for severity in sorted(rows["severity"].unique()):
         part = rows[rows["severity"] == severity]
         shift = str(part["shift"].iloc[0])
-        blocks.append(_items(images, labels, keys, shift, part["corruption"].iloc[0], int(severity)))
+        names = images if shift == "clean" else images + f"@{shift}"
+        block = {"item": names, "image_id": images, "label": np.array(keys, dtype=object)[labels]}
+        blocks.append(pd.DataFrame(block | {"corruption": part["corruption"].iloc[0], "severity": int(severity)}))
         predicted = np.full((len(position), len(images)), -1, dtype=np.int32)
         right = np.full(predicted.shape, np.nan)
         for row in records(part):
@@ -250,15 +235,6 @@ def _gathered(store: Store, dataset: str, rows: pd.DataFrame) -> Gathered:
     items = pd.concat(blocks, ignore_index=True)
     responses = Responses(np.hstack(correct), subjects, items, np.hstack(pred), tuple(keys))
     return Gathered(dataset, str(first["fingerprint"]), responses, tuple(sorted(rows["run_id"])))
-
-
-def _items(
-    images: np.ndarray, labels: np.ndarray, keys: list[str], shift: str, corruption: str, severity: int
-) -> pd.DataFrame:
-    names = images if shift == "clean" else np.array([f"{image}@{shift}" for image in images], dtype=object)
-    label = np.array(keys, dtype=object)[labels]
-    about = {"item": names, "image_id": images, "label": label, "corruption": corruption, "severity": severity}
-    return pd.DataFrame(about).astype({"severity": "int64"})
 
 
 @dataclass(frozen=True)

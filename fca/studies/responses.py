@@ -58,7 +58,7 @@ class Responses:
     @property
     def accuracy(self) -> Float[np.ndarray, " subjects"]:
         """Share of right responses of each subject among the items it responded to."""
-        return np.asarray(np.nanmean(self.correct, axis=1))
+        return np.nanmean(self.correct, axis=1)
 
 
 class Place(NamedTuple):
@@ -99,15 +99,11 @@ def frame_of_items(items: Sequence[str], labels: Sequence[str | None] | None = N
     [['a.png@corruption/fog/3', 'a.png', 'cat', 'fog', 3]]
     """
     places = [place_of(item) for item in items]
-    return pd.DataFrame(
-        {
-            "item": pd.Series(list(items), dtype=object),
-            "image_id": pd.Series([place.image_id for place in places], dtype=object),
-            "label": pd.Series([None] * len(items) if labels is None else list(labels), dtype=object),
-            "corruption": pd.Series([place.corruption for place in places]),
-            "severity": pd.Series([place.severity for place in places], dtype="int64"),
-        }
-    )
+    labels = [None] * len(items) if labels is None else labels
+    columns = {"item": items, "image_id": [place.image_id for place in places], "label": labels}
+    frame = pd.DataFrame({name: pd.Series(list(values), dtype=object) for name, values in columns.items()})
+    severities = pd.Series([place.severity for place in places], dtype="int64")
+    return frame.assign(corruption=[place.corruption for place in places], severity=severities)
 
 
 def frame_of_subjects(
@@ -119,15 +115,12 @@ def frame_of_subjects(
     ['resnet18', 'timm/vit_b16']
     """
     found = [_SNAPSHOT.fullmatch(name) for name in subjects]
-    named = zip(subjects, found, strict=True)
-    columns = {
-        "subject": list(subjects),
-        "model": [match["model"] if match else name for name, match in named] if models is None else list(models),
-        "snapshot": [match and match["snapshot"] for match in found]
-        if snapshots is None
-        else [snapshot or None for snapshot in snapshots],
-    }
-    return pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in columns.items()})
+    if models is None:
+        models = [match["model"] if match else name for match, name in zip(found, subjects, strict=True)]
+    if snapshots is None:
+        snapshots = [match and match["snapshot"] for match in found]
+    columns = {"subject": subjects, "model": models, "snapshot": [snapshot or None for snapshot in snapshots]}
+    return pd.DataFrame({name: pd.Series(list(values), dtype=object) for name, values in columns.items()})
 
 
 def read_responses(path: Path | str) -> Responses:
@@ -150,11 +143,11 @@ def read_responses(path: Path | str) -> Responses:
     ([[1.0, nan], [0.0, 1.0]], [0, 3], ['0.1', None])
     """
     path = Path(path)
-    read, _ = FORMATS[_suffix(path)]
+    read, _ = _format(path)
     if not path.is_file():
         raise FcaError("file of responses", path, "a file that exists", "mend the path")
     try:
-        responses: Responses = read(path)
+        responses = read(path)
     except (UnicodeDecodeError, OSError, EOFError, csv.Error, zlib.error) as error:
         raise FcaError("file of responses", path, "one that can be read", f"write it again: {error}") from None
     if not responses.correct.size:
@@ -168,7 +161,7 @@ def write_responses(responses: Responses, path: Path | str) -> None:
     Raises FcaError for a suffix that it does not know.
     """
     path = Path(path)
-    _, write = FORMATS[_suffix(path)]
+    _, write = _format(path)
     write(responses, path)
 
 
@@ -182,10 +175,11 @@ def stem_of(path: Path | str) -> str:
     return name.removesuffix(".gz").rpartition(".")[0]
 
 
-def _suffix(path: Path) -> str:
-    for suffix in FORMATS:
+def _format(path: Path) -> tuple[Any, Any]:
+    """The reader and the writer of files with this suffix."""
+    for suffix, both in FORMATS.items():
         if path.name.endswith(suffix):
-            return suffix
+            return both
     raise FcaError("suffix of a file of responses", path.name, ", ".join(FORMATS), "rename or convert it")
 
 
@@ -405,5 +399,5 @@ def joined(stored: Responses, read: Responses) -> Responses:
         pred[:, at] = class_of[read.pred]
     assert stored.pred is not None  # as stored rows have it
     subjects = pd.concat([stored.subjects, read.subjects], ignore_index=True)
-    both: dict[str, Any] = {"correct": np.vstack([stored.correct, correct]), "pred": np.vstack([stored.pred, pred])}
-    return replace(stored, subjects=subjects, **both)
+    correct, pred = np.vstack([stored.correct, correct]), np.vstack([stored.pred, pred])
+    return replace(stored, subjects=subjects, correct=correct, pred=pred)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
-from fca.store import Store
+from fca.store import Store, queried
 from fca.types import FcaError
 
 # Columns of what was requested, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
 # classes (with ncl and subset_seed) and seed; whatever else differs is never averaged over or compared unnoticed.
 CONFIG = ("fingerprint", "num_classes", "split", "shift", "sampler", "compat")
-WEIGHTS = (
-    "adaptation",
-    "weights",
-    "snapshot",
-    "input_size",
-)  # may differ between models; within one, even a missing value counts
+# These may differ between models; within one, even a missing value counts.
+WEIGHTS = ("adaptation", "weights", "snapshot", "input_size")
 
 
 @dataclass(frozen=True)
@@ -27,8 +23,7 @@ class Rows:
     """The rows that the few-class analyses read, by what they are.
 
     trained:  `train` rows: sub-models, and full models where ncl is the number of classes.
-    full:     `predict` rows on clean test images by classifiers that know every class of the data set, with their best
-              weights (not snapshots of training).
+    full:     those of `by_full_models` on clean images, with the best weights (not snapshots of training).
     embedded: `embed` rows of one split.
     """
 
@@ -49,12 +44,10 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     query: narrows each kind of row that has the columns it names: recipe_epochs == 5 leaves `embed` rows alone.
     split: of the embedded images.
     """
-    rows = store.rows()
-    check_query(rows, query)
-    every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)
+    rows = every_row(store, query)
     clean = rows["shift"] == "clean"
     final = rows["snapshot"].fillna("best") == "best"  # weights on the way there are other models
-    full = (rows["task"] == "predict") & every_class & (rows["split"] == "test") & clean & final
+    full = by_full_models(rows) & clean & final
     embedded = (rows["task"] == "embed") & (rows["split"] == split) & clean
     trained, complete = narrowed(rows[rows["task"] == "train"], query), narrowed(rows[full], query)
     model = _distinct_names(pd.concat([trained, complete]))
@@ -64,6 +57,20 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
         embedded=narrowed(rows[embedded], query),
         total=len(rows),
     )
+
+
+def by_full_models(rows: pd.DataFrame) -> pd.Series:
+    """Which are `predict` rows on test images by classifiers that know every class of the data set."""
+    every_class = (rows["ncl"] == rows["num_classes"]).fillna(value=False)
+    return (rows["task"] == "predict") & every_class & (rows["split"] == "test")
+
+
+def every_row(store: Store, query: str | None) -> pd.DataFrame:
+    """All stored rows, once it is known that the query can be read on them; see `narrowed`."""
+    rows = store.rows()
+    if query is not None:
+        queried(rows, query, "analysis.query")
+    return rows
 
 
 def _distinct_names(rows: pd.DataFrame) -> pd.Series:
@@ -81,9 +88,9 @@ def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in line.items()} for line in frame.to_dict("records")]
 
 
-def require(rows: pd.DataFrame, what: str, total: int, command: str) -> None:
+def require(found: Sized, what: str, total: int, command: str) -> None:
     """Raise FcaError when there is nothing to analyse: how much the store holds, and what makes such rows."""
-    if rows.empty:
+    if not len(found):
         raise FcaError(what, f"none among the {total} stored rows", "1 or more", f"make some with: {command}")
 
 
@@ -122,17 +129,6 @@ def _differ(column: str, values: pd.Series, own: bool) -> FcaError:
         also = " or, for all of the recipe, [recipe]" if column.startswith("recipe_") else ""
         step += f"; or, where each model has its own by intention, analysis.per_model=[{column}]{also}"
     return FcaError(f"{column} of the rows read", ", ".join(shown), "one value: it is no axis of this analysis", step)
-
-
-def check_query(rows: pd.DataFrame, query: str | None) -> None:
-    """Raise FcaError for a query that pandas cannot read on these columns."""
-    if query is None:
-        return
-    try:
-        rows.query(query, engine="python")
-    except Exception as error:
-        columns = ", ".join(rows.columns)
-        raise FcaError("analysis.query", query, f"a pandas query on {columns}", f"mend it: {error}") from error
 
 
 def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:

@@ -8,42 +8,35 @@ from typing import Any
 
 import pandas as pd
 
+from fca.store.columns import CLASSES as CLASSES
+from fca.store.columns import DATASET as DATASET
+from fca.store.columns import ENCODER as ENCODER
+from fca.store.columns import MODEL as MODEL
+from fca.store.columns import N_TEST as N_TEST
+from fca.store.columns import NCL as NCL
+from fca.store.columns import RUN_ID as RUN_ID
+from fca.store.columns import SAMPLER as SAMPLER
+from fca.store.columns import SEED as SEED
+from fca.store.columns import SNAPSHOT as SNAPSHOT
+from fca.store.columns import SPLIT as SPLIT
+from fca.store.columns import SUBSET_SEED as SUBSET_SEED
+from fca.store.columns import TOP1 as TOP1
 from fca.types import LEVELS, Column, Table
 
-DATASET = Column("dataset", str, "", "data set", filters=True)
-MODEL = Column("model", str, "", "model", filters=True)
-ENCODER = Column("encoder", str, "", "encoder whose features are compared")
-NCL = Column("ncl", int, ".0f", "ncl, number of classes", filters=True)
-SUBSET_SEED = Column("subset_seed", int, ".0f", "seed of the draw of the classes")
-SAMPLER = Column("sampler", str, "", "how the classes were drawn")
-CLASSES = Column("classes", tuple, "", "label indices of the classes")
-SEED = Column("seed", int, ".0f", "seed of initial weights and batch order")
-TOP1 = Column("top1", float, ".2%", "top-1 accuracy")
-N_TEST = Column("n_test", int, ".0f", "test images")
-RUN_ID = Column("run_id", str, "", "run that the line comes from")
-SPLIT = Column("split", str, "", "split of the images")
-FINGERPRINT = Column("fingerprint", str, "", "fingerprint of the data")
 IMAGE_ID = Column("image_id", str, "", "image")
 LABEL = Column("label", str, "", "class of the image")
 NOTE = Column("note", str, "", "why a value is missing")
 SUBSETS = Column("subsets", int, ".0f", "class subsets")
 MODELS = Column("models", int, ".0f", "models")
-PROTOCOL = Column(
-    "protocol",
-    str,
-    "",
-    "how a model is scored on few classes",
-    {
-        "sub": "sub-model, trained on the subset",
-        "open": "full model, open (all classes compete)",
-        "masked": "full model, masked (only the subset's)",
-        "grouped": "full model, grouped classes",
-    },
-    filters=True,
-)
+_PROTOCOLS = {
+    "sub": "sub-model, trained on the subset",
+    "open": "full model, open (all classes compete)",
+    "masked": "full model, masked (only the subset's)",
+    "grouped": "full model, grouped classes",
+}
+PROTOCOL = Column("protocol", str, "", "how a model is scored on few classes", _PROTOCOLS, filters=True)
 CORRUPTION = Column("corruption", str, "", "corruption", filters=True)
 SEVERITY = Column("severity", int, ".0f", "severity of the corruption, 0 for clean")
-SNAPSHOT = Column("snapshot", str, "", "share of all training steps, or best")
 ATTRIBUTE = Column("attribute", str, "", "attribute that makes the image easy or hard")
 LEVEL = Column("level", str, "", "level of difficulty", {level: level for level in LEVELS})
 
@@ -77,3 +70,11 @@ class TableSpec:
         if list(frame) != list(self.columns):
             raise ValueError(f"table {self.name} has columns {list(frame)}, but declares {list(self.columns)}")
         return Table(self.name, self.question, self.source, frame, parameters, tuple(runs), self.columns)
+
+
+def filled(
+    specs: Iterable[TableSpec], lines: Iterable[Any], parameters: Mapping[str, Any], runs: Iterable[str]
+) -> list[Table]:
+    """The tables of an analysis: one for each declaration, of its lines (see `TableSpec.frame`)."""
+    read = sorted(set(runs))
+    return [spec.table(spec.frame(part), parameters, read) for spec, part in zip(specs, lines, strict=True)]

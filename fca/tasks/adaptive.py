@@ -23,10 +23,10 @@ from fca.stats import adaptive
 from fca.stats.adaptive import TARGETS, Estimate, Policy, Pool, StartPolicy
 from fca.stats.irt import ItemBank
 from fca.stats.protocols import logit_columns
-from fca.store import Store
+from fca.store import State, Store
 from fca.store.journal import Journal, Line
 from fca.studies.irt.ability import read_bank
-from fca.studies.progressive.levels import levels_of, sessions_of
+from fca.studies.progressive.levels import pool_of
 from fca.tasks import Setup
 from fca.tasks.predict import CLEAN, Forward, forward_columns, prediction_arrays, subset_columns, whole_split
 from fca.types import LEVELS, Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, with_interval
@@ -272,8 +272,7 @@ def items_of(data: ImageData, split: str, classes: Sequence[int]) -> Items:
     items = items.iloc[places]
     if wrong := sorted(set(items["level"].astype(str)) - set(LEVELS)):
         raise FcaError(f"level of images of {data.name}", ", ".join(wrong[:5]), ", ".join(LEVELS), "name levels so")
-    pool = adaptive.make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
-    return Items(listed[places], places, pool)
+    return Items(listed[places], places, pool_of(items))
 
 
 def choose_policy(policy: str, mapping: Any, objective: str) -> Chosen:
@@ -335,10 +334,11 @@ def faults_of_bank(store: Store, table_id: str, predictions: Sequence[Run]) -> l
     predictions: the runs that would predict every image.
     """
     about = json.loads((store.outputs / "tables" / table_id / "table.json").read_text())
-    rows = store.rows()
-    fitted = rows[rows["run_id"].isin(about["runs"]) & (rows["dataset"] == predictions[0].about["dataset"])]
-    leaked = set(fitted["run_id"]) & {run.run_id for run in predictions}
-    other = set(fitted["fingerprint"]) - {run.about["fingerprint"] for run in predictions}
+    # rows one by one: `store.rows` may write the index of all rows, and only readers may do that
+    fitted = [store.row(run_id) for run_id in about["runs"] if store.state(run_id) is State.DONE]
+    fitted = [row for row in fitted if row["dataset"] == predictions[0].about["dataset"]]
+    leaked = {row["run_id"] for row in fitted} & {run.run_id for run in predictions}
+    other = {row["fingerprint"] for row in fitted} - {run.about["fingerprint"] for run in predictions}
     return [LEAKED] * bool(leaked) + [OTHER_DATA] * bool(other)
 
 

@@ -54,6 +54,15 @@ def test_results_and_subsets(outputs):
     assert fca.draw_subset(10, 3, 0).ncl == 3
 
 
+def test_results_may_name_a_column_of_a_task_that_has_not_run(outputs):
+    assert fca.results(outputs, "policy == 'static_k'").empty
+    assert list(fca.results(outputs, columns=["run_id", "policy"])) == ["run_id", "policy"]
+    with pytest.raises(FcaError, match=r"query = polcy == 1; allowed: .*run_id"):
+        fca.results(outputs, "polcy == 1")
+    with pytest.raises(FcaError, match=r"columns = polcy; allowed: run_id, task"):
+        fca.results(outputs, columns=["polcy"])
+
+
 def test_data_are_those_of_the_yaml_with_some_keys_changed():
     data = fca.load_data("digits")
     assert isinstance(data, ImageData)

@@ -9,8 +9,8 @@ import pytest
 from fca.stats.adaptive import MAPPING_L, MAPPING_Q, replay
 from fca.stats.irt import fit_irt
 from fca.store import Store
-from fca.studies.adaptive.replay import METHODS, AdaptiveReplay, Setting, banks_of_others, pool_of, replays, two_stage
-from fca.studies.progressive.levels import levels_of, responses_by_level, sessions_of
+from fca.studies.adaptive.replay import METHODS, AdaptiveReplay, Setting, banks_of_others, replays, two_stage
+from fca.studies.progressive.levels import levels_of, pool_of, responses_by_level, sessions_of
 from fca.types import FcaError
 from tests.studies.steps_lab import able, items_of, respond, steps_lab
 
@@ -95,11 +95,16 @@ def test_banks_are_fitted_on_other_networks(tmp_path):
 
 def test_without_other_networks_policies_with_a_bank_are_left_out(tmp_path):
     [one] = responses_by_level(answered(tmp_path / "outputs", models=2).store)
-    found = replays(
-        one, pool_of(one), [Setting("neyman_irt", "difference", 0.5), Setting("random", "pooled", 0.5)], 1, "2pl", 0
+    frame, left_out = replays(
+        one,
+        pool_of(one.items),
+        [Setting("neyman_irt", "difference", 0.5), Setting("random", "pooled", 0.5)],
+        1,
+        "2pl",
+        0,
     )
-    assert set(found.frame["policy"]) == {"random"}
-    assert found.left_out[0].startswith(
+    assert set(frame["policy"]) == {"random"}
+    assert left_out[0].startswith(
         "steps: neyman_irt at budget 0.5: no item bank from other models' responses: subjects = 1"
     )
 
@@ -122,7 +127,7 @@ def test_curves_have_every_policy_at_every_share(tables):
 
 def test_first_and_second_rounds_are_those_of_the_mapping(lab):
     [one] = responses_by_level(lab.store)
-    pool = pool_of(one)
+    pool = pool_of(one.items)
     for name, mapping in (("Q", MAPPING_Q), ("L", MAPPING_L)):
         test = two_stage(pool, one.correct[1], 0.25, name, [0, 0, 0])
         assert (pool.by_stratum(test.round == 1) == [1, 2, 1]).all()

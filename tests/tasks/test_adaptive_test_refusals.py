@@ -1,12 +1,15 @@
 """Adaptive tests that cannot be taken are refused when they are planned: no image read, nothing written."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fca.stats.adaptive import ESTIMATORS, POLICIES, estimate, make_pool, run_policy
 from fca.stats.irt import ItemBank
-from fca.tasks.adaptive import KNOWN_CHANCES, OF_BANK
-from fca.types import FcaError
+from fca.store.index import INDEX
+from fca.tasks.adaptive import KNOWN_CHANCES, LEAKED, OF_BANK, OTHER_DATA, faults_of_bank
+from fca.types import FcaError, Run, Table
+from tests.studies.steps_lab import respond, steps_lab
 from tests.tasks.levels_lab import DATA, write_levels
 
 
@@ -75,3 +78,16 @@ def test_difference_takes_the_policies_of_known_chances():
             continue
         taken.append(name)
     assert sorted(taken) == sorted(KNOWN_CHANCES)
+
+
+def test_a_bank_is_checked_without_writing_the_index_of_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("fca.store.index.WORTHWHILE", -1)  # whoever reads all rows writes it
+    lab = steps_lab(tmp_path / "outputs")
+    tested = Run("predict", {}, {"dataset": "steps", "fingerprint": "levels"})
+    respond(lab, "net", lab.true == 0, run_id=tested.run_id)
+    runs = (tested.run_id, respond(lab, "net", lab.true == 0, fingerprint="older"), "a run that is removed")
+    table_id = lab.store.save(Table("irt_items", "", "", pd.DataFrame({"item": ["a"]}), {}, runs)).name
+    assert faults_of_bank(lab.store, table_id, [tested]) == [LEAKED, OTHER_DATA]
+    assert not (lab.store.outputs / INDEX).exists()
+    assert len(lab.store.rows()) == 2
+    assert (lab.store.outputs / INDEX).exists()

@@ -8,21 +8,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
-from fca.stats.adaptive import TARGETS, make_pool
+from fca.stats.adaptive import TARGETS
 from fca.stats.protocols import masked_answers
 from fca.store import Store
-from fca.studies.answers import Predictions, predictions
-from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, levels_of, sessions_of
-from fca.studies.rows import check_query, narrowed, records, require
-from fca.studies.table import ATTRIBUTE, DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec
+from fca.store.columns import PREDICT_S, SHIFT, WEIGHTS
+from fca.studies.answers import predictions
+from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, pool_of
+from fca.studies.rows import every_row, narrowed, records, require
+from fca.studies.table import ATTRIBUTE, DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec, filled
 from fca.types import BEST, LEVELS, Column, Table
 
 COMMAND = "fca run task=adaptive_test dataset=rendered model=run model.run_id=..."
 
-WEIGHTS = Column("weights", str, "", "weights of the network")
-SHIFT = Column("shift", str, "", "change of the images")
 POLICY = Column("policy", str, "", "policy that chooses the images")
 ESTIMATOR = Column("estimator", str, "", "estimator")
 BUDGET = Column("budget", float, ".3~%", "largest share of the images to evaluate")
@@ -39,7 +38,6 @@ N_EVALUATED = Column("n_asked", int, ".0f", "images evaluated")
 N_POOL = Column("n_pool", int, ".0f", "images")
 SHARE = Column("share", float, ".1%", "share of the images evaluated")
 ROUNDS = Column("rounds", int, ".0f", "rounds")
-PREDICT_S = Column("predict_s", float, ".1f", "seconds of the test")
 FULL_S = Column("full_s", float, ".1f", "seconds of the predict run on all images")
 TIME_SHARE = Column("time_share", float, ".1%", "seconds of the test over those of the predict run")
 WARNING = Column("warning", str, "", "known bias of the estimator under this policy")
@@ -81,8 +79,7 @@ class AdaptiveTests:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables adaptive_tests (a line a test and target) and adaptive_test_attributes (also by attribute)."""
-        rows = store.rows()
-        check_query(rows, self.query)
+        rows = every_row(store, self.query)
         tests = narrowed(rows[rows["task"] == "adaptive_test"], self.query)
         require(tests, "adaptive tests", len(rows), COMMAND)
         full = {_key(row): row for row in records(rows[(rows["task"] == "predict") & (rows["split"] == "test")])}
@@ -94,12 +91,8 @@ class AdaptiveTests:
             truth = None if beside is None else truth_of(store, row, beside)
             overall += _overall(row, beside, truth)
             by_attribute += _by_attribute(store, row, truth)
-            runs |= {row["run_id"]} | (set() if beside is None else {beside["run_id"]})
-        parameters = {**asdict(self), **METHOD}
-        return [
-            spec.table(spec.frame(lines), parameters, sorted(runs))
-            for spec, lines in zip(self.tables, (overall, by_attribute), strict=True)
-        ]
+            runs |= {one["run_id"] for one in (row, beside) if one is not None}
+        return filled(self.tables, (overall, by_attribute), asdict(self) | METHOD, runs)
 
 
 def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -119,25 +112,17 @@ def truth_of(store: Store, test: Mapping[str, Any], full: Mapping[str, Any]) -> 
     if not set(test["classes"]) <= set(full["classes"]):
         return None
     found = predictions(store, full)
-    right = _right(store, found, test)
-    if right is None:
+    allowed = columns_of(found, test["classes"])
+    if test["protocol"] == "open" or len(allowed) == len(found.logit_classes):
+        right = found.right
+    elif (store.folder(found.run_id) / "logits.npy").exists():
+        right = masked_answers(found.logits, allowed) == found.true  # only the test's classes compete
+    else:
         return None
     items = store.items(full["fingerprint"])
     items = items[items["split"] == full["split"]].iloc[found.images]
     there = found.of_classes(test["classes"]) & items[["attribute", "level"]].notna().all(axis=1).to_numpy()
-    items = items[there]
-    pool = make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
-    return pool.truth(right[there])
-
-
-def _right(store: Store, found: Predictions, test: Mapping[str, Any]) -> Bool[np.ndarray, " images"] | None:
-    """Which images the predict run got right; masked: when only the test's classes compete."""
-    allowed = columns_of(found, test["classes"])
-    if test["protocol"] == "open" or len(allowed) == len(found.logit_classes):
-        return found.right
-    if not (store.folder(found.run_id) / "logits.npy").exists():
-        return None
-    return np.asarray(masked_answers(found.logits, allowed) == found.true)
+    return pool_of(items[there]).truth(right[there])
 
 
 def _overall(

@@ -10,6 +10,7 @@ import pandas as pd
 
 from fca.report import kinds, style
 from fca.report.figure import Figure
+from fca.store.columns import PREDICT_S, SHIFT
 from fca.studies.adaptive import adaptive_tests as live
 from fca.studies.adaptive import replay
 from fca.studies.adaptive.adaptive_tests import ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH
@@ -41,11 +42,11 @@ SOURCE = Column("source", str, "", "images", {name: name for name in _ESTIMATES}
 _COVERED = {True: "the true value is inside the interval", False: "outside"}
 INSIDE = Column(live.COVERED, str, "", "truth", {name: name for name in _COVERED.values()})
 _LIVE = (
-    *(DATASET, MODEL, live.SHIFT, WAY, TARGET, ESTIMATE, live.LOW, live.HIGH, TRUTH),
+    *(DATASET, MODEL, SHIFT, WAY, TARGET, ESTIMATE, live.LOW, live.HIGH, TRUTH),
     *(live.ERROR, *live.EVALUATED, SEED),
 )
-_COST = (live.N_EVALUATED, live.N_POOL, SHARE, live.ROUNDS, live.PREDICT_S, live.FULL_S, live.TIME_SHARE, live.WARNING)
-_DISTINCT = {live.SHIFT: "", WAY: "", PROTOCOL: "", live.BUDGET: "budget ", live.WIDTH: "width ", NCL: "ncl "}
+_COST = (live.N_EVALUATED, live.N_POOL, SHARE, live.ROUNDS, PREDICT_S, live.FULL_S, live.TIME_SHARE, live.WARNING)
+_DISTINCT = {SHIFT: "", WAY: "", PROTOCOL: "", live.BUDGET: "budget ", live.WIDTH: "width ", NCL: "ncl "}
 
 
 def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -21,14 +20,14 @@ from rich.progress import track
 from scipy.stats import kendalltau
 
 from fca.stats import adaptive
-from fca.stats.adaptive import MAPPING_L, MAPPING_Q, POINTS, GreTwoStage, Pool, make_pool, replay, start_policy
+from fca.stats.adaptive import MAPPING_L, MAPPING_Q, POINTS, GreTwoStage, Pool, replay, start_policy
 from fca.stats.adaptive.policies import check_budget
 from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
 from fca.stats.irt import ItemBank, check_responses, fit_irt
 from fca.store import Store
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
-from fca.studies.progressive.levels import PAPER, ByLevel, Line, cells, responses_by_level, whole_sessions
-from fca.studies.table import DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec
+from fca.studies.progressive.levels import PAPER, ByLevel, Line, cells, pool_of, responses_by_level, whole_sessions
+from fca.studies.table import DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec, filled
 from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
 BASE = ("static_k", "session_mean")
@@ -81,7 +80,7 @@ ADAPTIVE_ERRORS = TableSpec(
     "adaptive_errors",
     "How large is the error of a test of a part of the images, model by model?",
     f"{PAPER}, table 2",
-    (*(DATASET, MODEL, *_TEST, TRUTH, ESTIMATE, *_MEASURES, BIAS, COVERAGE, UNDEFINED), *(GROUPS, REPEATS, WARNING)),
+    (DATASET, MODEL, *_TEST, TRUTH, ESTIMATE, *_MEASURES, BIAS, COVERAGE, UNDEFINED, GROUPS, REPEATS, WARNING),
 )
 ADAPTIVE_METHODS = TableSpec(
     "adaptive_methods",
@@ -105,7 +104,7 @@ ADAPTIVE_TRAJECTORIES = TableSpec(
     "adaptive_trajectories",
     "Where do sessions go after their first round?",
     f"{PAPER}, figure 5",
-    (*(DATASET, MODEL, TOP1, POINTS_OF_SESSION, SESSIONS, OF_SESSIONS, *NEXT), *(RIGHT_FIRST, RIGHT_SECOND, WHOLE)),
+    (DATASET, MODEL, TOP1, POINTS_OF_SESSION, SESSIONS, OF_SESSIONS, *NEXT, RIGHT_FIRST, RIGHT_SECOND, WHOLE),
 )
 ADAPTIVE_SESSIONS = TableSpec(
     "adaptive_sessions",
@@ -141,17 +140,6 @@ class Banks(NamedTuple):
 
     of_model: tuple[ItemBank | None, ...]
     lacking: str | None
-
-
-class Replays(NamedTuple):
-    """The tests of one data set.
-
-    frame:    of `fca.stats.adaptive.replay`, models by name; with columns policy, estimator, budget, method, share.
-    left_out: which tests could not be taken, and why.
-    """
-
-    frame: pd.DataFrame
-    left_out: tuple[str, ...]
 
 
 class TwoStage(NamedTuple):
@@ -192,16 +180,15 @@ class AdaptiveReplay:
         left_out: list[str] = []
         runs: set[str] = set()
         for one in map(whole_sessions, responses_by_level(store, self.query, self.protocol)):
-            pool = pool_of(one)
-            tests = replays(one, pool, settings(self.budget, self.budgets), self.repeats, self.model, self.seed)
-            left_out += tests.left_out
+            pool = pool_of(one.items)
+            wanted = settings(self.budget, self.budgets)
+            tests, refused = replays(one, pool, wanted, self.repeats, self.model, self.seed)
+            left_out += refused
             runs |= set(one.runs)
-            for spec, frame in self._frames(one, pool, tests.frame):
+            for spec, frame in self._frames(one, pool, tests):
                 parts[spec.name].append(spec.frame(frame.assign(dataset=one.dataset)))
-        parameters = {**asdict(self), **NOTES, "left_out": left_out}
-        empty = {spec.name: pd.DataFrame(columns=[str(column) for column in spec.columns]) for spec in self.tables}
-        frames = {name: pd.concat(found or [empty[name]], ignore_index=True) for name, found in parts.items()}
-        return [spec.table(frames[spec.name], parameters, sorted(runs)) for spec in self.tables]
+        lines: list[Any] = [pd.concat(found, ignore_index=True) if found else [] for found in parts.values()]
+        return filled(self.tables, lines, {**asdict(self), **NOTES, "left_out": left_out}, runs)
 
     def _frames(self, one: ByLevel, pool: Pool, tests: pd.DataFrame) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
         """Of one data set; without the tables of two-stage tests where the pool is too small for these."""
@@ -218,11 +205,6 @@ class AdaptiveReplay:
             yield ADAPTIVE_SESSIONS, session_lines(one, pool, self.budget, self.seed)
 
 
-def pool_of(one: ByLevel) -> Pool:
-    """Images by level, session (class and attribute) and group (attribute)."""
-    return make_pool(one.levels, one.sessions, one.items["attribute"].to_numpy(dtype=str))
-
-
 def settings(budget: float, budgets: Iterable[int | float]) -> list[Setting]:
     """Every method at the budget and at those of the curves; at the budget alone estimators that are biased, and
     `static_k` with twice as many images."""
@@ -233,8 +215,14 @@ def settings(budget: float, budgets: Iterable[int | float]) -> list[Setting]:
     return [*every, twice] if twice.budget <= 1 and twice not in every else every
 
 
-def replays(one: ByLevel, pool: Pool, tests: Sequence[Setting], repeats: int, model: str, seed: int) -> Replays:
-    """All tests of all models that the pool allows; of two budgets that evaluate as many images only the first."""
+def replays(
+    one: ByLevel, pool: Pool, tests: Sequence[Setting], repeats: int, model: str, seed: int
+) -> tuple[pd.DataFrame, list[str]]:
+    """All tests of all models that the pool allows, and the others, each with its reason.
+
+    The frame is that of `fca.stats.adaptive.replay`, models by name; with columns policy, estimator, budget, method,
+    share. Of two budgets that evaluate as many images it has only the first.
+    """
     banks = banks_of_others(one, model)
     frames: list[pd.DataFrame] = []
     left_out: list[str] = []
@@ -251,7 +239,7 @@ def replays(one: ByLevel, pool: Pool, tests: Sequence[Setting], repeats: int, mo
             continue
         done.add((*test[:2], round(size)))
         frames.append(frame.assign(**test._asdict(), method=name_of(test, pool), share=size / pool.items))
-    return Replays(pd.concat(frames, ignore_index=True), tuple(left_out))  # any pool is large enough for `random`
+    return pd.concat(frames, ignore_index=True), left_out  # any pool is large enough for `random`
 
 
 def why_not(test: Setting, pool: Pool, banks: Banks) -> str | None:
@@ -296,6 +284,7 @@ def draws_of(seed: int, at: int) -> int:
 def name_of(test: Setting, pool: Pool) -> str:
     """Static 3; gre_two_stage + mixed_logit.
 
+    >>> from fca.stats.adaptive import make_pool
     >>> codes = np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int)
     >>> name_of(Setting("static_k", "session_mean", 0.25), make_pool(*codes))
     'Static 3'
@@ -328,7 +317,7 @@ def squared(part: pd.DataFrame) -> Cells:
     no estimate."""
     part = part.sort_values([MODEL, "group", "repeat"])
     error = (100 * (part[ESTIMATE] - part[TRUTH]).to_numpy(dtype=np.float64)) ** 2
-    return np.asarray(error.reshape(part[MODEL].nunique(), part["group"].nunique(), -1).mean(axis=2))
+    return error.reshape(part[MODEL].nunique(), part["group"].nunique(), -1).mean(axis=2)
 
 
 def measures(errors: Cells, base: Cells | None, draws: Draws) -> dict[str, float]:
@@ -357,7 +346,7 @@ def measures(errors: Cells, base: Cells | None, draws: Draws) -> dict[str, float
 
 def resampled_means(errors: Cells, draws: Draws) -> Float[np.ndarray, " resamples"]:
     """Mean errors in every resample."""
-    return np.asarray(((draws[0] @ errors) * draws[1]).sum(axis=1))
+    return ((draws[0] @ errors) * draws[1]).sum(axis=1)
 
 
 def on_average(part: pd.DataFrame) -> Line:
@@ -383,15 +372,13 @@ def on_average(part: pd.DataFrame) -> Line:
 
 def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapping: str, seed: list[int]) -> TwoStage:
     """A two-stage test replayed on stored responses. Raises FcaError for a pool or budget that it cannot take."""
-    start = partial(GreTwoStage, mapping=MAPPINGS[mapping])
-    test, rng = start(pool, budget), np.random.default_rng(seed)
+    test, rng = GreTwoStage(pool, budget, mapping=MAPPINGS[mapping]), np.random.default_rng(seed)
     round_of = np.zeros(pool.items, dtype=np.int64)
     for number in (1, 2):
         positions = test.ask(rng)
         round_of[positions] = number
         test.observe(positions, right[positions])
-    points = pool.by_stratum(right & (round_of == 1)) @ POINTS // test.times
-    return TwoStage(round_of, np.asarray(points))
+    return TwoStage(round_of, pool.by_stratum(right & (round_of == 1)) @ POINTS // test.times)
 
 
 def evaluated_lines(one: ByLevel, pool: Pool, budget: float, repeats: int, seed: int) -> pd.DataFrame:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer
 
-from fca.stats.adaptive import LEVEL_WEIGHTS
 from fca.stats.hierarchy import level_rates
 from fca.stats.intervals import RESAMPLES, wilson
 from fca.store import Store
@@ -24,9 +23,10 @@ from fca.studies.progressive.levels import (
     levels_of,
     mean_cells,
     responses_by_level,
+    score_cells,
     whole_sessions,
 )
-from fca.studies.table import ATTRIBUTE, DATASET, LABEL, LEVEL, MODEL, MODELS, N_TEST, TableSpec
+from fca.studies.table import ATTRIBUTE, DATASET, LABEL, LEVEL, MODEL, MODELS, N_TEST, TableSpec, filled
 from fca.types import LEVELS, Column, Table, with_interval
 
 FALLS, RISES, UNCLEAR = "falls", "rises", "cannot tell"
@@ -35,9 +35,8 @@ STEPS = ("easy to medium", "medium to hard")
 TOP1_OF_LEVEL = Column("accuracy", float, ".1%", "top-1 accuracy")
 DROP = Column("drop", float, "+.1%", "accuracy lost")
 STEP = Column("step", str, "", "step from one level to the next", {step: step for step in STEPS})
-VERDICT = Column(
-    "verdict", str, "", "change", {FALLS: "falls", RISES: "rises", UNCLEAR: "does not change significantly"}
-)
+_VERDICTS = {FALLS: "falls", RISES: "rises", UNCLEAR: "does not change significantly"}
+VERDICT = Column("verdict", str, "", "change", _VERDICTS)
 MODELS_FALLING = Column("models_falling", int, ".0f", "models whose accuracy falls")
 N_CLASSES = Column("classes", int, ".0f", "classes")
 RANK = Column("rank", int, ".0f", "rank of the model, 1 is the best")
@@ -47,10 +46,7 @@ ATTRIBUTE_SCORES = TableSpec(
     "attribute_scores",
     "Which model is good at which attribute?",
     f"{PAPER} table 3 (scores), with intervals, ranks, and the accuracies beside them",
-    (
-        *(DATASET, MODEL, ATTRIBUTE, *with_interval(SCORE), *with_interval(ACCURACY), *BY_LEVEL),
-        *(RANK, MONOTONE, N_CLASSES),
-    ),
+    (DATASET, MODEL, ATTRIBUTE, *with_interval(SCORE), *with_interval(ACCURACY), *BY_LEVEL, RANK, MONOTONE, N_CLASSES),
 )
 ATTRIBUTE_STEPS = TableSpec(
     "attribute_steps",
@@ -96,24 +92,21 @@ class AttributeLevels:
         scores: list[Line] = []
         steps: list[Line] = []
         by_level: list[Line] = []
-        runs: set[str] = set()
-        for source in map(whole_sessions, responses_by_level(store, self.query, self.protocol)):
-            runs |= set(source.runs)
+        sources = [whole_sessions(every) for every in responses_by_level(store, self.query, self.protocol)]
+        for source in sources:
             for attribute, items in source.items.groupby(ATTRIBUTE):
                 about: Line = {DATASET: source.dataset, ATTRIBUTE: attribute}
                 levels, labels = levels_of(items), items[LABEL].to_numpy(dtype=str)
                 rates = np.stack([level_rates(correct, levels, labels) for correct in source.correct[:, items.index]])
                 steps += [about | line for line in _steps(rates, self.seed)]
                 for model, of_model in zip(source.models, rates, strict=True):
-                    scores.append(about | {MODEL: model} | _score(of_model, self.seed))
+                    easy, medium, hard = of_model.mean(axis=0)
+                    falls = {MONOTONE: bool(easy > medium > hard), N_CLASSES: len(of_model)}
+                    scores.append(about | {MODEL: model} | score_cells(of_model, self.seed) | falls)
                     images = np.bincount(levels)
                     by_level += [about | {MODEL: model} | line for line in _levels(of_model, images, self.seed)]
-        frames: tuple[Any, ...] = (_ranked(pd.DataFrame(scores)), steps, by_level)
-        parameters = {**asdict(self), **METHOD}
-        return [
-            spec.table(spec.frame(frame), parameters, sorted(runs))
-            for spec, frame in zip(self.tables, frames, strict=True)
-        ]
+        runs = (run for source in sources for run in source.runs)
+        return filled(self.tables, (_ranked(pd.DataFrame(scores)), steps, by_level), asdict(self) | METHOD, runs)
 
 
 def _levels(rates: Float[np.ndarray, "classes 3"], images: Integer[np.ndarray, " levels"], seed: int) -> Iterator[Line]:
@@ -122,15 +115,6 @@ def _levels(rates: Float[np.ndarray, "classes 3"], images: Integer[np.ndarray, "
     for at, (level, value, n) in enumerate(zip(LEVELS, rates.mean(axis=0).tolist(), images.tolist(), strict=True)):
         line = cells((LEVEL, N_TEST, *with_interval(TOP1_OF_LEVEL)), (level, n, value, *wilson(round(value * n), n)))
         yield line | (mean_cells(DROP, drops[:, at - 1], seed=seed) if at else {})
-
-
-def _score(rates: Float[np.ndarray, "classes 3"], seed: int) -> Line:
-    """One model's score, accuracy and level accuracies."""
-    easy, medium, hard = rates.mean(axis=0).tolist()
-    line = cells(BY_LEVEL, (easy, medium, hard))
-    for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
-        line |= mean_cells(target, rates @ weights, seed=seed)
-    return line | {MONOTONE: easy > medium > hard, N_CLASSES: len(rates)}
 
 
 def _steps(rates: Float[np.ndarray, "models classes 3"], seed: int) -> Iterator[Line]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any
 
 import altair as alt
 import pandas as pd
@@ -14,12 +14,7 @@ from fca.studies.progressive import attribute_levels, hierarchy, validate_levels
 from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, FALLS
 from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
 from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, SCORE
-from fca.studies.progressive.validate_levels import (
-    CONFIDENCE,
-    CONFIDENCE_LEVELS,
-    CONFIDENCE_TRENDS,
-    CONTRADICTIONS_SHOWN,
-)
+from fca.studies.progressive.validate_levels import CONFIDENCE, ValidateLevels
 from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, N_TEST
 from fca.types import LEVELS, Column, Table, with_interval
 
@@ -121,7 +116,8 @@ def scores_figure(scores: Table) -> alt.FacetChart:
     frame = scores.frame.assign(panel=style.panels(scores.frame, DATASET))
     x = alt.X(f"{ATTRIBUTE}:N", title=None, scale=alt.Scale(paddingInner=0.03), axis=alt.Axis(domain=False))
     y = style.names_axis(MODEL, list(dict.fromkeys(frame[MODEL])))
-    squares, text = cast("list[Any]", kinds.heat_map(SCORE, x, y, scores.columns, (0.0, 1.0)).layer)
+    heat: Any = kinds.heat_map(SCORE, x, y, scores.columns, (0.0, 1.0))
+    squares, text = heat.layer
     looks: dict[str, Any] = {"== 1": {"fontWeight": 700}, "== 2": {"fontStyle": "italic"}, "> 2": {}}
     texts = [
         text.transform_filter(f"datum.{attribute_levels.RANK} {at}").mark_text(fontSize=12, **look)
@@ -333,6 +329,7 @@ def contradictions_headlines(shown: pd.DataFrame) -> Iterator[str]:
         yield f"{dataset}: images that contradict their level for {models} models: {named}."
 
 
+_BINS, _TRENDS, _CONTRADICTIONS, _ = ValidateLevels.tables
 FIGURES = (
     Figure("hierarchy", "Hard images fail first", (HIERARCHY,), hierarchy_figure),
     Figure("hierarchy_patterns", "Patterns of right and wrong", (HIERARCHY_PATTERNS,), patterns_figure),
@@ -340,14 +337,14 @@ FIGURES = (
     Figure("attribute_scores", "Scores by attribute", (ATTRIBUTE_SCORES,), scores_figure),
     Figure("attribute_steps", "What a level costs", (ATTRIBUTE_STEPS,), steps_figure),
     Figure("attribute_levels", "Accuracy by attribute and level", (ATTRIBUTE_LEVELS,), levels_figure),
-    Figure("confidence_levels", "Confidence by level", (CONFIDENCE_LEVELS,), bins_figure),
-    Figure("confidence_trends", "Confidence by attribute and class", (CONFIDENCE_TRENDS,), trends_figure),
-    Figure("contradictions", "Images that contradict their level", (CONTRADICTIONS_SHOWN,), contradictions_figure),
+    Figure("confidence_levels", "Confidence by level", (_BINS,), bins_figure),
+    Figure("confidence_trends", "Confidence by attribute and class", (_TRENDS,), trends_figure),
+    Figure("contradictions", "Images that contradict their level", (_CONTRADICTIONS,), contradictions_figure),
 )
 HEADLINES = {
     HIERARCHY.name: hierarchy_headlines,
     HIERARCHY_CORRELATION.name: correlation_headlines,
     ATTRIBUTE_STEPS.name: steps_headlines,
-    CONFIDENCE_TRENDS.name: trends_headlines,
-    CONTRADICTIONS_SHOWN.name: contradictions_headlines,
+    _TRENDS.name: trends_headlines,
+    _CONTRADICTIONS.name: contradictions_headlines,
 }

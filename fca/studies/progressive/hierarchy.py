@@ -11,17 +11,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Integer
 
+from fca.stats import hierarchy as stats
 from fca.stats.adaptive import LEVEL_WEIGHTS
 from fca.stats.correlation import resampled_correlation
-from fca.stats.hierarchy import (
-    FOLLOWING,
-    PATTERNS,
-    all_triplets_score,
-    hierarchical_score,
-    level_rates,
-    score_and_accuracy,
-    score_interval,
-)
 from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
 from fca.store import Store
 from fca.studies.progressive.levels import (
@@ -35,12 +27,14 @@ from fca.studies.progressive.levels import (
     levels_of,
     mean_cells,
     responses_by_level,
+    score_cells,
     sessions_of,
     whole_sessions,
 )
-from fca.studies.table import DATASET, IMAGE_ID, MODEL, MODELS, N_TEST, TableSpec
+from fca.studies.table import DATASET, IMAGE_ID, MODEL, MODELS, N_TEST, TableSpec, filled
 from fca.types import LEVELS, Column, Table, with_interval
 
+Triplets = Integer[np.ndarray, "triplets 3"]
 FEWEST = 4  # models that a correlation over models needs
 
 HIERARCHICAL_SCORE = Column("hierarchical_score", float, ".1%", "share of matched triplets that follow the order")
@@ -51,7 +45,7 @@ ACCURACY_MASKED = Column("accuracy_masked", float, ".1%", "accuracy among the cl
 SCORE_MASKED = Column("score_masked", float, ".1%", "score among the classes of the images")
 TRIPLETS = Column("triplets", int, ".0f", "matched triplets")
 SESSIONS = Column("sessions", int, ".0f", "sessions (class and attribute)")
-PATTERN = Column("pattern", str, "", "right (1) and wrong (0) on easy, medium, hard", {name: name for name in PATTERNS})
+PATTERN = Column("pattern", str, "", "right (1) and wrong (0) on easy, medium, hard", {p: p for p in stats.PATTERNS})
 FOLLOWS = Column("follows", bool, "", "whether harder images fail first")
 SHARE = Column("share", float, ".1%", "share of triplets")
 KIND = Column("kind", str, "", "correlation", {"pearson": "plain", "partial": "given chance"})
@@ -115,27 +109,23 @@ class Hierarchy:
         """Tables hierarchy (a line a model), hierarchy_patterns and hierarchy_correlation."""
         lines: list[Line] = []
         shares: list[Line] = []
-        runs: set[str] = set()
         sources = responses_by_level(store, self.query, self.protocol)
         for every, masked in zip(sources, responses_by_level(store, self.query, "masked"), strict=True):
             source = whole_sessions(every)
             triplets = matched_triplets(source.items)
             right_masked = masked.correct[:, masked.items[IMAGE_ID].isin(source.items[IMAGE_ID])]
             for at, model in enumerate(source.models):
-                line = _of_model(source, at, triplets, self.seed) | _masked(source, right_masked[at])
-                line |= {DATASET: source.dataset, MODEL: model}
-                lines.append(line)
-                shares += _patterns(source, at, triplets, line)
-            runs |= set(source.runs)
+                about: Line = {DATASET: source.dataset, MODEL: model}
+                lines.append(about | _of_model(source, at, right_masked[at], triplets, self.seed))
+                shares += _patterns(source, at, triplets, lines[-1])
         models = HIERARCHY.frame(lines).astype({TRIPLETS: "Int64"})
         over = [line for name, part in models.groupby(DATASET) for line in over_models(str(name), part, self.seed)]
-        patterns = HIERARCHY_PATTERNS.frame(shares).astype({TRIPLETS: "Int64"})
-        frames = (models, patterns, HIERARCHY_CORRELATION.frame(over))
-        parameters = {**asdict(self), **METHOD}
-        return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
+        patterns = pd.DataFrame(shares).astype({TRIPLETS: "Int64"})
+        runs = (run for source in sources for run in source.runs)
+        return filled(self.tables, (models, patterns, over), asdict(self) | METHOD, runs)
 
 
-def matched_triplets(items: pd.DataFrame) -> Integer[np.ndarray, "triplets 3"]:
+def matched_triplets(items: pd.DataFrame) -> Triplets:
     """Positions of the easy, the medium and the hard image of each triplet of a session that has one of each.
 
     >>> items = pd.DataFrame({"label": "car", "attribute": "size", "triplet": ["a", "a", "b", "a"]})
@@ -159,7 +149,7 @@ def over_models(dataset: str, models: pd.DataFrame, seed: int = 0) -> Iterator[L
     if len(models) < FEWEST:
         yield from ({**about, "kind": kind} for kind in KIND.choices)
         return
-    found = score_and_accuracy(*values)
+    found = stats.score_and_accuracy(*values)
     resamples = _resampled(values, cluster_draws(networks, seed)[:, network])
     for kind, here, resampled in zip(KIND.choices, found, resamples, strict=True):
         low, high = percentile_interval(resampled)
@@ -182,14 +172,16 @@ def _resampled(
     return np.where(different > 2, plain, np.nan), np.where(defined, partial, np.nan)
 
 
-def _of_model(source: ByLevel, at: int, triplets: Integer[np.ndarray, "triplets 3"], seed: int) -> Line:
-    """The line of one model, except its names and masked accuracies."""
-    correct, levels, sessions = source.correct[at], source.levels, source.sessions
-    rates = level_rates(correct, levels, sessions)
-    line = cells(BY_LEVEL, rates.mean(axis=0).tolist())
-    for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
-        line |= mean_cells(target, rates @ weights, seed=seed)
-    every = score_interval(correct, levels, sessions, seed)
+def _of_model(source: ByLevel, at: int, masked: Bool[np.ndarray, " items"], triplets: Triplets, seed: int) -> Line:
+    """The line of one model, except its names.
+
+    masked: what it gets right when only the classes of the images may be predicted.
+    """
+    correct, levels, sessions = source.correct[at], levels_of(source.items), sessions_of(source.items)
+    rates, rates_masked = (stats.level_rates(right, levels, sessions) for right in (correct, masked))
+    line = score_cells(rates, seed)
+    line |= cells((ACCURACY_MASKED, SCORE_MASKED), (LEVEL_WEIGHTS @ rates_masked.mean(axis=0)).tolist())
+    every = stats.score_interval(correct, levels, sessions, seed)
     line |= cells((*with_interval(ALL_TRIPLETS), *with_interval(CHANCE), *with_interval(EXCESS)), chain(*every))
     line |= {SESSIONS: len(rates), N_TEST: len(correct), TRIPLETS: len(triplets) or None}
     if not len(triplets):
@@ -199,21 +191,15 @@ def _of_model(source: ByLevel, at: int, triplets: Integer[np.ndarray, "triplets 
     return line | mean_cells(HIERARCHICAL_SCORE, follows.astype(float), sessions[triplets[:, 0]], seed)
 
 
-def _masked(source: ByLevel, correct: Bool[np.ndarray, " items"]) -> Line:
-    """Accuracy and score when only the classes of the images may be predicted."""
-    rates = level_rates(correct, source.levels, source.sessions).mean(axis=0)
-    return cells((ACCURACY_MASKED, SCORE_MASKED), (LEVEL_WEIGHTS @ rates).tolist())
-
-
-def _patterns(source: ByLevel, at: int, triplets: Integer[np.ndarray, "triplets 3"], line: Line) -> Iterator[Line]:
+def _patterns(source: ByLevel, at: int, triplets: Triplets, line: Line) -> Iterator[Line]:
     """How often a model shows each pattern, and how often chance would."""
     if len(triplets):
-        found = hierarchical_score(source.correct[at][triplets])
+        found = stats.hierarchical_score(source.correct[at][triplets])
     else:
-        found = all_triplets_score(source.correct[at], source.levels, source.sessions)
+        found = stats.all_triplets_score(source.correct[at], levels_of(source.items), sessions_of(source.items))
     total = sum(found.patterns.values())
     about: Line = {column: line[column] for column in (DATASET, MODEL, ACCURACY, TRIPLETS)}
     for pattern, count in found.patterns.items():
         chances = [line[level] if mark == "1" else 1 - line[level] for level, mark in zip(LEVELS, pattern, strict=True)]
         shares = {SHARE: count / total, CHANCE: float(np.prod(chances))}
-        yield about | {PATTERN: pattern, FOLLOWS: pattern in FOLLOWING} | shares
+        yield about | {PATTERN: pattern, FOLLOWS: pattern in stats.FOLLOWING} | shares

@@ -15,6 +15,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer, Shaped
 from scipy.special import softmax
 
+from fca.stats.adaptive import LEVEL_WEIGHTS, Pool, make_pool
 from fca.stats.intervals import mean_with_interval
 from fca.stats.protocols import masked_answers
 from fca.store import Store
@@ -52,16 +53,6 @@ class ByLevel(NamedTuple):
     confidence: Float[np.ndarray, "models items"]
     runs: tuple[str, ...]
 
-    @property
-    def levels(self) -> Integer[np.ndarray, " items"]:
-        """The level of each item as a number (see `levels_of`)."""
-        return levels_of(self.items)
-
-    @property
-    def sessions(self) -> Shaped[np.ndarray, " items"]:
-        """The session of each item (see `sessions_of`)."""
-        return sessions_of(self.items)
-
 
 def responses_by_level(store: Store, query: str | None = None, protocol: str = "open") -> list[ByLevel]:
     """Responses to clean test images of data sets with columns `attribute` and `level`, one a data set.
@@ -78,7 +69,7 @@ def responses_by_level(store: Store, query: str | None = None, protocol: str = "
     rows = rows[(rows["shift"] == "clean") & (rows["snapshot"].fillna(BEST) == BEST)]
     found = [one for name, part in rows.groupby("dataset") for one in _of_dataset(store, str(name), part, protocol)]
     what = "predictions of full models on test images with columns attribute and level"
-    require(pd.DataFrame(list(found)), what, len(store.rows()), COMMAND)
+    require(found, what, len(store.rows()), COMMAND)
     return found
 
 
@@ -100,13 +91,18 @@ def sessions_of(items: pd.DataFrame) -> Shaped[np.ndarray, " items"]:
     return (items["label"].astype(str) + "/" + items["attribute"].astype(str)).to_numpy(dtype=str)
 
 
+def pool_of(items: pd.DataFrame) -> Pool:
+    """The pool of an adaptive test: images by level, session (class and attribute) and group (attribute)."""
+    return make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
+
+
 def whole_sessions(found: ByLevel) -> ByLevel:
     """Without the sessions that lack a level (their images were rejected, or never made); the log names these.
 
     Raises FcaError when no session is left.
     """
-    sessions = pd.Series(found.sessions)
-    whole = (found.items["level"].groupby(sessions.to_numpy()).transform("nunique") == len(LEVELS)).to_numpy()
+    sessions = sessions_of(found.items)
+    whole = (found.items["level"].groupby(sessions).transform("nunique") == len(LEVELS)).to_numpy()
     left_out = sorted(set(sessions[~whole]))
     if not whole.any():
         what = f"sessions (class/attribute) of {found.dataset} with {', '.join(LEVELS)} images"
@@ -123,6 +119,14 @@ def mean_cells(
 ) -> Line:
     """The cells of a mean and of both ends of its interval (see `mean_with_interval`)."""
     return cells(with_interval(column), mean_with_interval(values, groups, seed=seed))
+
+
+def score_cells(rates: Float[np.ndarray, "n 3"], seed: int = 0) -> Line:
+    """The cells of the level accuracies, and of accuracy and score with their intervals over the rows of `rates`."""
+    line = cells(BY_LEVEL, rates.mean(axis=0).tolist())
+    for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
+        line |= mean_cells(target, rates @ weights, seed=seed)
+    return line
 
 
 def cells(columns: Iterable[Column], values: Iterable[Any]) -> Line:
@@ -142,8 +146,7 @@ def _of_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -
     items = store.items(lines[0]["fingerprint"])
     if not {ATTRIBUTE, LEVEL} <= set(items):
         return
-    names = [str(column) for column in ITEM]
-    items = items[items["split"] == lines[0]["split"]].reindex(columns=names).astype(dict.fromkeys(names, object))
+    items = items[items["split"] == lines[0]["split"]].reindex(columns=list(map(str, ITEM))).astype(object)
     there = items[[ATTRIBUTE, LEVEL]].notna().all(axis=1).to_numpy()
     if not there.any():
         return
@@ -153,8 +156,7 @@ def _of_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -
         raise FcaError(f"level of {dataset}", ", ".join(wrong[:5]), ", ".join(LEVELS), step)
     correct, confidence = zip(*(_responses(store, row, there, protocol) for row in lines), strict=True)
     models, runs = tuple(_name(row) for row in lines), tuple(sorted(row["run_id"] for row in lines))
-    fingerprint = str(lines[0]["fingerprint"])
-    yield ByLevel(dataset, fingerprint, items, models, np.stack(correct), np.stack(confidence), runs)
+    yield ByLevel(dataset, lines[0]["fingerprint"], items, models, np.stack(correct), np.stack(confidence), runs)
 
 
 def _name(row: Mapping[str, Any]) -> str:
@@ -171,8 +173,7 @@ def _responses(
     found = predictions(store, row)
     allowed = columns_of(found, found.labels[there])
     if protocol == "open" or len(allowed) == len(found.logit_classes):
-        confidence = np.asarray(store.array(row["run_id"], "p_max"))[there]
-        return found.right[there], confidence.astype(np.float32)
+        return found.right[there], store.array(row["run_id"], "p_max")[there].astype(np.float32)
     logits = found.logits[there]
     confidence = softmax(logits[:, allowed].astype(np.float32), axis=1).max(axis=1)
-    return masked_answers(logits, allowed) == found.true[there], confidence.astype(np.float32)
+    return masked_answers(logits, allowed) == found.true[there], confidence

@@ -23,11 +23,12 @@ from fca.studies.progressive.levels import (
     ByLevel,
     Line,
     cells,
+    levels_of,
     mean_cells,
     responses_by_level,
     whole_sessions,
 )
-from fca.studies.table import DATASET, LEVEL, MODELS, TOP1, TableSpec
+from fca.studies.table import DATASET, LEVEL, MODELS, TOP1, TableSpec, filled
 from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
 BINS = 10  # of confidence
@@ -45,26 +46,18 @@ PAGE_L = Column("page_l", float, ".0f", "Page's L")
 P = Column("p", float, ".2g", "p value of Page's test")
 P_HOLM = Column("p_holm", float, ".2g", "p value after Holm's correction")
 DROPS = tuple(Column(f"drop_{level}", float, "+.1%", f"confidence lost to {level}") for level in LEVELS[1:])
-VERDICT = Column(
-    "verdict",
-    str,
-    "",
-    "change of confidence",
-    {
-        FALLS: "falls at both steps",
-        TREND: "falls overall, but not significantly at each step",
-        RISES: "rises at a step",
-        UNCLEAR: "does not change significantly",
-    },
-)
-EASY_MISSED, HARD_CONFIDENT = "easy, missed by all", "hard, right and confident"
-KIND = Column(
-    "kind",
-    str,
-    "",
-    "contradiction",
-    {EASY_MISSED: "easy, but no model is right", HARD_CONFIDENT: "hard, but all models are right and confident"},
-)
+_VERDICTS = {
+    FALLS: "falls at both steps",
+    TREND: "falls overall, but not significantly at each step",
+    RISES: "rises at a step",
+    UNCLEAR: "does not change significantly",
+}
+VERDICT = Column("verdict", str, "", "change of confidence", _VERDICTS)
+_KINDS = {
+    "easy, missed by all": "easy, but no model is right",
+    "hard, right and confident": "hard, but all models are right and confident",
+}
+KIND = Column("kind", str, "", "contradiction", _KINDS)
 RANK = Column("rank", int, ".0f", "rank by confidence")
 CONFIDENCE = Column("confidence", float, ".1%", "mean confidence")
 WANTED = Column("wanted", float, ".1%", "median confidence of the attribute's easy images")
@@ -142,9 +135,8 @@ class ValidateLevels:
             shown, drawn = with_pictures(store, found, self.shown, every.fingerprint)
             parts.append((by_bin(every), trends(whole_sessions(every), self.seed), shown, found))
             runs |= {*every.runs, *([] if drawn.run_id is None else [drawn.run_id])}
-        parameters = {**asdict(self), **METHOD}
         frames = [pd.concat(frames, ignore_index=True) for frames in zip(*parts, strict=True)]
-        return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
+        return filled(self.tables, frames, asdict(self) | METHOD, runs)
 
 
 def by_bin(source: ByLevel) -> pd.DataFrame:
@@ -152,7 +144,7 @@ def by_bin(source: ByLevel) -> pd.DataFrame:
     at = np.minimum((source.confidence * BINS).astype(int), BINS - 1)
     lines: list[Line] = []
     for code, level in enumerate(LEVELS):
-        there = source.levels == code
+        there = levels_of(source.items) == code
         for number in range(BINS) if there.any() else ():
             inside = at[:, there] == number
             shares, right = inside.mean(axis=1), source.correct[:, there][inside]
