@@ -15,8 +15,8 @@ from fca.stats.correlation import correlation
 from fca.stats.similarity import class_similarity, fca_released, released_draw, subset_scores
 from fca.store import Store
 from fca.studies.answers import labels_of
-from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, subsets_of
-from fca.studies.rows import Rows, one_config, records, require, select
+from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, embedded_rows, parts, subsets_of
+from fca.studies.rows import Rows, records
 from fca.studies.table import DATASET, ENCODER, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, TableSpec
 from fca.subset import number_of_classes
 from fca.types import Column, Table
@@ -135,7 +135,7 @@ def released_tables(
     """
     lines = [line for row in records(rows.embedded) for line in _lines(store, row, points, ncl)]
     frame = RELEASED.frame(lines).astype({SUBSET_SEED: "Int64"})
-    agreement = RELEASED_AGREEMENT.frame(_agreement(part) for _, part in frame.groupby(SAME))
+    agreement = RELEASED_AGREEMENT.frame({**key, **_agreement(part)} for key, part in parts(frame, SAME))
     parameters, runs = {**parameters, "order": ORDER}, sorted(set(frame[RUN_ID]))
     return [RELEASED.table(frame, parameters, runs), RELEASED_AGREEMENT.table(agreement, parameters, runs)]
 
@@ -179,7 +179,6 @@ def _agreement(part: pd.DataFrame) -> dict[str, Any]:
     known = part.dropna(subset="simss_released")
     apart = known["difference"].abs()
     return {
-        **{name: part[name].iloc[0] for name in SAME},
         "subsets": len(known),
         "difference": known["difference"].mean(),
         "difference_absolute": apart.mean(),
@@ -202,10 +201,7 @@ class Similarity(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables similarity, released and released_agreement."""
-        rows = select(store, self.query, self.split)
-        command = "fca run task=embed model@encoder=hog"
-        require(rows.embedded, f"embed rows of split {self.split}", rows.total, command)
-        one_config(rows.embedded, "encoder")
-        points = similarity_points(store, rows, subsets_of(rows, self.grid()))
+        rows = embedded_rows(store, self.query, self.split)
+        points = similarity_points(store, rows, subsets_of(rows, self))
         similarity = SIMILARITY.table(points, asdict(self), sorted(set(points[RUN_ID])))
         return [similarity, *released_tables(store, rows, points, self.ncl, asdict(self))]

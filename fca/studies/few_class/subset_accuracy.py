@@ -6,23 +6,26 @@ be compared image by image.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from fca.stats.intervals import wilson
+from fca.stats.intervals import mean_with_interval, wilson
 from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
 from fca.studies.answers import predictions
 from fca.studies.rows import Rows, one_config, records, require, select
 from fca.studies.table import CLASSES, DATASET, MODEL, N_TEST, NCL, PROTOCOL, RUN_ID, SAMPLER, SEED, SUBSET_SEED, TOP1
 from fca.subset import Groups, draw_subset, full_set, number_of_classes
-from fca.types import ClassSubset, FcaError, with_interval
+from fca.types import ClassSubset, Column, FcaError, with_interval
 
 SUBSET = (NCL, SUBSET_SEED, SAMPLER, CLASSES)
+DRAW = [SUBSET_SEED, CLASSES]  # which subset of one size: two seeds may draw the same classes
+EMBED = "fca run task=embed model@encoder=hog"
+COMMAND = "fca run -m task=train model=resnet18,vgg16 subset.ncl=2,5 'subset.seed=range(0,5)'"
 ACCURACY = (DATASET, MODEL, PROTOCOL, *SUBSET, SEED, *with_interval(TOP1), N_TEST, RUN_ID)
 
 
@@ -35,10 +38,8 @@ def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Gro
     lines = records(subsets.merge(how, on=["dataset", "classes"]).assign(protocol="sub"))
     for row in records(rows.full):
         lines += _scored(store, row, subsets[subsets["dataset"] == row["dataset"]], groups)
-    points = pd.DataFrame(lines, columns=list(ACCURACY))
-    points = points.astype(
-        {"ncl": "int64", "subset_seed": "Int64", "seed": "Int64", "n_test": "Int64", "top1": "float64"}
-    )
+    kinds = {"ncl": "int64", "subset_seed": "Int64", "seed": "Int64", "n_test": "Int64", "top1": "float64"}
+    points = pd.DataFrame(lines, columns=list(ACCURACY)).astype(kinds)
     return points.sort_values([c for c in ACCURACY if not c.startswith("top1")], ignore_index=True)
 
 
@@ -78,44 +79,56 @@ class OfSubsets:
     seeds: list[int] | None = None
     sampler: str = "uniform"
 
-    def grid(self) -> Grid | None:
-        """The grid of draws; None for what the store has. Raises FcaError if only one of ncl and seeds is given."""
-        if (self.ncl is None) != (self.seeds is None):
-            given = f"analysis.ncl={self.ncl} analysis.seeds={self.seeds}"
-            raise FcaError("grid of subsets", given, "both, or neither", "name the other one too")
-        return None if self.ncl is None or self.seeds is None else Grid(self.ncl, self.seeds, self.sampler)
+
+def parts(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """The lines that agree in these columns (a missing value is a value too), after what they agree on, by column."""
+    for key, part in frame.groupby(list(by), dropna=False):
+        yield dict(zip(by, key, strict=True)), part
 
 
-class Grid(NamedTuple):
-    """Every number of classes (or share of them below 1) with every subset seed, drawn by one sampler."""
-
-    ncl: Sequence[int | float]
-    seeds: Sequence[int]
-    sampler: str
+def mean_cells(column: Column, part: pd.DataFrame) -> dict[str, float]:
+    """Mean of a column with its bootstrap interval over subset seeds; subsets without a seed were not drawn."""
+    return dict(zip(with_interval(column), mean_with_interval(part[column], part[SUBSET_SEED]), strict=True))
 
 
-def subsets_of(rows: Rows, grid: Grid | None) -> pd.DataFrame:
+def accuracy_by(column: Column, points: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Accuracies: one column a model (or protocol), one line for what agrees in `by`; missing where none is stored."""
+    return points.groupby([*by, column], dropna=False)[TOP1].last().unstack()  # noqa: PD010  pivot drops missing seeds
+
+
+def embedded_rows(store: Store, query: str | None, split: str) -> Rows:
+    """The stored rows; raises FcaError unless `embed` rows of this split are among them, all of one configuration."""
+    rows = select(store, query, split)
+    require(rows.embedded, f"embed rows of split {split}", rows.total, EMBED)
+    one_config(rows.embedded, "encoder")
+    return rows
+
+
+def subsets_of(rows: Rows, asked: OfSubsets) -> pd.DataFrame:
     """The subsets of every data set among the rows, one line a draw.
 
-    Without a grid: the classes of the stored sub-models, each under every (ncl, seed, sampler) that draws it (two seeds
-    may draw the same classes: trained once, drawn twice). Where there are none: all classes.
+    With ncl and seeds: that grid of draws. Without: the classes of the stored sub-models, each under every (ncl, seed,
+    sampler) that draws it (two seeds may draw the same classes: trained once, drawn twice), or, where there are none,
+    all classes.
+    Raises FcaError if only one of ncl and seeds is given.
     """
+    if (asked.ncl is None) != (asked.seeds is None):
+        given = f"analysis.ncl={asked.ncl} analysis.seeds={asked.seeds}"
+        raise FcaError("grid of subsets", given, "both, or neither", "name the other one too")
     everything = pd.concat([rows.models, rows.embedded])
     one_config(everything[["dataset", "task", "model", "num_classes"]], "model")  # label indices must mean the same
     lines = []
     for dataset, part in everything.groupby("dataset"):
         num_classes = int(part["num_classes"].max())
-        trained = rows.trained[rows.trained["dataset"] == dataset]
-        subsets = _of_grid(num_classes, grid) if grid else _found(num_classes, trained) or [full_set(num_classes)]
+        if asked.ncl is None or asked.seeds is None:
+            subsets = _found(num_classes, rows.trained[rows.trained["dataset"] == dataset]) or [full_set(num_classes)]
+        else:
+            sizes = [number_of_classes(size, num_classes) for size in asked.ncl]
+            drawn = [draw_subset(num_classes, n, seed, asked.sampler) for n in sizes for seed in asked.seeds]
+            subsets = list(dict.fromkeys(drawn))  # all classes are one subset, whatever the seed
         lines += [(dataset, s.ncl, s.seed, s.sampler, s.classes) for s in subsets]
     frame = pd.DataFrame(lines, columns=[DATASET, *SUBSET])
     return frame.astype({"dataset": "str", "ncl": "int64", "subset_seed": "Int64", "sampler": "str"})
-
-
-def _of_grid(num_classes: int, grid: Grid) -> list[ClassSubset]:
-    sizes = [number_of_classes(size, num_classes) for size in grid.ncl]
-    drawn = [draw_subset(num_classes, n, seed, grid.sampler) for n in sizes for seed in grid.seeds]
-    return list(dict.fromkeys(drawn))  # all classes are one subset, whatever the seed
 
 
 def _found(num_classes: int, trained: pd.DataFrame) -> list[ClassSubset]:
@@ -131,9 +144,6 @@ def _found(num_classes: int, trained: pd.DataFrame) -> list[ClassSubset]:
     drawn = [subset for subset in drawn if subset.classes in known]
     named = known - {subset.classes for subset in drawn}
     return [*drawn, *(ClassSubset(classes) for classes in sorted(named))]
-
-
-COMMAND = "fca run -m task=train model=resnet18,vgg16 subset.ncl=2,5 'subset.seed=range(0,5)'"
 
 
 class PredictedSubset(NamedTuple):
@@ -160,7 +170,7 @@ def points_with_predictions(store: Store, asked: OfSubsets, per_model: Sequence[
     rows = select(store, asked.query)
     require(rows.models, "rows of trained or full models", rows.total, COMMAND)
     one_config(rows.models, "model", per_model)
-    points = accuracy_points(store, rows, subsets_of(rows, asked.grid())).dropna(subset="top1").reset_index(drop=True)
+    points = accuracy_points(store, rows, subsets_of(rows, asked)).dropna(subset="top1").reset_index(drop=True)
     require(points, "models of these subsets", rows.total, COMMAND)
     about = {row["run_id"]: row for row in records(rows.models)}
     children = _children(store)
