@@ -8,19 +8,10 @@ from typing import ClassVar
 import pandas as pd
 
 from fca.stats.correlation import correlation
-from fca.stats.intervals import RESAMPLES
+from fca.stats.intervals import RESAMPLES, mean_with_interval
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import (
-    ACCURACY,
-    DRAW,
-    OfSubsets,
-    accuracy_by,
-    accuracy_points,
-    mean_cells,
-    parts,
-    subsets_of,
-)
-from fca.studies.rows import one_config, require, select
+from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, accuracy_points, subsets_of, wide
+from fca.studies.rows import one_config, parts, require, select
 from fca.studies.table import DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSETS, TOP1, TableSpec
 from fca.subset import read_groups
 from fca.types import Column, Table, with_interval
@@ -117,7 +108,7 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
     """Mean over subsets, its interval, and the spread between subsets (missing where there is one only)."""
     return ACCURACY_MEANS.frame(
-        {**key, **mean_cells(TOP1, part), SPREAD: part[TOP1].std(), SUBSETS: len(part)}
+        {**key, **_mean(TOP1, part), SPREAD: part[TOP1].std(), SUBSETS: len(part)}
         for key, part in parts(subset, (DATASET, MODEL, PROTOCOL, NCL))
     )
 
@@ -136,7 +127,7 @@ def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     ranked = subset.assign(rank=together["top1"].rank(ascending=False))
     complete = together["model"].transform("size") == subset.groupby(by)["model"].transform("nunique")
     return RANKS.frame(
-        {**key, **mean_cells(RANK, part), SUBSETS: len(part)} for key, part in parts(ranked[complete], [*by, MODEL])
+        {**key, **_mean(RANK, part), SUBSETS: len(part)} for key, part in parts(ranked[complete], [*by, MODEL])
     )
 
 
@@ -150,7 +141,7 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
         lines.append({**key, RHO: rho, MODELS: len(part)})
     each = pd.DataFrame(lines, columns=[*by, *DRAW, RHO, MODELS]).dropna(subset=RHO)
     return RANK_AGREEMENT.frame(
-        {**key, **mean_cells(RHO, of), MODELS: of[MODELS].max(), SUBSETS: len(of)} for key, of in parts(each, by)
+        {**key, **_mean(RHO, of), MODELS: of[MODELS].max(), SUBSETS: len(of)} for key, of in parts(each, by)
     )
 
 
@@ -159,15 +150,20 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
 
     verdict: whether the interval of sub minus open lies above 0, below it, or on both sides.
     """
-    accuracies = accuracy_by(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])
+    accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])
     pairs = accuracies.reindex(columns=["sub", "open", "masked"]).dropna().reset_index()
     pairs[SUB_MINUS_OPEN], pairs[SUB_MINUS_MASKED] = pairs["sub"] - pairs["open"], pairs["sub"] - pairs["masked"]
     lines = []
     for key, part in parts(pairs, (DATASET, NCL)):
-        line = key | mean_cells(SUB_MINUS_OPEN, part) | mean_cells(SUB_MINUS_MASKED, part)
+        line = key | _mean(SUB_MINUS_OPEN, part) | _mean(SUB_MINUS_MASKED, part)
         line |= {N_PAIRS: len(part), MODELS: part[MODEL].nunique(), SUBSETS: len(part[DRAW].drop_duplicates())}
         lines.append(line | {VERDICT: _verdict(line[SUB_MINUS_OPEN.low], line[SUB_MINUS_OPEN.high])})
     return GAP.frame(lines)
+
+
+def _mean(column: Column, part: pd.DataFrame) -> dict[str, float]:
+    """Mean of a column with its bootstrap interval over subset seeds; subsets without a seed were not drawn."""
+    return dict(zip(with_interval(column), mean_with_interval(part[column], part["subset_seed"]), strict=True))
 
 
 def _verdict(low: float, high: float) -> str:

@@ -13,8 +13,8 @@ from fca.stats.comparison import holm, kendall_w, mcnemar, paired_interval, rank
 from fca.stats.intervals import LEVEL, RESAMPLES, mean_with_interval
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER
-from fca.studies.few_class.subset_accuracy import COMMAND, DRAW, OfSubsets, accuracy_by, parts, points_with_predictions
-from fca.studies.rows import require
+from fca.studies.few_class.subset_accuracy import COMMAND, DRAW, OfSubsets, points_with_predictions, wide
+from fca.studies.rows import parts, require
 from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
 from fca.types import Column, Table, with_interval
 
@@ -159,7 +159,7 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
     """One line a model: where it stands over resamples of the subsets that every model of its kind was evaluated on."""
     lines: list[dict[str, Any]] = []
     for key, part in parts(subset, BY):
-        complete = accuracy_by(MODEL, part, [*DRAW, "fingerprint"]).dropna()
+        complete = wide(MODEL, part, [*DRAW, "fingerprint"]).dropna()
         if complete.shape[1] > 1 and len(complete):
             table = complete.to_numpy()
             found = rank_stability(table, pd.factorize(complete.index.get_level_values("subset_seed"))[0])

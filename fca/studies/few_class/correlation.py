@@ -15,17 +15,8 @@ from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval, p
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.similarity import SIMSS, similarity_points
-from fca.studies.few_class.subset_accuracy import (
-    DRAW,
-    EMBED,
-    OfSubsets,
-    accuracy_by,
-    accuracy_points,
-    embedded_rows,
-    parts,
-    subsets_of,
-)
-from fca.studies.rows import one_config, require
+from fca.studies.few_class.subset_accuracy import DRAW, EMBED, OfSubsets, accuracy_points, embed_rows, subsets_of, wide
+from fca.studies.rows import one_config, parts, require
 from fca.studies.table import DATASET, ENCODER, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, TOP1, TableSpec
 from fca.types import Column, Table
 
@@ -71,7 +62,7 @@ class Correlation(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables correlation and correlation_points."""
-        rows = embedded_rows(store, self.query, self.split)
+        rows = embed_rows(store, self.query, self.split)
         require(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
         one_config(rows.models, "model", self.per_model)
         subsets = subsets_of(rows, self)
@@ -110,9 +101,7 @@ def targets(part: pd.DataFrame) -> Iterator[Target]:
     for name, of in named.items():
         if len(of):
             best = of.sort_values("top1", ascending=False, kind="stable").groupby(["ncl", *DRAW], dropna=False)
-            yield Target(
-                best.first().reset_index().assign(target=name), accuracy_by(MODEL, of, ["ncl", *DRAW]).to_numpy()
-            )
+            yield Target(best.first().reset_index().assign(target=name), wide(MODEL, of, ["ncl", *DRAW]).to_numpy())
 
 
 def correlations(target: Target) -> Iterator[dict[str, Any]]:

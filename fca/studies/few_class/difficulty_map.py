@@ -17,7 +17,7 @@ from fca.stats.difficulty import extreme_subset, pair_simss, random_simss, what_
 from fca.stats.similarity import subset_scores
 from fca.store import Store
 from fca.studies.few_class.similarity import IMAGES, SIMSS, Embedded, embedded
-from fca.studies.few_class.subset_accuracy import embedded_rows
+from fca.studies.few_class.subset_accuracy import embed_rows
 from fca.studies.rows import records
 from fca.studies.table import CLASSES, DATASET, ENCODER, NCL, NOTE, SEED, SPLIT, TableSpec
 from fca.subset import named_subset
@@ -108,10 +108,12 @@ class Mapped:
         """Keys of usable classes by their place among them."""
         return np.array(self.found.keys, dtype=object)[self.usable[classes]]
 
+    def _lines(self, a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
+        return pd.DataFrame({"class_a": self._key(a), "class_b": self._key(b), "simss": self.pairs[a, b]})
+
     def _pairs(self) -> pd.DataFrame:
-        a, b = np.triu_indices(len(self.usable), 1)
-        frame = pd.DataFrame({"class_a": self._key(a), "class_b": self._key(b), "simss": self.pairs[a, b]})
-        return frame.sort_values("simss", kind="stable", ignore_index=True)
+        lines = self._lines(*np.triu_indices(len(self.usable), 1))
+        return lines.sort_values("simss", kind="stable", ignore_index=True)
 
     def _classes(self) -> pd.DataFrame:
         """One line for each class of the data set; `note` gives the reason where one has no score."""
@@ -138,9 +140,7 @@ class Mapped:
 
     def _map(self) -> pd.DataFrame:
         a, b = np.triu_indices(len(self.order), 1)
-        first, second = self.order[a], self.order[b]
-        keys = {"class_a": self._key(first), "class_b": self._key(second)}
-        return pd.DataFrame({**keys, "place_a": a, "place_b": b, "simss": self.pairs[first, second]})
+        return self._lines(self.order[a], self.order[b]).assign(place_a=a, place_b=b)
 
     def _subsets(self) -> Iterator[dict[str, Any]]:
         matrix, labels = self.found.similarity, self.found.labels
@@ -200,7 +200,7 @@ class DifficultyMap:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables difficulty_pairs, difficulty_map, difficulty_classes, difficulty_subsets and difficulty_what_if."""
-        rows = embedded_rows(store, self.query, self.split).embedded
+        rows = embed_rows(store, self.query, self.split).embedded
         frames: dict[TableSpec, list[pd.DataFrame]] = {spec: [] for spec in self.tables}
         for row in records(rows.sort_values(["dataset", "encoder", "run_id"])):
             for spec, frame in Mapped(embedded(store, row), self).frames().items():

@@ -26,7 +26,7 @@ from fca.studies.few_class.subset_accuracy import (
     SUBSET,
     OfSubsets,
     accuracy_points,
-    embedded_rows,
+    embed_rows,
     subsets_of,
 )
 from fca.studies.rows import Rows, one_config, records, require
@@ -252,7 +252,7 @@ class Prediction(OfSubsets):
         """Tables prediction and prediction_points."""
         if self.target not in TARGETS:
             raise FcaError("analysis.target", self.target, ", ".join(TARGETS), "take one of these")
-        rows = embedded_rows(store, self.query, self.split)
+        rows = embed_rows(store, self.query, self.split)
         models, train = rows.trained if self.target == "sub" else rows.full, "fca run -m task=train subset.ncl=2,5"
         require(models, f"rows of models for target {self.target}", rows.total, train)
         one_config(models, "model", self.per_model)

@@ -6,14 +6,14 @@ be compared image by image.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from fca.stats.intervals import mean_with_interval, wilson
+from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
 from fca.studies.answers import predictions
@@ -80,23 +80,12 @@ class OfSubsets:
     sampler: str = "uniform"
 
 
-def parts(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
-    """The lines that agree in these columns (a missing value is a value too), after what they agree on, by column."""
-    for key, part in frame.groupby(list(by), dropna=False):
-        yield dict(zip(by, key, strict=True)), part
-
-
-def mean_cells(column: Column, part: pd.DataFrame) -> dict[str, float]:
-    """Mean of a column with its bootstrap interval over subset seeds; subsets without a seed were not drawn."""
-    return dict(zip(with_interval(column), mean_with_interval(part[column], part[SUBSET_SEED]), strict=True))
-
-
-def accuracy_by(column: Column, points: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def wide(column: Column, points: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Accuracies: one column a model (or protocol), one line for what agrees in `by`; missing where none is stored."""
     return points.groupby([*by, column], dropna=False)[TOP1].last().unstack()  # noqa: PD010  pivot drops missing seeds
 
 
-def embedded_rows(store: Store, query: str | None, split: str) -> Rows:
+def embed_rows(store: Store, query: str | None, split: str) -> Rows:
     """The stored rows; raises FcaError unless `embed` rows of this split are among them, all of one configuration."""
     rows = select(store, query, split)
     require(rows.embedded, f"embed rows of split {split}", rows.total, EMBED)

@@ -12,7 +12,8 @@ import pandas as pd
 
 from fca.stats.comparison import SubsetRuns, VarianceSplit, split_variance
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, parts, points_with_predictions
+from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, points_with_predictions
+from fca.studies.rows import parts
 from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
 from fca.types import Column, Table, with_interval
 

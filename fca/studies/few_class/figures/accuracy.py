@@ -48,9 +48,9 @@ def dcn_figure(dcn: Table) -> alt.FacetChart:
     """The best accuracy of any model on each subset, against ncl; one panel for each data set."""
     title = style.title(
         "How accurate is the best of the models?",
-        "One dot a class subset: the best model's accuracy on it (tables.DCN). Hover to see which model that is.",
+        "One dot a class subset: the best model's accuracy on it (DCN). Hover to see which model that is.",
     )
-    best = kinds.quantity(alt.Y, TOP1, "accuracy of the best model (tables.DCN)")
+    best = kinds.quantity(alt.Y, TOP1, "accuracy of the best model (DCN)")
     return _by_ncl(dcn.frame, TOP1, dcn.columns, title, best, joined=NCL)
 
 
@@ -209,7 +209,7 @@ def findings_figure(findings: Table) -> alt.FacetChart:
 FIGURES = (
     Figure("accuracy", "Accuracy", (tables.ACCURACY_POINTS, tables.ACCURACY_MEANS), accuracy_figure),
     Figure("gap", "Sub-models against full models", (tables.GAP,), gap_figure),
-    Figure("dcn", "The best model (tables.DCN)", (tables.DCN,), dcn_figure),
+    Figure("dcn", "The best model (DCN)", (tables.DCN,), dcn_figure),
     Figure("ranks", "Ranks of the models", (tables.RANKS,), ranks_figure),
     Figure("rank_agreement", "Ranks on all classes", (tables.RANK_AGREEMENT,), agreement_figure),
     Figure("findings", "Findings of Few-Class Arena", (FINDINGS,), findings_figure),

@@ -33,7 +33,7 @@ def paired_figure(paired: Table) -> alt.FacetChart:
         pair=paired.frame[tables.MODEL_A] + " - " + paired.frame[tables.MODEL_B],
         verdict=[_CLEAR[value] for value in style.cells(paired.frame[tables.SIGNIFICANT])],
     )
-    frame = by_protocol(frame, "sizes", below=True).sort_values([DATASET, NCL], kind="stable", ignore_index=True)
+    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes").sort_values([DATASET, NCL], kind="stable")
     coloured = kinds.hue(_VERDICT, frame, ("#b0568f", "#7d8590", "#b07d00"), ("circle", "diamond", "square"))
     rows = kinds.category(alt.Y, "pair", list(dict.fromkeys(frame["pair"])))
     chart = kinds.points_with_intervals(tables.DIFFERENCE, rows, paired.columns, coloured, line=kinds.ZERO)
