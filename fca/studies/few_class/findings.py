@@ -69,7 +69,7 @@ class Findings(OfSubsets):
         rows = select(store, self.query)
         require(rows.models, "rows of trained or full models", rows.total, COMMAND)
         one_config(rows.models, "model", self.per_model)
-        points = accuracy_points(store, rows, subsets_of(rows, self.grid()))
+        points = accuracy_points(store, rows, subsets_of(rows, self))
         require(points, "models of these subsets", rows.total, COMMAND)
         lines = []
         for dataset, part in per_subset(points).groupby("dataset"):
