@@ -10,8 +10,8 @@ import pandas as pd
 from fca.stats.correlation import correlation
 from fca.stats.intervals import RESAMPLES, mean_with_interval
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, accuracy_points, subsets_of, wide
-from fca.studies.rows import one_config, parts, require, select
+from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, read_points, wide
+from fca.studies.rows import parts
 from fca.studies.table import DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSETS, TOP1, TableSpec
 from fca.subset import read_groups
 from fca.types import Column, Table, with_interval
@@ -82,14 +82,8 @@ class FewClass(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables accuracy_points, accuracy, gap, dcn, ranks and rank_agreement."""
-        rows = select(store, self.query)
-        command = "fca run -m task=train subset.ncl=2,5 'subset.seed=range(0,5)'"
-        require(rows.models, "rows of trained or full models", rows.total, command)
-        one_config(rows.models, "model", self.per_model)
-        subsets = subsets_of(rows, self)
         groups = read_groups(self.groups, self.group_columns) if self.groups else None
-        points = accuracy_points(store, rows, subsets, groups)
-        require(points, "models of these subsets", rows.total, command)
+        rows, points = read_points(store, self, self.per_model, groups)
         subset = per_subset(points)
         partial = subset[subset["ncl"] < subset["dataset"].map(rows.models.groupby("dataset")["num_classes"].max())]
         agreement = rank_agreement(partial, rows.full)

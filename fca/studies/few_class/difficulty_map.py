@@ -186,10 +186,7 @@ class DifficultyMap:
     classes:     keys or indices of the subset of the what-ifs; None: the hardest five (or all but one).
     """
 
-    tables: ClassVar = (
-        *(DIFFICULTY_PAIRS, DIFFICULTY_MAP, DIFFICULTY_CLASSES),
-        *(DIFFICULTY_SUBSETS, DIFFICULTY_WHAT_IF),
-    )
+    tables: ClassVar = (DIFFICULTY_PAIRS, DIFFICULTY_MAP, DIFFICULTY_CLASSES, DIFFICULTY_SUBSETS, DIFFICULTY_WHAT_IF)
 
     query: str | None = None
     split: str = "test"

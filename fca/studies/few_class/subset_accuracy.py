@@ -6,8 +6,9 @@ be compared image by image.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,17 +123,23 @@ def subsets_of(rows: Rows, asked: OfSubsets) -> pd.DataFrame:
 
 def _found(num_classes: int, trained: pd.DataFrame) -> list[ClassSubset]:
     known = set(trained["classes"])
-    values = {name: sorted(trained[name].dropna().unique()) for name in ("sampler", "ncl", "subset_seed")}
-    drawn = [
-        draw_subset(num_classes, int(ncl), int(seed), sampler)
-        for sampler in values["sampler"]
-        for ncl in values["ncl"]
-        if ncl < num_classes
-        for seed in values["subset_seed"]
-    ]
-    drawn = [subset for subset in drawn if subset.classes in known]
+    axes = (sorted(trained[name].dropna().unique()) for name in ("sampler", "ncl", "subset_seed"))
+    draws = [draw_subset(num_classes, int(n), int(seed), how) for how, n, seed in product(*axes) if n < num_classes]
+    drawn = [subset for subset in draws if subset.classes in known]
     named = known - {subset.classes for subset in drawn}
     return [*drawn, *(ClassSubset(classes) for classes in sorted(named))]
+
+
+def read_points(
+    store: Store, asked: OfSubsets, per_model: Sequence[str], groups: Groups | None = None
+) -> tuple[Rows, pd.DataFrame]:
+    """The stored rows, and `accuracy_points` of all models on the subsets asked for; FcaError where there are none."""
+    rows = select(store, asked.query)
+    require(rows.models, "rows of trained or full models", rows.total, COMMAND)
+    one_config(rows.models, "model", per_model)
+    points = accuracy_points(store, rows, subsets_of(rows, asked), groups)
+    require(points, "models of these subsets", rows.total, COMMAND)
+    return rows, points
 
 
 class PredictedSubset(NamedTuple):
@@ -156,24 +163,21 @@ def points_with_predictions(store: Store, asked: OfSubsets, per_model: Sequence[
 
     A sub-model's predictions are in the predict row of its best weights; without that row they are None.
     """
-    rows = select(store, asked.query)
-    require(rows.models, "rows of trained or full models", rows.total, COMMAND)
-    one_config(rows.models, "model", per_model)
-    points = accuracy_points(store, rows, subsets_of(rows, asked)).dropna(subset="top1").reset_index(drop=True)
-    require(points, "models of these subsets", rows.total, COMMAND)
+    rows, points = read_points(store, asked, per_model)
+    points = points.dropna(subset="top1").reset_index(drop=True)
     about = {row["run_id"]: row for row in records(rows.models)}
     children = _children(store)
-    found: list[PredictedSubset | None] = [None] * len(points)
+    found: dict[Any, PredictedSubset] = {}
     read = set(points["run_id"])
     for run_id, part in points.groupby("run_id"):
         row = about[run_id]
         source = children.get(str(run_id)) if row["task"] == "train" else row
         if source is not None:
             read.add(source["run_id"])
-            for at, one in zip(part.index, _predicted(store, source, part), strict=True):
-                found[at] = one
+            found |= zip(part.index, _predicted(store, source, part), strict=True)
     fingerprint = [about[run_id]["fingerprint"] for run_id in points["run_id"]]
-    points = points.assign(fingerprint=fingerprint, predictions=pd.Series(found, index=points.index, dtype="object"))
+    stored = pd.Series([found.get(at) for at in points.index], index=points.index, dtype="object")
+    points = points.assign(fingerprint=fingerprint, predictions=stored)
     return PointsWithPredictions(points, tuple(sorted(read)), rows.total)
 
 
@@ -184,17 +188,13 @@ def _children(store: Store) -> dict[str, dict[str, Any]]:
     return {row["parent"]: row for row in records(best)}
 
 
-def _predicted(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> list[PredictedSubset | None]:
+def _predicted(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> Iterator[PredictedSubset]:
     """One run's predictions on the subset of each of its points, by the protocol of the point."""
     stored = predictions(store, row)
-    found: list[PredictedSubset | None] = []
     for point in records(points):
-        inside, right = stored.of_classes(point["classes"]), None
-        if point["protocol"] in ("sub", "open"):
-            right = stored.right[inside]
-        elif point["protocol"] == "masked":
+        inside = stored.of_classes(point["classes"])
+        right = stored.right[inside]
+        if point["protocol"] == "masked":
             columns = stored.columns[list(point["classes"])]
             right = masked_answers(stored.logits[inside], columns) == stored.true[inside]
-        images, labels = stored.images[inside], stored.labels[inside]
-        found.append(None if right is None else PredictedSubset(images, labels, right))
-    return found
+        yield PredictedSubset(stored.images[inside], stored.labels[inside], right)

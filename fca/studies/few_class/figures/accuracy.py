@@ -56,14 +56,11 @@ def dcn_figure(dcn: Table) -> alt.FacetChart:
 
 def gap_figure(gap: Table) -> alt.FacetChart:
     """Sub-model minus full model, open and masked, against ncl."""
-    both = (("open", tables.SUB_MINUS_OPEN), ("masked", tables.SUB_MINUS_MASKED))
     hover = (DATASET, PROTOCOL, NCL, *with_interval(_DIFFERENCE), MODELS, SUBSETS)
-    parts = [
-        gap.frame.rename(columns=dict(zip(with_interval(column), with_interval(_DIFFERENCE), strict=True))).assign(
-            protocol=way
-        )[[*hover, "n"]]
-        for way, column in both
-    ]
+    parts = []
+    for way, column in (("open", tables.SUB_MINUS_OPEN), ("masked", tables.SUB_MINUS_MASKED)):
+        names = dict(zip(with_interval(column), with_interval(_DIFFERENCE), strict=True))
+        parts.append(gap.frame.rename(columns=names).assign(protocol=way)[[*hover, tables.N_PAIRS]])
     title = style.title(
         "How much more accurate are sub-models than full models?",
         "Sub-model minus full model on the same class subsets, mean over models and subsets",
@@ -103,9 +100,8 @@ def models_by_ncl(
     best_low: bool = False,
 ) -> alt.FacetChart:
     """A heat map of every model, the best at the top and bright, at every ncl; one panel for each protocol."""
-    rows = style.names_axis(
-        MODEL, alt.EncodingSortField(value, op="mean", order="ascending" if best_low else "descending")
-    )
+    order: Any = "ascending" if best_low else "descending"
+    rows = style.names_axis(MODEL, alt.EncodingSortField(value, op="mean", order=order))
     chart = kinds.heat_map(value, style.ncl_axis(gap=0.04), rows, hover, domain, bright_low=best_low)
     fields, tall = (DATASET, MODEL, NCL, PROTOCOL), max(90, 30 * frame[MODEL].nunique())
     return style.faceted(chart, frame, title, fields, height=tall, columns=frame[PROTOCOL].nunique())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import altair as alt
@@ -90,20 +90,18 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
 def _best(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:
     """The points of ncl alone and of the predictors that err least in each panel, in this order."""
     ranked = prediction[prediction[tables.VERDICT] != "baseline"].sort_values(tables.ERROR, kind="stable")
-    drawn = {key: [tables.BASELINE, *part[PREDICTOR].head(BEST)] for key, part in ranked.groupby(PANEL)}
-    frame = points.dropna(subset=tables.PREDICTED)
-    keys = frame[[*PANEL, PREDICTOR]].itertuples(index=False, name=None)
-    place = [drawn[key[:-1]].index(key[-1]) if key[-1] in drawn[key[:-1]] else BEST + 1 for key in keys]
-    frame = frame.assign(place=place)
-    frame = _named(frame[frame["place"] <= BEST], "place")
+    alone = prediction[prediction[PREDICTOR] == tables.BASELINE]
+    places = pd.concat([alone.assign(place=0), ranked.assign(place=ranked.groupby(PANEL).cumcount() + 1)])
+    places = places.loc[places["place"] <= BEST, [*PANEL, PREDICTOR, "place"]]
+    frame = _named(points.dropna(subset=tables.PREDICTED).merge(places), "place")
     return frame.assign(panel=frame["panel"].str.replace(" · ", "\n") + "\n" + frame["named"])
 
 
 def _named(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
     """With the words of predictor and way, and a panel for every encoder and way that there are."""
     frame = frame.assign(named=frame[PREDICTOR].map(NAMES), way="on " + frame[tables.HELD].map(tables.WAYS))
-    frame = frame.sort_values([*PANEL, *by], ascending=[True, True, False, *(True for _ in by)], kind="stable")
-    frame = frame.reset_index(drop=True)
+    upwards = [True, True, False, *(True for _ in by)]
+    frame = frame.sort_values([*PANEL, *by], ascending=upwards, kind="stable", ignore_index=True)
     return frame.assign(panel=style.panels(frame, ENCODER, TARGET, "way"))
 
 
@@ -123,17 +121,22 @@ def prediction_headlines(prediction: pd.DataFrame) -> Iterator[str]:
         simss, alone = line["simss"], line[tables.BASELINE]
         where = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[str(way)]
         known = (
-            f"SimSS by {encoder} {_VERDICTS[simss[tables.VERDICT]]} accuracy ({target}) beyond the number of classes"
+            f"SimSS by {encoder} {_VERDICTS[simss[tables.VERDICT]]} accuracy ({target}) beyond the number of classes, "
         )
-        known += f", on {where}: r = {_interval(simss, tables.WITHIN_R, '.2f')} among subsets of equal ncl"
+        known += f"on {where}: r = {_interval(simss, tables.WITHIN_R, '.2f')} among subsets of equal ncl"
         if pd.isna(simss[tables.ERROR]):
             yield f"{known}; with one subset seed there is nothing unseen."
             continue
         error, others = _interval(simss, tables.ERROR, ".1f"), _interval(alone, tables.ERROR, ".1f")
+        # the bootstrap sees only the spread of the data sets at hand
+        few = ", too few for a reliable interval" if way == "data set" and simss[tables.DATASETS] < FEW else ""
+        covers = f"its 90 % prediction intervals hold {100 * simss[tables.COVERAGE]:.0f} % of the measured accuracies"
+        if pd.isna(simss[tables.COVERAGE]):
+            covers = "too few subsets or data sets for prediction intervals"
         yield (
             f"{known}; its mean error is {error} points and that of ncl alone {others}, a gain of "
             f"{_interval(simss, tables.GAIN, '+.2f')} (better in {simss[tables.BETTER_IN]:.0f} of "
-            f"{simss[tables.DATASETS]} data sets{_few(way, simss)}); {_covers(simss)}."
+            f"{simss[tables.DATASETS]} data sets{few}); {covers}."
         )
         best = part[part[tables.VERDICT] != "baseline"].sort_values(tables.ERROR, kind="stable").iloc[0]
         beyond = [NAMES[name] for name in part.loc[part[tables.VERDICT] == "beyond ncl", PREDICTOR]]
@@ -142,17 +145,6 @@ def prediction_headlines(prediction: pd.DataFrame) -> Iterator[str]:
             f"the smallest error ({_interval(best, tables.ERROR, '.1f')} points); significantly better than ncl alone, "
             f"each judged by itself: {', '.join(beyond) or 'none'}."
         )
-
-
-def _few(way: object, line: Mapping[Hashable, Any]) -> str:
-    """The bootstrap sees only the spread of the data sets at hand."""
-    return ", too few for a reliable interval" if way == "data set" and line[tables.DATASETS] < FEW else ""
-
-
-def _covers(line: Mapping[Hashable, Any]) -> str:
-    if pd.isna(line[tables.COVERAGE]):
-        return "too few subsets or data sets for prediction intervals"
-    return f"its 90 % prediction intervals hold {100 * line[tables.COVERAGE]:.0f} % of the measured accuracies"
 
 
 def _interval(line: Any, column: Column, form: str) -> str:
@@ -166,6 +158,6 @@ def _interval(line: Any, column: Column, form: str) -> str:
 FIGURES = (
     Figure("prediction_gain", "What predicts beyond ncl", (PREDICTION,), gain_figure),
     Figure("prediction_error", "What predicts accuracy", (PREDICTION,), error_figure),
-    Figure("predicted_accuracy", "Predicted and measured", (PREDICTION_POINTS, tables.PREDICTION), observed_figure),
+    Figure("predicted_accuracy", "Predicted and measured", (PREDICTION_POINTS, PREDICTION), observed_figure),
 )
 HEADLINES = {PREDICTION.name: prediction_headlines}
