@@ -122,8 +122,8 @@ def prediction_headlines(prediction: pd.DataFrame) -> Iterator[str]:
         where = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[str(way)]
         known = (
             f"SimSS by {encoder} {_VERDICTS[simss[tables.VERDICT]]} accuracy ({target}) beyond the number of classes, "
+            f"on {where}: r = {_interval(simss, tables.WITHIN_R, '.2f')} among subsets of equal ncl"
         )
-        known += f"on {where}: r = {_interval(simss, tables.WITHIN_R, '.2f')} among subsets of equal ncl"
         if pd.isna(simss[tables.ERROR]):
             yield f"{known}; with one subset seed there is nothing unseen."
             continue
