@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Sized
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,12 @@ def _distinct_names(rows: pd.DataFrame) -> pd.Series:
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
     """The lines of a frame, column name -> value."""
     return [{str(name): value for name, value in line.items()} for line in frame.to_dict("records")]
+
+
+def parts(frame: pd.DataFrame, by: Sequence[str]) -> Iterator[tuple[dict[str, Any], pd.DataFrame]]:
+    """The lines that agree in these columns (a missing value is a value too), after what they agree on, by column."""
+    for key, part in frame.groupby(list(by), dropna=False):
+        yield dict(zip(by, key, strict=True)), part
 
 
 def require(found: Sized, what: str, total: int, command: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 import scipy.stats
 
 from fca.stats.comparison import paired_interval, seeds_needed
-from fca.stats.intervals import bootstrap_mean
+from fca.stats.intervals import mean_with_interval
 from fca.store import Store
 from fca.studies.few_class.comparison import Comparison
 from fca.subset import draw_subset, full_set
@@ -77,8 +77,9 @@ def test_differences_are_means_over_subsets_with_their_bootstrap(read):
     for line in found["paired"].itertuples():
         pairs = [(right[line.model_a, s].mean(), right[line.model_b, s].mean()) for s in lab.subsets(ncl=(line.ncl,))]
         each = np.array([a - b for a, b in pairs])
+        differences = (line.difference, line.difference_low, line.difference_high)
+        assert differences == pytest.approx(mean_with_interval(each))
         assert line.difference == pytest.approx(each.mean())
-        assert (line.difference_low, line.difference_high) == pytest.approx(bootstrap_mean(each, np.arange(4)))
         assert (line.subsets, line.seeds) == (4, 4)
         more = [max(0, seeds - 4) if np.isfinite(seeds) else pd.NA for seeds in seeds_needed(each)]
         found = [line.more_seeds, line.more_seeds_low, line.more_seeds_high]

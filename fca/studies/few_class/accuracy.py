@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pandas as pd
 
 from fca.stats.correlation import correlation
-from fca.stats.intervals import RESAMPLES, bootstrap_mean
+from fca.stats.intervals import RESAMPLES, mean_with_interval
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import ACCURACY, OfSubsets, accuracy_points, subsets_of
-from fca.studies.rows import one_config, require, select
-from fca.studies.table import CLASSES, DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSET_SEED, SUBSETS, TOP1, TableSpec
+from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, read_points, wide
+from fca.studies.rows import parts
+from fca.studies.table import DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSETS, TOP1, TableSpec
 from fca.subset import read_groups
 from fca.types import Column, Table, with_interval
 
 PAPER = "Few-Class Arena (arXiv:2411.01099)"
-DRAW = [SUBSET_SEED, CLASSES]  # which subset of one size: two seeds may draw the same classes
 INTERVALS = f"95 %: Wilson in accuracy_points, else {RESAMPLES} bootstrap resamples of subset seeds"
-
 
 SPREAD = Column("spread", float, ".2%", "standard deviation of accuracy between class subsets")
 RANK = Column("rank", float, ".2f", "mean rank, 1 is the most accurate model")
@@ -64,10 +62,7 @@ GAP = TableSpec(
     "gap",
     "How much more accurate are sub-models than full models on the same classes?",
     f"{PAPER} figure 1, finding (a), paired by model and subset; masked is not in the paper",
-    (
-        *(DATASET, NCL, *with_interval(SUB_MINUS_OPEN), *with_interval(SUB_MINUS_MASKED)),
-        *(N_PAIRS, MODELS, SUBSETS, VERDICT),
-    ),
+    (DATASET, NCL, *with_interval(SUB_MINUS_OPEN), *with_interval(SUB_MINUS_MASKED), N_PAIRS, MODELS, SUBSETS, VERDICT),
 )
 
 
@@ -87,22 +82,13 @@ class FewClass(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables accuracy_points, accuracy, gap, dcn, ranks and rank_agreement."""
-        rows = select(store, self.query)
-        command = "fca run -m task=train subset.ncl=2,5 'subset.seed=range(0,5)'"
-        require(rows.models, "rows of trained or full models", rows.total, command)
-        one_config(rows.models, "model", self.per_model)
-        subsets = subsets_of(rows, self.grid())
         groups = read_groups(self.groups, self.group_columns) if self.groups else None
-        points = accuracy_points(store, rows, subsets, groups)
-        require(points, "models of these subsets", rows.total, command)
+        rows, points = read_points(store, self, self.per_model, groups)
         subset = per_subset(points)
         partial = subset[subset["ncl"] < subset["dataset"].map(rows.models.groupby("dataset")["num_classes"].max())]
-        frames = (
-            *(points, accuracy(subset), gap(partial), dcn(subset)),
-            *(ranks(subset), rank_agreement(partial, rows.full)),
-        )
-        runs = sorted(set(points["run_id"]))
-        parameters = {**asdict(self), "intervals": INTERVALS}
+        agreement = rank_agreement(partial, rows.full)
+        frames = (points, accuracy(subset), gap(partial), dcn(subset), ranks(subset), agreement)
+        runs, parameters = sorted(set(points["run_id"])), {**asdict(self), "intervals": INTERVALS}
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
@@ -115,50 +101,42 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
     """Mean over subsets, its interval, and the spread between subsets (missing where there is one only)."""
-    by = ["dataset", "model", "protocol", "ncl"]
-    lines = [
-        {**dict(zip(by, key, strict=True)), **_mean(part, "top1"), "spread": part["top1"].std(), "subsets": len(part)}
-        for key, part in subset.groupby(by)
-    ]
-    return ACCURACY_MEANS.frame(lines)
+    return ACCURACY_MEANS.frame(
+        {**key, **_mean(TOP1, part), SPREAD: part[TOP1].std(), SUBSETS: len(part)}
+        for key, part in parts(subset, (DATASET, MODEL, PROTOCOL, NCL))
+    )
 
 
 def dcn(subset: pd.DataFrame) -> pd.DataFrame:
     """The best model of each subset (of equals, the first by name) and how many there were to choose from."""
-    by = ["dataset", "protocol", "ncl", *DRAW]
     best = subset.sort_values(["top1", "model"], ascending=[False, True], kind="stable")
-    grouped = best.groupby(by, dropna=False, as_index=False)
+    grouped = best.groupby(["dataset", "protocol", "ncl", *DRAW], dropna=False, as_index=False)
     return grouped.agg(top1=("top1", "first"), model=("model", "first"), models=("model", "size"))
 
 
 def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     """Mean rank over the subsets that all models of this protocol and ncl have in common; equals share their rank."""
-    by = ["dataset", "protocol", "ncl"]
-    ranked = subset.assign(rank=subset.groupby([*by, *DRAW], dropna=False)["top1"].rank(ascending=False))
-    present = subset.groupby([*by, *DRAW], dropna=False)["model"].transform("size")
-    models = subset.groupby(by)["model"].transform("nunique")
-    lines = [
-        {**dict(zip([*by, "model"], key, strict=True)), **_mean(part, "rank"), "subsets": len(part)}
-        for key, part in ranked[present == models].groupby([*by, "model"])
-    ]
-    return RANKS.frame(lines)
+    by = [DATASET, PROTOCOL, NCL]
+    together = subset.groupby([*by, *DRAW], dropna=False)
+    ranked = subset.assign(rank=together["top1"].rank(ascending=False))
+    complete = together["model"].transform("size") == subset.groupby(by)["model"].transform("nunique")
+    return RANKS.frame(
+        {**key, **_mean(RANK, part), SUBSETS: len(part)} for key, part in parts(ranked[complete], [*by, MODEL])
+    )
 
 
 def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
     """Spearman's rho of each subset's accuracies with the full models' accuracy on all classes, over the models."""
     reference = full.groupby(["dataset", "model"])["top1_open"].mean().rename("reference").reset_index()
-    both = partial.merge(reference, on=["dataset", "model"])
-    by = ["dataset", "protocol", "ncl"]
-    lines: list[dict[str, Any]] = []
-    for key, part in both.groupby([*by, *DRAW], dropna=False):
+    both, by = partial.merge(reference, on=["dataset", "model"]), [DATASET, PROTOCOL, NCL]
+    lines = []
+    for key, part in parts(both, [*by, *DRAW]):
         rho = correlation(part["top1"].to_numpy(), part["reference"].to_numpy(), "spearman").r
-        lines.append({**dict(zip([*by, *DRAW], key, strict=True)), "rho": rho, "models": len(part)})
-    each = pd.DataFrame(lines, columns=[*by, *DRAW, "rho", "models"]).dropna(subset="rho")
-    lines = [
-        {**dict(zip(by, key, strict=True)), **_mean(part, "rho"), "models": part["models"].max(), "subsets": len(part)}
-        for key, part in each.groupby(by)
-    ]
-    return RANK_AGREEMENT.frame(lines)
+        lines.append({**key, RHO: rho, MODELS: len(part)})
+    each = pd.DataFrame(lines, columns=[*by, *DRAW, RHO, MODELS]).dropna(subset=RHO)
+    return RANK_AGREEMENT.frame(
+        {**key, **_mean(RHO, of), MODELS: of[MODELS].max(), SUBSETS: len(of)} for key, of in parts(each, by)
+    )
 
 
 def gap(partial: pd.DataFrame) -> pd.DataFrame:
@@ -166,30 +144,23 @@ def gap(partial: pd.DataFrame) -> pd.DataFrame:
 
     verdict: whether the interval of sub minus open lies above 0, below it, or on both sides.
     """
-    by, pair = ["dataset", "ncl"], ["dataset", "ncl", "model", *DRAW]
-    sub, open_, masked = (
-        partial.loc[partial["protocol"] == p, [*pair, "top1"]].rename(columns={"top1": p})
-        for p in ("sub", "open", "masked")
-    )
-    wide = sub.merge(open_, on=pair).merge(masked, on=pair)
-    names = ["sub_minus_open", "sub_minus_masked"]
-    wide = wide.assign(sub_minus_open=wide["sub"] - wide["open"], sub_minus_masked=wide["sub"] - wide["masked"])
+    accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])
+    pairs = accuracies.reindex(columns=["sub", "open", "masked"]).dropna().reset_index()
+    pairs[SUB_MINUS_OPEN], pairs[SUB_MINUS_MASKED] = pairs["sub"] - pairs["open"], pairs["sub"] - pairs["masked"]
     lines = []
-    for key, part in wide.groupby(by):
-        means = {**_mean(part, names[0]), **_mean(part, names[1])}
-        verdict = _verdict(means["sub_minus_open_low"], means["sub_minus_open_high"])
-        counts = {"n": len(part), "models": part["model"].nunique(), "subsets": len(part[DRAW].drop_duplicates())}
-        lines.append({**dict(zip(by, key, strict=True)), **means, **counts, "verdict": verdict})
+    for key, part in parts(pairs, (DATASET, NCL)):
+        line = key | _mean(SUB_MINUS_OPEN, part) | _mean(SUB_MINUS_MASKED, part)
+        line |= {N_PAIRS: len(part), MODELS: part[MODEL].nunique(), SUBSETS: len(part[DRAW].drop_duplicates())}
+        lines.append(line | {VERDICT: _verdict(line[SUB_MINUS_OPEN.low], line[SUB_MINUS_OPEN.high])})
     return GAP.frame(lines)
+
+
+def _mean(column: Column, part: pd.DataFrame) -> dict[str, float]:
+    """Mean of a column with its bootstrap interval over subset seeds; subsets without a seed were not drawn."""
+    return dict(zip(with_interval(column), mean_with_interval(part[column], part["subset_seed"]), strict=True))
 
 
 def _verdict(low: float, high: float) -> str:
     if low > 0:
         return "sub-models above open full models"
     return "not above" if high <= 0 else "cannot tell"
-
-
-def _mean(part: pd.DataFrame, name: str) -> dict[str, float]:
-    """Mean of a column with its bootstrap interval over subset seeds; subsets without a seed were not drawn."""
-    low, high = bootstrap_mean(part[name].to_numpy(), pd.factorize(part["subset_seed"])[0])
-    return {name: part[name].mean(), f"{name}_low": low, f"{name}_high": high}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any, ClassVar
@@ -11,18 +10,17 @@ import numpy as np
 import pandas as pd
 
 from fca.stats.comparison import holm, kendall_w, mcnemar, paired_interval, rank_stability, seeds_needed
-from fca.stats.intervals import LEVEL, RESAMPLES, bootstrap_mean
+from fca.stats.intervals import LEVEL, RESAMPLES, mean_with_interval
 from fca.store import Store
-from fca.studies.few_class.accuracy import DRAW, PAPER
-from fca.studies.few_class.subset_accuracy import COMMAND, OfSubsets, points_with_predictions
-from fca.studies.rows import require
+from fca.studies.few_class.accuracy import PAPER
+from fca.studies.few_class.subset_accuracy import COMMAND, DRAW, OfSubsets, points_with_predictions, wide
+from fca.studies.rows import parts, require
 from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
 from fca.types import Column, Table, with_interval
 
 UNBOUNDED = "more_seeds has no upper bound: no difference is within what these seeds allow"
 
-
-BY: list[str] = [DATASET, PROTOCOL, NCL]
+BY = [DATASET, PROTOCOL, NCL]
 MODEL_A = Column("model_a", str, "", "first model of the pair")
 MODEL_B = Column("model_b", str, "", "second model of the pair")
 IMAGES = Column("images", int, ".0f", "test images that both models predicted")
@@ -44,19 +42,7 @@ PAIRED = TableSpec(
     "Which models differ on the same images, and how many more subset seeds would separate the others?",
     f"{PAPER} compares means only; McNemar 1947, Newcombe 1998 (method 10), Holm 1979, Cohen 1988 (chapter 2)",
     (
-        *(
-            DATASET,
-            PROTOCOL,
-            NCL,
-            MODEL_A,
-            MODEL_B,
-            IMAGES,
-            ONLY_A_RIGHT,
-            ONLY_B_RIGHT,
-            *with_interval(DIFFERENCE),
-            P,
-            P_HOLM,
-        ),
+        *(*BY, MODEL_A, MODEL_B, IMAGES, ONLY_A_RIGHT, ONLY_B_RIGHT, *with_interval(DIFFERENCE), P, P_HOLM),
         *(SIGNIFICANT, ORDER_KEPT, SUBSETS, SEEDS, *with_interval(MORE_SEEDS), NOTE),
     ),
 )
@@ -64,7 +50,7 @@ RANK_STABILITY = TableSpec(
     "rank_stability",
     "How stable is the order of the models over class subsets? (1 = best; kendall_w: agreement of subsets)",
     f"{PAPER} figure 2b, with the bootstrap over subset seeds; Kendall and Babington Smith 1939",
-    (DATASET, PROTOCOL, NCL, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS),
+    (*BY, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS),
 )
 METHOD = {
     "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it "
@@ -106,8 +92,8 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
     """
     by = ["dataset", "model", "protocol", "ncl", *DRAW, "fingerprint"]
     lines = []
-    for key, inits in points.groupby(by, dropna=False):
-        line = {**dict(zip(by, key, strict=True)), "top1": inits["top1"].mean(), "images": None, "right": None}
+    for key, inits in parts(points, by):
+        line = {**key, "top1": inits["top1"].mean(), "images": None, "right": None}
         if inits["predictions"].notna().all():
             line["images"] = inits["predictions"].iloc[0].images
             line["right"] = np.mean([one.right for one in inits["predictions"]], axis=0)
@@ -117,37 +103,35 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 
 def paired(subset: pd.DataFrame) -> pd.DataFrame:
     """One line a pair of models with a common subset: model_a minus model_b, by name."""
-    lines: list[dict[str, Any]] = []
-    for key, part in subset.groupby(BY):
-        family = []
+    lines = []
+    for key, part in parts(subset, BY):
         for a, b in combinations(sorted(part["model"].unique()), 2):
             of_a, of_b = (part[part["model"] == model] for model in (a, b))
             both = of_a.merge(of_b, on=[*DRAW, "fingerprint"], suffixes=("_a", "_b"))
             if len(both):
-                family.append({**dict(zip(BY, key, strict=True)), "model_a": a, "model_b": b, **_pair(both)})
-        lines += _corrected(family)
-    kinds: dict[str, Any] = {str(SIGNIFICANT): "boolean"}
-    kinds |= {str(column): "Int64" for column in PAIRED.columns if column.kind is int and column != NCL}
-    return PAIRED.frame(lines).astype(kinds)
+                lines.append({**key, "model_a": a, "model_b": b, **_pair(both)})
+    frame = PAIRED.frame(lines)
+    frame[P_HOLM] = frame.dropna(subset=P).groupby(BY)[P].transform(lambda p: holm(p.to_numpy()))
+    known = frame[[P_HOLM, DIFFERENCE.low, DIFFERENCE.high]].notna().all(axis="columns")
+    beyond_0 = (frame[DIFFERENCE.low] > 0) | (frame[DIFFERENCE.high] < 0)
+    frame[SIGNIFICANT] = ((frame[P_HOLM] < 1 - LEVEL) & beyond_0).astype("boolean").where(known)
+    kinds: dict[str, Any] = {str(column): "Int64" for column in PAIRED.columns if column.kind is int and column != NCL}
+    return frame.astype(kinds)
 
 
 def _pair(both: pd.DataFrame) -> dict[str, Any]:
     """Two models on the subsets that both were evaluated on."""
-    cluster = pd.factorize(both["subset_seed"])[0]
-    top1 = both[["top1_a", "top1_b"]].to_numpy()
+    top1, cluster = both[["top1_a", "top1_b"]].to_numpy(), pd.factorize(both["subset_seed"])[0]
     each = top1[:, 0] - top1[:, 1]
-    counts, low, high = _images(both)
-    if len(both) > 1:
-        low, high = bootstrap_mean(each, cluster)
     drawn = each[cluster >= 0]
     needed = seeds_needed(drawn)
     more = [max(0.0, seeds - len(drawn)) if np.isfinite(seeds) else None for seeds in needed]
+    counts, over_images = _images(both)
+    mean, *over_subsets = mean_with_interval(each, both["subset_seed"])
     notes = [counts.pop("note"), UNBOUNDED if np.isinf(needed.high) else None]
     return {
         **counts,
-        "difference": each.mean(),
-        "difference_low": low,
-        "difference_high": high,
+        **dict(zip(with_interval(DIFFERENCE), [mean, *(over_subsets if len(both) > 1 else over_images)], strict=True)),
         "order_kept": rank_stability(top1, cluster).kept[0, 1],
         "subsets": len(both),
         "seeds": len(drawn),
@@ -156,11 +140,11 @@ def _pair(both: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _images(both: pd.DataFrame) -> tuple[dict[str, Any], float, float]:
+def _images(both: pd.DataFrame) -> tuple[dict[str, Any], tuple[float, float]]:
     """Who is right where the other is not, with p; and the interval of the difference where there is one subset."""
     there = both[both["right_a"].notna() & both["right_b"].notna()]
     if there.empty:
-        return {"p": np.nan, "note": "predictions of both models are not stored"}, np.nan, np.nan
+        return {"p": np.nan, "note": "predictions of both models are not stored"}, (np.nan, np.nan)
     a, b = (np.concatenate(there[name].tolist()) for name in ("right_a", "right_b"))
     _, image = np.unique(np.concatenate(there["images_a"].tolist()), return_inverse=True)
     lead = np.bincount(image, weights=a - b)
@@ -168,37 +152,19 @@ def _images(both: pd.DataFrame) -> tuple[dict[str, Any], float, float]:
     note = f"images of {len(there)} of {len(both)} subsets" if len(there) < len(both) else None
     counts = {"images": len(lead), "only_a_right": only_a, "only_b_right": only_b, "p": mcnemar(only_a, only_b)}
     cells = [float(cell.sum()) for cell in (a * b, a * (1 - b), (1 - a) * b, (1 - a) * (1 - b))]
-    return {**counts, "note": note}, *paired_interval(*cells)
-
-
-def _corrected(family: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """With p_holm over the lines that have a p, and whether the pair differs significantly."""
-    p = np.array([line["p"] for line in family], dtype=np.float64)
-    corrected = np.full(len(p), np.nan)
-    corrected[~np.isnan(p)] = holm(p[~np.isnan(p)])
-    for line, value in zip(family, corrected.tolist(), strict=True):
-        low, high = line["difference_low"], line["difference_high"]
-        known = np.isfinite([value, low, high]).all()
-        apart = bool(value < 1 - LEVEL and (low > 0 or high < 0)) if known else None
-        yield {**line, P_HOLM: value, SIGNIFICANT: apart}
+    return {**counts, "note": note}, paired_interval(*cells)
 
 
 def stability(subset: pd.DataFrame) -> pd.DataFrame:
     """One line a model: where it stands over resamples of the subsets that every model of its kind was evaluated on."""
     lines: list[dict[str, Any]] = []
-    for key, part in subset.groupby(BY):
-        grouped = part.groupby([*DRAW, "fingerprint"], dropna=False)
-        models, model = np.unique(part["model"], return_inverse=True)
-        table = np.full((grouped.ngroups, len(models)), np.nan)
-        table[grouped.ngroup(), model] = part["top1"]
-        seeds = np.empty(grouped.ngroups, dtype=object)
-        seeds[grouped.ngroup()] = part["subset_seed"]
-        complete = ~np.isnan(table).any(axis=1)
-        if len(models) > 1 and complete.any():
-            table = table[complete]
-            found = rank_stability(table, pd.factorize(pd.array(seeds[complete], dtype="Int64"))[0])
-            same = {**dict(zip(BY, key, strict=True)), "kendall_w": kendall_w(table), "subsets": len(table)}
-            columns = zip(models, found.p_best, found.rank, found.low, found.high, strict=True)
+    for key, part in parts(subset, BY):
+        complete = wide(MODEL, part, [*DRAW, "fingerprint"]).dropna()
+        if complete.shape[1] > 1 and len(complete):
+            table = complete.to_numpy()
+            found = rank_stability(table, pd.factorize(complete.index.get_level_values("subset_seed"))[0])
+            same = {**key, "kendall_w": kendall_w(table), "subsets": len(table)}
+            columns = zip(complete, found.p_best, found.rank, found.low, found.high, strict=True)
             names = (MODEL, P_BEST, *with_interval(STANDING))
             lines += [{**same, **dict(zip(names, values, strict=True))} for values in columns]
     return RANK_STABILITY.frame(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,10 +13,10 @@ import pandas as pd
 from fca.stats.correlation import METHODS, correlation, resampled_correlation
 from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval, point_weights
 from fca.store import Store
-from fca.studies.few_class.accuracy import DRAW, PAPER, per_subset
+from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.similarity import SIMSS, similarity_points
-from fca.studies.few_class.subset_accuracy import OfSubsets, accuracy_points, subsets_of
-from fca.studies.rows import one_config, require, select
+from fca.studies.few_class.subset_accuracy import DRAW, EMBED, OfSubsets, accuracy_points, embed_rows, subsets_of, wide
+from fca.studies.rows import one_config, parts, require
 from fca.studies.table import DATASET, ENCODER, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, TOP1, TableSpec
 from fca.types import Column, Table
 
@@ -33,8 +34,8 @@ CORRELATION = TableSpec(
     "Does SimSS predict accuracy, over all subsets and among subsets of equal size? (predictor ncl: the baseline)",
     f"{PAPER} section 4.3 and figure 5: scope all, DCN sub and DCN open; the rest is not in the paper",
     (
-        *(DATASET, ENCODER, TARGET, SCOPE, METHOD, PREDICTOR, COEFFICIENT, P, COEFFICIENT.low, COEFFICIENT.high),
-        *(N, SEEDS, MODELS),
+        *(DATASET, ENCODER, TARGET, SCOPE, METHOD, PREDICTOR),
+        *(COEFFICIENT, P, COEFFICIENT.low, COEFFICIENT.high, N, SEEDS, MODELS),
     ),
 )
 CORRELATION_POINTS = TableSpec(
@@ -61,29 +62,23 @@ class Correlation(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables correlation and correlation_points."""
-        rows = select(store, self.query, self.split)
-        embed, train = "fca run task=embed model@encoder=hog", "fca run -m task=train subset.ncl=2,5"
-        require(rows.embedded, f"embed rows of split {self.split}", rows.total, embed)
-        require(rows.models, "rows of trained or full models", rows.total, train)
-        one_config(rows.embedded, "encoder")
+        rows = embed_rows(store, self.query, self.split)
+        require(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
         one_config(rows.models, "model", self.per_model)
-        subsets = subsets_of(rows, self.grid())
+        subsets = subsets_of(rows, self)
         accuracies, similarities = accuracy_points(store, rows, subsets), similarity_points(store, rows, subsets)
         scored = similarities.dropna(subset="simss")[["dataset", "encoder", "ncl", *DRAW, "simss"]]
         points = scored.merge(per_subset(accuracies), on=["dataset", "ncl", *DRAW])
-        require(points, "subsets with both an accuracy and a similarity", rows.total, embed)
+        require(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
         lines, drawn = [], []
-        for (dataset, encoder), part in points.groupby(["dataset", "encoder"]):
+        for key, part in parts(points, [DATASET, ENCODER]):
             for target in targets(part):
-                lines += [{"dataset": dataset, "encoder": encoder, **line} for line in correlations(target)]
-                drawn.append(target.points.assign(dataset=str(dataset), encoder=str(encoder)))
+                lines += [{**key, **line} for line in correlations(target)]
+                drawn.append(target.points)
         runs = sorted({*accuracies[RUN_ID], *similarities[RUN_ID]})
         parameters = {**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"}
-        points = CORRELATION_POINTS.frame(pd.concat(drawn, ignore_index=True))
-        return [
-            CORRELATION.table(CORRELATION.frame(lines), parameters, runs),
-            CORRELATION_POINTS.table(points, parameters, runs),
-        ]
+        frames = (CORRELATION.frame(lines), CORRELATION_POINTS.frame(pd.concat(drawn, ignore_index=True)))
+        return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -99,23 +94,14 @@ class Target:
 
 def targets(part: pd.DataFrame) -> Iterator[Target]:
     """DCN of each protocol, then every model under each protocol; `part` is one data set and encoder."""
-    protocols = [p for p in PROTOCOL.choices if p in set(part["protocol"])]
-    for protocol in protocols:
-        yield _target(part[part["protocol"] == protocol], f"DCN {protocol}")
+    known = {protocol: part[part["protocol"] == protocol] for protocol in PROTOCOL.choices}
+    named = {f"DCN {protocol}": of for protocol, of in known.items()}
     for model in sorted(set(part["model"])):
-        for protocol in protocols:
-            chosen = part[(part["protocol"] == protocol) & (part["model"] == model)]
-            if len(chosen):
-                yield _target(chosen, f"{model} {protocol}")
-
-
-def _target(part: pd.DataFrame, name: str) -> Target:
-    grouped = part.groupby(["ncl", *DRAW], dropna=False)
-    models, model = np.unique(part["model"], return_inverse=True)
-    table = np.full((grouped.ngroups, len(models)), np.nan)
-    table[grouped.ngroup(), model] = part["top1"]
-    best = part.sort_values("top1", ascending=False, kind="stable").groupby(["ncl", *DRAW], dropna=False)
-    return Target(best.first().reset_index().assign(target=name), table)
+        named |= {f"{model} {protocol}": of[of["model"] == model] for protocol, of in known.items()}
+    for name, of in named.items():
+        if len(of):
+            best = of.sort_values("top1", ascending=False, kind="stable").groupby(["ncl", *DRAW], dropna=False)
+            yield Target(best.first().reset_index().assign(target=name), wide(MODEL, of, ["ncl", *DRAW]).to_numpy())
 
 
 def correlations(target: Target) -> Iterator[dict[str, Any]]:
@@ -124,32 +110,19 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
     everything = np.ones(len(ncl), dtype=bool)
     scopes = [("all", everything, None), ("within ncl", everything, ncl)]
     scopes += [(f"ncl={n}", ncl == n, None) for n in np.unique(ncl)]
-    drawn = _resampled(target)
-    for method in METHODS:
-        for scope, there, groups in scopes:
-            yield {"scope": scope, "predictor": "simss", **_line(target, simss, there, groups, method, drawn)}
-        yield {"scope": "all", "predictor": "ncl", **_line(target, ncl, everything, None, method, drawn)}
-
-
-def _line(
-    target: Target,
-    x: np.ndarray,
-    there: np.ndarray,
-    groups: np.ndarray | None,
-    method: str,
-    drawn: tuple[np.ndarray, np.ndarray],
-) -> dict[str, Any]:
-    weights, best = drawn
-    points = target.points[there]
-    estimate = correlation(x[there], points["top1"].to_numpy(), method, groups)
-    seeds = points["subset_seed"].nunique()
-    low = high = np.nan
-    if seeds > 1:  # one seed cannot show how seeds differ
-        y = best[..., there]
-        low, high = percentile_interval(resampled_correlation(x[there], y, weights[:, there], method, groups))
-    counts = {"n": estimate.n, "seeds": seeds, "models": target.table.shape[1]}
-    shared = {"target": points["target"].iloc[0], "method": method}
-    return {**shared, "r": estimate.r, "p": estimate.p, "r_low": low, "r_high": high, **counts}
+    compared = [("simss", simss, *scope) for scope in scopes] + [("ncl", ncl, *scopes[0])]
+    weights, best = _resampled(target)
+    same = {"target": target.points["target"].iloc[0], "models": target.table.shape[1]}
+    for method, (predictor, x, scope, there, groups) in product(METHODS, compared):
+        points = target.points[there]
+        estimate = correlation(x[there], points["top1"].to_numpy(), method, groups)
+        seeds = points["subset_seed"].nunique()
+        low = high = np.nan
+        if seeds > 1:  # one seed cannot show how seeds differ
+            drawn = resampled_correlation(x[there], best[..., there], weights[:, there], method, groups)
+            low, high = percentile_interval(drawn)
+        line = {**same, "scope": scope, "predictor": predictor, "method": method, "n": estimate.n, "seeds": seeds}
+        yield {**line, "r": estimate.r, "p": estimate.p, "r_low": low, "r_high": high}
 
 
 def _resampled(target: Target) -> tuple[np.ndarray, np.ndarray]:

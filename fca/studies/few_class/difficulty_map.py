@@ -17,7 +17,8 @@ from fca.stats.difficulty import extreme_subset, pair_simss, random_simss, what_
 from fca.stats.similarity import subset_scores
 from fca.store import Store
 from fca.studies.few_class.similarity import IMAGES, SIMSS, Embedded, embedded
-from fca.studies.rows import one_config, records, require, select
+from fca.studies.few_class.subset_accuracy import embed_rows
+from fca.studies.rows import records
 from fca.studies.table import CLASSES, DATASET, ENCODER, NCL, NOTE, SEED, SPLIT, TableSpec
 from fca.subset import named_subset
 from fca.types import Column, FcaError, Table
@@ -85,11 +86,7 @@ class Mapped:
     """One data set and encoder. Rows and columns of `pairs` are the usable classes, `usable` their label indices."""
 
     found: Embedded
-    split: str
-    sizes: list[int]
-    draws: int
-    seed: int
-    classes: list[Any] | None
+    asked: DifficultyMap
 
     @cached_property
     def usable(self) -> np.ndarray:
@@ -99,26 +96,24 @@ class Mapped:
     def pairs(self) -> np.ndarray:
         return pair_simss(self.found.similarity, self.found.labels)
 
-    def frames(self) -> Iterator[tuple[str, pd.DataFrame]]:
-        """Table name and lines; nothing where fewer than two classes have two images."""
+    def frames(self) -> dict[TableSpec, pd.DataFrame]:
+        """The lines of each table that has some: none where fewer than two classes have two images."""
         if not len(self.usable):
-            return
-        yield "difficulty_pairs", self._pairs()
-        yield "difficulty_classes", self._classes()
-        yield "difficulty_map", self._map()
-        for name, lines in (("difficulty_subsets", self._subsets()), ("difficulty_what_if", self._what_if())):
-            frame = pd.DataFrame(lines)
-            if len(frame):
-                yield name, frame
+            return {}
+        subsets, what_if = pd.DataFrame(self._subsets()), pd.DataFrame(self._what_if())
+        frames = (self._pairs(), self._map(), self._classes(), subsets, what_if)
+        return {spec: frame for spec, frame in zip(self.asked.tables, frames, strict=True) if len(frame)}
 
     def _key(self, classes: np.ndarray) -> np.ndarray:
         """Keys of usable classes by their place among them."""
         return np.array(self.found.keys, dtype=object)[self.usable[classes]]
 
+    def _lines(self, a: np.ndarray, b: np.ndarray) -> pd.DataFrame:
+        return pd.DataFrame({"class_a": self._key(a), "class_b": self._key(b), "simss": self.pairs[a, b]})
+
     def _pairs(self) -> pd.DataFrame:
-        a, b = np.triu_indices(len(self.usable), 1)
-        frame = pd.DataFrame({"class_a": self._key(a), "class_b": self._key(b), "simss": self.pairs[a, b]})
-        return frame.sort_values("simss", kind="stable", ignore_index=True)
+        lines = self._lines(*np.triu_indices(len(self.usable), 1))
+        return lines.sort_values("simss", kind="stable", ignore_index=True)
 
     def _classes(self) -> pd.DataFrame:
         """One line for each class of the data set; `note` gives the reason where one has no score."""
@@ -131,7 +126,7 @@ class Mapped:
         }
         place = pd.Series(np.arange(len(self.order)), index=self.usable[self.order])
         frame = frame.join(pd.DataFrame(scores, index=self.usable)).assign(place=place.astype("Int64"))
-        frame.loc[frame["simss_mean"].isna(), "note"] = f"fewer than two images in {self.split}"
+        frame.loc[frame["simss_mean"].isna(), "note"] = f"fewer than two images in {self.asked.split}"
         return frame
 
     @cached_property
@@ -145,23 +140,18 @@ class Mapped:
 
     def _map(self) -> pd.DataFrame:
         a, b = np.triu_indices(len(self.order), 1)
-        first, second = self.order[a], self.order[b]
-        keys = {"class_a": self._key(first), "class_b": self._key(second)}
-        return pd.DataFrame({**keys, "place_a": a, "place_b": b, "simss": self.pairs[first, second]})
+        return self._lines(self.order[a], self.order[b]).assign(place_a=a, place_b=b)
 
     def _subsets(self) -> Iterator[dict[str, Any]]:
         matrix, labels = self.found.similarity, self.found.labels
-        for size in (n for n in self.sizes if n <= len(self.usable)):
-            drawn = random_simss(matrix, labels, size, self.draws, self.seed)
-            spread = dict(
-                zip(("random_q05", "random_q50", "random_q95"), np.quantile(drawn, (0.05, 0.5, 0.95)), strict=True)
-            )
-            random = {"random_mean": drawn.mean(), **spread, "random": len(drawn), "seed": self.seed}
-            for extreme in ("hardest", "easiest"):
+        for size in (n for n in self.asked.sizes if n <= len(self.usable)):
+            drawn = random_simss(matrix, labels, size, self.asked.draws, self.asked.seed)
+            random = {"random_mean": drawn.mean(), "random": len(drawn), "seed": self.asked.seed}
+            random |= zip(QUANTILES, np.quantile(drawn, (0.05, 0.5, 0.95)), strict=True)
+            for extreme in EXTREME.choices:
                 best = extreme_subset(matrix, labels, size, extreme == "hardest", pairs=self.pairs)
                 keys = tuple(self.found.keys[c] for c in best.classes)
-                chosen = {"classes": best.classes, "keys": keys}
-                yield {"ncl": size, "extreme": extreme, "simss": best.simss, **random, **chosen}
+                yield {"ncl": size, "extreme": extreme, **best._asdict(), "keys": keys, **random}
 
     def _what_if(self) -> Iterator[dict[str, Any]]:
         """Every class added, the one that hurts most first; every two merged, those that help most first."""
@@ -180,10 +170,10 @@ class Mapped:
             yield {**same, "change": "merge", "class_a": keys[a], "class_b": keys[b], **after}
 
     def _base(self) -> np.ndarray:
-        if self.classes is None:
+        if self.asked.classes is None:
             size = max(2, min(BASE, len(self.usable) - 1))
             return np.array(extreme_subset(self.found.similarity, self.found.labels, size, pairs=self.pairs).classes)
-        return np.array(named_subset(self.found.keys, self.classes).classes)
+        return np.array(named_subset(self.found.keys, self.asked.classes).classes)
 
 
 @dataclass(frozen=True)
@@ -196,10 +186,7 @@ class DifficultyMap:
     classes:     keys or indices of the subset of the what-ifs; None: the hardest five (or all but one).
     """
 
-    tables: ClassVar = (
-        *(DIFFICULTY_PAIRS, DIFFICULTY_MAP, DIFFICULTY_CLASSES),
-        *(DIFFICULTY_SUBSETS, DIFFICULTY_WHAT_IF),
-    )
+    tables: ClassVar = (DIFFICULTY_PAIRS, DIFFICULTY_MAP, DIFFICULTY_CLASSES, DIFFICULTY_SUBSETS, DIFFICULTY_WHAT_IF)
 
     query: str | None = None
     split: str = "test"
@@ -210,21 +197,16 @@ class DifficultyMap:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables difficulty_pairs, difficulty_map, difficulty_classes, difficulty_subsets and difficulty_what_if."""
-        rows = select(store, self.query, self.split)
-        command = "fca run task=embed model@encoder=hog"
-        require(rows.embedded, f"embed rows of split {self.split}", rows.total, command)
-        one_config(rows.embedded, "encoder")
-        frames: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
-        for row in records(rows.embedded.sort_values(["dataset", "encoder", "run_id"])):
-            mapped = Mapped(embedded(store, row), self.split, self.sizes, self.draws, self.seed, self.classes)
-            for name, frame in mapped.frames():
-                frames[name].append(frame.assign(**{key: str(row[key]) for key in SAME}))
-        if not frames["difficulty_pairs"]:
-            what = f"classes with two images in {self.split} of {', '.join(sorted(set(rows.embedded['dataset'])))}"
+        rows = embed_rows(store, self.query, self.split).embedded
+        frames: dict[TableSpec, list[pd.DataFrame]] = {spec: [] for spec in self.tables}
+        for row in records(rows.sort_values(["dataset", "encoder", "run_id"])):
+            for spec, frame in Mapped(embedded(store, row), self).frames().items():
+                frames[spec].append(frame.assign(**{key: str(row[key]) for key in SAME}))
+        if not frames[DIFFICULTY_PAIRS]:
+            what = f"classes with two images in {self.split} of {', '.join(sorted(set(rows['dataset'])))}"
             raise FcaError(what, "0 or 1", "2 or more", "embed another split, or a larger set")
-        runs, parameters = sorted(rows.embedded["run_id"]), {**asdict(self), "shown": SHOWN}
-        joined = [spec.frame(pd.concat(frames[spec.name]) if frames[spec.name] else ()) for spec in self.tables]
+        runs, parameters = sorted(rows["run_id"]), {**asdict(self), "shown": SHOWN}
         return [
-            spec.table(frame.reset_index(drop=True), parameters, runs)
-            for spec, frame in zip(self.tables, joined, strict=True)
+            spec.table(spec.frame(pd.concat(of, ignore_index=True) if of else ()), parameters, runs)
+            for spec, of in frames.items()
         ]

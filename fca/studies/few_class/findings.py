@@ -16,9 +16,8 @@ from fca.stats.intervals import RESAMPLES, mean_with_interval, percentile_interv
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.correlation import SEEDS
-from fca.studies.few_class.subset_accuracy import COMMAND, OfSubsets, accuracy_points, subsets_of
-from fca.studies.rows import one_config, require, select
-from fca.studies.table import DATASET, MODELS, TableSpec
+from fca.studies.few_class.subset_accuracy import OfSubsets, read_points, wide
+from fca.studies.table import DATASET, MODEL, MODELS, PROTOCOL, TableSpec
 from fca.types import Column, Table, with_interval
 
 DRAW = ["ncl", "subset_seed", "classes"]
@@ -66,11 +65,7 @@ class Findings(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Table findings; a measure that is undefined on a data set has no line."""
-        rows = select(store, self.query)
-        require(rows.models, "rows of trained or full models", rows.total, COMMAND)
-        one_config(rows.models, "model", self.per_model)
-        points = accuracy_points(store, rows, subsets_of(rows, self.grid()))
-        require(points, "models of these subsets", rows.total, COMMAND)
+        rows, points = read_points(store, self, self.per_model)
         lines = []
         for dataset, part in per_subset(points).groupby("dataset"):
             models = rows.models[rows.models["dataset"] == dataset]
@@ -117,11 +112,10 @@ def _verdict(found: dict[str, Any], no_effect: float) -> dict[str, Any]:
 
 def paired(subset: pd.DataFrame, protocol: str, how: str = "mean") -> Draws:
     """Sub-models minus full models on the same subset: their mean or best (max), over the models that have both."""
-    pair = ["model", *DRAW]
-    sub, full = (subset.loc[subset["protocol"] == p, [*pair, "top1"]] for p in ("sub", protocol))
-    both = sub.merge(full, on=pair, suffixes=("", "_full"))
-    means = both.groupby(DRAW, as_index=False)[["top1", "top1_full"]].agg(how)
-    return means.assign(value=100 * (means["top1"] - means["top1_full"])), both["model"].nunique()
+    both = wide(PROTOCOL, subset, [MODEL, *DRAW]).reindex(columns=["sub", protocol]).dropna()
+    means = both.groupby(DRAW).agg(how)
+    values = 100 * (means["sub"] - means[protocol])
+    return values.rename("value").reset_index(), both.index.get_level_values(MODEL).nunique()
 
 
 def unpaired(subset: pd.DataFrame, protocol: str) -> Draws:

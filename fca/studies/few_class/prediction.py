@@ -17,11 +17,19 @@ from fca.stats.features import SAMPLE_SEED, cosine_silhouette, knn_top1, logme, 
 from fca.stats.intervals import RESAMPLES, percentile_interval, point_weights
 from fca.stats.prediction import LEVEL, HeldOut, held_out, judge, verdict
 from fca.store import Store
-from fca.studies.few_class.accuracy import DRAW, PAPER, dcn, per_subset
+from fca.studies.few_class.accuracy import PAPER, dcn, per_subset
 from fca.studies.few_class.correlation import PREDICTOR, SEEDS, TARGET, N
 from fca.studies.few_class.similarity import Embedded, embedded, similarity_points
-from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, accuracy_points, subsets_of
-from fca.studies.rows import Rows, one_config, records, require, select
+from fca.studies.few_class.subset_accuracy import (
+    DRAW,
+    EMBED,
+    SUBSET,
+    OfSubsets,
+    accuracy_points,
+    embed_rows,
+    subsets_of,
+)
+from fca.studies.rows import Rows, one_config, records, require
 from fca.studies.table import CLASSES, DATASET, ENCODER, MODEL, MODELS, NCL, SUBSET_SEED, TOP1, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 
@@ -83,10 +91,7 @@ PREDICTORS = {  # name -> regressors; all but the baselines add to log ncl
     "simss": (BASELINE, "simss"),
     "separation": (BASELINE, "separation"),
     "intra_inter": (BASELINE, "intra", "inter"),
-    "silhouette": (BASELINE, "silhouette"),
-    "knn": (BASELINE, "knn"),
-    "probe": (BASELINE, "probe"),
-    "logme": (BASELINE, "logme"),
+    **{name: (BASELINE, name) for name in OF_IMAGES},
 }
 ERROR = Column("error_points", float, ".2f", "mean absolute error (% points)")
 GAIN = Column("gain_points", float, "+.2f", "gain over ncl alone (% points)")
@@ -94,20 +99,13 @@ WITHIN_R = Column("within_ncl_r", float, ".3f", "correlation with accuracy among
 WITHIN_P = Column("within_ncl_p", float, ".2g", "its p, as if subsets were independent")
 WITHIN = [*with_interval(WITHIN_R), WITHIN_P]
 POINTS = [*with_interval(ERROR), *with_interval(GAIN)]
-COVERAGE = Column(
-    "coverage", float, ".0%", f"share of measured accuracies inside their {LEVEL:.0%} prediction interval"
-)
+INSIDE = f"share of measured accuracies inside their {LEVEL:.0%} prediction interval"
+COVERAGE = Column("coverage", float, ".0%", INSIDE)
 WIDTH = Column("width_points", float, ".1f", "mean width of the prediction intervals (% points)")
-HELD = Column(
-    "held_out", str, "", "what the prediction never saw", {"subset seed": "new subsets", "data set": "new data sets"}
-)
-VERDICT = Column(
-    "verdict",
-    str,
-    "",
-    "whether it predicts accuracy beyond the number of classes",
-    {text: text for text in ("beyond ncl", "cannot tell", "not beyond ncl", "baseline")},
-)
+WAYS = {"subset seed": "new subsets", "data set": "new data sets"}
+HELD = Column("held_out", str, "", "what the prediction never saw", WAYS)
+VERDICTS = {text: text for text in ("beyond ncl", "cannot tell", "not beyond ncl", "baseline")}
+VERDICT = Column("verdict", str, "", "whether it predicts accuracy beyond the number of classes", VERDICTS)
 BETTER_IN = Column("better_in", int, ".0f", "data sets in which the mean error is below that of ncl alone")
 DATASETS = Column("datasets", int, ".0f", "data sets")
 VALUE = Column("value", float, ".4f", "value of the predictor")
@@ -146,13 +144,13 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
     """
     drawn = points.groupby(["dataset", "subset_seed"]).ngroup()
     cluster = drawn.fillna(-1).to_numpy(dtype=np.int64)  # all classes were not drawn
-    counts = {"n": len(points), "datasets": points["dataset"].nunique(), "seeds": drawn.nunique()}
-    same = {name: points[name].iloc[0] for name in ("encoder", "target")} | counts
+    same = {name: points[name].iloc[0] for name in ("encoder", "target")}
+    same |= {"n": len(points), "datasets": points["dataset"].nunique(), "seeds": drawn.nunique()}
     accuracy = points["top1"].to_numpy(dtype=np.float64)
     known = {name: names for name, names in PREDICTORS.items() if points[list(names)].notna().all(axis=None)}
     alone = {name: names[1] for name, names in known.items() if len(names) == 2}  # of one number beside log ncl
     within = _within(points, alone, cluster)
-    for way in list(HELD.choices)[: 1 + (counts["datasets"] > 1)]:
+    for way in list(WAYS)[: 1 + (same["datasets"] > 1)]:
         held = {name: _held(points, list(regressors), way) for name, regressors in known.items()}
         unseen = cluster if way == "subset seed" else pd.factorize(points["dataset"])[0]
         error = judge(accuracy, held[BASELINE], held[BASELINE], unseen).error.value
@@ -160,7 +158,8 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
             line = {**same, "held_out": way, "predictor": name, **within[name], **_gain(name, accuracy, held, unseen)}
             line["better_in"] = None if name == BASELINE else _better(points, held[name], held[BASELINE])
             line["verdict"] = _verdict(line, name in alone, error, worth)
-            yield line, _predicted(points, line, alone.get(name), held[name])
+            value = points[alone[name]] if name in alone else np.nan
+            yield line, _predicted(points, {HELD: way, PREDICTOR: name, VALUE: value}, held[name])
 
 
 def _held(points: pd.DataFrame, regressors: list[str], way: str) -> HeldOut:
@@ -195,10 +194,9 @@ def _within(points: pd.DataFrame, alone: Mapping[str, str], cluster: np.ndarray)
 def _gain(name: str, accuracy: np.ndarray, held: Mapping[str, HeldOut], cluster: np.ndarray) -> dict[Any, float]:
     """Error and gain in accuracy points, coverage as a fraction; ncl alone has no gain over itself."""
     found = judge(accuracy, held[name], held[BASELINE], cluster)
-    error, gain = ([100 * value for value in part] for part in (found.error, found.gain))
-    points: dict[Any, float] = dict(zip(POINTS, [*error, *([np.nan] * 3 if name == BASELINE else gain)], strict=True))
-    covered = dict(zip(("coverage", "coverage_low", "coverage_high"), found.coverage, strict=True))
-    return {**points, **covered, "width_points": 100 * found.width}
+    values = [*(100 * value for value in (*found.error, *found.gain)), *found.coverage, 100 * found.width]
+    line: dict[Any, float] = dict(zip((*POINTS, *with_interval(COVERAGE), WIDTH), values, strict=True))
+    return line | (dict.fromkeys(with_interval(GAIN), np.nan) if name == BASELINE else {})
 
 
 def _better(points: pd.DataFrame, held: HeldOut, alone: HeldOut) -> int | None:
@@ -217,12 +215,9 @@ def _verdict(line: Mapping[str, Any], alone: bool, error: float, worth: float) -
     return verdict(gain, worth, within, error if line["held_out"] == "subset seed" else None)
 
 
-def _predicted(points: pd.DataFrame, line: Mapping[str, Any], alone: str | None, held: HeldOut) -> pd.DataFrame:
-    value = points[alone] if alone else np.nan
-    same: dict[str, Any] = {HELD: line[HELD], PREDICTOR: line[PREDICTOR], VALUE: value}
-    return points.assign(**same, **dict(zip(with_interval(PREDICTED), held, strict=True)))[
-        list(PREDICTION_POINTS.columns)
-    ]
+def _predicted(points: pd.DataFrame, shown: Mapping[str, Any], held: HeldOut) -> pd.DataFrame:
+    predicted = dict(zip(with_interval(PREDICTED), held, strict=True))
+    return points.assign(**shown, **predicted)[list(PREDICTION_POINTS.columns)]
 
 
 TARGETS = ("sub", "open", "masked")
@@ -257,25 +252,23 @@ class Prediction(OfSubsets):
         """Tables prediction and prediction_points."""
         if self.target not in TARGETS:
             raise FcaError("analysis.target", self.target, ", ".join(TARGETS), "take one of these")
-        rows = select(store, self.query, self.split)
-        embed, train = "fca run task=embed model@encoder=hog", "fca run -m task=train subset.ncl=2,5"
-        require(rows.embedded, f"embed rows of split {self.split}", rows.total, embed)
-        models = rows.trained if self.target == "sub" else rows.full
+        rows = embed_rows(store, self.query, self.split)
+        models, train = rows.trained if self.target == "sub" else rows.full, "fca run -m task=train subset.ncl=2,5"
         require(models, f"rows of models for target {self.target}", rows.total, train)
-        one_config(rows.embedded, "encoder")
         one_config(models, "model", self.per_model)
-        subsets = subsets_of(rows, self.grid())
+        subsets = subsets_of(rows, self)
         known = predictor_points(store, rows, subsets, self.images)
         read = replace(rows, full=rows.full[:0]) if self.target == "sub" else rows  # logits are slow to read
         accuracies = _targets(accuracy_points(store, read, subsets), models, self.target)
         points = joined(known, accuracies)
-        require(points, "subsets with both an accuracy and a similarity", rows.total, embed)
+        require(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
         points = points.assign(log_ncl=np.log(points["ncl"]))
-        lines, drawn = [], []
-        for _, part in points.groupby(["encoder", "target"]):
-            for line, held in judged(part.reset_index(drop=True), self.worth / 100):
-                lines.append(line)
-                drawn.append(held)
+        judgements = [
+            judgement
+            for _, part in points.groupby(["encoder", "target"])
+            for judgement in judged(part.reset_index(drop=True), self.worth / 100)
+        ]
+        lines, drawn = zip(*judgements, strict=True)
         frames = (PREDICTION.frame(lines).astype({BETTER_IN: "Int64"}), pd.concat(drawn, ignore_index=True))
         runs = sorted({*accuracies["run_id"], *known["run_id"]})
         parameters = {**asdict(self), "sample_seed": SAMPLE_SEED, "method": METHOD}

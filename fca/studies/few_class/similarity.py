@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import count
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,8 +16,8 @@ from fca.stats.correlation import correlation
 from fca.stats.similarity import class_similarity, fca_released, released_draw, subset_scores
 from fca.store import Store
 from fca.studies.answers import labels_of
-from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, subsets_of
-from fca.studies.rows import Rows, one_config, records, require, select
+from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, embed_rows, subsets_of
+from fca.studies.rows import Rows, parts, records
 from fca.studies.table import DATASET, ENCODER, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, TableSpec
 from fca.subset import number_of_classes
 from fca.types import Column, Table
@@ -124,38 +125,30 @@ def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.Dat
     return points.sort_values(["dataset", "encoder", *SUBSET, "run_id"], ignore_index=True)
 
 
-def released_tables(
-    store: Store, rows: Rows, points: pd.DataFrame, ncl: Sequence[int | float] | None, parameters: Mapping[str, Any]
-) -> list[Table]:
-    """Tables released (one line a subset) and released_agreement (one line an encoder).
+def released_lines(store: Store, rows: Rows, points: pd.DataFrame, ncl: Sequence[int | float] | None) -> pd.DataFrame:
+    """The lines of table `released`, one a subset and encoder.
 
     points: of similarity_points; subsets without a score, and encoders that have no features, are left out.
     ncl:    the order of the loop, numbers or shares of the classes; a number given twice is scored twice, as
             where a tenth of the classes are 4.
     """
-    lines = [line for row in records(rows.embedded) for line in _lines(store, row, points, ncl)]
-    frame = RELEASED.frame(lines).astype({SUBSET_SEED: "Int64"})
-    agreement = RELEASED_AGREEMENT.frame(_agreement(part) for _, part in frame.groupby(SAME))
-    parameters, runs = {**parameters, "order": ORDER}, sorted(set(frame[RUN_ID]))
-    return [RELEASED.table(frame, parameters, runs), RELEASED_AGREEMENT.table(agreement, parameters, runs)]
+    lines: list[dict[str, Any]] = []
+    for row in records(rows.embedded):
+        lines += _lines(embedded(store, row), points[points[RUN_ID] == row["run_id"]], ncl)
+    return RELEASED.frame(lines).astype({SUBSET_SEED: "Int64"})
 
 
-def _lines(
-    store: Store, row: Mapping[str, Any], points: pd.DataFrame, ncl: Sequence[int | float] | None
-) -> Iterator[dict[str, Any]]:
-    scored = points[(points["run_id"] == row["run_id"]) & points["simss"].notna()]
-    found = embedded(store, row)
+def _lines(found: Embedded, points: pd.DataFrame, ncl: Sequence[int | float] | None) -> Iterator[dict[str, Any]]:
     if found.features is None:
         return
-    step = 0
+    scored, step = points.dropna(subset=SIMSS), count()
     sizes = [number_of_classes(n, len(found.keys)) for n in ncl or sorted(set(scored["ncl"]))]
     for sequence in _sequences(scored, sizes):
         drawn = [_as_drawn(line, len(found.keys)) for line in sequence]
         for line, logged in zip(sequence, fca_released(found.features, found.labels, drawn), strict=True):
-            kept: dict[str, Any] = {name: line[name] for name in (*SAME, *SUBSET, *SCORES[:4], RUN_ID)}
+            kept: dict[str, Any] = {name: line[name] for name in RELEASED.columns if name in line}
             scores: dict[str, Any] = dict(zip(LOGGED, logged, strict=True))
-            yield {**kept, **scores, STEP: step, DIFFERENCE: logged.simss - line[SIMSS]}
-            step += 1
+            yield {**kept, **scores, STEP: next(step), DIFFERENCE: logged.simss - line[SIMSS]}
 
 
 def _sequences(scored: pd.DataFrame, sizes: Sequence[int]) -> Iterator[list[dict[str, Any]]]:
@@ -179,7 +172,6 @@ def _agreement(part: pd.DataFrame) -> dict[str, Any]:
     known = part.dropna(subset="simss_released")
     apart = known["difference"].abs()
     return {
-        **{name: part[name].iloc[0] for name in SAME},
         "subsets": len(known),
         "difference": known["difference"].mean(),
         "difference_absolute": apart.mean(),
@@ -202,10 +194,13 @@ class Similarity(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables similarity, released and released_agreement."""
-        rows = select(store, self.query, self.split)
-        command = "fca run task=embed model@encoder=hog"
-        require(rows.embedded, f"embed rows of split {self.split}", rows.total, command)
-        one_config(rows.embedded, "encoder")
-        points = similarity_points(store, rows, subsets_of(rows, self.grid()))
-        similarity = SIMILARITY.table(points, asdict(self), sorted(set(points[RUN_ID])))
-        return [similarity, *released_tables(store, rows, points, self.ncl, asdict(self))]
+        rows = embed_rows(store, self.query, self.split)
+        points = similarity_points(store, rows, subsets_of(rows, self))
+        released = released_lines(store, rows, points, self.ncl)
+        agreement = RELEASED_AGREEMENT.frame({**key, **_agreement(part)} for key, part in parts(released, SAME))
+        parameters, runs = {**asdict(self), "order": ORDER}, sorted(set(released[RUN_ID]))
+        return [
+            SIMILARITY.table(points, asdict(self), sorted(set(points[RUN_ID]))),
+            RELEASED.table(released, parameters, runs),
+            RELEASED_AGREEMENT.table(agreement, parameters, runs),
+        ]

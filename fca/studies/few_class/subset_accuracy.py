@@ -6,8 +6,9 @@ be compared image by image.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,9 +21,12 @@ from fca.studies.answers import predictions
 from fca.studies.rows import Rows, one_config, records, require, select
 from fca.studies.table import CLASSES, DATASET, MODEL, N_TEST, NCL, PROTOCOL, RUN_ID, SAMPLER, SEED, SUBSET_SEED, TOP1
 from fca.subset import Groups, draw_subset, full_set, number_of_classes
-from fca.types import ClassSubset, FcaError, with_interval
+from fca.types import ClassSubset, Column, FcaError, with_interval
 
 SUBSET = (NCL, SUBSET_SEED, SAMPLER, CLASSES)
+DRAW = [SUBSET_SEED, CLASSES]  # which subset of one size: two seeds may draw the same classes
+EMBED = "fca run task=embed model@encoder=hog"
+COMMAND = "fca run -m task=train model=resnet18,vgg16 subset.ncl=2,5 'subset.seed=range(0,5)'"
 ACCURACY = (DATASET, MODEL, PROTOCOL, *SUBSET, SEED, *with_interval(TOP1), N_TEST, RUN_ID)
 
 
@@ -35,10 +39,8 @@ def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Gro
     lines = records(subsets.merge(how, on=["dataset", "classes"]).assign(protocol="sub"))
     for row in records(rows.full):
         lines += _scored(store, row, subsets[subsets["dataset"] == row["dataset"]], groups)
-    points = pd.DataFrame(lines, columns=list(ACCURACY))
-    points = points.astype(
-        {"ncl": "int64", "subset_seed": "Int64", "seed": "Int64", "n_test": "Int64", "top1": "float64"}
-    )
+    kinds = {"ncl": "int64", "subset_seed": "Int64", "seed": "Int64", "n_test": "Int64", "top1": "float64"}
+    points = pd.DataFrame(lines, columns=list(ACCURACY)).astype(kinds)
     return points.sort_values([c for c in ACCURACY if not c.startswith("top1")], ignore_index=True)
 
 
@@ -78,62 +80,66 @@ class OfSubsets:
     seeds: list[int] | None = None
     sampler: str = "uniform"
 
-    def grid(self) -> Grid | None:
-        """The grid of draws; None for what the store has. Raises FcaError if only one of ncl and seeds is given."""
-        if (self.ncl is None) != (self.seeds is None):
-            given = f"analysis.ncl={self.ncl} analysis.seeds={self.seeds}"
-            raise FcaError("grid of subsets", given, "both, or neither", "name the other one too")
-        return None if self.ncl is None or self.seeds is None else Grid(self.ncl, self.seeds, self.sampler)
+
+def wide(column: Column, points: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+    """Accuracies: one column a model (or protocol), one line for what agrees in `by`; missing where none is stored."""
+    return points.groupby([*by, column], dropna=False)[TOP1].last().unstack()  # noqa: PD010  pivot drops missing seeds
 
 
-class Grid(NamedTuple):
-    """Every number of classes (or share of them below 1) with every subset seed, drawn by one sampler."""
+def embed_rows(store: Store, query: str | None, split: str) -> Rows:
+    """The stored rows; raises FcaError unless `embed` rows of this split are among them, all of one configuration."""
+    rows = select(store, query, split)
+    require(rows.embedded, f"embed rows of split {split}", rows.total, EMBED)
+    one_config(rows.embedded, "encoder")
+    return rows
 
-    ncl: Sequence[int | float]
-    seeds: Sequence[int]
-    sampler: str
 
-
-def subsets_of(rows: Rows, grid: Grid | None) -> pd.DataFrame:
+def subsets_of(rows: Rows, asked: OfSubsets) -> pd.DataFrame:
     """The subsets of every data set among the rows, one line a draw.
 
-    Without a grid: the classes of the stored sub-models, each under every (ncl, seed, sampler) that draws it (two seeds
-    may draw the same classes: trained once, drawn twice). Where there are none: all classes.
+    With ncl and seeds: that grid of draws. Without: the classes of the stored sub-models, each under every (ncl, seed,
+    sampler) that draws it (two seeds may draw the same classes: trained once, drawn twice), or, where there are none,
+    all classes.
+    Raises FcaError if only one of ncl and seeds is given.
     """
+    if (asked.ncl is None) != (asked.seeds is None):
+        given = f"analysis.ncl={asked.ncl} analysis.seeds={asked.seeds}"
+        raise FcaError("grid of subsets", given, "both, or neither", "name the other one too")
     everything = pd.concat([rows.models, rows.embedded])
     one_config(everything[["dataset", "task", "model", "num_classes"]], "model")  # label indices must mean the same
     lines = []
     for dataset, part in everything.groupby("dataset"):
         num_classes = int(part["num_classes"].max())
-        trained = rows.trained[rows.trained["dataset"] == dataset]
-        subsets = _of_grid(num_classes, grid) if grid else _found(num_classes, trained) or [full_set(num_classes)]
+        if asked.ncl is None or asked.seeds is None:
+            subsets = _found(num_classes, rows.trained[rows.trained["dataset"] == dataset]) or [full_set(num_classes)]
+        else:
+            sizes = [number_of_classes(size, num_classes) for size in asked.ncl]
+            drawn = [draw_subset(num_classes, n, seed, asked.sampler) for n in sizes for seed in asked.seeds]
+            subsets = list(dict.fromkeys(drawn))  # all classes are one subset, whatever the seed
         lines += [(dataset, s.ncl, s.seed, s.sampler, s.classes) for s in subsets]
     frame = pd.DataFrame(lines, columns=[DATASET, *SUBSET])
     return frame.astype({"dataset": "str", "ncl": "int64", "subset_seed": "Int64", "sampler": "str"})
 
 
-def _of_grid(num_classes: int, grid: Grid) -> list[ClassSubset]:
-    sizes = [number_of_classes(size, num_classes) for size in grid.ncl]
-    drawn = [draw_subset(num_classes, n, seed, grid.sampler) for n in sizes for seed in grid.seeds]
-    return list(dict.fromkeys(drawn))  # all classes are one subset, whatever the seed
-
-
 def _found(num_classes: int, trained: pd.DataFrame) -> list[ClassSubset]:
     known = set(trained["classes"])
-    values = {name: sorted(trained[name].dropna().unique()) for name in ("sampler", "ncl", "subset_seed")}
-    drawn = [
-        draw_subset(num_classes, int(ncl), int(seed), sampler)
-        for sampler in values["sampler"]
-        for ncl in values["ncl"]
-        if ncl < num_classes
-        for seed in values["subset_seed"]
-    ]
-    drawn = [subset for subset in drawn if subset.classes in known]
+    axes = (sorted(trained[name].dropna().unique()) for name in ("sampler", "ncl", "subset_seed"))
+    draws = [draw_subset(num_classes, int(n), int(seed), how) for how, n, seed in product(*axes) if n < num_classes]
+    drawn = [subset for subset in draws if subset.classes in known]
     named = known - {subset.classes for subset in drawn}
     return [*drawn, *(ClassSubset(classes) for classes in sorted(named))]
 
 
-COMMAND = "fca run -m task=train model=resnet18,vgg16 subset.ncl=2,5 'subset.seed=range(0,5)'"
+def read_points(
+    store: Store, asked: OfSubsets, per_model: Sequence[str], groups: Groups | None = None
+) -> tuple[Rows, pd.DataFrame]:
+    """The stored rows, and `accuracy_points` of all models on the subsets asked for; FcaError where there are none."""
+    rows = select(store, asked.query)
+    require(rows.models, "rows of trained or full models", rows.total, COMMAND)
+    one_config(rows.models, "model", per_model)
+    points = accuracy_points(store, rows, subsets_of(rows, asked), groups)
+    require(points, "models of these subsets", rows.total, COMMAND)
+    return rows, points
 
 
 class PredictedSubset(NamedTuple):
@@ -157,24 +163,21 @@ def points_with_predictions(store: Store, asked: OfSubsets, per_model: Sequence[
 
     A sub-model's predictions are in the predict row of its best weights; without that row they are None.
     """
-    rows = select(store, asked.query)
-    require(rows.models, "rows of trained or full models", rows.total, COMMAND)
-    one_config(rows.models, "model", per_model)
-    points = accuracy_points(store, rows, subsets_of(rows, asked.grid())).dropna(subset="top1").reset_index(drop=True)
-    require(points, "models of these subsets", rows.total, COMMAND)
+    rows, points = read_points(store, asked, per_model)
+    points = points.dropna(subset="top1").reset_index(drop=True)
     about = {row["run_id"]: row for row in records(rows.models)}
     children = _children(store)
-    found: list[PredictedSubset | None] = [None] * len(points)
+    found: dict[Any, PredictedSubset] = {}
     read = set(points["run_id"])
     for run_id, part in points.groupby("run_id"):
         row = about[run_id]
         source = children.get(str(run_id)) if row["task"] == "train" else row
         if source is not None:
             read.add(source["run_id"])
-            for at, one in zip(part.index, _predicted(store, source, part), strict=True):
-                found[at] = one
+            found |= zip(part.index, _predicted(store, source, part), strict=True)
     fingerprint = [about[run_id]["fingerprint"] for run_id in points["run_id"]]
-    points = points.assign(fingerprint=fingerprint, predictions=pd.Series(found, index=points.index, dtype="object"))
+    stored = pd.Series([found.get(at) for at in points.index], index=points.index, dtype="object")
+    points = points.assign(fingerprint=fingerprint, predictions=stored)
     return PointsWithPredictions(points, tuple(sorted(read)), rows.total)
 
 
@@ -185,17 +188,13 @@ def _children(store: Store) -> dict[str, dict[str, Any]]:
     return {row["parent"]: row for row in records(best)}
 
 
-def _predicted(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> list[PredictedSubset | None]:
+def _predicted(store: Store, row: Mapping[str, Any], points: pd.DataFrame) -> Iterator[PredictedSubset]:
     """One run's predictions on the subset of each of its points, by the protocol of the point."""
     stored = predictions(store, row)
-    found: list[PredictedSubset | None] = []
     for point in records(points):
-        inside, right = stored.of_classes(point["classes"]), None
-        if point["protocol"] in ("sub", "open"):
-            right = stored.right[inside]
-        elif point["protocol"] == "masked":
+        inside = stored.of_classes(point["classes"])
+        right = stored.right[inside]
+        if point["protocol"] == "masked":
             columns = stored.columns[list(point["classes"])]
             right = masked_answers(stored.logits[inside], columns) == stored.true[inside]
-        images, labels = stored.images[inside], stored.labels[inside]
-        found.append(None if right is None else PredictedSubset(images, labels, right))
-    return found
+        yield PredictedSubset(stored.images[inside], stored.labels[inside], right)

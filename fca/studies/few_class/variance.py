@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,8 +12,8 @@ import pandas as pd
 
 from fca.stats.comparison import SubsetRuns, VarianceSplit, split_variance
 from fca.store import Store
-from fca.studies.few_class.accuracy import DRAW
-from fca.studies.few_class.subset_accuracy import OfSubsets, points_with_predictions
+from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, points_with_predictions
+from fca.studies.rows import parts
 from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
 from fca.types import Column, Table, with_interval
 
@@ -29,11 +30,7 @@ VARIANCE = TableSpec(
     "Where does the spread of accuracies come from: classes, initialisation or test images? "
     "(var: of one run's accuracy; sd: its root; share: of the three together)",
     "Sources as in arXiv:2103.03098; estimators: Searle, Casella and McCulloch, Variance Components (1992)",
-    (
-        *(*BY, *VARIANCES, *SHARES),
-        *(end for spread in SPREADS for end in with_interval(spread)),
-        *(SUBSETS, INITS, IMAGES, NOTE),
-    ),
+    (*BY, *VARIANCES, *SHARES, *chain(*map(with_interval, SPREADS)), SUBSETS, INITS, IMAGES, NOTE),
 )
 METHOD = "mean squares equated with their expectation, images stratified by class; negative estimates shown as 0"
 INTERVALS = "95 %: chi-square for subset and init, normal over images for test"
@@ -59,9 +56,10 @@ class Variance(OfSubsets):
 
 def variance(points: pd.DataFrame) -> pd.DataFrame:
     """One line for each dataset, model, protocol and ncl; `note` gives the reason for what is missing."""
-    lines = [{**dict(zip(BY, key, strict=True)), **_line(part)} for key, part in points.groupby(BY) if len(part)]
-    kinds = {column: column.kind for column in VARIANCE.columns[len(BY) : -1]}
-    return VARIANCE.frame(lines).astype({name: "Int64" if kind is int else "float64" for name, kind in kinds.items()})
+    kinds: dict[str, Any] = {
+        str(column): "Int64" if column.kind is int else "float64" for column in VARIANCE.columns[len(BY) : -1]
+    }
+    return VARIANCE.frame({**key, **_line(part)} for key, part in parts(points, BY)).astype(kinds)
 
 
 def _line(part: pd.DataFrame) -> dict[str, Any]:

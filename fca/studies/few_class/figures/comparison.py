@@ -9,19 +9,9 @@ import pandas as pd
 
 from fca.report import kinds, style
 from fca.report.figure import Figure
-from fca.studies.few_class.comparison import (
-    DIFFERENCE,
-    MODEL_A,
-    MODEL_B,
-    MORE_SEEDS,
-    P_BEST,
-    PAIRED,
-    RANK_STABILITY,
-    SEEDS,
-    SIGNIFICANT,
-)
-from fca.studies.few_class.figures.accuracy import NAMES, by_protocol
-from fca.studies.few_class.variance import SOURCES, VARIANCE
+from fca.studies.few_class import comparison as tables
+from fca.studies.few_class.figures.accuracy import NAMES, by_protocol, models_by_ncl
+from fca.studies.few_class.variance import SHARES, SOURCES, SPREADS, VARIANCE
 from fca.studies.table import DATASET, MODEL, NCL, PROTOCOL
 from fca.types import Column, Table, with_interval
 
@@ -30,7 +20,7 @@ _CLEAR = {
     False: "not significant",
     None: "no test: predictions are not stored, or one draw",
 }
-_VERDICT = Column("verdict", str, choices={text: text for text in _CLEAR.values()})
+_VERDICT = Column("verdict", choices={text: text for text in _CLEAR.values()})
 _SOURCE = Column("source", str, "", "source of the spread", {source: source for source in SOURCES.values()})
 _SD = Column("sd", float, ".2%", "standard deviation of one accuracy")
 _SHARE = Column("share", float, ".0%", "share of the variance")
@@ -38,19 +28,19 @@ _SHARE = Column("share", float, ".0%", "share of the variance")
 
 def paired_figure(paired: Table) -> alt.FacetChart:
     """Every pair's difference in accuracy with its interval, one panel for each ncl (down) and protocol (across)."""
-    frame = by_protocol(paired.frame).sort_values([DATASET, NCL], kind="stable", ignore_index=True)
-    frame[_VERDICT] = [_CLEAR[value] for value in style.cells(frame[SIGNIFICANT])]
-    frame = frame.assign(pair=frame[MODEL_A] + " - " + frame[MODEL_B])
-    frame["panel"] = two_lines(frame.assign(sizes="ncl " + frame[NCL].astype(str)), "sizes")
+    frame = paired.frame.assign(
+        sizes="ncl " + paired.frame[NCL].astype(str),
+        pair=paired.frame[tables.MODEL_A] + " - " + paired.frame[tables.MODEL_B],
+        verdict=[_CLEAR[value] for value in style.cells(paired.frame[tables.SIGNIFICANT])],
+    )
+    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes").sort_values([DATASET, NCL], kind="stable")
     coloured = kinds.hue(_VERDICT, frame, ("#b0568f", "#7d8590", "#b07d00"), ("circle", "diamond", "square"))
     rows = kinds.category(alt.Y, "pair", list(dict.fromkeys(frame["pair"])))
-    chart = kinds.points_with_intervals(DIFFERENCE, rows, paired.columns, coloured, line=kinds.ZERO)
-    title = alt.Title(
+    chart = kinds.points_with_intervals(tables.DIFFERENCE, rows, paired.columns, coloured, line=kinds.ZERO)
+    title = style.title(
         "Which models differ on the same images?",
-        subtitle=[
-            "Difference in accuracy on the same class subsets, with its 95 % interval. Significant: McNemar's test,",
-            "corrected for the number of pairs (Holm), finds a difference, and the interval leaves out 0.",
-        ],
+        "Difference in accuracy on the same class subsets, with its 95 % interval. Significant: McNemar's test,",
+        "corrected for the number of pairs (Holm), finds a difference, and the interval leaves out 0.",
     )
     columns = frame[PROTOCOL].nunique()
     return style.faceted(chart, frame, title, (DATASET, NCL, PROTOCOL), columns=columns, row=24)
@@ -58,22 +48,18 @@ def paired_figure(paired: Table) -> alt.FacetChart:
 
 def stability_figure(stability: Table) -> alt.FacetChart:
     """The chance of every model to be the best at every ncl as a heat map, one panel for each protocol."""
-    frame = by_protocol(stability.frame.dropna(subset=P_BEST))
-    frame["panel"] = two_lines(frame)
-    rows = style.names_axis(MODEL, alt.EncodingSortField(P_BEST, op="mean", order="descending"))
-    chart = kinds.heat_map(P_BEST, style.ncl_axis(gap=0.04), rows, stability.columns, (0.0, 1.0))
-    title = alt.Title(
+    frame = by_protocol(stability.frame.dropna(subset=tables.P_BEST), below=True)
+    title = style.title(
         "Would other draws of the classes have another winner?",
-        subtitle=["How often each model has the best mean accuracy, over bootstrap resamples of the subset seeds."],
+        "How often each model has the best mean accuracy, over bootstrap resamples of the subset seeds.",
     )
-    tall, columns = max(90, 30 * frame[MODEL].nunique()), frame[PROTOCOL].nunique()
-    return style.faceted(chart, frame, title, (DATASET, MODEL, NCL, PROTOCOL), height=tall, columns=columns)
+    return models_by_ncl(frame, tables.P_BEST, stability.columns, title, (0.0, 1.0))
 
 
 def variance_figure(variance: Table) -> alt.FacetChart:
     """The standard deviation of one accuracy by its source, against ncl; one panel for each model and protocol."""
-    frame = by_protocol(_long(variance).dropna(subset=_SD)).sort_values([DATASET, MODEL], kind="stable")
-    frame["panel"] = two_lines(frame, MODEL)
+    frame = by_protocol(_long(variance).dropna(subset=_SD), MODEL, below=True)
+    frame = frame.sort_values([DATASET, MODEL], kind="stable")
     coloured = kinds.hue(_SOURCE, frame, kinds.CONTRAST, ("circle", "diamond", "square"))
     rows = kinds.category(alt.Y, NCL, title=NCL.meaning, bands=True)
     # only so far that the dots stay apart: two subsets allow 32 times the dot
@@ -81,12 +67,10 @@ def variance_figure(variance: Table) -> alt.FacetChart:
     scale = kinds.quantity(alt.X, _SD, grid=True, padding=0, domain=[0, end if end > 0 else 1])
     hover = (DATASET, MODEL, PROTOCOL, _SOURCE, *with_interval(_SD), _SHARE, *variance.columns[-4:])
     chart = kinds.points_with_intervals(_SD, rows, hover, coloured, dodge=_SOURCE, scale=scale, size=70)
-    title = alt.Title(
+    title = style.title(
         "Where does the spread of accuracies come from?",
-        subtitle=[
-            "Standard deviation by source, with its 95 % interval (cut off where it leaves the panel).",
-            "Squared, the sources add up to the variance of the accuracy of one run on one subset.",
-        ],
+        "Standard deviation by source, with its 95 % interval (cut off where it leaves the panel).",
+        "Squared, the sources add up to the variance of the accuracy of one run on one subset.",
     )
     tall = max(110, 48 * frame[NCL].nunique())
     return style.faceted(chart, frame, title, (DATASET, MODEL, NCL, PROTOCOL), height=tall)
@@ -95,21 +79,12 @@ def variance_figure(variance: Table) -> alt.FacetChart:
 def _long(variance: Table) -> pd.DataFrame:
     """One line for each source."""
     same = [DATASET, MODEL, PROTOCOL, NCL, *variance.columns[-4:]]
-    ends = ("", "_low", "_high")
-    parts = [
-        variance.frame[[*same, f"share_{name}", *(f"sd_{name}{end}" for end in ends)]]
-        .rename(columns={f"share_{name}": _SHARE} | {f"sd_{name}{end}": f"{_SD}{end}" for end in ends})
-        .assign(**{_SOURCE: source})
-        for name, source in SOURCES.items()
-    ]
+    drawn = [_SHARE, *with_interval(_SD)]
+    parts = []
+    for source, share, spread in zip(SOURCES.values(), SHARES, SPREADS, strict=True):
+        part = variance.frame[[*same, share, *with_interval(spread)]].set_axis([*same, *drawn], axis="columns")
+        parts.append(part.assign(**{_SOURCE: source}))
     return pd.concat(parts, ignore_index=True)
-
-
-def two_lines(frame: pd.DataFrame, *fields: str) -> pd.Series:
-    """Panel headings of these fields and the protocol in words, which is long and stands on a line of its own."""
-    panels = style.panels(frame, DATASET, *fields, "way")
-    pairs = zip(panels, frame["way"], strict=True)
-    return pd.Series([panel.replace(f" · {way}", f"\n{way}") for panel, way in pairs], index=frame.index)
 
 
 def paired_headlines(paired: pd.DataFrame) -> Iterator[str]:
@@ -122,26 +97,26 @@ def paired_headlines(paired: pd.DataFrame) -> Iterator[str]:
 would separate a from b at ncl 2 (95 % interval 2 to unbounded).
     """
     for (dataset, protocol), part in paired.groupby([DATASET, PROTOCOL], sort=False):
-        tested, pairs = part.dropna(subset=SIGNIFICANT), f"pairs of {NAMES[str(protocol)]}"
+        tested, pairs = part.dropna(subset=tables.SIGNIFICANT), f"pairs of {NAMES[str(protocol)]}"
         if tested.empty:
             yield f"{dataset}: {pairs} cannot be tested: too few subset seeds, or predictions are not stored."
             continue
-        at = [f"{same[SIGNIFICANT].sum()} of {len(same)} at ncl {ncl}" for ncl, same in tested.groupby(NCL)]
-        seeds = f"with {tested[SEEDS].max()} subset seeds"
-        others = tested[~tested[SIGNIFICANT].astype(bool)]
+        at = [f"{same[tables.SIGNIFICANT].sum()} of {len(same)} at ncl {ncl}" for ncl, same in tested.groupby(NCL)]
+        seeds = f"with {tested[tables.SEEDS].max()} subset seeds"
+        others = tested[~tested[tables.SIGNIFICANT].astype(bool)]
         yield f"{dataset}: {seeds}, {pairs} that differ significantly: {', '.join(at)}{_next(others)}."
 
 
 def _next(others: pd.DataFrame) -> str:
     """The pair without a significant difference that needs the fewest more seeds."""
-    bounded = others[others[MORE_SEEDS].notna() & (others[MORE_SEEDS] > 0)]
+    bounded = others[others[tables.MORE_SEEDS].notna() & (others[tables.MORE_SEEDS] > 0)]
     if bounded.empty:
         return ""
-    line = bounded.sort_values(MORE_SEEDS, kind="stable").iloc[0]
-    high = "unbounded" if pd.isna(line[MORE_SEEDS.high]) else int(line[MORE_SEEDS.high])
-    pair = f"would separate {line[MODEL_A]} from {line[MODEL_B]} at ncl {line[NCL]}"
-    interval = f"95 % interval {int(line[MORE_SEEDS.low])} to {high}"
-    return f"; about {int(line[MORE_SEEDS])} more seeds {pair} ({interval})"
+    line = bounded.sort_values(tables.MORE_SEEDS, kind="stable").iloc[0]
+    high = "unbounded" if pd.isna(line[tables.MORE_SEEDS.high]) else int(line[tables.MORE_SEEDS.high])
+    pair = f"would separate {line[tables.MODEL_A]} from {line[tables.MODEL_B]} at ncl {line[NCL]}"
+    interval = f"95 % interval {int(line[tables.MORE_SEEDS.low])} to {high}"
+    return f"; about {int(line[tables.MORE_SEEDS])} more seeds {pair} ({interval})"
 
 
 def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
@@ -151,12 +126,12 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
     >>> list(stability_headlines(pd.DataFrame([line, {**line, "model": "b", "p_best": 0.07}])))
     ['digits: the best of sub-models in most resamples of the subset seeds: a at ncl 2 (93 % of the resamples).']
     """
-    known = stability.dropna(subset=P_BEST)
+    known = stability.dropna(subset=tables.P_BEST)
     for (dataset, protocol), part in known.groupby([DATASET, PROTOCOL], sort=False):
-        best = part.sort_values(P_BEST, ascending=False, kind="stable").groupby(NCL).first()
+        best = part.sort_values(tables.P_BEST, ascending=False, kind="stable").groupby(NCL).first()
         found: dict[str, list[str]] = {}
-        for line in best.reset_index().to_dict("records"):
-            found.setdefault(line[MODEL], []).append(f"{line[NCL]} ({100 * line[P_BEST]:.0f} % of the resamples)")
+        for ncl, model, chance in best[[MODEL, tables.P_BEST]].itertuples():
+            found.setdefault(model, []).append(f"{ncl} ({100 * chance:.0f} % of the resamples)")
         at = "; ".join(f"{model} at ncl {', '.join(sizes)}" for model, sizes in found.items())
         yield f"{dataset}: the best of {NAMES[str(protocol)]} in most resamples of the subset seeds: {at}."
 
@@ -170,24 +145,22 @@ def variance_headlines(variance: pd.DataFrame) -> Iterator[str]:
     >>> list(variance_headlines(pd.DataFrame([line])))
     ['digits: the largest source of variance of sub-models is the draw of the classes (1 of 1 models and ncl).']
     """
-    shares = [f"share_{name}" for name in SOURCES]
     known = variance.dropna(subset="share_subset")
     known = known.assign(several=known["share_init"].notna())
     for (dataset, protocol, several), part in known.groupby([DATASET, PROTOCOL, "several"], sort=False):
-        most = part[shares].idxmax(axis="columns").value_counts()
-        counts = {SOURCES[str(name).removeprefix("share_")]: n for name, n in most.items()}
-        found = [f"the {source} ({n} of {len(part)} models and ncl)" for source, n in counts.items()]
+        most = part[SHARES].set_axis(list(SOURCES.values()), axis="columns").idxmax(axis="columns").value_counts()
+        found = [f"the {source} ({n} of {len(part)} models and ncl)" for source, n in most.items()]
         alone = "" if several else "; with one initialisation, its share is within the other two"
         yield f"{dataset}: the largest source of variance of {NAMES[str(protocol)]} is {', '.join(found)}{alone}."
 
 
 FIGURES = (
-    Figure("paired", "Models on the same images", (PAIRED,), paired_figure),
-    Figure("rank_stability", "Stability of the order", (RANK_STABILITY,), stability_figure),
+    Figure("paired", "Models on the same images", (tables.PAIRED,), paired_figure),
+    Figure("rank_stability", "Stability of the order", (tables.RANK_STABILITY,), stability_figure),
     Figure("variance", "Where accuracy varies", (VARIANCE,), variance_figure),
 )
 HEADLINES = {
-    PAIRED.name: paired_headlines,
-    RANK_STABILITY.name: stability_headlines,
+    tables.PAIRED.name: paired_headlines,
+    tables.RANK_STABILITY.name: stability_headlines,
     VARIANCE.name: variance_headlines,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import altair as alt
@@ -10,22 +10,10 @@ import pandas as pd
 
 from fca.report import kinds, style
 from fca.report.figure import Figure
+from fca.studies.few_class import prediction as tables
 from fca.studies.few_class.correlation import PREDICTOR, TARGET
 from fca.studies.few_class.figures.accuracy import FEW
-from fca.studies.few_class.prediction import (
-    BASELINE,
-    BETTER_IN,
-    COVERAGE,
-    DATASETS,
-    ERROR,
-    GAIN,
-    HELD,
-    PREDICTED,
-    PREDICTION,
-    PREDICTION_POINTS,
-    VERDICT,
-    WITHIN_R,
-)
+from fca.studies.few_class.prediction import PREDICTION, PREDICTION_POINTS
 from fca.studies.table import DATASET, ENCODER, NCL, TOP1
 from fca.types import Column, Table
 
@@ -33,7 +21,7 @@ BEST = 3  # predictors drawn point by point, beside the baseline
 NAMES = {
     "mean": "no predictor (mean)",
     "ncl": "ncl alone",
-    BASELINE: "ncl alone (log)",
+    tables.BASELINE: "ncl alone (log)",
     "simss": "SimSS",
     "separation": "intra - inter similarity",
     "intra_inter": "intra and inter, fitted",
@@ -42,7 +30,7 @@ NAMES = {
     "probe": "probe accuracy",
     "logme": "LogME",
 }
-PANEL = [ENCODER, TARGET, HELD]
+PANEL = [ENCODER, TARGET, tables.HELD]
 _COLOURS = ("#009e73", "#b07d00", "#d55e00", kinds.GREY)  # 3:1 on white and on black
 _SHAPES = ("circle", "diamond", "triangle-down", "square")
 _VERDICTS = {"beyond ncl": "predicts", "not beyond ncl": "does not predict", "cannot tell": "may or may not predict"}
@@ -50,36 +38,32 @@ _VERDICTS = {"beyond ncl": "predicts", "not beyond ncl": "does not predict", "ca
 
 def error_figure(prediction: Table) -> alt.FacetChart:
     """Mean absolute error of every predictor on what it never saw; dashed: ncl alone."""
-    frame = _named(prediction.frame.dropna(subset=ERROR))
-    alone = frame[frame[PREDICTOR] == BASELINE].set_index("panel")[ERROR]
-    title = alt.Title(
+    frame = _named(prediction.frame.dropna(subset=tables.ERROR))
+    alone = frame[frame[PREDICTOR] == tables.BASELINE].set_index("panel")[tables.ERROR]
+    title = style.title(
         "How far off is accuracy that was predicted before training?",
-        subtitle=[
-            "Mean absolute error on what the prediction never saw, with its 95 % interval over subset seeds (new data",
-            "sets: over data sets). Dashed: what the number of classes alone achieves.",
-        ],
+        "Mean absolute error on what the prediction never saw, with its 95 % interval over subset seeds (new data",
+        "sets: over data sets). Dashed: what the number of classes alone achieves.",
     )
-    return _dots(frame.assign(line=frame["panel"].map(alone)), ERROR, prediction.columns, title)
+    return _dots(frame.assign(line=frame["panel"].map(alone)), tables.ERROR, prediction.columns, title)
 
 
 def gain_figure(prediction: Table) -> alt.FacetChart:
     """How far below the error of ncl alone every predictor is, on the same subsets."""
-    frame = _named(prediction.frame.dropna(subset=GAIN))
-    title = alt.Title(
+    frame = _named(prediction.frame.dropna(subset=tables.GAIN))
+    title = style.title(
         "Does anything predict accuracy beyond the number of classes?",
-        subtitle=[
-            "By how much the error on what was never seen falls below that of ncl alone, with its 95 % interval over",
-            "subset seeds (new data sets: over data sets). Right of the dashed line: better than ncl alone.",
-        ],
+        "By how much the error on what was never seen falls below that of ncl alone, with its 95 % interval over",
+        "subset seeds (new data sets: over data sets). Right of the dashed line: better than ncl alone.",
     )
-    return _dots(frame.assign(line=0.0), GAIN, prediction.columns, title)
+    return _dots(frame.assign(line=0.0), tables.GAIN, prediction.columns, title)
 
 
 def _dots(frame: pd.DataFrame, value: Column, hover: tuple[Column, ...], title: alt.Title) -> alt.FacetChart:
     """One row for each predictor, best first: a value with its interval, over a dashed line at the column `line`."""
-    order = list(dict.fromkeys(frame.sort_values(ERROR, kind="stable")["named"]))
+    order = list(dict.fromkeys(frame.sort_values(tables.ERROR, kind="stable")["named"]))
     rows = kinds.category(alt.Y, "named", order, domain=False)
-    coloured = kinds.hue(VERDICT, frame, _COLOURS, _SHAPES)
+    coloured = kinds.hue(tables.VERDICT, frame, _COLOURS, _SHAPES)
     scale = kinds.quantity(alt.X, value)
     chart = kinds.points_with_intervals(value, rows, hover, coloured, line="line", scale=scale, size=90)
     return style.faceted(chart, frame, title, (), height=24 * len(order), columns=min(2, frame["panel"].nunique()))
@@ -88,42 +72,36 @@ def _dots(frame: pd.DataFrame, value: Column, hover: tuple[Column, ...], title: 
 def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
     """Measured against predicted accuracy of every subset, for ncl alone and the best predictors."""
     frame = _best(points.frame, prediction.frame)
-    x = kinds.quantity(alt.X, PREDICTED)
     y = kinds.quantity(alt.Y, TOP1, "measured accuracy")
     coloured = kinds.hue(NCL, frame, shapes=None, title=NCL.meaning, ordered=True)
     base: Any = alt.Chart().encode(y=y)
     equal = base.mark_line(strokeDash=[4, 3], strokeWidth=1.5, color="#8b949e").encode(x=f"{TOP1}:Q")
-    spread = kinds.interval(
-        base.encode(color=coloured.colour(), opacity=coloured.opacity(0.3)), PREDICTED, upright=False
-    )
-    marks = kinds.scatter(x, y, points.columns, coloured, size=60)
-    title = alt.Title(
+    faint = base.encode(color=coloured.colour(), opacity=coloured.opacity(0.3))
+    spread = kinds.interval(faint, tables.PREDICTED, upright=False)
+    marks = kinds.scatter(kinds.quantity(alt.X, tables.PREDICTED), y, points.columns, coloured, size=60)
+    title = style.title(
         "How close do predictions come?",
-        subtitle=[
-            "One dot a class subset that the prediction never saw, with its 90 % prediction interval.",
-            "Dashed: predicted as measured.",
-        ],
+        "One dot a class subset that the prediction never saw, with its 90 % prediction interval.",
+        "Dashed: predicted as measured.",
     )
     return style.faceted(kinds.layers(equal, spread, marks), frame, title, (DATASET, NCL), columns=BEST + 1)
 
 
 def _best(points: pd.DataFrame, prediction: pd.DataFrame) -> pd.DataFrame:
     """The points of ncl alone and of the predictors that err least in each panel, in this order."""
-    ranked = prediction[prediction[VERDICT] != "baseline"].sort_values(ERROR, kind="stable")
-    drawn = {key: [BASELINE, *part[PREDICTOR].head(BEST)] for key, part in ranked.groupby(PANEL)}
-    frame = points.dropna(subset=PREDICTED)
-    keys = frame[[*PANEL, PREDICTOR]].itertuples(index=False, name=None)
-    place = [drawn[key[:-1]].index(key[-1]) if key[-1] in drawn[key[:-1]] else BEST + 1 for key in keys]
-    frame = frame.assign(place=place)
-    frame = _named(frame[frame["place"] <= BEST], "place")
+    ranked = prediction[prediction[tables.VERDICT] != "baseline"].sort_values(tables.ERROR, kind="stable")
+    alone = prediction[prediction[PREDICTOR] == tables.BASELINE]
+    places = pd.concat([alone.assign(place=0), ranked.assign(place=ranked.groupby(PANEL).cumcount() + 1)])
+    places = places.loc[places["place"] <= BEST, [*PANEL, PREDICTOR, "place"]]
+    frame = _named(points.dropna(subset=tables.PREDICTED).merge(places), "place")
     return frame.assign(panel=frame["panel"].str.replace(" · ", "\n") + "\n" + frame["named"])
 
 
 def _named(frame: pd.DataFrame, *by: str) -> pd.DataFrame:
     """With the words of predictor and way, and a panel for every encoder and way that there are."""
-    frame = frame.assign(named=frame[PREDICTOR].map(NAMES), way="on " + frame[HELD].map(dict(HELD.choices)))
-    frame = frame.sort_values([*PANEL, *by], ascending=[True, True, False, *(True for _ in by)], kind="stable")
-    frame = frame.reset_index(drop=True)
+    frame = frame.assign(named=frame[PREDICTOR].map(NAMES), way="on " + frame[tables.HELD].map(tables.WAYS))
+    upwards = [True, True, False, *(True for _ in by)]
+    frame = frame.sort_values([*PANEL, *by], ascending=upwards, kind="stable", ignore_index=True)
     return frame.assign(panel=style.panels(frame, ENCODER, TARGET, "way"))
 
 
@@ -140,36 +118,33 @@ def prediction_headlines(prediction: pd.DataFrame) -> Iterator[str]:
     """
     for (encoder, target, way), part in prediction.groupby(PANEL, sort=False):
         line = part.set_index(PREDICTOR).to_dict("index")
-        simss, alone = line["simss"], line[BASELINE]
+        simss, alone = line["simss"], line[tables.BASELINE]
         where = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[str(way)]
-        verdict = f"SimSS by {encoder} {_VERDICTS[simss[VERDICT]]} accuracy ({target}) beyond the number of classes"
-        r = f"r = {_interval(simss, WITHIN_R, '.2f')} among subsets of equal ncl"
-        if pd.isna(simss[ERROR]):
-            yield f"{verdict}, on {where}: {r}; with one subset seed there is nothing unseen."
-            continue
-        yield (
-            f"{verdict}, on {where}: {r}; its mean error is {_interval(simss, ERROR, '.1f')} points and that "
-            f"of ncl alone {_interval(alone, ERROR, '.1f')}, a gain of {_interval(simss, GAIN, '+.2f')} (better in "
-            f"{simss[BETTER_IN]:.0f} of {simss[DATASETS]} data sets{_few(way, simss)}); {_covers(simss)}."
+        known = (
+            f"SimSS by {encoder} {_VERDICTS[simss[tables.VERDICT]]} accuracy ({target}) beyond the number of classes, "
+            f"on {where}: r = {_interval(simss, tables.WITHIN_R, '.2f')} among subsets of equal ncl"
         )
-        best = part[part[VERDICT] != "baseline"].sort_values(ERROR, kind="stable").iloc[0]
-        beyond = [NAMES[name] for name in part.loc[part[VERDICT] == "beyond ncl", PREDICTOR]]
+        if pd.isna(simss[tables.ERROR]):
+            yield f"{known}; with one subset seed there is nothing unseen."
+            continue
+        error, others = _interval(simss, tables.ERROR, ".1f"), _interval(alone, tables.ERROR, ".1f")
+        # the bootstrap sees only the spread of the data sets at hand
+        few = ", too few for a reliable interval" if way == "data set" and simss[tables.DATASETS] < FEW else ""
+        covers = f"its 90 % prediction intervals hold {100 * simss[tables.COVERAGE]:.0f} % of the measured accuracies"
+        if pd.isna(simss[tables.COVERAGE]):
+            covers = "too few subsets or data sets for prediction intervals"
+        yield (
+            f"{known}; its mean error is {error} points and that of ncl alone {others}, a gain of "
+            f"{_interval(simss, tables.GAIN, '+.2f')} (better in {simss[tables.BETTER_IN]:.0f} of "
+            f"{simss[tables.DATASETS]} data sets{few}); {covers}."
+        )
+        best = part[part[tables.VERDICT] != "baseline"].sort_values(tables.ERROR, kind="stable").iloc[0]
+        beyond = [NAMES[name] for name in part.loc[part[tables.VERDICT] == "beyond ncl", PREDICTOR]]
         yield (
             f"On {where}, of all that is added to ncl to predict {target} by {encoder}, {NAMES[best[PREDICTOR]]} has "
-            f"the smallest error ({_interval(best, ERROR, '.1f')} points); significantly better than ncl alone, each "
-            f"judged by itself: {', '.join(beyond) or 'none'}."
+            f"the smallest error ({_interval(best, tables.ERROR, '.1f')} points); significantly better than ncl alone, "
+            f"each judged by itself: {', '.join(beyond) or 'none'}."
         )
-
-
-def _few(way: object, line: Mapping[Hashable, Any]) -> str:
-    """The bootstrap sees only the spread of the data sets at hand."""
-    return ", too few for a reliable interval" if way == "data set" and line[DATASETS] < FEW else ""
-
-
-def _covers(line: Mapping[Hashable, Any]) -> str:
-    if pd.isna(line[COVERAGE]):
-        return "too few subsets or data sets for prediction intervals"
-    return f"its 90 % prediction intervals hold {100 * line[COVERAGE]:.0f} % of the measured accuracies"
 
 
 def _interval(line: Any, column: Column, form: str) -> str:

@@ -10,21 +10,13 @@ import pandas as pd
 
 from fca.report import kinds, style
 from fca.report.figure import Figure
+from fca.studies.few_class import similarity as tables
 from fca.studies.few_class.correlation import COEFFICIENT, CORRELATION, CORRELATION_POINTS, METHOD, TARGET
 from fca.studies.few_class.figures.accuracy import NAMES
-from fca.studies.few_class.similarity import (
-    DIFFERENCE,
-    DIFFERENCE_ABSOLUTE,
-    RELEASED,
-    RELEASED_AGREEMENT,
-    SIMILARITY,
-    SIMSS,
-    SIMSS_RELEASED,
-    STEP,
-)
 from fca.studies.table import DATASET, ENCODER, MODEL, NCL, PROTOCOL, SUBSETS, TOP1
 from fca.types import Column, Table
 
+_TARGETS = [DATASET, ENCODER, TARGET]
 _WORDS = {  # (predictor, scope) of the correlation table, in the order drawn
     ("simss", "all"): "SimSS, all subsets",
     ("simss", "within ncl"): "SimSS, among subsets of equal ncl",
@@ -35,43 +27,38 @@ _COMPARED = Column("compared", str, "", "what is correlated with accuracy", {tex
 
 def similarity_figure(similarity: Table) -> alt.FacetChart:
     """SimSS of every subset against ncl, one panel for each encoder."""
-    frame = by_encoder(similarity.frame.dropna(subset=SIMSS))
-    y = kinds.quantity(alt.Y, SIMSS, "SimSS")
+    frame = by_encoder(similarity.frame.dropna(subset=tables.SIMSS))
     coloured = kinds.hue(NCL, frame, shapes=None, legend=False, ordered=True)
+    y = kinds.quantity(alt.Y, tables.SIMSS, "SimSS")
     chart = kinds.scatter(style.ncl_axis(gap=None), y, similarity.columns, coloured)
-    title = alt.Title(
+    title = style.title(
         "How alike are the images of the class subsets?",
-        subtitle=["One dot a class subset. High SimSS: images resemble their own class more than the nearest other."],
+        "One dot a class subset. High SimSS: images resemble their own class more than the nearest other.",
     )
     return style.faceted(chart, frame, title, (DATASET, NCL))
 
 
 def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
     """The best accuracy of any model against SimSS, one panel for each protocol; each heading gives r, p and n."""
-    best, keys = points.frame[points.frame[TARGET].str.startswith("DCN ")], [DATASET, ENCODER, TARGET]
     pearson = correlation.frame[correlation.frame[METHOD] == "pearson"]
-    heading = {key: _heading(part) for key, part in pearson.groupby(keys)}
-    frame = by_encoder(best)
+    heading = {key: _heading(part) for key, part in pearson.groupby(_TARGETS)}
+    frame = by_encoder(points.frame[points.frame[TARGET].str.startswith("DCN ")])
     where = frame["panel"] + " · " if style.differs(frame["panel"]) else ""
-    lines = [heading[key] for key in frame[keys].itertuples(index=False, name=None)]
-    frame["panel"] = where + frame[TARGET] + "\n" + pd.Series(lines, index=frame.index)
-    x = kinds.quantity(alt.X, SIMSS, "SimSS (higher: easier to separate)")
+    frame["panel"] = where + frame[TARGET] + "\n" + pd.MultiIndex.from_frame(frame[_TARGETS]).map(heading)
+    x = kinds.quantity(alt.X, tables.SIMSS, "SimSS (higher: easier to separate)")
     y = kinds.quantity(alt.Y, TOP1, "accuracy of the best model")
-    marks = kinds.scatter(
-        x, y, points.columns, kinds.hue(NCL, frame, title=NCL.meaning, ordered=True, shapes=None), size=90
+    coloured = kinds.hue(NCL, frame, title=NCL.meaning, ordered=True, shapes=None)
+    chart = kinds.layers(
+        kinds.least_squares(tables.SIMSS, TOP1, x, y), kinds.scatter(x, y, points.columns, coloured, size=90)
     )
-    title = alt.Title(
+    title = style.title(
         "Do alike classes make a subset harder?",
-        subtitle=[
-            "One mark a class subset; dashed: least squares over the marks shown.",
-            "r: Pearson's, over all subsets and, below, among subsets of equal ncl.",
-        ],
+        "One mark a class subset; dashed: least squares over the marks shown.",
+        "r: Pearson's, over all subsets and, below, among subsets of equal ncl.",
     )
     # not by model, because the best of all models has none; the protocol is the panel
     fields, columns = (DATASET, NCL, PROTOCOL), frame[PROTOCOL].nunique()
-    return style.faceted(
-        kinds.layers(kinds.least_squares(SIMSS, TOP1, x, y), marks), frame, title, fields, columns=columns
-    )
+    return style.faceted(chart, frame, title, fields, columns=columns)
 
 
 def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
@@ -85,12 +72,10 @@ def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(
         COEFFICIENT, rows, hover, coloured, dodge=_COMPARED, line=kinds.ZERO, scale=scale, size=60
     )
-    title = alt.Title(
+    title = style.title(
         "Does similarity predict more than the number of classes?",
-        subtitle=[
-            "Correlation of each accuracy with SimSS or with ncl, and its 95 % interval over subset seeds.",
-            "DCN: the best model of each subset; its interval is over models too.",
-        ],
+        "Correlation of each accuracy with SimSS or with ncl, and its 95 % interval over subset seeds.",
+        "DCN: the best model of each subset; its interval is over models too.",
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL, PROTOCOL), height=max(150, 32 * len(targets)))
 
@@ -98,9 +83,8 @@ def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
 def _coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
     """The defined coefficients to draw, in words, with the model and protocol of their target."""
     known = points.drop_duplicates(TARGET).set_index(TARGET)
-    pairs = zip(frame["predictor"], frame["scope"], strict=True)
     frame = frame.assign(
-        compared=pd.Series([_WORDS.get(pair) for pair in pairs], index=frame.index, dtype="str"),
+        compared=pd.MultiIndex.from_frame(frame[["predictor", "scope"]]).map(_WORDS),
         protocol=frame[TARGET].map(known[PROTOCOL]),
         model=frame[TARGET].map(known[MODEL].where(~known.index.str.startswith("DCN "))),
     )
@@ -110,20 +94,19 @@ def _coefficients(frame: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
 
 def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     """Released minus our SimSS of every subset against ncl, one panel for each encoder; headings give the agreement."""
-    frame = by_encoder(released.frame.dropna(subset=SIMSS_RELEASED).sort_values(STEP, kind="stable"))
+    frame = by_encoder(released.frame.dropna(subset=tables.SIMSS_RELEASED).sort_values(tables.STEP, kind="stable"))
     heading = {
-        (line[DATASET], line[ENCODER]): f"mean |difference| {line[DIFFERENCE_ABSOLUTE]:.4f}, {_r(line['r'])}"
+        (line[DATASET], line[ENCODER]): f"mean |difference| {line[tables.DIFFERENCE_ABSOLUTE]:.4f}, {_r(line['r'])}"
         for line in agreement.frame.to_dict("records")
     }
-    keys = frame[[DATASET, ENCODER]].itertuples(index=False, name=None)
-    frame = frame.assign(panel=frame["panel"] + "\n" + pd.Series([heading[key] for key in keys], index=frame.index))
-    y = kinds.quantity(alt.Y, DIFFERENCE)
+    frame["panel"] += "\n" + pd.MultiIndex.from_frame(frame[[DATASET, ENCODER]]).map(heading)
+    coloured = kinds.hue(NCL, frame, shapes=None, legend=False)
     marks = kinds.scatter(
-        style.ncl_axis(gap=None), y, released.columns, kinds.hue(NCL, frame, shapes=None, legend=False)
+        style.ncl_axis(gap=None), kinds.quantity(alt.Y, tables.DIFFERENCE), released.columns, coloured
     )
-    title = alt.Title(
+    title = style.title(
         "How far is the released similarity script from the definition?",
-        subtitle=["One dot a class subset, in the script's own order: its lists of images grow from subset to subset."],
+        "One dot a class subset, in the script's own order: its lists of images grow from subset to subset.",
     )
     return style.faceted(kinds.layers(kinds.reference(kinds.ZERO, upright=True), marks), frame, title, (DATASET, NCL))
 
@@ -151,7 +134,7 @@ def in_words(line: Mapping[Hashable, Any]) -> str:
 def correlation_headlines(correlation: pd.DataFrame) -> Iterator[str]:
     """SimSS against the best sub-model and the best open full model: all subsets, equal ncl, and ncl alone."""
     frame = correlation[(correlation[METHOD] == "pearson") & correlation[TARGET].isin(["DCN sub", "DCN open"])]
-    for (dataset, encoder, target), part in frame.groupby([DATASET, ENCODER, TARGET], sort=False):
+    for (dataset, encoder, target), part in frame.groupby(_TARGETS, sort=False):
         line = {(one["predictor"], one["scope"]): in_words(one) for one in part.to_dict("records")}
         best = NAMES[str(target).removeprefix("DCN ")]
         compared = f"{dataset}: SimSS by {encoder} and the best of the {best} ({target}): "
@@ -175,7 +158,7 @@ def released_headlines(agreement: pd.DataFrame) -> Iterator[str]:
     for line in agreement[agreement[SUBSETS] > 0].to_dict("records"):
         yield (
             f"{line[DATASET]}: SimSS by {line[ENCODER]} as the released script logs it differs from ours by "
-            f"{line[DIFFERENCE_ABSOLUTE]:.4f} on average (at most {line['difference_largest']:.4f}) over "
+            f"{line[tables.DIFFERENCE_ABSOLUTE]:.4f} on average (at most {line['difference_largest']:.4f}) over "
             f"{line[SUBSETS]} subsets, {_r(line['r'])}; from ours pooled over images, as its mean is, by "
             f"{line['pooled_absolute']:.4f}."
         )
@@ -186,9 +169,9 @@ def _r(r: float | None) -> str:
 
 
 FIGURES = (
-    Figure("similarity", "Similarity of the subsets", (SIMILARITY,), similarity_figure),
-    Figure("released", "The released script", (RELEASED, RELEASED_AGREEMENT), released_figure),
+    Figure("similarity", "Similarity of the subsets", (tables.SIMILARITY,), similarity_figure),
+    Figure("released", "The released script", (tables.RELEASED, tables.RELEASED_AGREEMENT), released_figure),
     Figure("simss_accuracy", "Similarity and accuracy", (CORRELATION_POINTS, CORRELATION), scatter_figure),
     Figure("correlation", "What similarity predicts", (CORRELATION, CORRELATION_POINTS), correlation_figure),
 )
-HEADLINES = {CORRELATION.name: correlation_headlines, RELEASED_AGREEMENT.name: released_headlines}
+HEADLINES = {CORRELATION.name: correlation_headlines, tables.RELEASED_AGREEMENT.name: released_headlines}
