@@ -7,6 +7,7 @@ import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from statsmodels.stats.multitest import multipletests
 
 from fca.stats.comparison import holm, mcnemar, paired_interval
 
@@ -76,6 +77,12 @@ def test_holm_is_the_closure_of_bonferroni(p):
     groups = [g for size in members for g in itertools.combinations(members, size + 1)]
     closed = [max(min(1.0, len(g) * min(p[k] for k in g)) for g in groups if i in g) for i in members]
     assert holm(np.array(p)) == pytest.approx(closed, abs=1e-12)
+
+
+def test_holm_is_that_of_statsmodels():
+    for size in (1, 2, 45, 300):
+        p = np.random.default_rng(size).random(size).round(2)  # with ties
+        assert holm(p).tolist() == multipletests(p, method="holm")[1].tolist()
 
 
 def test_holm_of_no_test_is_none():
