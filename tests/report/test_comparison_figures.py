@@ -8,7 +8,7 @@ import pytest
 
 from fca.report import style
 from fca.studies.few_class import comparison
-from fca.studies.few_class.figures.comparison import (
+from fca.studies.few_class.figures.accuracy import (
     FIGURES,
     paired_figure,
     paired_headlines,

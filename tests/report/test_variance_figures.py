@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fca.report import style
-from fca.studies.few_class.figures.comparison import variance_figure, variance_headlines
+from fca.studies.few_class.figures.accuracy import variance_figure, variance_headlines
 from fca.studies.few_class.variance import VARIANCE, variance
 from fca.types import Table
 from tests.report.specs import computes, marks, parts, values

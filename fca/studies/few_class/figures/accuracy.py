@@ -1,4 +1,4 @@
-"""Accuracy against the number of classes: figures and headlines of analysis=few_class."""
+"""Accuracy by the number of classes, findings, which models differ, what accuracy varies with: figures and headlines."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pandas as pd
 
 from fca.report import kinds, style
 from fca.report.figure import Figure
-from fca.studies.few_class import accuracy as tables
+from fca.studies.few_class import accuracy, comparison
 from fca.studies.few_class.findings import FINDING, FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE
+from fca.studies.few_class.variance import SHARES, SOURCES, SPREADS, VARIANCE
 from fca.studies.table import DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSETS, TOP1
 from fca.types import Column, Table, with_interval
 
@@ -58,9 +59,9 @@ def gap_figure(gap: Table) -> alt.FacetChart:
     """Sub-model minus full model, open and masked, against ncl."""
     hover = (DATASET, PROTOCOL, NCL, *with_interval(_DIFFERENCE), MODELS, SUBSETS)
     parts = []
-    for way, column in (("open", tables.SUB_MINUS_OPEN), ("masked", tables.SUB_MINUS_MASKED)):
+    for way, column in (("open", accuracy.SUB_MINUS_OPEN), ("masked", accuracy.SUB_MINUS_MASKED)):
         names = dict(zip(with_interval(column), with_interval(_DIFFERENCE), strict=True))
-        parts.append(gap.frame.rename(columns=names).assign(protocol=way)[[*hover, tables.N_PAIRS]])
+        parts.append(gap.frame.rename(columns=names).assign(protocol=way)[[*hover, accuracy.N_PAIRS]])
     title = style.title(
         "How much more accurate are sub-models than full models?",
         "Sub-model minus full model on the same class subsets, mean over models and subsets",
@@ -76,8 +77,8 @@ def agreement_figure(agreement: Table) -> alt.FacetChart:
         "Does the ranking of models on all classes hold for few?",
         f"1: the same order; 0: unrelated. Mean over class subsets with its {_INTERVAL}.",
     )
-    axis = kinds.quantity(alt.Y, tables.RHO, domainMax=1)
-    return _by_ncl(agreement.frame, tables.RHO, agreement.columns, title, axis, line=kinds.ZERO, size=90)
+    axis = kinds.quantity(alt.Y, accuracy.RHO, domainMax=1)
+    return _by_ncl(agreement.frame, accuracy.RHO, agreement.columns, title, axis, line=kinds.ZERO, size=90)
 
 
 def ranks_figure(ranks: Table) -> alt.FacetChart:
@@ -88,7 +89,7 @@ def ranks_figure(ranks: Table) -> alt.FacetChart:
         "Mean rank of the models over the class subsets; 1 is the most accurate.",
     )
     worst = float(max(frame[MODEL].nunique(), 2))
-    return models_by_ncl(frame, tables.RANK, ranks.columns, title, (1.0, worst), best_low=True)
+    return models_by_ncl(frame, accuracy.RANK, ranks.columns, title, (1.0, worst), best_low=True)
 
 
 def models_by_ncl(
@@ -146,10 +147,10 @@ def gap_headlines(gap: pd.DataFrame) -> Iterator[str]:
     digits: sub-models are not more accurate than open full models at ncl 2 (-4.1 [-8.0, -0.2]); points, 95 % over 9 \
 subsets.
     """
-    for (dataset, verdict), part in gap.groupby([DATASET, tables.VERDICT], sort=False):
-        yield f"{dataset}: {_VERDICTS[str(verdict)]} at ncl {_points(part, tables.SUB_MINUS_OPEN)}."
+    for (dataset, verdict), part in gap.groupby([DATASET, accuracy.VERDICT], sort=False):
+        yield f"{dataset}: {_VERDICTS[str(verdict)]} at ncl {_points(part, accuracy.SUB_MINUS_OPEN)}."
     for dataset, part in gap.groupby(DATASET, sort=False):
-        yield f"{dataset!s}: sub-models minus masked full models at ncl {_points(part, tables.SUB_MINUS_MASKED)}."
+        yield f"{dataset!s}: sub-models minus masked full models at ncl {_points(part, accuracy.SUB_MINUS_MASKED)}."
 
 
 def _points(part: pd.DataFrame, column: Column) -> str:
@@ -181,7 +182,7 @@ def rank_headlines(ranks: pd.DataFrame) -> Iterator[str]:
 def _best(ranks: pd.DataFrame) -> str:
     best: dict[str, list[str]] = {}
     for ncl, same in ranks.groupby(NCL):
-        names = " and ".join(same.loc[same[tables.RANK] == same[tables.RANK].min(), MODEL].astype(str))
+        names = " and ".join(same.loc[same[accuracy.RANK] == same[accuracy.RANK].min(), MODEL].astype(str))
         best.setdefault(names, []).append(str(ncl))
     return ", ".join(f"{names} (ncl {', '.join(ncl)})" for names, ncl in best.items())
 
@@ -202,12 +203,160 @@ def findings_figure(findings: Table) -> alt.FacetChart:
     return drawn.resolve_scale(x="independent", y="independent")
 
 
+_CLEAR = {
+    True: "differs significantly",
+    False: "not significant",
+    None: "no test: predictions are not stored, or one draw",
+}
+_DIFFERS = Column("verdict", choices={text: text for text in _CLEAR.values()})
+_SOURCE = Column("source", str, "", "source of the spread", {source: source for source in SOURCES.values()})
+_SD = Column("sd", float, ".2%", "standard deviation of one accuracy")
+_SHARE = Column("share", float, ".0%", "share of the variance")
+
+
+def paired_figure(paired: Table) -> alt.FacetChart:
+    """Every pair's difference in accuracy with its interval, one panel for each ncl (down) and protocol (across)."""
+    frame = paired.frame.assign(
+        sizes="ncl " + paired.frame[NCL].astype(str),
+        pair=paired.frame[comparison.MODEL_A] + " - " + paired.frame[comparison.MODEL_B],
+        verdict=[_CLEAR[value] for value in style.cells(paired.frame[comparison.SIGNIFICANT])],
+    )
+    frame = by_protocol(frame, "sizes", below=True).drop(columns="sizes").sort_values([DATASET, NCL], kind="stable")
+    coloured = kinds.hue(_DIFFERS, frame, ("#b0568f", "#7d8590", "#b07d00"), ("circle", "diamond", "square"))
+    rows = kinds.category(alt.Y, "pair", list(dict.fromkeys(frame["pair"])))
+    chart = kinds.points_with_intervals(comparison.DIFFERENCE, rows, paired.columns, coloured, line=kinds.ZERO)
+    title = style.title(
+        "Which models differ on the same images?",
+        "Difference in accuracy on the same class subsets, with its 95 % interval. Significant: McNemar's test,",
+        "corrected for the number of pairs (Holm), finds a difference, and the interval leaves out 0.",
+    )
+    columns = frame[PROTOCOL].nunique()
+    return style.faceted(chart, frame, title, (DATASET, NCL, PROTOCOL), columns=columns, row=24)
+
+
+def stability_figure(stability: Table) -> alt.FacetChart:
+    """The chance of every model to be the best at every ncl as a heat map, one panel for each protocol."""
+    frame = by_protocol(stability.frame.dropna(subset=comparison.P_BEST), below=True)
+    title = style.title(
+        "Would other draws of the classes have another winner?",
+        "How often each model has the best mean accuracy, over bootstrap resamples of the subset seeds.",
+    )
+    return models_by_ncl(frame, comparison.P_BEST, stability.columns, title, (0.0, 1.0))
+
+
+def variance_figure(variance: Table) -> alt.FacetChart:
+    """The standard deviation of one accuracy by its source, against ncl; one panel for each model and protocol."""
+    frame = by_protocol(_long(variance).dropna(subset=_SD), MODEL, below=True)
+    frame = frame.sort_values([DATASET, MODEL], kind="stable")
+    coloured = kinds.hue(_SOURCE, frame, kinds.CONTRAST, ("circle", "diamond", "square"))
+    rows = kinds.category(alt.Y, NCL, title=NCL.meaning, bands=True)
+    # only so far that the dots stay apart: two subsets allow 32 times the dot
+    end = min(frame[_SD.high].max(), 3 * frame[_SD].max())
+    scale = kinds.quantity(alt.X, _SD, grid=True, padding=0, domain=[0, end if end > 0 else 1])
+    hover = (DATASET, MODEL, PROTOCOL, _SOURCE, *with_interval(_SD), _SHARE, *variance.columns[-4:])
+    chart = kinds.points_with_intervals(_SD, rows, hover, coloured, dodge=_SOURCE, scale=scale, size=70)
+    title = style.title(
+        "Where does the spread of accuracies come from?",
+        "Standard deviation by source, with its 95 % interval (cut off where it leaves the panel).",
+        "Squared, the sources add up to the variance of the accuracy of one run on one subset.",
+    )
+    tall = max(110, 48 * frame[NCL].nunique())
+    return style.faceted(chart, frame, title, (DATASET, MODEL, NCL, PROTOCOL), height=tall)
+
+
+def _long(variance: Table) -> pd.DataFrame:
+    """One line for each source."""
+    same = [DATASET, MODEL, PROTOCOL, NCL, *variance.columns[-4:]]
+    drawn = [_SHARE, *with_interval(_SD)]
+    parts = []
+    for source, share, spread in zip(SOURCES.values(), SHARES, SPREADS, strict=True):
+        part = variance.frame[[*same, share, *with_interval(spread)]].set_axis([*same, *drawn], axis="columns")
+        parts.append(part.assign(**{_SOURCE: source}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def paired_headlines(paired: pd.DataFrame) -> Iterator[str]:
+    """How many pairs differ significantly at each ncl, and how many more seeds the nearest of the others would need.
+
+    >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model_a": "a", "model_b": "b", "told_apart": False}
+    >>> line |= {"more_seeds": 7, "more_seeds_low": 2, "more_seeds_high": None, "seeds": 3}
+    >>> print(*paired_headlines(pd.DataFrame([line])))
+    digits: with 3 subset seeds, pairs of sub-models that differ significantly: 0 of 1 at ncl 2; about 7 more seeds \
+would separate a from b at ncl 2 (95 % interval 2 to unbounded).
+    """
+    for (dataset, protocol), part in paired.groupby([DATASET, PROTOCOL], sort=False):
+        tested, pairs = part.dropna(subset=comparison.SIGNIFICANT), f"pairs of {NAMES[str(protocol)]}"
+        if tested.empty:
+            yield f"{dataset}: {pairs} cannot be tested: too few subset seeds, or predictions are not stored."
+            continue
+        at = [f"{same[comparison.SIGNIFICANT].sum()} of {len(same)} at ncl {ncl}" for ncl, same in tested.groupby(NCL)]
+        seeds = f"with {tested[comparison.SEEDS].max()} subset seeds"
+        others = tested[~tested[comparison.SIGNIFICANT].astype(bool)]
+        yield f"{dataset}: {seeds}, {pairs} that differ significantly: {', '.join(at)}{_next(others)}."
+
+
+def _next(others: pd.DataFrame) -> str:
+    """The pair without a significant difference that needs the fewest more seeds."""
+    bounded = others[others[comparison.MORE_SEEDS].notna() & (others[comparison.MORE_SEEDS] > 0)]
+    if bounded.empty:
+        return ""
+    line = bounded.sort_values(comparison.MORE_SEEDS, kind="stable").iloc[0]
+    high = "unbounded" if pd.isna(line[comparison.MORE_SEEDS.high]) else int(line[comparison.MORE_SEEDS.high])
+    pair = f"would separate {line[comparison.MODEL_A]} from {line[comparison.MODEL_B]} at ncl {line[NCL]}"
+    interval = f"95 % interval {int(line[comparison.MORE_SEEDS.low])} to {high}"
+    return f"; about {int(line[comparison.MORE_SEEDS])} more seeds {pair} ({interval})"
+
+
+def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
+    """Which model has the best mean accuracy in most resamples of the subset seeds, at each ncl.
+
+    >>> line = {"dataset": "digits", "protocol": "sub", "ncl": 2, "model": "a", "p_best": 0.93, "subsets": 5}
+    >>> list(stability_headlines(pd.DataFrame([line, {**line, "model": "b", "p_best": 0.07}])))
+    ['digits: the best of sub-models in most resamples of the subset seeds: a at ncl 2 (93 % of the resamples).']
+    """
+    known = stability.dropna(subset=comparison.P_BEST)
+    for (dataset, protocol), part in known.groupby([DATASET, PROTOCOL], sort=False):
+        best = part.sort_values(comparison.P_BEST, ascending=False, kind="stable").groupby(NCL).first()
+        found: dict[str, list[str]] = {}
+        for ncl, model, chance in best[[MODEL, comparison.P_BEST]].itertuples():
+            found.setdefault(model, []).append(f"{ncl} ({100 * chance:.0f} % of the resamples)")
+        at = "; ".join(f"{model} at ncl {', '.join(sizes)}" for model, sizes in found.items())
+        yield f"{dataset}: the best of {NAMES[str(protocol)]} in most resamples of the subset seeds: {at}."
+
+
+def variance_headlines(variance: pd.DataFrame) -> Iterator[str]:
+    """Which source has the largest share of the variance, in how many of the models and ncl; by protocol.
+
+    Where init is unknown, the other two have its share: such lines are counted by themselves.
+
+    >>> line = {"dataset": "digits", "protocol": "sub", "share_subset": 0.6, "share_init": 0.3, "share_test": 0.1}
+    >>> list(variance_headlines(pd.DataFrame([line])))
+    ['digits: the largest source of variance of sub-models is the draw of the classes (1 of 1 models and ncl).']
+    """
+    known = variance.dropna(subset="share_subset")
+    known = known.assign(several=known["share_init"].notna())
+    for (dataset, protocol, several), part in known.groupby([DATASET, PROTOCOL, "several"], sort=False):
+        most = part[SHARES].set_axis(list(SOURCES.values()), axis="columns").idxmax(axis="columns").value_counts()
+        found = [f"the {source} ({n} of {len(part)} models and ncl)" for source, n in most.items()]
+        alone = "" if several else "; with one initialisation, its share is within the other two"
+        yield f"{dataset}: the largest source of variance of {NAMES[str(protocol)]} is {', '.join(found)}{alone}."
+
+
 FIGURES = (
-    Figure("accuracy", "Accuracy", (tables.ACCURACY_POINTS, tables.ACCURACY_MEANS), accuracy_figure),
-    Figure("gap", "Sub-models against full models", (tables.GAP,), gap_figure),
-    Figure("dcn", "The best model (DCN)", (tables.DCN,), dcn_figure),
-    Figure("ranks", "Ranks of the models", (tables.RANKS,), ranks_figure),
-    Figure("rank_agreement", "Ranks on all classes", (tables.RANK_AGREEMENT,), agreement_figure),
+    Figure("accuracy", "Accuracy", (accuracy.ACCURACY_POINTS, accuracy.ACCURACY_MEANS), accuracy_figure),
+    Figure("gap", "Sub-models against full models", (accuracy.GAP,), gap_figure),
+    Figure("dcn", "The best model (DCN)", (accuracy.DCN,), dcn_figure),
+    Figure("ranks", "Ranks of the models", (accuracy.RANKS,), ranks_figure),
+    Figure("rank_agreement", "Ranks on all classes", (accuracy.RANK_AGREEMENT,), agreement_figure),
     Figure("findings", "Findings of Few-Class Arena", (FINDINGS,), findings_figure),
+    Figure("paired", "Models on the same images", (comparison.PAIRED,), paired_figure),
+    Figure("rank_stability", "Stability of the order", (comparison.RANK_STABILITY,), stability_figure),
+    Figure("variance", "Where accuracy varies", (VARIANCE,), variance_figure),
 )
-HEADLINES = {tables.GAP.name: gap_headlines, tables.RANKS.name: rank_headlines}
+HEADLINES = {
+    accuracy.GAP.name: gap_headlines,
+    accuracy.RANKS.name: rank_headlines,
+    comparison.PAIRED.name: paired_headlines,
+    comparison.RANK_STABILITY.name: stability_headlines,
+    VARIANCE.name: variance_headlines,
+}
