@@ -1,4 +1,4 @@
-"""Accuracy by the number of classes, findings, which models differ, what accuracy varies with: figures and headlines."""
+"""Accuracy by number of classes, findings, which models differ, what accuracy varies with: figures and headlines."""
 
 from __future__ import annotations
 
