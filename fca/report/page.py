@@ -18,11 +18,15 @@ from fca.report import style
 from fca.report.figure import headlines, visuals_of
 from fca.report.pictures import is_pictures
 from fca.report.style import NothingToDraw, spec
-from fca.types import Column, Table
+from fca.store import columns as of_row
+from fca.types import Column, Table, with_interval
 
 _HERE = Path(__file__).parent
-_FIRST = ("run_id", "task", "dataset", "model", "encoder", "ncl", "subset_seed", "top1", "top1_low", "top1_high")
-_MADE_BY = ("commit", "versions", "device", "host")
+_FIRST = (
+    *(of_row.RUN_ID, of_row.TASK, of_row.DATASET, of_row.MODEL, of_row.ENCODER, of_row.NCL, of_row.SUBSET_SEED),
+    *with_interval(of_row.TOP1),
+)
+_MADE_BY = (of_row.COMMIT, of_row.VERSIONS, of_row.DEVICE, of_row.HOST)
 
 
 @dataclass(frozen=True)

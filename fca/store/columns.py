@@ -17,13 +17,17 @@ RECIPE = "recipe_"  # one column per key of the recipe, e.g. recipe_epochs
 
 RUN_ID = Column("run_id", str, "", "run, 12 hex digits of its identity")
 TASK = Column("task", str, "", "what was done: train, predict, score, embed, describe, ...")
+PARENT = Column("parent", str, "", "the run whose weights or arrays this one read")
 DATASET = Column("dataset", str, "", "data set", filters=True)
+FINGERPRINT = Column("fingerprint", str, "", "of the images, labels and splits")
+NUM_CLASSES = Column("num_classes", int, ".0f", "classes of the data set")
 SPLIT = Column("split", str, "", "split of the images")
 MODEL = Column("model", str, "", "model", filters=True)
 WEIGHTS = Column("weights", str, "", "weights of the network")
 SNAPSHOT = Column("snapshot", str, "", "which weights of a training: best, or a share of its steps")
 ENCODER = Column("encoder", str, "", "encoder whose features are compared")
 SHIFT = Column("shift", str, "", "change of the images, e.g. corruption/fog/3")
+ADAPTATION, COMPAT = Column("adaptation"), Column("compat")
 NCL = Column("ncl", int, ".0f", "ncl, number of classes", filters=True)
 SUBSET_SEED = Column("subset_seed", int, ".0f", "seed of the draw of the classes")
 SAMPLER = Column("sampler", str, "", "how the classes were drawn")
@@ -37,20 +41,19 @@ N_TEST = Column("n_test", int, ".0f", "test images")
 FLAG = Column("flag", str, "", "diverged, or chance: not significantly above always predicting the commonest class")
 TRAIN_S = Column("train_s", float, ".1f", "training time, seconds")
 PREDICT_S = Column("predict_s", float, ".1f", "prediction time, seconds")
-HEADLINES = (TOP1, TOP1_OPEN, TOP1_MASKED, TOP1_GROUPED)
+IMAGES_PER_S = Column("images_per_s", float, ".0f")
+PARAMS = Column("params", int, ".0f", "parameters of the network")
+INPUT_SIZE = Column("input_size", int, ".0f", "side of the network's square input, pixels")
+DEVICE, HOST, COMMAND, COMMIT, VERSIONS = (Column(name) for name in ("device", "host", "command", "commit", "versions"))
+FINISHED = Column("finished", str, "", "UTC, ISO 8601")
 
+HEADLINES = (TOP1, TOP1_OPEN, TOP1_MASKED, TOP1_GROUPED)
 BASE = (
-    *(RUN_ID, TASK, Column("parent", str, "", "the run whose weights or arrays this one read")),
-    *(DATASET, Column("fingerprint", str, "", "of the images, labels and splits"), SPLIT),
-    Column("num_classes", int, ".0f", "classes of the data set"),
-    *(MODEL, WEIGHTS, SNAPSHOT, ENCODER, SHIFT, Column("adaptation")),
-    *(NCL, SUBSET_SEED, SAMPLER, CLASSES, SEED, Column("compat")),
+    *(RUN_ID, TASK, PARENT, DATASET, FINGERPRINT, SPLIT, NUM_CLASSES),
+    *(MODEL, WEIGHTS, SNAPSHOT, ENCODER, SHIFT, ADAPTATION, NCL, SUBSET_SEED, SAMPLER, CLASSES, SEED, COMPAT),
     *(end for headline in HEADLINES for end in with_interval(headline)),
-    *(N_TEST, FLAG, TRAIN_S, PREDICT_S, Column("images_per_s", float, ".0f")),
-    Column("params", int, ".0f", "parameters of the network"),
-    Column("input_size", int, ".0f", "side of the network's square input, pixels"),
-    *(Column("device"), Column("host"), Column("command"), Column("commit"), Column("versions")),
-    Column("finished", str, "", "UTC, ISO 8601"),
+    *(N_TEST, FLAG, TRAIN_S, PREDICT_S, IMAGES_PER_S, PARAMS, INPUT_SIZE),
+    *(DEVICE, HOST, COMMAND, COMMIT, VERSIONS, FINISHED),
 )
 MAIN = (  # what `fca results` shows
     *(RUN_ID, TASK, DATASET, MODEL, ENCODER, SNAPSHOT, SHIFT, NCL, SUBSET_SEED, SEED),

@@ -9,13 +9,25 @@ from typing import Any
 import pandas as pd
 
 from fca.store import Store, queried
+from fca.store.columns import (
+    ADAPTATION,
+    COMPAT,
+    FINGERPRINT,
+    INPUT_SIZE,
+    NUM_CLASSES,
+    SAMPLER,
+    SHIFT,
+    SNAPSHOT,
+    SPLIT,
+    WEIGHTS,
+)
 from fca.types import FcaError
 
 # Columns of what was requested, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
 # classes (with ncl and subset_seed) and seed; whatever else differs is never averaged over or compared unnoticed.
-CONFIG = ("fingerprint", "num_classes", "split", "shift", "sampler", "compat")
+CONFIG = (FINGERPRINT, NUM_CLASSES, SPLIT, SHIFT, SAMPLER, COMPAT)
 # These may differ between models; within one, even a missing value counts.
-WEIGHTS = ("adaptation", "weights", "snapshot", "input_size")
+OF_WEIGHTS = (ADAPTATION, WEIGHTS, SNAPSHOT, INPUT_SIZE)
 
 
 @dataclass(frozen=True)
@@ -105,7 +117,7 @@ def one_config(rows: pd.DataFrame, name: str, per_model: Sequence[str] = ()) -> 
 
     name: the column that names models or encoders.    per_model: columns that may differ between models by intention,
     `recipe` for all of the recipe.
-    A missing value differs from nothing, except in WEIGHTS.
+    A missing value differs from nothing, except in OF_WEIGHTS.
     """
     columns = [str(c) for c in rows]
     for column in [c for c in columns if c in CONFIG or c.startswith("recipe_")]:
@@ -115,7 +127,7 @@ def one_config(rows: pd.DataFrame, name: str, per_model: Sequence[str] = ()) -> 
             if len(_values(part[column].dropna())) > 1:
                 own = all(len(_values(p[column].dropna())) < 2 for _, p in part.groupby(name))
                 raise _differ(column, part[column].dropna(), name == "model" and own)
-    for column in [c for c in WEIGHTS if c in columns]:
+    for column in [c for c in OF_WEIGHTS if c in columns]:
         for _, part in rows.groupby(["dataset", "task", name]):
             if len(_values(part[column])) > 1:
                 raise _differ(column, part[column], own=False)

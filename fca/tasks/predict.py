@@ -20,7 +20,7 @@ from fca.shifts import Clean
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_top1
 from fca.store import State, Store
-from fca.store.columns import Row
+from fca.store.columns import DEVICE, IMAGES_PER_S, INPUT_SIZE, PARAMS, PREDICT_S, Row
 from fca.studies.answers import predictions as stored_predictions
 from fca.subset import Groups, read_groups
 from fca.tasks import Setup
@@ -28,7 +28,7 @@ from fca.types import Arrays, Classifier, ClassSubset, Column, FcaError, Finishe
 
 CLEAN = Clean()
 LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16
-FORWARD = ("predict_s", "images_per_s", "params", "input_size", "device")  # columns of the forward passes
+FORWARD = (PREDICT_S, IMAGES_PER_S, PARAMS, INPUT_SIZE, DEVICE)  # columns of the forward passes
 
 
 @dataclass(frozen=True, eq=False)

@@ -200,7 +200,7 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
     kinds = {str(column): column.kind for column in (*BASE, *task_columns())}
     axes = {"dataset", "model", "encoder", "ncl", "subset_seed", "classes", "seed", "groups"}
     identity = {"run_id", "task", "parent"}
-    config = {*select.CONFIG, *select.WEIGHTS}
+    config = {*select.CONFIG, *select.OF_WEIGHTS}
     measured = {name for name in kinds if name.startswith("top1") or kinds[name] is float}
     counted = {
         "n_train",
@@ -216,7 +216,7 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
         "n_grouped",
     }
     described = {name for name in kinds if name.startswith(("height_", "width_", "duplicates_"))}
-    tested = {"policy", "estimator", "bank", "protocol", "n_asked", "n_pool", "rounds", "warning"}  # told a line a test
+    tested = {"policy", "estimator", "bank", "protocol", "n_asked", "n_pool", "rounds", "warning"}  # a line a test
     tested |= {f"asked_{level}" for level in ("easy", "medium", "hard")}
     provenance = {"device", "host", "command", "commit", "versions", "finished"}
     known = axes | identity | config | measured | counted | described | tested | provenance

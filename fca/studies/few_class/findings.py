@@ -16,11 +16,10 @@ from fca.stats.intervals import RESAMPLES, mean_with_interval, percentile_interv
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.correlation import SEEDS
-from fca.studies.few_class.subset_accuracy import OfSubsets, read_points, wide
-from fca.studies.table import DATASET, MODEL, MODELS, PROTOCOL, TableSpec
+from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, read_points, wide
+from fca.studies.table import DATASET, MODEL, MODELS, NCL, PROTOCOL, TableSpec
 from fca.types import Column, Table, with_interval
 
-DRAW = ["ncl", "subset_seed", "classes"]
 Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and over how many models
 MEASURES = {  # finding -> what is measured, and in which unit
     "a, best of models": ("the best sub-model minus the best full model, open", "points"),
@@ -112,8 +111,8 @@ def _verdict(found: dict[str, Any], no_effect: float) -> dict[str, Any]:
 
 def paired(subset: pd.DataFrame, protocol: str, how: str = "mean") -> Draws:
     """Sub-models minus full models on the same subset: their mean or best (max), over the models that have both."""
-    both = wide(PROTOCOL, subset, [MODEL, *DRAW]).reindex(columns=["sub", protocol]).dropna()
-    means = both.groupby(DRAW).agg(how)
+    both = wide(PROTOCOL, subset, [MODEL, NCL, *DRAW]).reindex(columns=["sub", protocol]).dropna()
+    means = both.groupby([NCL, *DRAW]).agg(how)
     values = 100 * (means["sub"] - means[protocol])
     return values.rename("value").reset_index(), both.index.get_level_values(MODEL).nunique()
 
@@ -122,8 +121,8 @@ def unpaired(subset: pd.DataFrame, protocol: str) -> Draws:
     """The best sub-model minus the best full model where no model is both; nothing where one is (see paired)."""
     sub, full = (subset[subset["protocol"] == p] for p in ("sub", protocol))
     if set(sub["model"]) & set(full["model"]):
-        return pd.DataFrame(columns=[*DRAW, "value"]), 0
-    best = [part.groupby(DRAW)["top1"].max() for part in (sub, full)]
+        return pd.DataFrame(columns=[NCL, *DRAW, "value"]), 0
+    best = [part.groupby([NCL, *DRAW])["top1"].max() for part in (sub, full)]
     values = (100 * (best[0] - best[1])).dropna().rename("value").reset_index()
     return values, sub["model"].nunique() + full["model"].nunique()
 
@@ -134,7 +133,9 @@ def against(few: pd.DataFrame, reference: pd.DataFrame, protocol: str) -> Draws:
     by = ["model"] if reference["subset_seed"].isna().all() else ["model", "subset_seed"]
     both = few.merge(reference.groupby(by)["top1"].mean().rename("reference").reset_index(), on=by)
     both = both.assign(value=100 * (both["top1"] - both["reference"]))
-    return both.groupby(DRAW, dropna=False, as_index=False).agg(value=("value", "mean")), both["model"].nunique()
+    return both.groupby([NCL, *DRAW], dropna=False, as_index=False).agg(value=("value", "mean")), both[
+        "model"
+    ].nunique()
 
 
 def growth(subset: pd.DataFrame, few_classes: list[int]) -> Draws:
@@ -148,11 +149,11 @@ def scaling(few: pd.DataFrame, params: pd.Series, protocol: str) -> Draws:
     """Spearman's rho of parameters and accuracy over the models of every subset (three or more)."""
     sized = few[(few["protocol"] == protocol) & few["model"].isin(params.index)]
     lines = []
-    for key, part in sized.groupby(DRAW, dropna=False):
+    for key, part in sized.groupby([NCL, *DRAW], dropna=False):
         if part["model"].nunique() >= 3:
             rho = correlation(part["model"].map(params).to_numpy(), part["top1"].to_numpy(), "spearman").r
             lines.append((*key, rho))
-    return pd.DataFrame(lines, columns=[*DRAW, "value"]).dropna(subset="value"), sized["model"].nunique()
+    return pd.DataFrame(lines, columns=[NCL, *DRAW, "value"]).dropna(subset="value"), sized["model"].nunique()
 
 
 def mean_of(draws: pd.DataFrame, models: int) -> dict[str, Any]:
@@ -176,7 +177,7 @@ def ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_pro
     models = set(parts[0]["model"]) & set(parts[1]["model"])
     means = []
     for part in parts:
-        by = part[part["model"].isin(models)].groupby(DRAW, as_index=False)
+        by = part[part["model"].isin(models)].groupby([NCL, *DRAW], as_index=False)
         mean = by.agg(top1=("top1", "mean"), models=("model", "size"))
         means.append(mean[mean["models"] == len(models)])
     if any(part["subset_seed"].nunique() < 2 for part in means):
