@@ -13,7 +13,7 @@ import pandas as pd
 from fca import store
 from fca.cli.show import as_text
 from fca.store.columns import MAIN
-from fca.types import FcaError
+from fca.types import FcaError, check_choice
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -55,6 +55,5 @@ def results(outputs: str | Path = "outputs", query: str | None = None, columns: 
 
     frame = store.results(outputs, query, task_columns())
     for name in columns:
-        if name not in frame:
-            raise FcaError("--columns", name, ", ".join(map(str, frame)), "name columns of the results")
+        check_choice("--columns", name, frame, "name columns of the results")
     return frame[list(columns)] if columns else frame

@@ -16,7 +16,7 @@ from PIL import Image
 
 from fca.data.public import Downloaded, PublicSet, found, released, torchvision_sets, whole
 from fca.data.splits import Share, assemble, held_out
-from fca.types import FcaError, ImageData
+from fca.types import FcaError, ImageData, check_choice
 
 Pixels = UInt8[np.ndarray, "height width 3"]
 
@@ -90,8 +90,7 @@ class Cifar(Downloaded):
         return assemble(self.name, listed, read, self.val, version=self.version, mirror=self.mirror)
 
     def _part(self, *, train: bool) -> Any:
-        if self.name not in CLASS_OF:
-            raise FcaError("dataset.name", self.name, ", ".join(CLASS_OF), "take one of these")
+        check_choice("dataset.name", self.name, CLASS_OF)
         archive, root = getattr(torchvision_sets(), CLASS_OF[self.name]), Path(self.root).expanduser()
         try:
             return archive(root, train=train, download=self.download)

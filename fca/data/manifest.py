@@ -16,7 +16,7 @@ from jaxtyping import Bool, UInt8
 
 from fca.data.files import MASK_OBJECTS, Files, content_of, decode_mask, image_of, name_of, open_root, upright_size
 from fca.data.splits import Share, assemble, shown
-from fca.types import FcaError, ImageData, UnreadableImage
+from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 
 REQUIRED = ("path", "label")
 OPTIONAL = ("image_id", "split", "mask")
@@ -48,8 +48,7 @@ class Manifest:
 
     def load(self) -> ImageData:
         """List the images; nothing is decoded. Raises FcaError for missing columns, values and files, naming them."""
-        if self.mask_object not in MASK_OBJECTS:
-            raise FcaError("dataset.mask_object", self.mask_object, ", ".join(MASK_OBJECTS), "take one of these")
+        check_choice("dataset.mask_object", self.mask_object, MASK_OBJECTS)
         files = open_root(self.root, "the images that the manifest lists")
         sizes = dict(files.listing().files)
         listed = self._lines(self._read(files, sizes))

@@ -23,7 +23,7 @@ from filelock import FileLock
 from fca.data.files import Directory, image_of
 from fca.data.splits import Share, assemble, class_sizes, held_out, shown
 from fca.torchvision_ops import imported
-from fca.types import FcaError, ImageData
+from fca.types import FcaError, ImageData, check_choice
 
 AS_RELEASED = "fca"
 """The value of `compat` that splits a set as the Few-Class Arena was released (arXiv:2411.01099, its code of 2025)."""
@@ -220,8 +220,7 @@ class Caltech(Downloaded):
 
     def load(self) -> ImageData:
         """List the images. Raises FcaError when they are absent or fewer than published."""
-        if self.name not in EDITIONS:
-            raise FcaError("dataset.name", self.name, ", ".join(EDITIONS), "take one of these")
+        check_choice("dataset.name", self.name, EDITIONS)
         as_released, edition = released(self.compat), EDITIONS[self.name]
         folder = self.folder(edition.places, edition.source, edition.archive)
         listed = matching(folder, edition.file, edition.like)

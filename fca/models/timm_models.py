@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fca.geometry import ResizeCrop
 from fca.models import LibraryModel, Normalise, check_count, class_keys, networks_of, not_fetched, unknown_name
 from fca.torchvision_ops import imported
-from fca.types import Classifier, FcaError
+from fca.types import Classifier, FcaError, check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -77,8 +77,7 @@ class TimmModel(LibraryModel):
     def _check(self) -> None:
         if "." in self.name or self.name not in _registered():
             record_of(self.name)
-        if self.stem not in STEMS:
-            raise FcaError("model.stem", self.stem, ", ".join(STEMS), "set model.stem to one of these")
+        check_choice("model.stem", self.stem, STEMS, "set model.stem to one of these")
         if self.stem == "cifar" and self.pretrained:
             allowed = "timm: pretrained weights belong to timm's stem"
             raise FcaError("model.stem", "cifar", allowed, "train from scratch")

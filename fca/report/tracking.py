@@ -14,7 +14,7 @@ import pandas as pd
 
 from fca.report.pictures import is_pictures, picture
 from fca.torchvision_ops import declare_torchvision_ops
-from fca.types import FcaError, Run, Table
+from fca.types import FcaError, Run, Table, check_choice
 
 if TYPE_CHECKING:
     import wandb
@@ -173,6 +173,5 @@ def _table(frame: pd.DataFrame) -> wandb.Table:
 
 def _mode() -> Any:
     mode = os.environ.get("WANDB_MODE", MODES[0])
-    if mode not in MODES:
-        raise FcaError("WANDB_MODE", mode, ", ".join(MODES), f"unset it for {MODES[0]}")
+    check_choice("WANDB_MODE", mode, MODES, f"unset it for {MODES[0]}")
     return mode

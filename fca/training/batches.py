@@ -19,7 +19,7 @@ from rich.progress import track
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
-from fca.types import FcaError, Pixels
+from fca.types import FcaError, Pixels, check_choice
 
 ACCELERATORS = ("auto", "cpu", "gpu")
 HELD_BYTES = 2 * 2**30  # image sets up to this size are put on the device once; larger ones are read batch by batch
@@ -33,8 +33,7 @@ Read = TypeVar("Read")
 
 def device_of(accelerator: str) -> torch.device:
     """auto: the GPU that there is (CUDA or Apple's), else the CPU. Raises FcaError for a GPU that is not there."""
-    if accelerator not in ACCELERATORS:
-        raise FcaError("machine.accelerator", accelerator, ", ".join(ACCELERATORS), "leave it at auto")
+    check_choice("machine.accelerator", accelerator, ACCELERATORS, "leave it at auto")
     gpu = next((name for name in ("cuda", "mps") if getattr(torch, name).is_available()), None)
     if accelerator == "gpu" and gpu is None:
         raise FcaError("machine.accelerator", accelerator, "auto or cpu: torch sees no GPU", "check torch.cuda")

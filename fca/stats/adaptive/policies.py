@@ -29,7 +29,7 @@ from fca.stats.adaptive.pool import (
     systematic,
 )
 from fca.stats.irt import ItemBank, score_ability
-from fca.types import LEVELS, FcaError
+from fca.types import LEVELS, FcaError, check_choice
 
 Positions = Int[np.ndarray, " asked"]
 Levels = Integer[np.ndarray, " levels"]
@@ -360,8 +360,7 @@ def objective_row(objective: str) -> int:
     >>> objective_row("score")
     1
     """
-    if objective not in TARGETS:
-        raise FcaError("objective", objective, ", ".join(TARGETS), "take one of these")
+    check_choice("objective", objective, TARGETS)
     return TARGETS.index(objective)
 
 

@@ -17,7 +17,7 @@ from scipy.special import betaln, digamma, entr, expit, gammaln
 
 from fca.stats.irt.likelihood import Responses, prepare
 from fca.stats.irt.model import IrtFit, check_responses, model_name
-from fca.types import FcaError
+from fca.types import FcaError, check_choice
 
 VARIATIONAL = ("1pl", "2pl", "3pl-upper")
 MEAN_VARIANCE = 1e6  # μ ~ N(0, 10⁶)
@@ -290,8 +290,7 @@ def fit_variational(
     array([0.01, 0.01, 0.98])
     """
     name = model_name(model)
-    if name not in VARIATIONAL:
-        raise FcaError("model", name, ", ".join(VARIATIONAL), "take one of these, or leave out compat")
+    check_choice("model", name, VARIATIONAL, "take one of these, or leave out compat")
     if epochs < 1:
         raise FcaError("epochs", epochs, "1 or more", "raise it")
     check_responses(responses)

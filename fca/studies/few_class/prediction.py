@@ -31,7 +31,7 @@ from fca.studies.few_class.subset_accuracy import (
 )
 from fca.studies.rows import Rows, one_config, records, require
 from fca.studies.table import CLASSES, DATASET, ENCODER, MODEL, MODELS, NCL, SUBSET_SEED, TOP1, TableSpec
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, Table, check_choice, with_interval
 
 OF_IMAGES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {  # read a sample; the others read all images
     "silhouette": cosine_silhouette,
@@ -250,8 +250,7 @@ class Prediction(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables prediction and prediction_points."""
-        if self.target not in TARGETS:
-            raise FcaError("analysis.target", self.target, ", ".join(TARGETS), "take one of these")
+        check_choice("analysis.target", self.target, TARGETS)
         rows = embed_rows(store, self.query, self.split)
         models, train = rows.trained if self.target == "sub" else rows.full, "fca run -m task=train subset.ncl=2,5"
         require(models, f"rows of models for target {self.target}", rows.total, train)

@@ -27,7 +27,7 @@ from fca.studies.irt import fits
 from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, IRT_MODEL, N_ITEMS, PAPER, SUBJECT, THEORY, TRAIT
 from fca.studies.responses import Responses
 from fca.studies.table import CORRUPTION, DATASET, IMAGE_ID, LABEL, MODEL, SEVERITY, SNAPSHOT, TOP1, TableSpec
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Table, check_choice, with_interval
 
 CALIBRATIONS = ("joint", "ability", "separate")
 COMPAT = (None, "seed001")
@@ -245,8 +245,7 @@ def calibrated(store: Store, how: Irt) -> Iterator[Calibrated]:
     Raises FcaError for another word, and for `ability` where a subject has no clean responses.
     """
     for what, value, allowed in (("calibration", how.calibration, CALIBRATIONS), ("compat", how.compat, COMPAT)):
-        if value not in allowed:
-            raise FcaError(f"analysis.{what}", value, ", ".join(map(str, allowed)), "take one of these")
+        check_choice(f"analysis.{what}", value, allowed)
     first: dict[str, Calibrated] = {}
     for gathered in clean_with_subjects(store, how.query, how.responses):
         fit = fits.fitted(gathered, how.model, how.compat, how.seed)

@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import yaml
 
 from fca.generation import Request
-from fca.types import LEVELS, FcaError
+from fca.types import LEVELS, FcaError, check_choice
 
 SUBLEVELS = 9  # three a level, easy to hard
 TURNS = 3  # sublevels of a level, taken in turn
@@ -143,8 +143,7 @@ def _values(file: str) -> dict[str, Any]:
     if values.get("file") is None:
         values.pop("file", None)
     for key, value in values.items():
-        if key not in types:
-            raise FcaError(f"key of {file}", key, ", ".join(types), "correct its name")
+        check_choice(f"key of {file}", key, types, "correct its name")
         if not _fits(value, types[key]):
             raise FcaError(f"{key} of {file}", repr(value)[:80], "what conf/plan/rendered.yaml shows", "correct it")
     return values
