@@ -1,7 +1,5 @@
 """Which images of a set are the same picture: pixel for pixel, or re-encoded, resized or shifted by a pixel."""
 
-# (numpy's operators are declared to return Any)
-
 from __future__ import annotations
 
 from collections import defaultdict

@@ -3,8 +3,6 @@
 Whatever is missing is carved by a draw keyed by image id. Every loader ends with `assemble`.
 """
 
-# (numpy's and pandas' operators are declared to return Any)
-
 from __future__ import annotations
 
 import hashlib
