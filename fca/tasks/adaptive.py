@@ -20,13 +20,14 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from fca.data.pixels import open_pixels, shifted
 from fca.stats import adaptive
-from fca.stats.adaptive import TARGETS, Estimate, Policy, Pool, StartPolicy
+from fca.stats.adaptive import MAPPINGS, TARGETS, Estimate, Policy, Pool, StartPolicy
 from fca.stats.irt import ItemBank
 from fca.stats.protocols import logit_columns
 from fca.store import State, Store
 from fca.store.journal import Journal, Line
+from fca.studies.adaptive import adaptive_tests as tests
 from fca.studies.irt.ability import read_bank
-from fca.studies.progressive.levels import pool_of
+from fca.studies.progressive.levels import PROTOCOLS, pool_of
 from fca.tasks import Setup
 from fca.tasks.predict import CLEAN, Forward, forward_columns, prediction_arrays, subset_columns, whole_split
 from fca.types import LEVELS, Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, with_interval
@@ -35,11 +36,9 @@ ACCURACY = Column("accuracy", float, ".1%", "estimated accuracy, the mean over a
 SCORE = Column("score", float, ".1%", "estimated mean over attributes of (easy + 2 medium + 4 hard) / 7")
 NAME = "journal.jsonl"
 TOGETHER = 2048  # images a line of the journal, at most
-MAPPINGS = {"Q": adaptive.MAPPING_Q, "L": adaptive.MAPPING_L}
 OF_POLICY = {"mapping": ("gre_two_stage",), "objective": ("optimal_allocation", "neyman_irt")}
 NOT_ADAPTIVE = ("static_k", "random")
 OF_BANK = ("neyman_irt", "fisher_cat", "difference", "p_irt")
-PROTOCOLS = ("open", "masked")
 KNOWN_CHANCES = ("neyman_irt", "random", "static_k")  # policies that estimator difference can take
 LEAKED = "task.bank was fitted on this model's own answers too; fit it on others"
 OTHER_DATA = "task.bank was fitted on another version of these data: its items may have shown other pixels"
@@ -99,18 +98,10 @@ class AdaptiveTest:
         Column("accuracy_se", float, ".4f", "standard error of accuracy"),
         *with_interval(SCORE),
         Column("score_se", float, ".4f", "standard error of score"),
-        Column("policy", str, "", "how the images were selected, with options"),
-        Column("estimator", str, "", "how accuracy and score were estimated from them"),
-        Column("budget", float, ".0%", "share of the images that may be evaluated at a time"),
-        Column("width", float, ".3f", "width of the accuracy's 95 % interval at which the test stops"),
+        *(tests.POLICY, tests.ESTIMATOR, tests.BUDGET, tests.WIDTH),
         Column("bank", str, "", "id of the saved table irt_items that was used"),
         Column("protocol", str, "", "whether any class of the model (open) or of the images (masked) may be predicted"),
-        Column("n_asked", int, ",", "images that were evaluated"),
-        Column("n_pool", int, ",", "images that might have been evaluated"),
-        Column("share", float, ".0%", "share of them that was evaluated: n_asked / n_pool"),
-        *(Column(f"asked_{level}", int, ",", f"{level} images that were evaluated") for level in LEVELS),
-        Column("rounds", int, "d", "rounds of the test"),
-        Column("warning", str, "", "known faults of the estimates"),
+        *(tests.N_EVALUATED, tests.N_POOL, tests.SHARE, *tests.EVALUATED, tests.ROUNDS, tests.WARNING),
     )
     summary: ClassVar[tuple[Column | str, ...]] = (ACCURACY, SCORE, "asked {n_asked} of {n_pool} images")
 

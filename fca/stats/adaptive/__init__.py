@@ -13,6 +13,7 @@ from fca.stats.adaptive.estimators import Estimate, difference, mixed_logit, p_i
 from fca.stats.adaptive.policies import (
     MAPPING_L,
     MAPPING_Q,
+    MAPPINGS,
     FisherCat,
     GreTwoStage,
     NeymanIrt,
@@ -28,7 +29,7 @@ from fca.stats.irt import ItemBank
 from fca.types import LEVELS, FcaError
 
 __all__ = [
-    "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPING_L", "MAPPING_Q", "POINTS", "POLICIES", "TARGETS", "WARNINGS",
+    "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPINGS", "MAPPING_L", "MAPPING_Q", "POINTS", "POLICIES", "TARGETS", "WARNINGS",
     "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt", "OptimalAllocation", "Policy", "Pool", "Random", "Record",
     "StartPolicy", "StaticK", "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
 ]  # fmt: skip

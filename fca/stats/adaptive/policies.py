@@ -49,6 +49,7 @@ MAPPING_Q = (
     (4, 1, 0), (4, 1, 0), (3, 2, 0), (2, 2, 1), (1, 2, 2), (0, 3, 2), (0, 2, 3), (0, 2, 3), (0, 1, 4), (0, 0, 5),
 )  # fmt: skip
 MAPPING_L = (*MAPPING_Q[:4], (0, 3, 2), *MAPPING_Q[5:])
+MAPPINGS = {"Q": MAPPING_Q, "L": MAPPING_L}
 
 
 class Policy(ABC):

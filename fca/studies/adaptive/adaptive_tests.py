@@ -22,9 +22,9 @@ from fca.types import BEST, LEVELS, Column, Table
 
 COMMAND = "fca run task=adaptive_test dataset=rendered model=run model.run_id=..."
 
-POLICY = Column("policy", str, "", "policy that chooses the images")
-ESTIMATOR = Column("estimator", str, "", "estimator")
-BUDGET = Column("budget", float, ".3~%", "largest share of the images to evaluate")
+POLICY = Column("policy", str, "", "policy that chooses the images, with options")
+ESTIMATOR = Column("estimator", str, "", "estimator of accuracy and score")
+BUDGET = Column("budget", float, ".3~%", "share of the images that may be evaluated at a time")
 WIDTH = Column("width", float, ".3~", "width of the interval at which the test stops")
 TARGET = Column("target", str, "", "what is estimated", {str(column): column.meaning for column in (ACCURACY, SCORE)})
 ESTIMATE = Column("estimate", float, ".2%", "estimate")

@@ -20,7 +20,7 @@ from rich.progress import track
 from scipy.stats import kendalltau
 
 from fca.stats import adaptive
-from fca.stats.adaptive import MAPPING_L, MAPPING_Q, POINTS, GreTwoStage, Pool, replay, start_policy
+from fca.stats.adaptive import MAPPINGS, POINTS, GreTwoStage, Pool, replay, start_policy
 from fca.stats.adaptive.policies import check_budget
 from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
 from fca.stats.irt import ItemBank, check_responses, fit_irt
@@ -42,7 +42,6 @@ METHODS = (  # every policy with the estimator that is right for it
 BIASED = (("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled"))
 OF_BANK = ("neyman_irt", "fisher_cat")
 FOLDS = 10  # of networks; one in each where they are fewer
-MAPPINGS = {"Q": MAPPING_Q, "L": MAPPING_L}
 SHOWN_MODELS, SHOWN_SESSIONS = 6, 6  # drawn one by one
 
 METHOD = Column("method", str, "", "kind of test")
