@@ -35,7 +35,7 @@ MEASURES = {  # finding -> what is measured, and in which unit
     "d.1": ("sub-models: few classes minus the most classes trained", "points"),
     "d.2": ("parameters and accuracy of sub-models", "rho"),
 }
-FINDING = Column("finding", str, "", "finding, by the paper's letters", filters=True)
+FINDING = Column("finding", str, "", "finding, by the paper's letters")
 MEASURE = Column("measure", str, "", "what is measured")
 UNIT = Column("unit", str, "", "unit", {"points": "accuracy (% points)", "ratio": "ratio", "rho": "Spearman's rho"})
 VALUE = Column("value", float, ".2f", "value of the measure")

@@ -11,7 +11,7 @@ import pandas as pd
 from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.few_class import accuracy, comparison
-from fca.studies.few_class.findings import FINDING, FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE
+from fca.studies.few_class.findings import FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE
 from fca.studies.few_class.variance import SHARES, SOURCES, SPREADS, VARIANCE
 from fca.studies.table import DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSETS, TOP1
 from fca.types import Column, Table, with_interval
@@ -199,7 +199,7 @@ def findings_figure(findings: Table) -> alt.FacetChart:
         "Do the findings of Few-Class Arena hold here?",
         "Mean over class subsets with its 95 % interval over subset seeds; dashed: no effect.",
     )
-    drawn = style.faceted(chart, frame, title, (DATASET, FINDING), columns=1, row=24)
+    drawn = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)
     return drawn.resolve_scale(x="independent", y="independent")
 
 
