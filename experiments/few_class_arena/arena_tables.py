@@ -352,7 +352,8 @@ def findings(found: Iterable[Study]) -> pd.DataFrame:
         if study.dataset == IMAGENET:
             subset = subset[subset["model"].isin(FAMILY)]
         params = models["params"].max().dropna().astype("float64")
-        measured[study.name] = measures(subset, params, study.num_classes, [*paper.FEW])
+        whole = subset[(subset["ncl"] == study.num_classes) & (subset["protocol"] == "open")].set_index("model")["top1"]
+        measured[study.name] = measures(subset, params, whole, study.num_classes, [*paper.FEW])
     if not any(base(name) == IMAGENET for name in measured):
         measured = {IMAGENET: {}, **measured}
     return typed(FIGURE1_FINDINGS, [line for name, lines in measured.items() for line in _findings(name, lines)])

@@ -15,7 +15,7 @@ from jaxtyping import Float, Integer, Num
 from fca.stats.intervals import Estimated, mean_with_interval
 
 LEVEL = 0.9
-UNCLEAR = "cannot tell"  # the verdict where intervals are too wide
+UNCLEAR = "undecided"  # the verdict where intervals are too wide
 RANK = 1e-10  # a regressor that varies by less of its mean, or of the others, is constant or collinear up to rounding
 
 Points = Float[np.ndarray, " points"]

@@ -72,11 +72,11 @@ def test_every_bin_of_every_level_is_a_bar(tables):
 
 def test_names_show_where_confidence_does_not_fall(tables):
     frame = tables["confidence_trends"].frame
-    verdicts = ["falls", "rises", "cannot tell", "trend", "falls", "falls"]
+    verdicts = ["falls", "rises", "undecided", "trend", "falls", "falls"]
     table = replace(tables["confidence_trends"], frame=frame.assign(verdict=verdicts))
     spec = style.spec(figures.trends_figure(table))
     named = set(values(spec)["named"])
-    assert {"light", "size (rises)", "ant (cannot tell)", "cat (trend)", "wolf"} <= named
+    assert {"light", "size (rises)", "ant (undecided)", "cat (trend)", "wolf"} <= named
     assert marks(spec, "symbol") == (ATTRIBUTES + CLASSES) * 3
 
 

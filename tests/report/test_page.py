@@ -115,7 +115,7 @@ def test_the_headlines_are_numbers_of_the_tables(written):
 
 
 def test_headlines_do_not_claim_a_gap_that_the_table_denies():
-    line = {"dataset": "digits", "ncl": 2, "n": 3, "models": 3, "subsets": 1, "verdict": "cannot tell"}
+    line = {"dataset": "digits", "ncl": 2, "n": 3, "models": 3, "subsets": 1, "verdict": "undecided"}
     for name in ("sub_minus_open", "sub_minus_masked"):
         line |= {name: 0.1, f"{name}_low": float("nan"), f"{name}_high": float("nan")}
     table = GAP.table(GAP.frame([line]), {}, ())

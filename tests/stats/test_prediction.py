@@ -75,8 +75,8 @@ def test_a_predictor_that_only_follows_ncl_gains_nothing():
     found = [judged(*study(seed)) for seed in range(40)]
     assert np.mean([f.gain.value for f in found]) == pytest.approx(0, abs=0.001)
     assert np.mean([f.gain.low > 0 for f in found]) <= 0.05
-    told = [verdict(f.gain[1:], WORTH) for f in found]
-    assert told.count("not beyond ncl") >= 38
+    verdicts = [verdict(f.gain[1:], WORTH) for f in found]
+    assert verdicts.count("not beyond ncl") >= 38
     over_all = [correlation(x, accuracy).r for accuracy, _, x, *_ in map(study, range(40))]
     assert np.mean(over_all) > 0.4  # though over all points it looks like a predictor
 
@@ -153,15 +153,15 @@ NAN = float("nan")
         ((0.001, 0.02), (0.1, 0.9), None, "beyond ncl"),
         ((0.001, 0.02), None, None, "beyond ncl"),
         ((0.001, 0.02), (-0.9, -0.2), 0.02, "beyond ncl"),
-        ((0.001, 0.02), (-0.1, 0.5), 0.02, "cannot tell"),
+        ((0.001, 0.02), (-0.1, 0.5), 0.02, "undecided"),
         ((0.001, 0.004), (-0.1, 0.5), 0.02, "not beyond ncl"),  # r = 0.5 takes 13 % off an error of 2 points: 0.3
-        ((-0.02, 0.004), (-0.1, 0.8), 0.02, "cannot tell"),  # r = 0.8 takes 40 % off: 0.8 points
-        ((-0.02, 0.004), (-0.8, 0.1), 0.02, "cannot tell"),
+        ((-0.02, 0.004), (-0.1, 0.8), 0.02, "undecided"),  # r = 0.8 takes 40 % off: 0.8 points
+        ((-0.02, 0.004), (-0.8, 0.1), 0.02, "undecided"),
         ((-0.02, 0.004), (-0.1, 0.8), None, "not beyond ncl"),
-        ((-0.02, 0.03), (0.1, 0.5), 0.02, "cannot tell"),
-        ((NAN, NAN), (0.1, 0.5), 0.02, "cannot tell"),
-        ((0.001, 0.02), (NAN, NAN), 0.02, "cannot tell"),
-        ((-0.02, 0.004), (NAN, NAN), 0.02, "cannot tell"),
+        ((-0.02, 0.03), (0.1, 0.5), 0.02, "undecided"),
+        ((NAN, NAN), (0.1, 0.5), 0.02, "undecided"),
+        ((0.001, 0.02), (NAN, NAN), 0.02, "undecided"),
+        ((-0.02, 0.004), (NAN, NAN), 0.02, "undecided"),
     ],
 )
 def test_the_verdict_weighs_the_gain_and_the_correlation_within_ncl(gain, r, error, expected):

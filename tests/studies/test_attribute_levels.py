@@ -60,7 +60,7 @@ def test_a_step_falls_where_all_classes_do_and_is_unclear_where_they_disagree(st
     steps_of = found["attribute_steps"].set_index(["attribute", "step"])
     assert steps_of.loc["size", "verdict"].tolist() == ["falls", "falls"]
     assert steps_of.loc["size", "drop"].tolist() == pytest.approx([1 / 3, 1 / 3])
-    assert steps_of.loc["light", "verdict"].tolist() == ["cannot tell", "cannot tell"]
+    assert steps_of.loc["light", "verdict"].tolist() == ["undecided", "undecided"]
     assert found["attribute_scores"].set_index("attribute")["monotone"].to_dict() == {"size": True, "light": False}
     assert (steps_of["models_falling"] <= 1).all()
     assert (steps_of["classes"] == 4).all()
@@ -69,7 +69,7 @@ def test_a_step_falls_where_all_classes_do_and_is_unclear_where_they_disagree(st
 def test_a_harder_level_that_is_easier_rises(steps):
     level = items_of(steps)["level"].map(LEVELS.index).to_numpy()
     respond(steps, "net", level == 2)
-    assert tables(steps)["attribute_steps"]["verdict"].tolist() == ["cannot tell", "rises"] * 2
+    assert tables(steps)["attribute_steps"]["verdict"].tolist() == ["undecided", "rises"] * 2
 
 
 def test_one_class_has_no_interval_over_classes(tmp_path):
@@ -77,7 +77,7 @@ def test_one_class_has_no_interval_over_classes(tmp_path):
     respond(lab, "net", able(lab, 1.5))
     found = tables(lab)
     assert found["attribute_steps"][["drop_low", "drop_high"]].isna().all(axis=None)
-    assert set(found["attribute_steps"]["verdict"]) == {"cannot tell"}
+    assert set(found["attribute_steps"]["verdict"]) == {"undecided"}
     assert found["attribute_scores"]["score_low"].isna().all()
 
 

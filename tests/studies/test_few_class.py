@@ -166,7 +166,7 @@ def test_ranks_on_few_classes_are_compared_with_the_full_models_ranks(lab):
 
 @pytest.mark.parametrize(
     ("sub", "verdict"),
-    [(0.99, "sub-models above open full models"), (0.02, "not above"), (None, "cannot tell")],
+    [(0.99, "sub-models above open full models"), (0.02, "not above"), (None, "undecided")],
 )
 def test_the_gap_says_what_its_interval_allows(lab, sub, verdict):
     logits = lab.logits(seed=1)
@@ -193,7 +193,7 @@ def test_the_interval_of_the_gap_draws_subset_seeds_not_models(lab):
     [line] = tables(lab)["gap"].to_dict("records")
     assert line["n"] == 8
     assert np.isnan(line["sub_minus_open_low"])  # eight models, but only one draw of classes
-    assert line["verdict"] == "cannot tell"
+    assert line["verdict"] == "undecided"
 
 
 def test_models_alone_or_sub_models_alone_are_enough(lab):

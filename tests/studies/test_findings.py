@@ -65,13 +65,17 @@ def test_the_analysis_has_a_line_and_a_mark_for_every_measure_that_is_defined(tm
     analysis = Findings()
     [table] = analysis(lab.store)
     frame = table.frame.set_index("finding")
-    undefined = {"a, other models", "a, other models, masked", "b, few to many", "c.1", "c.1, masked"}  # no larger ncl
+    undefined = {"a, other models", "a, other models, masked", "b, few to many"}  # no ncl above 5
     assert set(frame.index) == set(findings.MEASURES) - undefined
     rho = [[top1[m, n, s] for m in "abc"] for n in (2, 3) for s in range(4)]
     rho = [scipy.stats.spearmanr([1, 2, 3], values).statistic for values in rho]
     assert frame.loc["d.2", "value"] == pytest.approx(np.mean(rho))
     gained = [top1[m, 2, s] - top1[m, 3, s] for m in "abc" for s in range(4)]
     assert frame.loc["d.1", "value"] == pytest.approx(100 * np.mean(gained))
+    right = np.array([lab.logits(at).argmax(axis=1) == lab.true for at in range(3)])
+    subsets = [np.isin(lab.true, draw_subset(6, ncl, seed).classes) for ncl in (2, 3) for seed in range(4)]
+    lost = [right[:, inside].mean(axis=1) - right.mean(axis=1) for inside in subsets]
+    assert frame.loc["c.1", "value"] == pytest.approx(100 * np.mean(lost))
     outside = (frame["value_low"] > frame["no_effect"]) | (frame["value_high"] < frame["no_effect"])
     assert (frame["verdict"].isin(["above", "below"]) == outside).all()
     [figure] = visuals_of(analysis).figures

@@ -123,7 +123,7 @@ def test_two_data_sets_are_also_predicted_from_each_other(easy):
     assert known["error_points"] < 0.5
     assert known["verdict"] == "beyond ncl"
     assert new["error_points"] > 15  # SimSS does not know that the farm is harder
-    assert np.isnan(new["coverage"])  # one other data set cannot tell by how much they differ
+    assert np.isnan(new["coverage"])  # one other data set cannot show by how much they differ
     assert known["within_ncl_r"] == new["within_ncl_r"]
     points = found["prediction_points"]
     both = points[(points["predictor"] == "simss") & (points["held_out"] == "data set")]
@@ -167,7 +167,7 @@ def test_one_subset_seed_leaves_nothing_unseen(lab):
     found = tables(lab)
     simss = line(found["prediction"], "simss")
     assert np.isnan([simss[name] for name in ("error_points", "gain_points", "coverage", "within_ncl_r_low")]).all()
-    assert simss["verdict"] == "cannot tell"
+    assert simss["verdict"] == "undecided"
     assert found["prediction"]["better_in"].isna().all()
     assert found["prediction_points"]["top1_predicted"].isna().all()
 

@@ -163,4 +163,4 @@ def _mean(column: Column, part: pd.DataFrame) -> dict[str, float]:
 def _verdict(low: float, high: float) -> str:
     if low > 0:
         return "sub-models above open full models"
-    return "not above" if high <= 0 else "cannot tell"
+    return "not above" if high <= 0 else "undecided"

@@ -69,7 +69,8 @@ class Findings(OfSubsets):
         for dataset, part in per_subset(points).groupby("dataset"):
             models = rows.models[rows.models["dataset"] == dataset]
             params = models.groupby("model")["params"].max().dropna().astype("float64")  # the largest head counts
-            for name, found in measures(part, params, int(models["num_classes"].max()), self.few).items():
+            whole = models.groupby("model")["top1_open"].mean().dropna()
+            for name, found in measures(part, params, whole, int(models["num_classes"].max()), self.few).items():
                 what, unit = MEASURES[name]
                 lines.append({DATASET: dataset, FINDING: name, MEASURE: what, UNIT: unit, **found})
         parameters = {**asdict(self), "intervals": f"95 %: {RESAMPLES} bootstrap resamples of subset seeds"}
@@ -77,15 +78,15 @@ class Findings(OfSubsets):
 
 
 def measures(
-    subset: pd.DataFrame, params: pd.Series, num_classes: int, few_classes: list[int]
+    subset: pd.DataFrame, params: pd.Series, whole: pd.Series, num_classes: int, few_classes: list[int]
 ) -> dict[str, dict[str, Any]]:
     """The measures that are defined on one data set, each with its interval and verdict.
 
-    subset: fca.studies.few_class.accuracy.per_subset.    params: of every model. On all classes, open and masked are
-    the same.
+    subset: fca.studies.few_class.accuracy.per_subset.    params: of every model.    whole: accuracy of every full model
+    on all classes, where open and masked are the same.
     """
-    whole, partial = (subset[found] for found in (subset["ncl"] == num_classes, subset["ncl"] < num_classes))
-    few, more = (partial[found] for found in (partial["ncl"].isin(few_classes), ~partial["ncl"].isin(few_classes)))
+    partial, is_few = subset["ncl"] < num_classes, subset["ncl"].isin(few_classes)
+    few, more = subset[partial & is_few], subset[partial & ~is_few]
     found = {
         "a, best of models": mean_of(*paired(few, "open", "max")),
         "a, mean of models": mean_of(*paired(few, "open")),
@@ -94,8 +95,8 @@ def measures(
         "a, other models, masked": mean_of(*unpaired(few, "masked")),
         "b, full to sub": ratio(few, "open", few, "sub"),
         "b, few to many": ratio(few, "open", more, "open"),
-        "c.1": mean_of(*against(few, whole, "open")),
-        "c.1, masked": mean_of(*against(few, whole, "masked")),
+        "c.1": mean_of(*against(few[few["protocol"] == "open"], whole)),
+        "c.1, masked": mean_of(*against(few[few["protocol"] == "masked"], whole)),
         "c.2": mean_of(*scaling(few, params, "open")),
         "d.1": mean_of(*growth(subset, few_classes)),
         "d.2": mean_of(*scaling(few, params, "sub")),
@@ -127,22 +128,19 @@ def unpaired(subset: pd.DataFrame, protocol: str) -> Draws:
     return values, sub["model"].nunique() + full["model"].nunique()
 
 
-def against(few: pd.DataFrame, reference: pd.DataFrame, protocol: str) -> Draws:
-    """Accuracy at few classes minus that of the same model on the reference (the same subset seed, if it has one)."""
-    few, reference = (part[part["protocol"] == protocol] for part in (few, reference))
-    by = ["model"] if reference["subset_seed"].isna().all() else ["model", "subset_seed"]
-    both = few.merge(reference.groupby(by)["top1"].mean().rename("reference").reset_index(), on=by)
-    both = both.assign(value=100 * (both["top1"] - both["reference"]))
-    return both.groupby([NCL, *DRAW], dropna=False, as_index=False).agg(value=("value", "mean")), both[
-        "model"
-    ].nunique()
+def against(few: pd.DataFrame, reference: pd.Series) -> Draws:
+    """Accuracy at few classes minus the reference of the same model (and of the same subset seed, if it has one)."""
+    both = few.merge(reference.rename("reference").reset_index(), on=list(reference.index.names))
+    drawn = both.assign(value=100 * (both["top1"] - both["reference"])).groupby([NCL, *DRAW], dropna=False)
+    return drawn["value"].mean().reset_index(), both["model"].nunique()
 
 
 def growth(subset: pd.DataFrame, few_classes: list[int]) -> Draws:
     """Accuracy of sub-models at few classes minus at the most classes that any was trained on."""
     sub = subset[subset["protocol"] == "sub"]
-    most = sub["ncl"].max()
-    return against(sub[sub["ncl"].isin(few_classes) & (sub["ncl"] < most)], sub[sub["ncl"] == most], "sub")
+    at_most = sub["ncl"] == sub["ncl"].max()
+    by = ["model"] if sub.loc[at_most, "subset_seed"].isna().all() else ["model", "subset_seed"]
+    return against(sub[sub["ncl"].isin(few_classes) & ~at_most], sub[at_most].groupby(by)["top1"].mean())
 
 
 def scaling(few: pd.DataFrame, params: pd.Series, protocol: str) -> Draws:

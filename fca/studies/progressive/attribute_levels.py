@@ -19,6 +19,7 @@ from fca.studies.progressive.levels import (
     PAPER,
     SCORE,
     Line,
+    OfLevels,
     cells,
     levels_of,
     mean_cells,
@@ -29,7 +30,7 @@ from fca.studies.progressive.levels import (
 from fca.studies.table import ATTRIBUTE, DATASET, LABEL, LEVEL, MODEL, MODELS, N_TEST, TableSpec, filled
 from fca.types import LEVELS, Column, Table, with_interval
 
-FALLS, RISES, UNCLEAR = "falls", "rises", "cannot tell"
+FALLS, RISES, UNCLEAR = "falls", "rises", "undecided"
 STEPS = ("easy to medium", "medium to hard")
 
 TOP1_OF_LEVEL = Column("accuracy", float, ".1%", "top-1 accuracy")
@@ -74,18 +75,10 @@ METHOD = {
 
 
 @dataclass(frozen=True)
-class AttributeLevels:
-    """`analysis=attribute_levels`; reads `predict` rows of full models on data sets with columns attribute and level.
-
-    query: narrows the rows.    protocol: open (any class may be predicted) or masked (those that the images have).
-    seed: of the resamples.
-    """
+class AttributeLevels(OfLevels):
+    """`analysis=attribute_levels`."""
 
     tables: ClassVar = (ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, ATTRIBUTE_LEVELS)
-
-    query: str | None = None
-    protocol: str = "open"
-    seed: int = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables attribute_scores (a line a model and attribute), attribute_steps (over models), attribute_levels."""
@@ -131,7 +124,7 @@ def verdict(low: float, high: float) -> str:
     """What the interval of a drop shows.
 
     >>> verdict(-0.1, 0.2), verdict(0.1, 0.2), verdict(float("nan"), float("nan"))
-    ('cannot tell', 'falls', 'cannot tell')
+    ('undecided', 'falls', 'undecided')
     """
     return FALLS if low > 0 else RISES if high < 0 else UNCLEAR
 

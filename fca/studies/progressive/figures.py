@@ -203,7 +203,7 @@ def trends_figure(trends: Table) -> alt.FacetChart:
     title = style.title(
         "Does confidence fall from easy to medium to hard?",
         "Mean over models. Named where it does not fall at both steps: trend, only as a whole (Page's test, Holm);",
-        "rises, the interval of a step is below 0; cannot tell, neither.",
+        "rises, the interval of a step is below 0; undecided, neither.",
     )
     return style.faceted(kinds.layers(rules, dots), frame, title, (DATASET,), columns=2, row=20)
 
@@ -280,7 +280,7 @@ def steps_headlines(steps: pd.DataFrame) -> Iterator[str]:
     """In how many attributes each level costs accuracy, and the other attributes.
 
     >>> line = {"dataset": "zoo", "attribute": "size", "step": "easy to medium", "verdict": "falls"}
-    >>> print(*steps_headlines(pd.DataFrame([line, {**line, "step": "medium to hard", "verdict": "cannot tell"}])))
+    >>> print(*steps_headlines(pd.DataFrame([line, {**line, "step": "medium to hard", "verdict": "undecided"}])))
     zoo: accuracy falls at both steps, easy to medium and medium to hard, in 0 of 1 attributes; it does not change \
 significantly in size (medium to hard).
     """

@@ -23,6 +23,7 @@ from fca.studies.progressive.levels import (
     SCORE,
     ByLevel,
     Line,
+    OfLevels,
     cells,
     levels_of,
     mean_cells,
@@ -92,18 +93,10 @@ METHOD = {
 
 
 @dataclass(frozen=True)
-class Hierarchy:
-    """`analysis=hierarchy`; reads `predict` rows of full models on data sets with columns attribute and level.
-
-    query: narrows the rows.    protocol: open (any class may be predicted) or masked (those that the images have).
-    seed: of the resamples.
-    """
+class Hierarchy(OfLevels):
+    """`analysis=hierarchy`."""
 
     tables: ClassVar = (HIERARCHY, HIERARCHY_PATTERNS, HIERARCHY_CORRELATION)
-
-    query: str | None = None
-    protocol: str = "open"
-    seed: int = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables hierarchy (a line a model), hierarchy_patterns and hierarchy_correlation."""

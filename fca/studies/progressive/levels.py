@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,6 +53,19 @@ class ByLevel(NamedTuple):
     correct: Bool[np.ndarray, "models items"]
     confidence: Float[np.ndarray, "models items"]
     runs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class OfLevels:
+    """What analyses of levels ask for; they read `predict` rows of full models on sets with attributes and levels.
+
+    query: narrows the rows.    protocol: open (any class may be predicted) or masked (those that the images have).
+    seed: of the resamples.
+    """
+
+    query: str | None = None
+    protocol: str = "open"
+    seed: int = 0
 
 
 def responses_by_level(store: Store, query: str | None = None, protocol: str = "open") -> list[ByLevel]:

@@ -22,6 +22,7 @@ from fca.studies.progressive.levels import (
     PAPER,
     ByLevel,
     Line,
+    OfLevels,
     cells,
     levels_of,
     mean_cells,
@@ -110,19 +111,12 @@ METHOD = {
 
 
 @dataclass(frozen=True)
-class ValidateLevels:
-    """`analysis=validate_levels`; reads `predict` rows of full models on data sets with columns attribute and level.
-
-    query: narrows the rows.    protocol: open (any class may be predicted) or masked (those that the images have).
-    shown: images of each kind of contradiction, with pictures.    seed: of the resamples.
-    """
+class ValidateLevels(OfLevels):
+    """`analysis=validate_levels`.    shown: images of each kind of contradiction, with pictures."""
 
     tables: ClassVar = (CONFIDENCE_LEVELS, CONFIDENCE_TRENDS, CONTRADICTIONS_SHOWN, CONTRADICTIONS)
 
-    query: str | None = None
-    protocol: str = "open"
     shown: int = 24
-    seed: int = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables confidence_levels, confidence_trends, contradictions_shown and contradictions (all of them)."""

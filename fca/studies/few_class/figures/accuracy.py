@@ -23,7 +23,7 @@ _DIFFERENCE = Column("difference", float, "+.2%", "sub-model minus full model")
 _VERDICTS = {
     "sub-models above open full models": "sub-models are more accurate than open full models",
     "not above": "sub-models are not more accurate than open full models",
-    "cannot tell": "the difference between sub-models and open full models is not significant",
+    "undecided": "the difference between sub-models and open full models is not significant",
 }
 
 

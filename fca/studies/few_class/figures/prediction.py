@@ -33,7 +33,7 @@ NAMES = {
 PANEL = [ENCODER, TARGET, tables.HELD]
 _COLOURS = ("#009e73", "#b07d00", "#d55e00", kinds.GREY)  # 3:1 on white and on black
 _SHAPES = ("circle", "diamond", "triangle-down", "square")
-_VERDICTS = {"beyond ncl": "predicts", "not beyond ncl": "does not predict", "cannot tell": "may or may not predict"}
+_VERDICTS = {"beyond ncl": "predicts", "not beyond ncl": "does not predict", "undecided": "may or may not predict"}
 
 
 def error_figure(prediction: Table) -> alt.FacetChart:
