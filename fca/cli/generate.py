@@ -21,7 +21,7 @@ FEW = (1, 5, 9)  # sublevels whose prompts a dry run shows
 
 
 def generation(config: DictConfig) -> None:
-    """Draw what is left, or with dry=true only say what would be drawn and what it would cost."""
+    """Draw what is left, or with dry=true only show what would be drawn and what it would cost."""
     plan: Plan = component(config, "plan").resolved(config.per_level)
     generator: Generator = component(config, "generator")
     writer: Writer | None = None if config.writer is None else component(config, "writer")
