@@ -80,5 +80,6 @@ def test_the_analysis_has_a_line_and_a_mark_for_every_measure_that_is_defined(tm
     assert (frame["verdict"].isin(["above", "below"]) == outside).all()
     [figure] = visuals_of(analysis).figures
     drawn = style.spec(figure.draw(table))
+    assert "4 subset seeds are too few for a reliable interval." in drawn["title"]["subtitle"]
     assert not computes(drawn)
     assert marks(drawn, "symbol") == len(table.frame)

@@ -11,6 +11,7 @@ import pandas as pd
 from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.few_class import accuracy, comparison
+from fca.studies.few_class.correlation import SEEDS
 from fca.studies.few_class.findings import FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE
 from fca.studies.few_class.variance import SHARES, SOURCES, SPREADS, VARIANCE
 from fca.studies.table import DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSETS, TOP1
@@ -195,9 +196,11 @@ def findings_figure(findings: Table) -> alt.FacetChart:
     along = kinds.category(alt.Y, MEASURE, order, labelLimit=480)
     axis = kinds.quantity(alt.X, VALUE, "")
     chart = kinds.points_with_intervals(VALUE, along, findings.columns, scale=axis, line=str(NO_EFFECT))
+    fewest = frame[SEEDS].min()
     title = style.title(
         "Do the findings of Few-Class Arena hold here?",
         "Mean over class subsets with its 95 % interval over subset seeds; dashed: no effect.",
+        *([f"{fewest} subset seeds are too few for a reliable interval."] if fewest < FEW else []),
     )
     drawn = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)
     return drawn.resolve_scale(x="independent", y="independent")
