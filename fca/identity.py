@@ -11,7 +11,8 @@ from typing import Any
 import pandas as pd
 
 ADDED_LATER: Mapping[str, Mapping[str, Any]] = {
-    "recipe": {"lr_batch": 0, "finetune_lr": 1.0, "lr_min": 0.0, "step_epochs": 0.0, "cutmix": 0.0, "ema": 0.0}
+    "recipe": {"lr_batch": 0, "finetune_lr": 1.0, "lr_min": 0.0, "step_epochs": 0.0, "cutmix": 0.0}
+    | {"ema": 0.0, "ema_warmup": False}
 }
 """group -> key -> the value that means the behaviour before the key existed: golden run ids survive a new key."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import zipfile
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
@@ -27,8 +28,18 @@ if TYPE_CHECKING:
 PRETRAINED = "pretrained"
 """The value of `weights` that stands for those which the family publishes."""
 
-SUFFIXES = (".safetensors", ".pt", ".pth")
-LOCAL = "a .safetensors, .pt or .pth file that holds a state dict"
+LOCAL = "a file that holds a state dict, as safetensors or torch.save write it"
+SAFETENSORS, TORCH = "safetensors", "torch"
+LONGEST_HEADER = 100_000_000  # bytes, by the format's own rule
+SNIFFED = 512  # bytes; a tar archive has its mark at 257
+STARTS = (  # what a file is that begins so, in place of weights
+    (b"<", "an HTML or XML page, such as a login or error page saved in place of the file"),
+    (b"version https://git-lfs.github.com/", "a git-lfs pointer: the file itself was not fetched (git lfs pull)"),
+    (b"\x89HDF", "an HDF5 file, as Keras writes it"),
+    (b"\x1f\x8b", "a gzip archive: unpack it"),
+    (b"\x93NUMPY", "a NumPy array"),
+    (b"{", "a JSON text"),
+)
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of RGB in [0, 1]
 IMAGENETS = tuple(f"imagenet-{name}" for name in ("1k", "12k", "21k-goog", "21k-miil", "22k", "22k-ms"))  # in timm
 
@@ -145,7 +156,7 @@ def identity_of(family: str, model: Any, published: str | None = None, **changed
     published: name of published weights, which then stands for them.    changed: values that stand for fields.
 
     `classes` are the meaning of the weights' logits: without weights they stay out.
-    Raises FcaError for a file that is missing or has another suffix, and for classes that are no keys.
+    Raises FcaError for a file that is missing or no weights, and for classes that are no keys.
     """
     weights, classes = None, None
     if model.weights is not None:
@@ -156,13 +167,57 @@ def identity_of(family: str, model: Any, published: str | None = None, **changed
 
 
 def weights_file(weights: str) -> Path:
-    """The file of these weights; raises FcaError if it is missing or cannot be a state dict."""
+    """The file of these weights; raises FcaError if it is missing or cannot be a state dict by its content."""
     path = Path(weights).expanduser()
-    if path.suffix not in SUFFIXES:
-        raise FcaError("model.weights", weights, LOCAL, "give the path of one as model.weights=PATH")
     if not path.is_file():
         raise FcaError("model.weights", weights, f"{LOCAL}; this file is not there", "correct the path")
+    file_format(path)
     return path
+
+
+def file_format(path: Path) -> str:
+    """SAFETENSORS or TORCH by the file's content, whatever its name; FcaError names what else it looks like.
+
+    torch's own reader decides about anything that begins like a pickle.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(SNIFFED)
+    except OSError as error:
+        raise FcaError("model.weights", str(path), f"a file that can be read ({one_line(error)})", "mend it") from error
+    looks: str | None
+    header = int.from_bytes(start[:8], "little")  # of safetensors: a length, then JSON of that length
+    if start[8:9] == b"{" and header < LONGEST_HEADER:
+        if 8 + header <= path.stat().st_size:
+            return SAFETENSORS
+        looks = "a cut safetensors file"
+    elif start.startswith(b"PK\x03\x04"):
+        looks = _archive(path)
+    elif start[:1] == b"\x80":
+        looks = None
+    elif start[257:262] == b"ustar":
+        looks = "a tar archive: unpack it"
+    else:
+        text = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+        known = (name for begin, name in STARTS if text.startswith(begin))
+        looks = next(known, f"nothing known: it begins with {start[:16]!r}") if start else "an empty file"
+    if looks is None:
+        return TORCH
+    raise FcaError("model.weights", str(path), f"{LOCAL}; this is {looks}", "fetch or export it again")
+
+
+def _archive(path: Path) -> str | None:
+    """What a zip file is; None for one of torch.save."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [info.filename for info in archive.infolist()]
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        return f"a cut or damaged archive ({one_line(error)})"
+    if any(name.endswith("/constants.pkl") for name in names):
+        return "a TorchScript program, which holds code: ask for its state dict"
+    if any(name.endswith("/data.pkl") for name in names):
+        return None
+    return f"a zip archive of other things ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
 
 
 def file_label(weights: str | None) -> str | None:

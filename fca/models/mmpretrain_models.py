@@ -50,7 +50,7 @@ class MmpretrainModel(LibraryModel):
         layers = logit_layers(lambda logits: _made(self, {**parts, "num_classes": logits}))
         head = tuple(f"{end}.{name}" for name in layers)
         make = with_or_without(partial(network, self, config), head)
-        module, keys = with_weights(make, head, weights, known, classes, read)
+        module, keys = with_weights(make, head, weights, known, classes, tidy)
         return classifier(module, keys, head, *_input(self, config), self.refused)
 
     @property
@@ -149,11 +149,9 @@ def network(model: MmpretrainModel, config: Any, logits: int) -> nn.Module:
     return module
 
 
-def read(weights: str) -> dict[str, Tensor]:
-    """A checkpoint's state dict, without running code; normalisation is ours and stays out."""
-    from fca.models.networks import read_weights
-
-    return {key: value for key, value in read_weights(weights).items() if not key.startswith("data_preprocessor.")}
+def tidy(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Without normalisation, which is ours."""
+    return {key: value for key, value in state.items() if not key.startswith("data_preprocessor.")}
 
 
 def _config(model: MmpretrainModel) -> Any:

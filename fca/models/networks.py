@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-import pickle
+import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import torch
 from jaxtyping import Float
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize, pad, relu
 
-from fca.models import LOCAL, check_count, not_fetched, one_line, weights_file
+from fca.models import LOCAL, SAFETENSORS, check_count, file_format, not_fetched, one_line, weights_file
 from fca.types import Classifier, FcaError, Geometry
 
 Names = Sequence[str]  # of modules, or class keys
 Layer = Callable[[Tensor], Tensor]
 Make = Callable[[int], nn.Module]  # number of logits -> network
-Read = Callable[[str], dict[str, Tensor]]  # path -> state dict
+State = dict[str, Tensor]
+Tidy = Callable[[State], State]
 Refuse = Callable[[Exception], FcaError]
 MARK = 7919  # logits of a network that is built only to find its head: a prime, so no other layer is as wide
 SHOWN = 3  # keys of each kind in a message
+log = logging.getLogger(__name__)
 _GLOBAL = re.compile(r"GLOBAL (\w[\w.]*\w)")  # torch's words for what it refused to call
+# Where published checkpoints keep state dicts; averaged weights first, as timm takes them.
+WRAPPERS = ("state_dict_ema", "model_ema", "ema", "state_dict", "model", "teacher", "model_state_dict", "net")
+PREFIXES = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.")  # of parallel and compiled networks, of tasks
 LOGGED = (
+    "argparse.Namespace",
     "mmengine.logging.history_buffer.HistoryBuffer",
     *(f"{module}.getattr" for module in ("builtins", "__builtin__")),  # how such a buffer names its own methods
     *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
@@ -47,37 +53,110 @@ class _Skipped:
     def __setstate__(self, state: Any) -> None: ...
 
 
-def read_weights(weights: str) -> dict[str, Tensor]:
+class Reading(NamedTuple):
+    """One way to read a file.    wrapper: the key that holds the state dict.    removed: what its keys began with."""
+
+    wrapper: str
+    removed: str
+    state: State
+
+
+def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), tidy: Tidy = dict) -> State:
     """The state dict in a file, by key; never runs code from it. Raises FcaError for a file that is something else.
 
-    Logged numbers and their buffers are skipped (the names in LOGGED, none of which is called).
+    like:  keys of the network. Of a checkpoint with several state dicts, and of their keys with and without the
+           prefixes that wrappers add, the reading is taken that fits them best, and a warning names it.
+    fresh: modules whose keys do not matter.    tidy: renames and drops keys as a library needs it.
+
+    As in timm's load_state_dict, averaged weights come before others that fit as well. Logged numbers, their buffers
+    and arguments are skipped (the names in LOGGED, none of which is called).
     """
+    held = _loaded(weights)
+    readings = [
+        Reading(wrapper, removed, tidy(state))
+        for wrapper, whole in _state_dicts(held)
+        for removed, state in _without_prefixes(whole)
+    ]
+    if not readings:
+        some = f" of {', '.join(map(str, list(held)[:SHOWN]))}" if isinstance(held, Mapping) else ""
+        step = "write it with torch.save(module.state_dict(), path)"
+        raise FcaError("model.weights", weights, f"{LOCAL}; this one holds a {type(held).__name__}{some}", step)
+    wanted = {key for key in like if not _belongs(key, fresh)}
+    best = min(readings, key=lambda one: len(wanted ^ {key for key in one.state if not _belongs(key, fresh)}))
+    _report(Path(weights).name, best, {one.wrapper for one in readings})
+    return best.state
+
+
+def _loaded(weights: str) -> Any:
+    """What a file holds, by torch's reader that calls nothing but what rebuilds tensors."""
     path = weights_file(weights)
     try:
-        if path.suffix == ".safetensors":
+        if file_format(path) == SAFETENSORS:
             return load_file(path)
-        with torch.serialization.safe_globals([(_Skipped, name) for name in LOGGED]):
-            state = torch.load(path, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, EOFError, RuntimeError) as error:
+        skipped = torch.serialization.safe_globals([(_Skipped, name) for name in LOGGED])
+        with path.open("rb") as file, skipped:  # an open file: torch reads a path by its suffix
+            return torch.load(file, map_location="cpu", weights_only=True)
+    except FcaError:
+        raise
+    except Exception as error:  # damaged files make readers fail with errors of every kind
         raise _unread(path, weights, error) from error
-    if isinstance(state, Mapping) and isinstance(state.get("state_dict"), Mapping):
-        state = state["state_dict"]
-    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise FcaError("model.weights", weights, LOCAL, "write it with torch.save(module.state_dict(), path)")
-    return dict(state)
+
+
+def _state_dicts(held: Any, wrapper: str = "") -> Iterator[tuple[str, State]]:
+    """Every state dict among what a file holds, with the keys that lead to it; those of WRAPPERS only, in their order.
+
+    >>> [name for name, _ in _state_dicts({"model": {"a": torch.ones(1)}, "ema": {"state_dict": {"a": torch.ones(1)}}})]
+    ['ema.state_dict', 'model']
+    """
+    if not isinstance(held, Mapping) or not held:
+        return
+    if all(isinstance(key, str) and isinstance(value, Tensor) for key, value in held.items()):
+        yield wrapper, dict(held)
+    elif wrapper.count(".") < 2:
+        for name in WRAPPERS:
+            yield from _state_dicts(held.get(name), f"{wrapper}.{name}".removeprefix("."))
+
+
+def _without_prefixes(state: State, removed: str = "") -> Iterator[tuple[str, State]]:
+    """A state dict under its own keys, then without what wrappers put before them (PREFIXES; four deep at most).
+
+    >>> [removed for removed, _ in _without_prefixes({"module.model.fc.bias": torch.ones(1)})]
+    ['', 'module.', 'module.model.']
+    """
+    yield removed, state
+    for prefix in PREFIXES if removed.count(".") < 4 else ():
+        shorter = {key.removeprefix(prefix): value for key, value in state.items()}
+        if len(shorter) == len(state) and shorter.keys() != state.keys():  # no two keys become one
+            yield from _without_prefixes(shorter, removed + prefix)
+
+
+@cache
+def _warn_once(line: str) -> None:
+    log.warning(line)
+
+
+def _report(name: str, taken: Reading, wrappers: set[str]) -> None:
+    """One line, once a process, where a file was not read key by key as it is."""
+    how = [f"read from `{taken.wrapper}`"] if taken.wrapper else []
+    others = sorted(wrappers - {taken.wrapper})
+    how += [f"not from {', '.join(f'`{other}`' for other in others)}"] if others else []
+    how += [f"prefix `{taken.removed}` removed"] if taken.removed else []
+    if how:
+        _warn_once(f"weights {name}: {', '.join(how)}")
 
 
 def _unread(path: Path, weights: str, error: Exception) -> FcaError:
     """Why a file is no state dict; for a pickle that names code: which, and how to convert the file."""
-    code = _GLOBAL.findall(str(error)) if path.suffix != ".safetensors" else []
+    code = _GLOBAL.findall(str(error))
     if not code:
         return FcaError("model.weights", weights, f"{LOCAL} ({one_line(error)})", "fetch or export it again")
-    allowed = f"{LOCAL}, and no code; to read this one would run {', '.join(code)} ({type(error).__name__})"
+    allowed = f"{LOCAL}; this one holds code: to read it would run {', '.join(code)} ({type(error).__name__})"
     target = path.with_suffix(".safetensors").name
     step = (
-        "if you trust it, convert it once, in a container without network or files of yours: python -c "
-        f"\"import torch, safetensors.torch as s; d = torch.load('{path.name}', 'cpu', weights_only=False); "
-        f"s.save_file(d.get('state_dict', d), '{target}')\"; then model.weights={target}"
+        "ask for its state dict; or if you trust it, convert it once, in a container without network or files of "
+        f"yours: python -c \"import torch, safetensors.torch as s; d = torch.load('{path.name}', 'cpu', "
+        "weights_only=False); d = getattr(d, 'state_dict', lambda: d.get('state_dict', d))(); "
+        f"s.save_file(d, '{target}')\"; then model.weights={target}"
     )
     return FcaError("model.weights", weights, allowed, step)
 
@@ -105,7 +184,7 @@ def fetched(url: str) -> Path:
 
 
 def with_weights(
-    make: Make, head: Names, weights: str | None, known: Names, classes: Names | None, read: Read = read_weights
+    make: Make, head: Names, weights: str | None, known: Names, classes: Names | None, tidy: Tidy = dict
 ) -> tuple[nn.Module, tuple[str, ...]]:
     """A network with its weights, and the class keys of its logits.
 
@@ -113,20 +192,20 @@ def with_weights(
     head:    names of the modules that give the logits.
     known:   class keys of the logits in the file; empty when it has none or they are unknown.
     classes: to train anew: the file's head, if any, is replaced by a fresh one of these classes.
-    read:    weights -> state dict, for files whose keys are not yet those of the network.
+    tidy:    for files whose keys are not yet those of the network; see `read_weights`.
 
     Without `classes` the file's own head is kept, or none if `known` is empty. Raises FcaError for weights that do
     not fit (which keys), another number of logits than class keys, and neither weights nor classes.
     """
     if weights is None:
         return make(len(trainable(classes))), tuple(classes or ())
-    state = read(weights)
     kept = tuple(known if classes is None else classes)
+    module = make(len(kept))
+    state = read_weights(weights, module.state_dict(), head, tidy)
     if classes is None and known:
         _check_head(state, head, known, weights)
         head = ()  # the own one of the file stays
     state = {key: value for key, value in state.items() if not _belongs(key, head)}
-    module = make(len(kept))
     fit_weights(module, state, head, weights)
     return module, kept
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from fca.geometry import ResizeCrop
 from fca.models import (
-    SUFFIXES,
     Normalise,
     class_keys,
     file_label,
@@ -105,8 +104,8 @@ class OpenClip:
 
     @property
     def is_tag(self) -> bool:
-        """Whether `weights` names published weights and no file."""
-        return self.weights is not None and Path(self.weights).suffix not in SUFFIXES and "/" not in self.weights
+        """Whether `weights` names published weights and no file: no tag has a full stop or a slash."""
+        return self.weights is not None and not Path(self.weights).suffix and "/" not in self.weights
 
     def _check(self) -> None:
         if self.name not in _registered():
@@ -226,19 +225,35 @@ def _zero_shot(model: OpenClip, keys: Sequence[str]) -> nn.Module:
 def _created(model: OpenClip, weights: str | None) -> Any:
     """OpenCLIP's model of images and texts; its weights are read without running code."""
     keywords = {"force_image_size": model.input_size, "pretrained_text": False, "weights_only": True}
+    tag = weights if model.is_tag else None
     try:
         with _texts_needed(model, "without Hugging Face's text towers", ImportError):
-            return _open_clip().create_model(model.name, weights, **keywords)
+            clip = _open_clip().create_model(model.name, tag, **keywords)
     except RuntimeError as error:
-        if weights is None:
+        if tag is None:
             raise
-        if not model.is_tag:
-            allowed = f"weights of OpenCLIP's {model.name} ({one_line(error)})"
-            raise FcaError("model.weights", weights, allowed, "choose the model of these weights") from error
         record = record_of(model)
         hub = record.get("hf_hub", "").rstrip("/")
         file = f"https://huggingface.co/{hub}/resolve/main/open_clip_model.safetensors" if hub else record.get("url")
-        raise not_fetched(weights, file, type(error).__name__) from error  # its text is that of ten retries
+        raise not_fetched(tag, file, type(error).__name__) from error  # its text is that of ten retries
+    if weights is not None and tag is None:
+        _load(model, clip, weights)
+    return clip
+
+
+def _load(model: OpenClip, clip: Any, weights: str) -> None:
+    """Put the weights of a file into OpenCLIP's model. Raises FcaError for those of another one."""
+    from unittest.mock import patch
+
+    from fca.models.networks import read_weights
+
+    state, factory = read_weights(weights, clip.state_dict()), _open_clip().factory
+    try:
+        with _quiet(), patch.object(factory, "load_state_dict", return_value=state):
+            factory.load_checkpoint(clip, weights)  # which adapts keys and sizes, but reads files by their suffix
+    except RuntimeError as error:
+        allowed = f"weights of OpenCLIP's {model.name} ({one_line(error)})"
+        raise FcaError("model.weights", weights, allowed, "choose the model of these weights") from error
 
 
 @contextmanager

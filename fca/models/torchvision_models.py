@@ -44,7 +44,7 @@ class TorchvisionModel(LibraryModel):
             weights, known = str(fetched(record.url)), known or class_keys("imagenet-1k")
         make = partial(network, self)
         head = logit_layers(make)
-        module, keys = with_weights(with_or_without(make, head), head, weights, known, classes, read)
+        module, keys = with_weights(with_or_without(make, head), head, weights, known, classes, tidy)
         return classifier(module, keys, head, *_input(self, record), self.refused)
 
     def _published(self) -> str:
@@ -91,11 +91,9 @@ def record_of(name: str) -> Any:
     return records[tag]
 
 
-def read(weights: str) -> dict[str, Tensor]:
+def tidy(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """A state dict under the keys of today's networks, without auxiliary heads."""
-    from fca.models.networks import read_weights
-
-    state = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in read_weights(weights).items()}
+    state = {_OLD_DENSENET.sub(r"\1\2", key): value for key, value in state.items()}
     return {key: value for key, value in state.items() if not key.startswith(AUXILIARY)}
 
 

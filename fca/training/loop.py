@@ -11,7 +11,7 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from jaxtyping import Float
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 from fca.store.files import write_json, write_whole
 from fca.torchvision_ops import declare_torchvision_ops
@@ -47,6 +47,7 @@ _KNOWN = (
     r"GPU available but not used",  # as configured: machine.accelerator=cpu
     r"Detected call of `lr_scheduler\.step\(\)` before `optimizer\.step\(\)`",  # 16-mixed skips its first steps
 )
+Tensors = tuple[Tensor, ...] | list[Tensor]
 log = logging.getLogger(__name__)
 
 
@@ -68,7 +69,7 @@ class Training(pl.LightningModule):
         kinds = ((MixUp, recipe.mixup), (CutMix, recipe.cutmix))
         mixes = [kind(alpha=alpha, num_classes=len(classifier.classes)) for kind, alpha in kinds if alpha]
         self.mix = RandomChoice(mixes) if len(mixes) > 1 else next(iter(mixes), None)
-        average = get_ema_multi_avg_fn(recipe.ema)  # type: ignore[no-untyped-call]
+        average = moving_average(recipe)
         self.average = AveragedModel(self.network, multi_avg_fn=average, use_buffers=True) if recipe.ema else None
         self.figures: dict[str, float] = {}
 
@@ -137,6 +138,27 @@ class Training(pl.LightningModule):
         lr = self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps)
         self.figures = {"train_loss": train_loss, "val_loss": loss / images, "val_top1": correct / images, "lr": lr}
         self.log_dict(self.figures)
+
+
+def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor], None]:
+    """How torch's AveragedModel follows the weights and buffers after its first step, which it copies.
+
+        average ← d average + (1 - d) value,   d = min(ema, (1 + t) / (10 + t)) at its step t = 1, 2, ...
+
+    Without ema_warmup d = ema, which in fewer than some 3 / (1 - ema) steps leaves much of the first weights.
+    Counts (of the batches that a batch norm has seen) are copied.
+    """
+
+    @torch.no_grad()
+    def follow(averages: Tensors, values: Tensors, step: Tensor) -> None:
+        if not averages[0].is_floating_point():  # torch groups them by type
+            torch._foreach_copy_(averages, values)
+            return
+        t = int(step)
+        decay = min(recipe.ema, (1 + t) / (10 + t)) if recipe.ema_warmup else recipe.ema
+        torch._foreach_lerp_(averages, values, 1 - decay)
+
+    return follow
 
 
 class WholeFiles(TorchCheckpointIO):

@@ -38,6 +38,7 @@ class Recipe:
     label_smoothing: share of the target spread over all classes.
     mixup:           alpha of mixup's Beta(alpha, alpha).    cutmix: likewise; with both, each batch takes one of them.
     ema:             decay of a running average of the weights, which is then validated and kept in their place.
+    ema_warmup:      average over few steps at first: step t (from 0) decays by min(ema, (1 + t) / (10 + t)).
     flip:            mirror half of the images, left to right.
     shift:           largest random translation, as a share of the side: 0.125 = 4 of 32 pixels, filled with black.
     scale_min:       smallest area of a random resized crop, as a share of the image; 1 = no crop.
@@ -64,6 +65,7 @@ class Recipe:
     mixup: float
     cutmix: float
     ema: float
+    ema_warmup: bool
     flip: bool
     shift: float
     scale_min: float

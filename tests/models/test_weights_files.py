@@ -1,11 +1,19 @@
-import numpy as np
+import io
+import os
+import pickle
+import tarfile
+import zipfile
+from argparse import Namespace
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch import nn
 
 from fca.identity import file_sha256
 from fca.models import class_keys
 from fca.models.cifar_resnet import CifarResNet
+from fca.models.networks import PREFIXES, with_weights
 from fca.types import FcaError
 
 TEN = [f"class {number}" for number in range(10)]
@@ -84,8 +92,8 @@ def test_weights_of_another_network_are_refused_key_by_key(trained):
     with pytest.raises(FcaError, match=r"30 missing: layer1.1.conv1.weight, .*, \.\.\.; next") as caught:
         CifarResNet(14, str(path), TEN).build()
     assert "unexpected" not in str(caught.value)
-    save_file({f"module.{key}": value for key, value in module.state_dict().items() if "linear" not in key}, path)
-    with pytest.raises(FcaError, match=r"35 missing: conv1.weight, .* 42 unexpected: module.bn1.bias"):
+    save_file({f"visual.{key}": value for key, value in module.state_dict().items() if "linear" not in key}, path)
+    with pytest.raises(FcaError, match=r"35 missing: conv1.weight, .* 42 unexpected: visual.bn1.bias"):
         CifarResNet(8, str(path), None).build()
     state = {**module.state_dict(), "conv1.weight": torch.zeros(16, 1, 3, 3)}
     save_file(state, path)
@@ -125,24 +133,167 @@ def test_weights_without_a_head_cannot_answer(trained, tmp_path):
     assert CifarResNet(8, str(path), TEN).build(THREE).classes == tuple(THREE)
 
 
-@pytest.mark.parametrize("content", [b"", b"no weights at all", b"PK\x03\x04 half an archive"])
-@pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
-def test_a_file_that_is_something_else_is_named(tmp_path, content, suffix):
-    path = tmp_path / f"broken{suffix}"
-    path.write_bytes(content)
-    with pytest.raises(
-        FcaError, match=f"broken{suffix}; allowed: a .safetensors, .pt or .pth file that holds a state dict"
-    ):
+def saved(state, path, form):
+    """A file as safetensors, today's torch or torch before 1.6 writes it."""
+    if form == "safetensors":
+        save_file(state, path)
+    else:
+        torch.save(state, path, _use_new_zipfile_serialization=form == "zip")
+    return path
+
+
+def answers_as(module, path):
+    classifier = CifarResNet(8, str(path), TEN).build()
+    with torch.inference_mode():
+        return torch.equal(classifier.module.eval()(images()), module(images()))
+
+
+@pytest.mark.parametrize("name", ["a.th", "a.tar", "a.bin", "a.ckpt", "a.pth.tar", "a", "a.safetensors", "a.html"])
+@pytest.mark.parametrize("form", ["safetensors", "zip", "legacy"])
+def test_a_file_is_known_by_its_content_and_not_by_its_name(trained, tmp_path, name, form):
+    assert answers_as(trained[0], saved(trained[0].state_dict(), tmp_path / name, form))
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "prefix", "line"),
+    [
+        ("state_dict", "module.", "read from `state_dict`, prefix `module.` removed"),
+        ("model", "", "read from `model`"),
+        ("model_ema", "_orig_mod.module.", "read from `model_ema`, prefix `_orig_mod.module.` removed"),
+        ("state_dict", "model.", "read from `state_dict`, prefix `model.` removed"),
+        ("teacher", "module.backbone.", "read from `teacher`, prefix `module.backbone.` removed"),
+        ("ema.state_dict", "encoder.", "read from `ema.state_dict`, prefix `encoder.` removed"),
+        ("", "module._orig_mod.", "prefix `module._orig_mod.` removed"),
+    ],
+)
+def test_wrappers_and_prefixes_of_published_files_are_removed_with_a_line(
+    trained, tmp_path, caplog, wrapper, prefix, line
+):
+    """resnet20-12fca82f.th, as akamaster published it: `state_dict`, `module.`, written by torch before 1.6."""
+    held = {f"{prefix}{key}": value for key, value in trained[0].state_dict().items()}
+    for key in reversed(wrapper.split(".") if wrapper else []):
+        held = {key: held, "epoch": 3, "best_prec1": 91.7, "optimizer": {"state": {0: {"step": torch.ones(1)}}}}
+    path = saved(held, tmp_path / f"{wrapper}-{prefix}12fca82f.th", "legacy")
+    assert answers_as(trained[0], path)
+    assert caplog.messages == [f"weights {path.name}: {line}"]
+    assert answers_as(trained[0], path)
+    assert len(caplog.messages) == 1  # once a process
+
+
+def test_averaged_weights_come_first_as_in_timm(trained, tmp_path, caplog):
+    state = trained[0].state_dict()
+    worse = {key: value + 1 for key, value in state.items()}
+    path = saved({"model": worse, "state_dict_ema": state, "args": Namespace(lr=0.1)}, tmp_path / "both.ckpt", "zip")
+    assert answers_as(trained[0], path)
+    assert caplog.messages == ["weights both.ckpt: read from `state_dict_ema`, not from `model`"]
+    other = {"conv1.weight": torch.ones(1)}  # of another network
+    path = saved({"model": state, "state_dict_ema": other}, tmp_path / "other.ckpt", "zip")
+    assert answers_as(trained[0], path)
+    assert caplog.messages[1:] == ["weights other.ckpt: read from `model`, not from `state_dict_ema`"]
+
+
+def test_a_prefix_of_the_network_itself_stays(tmp_path, caplog):
+    make = lambda logits: nn.ModuleDict({"encoder": nn.Linear(2, 2), "model": nn.Linear(2, logits)})  # noqa: E731
+    path = saved(make(3).state_dict(), tmp_path / "own.pt", "zip")
+    module, _ = with_weights(make, ("model",), str(path), THREE, None)
+    assert torch.equal(module["encoder"].weight, torch.load(path)["encoder.weight"])
+    assert caplog.messages == []
+
+
+def test_names_made_to_have_many_readings_are_read_in_time(tmp_path):
+    """20 prefixes in any order on each of five keys would be billions of readings."""
+    keys = [f"{prefix * 20}{at}" for at, prefix in enumerate(PREFIXES)]
+    path = saved({key: torch.ones(1) for key in keys}, tmp_path / "many.pt", "zip")
+    with pytest.raises(FcaError, match="5 unexpected"):
+        CifarResNet(8, str(path), TEN).build(TEN)
+
+
+def archive(**members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as pack:
+        for name, content in members.items():
+            pack.writestr(name.replace("__", "/"), content)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "looks"),
+    [
+        (b"", "an empty file"),
+        (b"\n<!DOCTYPE html><title>Sign in</title>", "an HTML or XML page"),
+        (b"\xef\xbb\xbf<?xml version='1.0'?><Error>NoSuchKey</Error>", "an HTML or XML page"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:12\n", r"a git-lfs pointer.*git lfs pull"),
+        (b"no weights at all", "nothing known: it begins with b'no weights at al'"),
+        (b"PK\x03\x04 half an archive", "a cut or damaged archive"),
+        (
+            archive(cat__1="", cat__2="", dog__1="", dog__2=""),
+            r"a zip archive of other things \(cat/1, cat/2, dog/1, ...",
+        ),
+        (archive(**{"net__data.pkl": "", "net__constants.pkl": ""}), "a TorchScript program, which holds code"),
+        (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),
+        (b"\x1f\x8b\x08", "a gzip archive"),
+        (b"conv1.pt".ljust(257, b"\0") + b"ustar\x0000", "a tar archive"),
+        ((10**6).to_bytes(8, "little") + b'{"conv1.weight"', "a cut safetensors file"),
+        (b'{"epoch": 3}', "a JSON text"),
+    ],
+)
+@pytest.mark.parametrize("name", ["odd.safetensors", "odd"])
+def test_a_file_that_is_something_else_is_named_before_anything_starts(tmp_path, content, looks, name):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(FcaError, match=rf"{name}; allowed: a file that holds a state dict, .*; this is {looks}"):
+        CifarResNet(8, str(tmp_path / name), TEN).identity()
+
+
+@pytest.mark.parametrize("form", ["safetensors", "zip", "legacy"])
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.99])
+def test_a_cut_file_is_one_error(trained, tmp_path, form, share):
+    path = saved(trained[0].state_dict(), tmp_path / "cut.th", form)
+    path.write_bytes(path.read_bytes()[: int(share * path.stat().st_size)])
+    with pytest.raises(FcaError, match=r"cut.th; allowed: a file that holds a state dict.*; next: fetch"):
         CifarResNet(8, str(path), TEN).build()
 
 
-def test_a_pt_file_runs_no_code(tmp_path):
-    torch.save({"weight": np.random.default_rng}, tmp_path / "evil.pt")
-    with pytest.raises(FcaError, match=r"evil.pt; .* would run numpy.random.default_rng .*evil.safetensors"):
-        CifarResNet(8, str(tmp_path / "evil.pt"), TEN).build()
+class Hostile:
+    """A pickle that makes a file when it is read by the plain pickle module."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.made),)
+
+
+@pytest.mark.parametrize("name", ["evil.pt", "evil.safetensors", "evil"])
+@pytest.mark.parametrize("write", ["zip", "legacy", "pickle 0", "pickle 2", "pickle 5", "wrapped", "named tar"])
+def test_no_file_of_weights_runs_code(tmp_path, name, write):
+    path, made = tmp_path / name, tmp_path / "made"
+    held = {"state_dict": {"conv1.weight": torch.ones(1)}, "model": Hostile(made)}
+    if write.startswith("pickle"):
+        path.write_bytes(pickle.dumps({"model": Hostile(made)}, protocol=int(write[-1])))
+    elif write == "named tar":
+        with tarfile.open(path, "w") as pack:
+            member = tarfile.TarInfo("pickle")
+            member.size = len(content := pickle.dumps(Hostile(made), protocol=2))
+            pack.addfile(member, io.BytesIO(content))
+    else:
+        saved({"ema": held} if write == "wrapped" else held, path, "legacy" if write == "legacy" else "zip")
+    for model in (CifarResNet(8, str(path), TEN), CifarResNet(8, str(path), None)):
+        with pytest.raises(FcaError, match=rf"model.weights = .*{name}; allowed: a file that holds a state dict"):
+            model.build()
+    assert not made.exists()
+
+
+def test_a_pickled_network_is_refused_with_the_way_to_its_state_dict(tmp_path):
+    torch.save(nn.Linear(2, 2), tmp_path / "whole.pt")
+    line = r"whole.pt; .* this one holds code: .* torch.nn.modules.linear.Linear .*next: ask for its state dict"
+    with pytest.raises(FcaError, match=line):
+        CifarResNet(8, str(tmp_path / "whole.pt"), TEN).build()
     torch.save([1, 2], tmp_path / "list.pt")
-    with pytest.raises(FcaError, match=r"list.pt; allowed: .*state dict; next: write it with"):
+    with pytest.raises(FcaError, match=r"list.pt; .*; this one holds a list; next: write it with"):
         CifarResNet(8, str(tmp_path / "list.pt"), TEN).build()
+    torch.save({"params": {"w": [1]}, "epoch": 3}, tmp_path / "dict.pt")
+    with pytest.raises(FcaError, match=r"dict.pt; .*; this one holds a dict of params, epoch; next: write it with"):
+        CifarResNet(8, str(tmp_path / "dict.pt"), TEN).build()
 
 
 @pytest.mark.parametrize("depth", [2, 18, 21])

@@ -52,7 +52,7 @@ def recipe(**changes):
         "epochs": 3, "batch_size": 16, "optimiser": "adamw", "lr": 0.01, "weight_decay": 0.01, "momentum": 0.9,
         "schedule": "cosine", "warmup_epochs": 1.0, "milestones": [0.5, 0.75], "gamma": 0.1, "precision": "32-true",
         "lr_batch": 0, "finetune_lr": 1.0, "lr_min": 0.0, "step_epochs": 0.0, "cutmix": 0.0, "ema": 0.0,
-        "label_smoothing": 0.0, "mixup": 0.0, "flip": False, "shift": 0.0, "scale_min": 1.0, "grad_clip": 0.0,
-        "snapshots": [],
+        "ema_warmup": True, "label_smoothing": 0.0, "mixup": 0.0, "flip": False, "shift": 0.0, "scale_min": 1.0,
+        "grad_clip": 0.0, "snapshots": [],
     }  # fmt: skip
     return Recipe(**{**values, **changes})

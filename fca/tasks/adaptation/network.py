@@ -90,7 +90,7 @@ def _plan(setup: Setup, data: ImageData, *, finetune: bool) -> list[Run]:
     """
     setup.recipe.check()
     recipe = setup.recipe.scaled(finetune)
-    recipe = replace(recipe, flip=recipe.flip and data.mirror)
+    recipe = replace(recipe, flip=recipe.flip and data.mirror, ema_warmup=recipe.ema > 0 and recipe.ema_warmup)
     values = asdict(recipe)
     identity = {
         "data": data.fingerprint,
