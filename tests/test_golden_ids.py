@@ -2,6 +2,7 @@
 
 import pytest
 from hydra import compose, initialize_config_dir
+from safetensors.torch import save_file
 
 from fca.cli.application import CONF, register
 from fca.cli.configure import job_of
@@ -11,6 +12,8 @@ GOLDEN = {
     "": ["3bb7bc5f99e6", "b8721a0052fe"],
     "subset.ncl=5 subset.seed=3 seed=1": ["4a7edee589b7", "8efd5926cb31"],
     "model=cifar_resnet20 recipe.epochs=3": ["b6a6b0ea6644", "19732ed916e3"],
+    "recipe.ema=0.9 recipe.epochs=3 recipe.ema_warmup=false": ["d3cb36ab554d", "1095e1597e85"],  # before it warmed up
+    "recipe=fca_convnextv2_base": ["7c68ae6e11d1", "cd2a3b4560ee"],  # as released: without
     "task=embed": ["5a324462bd3d"],
     "task=describe": ["e39133d33e47"],
 }
@@ -46,9 +49,14 @@ def test_what_changes_a_number_changes_the_id(word):
     assert set(ids(word)).isdisjoint(ids(""))
 
 
+def test_an_average_that_warms_up_is_another_run_and_means_nothing_without_an_average():
+    assert set(ids("recipe.ema=0.9")).isdisjoint(ids("recipe.ema=0.9 recipe.ema_warmup=false"))
+    assert ids("recipe.ema_warmup=false") == ids("")
+
+
 def test_predictions_know_neither_subset_nor_seed_of_the_question(tmp_path):
     weights = tmp_path / "a.safetensors"
-    weights.write_bytes(b"any bytes: planning does not open them")
+    save_file({}, weights)  # planning does not look for its keys
     model = f"task=predict model=cifar_resnet20 model.weights={weights}"
     heavy, score = ids(f"{model} subset.ncl=3 subset.seed=1 seed=7")
     assert [heavy] == ids(model)

@@ -37,7 +37,7 @@ SCORE = Column("score", float, ".1%", "estimated mean over attributes of (easy +
 NAME = "journal.jsonl"
 TOGETHER = 2048  # images a line of the journal, at most
 OF_POLICY = {"mapping": ("gre_two_stage",), "objective": ("optimal_allocation", "neyman_irt")}
-NOT_ADAPTIVE = ("static_k", "random")
+BLIND = ("static_k", "random", "optimal_allocation")  # to what a session answered, so that plain shares are unbiased
 OF_BANK = ("neyman_irt", "fisher_cat", "difference", "p_irt")
 KNOWN_CHANCES = ("neyman_irt", "random", "static_k")  # policies that estimator difference can take
 LEAKED = "task.bank was fitted on this model's own answers too; fit it on others"
@@ -127,6 +127,8 @@ class AdaptiveTest:
         keys = [data.classes[c] for c in classes] if len(classes) < len(data.classes) else None
         options = {"width": self.width, "bank": self.bank, "protocol": protocol, "classes": keys}
         meaning = {"policy": self.policy, **policy.options, "estimator": self.estimator, "budget": self.budget}
+        if self.policy == "optimal_allocation":
+            meaning["shares"] = "of other groups"  # before, those of the group itself decided what it was asked
         meaning |= {"seed": setup.seed, **{key: value for key, value in options.items() if value is not None}}
         own_columns = ("estimator", "budget", "width", "bank", "protocol")
         about = {**subset_columns(setup.subset), **{name: getattr(self, name) for name in own_columns}}
@@ -199,9 +201,7 @@ class AdaptiveTest:
     def _checked(self) -> Chosen:
         """The policy. Raises FcaError for an option that is out of range or does not go with another one."""
         if self.estimator not in adaptive.ESTIMATORS:
-            raise FcaError(
-                "task.estimator", self.estimator, ", ".join(adaptive.ESTIMATORS), "mixed_logit needs no bank"
-            )
+            raise FcaError("task.estimator", self.estimator, ", ".join(adaptive.ESTIMATORS), "stratified needs no bank")
         if self.protocol not in PROTOCOLS:
             raise FcaError("task.protocol", self.protocol, " or ".join(PROTOCOLS), "take one of them")
         if self.width is not None and not 0 < self.width < 1:
@@ -224,7 +224,7 @@ class AdaptiveTest:
 
     def _warning(self, store: Store, predictions: Sequence[Run], *, exhausted: bool) -> str | None:
         """Known faults of the estimates; see also the width of their intervals."""
-        known = [None if self.policy in NOT_ADAPTIVE else adaptive.WARNINGS.get(self.estimator)]
+        known = [None if self.policy in BLIND else adaptive.WARNINGS.get(self.estimator)]
         if self.width is not None and exhausted:
             known.append(EXHAUSTED)
         if self.bank:

@@ -140,7 +140,7 @@ class Training(pl.LightningModule):
         self.log_dict(self.figures)
 
 
-def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor], None]:
+def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor | int], None]:
     """How torch's AveragedModel follows the weights and buffers after its first step, which it copies.
 
         average ← d average + (1 - d) value,   d = min(ema, (1 + t) / (10 + t)) at its step t = 1, 2, ...
@@ -150,7 +150,7 @@ def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor], None]
     """
 
     @torch.no_grad()
-    def follow(averages: Tensors, values: Tensors, step: Tensor) -> None:
+    def follow(averages: Tensors, values: Tensors, step: Tensor | int) -> None:
         if not averages[0].is_floating_point():  # torch groups them by type
             torch._foreach_copy_(averages, values)
             return

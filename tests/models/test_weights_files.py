@@ -227,7 +227,7 @@ def archive(**members):
         (b"PK\x03\x04 half an archive", "a cut or damaged archive"),
         (
             archive(cat__1="", cat__2="", dog__1="", dog__2=""),
-            r"a zip archive of other things \(cat/1, cat/2, dog/1, ...",
+            r"a zip archive of other things \(cat/1, cat/2, dog/1, \.\.\.",
         ),
         (archive(**{"net__data.pkl": "", "net__constants.pkl": ""}), "a TorchScript program, which holds code"),
         (b"\x89HDF\r\n\x1a\n", "an HDF5 file"),

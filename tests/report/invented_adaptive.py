@@ -9,7 +9,7 @@ from fca.types import LEVELS
 
 METHODS = (
     ("Static 3", "static_k", "session_mean"),
-    ("gre_two_stage + mixed_logit", "gre_two_stage", "mixed_logit"),
+    ("optimal_allocation + stratified", "optimal_allocation", "stratified"),
     ("neyman_irt + difference", "neyman_irt", "difference"),
     ("gre_two_stage + pooled", "gre_two_stage", "pooled"),
 )

@@ -49,7 +49,7 @@ def test_methods_are_coloured_by_what_they_need():
     kinds = values(figure(figures.errors_figure)).drop_duplicates("method").set_index("method")["kind"]
     assert kinds.to_dict() == {
         "Static 3": "evenly drawn",
-        "gre_two_stage + mixed_logit": "adaptive, needs levels only",
+        "optimal_allocation + stratified": "adaptive, needs levels only",
         "neyman_irt + difference": "needs an item bank",
         "gre_two_stage + pooled": "biased by its adaptive draw",
     }
@@ -76,7 +76,7 @@ def test_headlines_have_the_numbers_of_the_tables():
     accuracy, score = figures.method_headlines(known["adaptive_methods"].frame)
     start = "rendered: with 25 % of the images, the squared error of accuracy relative to Static 3 is "
     assert accuracy.startswith(start)
-    assert "for gre_two_stage + mixed_logit" in accuracy
+    assert "for optimal_allocation + stratified" in accuracy
     assert "score" in score
     [line] = figures.evaluated_headlines(known["adaptive_asked"].frame)
     assert line == "rendered: a session shows 2.7 hard images to net0 (top1 50 %) and 2.9 to net2 (top1 52 %)."

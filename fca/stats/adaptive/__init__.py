@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Integer, Shaped
 
-from fca.stats.adaptive.estimators import Estimate, difference, mixed_logit, p_irt, pooled, session_mean
+from fca.stats.adaptive.estimators import Estimate, difference, mixed_logit, p_irt, pooled, session_mean, stratified
 from fca.stats.adaptive.policies import (
     MAPPING_L,
     MAPPING_Q,
@@ -39,13 +39,15 @@ POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
     | {"optimal_allocation": OptimalAllocation, "neyman_irt": NeymanIrt, "fisher_cat": FisherCat}
 )
 ESTIMATORS: Mapping[str, Callable[[Pool, Record, ItemBank | None], Estimate]] = MappingProxyType(
-    {one.__name__: one for one in (session_mean, pooled, mixed_logit, p_irt, difference)}
+    {one.__name__: one for one in (stratified, session_mean, pooled, mixed_logit, p_irt, difference)}
 )
 # the known bias of an estimator; those that are right under every policy they take have none
 WARNINGS: Mapping[str, str] = MappingProxyType(
     {
+        "stratified": "biased under gre_two_stage (about a point too low), where a session's own responses decide what "
+        "it is asked; unbiased for static_k, random and optimal_allocation",
         "session_mean": "biased under an adaptive policy (gre_two_stage: about a point too low): sessions that do well "
-        "are asked other levels, and lucky answers stop the asking; unbiased for static_k",
+        "are asked other levels, and lucky answers stop the asking; unbiased for static_k and optimal_allocation",
         "pooled": "biased under an adaptive policy (gre_two_stage: points too high): hard items are asked mostly where "
         "the model does well; unbiased for static_k and random",
     }
@@ -69,7 +71,7 @@ def start_policy(policy: str | StartPolicy, pool: Pool, budget: int | float, ban
 def estimate(estimator: str, pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
     """Both targets of every group from a test so far; raises FcaError for an unknown name or a missing bank."""
     if estimator not in ESTIMATORS:
-        raise FcaError("estimator", repr(estimator), ", ".join(ESTIMATORS), "mixed_logit needs no bank")
+        raise FcaError("estimator", repr(estimator), ", ".join(ESTIMATORS), "stratified needs no bank")
     if not record.asked.any():
         raise FcaError("items asked", 0, "1 or more", "ask the policy's first round before estimating")
     return ESTIMATORS[estimator](pool, record, bank)

@@ -1,4 +1,4 @@
-"""Both targets of every group from the responses to a test: plain shares, an item bank, or a mixed logit.
+"""Both targets of every group from the responses to a test: shares by stratum, an item bank, or a mixed logit.
 
 The mixed logit has one random effect a session: responses to easy items predict those to hard items never asked.
 
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import expit, log_expit, ndtri
+from scipy.special import expit, log_expit, ndtri, stdtrit
 
 from fca.stats.adaptive.policies import ability_of, chances, check_bank
 from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Marks, Pool, Record, Sample, fixed_size_variance
@@ -36,17 +36,21 @@ class Estimate(NamedTuple):
 
     shared: the part of the errors that all groups have in common: each group's standard deviations along independent
     factors, whose squares are in se². None: the errors of the groups are independent.
+    df: degrees of freedom of each se. None: se is as good as known, and intervals are those of a normal.
     """
 
     value: Targets
     se: Targets
     shared: Float[np.ndarray, "groups targets factors"] | None = None
+    df: Targets | None = None
 
     @property
     def overall(self) -> Estimate:
         """The mean over groups, each counting the same, as an estimate of one group.
 
             se² = Σ_g (se_g² - Σ_f shared_gf²) / G² + Σ_f (Σ_g shared_gf / G)²
+
+        Degrees of freedom by Welch (1947) and Satterthwaite (1946).
 
         >>> se, common = np.full((4, 1), 0.2), np.full((4, 1, 1), 0.2)
         >>> [Estimate(se, se, shared).overall.se.item() for shared in (None, common)]
@@ -56,17 +60,78 @@ class Estimate(NamedTuple):
         own = np.maximum(self.se**2 - (shared**2).sum(axis=2), 0.0)
         together = shared.mean(axis=0)
         variance = own.sum(axis=0) / len(own) ** 2 + (together**2).sum(axis=1)
-        return Estimate(self.value.mean(axis=0)[None], np.sqrt(variance)[None], together[None])
+        df = None if self.df is None else welch(self.se**2, self.df)[None]
+        return Estimate(self.value.mean(axis=0)[None], np.sqrt(variance)[None], together[None], df)
 
     @property
     def low(self) -> Targets:
-        """Lower end of the 95 % interval, value - 1.96 se, at least 0."""
-        return np.maximum(self.value - Z * self.se, 0.0)
+        """Lower end of the 95 % interval, value - 1.96 se (more for few degrees of freedom), at least 0."""
+        return np.maximum(self.value - self._half, 0.0)
 
     @property
     def high(self) -> Targets:
         """Upper end, at most 1."""
-        return np.minimum(self.value + Z * self.se, 1.0)
+        return np.minimum(self.value + self._half, 1.0)
+
+    @property
+    def _half(self) -> Targets:
+        return self.se * (Z if self.df is None else stdtrit(self.df, 0.5 + LEVEL / 2))
+
+
+def welch(variance: Float[np.ndarray, "parts ..."], df: Float[np.ndarray, "parts ..."]) -> Float[np.ndarray, "..."]:
+    """Degrees of freedom of a sum of independent parts: (Σ v)² / Σ v² / df; those of all parts where v is 0.
+
+    >>> welch(np.array([1.0, 1.0]), np.array([4.0, 4.0])).item()
+    8.0
+    """
+    squares = (variance**2 / df).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        return np.where(squares > 0, variance.sum(axis=0) ** 2 / squares, df.sum(axis=0))
+
+
+def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
+    """The mean over sessions of the share right in each session and level; it rests on the random draw alone.
+
+        Y = Σ_s N_s p_s / Σ_s N_s in each level,   variance Σ_s (N_s / N)² (1 - n_s / N_s) s_s² / n_s,
+        s_s² = p_s (1 - p_s) n_s / (n_s - 1)                              (Cochran 1977, sections 5.4 and 3.2)
+
+    No model of responses: unbiased where a session's own responses do not decide how many of its items are asked
+    (static_k, random, optimal_allocation), and biased where they do (gre_two_stage).
+
+    A single item of a session and level takes the mean s² of the others, and where all are single the variance of the
+    whole level. One response of the largest variance, 1/4, counts beside those observed, so that shares of 0 and 1 are
+    not certain. A session without any item takes the level's mean, and the level's variance for what it may differ.
+    Intervals are Student's, with Satterthwaite's degrees of freedom.
+
+    >>> from fca.stats.adaptive.pool import make_pool
+    >>> pool, record = make_pool(np.repeat([0, 1, 2], 4), np.zeros(12, int), np.zeros(12, int)), Record(12)
+    >>> record.add(np.array([0, 1, 4, 5, 8, 9]), np.array([True, True, True, False, False, False]))
+    >>> found = stratified(pool, record)
+    >>> found.value.round(3), found.se.round(3)
+    (array([[0.5  , 0.286]]), array([[0.144, 0.134]]))
+    """
+    n, right, size = pool.by_stratum(record.asked), pool.by_stratum(record.right), pool.sizes
+    seen, many = n > 0, n > 1
+    share = right / np.maximum(n, 1)
+    asked, correct, sessions = pool.by_group(n), pool.by_group(right), pool.by_group(seen.astype(int))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        of_seen = size / pool.by_group(size * seen)[pool.session_group]  # the share of a session among those asked
+        own = np.where(many, share * (1 - share) * n / (n - 1), 0.0)
+        usual = pool.by_group(own) / pool.by_group(many.astype(int))
+    level = np.where(asked > 0, pool.by_group(np.where(seen, of_seen, 0.0) * share), np.nan)
+    factor = np.where(seen, of_seen**2 * (1 - n / size) / np.maximum(n, 1), 0.0)
+    within = pool.by_group(factor * np.where(many, own, np.nan_to_num(usual)[pool.session_group]))
+    df = pool.by_group(np.maximum(n - 1, 0))
+    whole = (correct + 1) * (asked - correct + 1) / (asked + 2) ** 2  # of the level, one response of each kind added
+    factors = pool.by_group(factor)
+    variance = np.where(df > 0, (df * within + factors / 4) / (df + 1), factors * whole)
+    of_unseen = np.where(seen, 0.0, size / pool.group_sizes[pool.session_group])
+    variance += (pool.by_group(of_unseen**2) + pool.by_group(of_unseen) ** 2 / np.maximum(sessions, 1)) * whole
+    parts = variance.T[:, :, None] * LEVEL_WEIGHTS.T[:, None] ** 2  # (levels, groups, targets)
+    freedom = np.maximum(np.where(df > 0, df, asked - 1), 1).T[:, :, None]
+    value = level @ LEVEL_WEIGHTS.T
+    se = np.where(np.isnan(value), np.nan, np.sqrt(parts.sum(axis=0)))
+    return Estimate(value, se, df=welch(parts, freedom + 0 * parts))
 
 
 def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:

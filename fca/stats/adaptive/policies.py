@@ -189,7 +189,9 @@ class OptimalAllocation(Policy):
     """`optimal_allocation`: a first round as in `gre_two_stage`, then each group's rest by level where it helps most.
 
     Items of a level in proportion to c sqrt(p (1 - p)) (Neyman 1934), with c its weight in the objective and p the
-    share right in the group so far (half a response of each kind added), spread evenly over sessions.
+    share right in the OTHER groups so far (half a response of each kind added), spread evenly over sessions. Its own
+    responses decide nothing of what a group is asked: else a level with unlucky first responses would be asked little
+    more and stay low, a bias of a point in pools of a few hundred items.
 
     >>> from fca.stats.adaptive.pool import make_pool
     >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
@@ -217,7 +219,8 @@ class OptimalAllocation(Policy):
             self.chosen = rng.random(len(pool.sizes))  # sessions in random order, the same when the test goes on
             return self.below(np.tile(FIRST, len(pool.sizes)))
         asked, right = (pool.by_group(pool.by_stratum(marked)) for marked in (self.record.asked, self.record.right))
-        share = (right + 0.5) / (asked + 1)
+        asked_elsewhere, right_elsewhere = asked.sum(axis=0) - asked, right.sum(axis=0) - right
+        share = (right_elsewhere + 0.5) / (asked_elsewhere + 1)
         rows = zip(self.total, self.weight * np.sqrt(share * (1 - share)), asked, pool.group_sizes, strict=True)
         wanted = np.stack([spread(int(n), size, least, most) for n, size, least, most in rows])
         cell = 3 * pool.group + pool.level  # within it: low ranks first, sessions of equal rank in random order

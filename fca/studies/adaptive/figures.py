@@ -245,14 +245,14 @@ def _percents(shares: pd.Series) -> str:
 
 
 def method_headlines(methods: pd.DataFrame) -> Iterator[str]:
-    """Error of the two-stage test and of the best one against Static at the same budget.
+    """Error of the default test and of the best one against Static at the same budget.
 
     >>> line = {"dataset": "zoo", "target": "score", "budget": 0.25, "share": 0.25, "models": 6, "warning": None}
     >>> static = line | {"method": "Static 3", "policy": "static_k", "ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0}
-    >>> gre = line | {"method": "gre + mixed_logit", "policy": "gre_two_stage", "ratio": 0.6, "ratio_low": 0.4}
-    >>> list(method_headlines(pd.DataFrame([static, gre | {"ratio_high": 0.9}])))
-    ['zoo: with 25 % of the images, the squared error of score relative to Static 3 is 0.60 [0.40, 0.90] for gre + \
-mixed_logit.']
+    >>> ours = line | {"method": " + ".join(replay.DEFAULT), "policy": "optimal_allocation", "ratio": 0.6}
+    >>> list(method_headlines(pd.DataFrame([static, ours | {"ratio_low": 0.4, "ratio_high": 0.9}])))
+    ['zoo: with 25 % of the images, the squared error of score relative to Static 3 is 0.60 [0.40, 0.90] for \
+optimal_allocation + stratified.']
     """
     for (dataset, target), part in methods.groupby([DATASET, TARGET], sort=False):
         part = part[part["budget"] == part["budget"].min()]
@@ -261,7 +261,7 @@ mixed_logit.']
         if base.empty or unbiased.empty:
             continue
         best = unbiased.sort_values("ratio", kind="stable").head(1)
-        shown = pd.concat([unbiased[unbiased[POLICY] == "gre_two_stage"], best]).drop_duplicates("method")
+        shown = pd.concat([unbiased[unbiased["method"] == " + ".join(replay.DEFAULT)], best]).drop_duplicates("method")
         ratios = " and ".join(_ratio(line) for line in shown.to_dict("records"))
         share, static = _percents(base[SHARE].head(1)), base["method"].iloc[0]
         error = f"the squared error of {target} relative to {static} is {ratios}"

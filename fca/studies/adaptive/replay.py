@@ -31,15 +31,19 @@ from fca.studies.table import DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, Tab
 from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
 BASE = ("static_k", "session_mean")
+DEFAULT = ("optimal_allocation", "stratified")
 METHODS = (  # every policy with the estimator that is right for it
     BASE,
     ("random", "pooled"),
     ("gre_two_stage", "mixed_logit"),
-    ("optimal_allocation", "mixed_logit"),
+    DEFAULT,
     ("neyman_irt", "difference"),
     ("fisher_cat", "p_irt"),
 )
-BIASED = (("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled"))
+BESIDE = (  # the first two are biased
+    *(("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled")),
+    ("optimal_allocation", "mixed_logit"),
+)
 OF_BANK = ("neyman_irt", "fisher_cat")
 FOLDS = 10  # of networks; one in each where they are fewer
 SHOWN_MODELS, SHOWN_SESSIONS = 6, 6  # drawn one by one
@@ -205,11 +209,11 @@ class AdaptiveReplay:
 
 
 def settings(budget: float, budgets: Iterable[int | float]) -> list[Setting]:
-    """Every method at the budget and at those of the curves; at the budget alone estimators that are biased, and
+    """Every method at the budget and at those of the curves; at the budget alone those of BESIDE, and
     `static_k` with twice as many images."""
     others = sorted({*map(float, budgets)} - {float(budget)})
     every = [Setting(*method, share) for method in METHODS for share in (float(budget), *others)]  # never a repetition
-    every += [Setting(*method, float(budget)) for method in BIASED]
+    every += [Setting(*method, float(budget)) for method in BESIDE]
     twice = Setting(*BASE, 2.0 * budget)
     return [*every, twice] if twice.budget <= 1 and twice not in every else every
 

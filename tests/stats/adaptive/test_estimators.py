@@ -147,13 +147,13 @@ def test_intervals_stay_between_nothing_and_all():
 
 
 def test_what_is_biased_under_adaptivity_says_so():
-    assert set(WARNINGS) == {"session_mean", "pooled"}
+    assert set(WARNINGS) == {"stratified", "session_mean", "pooled"}
     assert "biased under an adaptive policy" in WARNINGS["session_mean"]
 
 
 def test_what_cannot_be_estimated_is_refused(drawn):
     pool = make_pool(LEVELS, ONE, ONE)
-    with pytest.raises(FcaError, match="estimator = 'mean'; allowed: session_mean, pooled, mixed_logit"):
+    with pytest.raises(FcaError, match="estimator = 'mean'; allowed: stratified, session_mean, pooled, mixed_logit"):
         estimate("mean", pool, recorded((0, 2, 4)))
     for estimator in ("p_irt", "difference"):
         with pytest.raises(FcaError, match=f"bank = None; allowed: an item bank: {estimator} needs one"):
