@@ -12,7 +12,8 @@ trained="task == 'train' and dataset == 'rendered'"
 
 run experiment=progressive
 ids=$(fca results --outputs "$OUT" --query "$trained" --columns run_id --format csv | tail -n +2 | paste -sd,)
-live "model.run_id=$ids" task.policy=gre_two_stage,optimal_allocation
+live "model.run_id=$ids"
+live "model.run_id=$ids" task.policy=gre_two_stage task.estimator=mixed_logit
 live "model.run_id=$ids" task.policy=static_k task.estimator=session_mean
 live "model.run_id=$ids" task.width=0.03
 

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def logged(path: Path) -> Iterator[None]:
-    """Append what any library logs or warns in the body to this file."""
+    """Append what any library logs or warns in the body to this file; warnings of ours are also shown."""
     handler = logging.FileHandler(path, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.setLevel(logging.INFO)
@@ -35,12 +35,16 @@ def logged(path: Path) -> Iterator[None]:
     level = ours.level
     ours.setLevel(logging.INFO)
     root.addHandler(handler)
+    shown = logging.StreamHandler()
+    shown.setLevel(logging.WARNING)
+    ours.addHandler(shown)
     logging.captureWarnings(True)
     try:
         yield
     finally:
         logging.captureWarnings(False)
         root.removeHandler(handler)
+        ours.removeHandler(shown)
         ours.setLevel(level)
         handler.close()
 

@@ -175,3 +175,20 @@ def test_it_leaves_the_root_logger_as_it_was(model):
     before = list(logging.getLogger().handlers)
     model("open_clip", f"model.name={NAME}").build(["left", "right"])
     assert logging.getLogger().handlers == before
+
+
+@pytest.mark.parametrize("wrap", [dict, lambda state: {"model": {f"module.{key}": v for key, v in state.items()}}])
+def test_files_are_known_by_their_content(model, clip, tmp_path, wrap):
+    path = tmp_path / "published.bin"
+    (save_file if wrap is dict else torch.save)(wrap(clip[0].state_dict()), path)
+    encoder = model("open_clip", f"model.name={NAME}", f"model.weights={path}").build()
+    image = torch.rand(1, 3, encoder.geometry.size, encoder.geometry.size)
+    with torch.inference_mode():
+        assert torch.equal(encoder.module.eval()(image), clip[0].eval().visual(image))
+
+
+def test_a_page_in_place_of_weights_is_named(model, tmp_path):
+    (tmp_path / "open_clip_pytorch_model.bin").write_text("<!DOCTYPE html>")
+    made = model("open_clip", f"model.name={NAME}", f"model.weights={tmp_path}/open_clip_pytorch_model.bin")
+    with pytest.raises(FcaError, match="this is an HTML or XML page"):
+        made.identity()

@@ -1,4 +1,5 @@
 import json
+from argparse import Namespace
 
 import huggingface_hub.constants
 import pytest
@@ -233,3 +234,19 @@ def test_a_projection_is_also_read_from_a_file(model, tmp_path):
     encoder.module.eval()
     with torch.inference_mode():
         assert torch.equal(encoder.embed(images), tower(images))
+
+
+def test_a_checkpoint_of_timm_s_own_training_gives_its_averaged_weights(model, tmp_path, caplog):
+    """As train.py writes it: arguments, optimiser, weights of a parallel network, and their average."""
+    tower, average = (timm.create_model("test_resnet", num_classes=3).eval() for _ in range(2))
+    held = {"epoch": 9, "arch": "test_resnet", "args": Namespace(lr=0.1), "optimizer": {"state": {}}, "metric": 80.1}
+    held |= {"state_dict": {f"module.{key}": value for key, value in average.state_dict().items()}}
+    held |= {"state_dict_ema": {f"module.{key}": value for key, value in tower.state_dict().items()}}
+    path = tmp_path / "model_best.pth.tar"
+    torch.save(held, path)
+    made = model("timm", "model.name=test_resnet", f"model.weights={path}", f"model.classes=[{','.join(THREE)}]")
+    classifier = made.build()
+    with torch.inference_mode():
+        assert torch.equal(classifier.module.eval()(at_160(2)), tower(at_160(2)))
+    line = "read from `state_dict_ema`, not from `state_dict`, prefix `module.` removed"
+    assert caplog.messages == [f"weights model_best.pth.tar: {line}"]

@@ -14,7 +14,7 @@ from fca.types import FcaError
 declare_torchvision_ops()
 import torchvision.models as tv  # noqa: E402
 
-from fca.models.torchvision_models import _input, read, record_of  # noqa: E402
+from fca.models.torchvision_models import _input, record_of, tidy  # noqa: E402
 
 TWO = ["left", "right"]
 
@@ -123,7 +123,7 @@ def test_published_weights_of_inception_leave_their_auxiliary_head_behind(model,
         assert torch.equal(classifier.module.eval()(images), original(images))
 
 
-def test_keys_of_old_densenet_files_are_read(tmp_path):
+def test_keys_of_old_densenet_files_are_read():
     network = tv.DenseNet(growth_rate=4, block_config=(2, 2), num_init_features=8, num_classes=3)
     old = {
         key.replace("norm1", "norm.1")
@@ -134,8 +134,7 @@ def test_keys_of_old_densenet_files_are_read(tmp_path):
         else key: value
         for key, value in network.state_dict().items()
     }
-    torch.save(old, tmp_path / "old.pth")
-    found = read(str(tmp_path / "old.pth"))
+    found = tidy(old)
     assert found.keys() == network.state_dict().keys() != old.keys()
     assert all(torch.equal(found[key], value) for key, value in network.state_dict().items())
 

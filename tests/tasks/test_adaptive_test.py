@@ -56,7 +56,8 @@ def arrays(lab, row):
 @pytest.mark.parametrize(
     ("policy", "estimator", "words"),
     [
-        ("gre_two_stage", "mixed_logit", []),
+        ("optimal_allocation", "stratified", []),
+        pytest.param("gre_two_stage", "mixed_logit", [], marks=pytest.mark.slow),
         pytest.param("optimal_allocation", "pooled", ["task.budget=0.5"], marks=pytest.mark.slow),
         pytest.param("random", "difference", [], marks=pytest.mark.slow),
         pytest.param("neyman_irt", "difference", [], marks=pytest.mark.slow),
@@ -98,7 +99,7 @@ def test_a_live_test_is_the_replay_of_stored_answers_with_the_same_seed(lab, pol
 
 @pytest.mark.slow
 def test_a_row_says_what_was_asked_and_what_it_means(lab):
-    row = lab("task.budget=0.5", "task.mapping=L")
+    row = lab("task.budget=0.5", "task.policy=gre_two_stage", "task.estimator=mixed_logit", "task.mapping=L")
     assert (row["policy"], row["estimator"], row["protocol"]) == ("gre_two_stage mapping=L", "mixed_logit", "open")
     assert (row["n_asked"], row["n_pool"], row["share"], row["rounds"]) == (108, 216, 0.5, 2)
     assert row["asked_easy"] + row["asked_medium"] + row["asked_hard"] == 108
@@ -108,8 +109,10 @@ def test_a_row_says_what_was_asked_and_what_it_means(lab):
     assert row["images_per_s"] == pytest.approx(108 / row["predict_s"])
     assert arrays(lab, row)["round"].tolist() == [1] * 48 + [2] * 60
     assert pd.isna(row.get("warning"))
-    assert "biased under an adaptive policy" in lab("task.estimator=pooled")["warning"]
-    assert pd.isna(lab("task.policy=random", "task.estimator=pooled").get("warning"))
+    adaptive = lab("task.policy=gre_two_stage", "task.estimator=pooled")
+    assert "biased under an adaptive policy" in adaptive["warning"]
+    for words in (["task.policy=random", "task.estimator=pooled"], []):
+        assert pd.isna(lab(*words).get("warning"))
 
 
 @pytest.mark.slow

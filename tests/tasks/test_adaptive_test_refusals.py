@@ -20,6 +20,9 @@ def images(tmp_path_factory):
     return folder
 
 
+GRE = "task.policy=gre_two_stage"
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
@@ -28,22 +31,29 @@ def images(tmp_path_factory):
             "columns of digits = image_id, label, split; allowed: also attribute and level",
         ),
         (["task.policy=gre"], "task.policy = gre; allowed: static_k, random, gre_two_stage"),
-        (["task.estimator=mean"], "task.estimator = mean; allowed: session_mean"),
+        (["task.estimator=mean"], "task.estimator = mean; allowed: stratified, session_mean"),
         (["task.protocol=shut"], "task.protocol = shut; allowed: open or masked"),
         (["task.width=2"], "task.width = 2.0; allowed: null, or between 0 and 1"),
         (["task.budget=0"], "budget = 0.0; allowed: above 0, at most 1"),
-        (["task.budget=0.75"], "easy items asked of session blue/size = 15; allowed: at most 12"),
+        (
+            [GRE, "task.budget=0.75"],
+            "easy items asked of session blue/size = 15; allowed: at most 12",
+        ),
         (["task.mapping=F"], "task.mapping = F; allowed: Q, L, or ten triples"),
         (["task.mapping=[[5,0,0]]"], "lines of the mapping = 1; allowed: 10"),
         ([f"task.mapping=[{','.join(['[2,2,2]'] * 10)}]"], "mapping after 0 points = (2, 2, 2)"),
         (["task.mapping=L", "task.policy=random"], "task.mapping = L; allowed: none for random"),
-        (["task.objective=score"], "task.objective = score; allowed: none for gre_two_stage"),
+        (
+            [GRE, "task.objective=score"],
+            "task.objective = score; allowed: none for gre_two_stage",
+        ),
+        (["task.mapping=L"], "task.mapping = L; allowed: none for optimal_allocation"),
         (["task.policy=neyman_irt"], "task.bank = None; allowed: an item bank: neyman_irt needs one"),
         (["task.estimator=p_irt"], "task.bank = None; allowed: an item bank: p_irt needs one"),
-        (["task.bank=x"], "task.bank = x; allowed: null for gre_two_stage with mixed_logit"),
+        (["task.bank=x"], "task.bank = x; allowed: null for optimal_allocation with stratified"),
         (
             ["task.estimator=difference", "task.bank=x"],
-            "task.policy = gre_two_stage; allowed: neyman_irt, random, static_k",
+            "task.policy = optimal_allocation; allowed: neyman_irt, random, static_k",
         ),
         (["task.estimator=p_irt", "task.bank=x"], "bank = x; allowed: a saved table irt_items: none yet"),
         (["dataset.where=\"level != 'hard'\""], "hard items of session blue/size = 0"),

@@ -278,7 +278,8 @@ def fit_variational(
     and μ, Gamma for τ, and Beta for λ, which the paper leaves open: the best one given the others. The evidence lower
     bound rises by coordinate ascent in closed form, without sampling: the logistic's logarithm is bounded by the
     quadratic of Jaakkola and Jordan (2000, Stat. Comput. 10:25), and a wrong response is either infeasible or a miss
-    (an indicator a cell). The bound and the factorisation make standard deviations too small.
+    (an indicator a cell). The bound and the factorisation make standard deviations too small, and few subjects (19), or
+    the 3PL with any number that was tried, leave all items nearly one discrimination: it shows no difference in it.
 
     model:  1pl (a = 1), 2pl (λ = 1), 3pl-upper.    epochs: sweeps at most; `converged` if fewer were enough.
     seed:   of the noise on the start: logit accuracies and minus the items' logit means, a = 1.
