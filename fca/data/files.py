@@ -194,10 +194,18 @@ class Archive:
     root: str
 
     def listing(self) -> Listing:
-        """All files of the archive, and the folders that hold them or have an entry of their own."""
+        """All files of the archive, and the folders that hold them or have an entry of their own.
+
+        Raises FcaError for an archive whose central directory, the list of its members, is damaged.
+        """
         stat = Path(self.root).stat()
         files, folders = [], set[str]()
-        for info in self._open().infolist():
+        try:
+            members = self._open().infolist()
+        except (zipfile.BadZipFile, NotImplementedError) as error:
+            step = f"bring it again ({error})"
+            raise FcaError("dataset.root", self.root, "a whole .zip archive", step) from error
+        for info in members:
             parts = info.filename.rstrip("/").split("/")
             if any(_is_hidden(part) for part in parts):
                 continue
