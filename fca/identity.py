@@ -17,19 +17,24 @@ ADDED_LATER: Mapping[str, Mapping[str, Any]] = {
 """group -> key -> the value that means the behaviour before the key existed: golden run ids survive a new key."""
 
 
+OF_FILES = ("bytes", "content", "mask_content")
+"""Columns of items that enter a fingerprint."""
+
+
 def fingerprint(items: pd.DataFrame, version: str = "") -> str:
     """Which images with which labels in which splits: 12 hex digits of sha256, whatever the order of the rows.
 
-    items:   columns `image_id`, `label`, `split`, and `bytes` (file sizes) where images are files.
-    version: of a named set whose images are not files.
+    items:   columns `image_id`, `label`, `split`; where images are files `content` (and `mask_content`), digests of
+             their bytes, or `bytes`, the sizes of files that a version vouches for.
+    version: of a named set.
 
-    A record a row (image_id, bytes, label, split), sorted by image_id; fields end in \\x1f, records in \\x1e, the
-    version comes last: no two different sets give the same text.
+    A record a row (image_id, bytes, content, mask_content, label, split) of those columns that there are, sorted by
+    image_id; fields end in \\x1f, records in \\x1e, the version comes last: no two different sets give the same text.
 
     >>> fingerprint(pd.DataFrame({"image_id": ["a", "b"], "label": ["cat", "dog"], "split": ["test", "test"]}))
     '705e9bb044d9'
     """
-    columns = [c for c in ("image_id", "bytes", "label", "split") if c in items]
+    columns = [c for c in ("image_id", *OF_FILES, "label", "split") if c in items]
     records = sorted(zip(*(items[c].astype(str).tolist() for c in columns), strict=True))
     text = "".join("\x1f".join(record) + "\x1e" for record in records) + version
     return hashlib.sha256(text.encode()).hexdigest()[:12]

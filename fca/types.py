@@ -67,6 +67,7 @@ class ImageData:
     classes: class keys in label order.
     read, mask: position in items -> upright RGB pixels; object mask of the same height and width, or None.
     mirror:  whether a mirrored image still shows its class.
+    fingerprint_kind: what it is of: the `content` of every file, or names and a declared `version`.
     """
 
     name: str
@@ -76,6 +77,7 @@ class ImageData:
     read: Callable[[int], UInt8[np.ndarray, "height width 3"]]
     mask: Callable[[int], Bool[np.ndarray, "height width"] | None] = no_mask
     mirror: bool = True
+    fingerprint_kind: str = "version"
 
     @cached_property
     def labels(self) -> Int[np.ndarray, " images"]:

@@ -28,6 +28,14 @@ def no_waiting_for_the_disk():
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory):
+    """What files contain is remembered, but not in the cache of whoever runs the tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FCA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def no_tracking_account(monkeypatch):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)

@@ -149,7 +149,7 @@ class Job:
 
 
 def job_of(config: DictConfig, overrides: list[str]) -> Job:
-    """Check a configuration whole and plan it; reads no image and writes nothing."""
+    """Check a configuration whole and plan it; decodes no image and writes nothing to the store."""
     check_keys(config)
     if config.seed < 0:
         raise FcaError("seed", config.seed, "0 or more", "set seed=0")

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from fca.cli.configure import Job
 from fca.store import ClaimLost, State, Store, claims
+from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND
 from fca.store.files import write_text
 from fca.types import FcaError, Finished, Run
 
@@ -127,9 +128,10 @@ def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) ->
 
 
 def _write(job: Job, finished: Finished, token: str) -> None:
-    run = finished.run
+    run, kind = finished.run, job.setup.data.fingerprint_kind
     row = {
         **run.about,
+        FINGERPRINT_KIND: kind if FINGERPRINT in run.about else None,
         **finished.columns,
         **provenance(),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),

@@ -24,6 +24,7 @@ from fca.cli.application import hydra_words, typed_words
 from fca.cli.configure import Job, job_of
 from fca.cli.execute import POLL_S, execute
 from fca.cli.show import show_failures
+from fca.data.content import one_look
 from fca.store import State, Store
 from fca.store.claims import repeating
 from fca.types import FcaError
@@ -78,6 +79,7 @@ class ResumingSweep:
             hydra_context=hydra_context, task_function=task_function, config=config
         )
 
+    @one_look()
     def sweep(self, arguments: list[str]) -> None:
         """Plan the whole grid, print where it stands, launch what is left; exit code 1 if a run failed."""
         points = self._configurations(arguments)

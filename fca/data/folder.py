@@ -10,6 +10,7 @@ from unicodedata import normalize
 
 import pandas as pd
 
+from fca.data.content import inventory
 from fca.data.files import SUFFIXES, image_of, name_of, open_root
 from fca.data.splits import Share, Splits, assemble, known_split, shown
 from fca.types import FcaError, ImageData
@@ -17,10 +18,10 @@ from fca.types import FcaError, ImageData
 STEP = "name the folders: dataset.layout=class, split/class, class/split or */class"
 
 
-def by_layout(images: Sequence[tuple[str, int]], folders: Iterable[str], roles: str, splits: Splits) -> pd.DataFrame:
-    """Columns image_id (the path), label, bytes and, where the layout has one, the set's own name of the split.
+def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits: Splits) -> pd.DataFrame:
+    """Columns image_id (the path), label and, where the layout has one, the set's own name of the split.
 
-    images:  path relative to the root, size in bytes.    folders: all folders, to find those without an image.
+    images:  paths relative to the root.    folders: all folders, to find those without an image.
     roles:   what each folder of a path is, from the root on: "class", "split" or "*" (neither), joined by "/"; deeper
              folders belong to the class.    splits: own split name -> ours; what it leaves out is ignored.
 
@@ -36,8 +37,8 @@ def by_layout(images: Sequence[tuple[str, int]], folders: Iterable[str], roles: 
     def used(path: str) -> bool:
         return split_at is None or path.split("/")[split_at : split_at + 1] not in left_out
 
-    images = [(path, size) for path, size in images if used(path)]
-    parts = [tuple(path.split("/")) for path, _ in images]
+    images = [path for path in images if used(path)]
+    parts = [tuple(path.split("/")) for path in images]
     if stray := ["/".join(p) for p in parts if len(p) <= len(role)]:
         raise FcaError("image outside of a class folder", shown(stray), f"paths like {roles}/file", STEP)
     holding = sorted({p[: len(role)] for p in parts})
@@ -47,8 +48,7 @@ def by_layout(images: Sequence[tuple[str, int]], folders: Iterable[str], roles: 
         what, allowed = "folder without an image", "at least one image in every class"
         raise FcaError(what, shown(sorted(lacking)), allowed, "fill or remove it")
     _one_folder_a_class(holding, class_at, split_at)
-    listed = pd.DataFrame(images, columns=["image_id", "bytes"])
-    listed["label"] = [p[class_at] for p in parts]
+    listed = pd.DataFrame({"image_id": images, "label": [p[class_at] for p in parts]})
     if split_at is not None:
         listed["split"] = [p[split_at] for p in parts]
     return listed
@@ -117,11 +117,12 @@ class Folder:
     mirror: bool = True
 
     def load(self) -> ImageData:
-        """List the images; nothing is decoded. Files that are no images are ignored."""
+        """List the images by what they contain; nothing is decoded. Files that are no images are ignored."""
         files = open_root(self.root, "images in folders that are named by their class")
-        listing = files.listing()
-        images = [(path, size) for path, size in listing.files if path.lower().endswith(SUFFIXES)]
-        layout = self.layout or recognised([path for path, _ in images], self.splits)
-        listed = by_layout(images, listing.folders, layout, self.splits)
+        found = inventory(files)
+        images = [path for path in found.listing.files["path"].to_pylist() if path.lower().endswith(SUFFIXES)]
+        layout = self.layout or recognised(images, self.splits)
+        listed = by_layout(images, found.listing.folders, layout, self.splits)
+        listed["content"] = listed["image_id"].map(found.digests(listed["image_id"]))
         name = self.name or name_of(self.root)
         return assemble(name, listed, partial(image_of, files), self.val, self.splits, mirror=self.mirror)

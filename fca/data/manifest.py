@@ -14,8 +14,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, UInt8
 
+from fca.data.content import inventory
 from fca.data.files import MASK_OBJECTS, Files, content_of, decode_mask, image_of, name_of, open_root, upright_size
 from fca.data.splits import Share, assemble, shown
+from fca.identity import OF_FILES
 from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 
 REQUIRED = ("path", "label")
@@ -47,13 +49,21 @@ class Manifest:
     mirror: bool = True
 
     def load(self) -> ImageData:
-        """List the images; nothing is decoded. Raises FcaError for missing columns, values and files, naming them."""
+        """List the images by what they and their masks contain; nothing is decoded.
+
+        Raises FcaError for missing columns, values and files, naming them.
+        """
         check_choice("dataset.mask_object", self.mask_object, MASK_OBJECTS)
         files = open_root(self.root, "the images that the manifest lists")
-        sizes = dict(files.listing().files)
+        found = inventory(files)
+        sizes = found.listing.sizes
         listed = self._lines(self._read(files, sizes))
         self._no_gaps(listed, sizes)
-        listed["bytes"] = [sizes[path] for path in listed["path"]]
+        drawn = listed["mask"].tolist() if "mask" in listed else []
+        digests = found.digests([*listed["path"], *filter(None, drawn)])
+        listed["content"] = listed["path"].map(digests)
+        if drawn:  # with its other side as the object a file is another mask
+            listed["mask_content"] = [f"{digests[path]} {self.mask_object}" if path else "" for path in drawn]
         if "image_id" not in listed:
             listed["image_id"] = listed["path"]
 
@@ -115,7 +125,7 @@ class Manifest:
             except Exception as error:
                 raise FcaError("dataset.where", self.where, f"a query on {given}", str(error)) from error
         theirs = {name: column for column, name in named.items() if name in frame}
-        taken = [column for column in frame if column not in theirs and column in (*named, "bytes")]
+        taken = [column for column in frame if column not in theirs and column in (*named, *OF_FILES)]
         kept = frame.rename(columns={**theirs, **{column: f"{column}_in_file" for column in taken}})
         for column in {"path", "mask"} & set(kept):
             kept[column] = [posixpath.normpath(path) if path else "" for path in kept[column]]

@@ -7,7 +7,6 @@ them to `public_data`. What torchvision downloads it also checks by md5.
 from __future__ import annotations
 
 import io
-import os
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ import numpy as np
 import pandas as pd
 from filelock import FileLock
 
+from fca.data.content import inventory
 from fca.data.files import Directory, image_of
 from fca.data.splits import Share, assemble, class_sizes, held_out, shown
 from fca.torchvision_ops import imported
@@ -27,6 +27,9 @@ from fca.types import FcaError, ImageData, check_choice
 
 AS_RELEASED = "fca"
 """The value of `compat` that splits a set as the Few-Class Arena was released (arXiv:2411.01099, its code of 2025)."""
+
+PUBLISHED = "published"
+"""The version of a checksummed set as its authors published it."""
 
 Fetch = Callable[[str], object]
 """Folder to fill -> downloads, checks the md5 and extracts into it."""
@@ -39,11 +42,14 @@ class PublicSet:
     """The keys that public sets share.
 
     root:     the folder that holds the extracted tree; `~` is expanded.
+    version:  of the files, part of the fingerprint beside their names and sizes (PUBLISHED, as they were checked when
+              downloaded, leaves it as it always was); null = what they contain decides: for a tree that was changed.
     val:      what to carve from the training images.    mirror: whether a mirrored image still shows its class.
     """
 
     root: str
     val: Share
+    version: str | None = PUBLISHED
     mirror: bool = True
 
 
@@ -121,22 +127,24 @@ def _fetch(base: Path, top: str, fetch: Fetch) -> None:
 def public_data(
     name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, together: str | None = None
 ) -> ImageData:
-    """The data set of the listed files; `image_id` is a path below `folder`. File sizes enter the fingerprint.
+    """The data set of the listed files; `image_id` is a path below `folder`.
 
     together: a column; images that share its value are never in both train and val, as far as val is carved here.
 
     Raises FcaError naming listed files that are not there.
     """
-    paths = listed["image_id"].tolist()
-    if "bytes" not in listed:
-        try:
-            listed = listed.assign(bytes=[(folder / path).stat().st_size for path in paths])
-        except OSError:
-            missing = shown([path for path in paths if not os.access(folder / path, os.F_OK)])
+    files, version = Directory(str(folder)), "" if keys.version in (None, PUBLISHED) else str(keys.version)
+    if keys.version is None or "bytes" not in listed:
+        there = inventory(files)
+        sizes = there.listing.sizes
+        if missing := [path for path in listed["image_id"] if path not in sizes]:
             step = f"{folder} is not whole: remove it, and bring or download it again"
-            raise FcaError(f"files of {name} that are not there", missing, "all that its lists name", step) from None
-    read = partial(image_of, Directory(str(folder)))
-    return assemble(name, listed, read, keys.val, mirror=keys.mirror, together=together)
+            raise FcaError(f"files of {name} that are not there", shown(missing), "all that its lists name", step)
+        known = {"content": there.digests(listed["image_id"])} if keys.version is None else {"bytes": sizes}
+        listed = listed.drop(columns="bytes", errors="ignore")
+        listed = listed.assign(**{column: listed["image_id"].map(of) for column, of in known.items()})
+    read = partial(image_of, files)
+    return assemble(name, listed, read, keys.val, version=version, mirror=keys.mirror, together=together)
 
 
 def lines(file: Path) -> list[str]:
@@ -153,7 +161,7 @@ def matching(folder: Path, pattern: str, like: str) -> pd.DataFrame:
 
     What else an archive holds is ignored. like: a matching path, for the FcaError when there is none.
     """
-    files = sorted(Directory(str(folder)).listing().files)
+    files = sorted(inventory(Directory(str(folder))).listing.sizes.items())
     kept = [(path, path.split("/")[0], size) for path, size in files if re.fullmatch(pattern, path)]
     if not kept:
         raise FcaError(f"images in {folder}", 0, f"files like {like}", "bring it as its authors packed it")
@@ -288,8 +296,10 @@ class Indoor67(PublicSet):
     """`dataset=indoor67`: 67 indoor scenes, 80 training and 20 test images each (of the 15,620 that were collected).
 
     root:     the folder that holds indoor67/ (or is it) with Images/, TrainImages.txt and TestImages.txt. Nobody
-              published a checksum, so nothing is downloaded.
+              published a checksum, so nothing is downloaded, and what the files contain identifies them.
     """
+
+    version: str | None = None
 
     def load(self) -> ImageData:
         """List the images that the two lists name. Raises FcaError when images or lists are absent."""

@@ -220,10 +220,11 @@ def assemble(
 ) -> ImageData:
     """The data set of these images, in the order of their ids.
 
-    listed:  one line per image: `image_id`, `label`, the set's own `split` if it has any, other columns (kept).
+    listed:  one line per image: `image_id`, `label`, the set's own `split` if it has any, other columns (kept), among
+             them those of `fingerprint`, which say whether the images are known by their content.
     read:    image id -> the image; `mask` likewise, where there are any.
     splits:  own split name -> ours; see our_splits.    val: what to carve when there is no usable val.
-    version: what images are meant when they are not files with a size.
+    version: which images these are, where not their content decides.
     mirror:  whether an image mirrored left to right still shows its class.
     together: a column; images of a class that share its value are never cut apart when val is carved.
 
@@ -246,6 +247,7 @@ def assemble(
         read=AtPosition(read, ids),
         mask=AtPosition(mask, ids) if mask else no_mask,
         mirror=mirror,
+        fingerprint_kind="content" if "content" in items else "version",
     )
 
 

@@ -14,13 +14,13 @@ from jaxtyping import Float, Int
 from scipy.special import softmax
 
 from fca.data.pixels import open_pixels, shifted
-from fca.data.splits import as_trained_on
+from fca.data.splits import as_trained_on, for_training
 from fca.models.stored import StoredRun
 from fca.shifts import Clean
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_top1
 from fca.store import State, Store
-from fca.store.columns import DEVICE, IMAGES_PER_S, INPUT_SIZE, PARAMS, PREDICT_S, Row
+from fca.store.columns import DEVICE, FINGERPRINT_KIND, IMAGES_PER_S, INPUT_SIZE, PARAMS, PREDICT_S, Row
 from fca.studies.answers import predictions as stored_predictions
 from fca.subset import Groups, read_groups
 from fca.tasks import Setup
@@ -110,10 +110,12 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
     and it predicts for the images of its subset alone. So the predictions of a stored run are the same, whether its
     training makes them or a later `task=predict`.
     """
-    data, classes, trained = setup.data, None, _trained(setup.model)
-    if trained is not None:
-        data = as_trained_on(data, trained["fingerprint"])
-        if trained.get("compat") and data.fingerprint == trained["fingerprint"]:
+    data, classes = setup.data, None
+    if (found := _trained(setup.model)) is not None:
+        trained, store = found
+        older = _cut_by_older(data, trained, store)
+        data = for_training(data) if older else as_trained_on(data, trained["fingerprint"])
+        if trained.get("compat") and (older or data.fingerprint == trained["fingerprint"]):
             classes = trained["classes"]
     model = setup.model.naming(data.classes) if isinstance(setup.model, Nameable) else setup.model
     identity = model.identity()
@@ -122,12 +124,23 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
     return [predict_run(work, identity, about) for work in works]
 
 
-def _trained(model: Model) -> Row | None:
-    """The row of the training that a stored run is, once that is done."""
+def _trained(model: Model) -> tuple[Row, Store] | None:
+    """The row of the training that a stored run is, once that is done, and where it is stored."""
     if not isinstance(model, StoredRun):
         return None
     store = Store(Path(model.outputs))
-    return store.row(model.run_id) if store.state(model.run_id) is State.DONE else None
+    return (store.row(model.run_id), store) if store.state(model.run_id) is State.DONE else None
+
+
+def _cut_by_older(data: ImageData, trained: Row, store: Store) -> bool:
+    """Whether a training of an older version, which knew images by names and sizes, cut this set, which is all test.
+
+    Its fingerprint cannot be that of the images today, so that their ids have to do.
+    """
+    if FINGERPRINT_KIND in trained or data.fingerprint_kind != "content" or set(data.items["split"]) != {"test"}:
+        return False
+    items = store.items(trained["fingerprint"])
+    return bool(items.loc[items["split"] != "test", "image_id"].isin(data.items["image_id"]).any())
 
 
 # The runs and their columns.

@@ -101,7 +101,7 @@ def test_directory_and_zip_of_the_same_files_are_one_set(tmp_path):
     assert loaded(str(directory)).fingerprint == loaded(str(archive)).fingerprint
 
 
-def test_the_name_is_not_part_of_the_fingerprint_but_file_sizes_are(tmp_path):
+def test_the_name_is_not_part_of_the_fingerprint_but_the_files_are(tmp_path):
     root = plant(tmp_path / "a", grid())
     before = loaded(str(root))
     assert loaded(str(root), name="mine").fingerprint == before.fingerprint

@@ -123,7 +123,7 @@ def test_only_asked_images_are_read(lab):
     for path in lab.items()["image_id"]:
         if path not in asked:
             file = lab.folder / "images" / path
-            file.write_bytes(bytes(file.stat().st_size))  # its size is part of the fingerprint
+            file.write_bytes(bytes(file.stat().st_size))
     shutil.rmtree(lab.store.folder(lab.store.rows("task == 'adaptive_test'")["run_id"].iloc[0]))
     assert lab("seed=7")["n_asked"] == 54
 

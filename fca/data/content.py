@@ -1,0 +1,224 @@
+"""What the files of a data set contain: a digest of the bytes of each, remembered while all that a look shows stays.
+
+Digests lie in the user's cache folder, one Parquet file a root. A digest is used again while path, size, time of
+modification, time of change and inode are as they were. One that was taken within CLOCK_NS of the file's last change is
+not kept: the file may change again within one tick of the clock, and would look the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+from rich import get_console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from fca.data.files import FILE, LONG, WALKERS, Files, Listing, content_of
+from fca.store.files import write_whole
+from fca.types import UnreadableImage
+
+CLOCK_NS = 2 * 10**9  # the coarsest clock of a file system in use (FAT)
+LARGE = 2 * 10**8  # bytes from which on a progress bar is shown
+TOGETHER = 64  # files that a thread reads in one go
+UNREADABLE = "unreadable"  # in place of a digest: no permission, gone, or damaged in its archive
+SWEEP = "FCA_SWEEP"  # environment variable: in which listing the processes of one sweep share what they found
+ABANDONED_S = 30 * 24 * 3600  # age from which on such a listing belongs to a sweep that was killed
+
+_KNOWN = FILE.append(pa.field("digest", pa.string()))
+_FOLDER = -1  # size of a line that stands for a folder
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Inventory:
+    """What lies under a root, and what it contains as far as that is known.
+
+    known: a line for every file of the listing: the columns of FILE and `digest`, missing where it is not known.
+    began: when the files were looked at, nanoseconds; 0 where another process did.
+    """
+
+    files: Files
+    listing: Listing
+    known: pa.Table
+    began: int = 0
+
+    def digests(self, paths: Iterable[str]) -> dict[str, str]:
+        """Path -> xxh3 of the file's bytes (128 bits, 32 hex digits), or UNREADABLE, for at least these files.
+
+        Those that are not known are read now, side by side; a progress bar shows MB/s where that takes long.
+        """
+        asked = pc.is_in(self.known["path"], pa.array(list(paths), pa.string()))
+        wanted = pc.and_(asked, pc.is_null(self.known["digest"])).combine_chunks()
+        if pc.any(wanted).as_py():
+            found = pa.array(_read(self.files, self.known.filter(wanted)), pa.string())
+            digests = pc.replace_with_mask(self.known["digest"].combine_chunks(), wanted, found)
+            self.known = _with_digests(self.known, digests)
+            self._keep()
+        known = self.known.filter(pc.is_valid(self.known["digest"]))
+        return dict(zip(known["path"].to_pylist(), known["digest"].to_pylist(), strict=True))
+
+    def _keep(self) -> None:
+        """Remember the digests, for later and for the processes of this sweep."""
+        share(self)
+        settled = pc.less(self.known["ctime_ns"], self.began - CLOCK_NS)
+        kept = self.known.filter(pc.and_(settled, pc.not_equal(self.known["digest"], UNREADABLE)))  # and known
+        if kept.num_rows:
+            _write(_index(self.files), self.files, kept)
+
+
+def inventory(files: Files) -> Inventory:
+    """What lies under a root: within a sweep what its first process found there, else what is there now."""
+    if shared := _shared(files):
+        return shared
+    began, listing = time.time_ns(), files.listing()
+    found = Inventory(files, listing, _recognised(listing.files, _stored(_index(files), files)), began)
+    share(found)
+    return found
+
+
+def _recognised(files: pa.Table, index: pa.Table) -> pa.Table:
+    """The files with the digests that the index has for them as they are now."""
+    if index.select(FILE.names).equals(files):
+        return index
+    columns = (index[name].to_pylist() for name in FILE.names)
+    digest_of = dict(zip(zip(*columns, strict=True), index["digest"].to_pylist(), strict=True))
+    now = zip(*(files[name].to_pylist() for name in FILE.names), strict=True)
+    return _with_digests(files, pa.array([digest_of.get(file) for file in now], pa.string()))
+
+
+def _with_digests(files: pa.Table, digests: pa.Array) -> pa.Table:
+    return pa.table([*(files[name] for name in FILE.names), digests], _KNOWN)
+
+
+# Reading.
+
+
+def _read(files: Files, new: pa.Table) -> list[str]:
+    """The digests of these files, in their order."""
+    paths, sizes = new["path"].to_pylist(), new["size"].to_pylist()
+    long = len(paths) >= LONG or sum(sizes) >= LARGE
+    columns = TextColumn("reading {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
+    found: list[str] = []
+    with (
+        ThreadPoolExecutor(WALKERS) as pool,
+        Progress(*columns, transient=True, disable=not (long and get_console().is_terminal)) as bar,
+    ):
+        task = bar.add_task(files.root, total=sum(sizes))
+        starts = range(0, len(paths), TOGETHER)
+        parts = [[(files, path) for path in paths[start : start + TOGETHER]] for start in starts]
+        for start, digests in zip(starts, pool.map(_digests, parts), strict=True):
+            found += digests
+            bar.advance(task, sum(sizes[start : start + TOGETHER]))
+    return found
+
+
+def _digests(places: Sequence[tuple[Files, str]]) -> list[str]:
+    return [_digest(files, path) for files, path in places]
+
+
+def _digest(files: Files, path: str) -> str:
+    """Of one file's bytes; an archive checks them against its own CRC as they are read."""
+    try:
+        return xxhash.xxh3_128_hexdigest(content_of(files, path)[0])
+    except UnreadableImage:
+        return UNREADABLE
+
+
+# The files in the cache.
+
+
+def _place() -> Path:
+    """`$FCA_CACHE`, else `$XDG_CACHE_HOME/fca`, else `~/.cache/fca`, and in it the folder of this module."""
+    xdg = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(os.environ.get("FCA_CACHE") or f"{xdg}/fca").expanduser() / "content"
+
+
+def _index(files: Files) -> Path:
+    return _place() / f"{hashlib.sha256(_about(files)).hexdigest()[:16]}.parquet"
+
+
+def _about(files: Files) -> bytes:
+    return f"1 {Path(files.root).resolve()}".encode()
+
+
+def _write(path: Path, files: Files, table: pa.Table) -> None:
+    """The table, whole or not at all; where nothing can be written work goes on, and files are read again next time."""
+    buffer = io.BytesIO()
+    marked = table.replace_schema_metadata({"fca": _about(files), "lines": str(table.num_rows)})
+    pq.write_table(marked, buffer, write_page_checksum=True)
+    try:
+        write_whole(path, lambda file: file.write(buffer.getbuffer()))
+    except OSError as error:
+        _warn(f"what files contain is not remembered: {_place()} cannot be written ({error.strerror}); set FCA_CACHE")
+
+
+@cache
+def _warn(text: str) -> None:
+    """Once a process."""
+    log.warning(text)
+
+
+def _stored(path: Path, files: Files) -> pa.Table:
+    """What `_write` left there; an empty table where that is missing, damaged or of another root or version."""
+    with suppress(OSError, ValueError, pa.ArrowException):
+        table = pq.read_table(path, page_checksum_verification=True)
+        marks = {b"fca": _about(files), b"lines": str(table.num_rows).encode()}
+        if table.schema.equals(_KNOWN) and table.schema.metadata == marks:
+            return table.replace_schema_metadata(None)
+    return _KNOWN.empty_table()
+
+
+# What the processes of a sweep share.
+
+
+@contextmanager
+def one_look() -> Iterator[None]:
+    """Within it each root is listed once: processes that are started take over what this one found."""
+    sweeps, before = _place() / "sweeps", os.environ.get(SWEEP)
+    token = os.environ[SWEEP] = uuid4().hex
+    try:
+        yield
+    finally:
+        os.environ.pop(SWEEP)
+        os.environ.update({SWEEP: before} if before else {})
+        shutil.rmtree(sweeps / token, ignore_errors=True)
+        for other in sweeps.glob("*"):
+            if time.time() - other.stat().st_mtime > ABANDONED_S:
+                shutil.rmtree(other, ignore_errors=True)
+
+
+def _shared(files: Files) -> Inventory | None:
+    """What a process of this sweep found under a root, if there is a sweep and one has looked."""
+    if SWEEP not in os.environ:
+        return None
+    table = _stored(_of_sweep(files), files)
+    is_folder = pc.equal(table["size"], _FOLDER)
+    known, folders = table.filter(pc.invert(is_folder)), table.filter(is_folder)["path"].to_pylist()
+    listing = Listing(known.select(FILE.names), frozenset(folders))
+    return Inventory(files, listing, known) if table.num_rows else None
+
+
+def share(found: Inventory) -> None:
+    """Let the other processes of this sweep have it; nothing outside of a sweep."""
+    if SWEEP in os.environ:
+        folders = pa.Table.from_pylist([{"path": path, "size": _FOLDER} for path in found.listing.folders], _KNOWN)
+        _write(_of_sweep(found.files), found.files, pa.concat_tables([found.known, folders]))
+
+
+def _of_sweep(files: Files) -> Path:
+    return _index(files).parent / "sweeps" / os.environ[SWEEP] / _index(files).name
