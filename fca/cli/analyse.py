@@ -19,6 +19,7 @@ from fca.cli.show import as_text, shown_columns
 from fca.report.figure import Figure, visuals_of
 from fca.report.style import NothingToDraw, as_svg, spec
 from fca.store import Store
+from fca.store.files import DamagedFile
 from fca.types import Table
 
 LINES = 40  # of a table that are shown; the file has all
@@ -27,8 +28,18 @@ LINES = 40  # of a table that are shown; the file has all
 def _print(config: DictConfig) -> None:
     """Print every table with its question and source, and where it is saved."""
     store = Store(Path(config.outputs))
-    for table in component(config, "analysis")(store):
+    tables, store = tables_of(component(config, "analysis"), store)
+    for table in tables:
         print(f"{_text(table)}\n{len(table.runs)} runs; kept in {store.save(table)}\n")
+
+
+def tables_of(analysis: Any, store: Store) -> tuple[list[Table], Store]:
+    """The tables of an analysis, and the store without the runs that it could not read, which the log names."""
+    while True:
+        try:
+            return list(analysis(store)), store
+        except DamagedFile as damaged:
+            store = store.without(damaged)
 
 
 main = partial(application, "analyse", _print)  # exit code 0, or 2 when there is nothing to analyse or a key is wrong
@@ -45,8 +56,8 @@ def analyse(name: str, outputs: str | Path = "outputs", **options: Any) -> Analy
     Raises FcaError for an unknown name or option, and where the store has no rows for it.
     """
     analysis = component(configured("analyse", "analysis", name, options), "analysis")
-    store = Store(Path(outputs))
-    return Analysed(store, analysis, {table.name: table for table in analysis(store)})
+    tables, store = tables_of(analysis, Store(Path(outputs)))
+    return Analysed(store, analysis, {table.name: table for table in tables})
 
 
 @dataclass(frozen=True)

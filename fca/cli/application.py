@@ -5,6 +5,7 @@ A key that is declared neither here nor by a component's class is refused; error
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -25,7 +26,14 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from fca.shifts import overrides as shift_words
+from fca.store.files import DamagedFile
 from fca.types import FcaError
+
+_STEPS = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, then repeat the command"),
+    **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a folder that may be written: outputs=PATH"),
+    **dict.fromkeys((errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.ELOOP), "mend the path, or choose outputs=PATH"),
+}
 
 
 @dataclass
@@ -147,8 +155,10 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         except BrokenPipeError as error:  # the reader, such as head, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(0) from error
-        except FcaError as error:
+        except (FcaError, DamagedFile, OSError) as error:
             if HydraConfig.get().mode is RunMode.MULTIRUN:
+                raise
+            if isinstance(error, OSError) and not is_of_files(error):
                 raise
             raise SystemExit(_refuse(error)) from error  # passes Hydra silently, where an Exception is announced
 
@@ -158,9 +168,28 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         # the name under which Hydra registers tab completion
         sys.argv = ["fca" if {"-sc", "--shell-completion"} & set(words) else f"fca {root}", *words]
         hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(job)()
-    except (HydraException, OmegaConfBaseException, FcaError) as error:
+    except (HydraException, OmegaConfBaseException, FcaError, DamagedFile) as error:
+        return _refuse(error)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError) or not is_of_files(error):
+            raise
         return _refuse(error)
     return 0
+
+
+def is_of_files(error: OSError) -> bool:
+    """Whether the system refused to read or write a file: no space, no permission, a link to nothing."""
+    return error.errno is not None and error.filename is not None
+
+
+def as_line(error: OSError | DamagedFile) -> str:
+    """What a user reads: the path, what is wrong with it, the next step."""
+    if isinstance(error, DamagedFile):
+        return f"{error}; next: repeat the command that made it, see fca status"
+    step = _STEPS.get(error.errno or 0, "look at the path and its permissions")
+    path = Path(str(error.filename))
+    problem = "a link to nothing" if path.is_symlink() and not path.exists() else error.strerror
+    return f"{error.filename}: {problem}; next: {step}; nothing that is finished is lost"
 
 
 def composed(root: str, words: Sequence[str]) -> DictConfig:
@@ -230,7 +259,8 @@ def with_free_keys(arguments: Sequence[str]) -> list[str]:
 
 
 def _refuse(error: Exception) -> int:
-    print(f"error: {_as_fca_error(error) or _shortened(error)}", file=sys.stderr)
+    line = as_line(error) if isinstance(error, OSError | DamagedFile) else _as_fca_error(error) or _shortened(error)
+    print(f"error: {line}", file=sys.stderr)
     return 2
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
@@ -18,7 +18,7 @@ from pathlib import Path
 from fca.cli.configure import Job
 from fca.store import ClaimLost, State, Store, claims
 from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND
-from fca.store.files import write_text
+from fca.store.files import DamagedFile, write_text
 from fca.types import FcaError, Finished, Run
 
 POLL_S = 1.0
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 def logged(path: Path) -> Iterator[None]:
     """Append what any library logs or warns in the body to this file; warnings of ours are also shown."""
     handler = logging.FileHandler(path, delay=True)
+    handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk fails the run, not its log
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.setLevel(logging.INFO)
     ours, root = logging.getLogger("fca"), logging.getLogger()
@@ -47,7 +48,8 @@ def logged(path: Path) -> Iterator[None]:
         root.removeHandler(handler)
         ours.removeHandler(shown)
         ours.setLevel(level)
-        handler.close()
+        with suppress(OSError):
+            handler.close()
 
 
 @cache
@@ -65,12 +67,13 @@ def provenance() -> dict[str, str | None]:
 
 
 def execute(job: Job, *, alone: bool) -> None:
-    """Do the runs of a job that are neither done nor failed.
+    """Do the runs of a job that are neither done nor failed; damaged ones are done again.
 
     alone: runs that another worker computes are waited for, or taken over when it dies, and an error of the user's
     is raised without a trace in the store. In a sweep they are left to the other, and every error is a record.
     """
-    store = job.setup.store
+    store, found = job.setup.store, list[str]()
+    keep_items(job)
     while left := [run for run in job.plan if store.state(run.run_id) not in (State.DONE, State.FAILED)]:
         orphans = [run for run in left if run.parent and store.state(run.parent) is State.FAILED]
         for run in orphans:
@@ -78,11 +81,25 @@ def execute(job: Job, *, alone: bool) -> None:
             _record(job, run, f"run {run.parent}, which it needs, failed: {cause}", None)
         with _claimed(left, store) as tokens:
             won = [run for run in left if run.run_id in tokens]
-            _work(job, won, tokens, alone)
+            try:
+                _work(job, won, tokens, alone)
+            except DamagedFile as damaged:  # of a run that these need: it is done again first
+                for run in won if str(damaged) in found else ():  # to no avail, as where nothing may be written
+                    _record(job, run, str(damaged), None)
+                found.append(str(damaged))
         if not won and not orphans:
             if not alone:
                 return
             time.sleep(POLL_S)
+
+
+def keep_items(job: Job) -> None:
+    """Write the lists of images that done runs of a job need, where they are missing or damaged."""
+    store = job.setup.store
+    for run in job.plan:
+        data = getattr(getattr(run.work, "forward", run.work), "data", job.setup.data)
+        if data.fingerprint == run.about.get("fingerprint") and store.state(run.run_id) is State.DONE:
+            store.keep_items(data)
 
 
 @contextmanager
@@ -95,6 +112,8 @@ def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
             ready = parent is None or store.folder(parent) in held or store.state(parent) is State.DONE
             if ready and (token := claims.acquire(folder)):
                 held[folder] = token
+                store.clear(run.run_id)
+                store.clear(run.run_id)
         yield {folder.name: token for folder, token in held.items()}
 
 
@@ -103,11 +122,9 @@ def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) ->
     store = job.setup.store
     left = [run for run in runs if store.state(run.run_id) is not State.DONE]  # done since the plan was made
     while left:
-        folder = store.folder(left[0].run_id)
-        for run in left:
-            write_text(store.folder(run.run_id) / "config.yaml", job.config)
+        _describe(job, left)
         try:
-            with logged(folder / "log.txt"):
+            with logged(store.folder(left[0].run_id) / "log.txt"):
                 log.info("begin %s", ", ".join(f"{run.task} {run.run_id}" for run in left))
                 for finished in job.task.run(left, job.setup):
                     _write(job, finished, tokens[finished.run.run_id])
@@ -115,6 +132,8 @@ def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) ->
             if left:  # a defect of the task; without this the run would be tried for ever
                 raise RuntimeError(f"{type(job.task).__name__} ended without a row for {left[0].task} {left[0].run_id}")
             return
+        except DamagedFile:
+            raise
         except ClaimLost:
             left = left[1:]
         except FcaError as error:
@@ -125,6 +144,12 @@ def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) ->
             left = _fail(job, left, str(error), None)
         except Exception as error:
             left = _fail(job, left, f"{type(error).__name__}: {error}", traceback.format_exc())
+
+
+def _describe(job: Job, runs: Sequence[Run]) -> None:
+    """Write the configuration of these runs beside their results."""
+    for run in runs:
+        write_text(job.setup.store.folder(run.run_id) / "config.yaml", job.config)
 
 
 def _write(job: Job, finished: Finished, token: str) -> None:

@@ -11,11 +11,13 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from fca.cli.analyse import tables_of
 from fca.cli.application import CONF, application, typed_words
 from fca.cli.configure import component, configured, task_columns
 from fca.report.page import Result
 from fca.store import Store
 from fca.store.columns import BASE
+from fca.store.damage import shown
 from fca.types import FcaError
 
 
@@ -49,7 +51,10 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
     store = Store(Path(config.outputs))
     maker = component(config, "report")
     options = {**maker.options, "query": config.query}
-    results = [_result(_analysis(name, options, folders), store) for name in maker.analyses]
+    results = []
+    for name in maker.analyses:
+        result, store = _result(_analysis(name, options, folders), store)
+        results.append(result)
     tables = [table for result in results for table in result.tables]
     if not tables:
         reasons = "; ".join(result.missing for result in results)
@@ -58,16 +63,19 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
         store.save(table)
     folder = store.outputs / "reports" / OmegaConf.select(config, "report.name")
     command = shlex.join(["fca", "report", *words])
-    page: Path = maker(folder, results, store.rows(config.query), command, (*BASE, *task_columns()))
+    damaged = shown({other.args: other for other in (*store.left_out, *store.damaged())}.values())
+    page: Path = maker(folder, results, store.rows(config.query), command, (*BASE, *task_columns()), damaged)
     component(config, "logger").publish(tables, page)
     return page
 
 
-def _result(analysis: Any, store: Store) -> Result:
+def _result(analysis: Any, store: Store) -> tuple[Result, Store]:
+    """What an analysis found, and the store without the runs that it could not read."""
     try:
-        return Result(analysis, analysis(store))
+        tables, store = tables_of(analysis, store)
+        return Result(analysis, tables), store
     except FcaError as error:
-        return Result(analysis, (), str(error))
+        return Result(analysis, (), str(error)), store
 
 
 def _analysis(name: str, options: Mapping[str, Any], folders: Sequence[Path]) -> Any:

@@ -57,7 +57,7 @@ def show_failures(store: Store, failed: Sequence[str], most: int = 5) -> None:
     """The first failures with their commands, and how to go on."""
     for run_id in list(failed)[:most]:
         error = store.error(run_id)
-        print(f"failed {run_id} ({error['task']}): {error['error']}\n  {error['command']}")
+        print(f"failed {run_id} ({error.get('task')}): {error['error']}\n  {error.get('command')}")
     if failed:
         more = f"{len(failed)} failed; " if len(failed) > most else ""
         print(f"{more}all of them: fca status    a sweep runs them again with sweep.retry=true")

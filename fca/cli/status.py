@@ -1,25 +1,38 @@
-"""`fca status`: what is done, running and failed, and why."""
+"""`fca status`: what is done, running, failed and damaged, and why."""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from fca.cli.show import show_failures
 from fca.store import State, Store
+from fca.store.files import DamagedFile
+from fca.types import FcaError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print counts and every failure with its command; exit code 0."""
+    """Print counts, every damaged file and every failure with its command; exit code 0."""
     parser = argparse.ArgumentParser(prog="fca status", description=__doc__)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     store = Store(Path(parser.parse_args(arguments).outputs))
-    folder = store.outputs / "runs"
-    states = {path.name: store.state(path.name) for path in sorted(folder.iterdir())} if folder.is_dir() else {}
-    counts = Counter(states.values())
+    states = {run_id: store.state(run_id) for run_id in store.run_ids()}
+    counts, damaged = Counter(states.values()), store.damaged()
     abandoned = f", {counts[State.ABSENT]} begun and left (the same command goes on)" if counts[State.ABSENT] else ""
-    print(f"{counts[State.DONE]} done, {counts[State.RUNNING]} running, {counts[State.FAILED]} failed{abandoned}")
+    broken = f", {len(damaged)} damaged (the same command does them again)" if damaged else ""
+    whole = f"{counts[State.DONE]} done, {counts[State.RUNNING]} running, {counts[State.FAILED]} failed"
+    print(f"{whole}{broken}{abandoned}")
+    for one in damaged:
+        print(f"damaged {one}{_command(store, one)}")
     show_failures(store, [run_id for run_id, state in states.items() if state is State.FAILED], most=len(states))
     return 0
+
+
+def _command(store: Store, damaged: DamagedFile) -> str:
+    """The command of a damaged run, below it, where its row still has it."""
+    with suppress(FcaError, DamagedFile):
+        return f"\n  {store.row(damaged.path.parent.name)['command']}"
+    return ""

@@ -86,7 +86,7 @@ class ResumingSweep:
         store = points[0].job.setup.store
         runs = list({run.run_id: run for point in points for run in point.job.plan})
         states = {run_id: store.state(run_id) for run_id in runs}
-        wanted = {State.ABSENT, State.RUNNING} | ({State.FAILED} if self.config.sweep.retry else set())
+        wanted = {State.ABSENT, State.DAMAGED, State.RUNNING} | ({State.FAILED} if self.config.sweep.retry else set())
         left = {run_id for run_id, state in states.items() if state in wanted}
         if self.config.sweep.print:
             print("\n".join(point.job.command for point in _launches(points, left)))
@@ -166,7 +166,7 @@ def _wait(store: Store, left: set[str]) -> set[str]:
     """Wait for runs that other sweeps compute; returns those that were abandoned and are to be done again."""
     while any(store.state(run_id) is State.RUNNING for run_id in left):
         time.sleep(POLL_S)
-    return {run_id for run_id in left if store.state(run_id) is State.ABSENT}
+    return {run_id for run_id in left if store.state(run_id) in (State.ABSENT, State.DAMAGED)}
 
 
 def _launches(points: Sequence[Configuration], left: set[str]) -> list[Configuration]:
@@ -183,8 +183,8 @@ def _launches(points: Sequence[Configuration], left: set[str]) -> list[Configura
 
 def _plan_line(states: dict[str, State], left: set[str]) -> str:
     counts: Counter[Any] = Counter(states.values())
-    running = counts[State.RUNNING]
+    running, damaged = counts[State.RUNNING], counts[State.DAMAGED]
     return (
         f"{len(states)} runs: {counts[State.DONE]} done, {counts[State.FAILED]} failed, "
-        f"{running} running, {len(left) - running} to run"
+        f"{f'{damaged} damaged, ' if damaged else ''}{running} running, {len(left) - running} to run"
     )

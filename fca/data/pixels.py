@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
+import logging
 import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import xxhash
 from filelock import FileLock
 from jaxtyping import Int, UInt8
 
 from fca.data.files import in_order, threads
 from fca.data.splits import at_rows
+from fca.store.files import DamagedFile, checksum, naming, read_object, remove, write_json
 from fca.types import Geometry, ImageData, Pixels, Shift, UnreadableImage
 
+log = logging.getLogger(__name__)
 One = Callable[[int], UInt8[np.ndarray, "size size 3"]]
 
 
 def open_pixels(data: ImageData, geometry: Geometry, cache: Path, workers: int = 0, limit_gb: float = 4.0) -> Pixels:
     """All images of a data set after `geometry`, ready to be drawn in any order.
 
-    cache:    folder of `<fingerprint>-<geometry key>.npy` (and `.json`: row -> why it is unreadable), which this call
-              writes if they are not there; processes that need it at the same time wait while one of them writes it.
+    cache:    folder of `<fingerprint>-<geometry key>.npy`, and `.json` with its checksum and the rows that cannot be
+              read, which this call writes if they are not there or not whole; processes that need it at the same time
+              wait while one of them writes it.
     workers:  threads that decode; 0 = one per core.
     limit_gb: a set whose pixels take more (in 1e9 bytes) is not cached but read and decoded at every access.
     """
@@ -38,12 +47,13 @@ def open_pixels(data: ImageData, geometry: Geometry, cache: Path, workers: int =
     if math.prod(shape) > limit_gb * 1e9:
         return Streamed(one, shape, threads(workers))
     path = cache / f"{data.fingerprint}-{geometry.key}.npy"
-    if not path.exists():
+    unreadable = _whole(path, shape)
+    if unreadable is None:
         cache.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{path}.lock"):
-            if not path.exists():
-                _build(path, one, shape, workers, f"decoding {data.name}")
-    unreadable = json.loads(path.with_suffix(".json").read_text())
+            unreadable = _whole(path, shape)
+            if unreadable is None:
+                unreadable = _build(path, one, shape, workers, f"decoding {data.name}")
     return Cached(np.load(path, mmap_mode="r"), one, frozenset(map(int, unreadable)))
 
 
@@ -88,33 +98,68 @@ class Streamed:
         return chosen
 
 
-def _build(path: Path, one: One, shape: tuple[int, int, int, int], workers: int, doing: str) -> None:
-    """Write the array under another name, the unreadable rows, then rename: the array's name means that both are whole.
+def _whole(path: Path, shape: tuple[int, int, int, int]) -> dict[str, str] | None:
+    """The rows of cached pixels that cannot be read, if both files are whole; None where they are to be made.
+
+    An array with the size and time in its record is trusted; with another time, its bytes are compared.
+    """
+    about = path.with_suffix(".json")
+    try:
+        record = read_object(about, key=str, shape=list, size=int, mtime_ns=int, xxh3_128=str, unreadable=dict)
+        if (record["key"], record["shape"]) != (path.stem, list(shape)):
+            raise DamagedFile(about, "is of other pixels")
+        found = path.stat()
+        if found.st_size != record["size"] or (
+            found.st_mtime_ns != record["mtime_ns"] and checksum(path) != record["xxh3_128"]
+        ):
+            raise DamagedFile(path, "was altered")
+        if found.st_mtime_ns != record["mtime_ns"]:
+            with suppress(OSError):
+                write_json(about, {**record, "mtime_ns": found.st_mtime_ns})
+    except FileNotFoundError:
+        return None
+    except DamagedFile as damaged:
+        log.warning("images are decoded again: %s", damaged)
+        return None
+    return record["unreadable"]
+
+
+def _build(path: Path, one: One, shape: tuple[int, int, int, int], workers: int, doing: str) -> dict[str, str]:
+    """Write the array under another name, its record, then rename: the array's name means that both are whole.
 
     Plain writes, not a memory map: a full disk is then an error and not a dead process.
     """
-    unfinished = path.with_suffix(".part")
-    unreadable: dict[int, str] = {}
+    unfinished, digest = path.with_suffix(".part"), xxhash.xxh3_128()
+    unreadable: dict[str, str] = {}
 
     def pixels(row: int) -> UInt8[np.ndarray, "size size 3"]:
         try:
             return one(row)
         except UnreadableImage as error:
-            unreadable[row] = str(error)
+            unreadable[str(row)] = str(error)
             return np.zeros(shape[1:], np.uint8)
 
     try:
-        with unfinished.open("wb") as file:
-            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            for image in in_order(pixels, shape[0], workers, doing):
-                file.write(np.ascontiguousarray(image).data)
+        with naming(path), unfinished.open("wb") as file:
+            header = io.BytesIO()
+            np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+            images = (np.ascontiguousarray(image).data for image in in_order(pixels, shape[0], workers, doing))
+            for part in chain([header.getbuffer()], images):
+                digest.update(part)
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
-        path.with_suffix(".json").write_text(json.dumps(unreadable, indent=1, sort_keys=True))
+        for name in (path, path.with_suffix(".json")):
+            if name.is_dir():
+                remove(name)
+        stat = unfinished.stat()
+        record: dict[str, Any] = {"key": path.stem, "shape": shape, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+        record |= {"xxh3_128": digest.hexdigest(), "unreadable": unreadable}
+        write_json(path.with_suffix(".json"), record)
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+    return unreadable
 
 
 def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
@@ -10,6 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from fca.models import identity_of
+from fca.store import Store
+from fca.store.damage import compare, note
+from fca.store.files import DamagedFile, read_object
 from fca.types import Classifier, FcaError, Model
 
 DESCRIPTION = "model.json"
@@ -44,14 +46,25 @@ class StoredRun:
         return f"{self.run_id}/{self._name}"
 
     def identity(self) -> dict[str, Any]:
-        """The run, which stands for its whole configuration, and the snapshot. Raises FcaError if they do not exist."""
+        """The run, which stands for its whole configuration, and the snapshot.
+
+        Raises FcaError if they do not exist, DamagedFile if they are not whole.
+        """
+        if (damaged := Store(Path(self.outputs)).problem(self.run_id)) is not None:
+            raise damaged
         self._weights()
         return {"run": self.run_id, "snapshot": self._name}
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """The network as it was trained, or with a fresh head for `classes`."""
         model, trained = self._trained()
-        return replace(model, weights=str(self._weights()), classes=trained).build(classes)
+        weights = self._weights()
+        try:
+            compare(weights)
+        except DamagedFile as damaged:
+            note(damaged)
+            raise
+        return replace(model, weights=str(weights), classes=trained).build(classes)
 
     @property
     def _name(self) -> str:
@@ -61,7 +74,7 @@ class StoredRun:
         """The network that was trained (its family has `weights` and `classes`), and its class keys in logit order."""
         folder = Path(self.outputs) / "runs"
         try:
-            return model_from(json.loads((folder / self.run_id / DESCRIPTION).read_text()))
+            return model_from(read_object(folder / self.run_id / DESCRIPTION, target=str, fields=dict, classes=list))
         except FileNotFoundError:
             runs = sorted(path.parent.name for path in folder.glob(f"*/{DESCRIPTION}"))
             shown = ", ".join(runs[:10]) + (", ..." if len(runs) > 10 else "") if runs else "none yet"

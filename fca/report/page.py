@@ -45,7 +45,7 @@ class Page:
     """All that a page shows.
 
     headlines: sentences at its top.    rows: the runs behind it, as in `fca.store.results`, and their `columns`.
-    command: what makes this page again.
+    command: what makes this page again.    left_out: what of the store it does not show, and why, as sentences.
     """
 
     title: str
@@ -54,6 +54,7 @@ class Page:
     rows: pd.DataFrame
     command: str
     columns: Sequence[Column] = ()
+    left_out: Sequence[str] = ()
 
 
 def write_page(folder: Path, page: Page) -> Path:
@@ -187,19 +188,25 @@ class AnalysesReport:
     options: dict[str, Any]
 
     def __call__(
-        self, folder: Path, results: Sequence[Result], rows: pd.DataFrame, command: str, columns: Sequence[Column] = ()
+        self,
+        folder: Path,
+        results: Sequence[Result],
+        rows: pd.DataFrame,
+        command: str,
+        columns: Sequence[Column] = (),
+        left_out: Sequence[str] = (),
     ) -> Path:
         """Write the page, its figures and tables into the folder; returns the page.
 
         rows: all that the store holds, with their columns; the page lists those that the tables read and those that
-        these were made from.    command: what makes the page again.
+        these were made from.    command: what makes the page again.    left_out: sentences on what is not there.
         """
         read = {run_id for result in results for table in result.tables for run_id in table.runs}
         used = rows[rows["run_id"].isin(read | set(rows.loc[rows["run_id"].isin(read), "parent"].dropna()))]
         known = {table.name: table for result in results for table in result.tables}
         sections = [section for result in results for section in _sections(result, known)]
         sentences = [line for result in results for line in headlines(result.analysis, known)]
-        return write_page(folder, Page(self.title, sentences, sections, used, command, columns))
+        return write_page(folder, Page(self.title, sentences, sections, used, command, columns, left_out))
 
 
 def _sections(result: Result, known: Mapping[str, Table]) -> Iterator[Section]:

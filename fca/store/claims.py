@@ -1,12 +1,11 @@
 """Who is computing a run: one `claim.json` in its folder, made exclusively, kept alive by a heartbeat.
 
-A claim is stale when its process is gone on the same host, or 120 s passed without a beat. Taking over renames the
-stale claim, so that of many workers one wins.
+A claim is stale when its process is gone on the same host, or 120 s passed without a beat; so is one from the future,
+and one that is none: no JSON, or other types. Taking over renames the stale claim, so that of many workers one wins.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import threading
@@ -19,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from fca.store.files import write_json
+from fca.store.files import DamagedFile, read_object, remove, write_json
 
 BEAT_S = 15.0
 STALE_S = 120.0
@@ -35,11 +34,13 @@ def is_held(folder: Path) -> bool:
 def acquire(folder: Path) -> str | None:
     """Claim a run folder; returns the claim's token, or None when a live worker holds it."""
     path = folder / CLAIM
+    if not folder.is_dir():  # a file in its place, or a link to nothing
+        folder.unlink(missing_ok=True)
     claim = _read(path)
     if claim is not None:
         if not _is_stale(path, claim):
             return None
-        _take_away(path, claim["token"])
+        _take_away(path, claim.get("token"))
     token = uuid.uuid4().hex
     mine = {
         "token": token,
@@ -62,7 +63,7 @@ def acquire(folder: Path) -> str | None:
 def is_mine(folder: Path, token: str) -> bool:
     """Whether the claim in this folder is still the one with this token."""
     claim = _read(folder / CLAIM)
-    return claim is not None and claim["token"] == token
+    return claim is not None and claim.get("token") == token
 
 
 def release(folder: Path, token: str) -> None:
@@ -108,25 +109,31 @@ def repeating(work: Callable[[], None], seconds: float) -> Iterator[None]:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    with suppress(FileNotFoundError):
-        return json.loads(path.read_text())
+    """The claim; {} for one that is none; None where nothing is."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        try:
+            return read_object(path, token=str, host=str, pid=int, process_started=float, started=float)
+        except DamagedFile:
+            return {}
     return None
 
 
 def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
+    if not claim or claim["started"] > time.time() + STALE_S:
+        return True
     if claim["host"] == socket.gethostname():
         try:
             if psutil.Process(claim["pid"]).create_time() != claim["process_started"]:
                 return True
-        except psutil.NoSuchProcess:
+        except (psutil.Error, ValueError, OverflowError):  # no such process, or no number of one
             return True
     try:
-        return time.time() - path.stat().st_mtime > STALE_S
+        return abs(time.time() - path.stat().st_mtime) > STALE_S  # clocks of hosts may differ by less
     except FileNotFoundError:
         return True
 
 
-def _take_away(path: Path, token: str) -> None:
+def _take_away(path: Path, token: str | None) -> None:
     """Rename the stale claim; if another worker has taken over in between, its fresh claim is put back."""
     grave = path.with_name(f".{CLAIM}.stale.{uuid.uuid4().hex}")
     try:
@@ -134,7 +141,7 @@ def _take_away(path: Path, token: str) -> None:
     except FileNotFoundError:
         return
     claim = _read(grave)
-    if claim is not None and claim["token"] != token:
+    if claim and claim["token"] != token:
         with suppress(FileExistsError):  # a third worker was faster; the one put out finds out before it writes
             os.link(grave, path)
-    grave.unlink()
+    remove(grave)

@@ -1,31 +1,85 @@
-"""Files that are either whole or absent: written under another name, flushed, renamed."""
+"""Files that are either whole or absent: written under another name, flushed, renamed; and how they are read.
+
+What reads a file of the store expects that it may be missing, cut, altered or something else: it raises DamagedFile.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import io
 import json
 import os
+import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+_SIGNED = b"xxh3_128="  # before the checksum of a file inside it
+PLACE = _SIGNED + b"0" * 32
+# The machine is in need; the file may be whole.
+_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ETIMEDOUT, errno.ESTALE)
+
+
+class DamagedFile(Exception):
+    """A file of the store that is missing, cut, altered, or something else than its name promises.
+
+    >>> print(DamagedFile("outputs/runs/0123456789ab/row.json", "is empty"))
+    outputs/runs/0123456789ab/row.json is empty
+    """
+
+    def __init__(self, path: str | Path, problem: str) -> None:
+        super().__init__(str(path), problem)  # two texts: so it can be sent between processes
+
+    @property
+    def path(self) -> Path:
+        """Which file."""
+        return Path(self.args[0])
+
+    @property
+    def problem(self) -> str:
+        """What is wrong with it, as the rest of a sentence."""
+        return self.args[1]
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} {self.args[1]}"
 
 
 def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
-    """Let `write` fill a temporary file beside `path`, flush it to the disk, rename it; on an error nothing stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Let `write` fill a temporary file beside `path`, flush it to the disk, rename it; on an error nothing stays.
+
+    An OSError names the file: a full disk's own does not.
+    """
     part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        with part.open("wb") as file:
+        with naming(path), part.open("wb") as file:
             write(file)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """An OSError of the body names this file: that of a full disk names none."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
 
 
 def write_text(path: Path, text: str) -> None:
@@ -40,11 +94,137 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_array(path: Path, array: np.ndarray) -> None:
     """A .npy file that loads without pickle, whole or absent."""
-    write_whole(path, lambda file: np.save(file, array, allow_pickle=False))
+
+    def write(file: BinaryIO) -> None:
+        whole = np.asarray(array, order="C")
+        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(whole))
+        file.write(whole.data)  # numpy's own writing hides why a disk refuses
+
+    if array.dtype.hasobject:
+        raise ValueError(f"{path.name} holds Python objects, which would be pickled")
+    write_whole(path, write)
 
 
-def write_frame(path: Path, frame: pd.DataFrame) -> None:
-    """A Parquet file, whole or absent."""
-    buffer = io.BytesIO()
-    frame.to_parquet(buffer, index=False)
-    write_whole(path, lambda file: file.write(buffer.getvalue()))
+def write_frame(path: Path, frame: pd.DataFrame, about: str = "") -> None:
+    """A Parquet file, whole or absent, signed.    about: see `read_frame`."""
+    buffer, table = io.BytesIO(), pa.Table.from_pandas(frame, preserve_index=False)
+    pq.write_table(table.replace_schema_metadata({**(table.schema.metadata or {}), b"fca": PLACE}), buffer)
+    write_whole(path, lambda file: file.write(signed(buffer.getvalue(), about)))
+
+
+def read_object(path: str | Path, **kinds: type) -> dict[str, Any]:
+    """The object in a JSON file; it must have these keys with values of these types.
+
+    Raises DamagedFile for anything else; FileNotFoundError where nothing is.
+    """
+    return parsed(path, content_of(path), **kinds)
+
+
+def parsed(path: str | Path, content: bytes, **kinds: type) -> dict[str, Any]:
+    """The same of a content that was read from this path."""
+    if not content:
+        raise DamagedFile(path, "is empty")
+    try:
+        value = json.loads(content, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(path, f"is not JSON ({_one_line(error)})") from error
+    if not isinstance(value, dict):
+        raise DamagedFile(path, "is not a JSON object")
+    for key, kind in kinds.items():
+        if key not in value:
+            raise DamagedFile(path, f"lacks {key}")
+        if not isinstance(value[key], kind):
+            raise DamagedFile(path, f"has {value[key]!s:.60} as {key}, not a {kind.__name__}")
+    return value
+
+
+def content_of(path: str | Path) -> bytes:
+    """The bytes of a file. Raises DamagedFile if it cannot be read; FileNotFoundError where nothing is."""
+    with _damage(path), open(path, "rb") as file:  # noqa: PTH123  half the time of Path, over thousands of rows
+        return file.read()
+
+
+def read_array(path: Path) -> np.ndarray:
+    """A .npy file, memory-mapped and without pickle. Raises DamagedFile for anything else, and if it is missing."""
+    try:
+        with _damage(path):
+            array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
+        if array.nbytes + getattr(array, "offset", 0) != path.stat().st_size:
+            raise DamagedFile(path, "is longer than its header allows")
+    except FileNotFoundError:
+        raise DamagedFile(path, "is missing") from None
+    except (OSError, DamagedFile):
+        raise
+    except Exception as error:  # whatever numpy's parser of headers raises
+        raise DamagedFile(path, f"is no whole array ({_one_line(error)})") from error
+    return array
+
+
+def read_frame(path: Path, about: str = "") -> pd.DataFrame:
+    """A frame that `write_frame` wrote with the same `about`: what it is, so that another one is not taken for it.
+
+    Raises DamagedFile for anything else, and if it is missing. One that an earlier version wrote has no signature.
+    """
+    try:
+        content = content_of(path)
+    except FileNotFoundError:
+        raise DamagedFile(path, "is missing") from None
+    if not is_as_signed(content, about):
+        raise DamagedFile(path, "is another table, or was altered")
+    try:
+        return pd.read_parquet(io.BytesIO(content))
+    except Exception as error:  # whatever the parsers of Parquet, Arrow and pandas raise
+        raise DamagedFile(path, f"is no whole table ({_one_line(error)})") from error
+
+
+def checksum(path: str | Path) -> str:
+    """xxh3_128 of a file's bytes, 32 hex digits. Raises DamagedFile if it cannot be read."""
+    with _damage(path), open(path, "rb") as file:  # noqa: PTH123
+        return hashlib.file_digest(file, xxhash.xxh3_128).hexdigest()
+
+
+def remove(path: Path) -> None:
+    """Remove what is there, also where it is a folder in the place of a file; nothing is fine."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif os.path.lexists(path):  # asked first: a disk that may only be read refuses even to remove nothing
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def _damage(path: str | Path) -> Iterator[None]:
+    """What the system says of a file that cannot be read, as DamagedFile; FileNotFoundError and passing need go on."""
+    try:
+        yield
+    except FileNotFoundError:
+        if os.path.islink(path):  # noqa: PTH114
+            raise DamagedFile(path, "is a link to nothing") from None
+        raise
+    except NotADirectoryError:
+        if os.path.lexists(os.path.dirname(path)):  # noqa: PTH120
+            raise DamagedFile(os.path.dirname(path), "is not a folder") from None  # noqa: PTH120
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
+    except OSError as error:
+        if error.errno in _PASSING or error.errno is None:
+            raise
+        raise DamagedFile(path, f"cannot be read ({os.strerror(error.errno)})") from error
+
+
+def signed(content: bytes, about: str = "") -> bytes:
+    """A file's content with its own checksum where it has PLACE.    about: what it is, which is signed with it."""
+    return content.replace(PLACE, _SIGNED + xxhash.xxh3_128_hexdigest(content + about.encode()).encode())
+
+
+def is_as_signed(content: bytes, about: str = "") -> bool:
+    """Whether a content is as it was signed; True for one without a signature."""
+    _, mark, end = content.rpartition(_SIGNED)
+    return not mark or signed(content.replace(mark + end[:32], PLACE), about) == content
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no number")
+
+
+def _one_line(error: Exception) -> str:
+    """The beginning of an error's text."""
+    return f"{str(error).partition(chr(10))[0]:.80}"

@@ -2,7 +2,7 @@
 
 Rows stay the truth: one counts as known only while its row.json has the size and time that the index remembers. An
 index that is missing, damaged or of another version is made anew; where it cannot be written, rows are read all the
-same. Readers write it, whole or not at all; workers never do.
+same. Readers write it, whole or not at all; workers never do. A damaged row is left out, with a line in the log.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from fca.store.columns import BASE, FINGERPRINT, FINGERPRINT_KIND, RECIPE, Row
-from fca.store.files import write_whole
+from fca.store.damage import is_run_id, read_row, warn
+from fca.store.files import DamagedFile, write_whole
 
 INDEX = "rows.parquet"
 VERSION = "1"
@@ -41,9 +42,8 @@ _last: tuple[Path, pa.Table, pd.DataFrame] | None = None  # what this process re
 
 
 def row_of(folder: str | Path) -> Row:
-    """The row of one run's folder; raises FileNotFoundError for a run that is not finished."""
-    with open(f"{folder}/row.json", "rb") as file:  # noqa: PTH123  half the time of Path, over thousands of rows
-        return json.loads(file.read())
+    """The row of one run's folder; raises FileNotFoundError for a run that is not finished, DamagedFile."""
+    return read_row(folder).row
 
 
 def read_rows(outputs: Path) -> pd.DataFrame:
@@ -63,8 +63,8 @@ def read_rows(outputs: Path) -> pd.DataFrame:
 def _stamps(runs: Path) -> pa.Table:
     """Folder, size and time of the row of every finished run, by folder."""
     root, names, sizes, times = str(runs), [], [], []
-    for name in sorted(os.listdir(runs)) if runs.is_dir() else []:  # noqa: PTH208
-        with suppress(FileNotFoundError, NotADirectoryError):  # running, failed or abandoned: not a result
+    for name in sorted(filter(is_run_id, os.listdir(runs))) if runs.is_dir() else []:  # noqa: PTH208
+        with suppress(OSError):  # running, failed or abandoned: not a result; or a link to nothing
             stat = os.stat(f"{root}/{name}/row.json")  # noqa: PTH116  as above
             names.append(name)
             sizes.append(stat.st_size)
@@ -80,9 +80,10 @@ def _table(outputs: Path, stamps: pa.Table) -> pa.Table:
         return table
     old, now = _lines(known), set(_lines(stamps))
     table = table.filter(pa.array([line in now for line in old], pa.bool_()))
-    new = sorted(now - set(old))
+    new, damaged = sorted(now - set(old)), list[DamagedFile]()
     for start in range(0, len(new), AT_ONCE):
-        table = _joined(table, _parsed(outputs / "runs", new[start : start + AT_ONCE]))
+        table = _joined(table, _parsed(outputs / "runs", new[start : start + AT_ONCE], damaged))
+    warn(damaged)
     keys = [(name, "ascending", "at_start") for name in ("finished", "run_id") if name in table.column_names]
     table = table.take(pc.sort_indices(table, sort_keys=keys)) if keys else table
     if len(now ^ set(old)) > WORTHWHILE + len(now) // 100:
@@ -95,13 +96,16 @@ def _lines(stamps: pa.Table) -> list[tuple[str, int, int]]:
     return list(zip(*(column.to_pylist() for column in stamps.columns), strict=True))
 
 
-def _parsed(runs: Path, stamps: Sequence[tuple[str, int, int]]) -> pa.Table:
-    """These rows, one column per name."""
+def _parsed(runs: Path, stamps: Sequence[tuple[str, int, int]], damaged: list[DamagedFile]) -> pa.Table:
+    """These rows, one column per name; the others are added to `damaged`."""
     rows, kept = [], []
     for stamp in stamps:
         with suppress(FileNotFoundError):  # removed a moment ago
-            rows.append(row_of(f"{runs}/{stamp[0]}"))
-            kept.append(stamp)
+            try:
+                rows.append(row_of(f"{runs}/{stamp[0]}"))
+                kept.append(stamp)
+            except DamagedFile as damage:
+                damaged.append(damage)
     table = pa.table([list(column) for column in zip(*kept, strict=True)] or [[], [], []], _STAMP)
     for name in {name: None for row in rows for name in row}:
         values = [row.get(name) for row in rows]

@@ -1,4 +1,7 @@
-"""The store: everything that was computed, as files. A row that exists is a run that is done."""
+"""The store: everything that was computed, as files. A row that exists is a run that is done.
+
+What is damaged (fca/store/damage.py) is never read: a run is then to be done again, a reader leaves it out.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -14,17 +18,31 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fca.store import claims
+from fca.store import claims, damage
 from fca.store.columns import Row, checked
-from fca.store.files import write_array, write_frame, write_json, write_text
+from fca.store.damage import ERROR, NOTE, ROW
+from fca.store.files import (
+    DamagedFile,
+    read_array,
+    read_frame,
+    read_object,
+    remove,
+    write_array,
+    write_frame,
+    write_json,
+    write_text,
+    write_whole,
+)
 from fca.store.index import read_rows, row_of
 from fca.types import Arrays, Column, FcaError, ImageData, Table
 
 
 class State(Enum):
-    """Where a run stands: its row exists; its error exists; a live worker holds it; none of these."""
+    """Where a run stands: its row exists, and its files are whole; they are not; its error exists; a live worker holds
+    it; none of these."""
 
     DONE = "done"
+    DAMAGED = "damaged"
     FAILED = "failed"
     RUNNING = "running"
     ABSENT = "absent"
@@ -39,34 +57,100 @@ class Store:
     """The folder `outputs`: runs/, items/, tables/, cache/ and reports/."""
 
     outputs: Path
+    left_out: tuple[DamagedFile, ...] = ()  # what `rows` leaves out, see `without`
 
     def folder(self, run_id: str) -> Path:
         """Where a run's files lie."""
         return self.outputs / "runs" / run_id
 
+    def run_ids(self) -> list[str]:
+        """All runs that were begun; other files are ignored."""
+        folder = self.outputs / "runs"
+        return sorted(path.name for path in folder.iterdir() if damage.is_run_id(path.name)) if folder.is_dir() else []
+
     def state(self, run_id: str) -> State:
         """Where a run stands now."""
+        return self._look_at(run_id)[0]
+
+    def problem(self, run_id: str) -> DamagedFile | None:
+        """What is wrong with the files of a finished or failed run; None if nothing is, and for one that is neither."""
+        return self._look_at(run_id)[1]
+
+    def _look_at(self, run_id: str) -> tuple[State, DamagedFile | None]:
         folder = self.folder(run_id)
-        if (folder / "row.json").exists():
-            return State.DONE
+        found, damaged = State.ABSENT, None
+        try:
+            damaged = damage.problem_of(folder)
+            if damaged is None:
+                return State.DONE, None
+        except FileNotFoundError:
+            try:
+                self.error(run_id)
+                found = State.FAILED
+            except FileNotFoundError:
+                pass
+            except DamagedFile as unreadable:
+                damaged = unreadable
         if claims.is_held(folder):
-            return State.RUNNING
-        return State.FAILED if (folder / "error.json").exists() else State.ABSENT
+            return State.RUNNING, damaged
+        return (found if damaged is None else State.DAMAGED), damaged
+
+    def damaged(self) -> list[DamagedFile]:
+        """The damaged runs, each by its first damaged file, and the damaged items tables of the others."""
+        found = [damaged for run_id in self.run_ids() if (damaged := self.problem(run_id))]
+        for fingerprint in self.rows()["fingerprint"].dropna().unique():
+            try:
+                self.items(fingerprint)
+            except DamagedFile as damaged:
+                found.append(damaged)
+        return found
+
+    def without(self, damaged: DamagedFile) -> Store:
+        """This store as a reader sees it that leaves out the runs that need a damaged file, and all others like it.
+
+        Raises the damage itself if it is left out already, or is of no run.
+        """
+        if damaged.args in [known.args for known in self.left_out]:
+            raise damaged
+        known = {other.args: other for other in (damaged, *(() if self.left_out else self.damaged()))}
+        damage.warn(list(known.values()))
+        return replace(self, left_out=(*self.left_out, *known.values()))
 
     def row(self, run_id: str) -> Row:
-        """One finished run; raises FcaError if there is none."""
+        """One finished run; raises FcaError if there is none, DamagedFile if its row is not whole."""
         try:
             return row_of(self.folder(run_id))
         except FileNotFoundError:
             raise FcaError("run_id", run_id, f"a finished run in {self.outputs}", "list them: fca results") from None
 
     def rows(self, query: str | None = None) -> pd.DataFrame:
-        """One line per finished run; see `results`."""
-        return results(self.outputs, query)
+        """One line per finished run, but for those left out; see `results`."""
+        frame = results(self.outputs, query)
+        if not self.left_out:
+            return frame
+        keys = {name for known in self.left_out for name in (known.path.stem, known.path.parent.name)}
+        return frame[~(frame["run_id"].isin(keys) | frame["fingerprint"].isin(keys))].reset_index(drop=True)
 
-    def array(self, run_id: str, name: str) -> np.ndarray:
-        """A run's array, memory-mapped."""
-        return np.load(self.folder(run_id) / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+    def has_array(self, run_id: str, name: str) -> bool:
+        """Whether a finished run kept an array of this name."""
+        files = damage.read_row(self.folder(run_id)).files
+        return f"{name}.npy" in files if files is not None else (self.folder(run_id) / f"{name}.npy").exists()
+
+    def array(self, run_id: str, name: str, lines: int | None = None) -> np.ndarray:
+        """A run's array, memory-mapped. Raises DamagedFile for one that is not as it was written.
+
+        lines: how many it must have.
+        """
+        path = self.folder(run_id) / f"{name}.npy"
+        try:
+            damage.compare(path)
+            array = read_array(path)
+            if lines not in (None, len(array)):
+                raise DamagedFile(path, f"has {len(array):,} lines for {lines:,} images")
+        except DamagedFile as damaged:
+            damage.note(damaged)
+            raise
+        return array
 
     def write(self, row: Mapping[str, Any], arrays: Arrays, token: str, columns: Iterable[Column] = ()) -> Row:
         """Store a finished run: arrays first, the row last. Raises ClaimLost if the claim is no longer ours.
@@ -77,47 +161,81 @@ class Store:
         folder = self.folder(row["run_id"])
         for name, array in arrays.items():
             write_array(folder / f"{name}.npy", array)
+        content = damage.listing(folder, row)
         if not claims.is_mine(folder, token):
             raise ClaimLost(f"run {row['run_id']} was taken over by another worker")
-        write_json(folder / "row.json", row)
-        (folder / "error.json").unlink(missing_ok=True)
+        write_whole(folder / ROW, lambda file: file.write(content))
+        for name in (ERROR, NOTE):
+            remove(folder / name)
         return row
 
     def fail(self, run_id: str, error: Mapping[str, Any]) -> None:
         """Record why a run failed: message, traceback and the command that repeats it."""
-        write_json(self.folder(run_id) / "error.json", dict(error))
+        write_json(self.folder(run_id) / ERROR, dict(error))
 
     def forgive(self, run_id: str) -> None:
         """Forget that a run failed, so that it is done again."""
-        (self.folder(run_id) / "error.json").unlink(missing_ok=True)
+        remove(self.folder(run_id) / ERROR)
+
+    def clear(self, run_id: str) -> None:
+        """Remove what is damaged of a run, and what its row lists with it, so that it is done again from nothing.
+
+        Only for who holds the run's claim. A damaged row alone leaves arrays and weights: the work may go on from them.
+        """
+        damaged, folder = self.problem(run_id), self.folder(run_id)
+        if damaged is None:
+            return
+        doomed = [ROW, ERROR, NOTE]
+        if damaged.path.name not in doomed:
+            doomed += [path.name for path in folder.iterdir() if damage.is_listed(path.name)]
+        for name in doomed:
+            remove(folder / name)
 
     def drop(self, run_id: str) -> None:
         """Remove the folder of a run that was refused before it computed anything; weights and results stay."""
         folder = self.folder(run_id)
-        if not any((folder / name).exists() for name in ("row.json", "last.ckpt", "best.safetensors", "journal.jsonl")):
+        if not any((folder / name).exists() for name in (ROW, "last.ckpt", "best.safetensors", "journal.jsonl")):
             shutil.rmtree(folder, ignore_errors=True)
 
     def error(self, run_id: str) -> dict[str, Any]:
-        """The record of a failed run."""
-        return json.loads((self.folder(run_id) / "error.json").read_text())
+        """The record of a failed run. Raises DamagedFile for what is none; FileNotFoundError where nothing is."""
+        path = self.folder(run_id) / ERROR
+        error = read_object(path, error=str)
+        if error.get("run_id", run_id) != run_id:
+            raise DamagedFile(path, f"is of run {error['run_id']!s:.40}")
+        return error
 
     def keep_items(self, data: ImageData) -> None:
-        """Write the list of images, once; rows of every array follow its order, label categories the class order."""
+        """Write the list of images, if it is not there and whole; rows of every array follow its order.
+
+        Label categories are in class order.
+        """
         path = self.outputs / "items" / f"{data.fingerprint}.parquet"
-        if not path.exists():
-            label = pd.Categorical(data.items["label"], categories=list(data.classes))
-            write_frame(path, data.items.assign(label=label))
+        with suppress(DamagedFile):
+            if not damage.was_whole(path):
+                if self.items(data.fingerprint)["image_id"].tolist() != data.items["image_id"].tolist():
+                    raise DamagedFile(path, "lists other images")
+                damage.remember(path)
+            return
+        remove(path)
+        label = pd.Categorical(data.items["label"], categories=list(data.classes))
+        write_frame(path, data.items.assign(label=label), data.fingerprint)
 
     def items(self, fingerprint: str) -> pd.DataFrame:
-        """The images behind this fingerprint: image_id, label, split and annotations."""
-        return pd.read_parquet(self.outputs / "items" / f"{fingerprint}.parquet")
+        """The images behind this fingerprint: image_id, label, split and annotations. Raises DamagedFile."""
+        path = self.outputs / "items" / f"{fingerprint}.parquet"
+        items = read_frame(path, fingerprint)
+        whole = {"image_id", "label", "split"} <= set(items)
+        if not whole or not isinstance(items["label"].dtype, pd.CategoricalDtype):
+            raise DamagedFile(path, "is no list of images")
+        return items
 
     def save(self, table: Table) -> Path:
         """Save an analysis' table under an id of its name, its parameters and the runs it read; returns its folder."""
         meaning = {"name": table.name, "parameters": dict(table.parameters), "runs": sorted(table.runs)}
         table_id = hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:12]
         folder = self.outputs / "tables" / table_id
-        write_frame(folder / "table.parquet", table.frame)
+        write_frame(folder / "table.parquet", table.frame, table_id)
         write_text(folder / "table.csv", table.frame.to_csv(index=False))
         write_json(folder / "table.json", {**meaning, "question": table.question, "source": table.source})
         return folder

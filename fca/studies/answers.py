@@ -275,7 +275,7 @@ class Predictions:
     @cached_property
     def logits(self) -> Float[np.ndarray, "images logits"]:
         """Logits, float32 or float16."""
-        return np.asarray(self.store.array(self.run_id, "logits"))
+        return np.asarray(self.store.array(self.run_id, "logits", lines=len(self.images)))
 
     @cached_property
     def logit_classes(self) -> tuple[str, ...]:
@@ -292,7 +292,7 @@ def predictions(store: Store, row: Mapping[str, Any]) -> Predictions:
     classes, labels = labels_of(store, row)
     images = np.flatnonzero(np.isin(labels, list(row["classes"])))
     columns = logit_columns(store.array(row["run_id"], "logit_classes").tolist(), classes)
-    pred = np.asarray(store.array(row["run_id"], "pred")).astype(np.int64)
+    pred = np.asarray(store.array(row["run_id"], "pred", lines=len(images))).astype(np.int64)
     return Predictions(store, row["run_id"], images, labels[images], tuple(classes), columns, pred)
 
 

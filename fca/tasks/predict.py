@@ -287,11 +287,10 @@ def score(run: Run, store: Store) -> dict[str, Any]:
         raise FcaError("subset.classes", keys, "classes that the model knows", "choose another subset or model")
     stored = stored_predictions(store, parent)
     inside = stored.of_classes(classes)
-    try:
-        logits, true = stored.logits[inside], stored.true[inside]
-    except FileNotFoundError:
+    if not store.has_array(stored.run_id, "logits"):
         step = f"remove {store.folder(stored.run_id)} and run again with task.keep=logits"
-        raise FcaError("logits of run", stored.run_id, "kept: it was made without task.keep=logits", step) from None
+        raise FcaError("logits of run", stored.run_id, "kept: it was made without task.keep=logits", step)
+    logits, true = stored.logits[inside], stored.true[inside]
     n = len(true)
     scored = {
         "n_test": n,

@@ -6,12 +6,11 @@ from, the requested snapshots, the best epoch.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,12 +18,13 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel
 
-from fca.store.files import write_json, write_whole
+from fca.store.files import DamagedFile, read_object, remove, write_json, write_whole
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.training.batches import DRAWS, Batch, Batches, Examples, as_input, device_of, keyed, warp
 from fca.training.infer import batch_size_of
@@ -186,14 +186,14 @@ class Keeper(pl.Callback):
     """
 
     def __init__(self, folder: Path, snapshots: dict[int, list[float]], network: nn.Module) -> None:
-        self.folder, self.snapshots = folder, snapshots
+        self.folder, self.snapshots, self.run = folder, snapshots, folder.name
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] = {"epoch": 0, "rank": [-math.inf, -math.inf], "weights": weights_of(network)}
         self.seconds, self.begun = 0.0, time.perf_counter()
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed training needs of the epochs before it."""
-        return {"history": self.history, "best": self.best, "seconds": self.seconds}
+        return {"history": self.history, "best": self.best, "seconds": self.seconds, "run": self.run}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.history, self.best, self.seconds = (state_dict[name] for name in ("history", "best", "seconds"))
@@ -266,7 +266,8 @@ def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, 
 
     Batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU, the same call gives the same bits,
     whether it was interrupted or not. Called again in the same folder, it goes on after the last finished epoch, and
-    only loads the weights when all are done. torch's global generator is left in another state.
+    only loads the weights when all are done; from files that are not whole it begins anew, with a warning. torch's
+    global generator is left in another state.
 
     A recipe whose learning rate is for other batches is scaled as from scratch; one that is scaled already stays.
     place.folder then has best.safetensors, snapshot-0.50.safetensors, ... as requested, and fitted.json.
@@ -280,10 +281,8 @@ def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, 
             raise FcaError(f"{split} images", 0, "at least 1", "take a larger dataset, or see: fca run task=describe")
     if recipe.precision == "16-mixed" and device.type == "cpu":
         raise FcaError("recipe.precision", recipe.precision, "32-true or bf16-mixed on a CPU", "use bf16-mixed")
-    done = place.folder / FITTED
-    if done.is_file():
-        classifier.module.load_state_dict(load_file(place.folder / BEST))
-        return Fitted(**json.loads(done.read_text()))
+    if (fitted := _fitted(place.folder, classifier.module)) is not None:
+        return fitted
     place.folder.mkdir(parents=True, exist_ok=True)
     batches = Batches(train, recipe.batch_size, device, seed, DRAWS if recipe.warps else 0, place.progress)
     val_batches = Batches(val, batch_size_of(classifier.input_size), device, progress=place.progress)
@@ -291,10 +290,9 @@ def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, 
     keeper = Keeper(place.folder, recipe.snapshot_steps(steps), classifier.module)
     training = Training(classifier, recipe, steps, seed)
     training.train()
-    unfinished = place.folder / CHECKPOINT
     with _quiet():
         trainer = _trainer(recipe, place, device, keeper, len(batches))
-        checkpoint = unfinished if unfinished.is_file() else None
+        checkpoint = _checkpoint(place.folder, training)
         diverged = False
         try:
             trainer.fit(training, batches, val_batches, ckpt_path=checkpoint, weights_only=True)
@@ -305,9 +303,53 @@ def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, 
     top1 = best["rank"][0] if epoch else None
     fitted = Fitted(epoch, top1, len(keeper.history), diverged, keeper.seconds, keeper.history)
     save_weights(place.folder / BEST, best["weights"])
-    write_json(done, asdict(fitted))
-    unfinished.unlink(missing_ok=True)
+    write_json(place.folder / FITTED, asdict(fitted))
+    (place.folder / CHECKPOINT).unlink(missing_ok=True)
     return fitted
+
+
+def _fitted(folder: Path, module: nn.Module) -> Fitted | None:
+    """The training that ended in this folder, its weights loaded; None where none did, or its files are not whole."""
+    if not (folder / FITTED).exists():
+        return None
+    try:
+        fitted = Fitted(**read_object(folder / FITTED))
+        weights = load_file(folder / BEST)
+        if _shapes(weights) != _shapes(module.state_dict()):
+            raise DamagedFile(folder / BEST, "holds another network")
+    except (DamagedFile, SafetensorError, OSError, TypeError) as error:
+        _begin_anew(error, folder / FITTED, folder / BEST)
+        return None
+    module.load_state_dict(weights)
+    return fitted
+
+
+def _checkpoint(folder: Path, training: Training) -> Path | None:
+    """The checkpoint to go on from; None where there is none, or it is no whole one of this training."""
+    path = folder / CHECKPOINT
+    if not path.exists():
+        return None
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+        run = found["callbacks"]["Keeper"].get("run", folder.name)
+        if run != folder.name or _shapes(found["state_dict"]) != _shapes(training.state_dict()):
+            raise DamagedFile(path, f"is of another training, {run}")
+    except Exception as error:  # whatever unpickling raises
+        _begin_anew(error, path)
+        return None
+    return path
+
+
+def _shapes(state: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(value.shape) for name, value in state.items()}
+
+
+def _begin_anew(error: Exception, *paths: Path) -> None:
+    """Warn that a training cannot go on from these files, and remove them."""
+    known = str(error) if isinstance(error, DamagedFile) else f"{paths[-1]} cannot be read ({error})"
+    log.warning("the training begins anew: %.300s", known.partition("\n")[0])
+    for path in paths:
+        remove(path)
 
 
 def _trainer(recipe: Recipe, place: Place, device: torch.device, keeper: Keeper, steps: int) -> pl.Trainer:

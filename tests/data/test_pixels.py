@@ -1,6 +1,7 @@
 import errno
 import json
 import multiprocessing
+import os
 import resource
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -134,6 +135,58 @@ def test_an_unreadable_image_stops_only_those_who_ask_for_it(tmp_path, limit_gb)
         pixels[np.array([5, 6])]
 
 
+def cut(path):
+    path.write_bytes(path.read_bytes()[:200])
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+
+
+def to_another_shape(path):
+    np.save(path, np.zeros((40, 4, 4, 3), np.uint8))
+
+
+def to_a_folder(path):
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".json"])
+@pytest.mark.parametrize(
+    "damage", [Path.unlink, cut, flip, to_a_folder, to_another_shape, lambda path: path.write_text('{"6": "old"}')]
+)
+def test_a_damaged_cache_is_made_anew(data, tmp_path, suffix, damage):
+    open_pixels(data, Squash(), tmp_path / "cache")
+    damage(tmp_path / "cache" / f"{data.fingerprint}-squash.8{suffix}")
+    assert (open_pixels(data, Squash(), tmp_path / "cache")[np.arange(40)] == expected(data)).all()
+    read = reads(tmp_path)
+    open_pixels(data, Squash(), tmp_path / "cache")
+    assert reads(tmp_path) == read
+
+
+def test_the_cache_of_another_set_is_not_taken_for_this_one(data, tmp_path):
+    open_pixels(data, Squash(), tmp_path / "cache")
+    other = replace(data, read=lambda i: np.zeros((9, 9, 3), np.uint8), fingerprint="0" * 12)
+    open_pixels(other, Squash(), tmp_path / "cache")
+    for suffix in (".npy", ".json"):
+        (tmp_path / "cache" / f"{'0' * 12}-squash.8{suffix}").replace(
+            tmp_path / "cache" / f"{data.fingerprint}-squash.8{suffix}"
+        )
+        assert (open_pixels(data, Squash(), tmp_path / "cache")[np.arange(40)] == expected(data)).all()
+
+
+def test_a_copied_cache_is_compared_once_and_not_decoded_again(data, tmp_path):
+    open_pixels(data, Squash(), tmp_path / "cache")
+    os.utime(tmp_path / "cache" / f"{data.fingerprint}-squash.8.npy", (7, 7))
+    read = reads(tmp_path)
+    open_pixels(data, Squash(), tmp_path / "cache")
+    record = json.loads((tmp_path / "cache" / f"{data.fingerprint}-squash.8.json").read_text())
+    assert (reads(tmp_path), record["mtime_ns"]) == (read, 7 * 10**9)
+
+
 def test_unreadable_images_are_listed_beside_the_cache_and_may_be_mended(tmp_path):
     root = plant(tmp_path / "photos", grid())
     whole = (root / "dog/2.png").read_bytes()
@@ -141,8 +194,8 @@ def test_unreadable_images_are_listed_beside_the_cache_and_may_be_mended(tmp_pat
     data = Folder(str(root), VAL).load()
     open_pixels(data, Squash(), tmp_path / "cache")
     listed = json.loads((tmp_path / "cache" / f"{data.fingerprint}-squash.8.json").read_text())
-    assert list(listed) == ["6"]
-    assert "photos/dog/2.png" in listed["6"]
+    assert list(listed["unreadable"]) == ["6"]
+    assert "photos/dog/2.png" in listed["unreadable"]["6"]
     (root / "dog/2.png").write_bytes(whole)
     pixels = open_pixels(data, Squash(), tmp_path / "cache")
     assert (pixels[np.array([5, 6])] == expected(data)[5:7]).all()

@@ -114,3 +114,37 @@ def test_nothing_but_the_claim_is_left_in_the_folder(tmp_path, litter):
     assert not list(tmp_path.glob(litter))
     claims.release(tmp_path, token)
     assert not list(tmp_path.iterdir())
+
+
+CLAIM = {"token": "t", "host": "elsewhere", "pid": 1, "process_started": 1.0, "started": 1.0}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "{", "[]", "7", "{}", json.dumps({**CLAIM, "pid": "1"}), json.dumps({**CLAIM, "token": None})),
+        *(
+            json.dumps({**CLAIM, "started": time.time() + 1e6}),
+            json.dumps({**CLAIM, "host": os.uname().nodename, "pid": -1}),
+        ),
+    ],
+)
+def test_a_claim_that_is_nonsense_or_from_the_future_is_taken_over(tmp_path, text):
+    (tmp_path / claims.CLAIM).write_text(text)
+    assert not claims.is_held(tmp_path)
+    token = claims.acquire(tmp_path)
+    assert claims.is_mine(tmp_path, token)
+    assert [path.name for path in tmp_path.iterdir()] == [claims.CLAIM]
+
+
+def test_a_claim_that_was_last_touched_in_the_future_or_is_a_folder_is_taken_over(tmp_path):
+    (tmp_path / claims.CLAIM).write_text(json.dumps(CLAIM))
+    os.utime(tmp_path / claims.CLAIM, (time.time() + 1e6, time.time() + 1e6))
+    claims.release(tmp_path, claims.acquire(tmp_path))
+    (tmp_path / claims.CLAIM).mkdir()
+    assert claims.acquire(tmp_path) is not None
+
+
+def test_a_file_in_the_place_of_a_run_folder_does_not_stop_the_run(tmp_path):
+    (tmp_path / "run").write_text("x")
+    assert claims.acquire(tmp_path / "run") is not None

@@ -1,3 +1,4 @@
+import io
 import os
 import signal
 import subprocess
@@ -8,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.training.victim import train
+from tests.training.victim import Kills, train
 
 ROOT = Path(__file__).parents[2]
 
@@ -37,3 +38,70 @@ def test_a_training_that_was_killed_goes_on_after_its_last_epoch_to_the_same_bit
     for file in files - {"fitted.json"}:  # which says how long it took
         a, b = (load_file(tmp_path / run / file) for run in ("whole", "killed"))
         assert all(torch.equal(a[name], b[name]) for name in a), file
+
+
+class Stops(Kills):
+    """An error instead, which leaves what a kill leaves."""
+
+    def log_metrics(self, metrics, step=None):
+        if "train_loss_step" in metrics and step >= self.step:
+            raise RuntimeError("stopped")
+
+
+def of_another_training(content):
+    found = torch.load(io.BytesIO(content), weights_only=True)
+    found["callbacks"]["Keeper"]["run"] = "0123456789ab"
+    file = io.BytesIO()
+    torch.save(found, file)
+    return file.getvalue()
+
+
+def of_another_network(content):
+    found = torch.load(io.BytesIO(content), weights_only=True)
+    found["state_dict"] = {"network.weight": torch.zeros(3)}
+    file = io.BytesIO()
+    torch.save(found, file)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content[: len(content) // 2],
+        of_another_training,
+        pytest.param(of_another_network, marks=pytest.mark.slow),
+        pytest.param(lambda content: b"", marks=pytest.mark.slow),
+        pytest.param(lambda content: b"nonsense", marks=pytest.mark.slow),
+    ],
+    ids=["cut", "another training's", "another network's", "empty", "text"],
+)
+def test_from_an_unreadable_checkpoint_a_training_begins_anew_with_a_warning(tmp_path, caplog, damage):
+    whole = train(tmp_path / "whole")
+    with pytest.raises(RuntimeError, match="stopped"):
+        train(tmp_path / "stopped", Stops(20))
+    path = tmp_path / "stopped" / "last.ckpt"
+    path.write_bytes(damage(path.read_bytes()))
+    again = train(tmp_path / "stopped")
+    assert again.history == whole.history
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warning.startswith(f"the training begins anew: {path} ")
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("best.safetensors", None), ("fitted.json", b"{")]
+    + [
+        pytest.param(name, content, marks=pytest.mark.slow)
+        for name in ("best.safetensors", "fitted.json")
+        for content in (b"", b"nonsense", b"[]", b'{"best_epoch": 1}')
+    ],
+)
+def test_a_training_whose_result_cannot_be_read_is_done_anew(tmp_path, name, content):
+    whole = train(tmp_path / "run")
+    path = tmp_path / "run" / name
+    before = (tmp_path / "run" / "best.safetensors").read_bytes()
+    path.unlink() if content is None else path.write_bytes(content)
+    again = train(tmp_path / "run")
+    assert again.history == whole.history
+    assert (tmp_path / "run" / "best.safetensors").read_bytes() == before

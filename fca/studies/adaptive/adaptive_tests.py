@@ -115,7 +115,7 @@ def truth_of(store: Store, test: Mapping[str, Any], full: Mapping[str, Any]) -> 
     allowed = columns_of(found, test["classes"])
     if test["protocol"] == "open" or len(allowed) == len(found.logit_classes):
         right = found.right
-    elif (store.folder(found.run_id) / "logits.npy").exists():
+    elif store.has_array(found.run_id, "logits"):
         right = masked_answers(found.logits, allowed) == found.true  # only the test's classes compete
     else:
         return None

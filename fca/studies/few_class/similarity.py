@@ -92,16 +92,17 @@ class Embedded:
 def embedded(store: Store, row: Mapping[str, Any]) -> Embedded:
     """Read an `embed` row: its features, or the similarities that a function of two images gave."""
     keys, labels = labels_of(store, row)
-    compared = (store.folder(row["run_id"]) / "similarity.npy").exists()
+    compared = store.has_array(row["run_id"], "similarity")
     if compared:
         labels = labels[store.array(row["run_id"], "sampled")]
+    values = store.array(row["run_id"], "similarity" if compared else "features", lines=len(labels))
     counts = np.bincount(labels, minlength=len(keys))
     classes = np.flatnonzero(counts > 1)
     usable = np.flatnonzero(np.isin(labels, classes)) if len(classes) > 1 else np.empty(0, np.int64)
     if compared:
-        pairs = store.array(row["run_id"], "similarity")[np.ix_(usable, classes)].astype(np.float64)
+        pairs = values[np.ix_(usable, classes)].astype(np.float64)
         return Embedded(keys, counts, labels[usable], None, pairs)
-    return Embedded(keys, counts, labels[usable], np.asarray(store.array(row["run_id"], "features"))[usable], None)
+    return Embedded(keys, counts, labels[usable], np.asarray(values)[usable], None)
 
 
 def similarity_points(store: Store, rows: Rows, subsets: pd.DataFrame) -> pd.DataFrame:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import chain, takewhile
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from fca.stats.irt import ItemBank, score_ability
 from fca.store import Store
+from fca.store.files import DamagedFile, read_frame, read_object
 from fca.studies.answers import Gathered, clean_responses, shifted_responses
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
 from fca.studies.irt.irt import IRT_ITEMS, SEVERAL, Irt, calibrated, items, ranked
@@ -75,8 +78,10 @@ def read_bank(store: Store, table_id: str) -> pd.DataFrame:
     of their own.
     """
     folder = store.outputs / "tables"
-    about = {path.parent.name: json.loads(path.read_text()) for path in sorted(folder.glob("*/table.json"))}
+    about = dict(_saved(folder))
     banks = [found for found, table in about.items() if table["name"] == IRT_ITEMS.name]
+    if (folder / table_id / "table.json").exists() and table_id not in about:
+        raise FcaError("analysis.bank", table_id, "a table whose table.json is whole", "save it again: fca analyse")
     if table_id not in banks:
         value = f"{table_id}, a table {about[table_id]['name']}" if table_id in about else table_id
         allowed = f"a saved table irt_items: {', '.join(banks) or 'none yet'}"
@@ -84,7 +89,17 @@ def read_bank(store: Store, table_id: str) -> pd.DataFrame:
     if about[table_id]["parameters"]["calibration"] == "separate":
         allowed = "one of calibration joint or ability, with one scale for all severities"
         raise FcaError("analysis.bank", f"{table_id}, of calibration separate", allowed, "fca analyse analysis=irt")
-    return pd.read_parquet(folder / table_id / "table.parquet")[list(IRT_ITEMS.columns)]
+    try:
+        return read_frame(folder / table_id / "table.parquet", table_id)[list(IRT_ITEMS.columns)]
+    except (DamagedFile, KeyError) as error:
+        raise FcaError("analysis.bank", table_id, f"a whole table: {error}", "save it again: fca analyse") from error
+
+
+def _saved(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The id and the description of every saved table; those that are damaged are no tables."""
+    for path in sorted(folder.glob("*/table.json")):
+        with suppress(DamagedFile):
+            yield path.parent.name, read_object(path, name=str, parameters=dict, runs=list)
 
 
 def _fits(gathered: Gathered, corruption: str, dataset: str, kind: str) -> bool:

@@ -1,0 +1,232 @@
+"""What a finished run's folder must hold: a row that is its own, and the arrays and weights that the row lists.
+
+The row has a line for every file (name, bytes, xxh3_128 and, of an array, dtype and shape) and one for itself. To
+look at a run costs one read and a `stat` a file: only what changed later than the row is read and compared. A file is
+compared in any case when a process first reads it. A row of an earlier version lists none; then headers are looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fca.store.columns import BASE, Row
+from fca.store.files import (
+    PLACE,
+    DamagedFile,
+    checksum,
+    content_of,
+    is_as_signed,
+    parsed,
+    read_array,
+    read_object,
+    signed,
+    write_json,
+)
+from fca.types import Column
+
+ROW, ERROR, NOTE = "row.json", "error.json", "damaged.json"
+FILES = Column("files", tuple, "", "name, bytes, xxh3_128, dtype and shape of each file of the run, and of the row")
+WEIGHTS = (".safetensors", "model.json", "fitted.json")  # ends of names, beside arrays
+SHOWN = 5  # damaged files that are named, where others follow
+_RUN_ID = re.compile(r"[0-9a-f]{12}")
+_KINDS: dict[type, Any] = {str: str, int: (int, float), float: (int, float), tuple: list, bool: bool}
+
+log = logging.getLogger(__name__)
+_compared: dict[str, tuple[int, int]] = {}  # file -> size and time at which this process found it whole
+
+
+class Entry(NamedTuple):
+    """What a row has of one file."""
+
+    size: int
+    digest: str
+
+
+class Whole(NamedTuple):
+    """A row that is whole, what it lists (None of an earlier version), and its time."""
+
+    row: Row
+    files: dict[str, Entry] | None
+    mtime_ns: int
+
+
+def is_run_id(name: str) -> bool:
+    """Whether a folder of this name may be a run's; all others in `runs/` are somebody else's."""
+    return _RUN_ID.fullmatch(name) is not None
+
+
+def is_listed(name: str) -> bool:
+    """Whether a row lists a file of this name: an array, or weights with what describes them."""
+    return name.endswith((".npy", *WEIGHTS)) and not name.startswith(".")
+
+
+def listing(folder: Path, row: Row) -> bytes:
+    """The content of row.json: the row, a checksum of this content, and a line for each array and weights file."""
+    names = sorted(name for name in os.listdir(folder) if is_listed(name))  # noqa: PTH208
+    text = json.dumps(
+        {**row, FILES: [PLACE.decode(), *(_of_file(folder / name) for name in names)]}, allow_nan=False, indent=1
+    )
+    return signed(text.encode())
+
+
+def _of_file(path: Path) -> str:
+    entry = f"{path.name} {path.stat().st_size} {checksum(path)}"
+    if path.suffix != ".npy":
+        return entry
+    array = read_array(path)
+    return f"{entry} {array.dtype.str} {'x'.join(map(str, array.shape)) or 'scalar'}"
+
+
+def read_row(folder: str | Path) -> Whole:
+    """A run's row, without `files`. Raises DamagedFile for one that is not whole; FileNotFoundError for none."""
+    path = f"{folder}/{ROW}"
+    content = content_of(path)
+    row = parsed(path, content, run_id=str, task=str)
+    mtime_ns = os.stat(path).st_mtime_ns  # noqa: PTH116  half the time of Path, over thousands of rows
+    if row["run_id"] != os.path.basename(folder):  # noqa: PTH119
+        raise DamagedFile(path, f"is the row of run {row['run_id']:.40}")
+    listed = row.pop(FILES, None)
+    if not is_as_signed(content) or (listed is None and PLACE[:9] in content):
+        raise DamagedFile(path, "was altered")
+    if listed is None:
+        for column in BASE:
+            if (value := row.get(column)) is not None and not isinstance(value, _KINDS[column.kind]):
+                raise DamagedFile(path, f"has {value!s:.60} as {column}, not a {column.kind.__name__}")
+        return Whole(row, None, mtime_ns)
+    try:
+        parts = [line.split(" ") for line in listed[1:]]
+        return Whole(row, {name: Entry(int(size), digest) for name, size, digest, *_ in parts}, mtime_ns)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise DamagedFile(path, "was altered") from error
+
+
+def problem_of(folder: str | Path) -> DamagedFile | None:
+    """What is wrong with a finished run; None for a whole one. Raises FileNotFoundError for one without a row.
+
+    Where a reader left a note, every file is compared.
+    """
+    try:
+        whole = read_row(folder)
+        noted = os.path.lexists(f"{folder}/{NOTE}")
+        if whole.files is None:
+            _look_at_unlisted(folder, whole.mtime_ns, noted)
+        for name, entry in (whole.files or {}).items():
+            _look_at(f"{folder}/{name}", entry, whole.mtime_ns, always=noted)
+    except DamagedFile as damage:
+        return damage
+    if noted:  # repaired by hand
+        with suppress(OSError):
+            Path(folder, NOTE).unlink()
+    return None
+
+
+def _look_at(path: str, entry: Entry, written_ns: int, *, always: bool) -> None:
+    """Raise DamagedFile for a listed file that is missing, of another size or of other bytes.
+
+    written_ns: time of the row.    always: compare the bytes whatever the file's time; else those of a later file.
+    """
+    size, mtime_ns = _stamp(path)
+    if size != entry.size:
+        raise DamagedFile(path, f"has {size:,} bytes, not {entry.size:,}" if size else "is empty")
+    if not (always or mtime_ns > written_ns) or was_whole(path):
+        return
+    if checksum(path) != entry.digest:
+        raise DamagedFile(path, "was altered")
+    if mtime_ns > written_ns:  # as in a copied store; the next look need not read it again
+        with suppress(OSError):
+            os.utime(path, ns=(mtime_ns, written_ns))
+    remember(path)
+
+
+def _look_at_unlisted(folder: str | Path, written_ns: int, noted: bool) -> None:
+    """The same for a row of an earlier version, by the headers of its arrays and weights."""
+    for path in Path(folder).iterdir():
+        if is_listed(path.name) and (noted or path.stat().st_mtime_ns > written_ns):
+            check_header(path)
+    if noted:
+        with suppress(DamagedFile, FileNotFoundError):
+            name = read_object(f"{folder}/{NOTE}", file=str)["file"]
+            if is_listed(name) and Path(name).name == name:
+                check_header(Path(folder, name))
+
+
+def check_header(path: Path) -> None:
+    """Raise DamagedFile for an array, weights or JSON that are missing or not as long as their header says."""
+    try:
+        if path.suffix == ".npy":
+            read_array(path)
+        elif path.suffix == ".json":
+            read_object(path)
+        else:
+            with path.open("rb") as file:
+                length = int.from_bytes(file.read(8), "little")
+                tensors = json.loads(file.read(min(length, path.stat().st_size)))
+            last = max((one["data_offsets"][1] for name, one in tensors.items() if name != "__metadata__"), default=0)
+            if path.stat().st_size != 8 + length + last:
+                raise DamagedFile(path, "is not as long as its header says")
+    except FileNotFoundError:
+        raise DamagedFile(path, "is missing") from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, IsADirectoryError) as error:
+        raise DamagedFile(path, "is no whole file of weights") from error
+
+
+def compare(path: Path) -> None:
+    """Raise DamagedFile for a file of a run that is not what the run's row lists; read once a process.
+
+    A file that no row lists is taken as it is.
+    """
+    if was_whole(path):
+        return
+    try:
+        whole = read_row(path.parent)
+    except FileNotFoundError:  # the run is still at work
+        return
+    if whole.files and path.name in whole.files:
+        _look_at(str(path), whole.files[path.name], whole.mtime_ns, always=True)
+
+
+def was_whole(path: str | Path) -> bool:
+    """Whether this process found a file whole, and it has the same size and time since."""
+    known = _compared.get(os.path.abspath(path))  # noqa: PTH100
+    return known is not None and known == _stamp(path)
+
+
+def remember(path: str | Path) -> None:
+    """Take note that a file is whole."""
+    _compared[os.path.abspath(path)] = _stamp(path)  # noqa: PTH100
+
+
+def note(damage: DamagedFile) -> None:
+    """Leave word of a damaged file in its run's folder, so that `problem_of` compares all; a store may be read-only."""
+    with suppress(OSError):
+        if damage.path.parent.is_dir():
+            write_json(damage.path.parent / NOTE, {"file": damage.path.name, "problem": damage.problem})
+
+
+def warn(damaged: Sequence[DamagedFile]) -> None:
+    """A line for each of the first files in the log, and a count of the others."""
+    for line in shown(damaged):
+        log.warning("%s", line)
+
+
+def shown(damaged: Iterable[DamagedFile]) -> list[str]:
+    """What is left out because it is damaged, as sentences: the first few and how many more."""
+    every = [f"left out: {damage}" for damage in damaged]
+    more = [f"left out: {len(every) - SHOWN} more damaged files; all of them: fca status"]
+    return every[:SHOWN] + (more if len(every) > SHOWN else [])
+
+
+def _stamp(path: str | Path) -> tuple[int, int]:
+    """Size and time of a file. Raises DamagedFile where there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116
+    except OSError as error:
+        raise DamagedFile(path, "is missing") from error
+    return found.st_size, found.st_mtime_ns
