@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from filelock import FileLock
@@ -17,6 +17,7 @@ from jaxtyping import Int, UInt8
 
 from fca.data.files import in_order, threads
 from fca.data.splits import at_rows
+from fca.store.files import remove_parts, write_whole
 from fca.types import Geometry, ImageData, Pixels, Shift, UnreadableImage
 
 One = Callable[[int], UInt8[np.ndarray, "size size 3"]]
@@ -93,7 +94,6 @@ def _build(path: Path, one: One, shape: tuple[int, int, int, int], workers: int,
 
     Plain writes, not a memory map: a full disk is then an error and not a dead process.
     """
-    unfinished = path.with_suffix(".part")
     unreadable: dict[int, str] = {}
 
     def pixels(row: int) -> UInt8[np.ndarray, "size size 3"]:
@@ -103,18 +103,15 @@ def _build(path: Path, one: One, shape: tuple[int, int, int, int], workers: int,
             unreadable[row] = str(error)
             return np.zeros(shape[1:], np.uint8)
 
-    try:
-        with unfinished.open("wb") as file:
-            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            for image in in_order(pixels, shape[0], workers, doing):
-                file.write(np.ascontiguousarray(image).data)
-            file.flush()
-            os.fsync(file.fileno())
+    def write(file: BinaryIO) -> None:
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for image in in_order(pixels, shape[0], workers, doing):
+            file.write(np.ascontiguousarray(image).data)
         path.with_suffix(".json").write_text(json.dumps(unreadable, indent=1, sort_keys=True))
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+
+    remove_parts(path.parent)
+    write_whole(path, write)
 
 
 def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:

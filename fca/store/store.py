@@ -16,7 +16,7 @@ import pandas as pd
 
 from fca.store import claims
 from fca.store.columns import Row, checked
-from fca.store.files import write_array, write_frame, write_json, write_text
+from fca.store.files import remove_parts, write_array, write_frame, write_json, write_text
 from fca.store.index import read_rows, row_of
 from fca.types import Arrays, Column, FcaError, ImageData, Table
 
@@ -105,6 +105,7 @@ class Store:
         """Write the list of images, once; rows of every array follow its order, label categories the class order."""
         path = self.outputs / "items" / f"{data.fingerprint}.parquet"
         if not path.exists():
+            remove_parts(path.parent)
             label = pd.Categorical(data.items["label"], categories=list(data.classes))
             write_frame(path, data.items.assign(label=label))
 
