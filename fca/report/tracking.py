@@ -91,12 +91,19 @@ class WandbTracker:
 
         if _mode() == "disabled" or rank_zero_only.rank:  # type: ignore[attr-defined]
             return False
+
+        class Curves(WandbLogger):
+            def log_metrics(_, metrics: Mapping[str, float], step: int | None = None) -> None:  # noqa: N805
+                with self._guarded(f"run {run.run_id}"):
+                    if run.run_id in self._open:  # else W&B's own process ended, and this run with it
+                        super().log_metrics(metrics, step)
+
         with self._guarded(f"run {run.run_id}"):
             opened = self._open[run.run_id] = self._asked(run)
             # What WandbLogger declares for runs that it opens itself: curves are drawn against the optimiser's step.
             opened.define_metric("trainer/global_step")
             opened.define_metric("*", step_metric="trainer/global_step", step_sync=True)
-            return WandbLogger(experiment=opened, project=self.project, save_dir=self.dir)
+            return Curves(experiment=opened, project=self.project, save_dir=self.dir)
         return False
 
     def finish(self, row: Mapping[str, Any]) -> None:
@@ -191,6 +198,7 @@ class WandbTracker:
 
         Path(self.dir).mkdir(parents=True, exist_ok=True)  # W&B would fall back to /tmp
         os.environ["WANDB_ERROR_REPORTING"] = "false"  # W&B's process would wait 12 s to report on itself when it ends
+        os.environ.setdefault("WANDB_SILENT", "true")  # else every worker repeats whose login it found
         waits: dict[str, Any] = {"init_timeout": ANSWER_S, "finish_timeout": patience, "finish_timeout_raises": True}
 
         def init() -> wandb.Run:
