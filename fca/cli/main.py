@@ -57,12 +57,14 @@ def _on_signal(number: int, _: Any) -> None:
 
 def _end() -> None:
     """End this process, with no claim and no half-written file of its own left; W&B and threads are not waited for."""
-    if "fca.store.claims" in sys.modules:
-        sys.modules["fca.store.claims"].abandon()
-    name = signal.Signals(_received[0]).name
-    print(f"stopped by {name}; the same command goes on from what is done", file=sys.stderr)
-    sys.stdout.flush()
-    os._exit(128 + _received[0])
+    number = signal.Signals(_received[0])
+    try:
+        line = f"stopped by {number.name}; the same command goes on from what is done\n"
+        os.write(sys.stderr.fileno(), line.encode())  # print may be what the signal interrupted
+        if "fca.store.claims" in sys.modules:
+            sys.modules["fca.store.claims"].abandon()
+    finally:
+        os._exit(128 + number)
 
 
 def _run(words: Sequence[str]) -> int:

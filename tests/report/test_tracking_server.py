@@ -47,9 +47,7 @@ def server(monkeypatch):
 
 
 @pytest.mark.parametrize("how", BROKEN)
-def test_without_a_good_answer_a_sweep_stays_offline_and_one_line_says_so(
-    how, server, tmp_path, monkeypatch, capsys
-):
+def test_without_a_good_answer_a_sweep_stays_offline_and_one_line_says_so(how, server, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tracking, "ANSWER_S", 0.3)
     url = server(how).url
     tracker_in(tmp_path).connect()

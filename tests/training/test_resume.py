@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pytorch_lightning.loggers.logger import DummyLogger
 from safetensors.torch import load_file
 
 from tests.training.victim import train
@@ -37,3 +38,25 @@ def test_a_training_that_was_killed_goes_on_after_its_last_epoch_to_the_same_bit
     for file in files - {"fitted.json"}:  # which says how long it took
         a, b = (load_file(tmp_path / run / file) for run in ("whole", "killed"))
         assert all(torch.equal(a[name], b[name]) for name in a), file
+
+
+class Interrupted(DummyLogger):
+    """What arrives while a step is at work: a signal, or the exception that the command line makes of it."""
+
+    def __init__(self, what):
+        super().__init__()
+        self.what = what
+
+    def log_metrics(self, metrics, step=None):
+        if isinstance(self.what, int):
+            signal.raise_signal(self.what)
+        else:
+            raise self.what
+
+
+@pytest.mark.parametrize("what", [SystemExit(143), KeyboardInterrupt(), signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_training_is_never_taken_for_a_finished_one(what, tmp_path):
+    with pytest.raises(SystemExit):
+        train(tmp_path, Interrupted(what))
+    assert not list(tmp_path.glob("*.json"))
+    assert not (tmp_path / "best.safetensors").exists()
