@@ -179,6 +179,7 @@ class WandbTracker:
         self._open.clear()
         with suppress(Exception, SystemExit):  # it exits with the code of a process of its own that crashed
             wandb.teardown()
+        os.environ.pop("WANDB_SERVICE", None)  # a parent's process, which teardown leaves alone
 
     def _asked(self, run: Run, *, light: bool = False) -> wandb.Run:
         config = {"run_id": run.run_id, "task": run.task, **run.about}

@@ -6,8 +6,9 @@ import subprocess
 import sys
 import time
 
-import psutil
 import pytest
+import wandb
+from wandb.sdk import wandb_setup
 
 from fca.report import tracking
 from fca.store import results
@@ -36,7 +37,7 @@ def server(monkeypatch):
         server = WandbServer("answers" if how == "refuses" else how)
         servers.append(server)
         monkeypatch.setenv("WANDB_BASE_URL", server.url)
-        monkeypatch.setattr("wandb.sdk.wandb_setup._singleton", None)  # which read another server's address
+        wandb.teardown()  # its process knows another server's address
         if how == "refuses":
             server.stop()
         return server
@@ -101,9 +102,9 @@ def test_a_server_or_process_of_w_and_b_that_dies_during_a_run_stops_nothing(how
     if how == "refuses":
         alive.stop()
     elif how == "ends":
-        for child in psutil.Process().children():
-            if "wandb-core" in child.name():
-                child.kill()
+        core = wandb_setup.singleton().assert_service()._proc._process
+        core.kill()
+        core.wait()
     else:
         alive.how = how
     curves.log_metrics({"train_loss": 0.25}, step=1)
