@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
+import os
+import signal
 import socket
 import subprocess
-import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -22,6 +25,7 @@ from fca.store.files import DamagedFile, write_text
 from fca.types import FcaError, Finished, Run
 
 POLL_S = 1.0
+WATCH_S = 0.5
 PACKAGES = ("fca", "torch", "timm", "pytorch-lightning", "numpy")
 log = logging.getLogger(__name__)
 
@@ -66,6 +70,28 @@ def provenance() -> dict[str, str | None]:
     return {"host": socket.gethostname(), "commit": commit, "versions": versions}
 
 
+@cache
+def end_with_parent() -> None:
+    """In a worker of joblib: end soon after the sweep that started it; leave Ctrl-C to the sweep."""
+    sweep = multiprocessing.parent_process()
+    if sweep is None:
+        return
+
+    def end() -> None:
+        if os.getppid() != sweep.pid:  # else the sweep learns from the claim which run its worker died of
+            claims.abandon()
+        os._exit(128 + signal.SIGTERM)
+
+    def watch() -> None:
+        while os.getppid() == sweep.pid:
+            time.sleep(WATCH_S)
+        end()
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: end())
+    threading.Thread(target=watch, daemon=True, name="fca-watch").start()
+
+
 def execute(job: Job, *, alone: bool) -> None:
     """Do the runs of a job that are neither done nor failed; damaged ones are done again.
 
@@ -78,14 +104,14 @@ def execute(job: Job, *, alone: bool) -> None:
         orphans = [run for run in left if run.parent and store.state(run.parent) is State.FAILED]
         for run in orphans:
             cause = store.error(str(run.parent))["error"]
-            _record(job, run, f"run {run.parent}, which it needs, failed: {cause}", None)
+            record_failure(job, run, f"run {run.parent}, which it needs, failed: {cause}", None)
         with _claimed(left, store) as tokens:
             won = [run for run in left if run.run_id in tokens]
             try:
                 _work(job, won, tokens, alone)
             except DamagedFile as damaged:  # of a run that these need: it is done again first
                 for run in won if str(damaged) in found else ():  # to no avail, as where nothing may be written
-                    _record(job, run, str(damaged), None)
+                    record_failure(job, run, str(damaged), None)
                 found.append(str(damaged))
         if not won and not orphans:
             if not alone:
@@ -112,7 +138,6 @@ def _claimed(runs: Sequence[Run], store: Store) -> Iterator[dict[str, str]]:
             ready = parent is None or store.folder(parent) in held or store.state(parent) is State.DONE
             if ready and (token := claims.acquire(folder)):
                 held[folder] = token
-                store.clear(run.run_id)
                 store.clear(run.run_id)
         yield {folder.name: token for folder, token in held.items()}
 
@@ -166,21 +191,17 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         "command": job.command,
     }
     columns = (*job.task.columns, *job.setup.adaptation.columns)
-    stored = job.setup.store.write(row, finished.arrays, token, columns)
-    try:
-        job.setup.tracker.finish(stored)
-    except Exception:  # the run is done and kept; its copy elsewhere is not worth failing it
-        log.exception("run %s is stored, but was not tracked", run.run_id)
-        print(f"warning: run {run.run_id} is stored, but was not tracked; see its log.txt", file=sys.stderr)
+    job.setup.tracker.finish(job.setup.store.write(row, finished.arrays, token, columns))
 
 
 def _fail(job: Job, left: Sequence[Run], message: str, trace: str | None) -> list[Run]:
     """Record the first run as failed; returns the others but for those that need it, which `execute` records."""
-    _record(job, left[0], message, trace)
+    record_failure(job, left[0], message, trace)
     return [run for run in left[1:] if run.parent != left[0].run_id]
 
 
-def _record(job: Job, run: Run, message: str, trace: str | None) -> None:
+def record_failure(job: Job, run: Run, message: str, trace: str | None) -> None:
+    """Write why a run failed, with the command that does it again."""
     error = {"run_id": run.run_id, "task": run.task, "error": message, "command": job.command, "traceback": trace}
     job.setup.store.fail(run.run_id, error)
     job.setup.tracker.fail(run)

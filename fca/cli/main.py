@@ -5,8 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import signal
 import sys
+import threading
 from collections.abc import Sequence
+from typing import Any
 
 COMMANDS = {
     "run": "train, predict, embed or describe: one configuration, or a sweep with -m",
@@ -17,19 +20,51 @@ COMMANDS = {
     "status": "what is done, running and failed, and why",
 }
 WITHOUT_HYDRA = ("results", "status")
+GRACE_S = 10.0  # batch systems kill 30 s after SIGTERM
+_received: list[int] = []  # signals that are to end this process
 
 
 def main() -> None:
-    """Run the sub-command that the first word names; exit code 2 for an unknown one."""
+    """Run the sub-command that the first word names; exit code 2 for an unknown one, 128 + n after signal n."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as of a job in the background
+            signal.signal(number, _on_signal)
     try:
         code = _run(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
-    except KeyboardInterrupt:
-        code = 130
+    finally:
+        if _received:
+            _end()
     sys.exit(code)
+
+
+def _on_signal(number: int, _: Any) -> None:
+    """Unwind, so that all that is open is closed; at a second signal, or when that takes long, end at once.
+
+    SystemExit and not KeyboardInterrupt: of the latter Lightning makes exit code 1.
+    """
+    _received.append(number)
+    if len(_received) > 1:
+        _end()
+    late = threading.Timer(GRACE_S, _end)
+    late.daemon = True
+    late.start()
+    raise SystemExit(128 + number)
+
+
+def _end() -> None:
+    """End this process, with no claim and no half-written file of its own left; W&B and threads are not waited for."""
+    number = signal.Signals(_received[0])
+    try:
+        line = f"stopped by {number.name}; the same command goes on from what is done\n"
+        os.write(sys.stderr.fileno(), line.encode())  # print may be what the signal interrupted
+        if "fca.store.claims" in sys.modules:
+            sys.modules["fca.store.claims"].abandon()
+    finally:
+        os._exit(128 + number)
 
 
 def _run(words: Sequence[str]) -> int:

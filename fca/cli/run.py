@@ -10,13 +10,15 @@ from omegaconf import DictConfig
 
 from fca.cli.application import application, typed_words
 from fca.cli.configure import job_of
-from fca.cli.execute import execute
+from fca.cli.execute import end_with_parent, execute
 from fca.cli.show import show_job
 from fca.store import State
+from fca.store.claims import clear
 
 
 def run(config: DictConfig) -> None:
     """One job: alone it waits for runs that others compute and shows its results; in a sweep it leaves them."""
+    end_with_parent()
     hydra = HydraConfig.get()
     job = job_of(config, typed_words(hydra))
     store = job.setup.store
@@ -29,6 +31,8 @@ def run(config: DictConfig) -> None:
         return
     for planned in job.plan:
         store.forgive(planned.run_id)
+        clear(store.folder(planned.run_id))
+    job.setup.tracker.connect()
     execute(job, alone=True)
     if show_job(job):
         raise SystemExit(1)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import itertools
 import os
+import signal
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,14 +24,15 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fca.cli.application import hydra_words, typed_words
 from fca.cli.configure import Job, job_of
-from fca.cli.execute import POLL_S, execute
+from fca.cli.execute import POLL_S, execute, record_failure
 from fca.cli.show import show_failures
 from fca.data.content import one_look
-from fca.store import State, Store
+from fca.store import State, Store, claims
 from fca.store.claims import repeating
 from fca.types import FcaError
 
 LOOK_S = 1.0
+BARREN = 3  # launches in a row from which nothing came
 
 
 @contextmanager
@@ -70,6 +73,7 @@ class ResumingSweep:
 
     def __init__(self, params: Mapping[str, str] | None = None) -> None:
         self.params = dict(params or {})
+        self.barren = 0
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra before `sweep`."""
@@ -92,11 +96,15 @@ class ResumingSweep:
             print("\n".join(point.job.command for point in _launches(points, left)))
             return
         print(_plan_line(states, left), flush=True)
+        for run_id in runs:
+            claims.clear(store.folder(run_id))  # of a killed sweep, perhaps just after it had stored the row
         for run_id in left:
             store.forgive(run_id)
         hydra = self.config.hydra
         name = filter(None, (hydra.runtime.choices.get("experiment"), Path(hydra.sweep.dir).name))
         os.environ.setdefault("WANDB_RUN_GROUP", "-".join(name))  # the workers inherit it
+        if left:
+            points[0].job.setup.tracker.connect()
         with progress(store, left, total=len(runs)):
             while left:
                 self._work(points, left)
@@ -110,11 +118,37 @@ class ResumingSweep:
         """Launch one job a configuration with heavy work left; then the light runs, here."""
         launches = [p for p in _launches(points, left) if any(r.run_id in left and not r.light for r in p.job.plan)]
         if launches:
-            for job in self.launcher.launch([point.overrides for point in launches], initial_job_idx=0):
-                _ = job.return_value  # raises what ended a job outside of its runs
+            self._launch(launches, left)
         for point in points:
             if any(run.run_id in left and run.light for run in point.job.plan):
                 execute(point.job, alone=False)
+
+    def _launch(self, launches: Sequence[Configuration], left: set[str]) -> None:
+        """Have the launcher do these jobs. A worker that dies costs the run that it was at; the others are left.
+
+        Raises what the launcher raises, or exits, when again and again nothing comes of it: no run done, none to blame.
+        """
+        store = launches[0].job.setup.store
+        jobs: Sequence[Any] = ()
+        try:
+            with _noting_deaths() as dead:
+                jobs = self.launcher.launch([point.overrides for point in launches], initial_job_idx=0)
+        except Exception as error:
+            if not dead:
+                _wait(store, left)  # jobs on other machines go on
+            _bury(launches, dead, f"the worker died: {str(error).partition('.')[0]}")
+            useful = any(store.state(run_id) in (State.DONE, State.FAILED) for run_id in left)
+            self.barren = 0 if useful else self.barren + 1
+            if self.barren and not dead:
+                raise
+            if self.barren == BARREN:
+                print(f"error: {BARREN} times, workers died before they began ({_cause(dead)})", file=sys.stderr)
+                raise SystemExit(1) from error
+        finally:
+            for run_id in left:
+                claims.clear(store.folder(run_id))
+        for job in jobs:
+            _ = job.return_value  # raises what ended a job outside of its runs
 
     def _configurations(self, arguments: list[str]) -> list[Configuration]:
         """Every point of the grid, composed, checked and planned."""
@@ -167,6 +201,46 @@ def _wait(store: Store, left: set[str]) -> set[str]:
     while any(store.state(run_id) is State.RUNNING for run_id in left):
         time.sleep(POLL_S)
     return {run_id for run_id in left if store.state(run_id) in (State.ABSENT, State.DAMAGED)}
+
+
+@contextmanager
+def _noting_deaths() -> Iterator[dict[int, int]]:
+    """Process id -> exit code of the workers of joblib that died, noted before it ends all others of their pool."""
+    from joblib.externals.loky.process_executor import _ExecutorManagerThread as Pool
+
+    dead: dict[int, int] = {}
+    end_all = Pool.kill_workers
+
+    def note(pool: Any, reason: str = "") -> None:
+        dead.update({pid: p.exitcode for pid, p in pool.processes.items() if p.exitcode is not None})
+        end_all(pool, reason)
+
+    Pool.kill_workers = note
+    try:
+        yield dead
+    finally:
+        Pool.kill_workers = end_all
+
+
+def _bury(launches: Sequence[Configuration], dead: Mapping[int, int], message: str) -> None:
+    """Record for every dead worker the run that it was at: of those it had claimed, the first that is not done."""
+    blamed: set[int] = set()
+    for point in launches:
+        store = point.job.setup.store
+        for run in point.job.plan:
+            claim = None if store.state(run.run_id) is State.DONE else claims.clear(store.folder(run.run_id))
+            if claim and claim["pid"] not in blamed and (not dead or claim["pid"] in dead):
+                blamed.add(claim["pid"])
+                cause = _cause({claim["pid"]: dead[claim["pid"]]}) if dead else message
+                record_failure(point.job, run, cause, None)
+
+
+def _cause(dead: Mapping[int, int]) -> str:
+    """What ended the first of these workers."""
+    code = next(iter(dead.values()))
+    if code >= 0:
+        return f"the worker ended with exit code {code}"
+    return f"the worker was killed by {signal.Signals(-code).name}" + (" (out of memory?)" if code == -9 else "")
 
 
 def _launches(points: Sequence[Configuration], left: set[str]) -> list[Configuration]:

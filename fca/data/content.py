@@ -29,7 +29,7 @@ from rich import get_console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from fca.data.files import FILE, LONG, WALKERS, Files, Listing, content_of
-from fca.store.files import write_whole
+from fca.store.files import remove_parts, write_whole
 from fca.types import UnreadableImage
 
 CLOCK_NS = 2 * 10**9  # the coarsest clock of a file system in use (FAT)
@@ -162,6 +162,7 @@ def _write(path: Path, files: Files, table: pa.Table) -> None:
     marked = table.replace_schema_metadata({"fca": _about(files), "lines": str(table.num_rows)})
     pq.write_table(marked, buffer, write_page_checksum=True)
     try:
+        remove_parts(path.parent)
         write_whole(path, lambda file: file.write(buffer.getbuffer()))
     except OSError as error:
         _warn(f"what files contain is not remembered: {_place()} cannot be written ({error.strerror}); set FCA_CACHE")

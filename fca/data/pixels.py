@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import xxhash
@@ -23,7 +23,7 @@ from jaxtyping import Int, UInt8
 
 from fca.data.files import in_order, threads
 from fca.data.splits import at_rows
-from fca.store.files import DamagedFile, checksum, naming, read_object, remove, write_json
+from fca.store.files import DamagedFile, checksum, read_object, remove, remove_parts, write_json, write_whole
 from fca.types import Geometry, ImageData, Pixels, Shift, UnreadableImage
 
 log = logging.getLogger(__name__)
@@ -129,8 +129,7 @@ def _build(path: Path, one: One, shape: tuple[int, int, int, int], workers: int,
 
     Plain writes, not a memory map: a full disk is then an error and not a dead process.
     """
-    unfinished, digest = path.with_suffix(".part"), xxhash.xxh3_128()
-    unreadable: dict[str, str] = {}
+    digest, unreadable = xxhash.xxh3_128(), dict[str, str]()
 
     def pixels(row: int) -> UInt8[np.ndarray, "size size 3"]:
         try:
@@ -139,26 +138,24 @@ def _build(path: Path, one: One, shape: tuple[int, int, int, int], workers: int,
             unreadable[str(row)] = str(error)
             return np.zeros(shape[1:], np.uint8)
 
-    try:
-        with naming(path), unfinished.open("wb") as file:
-            header = io.BytesIO()
-            np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
-            images = (np.ascontiguousarray(image).data for image in in_order(pixels, shape[0], workers, doing))
-            for part in chain([header.getbuffer()], images):
-                digest.update(part)
-                file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        for name in (path, path.with_suffix(".json")):
-            if name.is_dir():
-                remove(name)
-        stat = unfinished.stat()
+    def write(file: BinaryIO) -> None:
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+        images = (np.ascontiguousarray(image).data for image in in_order(pixels, shape[0], workers, doing))
+        for part in chain([header.getbuffer()], images):
+            digest.update(part)
+            file.write(part)
+        file.flush()  # so that its size and time are final
+        stat = os.fstat(file.fileno())
         record: dict[str, Any] = {"key": path.stem, "shape": shape, "size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
         record |= {"xxh3_128": digest.hexdigest(), "unreadable": unreadable}
         write_json(path.with_suffix(".json"), record)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+
+    for name in (path, path.with_suffix(".json")):
+        if name.is_dir():
+            remove(name)
+    remove_parts(path.parent)
+    write_whole(path, write)
     return unreadable
 
 

@@ -18,11 +18,12 @@ from typing import Any
 
 import psutil
 
-from fca.store.files import DamagedFile, read_object, remove, write_json
+from fca.store.files import DamagedFile, abandon_parts, part_of, read_object, remove, remove_parts, write_json
 
 BEAT_S = 15.0
 STALE_S = 120.0
 CLAIM = "claim.json"
+_held: dict[Path, str] = {}  # folder -> token of every claim of this process
 
 
 def is_held(folder: Path) -> bool:
@@ -41,6 +42,7 @@ def acquire(folder: Path) -> str | None:
         if not _is_stale(path, claim):
             return None
         _take_away(path, claim.get("token"))
+    remove_parts(folder)
     token = uuid.uuid4().hex
     mine = {
         "token": token,
@@ -49,11 +51,13 @@ def acquire(folder: Path) -> str | None:
         "process_started": psutil.Process().create_time(),
         "started": time.time(),
     }
-    part = folder / f".{CLAIM}.{token}"
+    part = part_of(path)
     write_json(part, mine)
+    _held[folder] = token  # before there is a file that `abandon` would have to remove
     try:
         os.link(part, path)  # fails if a claim is there: exclusive, and never half written
     except FileExistsError:
+        del _held[folder]
         return None
     finally:
         part.unlink()
@@ -70,6 +74,24 @@ def release(folder: Path, token: str) -> None:
     """Give a claim back, if it is still ours."""
     if is_mine(folder, token):
         (folder / CLAIM).unlink(missing_ok=True)
+    _held.pop(folder, None)
+
+
+def abandon() -> None:
+    """Give back every claim of this process, and remove what it is writing: it is about to end."""
+    for folder, token in list(_held.items()):
+        release(folder, token)
+    abandon_parts()
+
+
+def clear(folder: Path) -> dict[str, Any] | None:
+    """Remove a stale claim with the unfinished files beside it; returns the claim, or None if there is none."""
+    claim = _read(folder / CLAIM)
+    if claim is None or not _is_stale(folder / CLAIM, claim):
+        return None
+    _take_away(folder / CLAIM, claim.get("token"))
+    remove_parts(folder)
+    return claim
 
 
 @contextmanager
@@ -123,7 +145,8 @@ def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
         return True
     if claim["host"] == socket.gethostname():
         try:
-            if psutil.Process(claim["pid"]).create_time() != claim["process_started"]:
+            process = psutil.Process(claim["pid"])
+            if process.create_time() != claim["process_started"] or process.status() == psutil.STATUS_ZOMBIE:
                 return True
         except (psutil.Error, ValueError, OverflowError):  # no such process, or no number of one
             return True
@@ -135,7 +158,7 @@ def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
 
 def _take_away(path: Path, token: str | None) -> None:
     """Rename the stale claim; if another worker has taken over in between, its fresh claim is put back."""
-    grave = path.with_name(f".{CLAIM}.stale.{uuid.uuid4().hex}")
+    grave = part_of(path)
     try:
         path.rename(grave)
     except FileNotFoundError:

@@ -10,7 +10,9 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
+import socket
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -19,6 +21,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
@@ -27,6 +30,8 @@ _SIGNED = b"xxh3_128="  # before the checksum of a file inside it
 PLACE = _SIGNED + b"0" * 32
 # The machine is in need; the file may be whole.
 _PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ETIMEDOUT, errno.ESTALE)
+_WRITER = re.compile(r"\.(\d+)@(.+)\.[0-9a-f]{12}\.part")
+_unfinished: set[Path] = set()  # files that this process is writing
 
 
 class DamagedFile(Exception):
@@ -53,13 +58,33 @@ class DamagedFile(Exception):
         return f"{self.args[0]} {self.args[1]}"
 
 
+def part_of(path: Path) -> Path:
+    """A temporary name beside `path` that names its writer: a process of this host."""
+    return path.with_name(f".{path.name}.{os.getpid()}@{socket.gethostname()}.{uuid.uuid4().hex[:12]}.part")
+
+
+def remove_parts(folder: Path) -> None:
+    """Remove what killed processes of this host left unfinished in a folder."""
+    for part in folder.glob(".*.part"):
+        writer = _WRITER.search(part.name)
+        if writer and writer[2] == socket.gethostname() and not psutil.pid_exists(int(writer[1])):
+            part.unlink(missing_ok=True)
+
+
+def abandon_parts() -> None:
+    """Remove what this process is writing; it is about to end."""
+    for part in list(_unfinished):
+        part.unlink(missing_ok=True)
+
+
 def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
     """Let `write` fill a temporary file beside `path`, flush it to the disk, rename it; on an error nothing stays.
 
     An OSError names the file: a full disk's own does not.
     """
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     path.parent.mkdir(parents=True, exist_ok=True)
+    part = part_of(path)
+    _unfinished.add(part)
     try:
         with naming(path), part.open("wb") as file:
             write(file)
@@ -69,6 +94,7 @@ def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+        _unfinished.discard(part)
 
 
 @contextmanager

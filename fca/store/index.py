@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from fca.store.columns import BASE, FINGERPRINT, FINGERPRINT_KIND, RECIPE, Row
 from fca.store.damage import is_run_id, read_row, warn
-from fca.store.files import DamagedFile, write_whole
+from fca.store.files import DamagedFile, remove_parts, write_whole
 
 INDEX = "rows.parquet"
 VERSION = "1"
@@ -154,6 +154,7 @@ def _read_index(path: Path) -> pa.Table:
 def _write_index(path: Path, table: pa.Table) -> None:
     buffer = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({"fca": _signature(table)}), buffer, write_page_checksum=True)
+    remove_parts(path.parent)
     write_whole(path, lambda file: file.write(buffer.getbuffer()))
 
 

@@ -27,6 +27,7 @@ from fca.store.files import (
     read_frame,
     read_object,
     remove,
+    remove_parts,
     write_array,
     write_frame,
     write_json,
@@ -218,6 +219,7 @@ class Store:
                 damage.remember(path)
             return
         remove(path)
+        remove_parts(path.parent)
         label = pd.Categorical(data.items["label"], categories=list(data.classes))
         write_frame(path, data.items.assign(label=label), data.fingerprint)
 

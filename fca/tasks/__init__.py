@@ -30,7 +30,9 @@ class Machine:
 
 @runtime_checkable
 class Tracker(Protocol):
-    """Where runs are followed live beside the store (W&B, or nothing)."""
+    """Where runs are followed live beside the store (W&B, or nothing). No method raises: a copy stops no work."""
+
+    def connect(self) -> None: ...  # once before the first run of a sweep
 
     def start(self, run: Run) -> Any:
         """A Lightning logger for the curves of this run, or False."""

@@ -4,9 +4,12 @@ import json
 import os
 import re
 import signal
+import socket
 import time
+from functools import partial
 
 import pytest
+from hydra.core.plugins import Plugins
 
 from fca.store import results
 from tests.conftest import SMALL
@@ -128,6 +131,50 @@ def test_a_killed_sweep_goes_on_where_it_was_and_does_nothing_twice(start, tmp_p
     assert not list(outputs.glob("runs/*/claim.json"))
     logs = "".join(path.read_text() for path in outputs.glob("runs/*/log.txt"))
     assert re.search(r"go on after epoch \d", logs), "the killed run started again from nothing"
+
+
+def instead_of_launch(monkeypatch, launch):
+    """Have this function called in place of every launcher's method, which is its first argument."""
+    make = Plugins.instantiate_launcher
+
+    def instantiate(self, **given):
+        launcher = make(self, **given)
+        launcher.launch = partial(launch, launcher.launch)
+        return launcher
+
+    monkeypatch.setattr(Plugins, "instantiate_launcher", instantiate)
+
+
+def test_a_job_of_a_cluster_that_dies_costs_its_run_only(fca, tmp_path, monkeypatch):
+    calls = []
+
+    def dies(launch, overrides, initial_job_idx):
+        calls.append(len(overrides))
+        if len(calls) > 1:
+            return launch(overrides, initial_job_idx=initial_job_idx)
+        (tmp_path / "outputs" / "runs" / planned[0]).mkdir(parents=True)
+        claim = {"token": "t", "host": socket.gethostname(), "pid": 2**22 + 1, "process_started": 0.0, "started": 0.0}
+        (tmp_path / "outputs" / "runs" / planned[0] / "claim.json").write_text(json.dumps(claim))
+        raise RuntimeError("Job 7 was preempted. It has not produced any output")
+
+    grid = ["-m", "subset.ncl=2,3", *SMALL]
+    fca(*grid, "outputs=elsewhere")
+    planned = results("elsewhere", "task == 'train' and ncl == 2")["run_id"].tolist()
+    instead_of_launch(monkeypatch, dies)
+    code, out, _ = fca(*grid)
+    assert (code, calls) == (1, [2, 2]), "once more, for what is left: the first only to record who needed it"
+    assert f"failed {planned[0]} (train): the worker died: Job 7 was preempted\n" in out
+    assert results("outputs")["ncl"].tolist() == [3, 3]
+    assert not list(tmp_path.glob("outputs/runs/*/claim.json"))
+
+
+def test_a_launcher_that_fails_for_no_run_is_not_tried_again(fca, monkeypatch):
+    def fails(launch, overrides, initial_job_idx):
+        raise RuntimeError("sbatch: command not found")
+
+    instead_of_launch(monkeypatch, fails)
+    with pytest.raises(RuntimeError, match="sbatch: command not found"):
+        fca("-m", "subset.ncl=2,3", *SMALL)
 
 
 @pytest.mark.slow

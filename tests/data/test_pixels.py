@@ -3,6 +3,7 @@ import json
 import multiprocessing
 import os
 import resource
+import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from PIL import Image
 
 from fca.data.folder import Folder
 from fca.data.pixels import Cached, Streamed, open_pixels
+from fca.store.files import write_whole
 from fca.types import UnreadableImage
 from tests.data.trees import VAL, grid, pack, plant, png
 
@@ -100,12 +102,24 @@ def test_processes_that_ask_at_once_share_one_decoding(data, tmp_path):
     assert sums == [int(expected(data).sum())] * 4
 
 
+def killed_while_writing(path):
+    def write(file):
+        file.write(b"half" * 1000)
+        file.flush()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    write_whole(path, write)
+
+
 def test_a_file_left_by_a_killed_process_is_not_taken_for_whole(data, tmp_path):
     cache = tmp_path / "cache"
     cache.mkdir()
-    (cache / f"{data.fingerprint}-squash.8.part").write_bytes(b"half" * 1000)
+    writer = FORK.Process(target=killed_while_writing, args=(cache / f"{data.fingerprint}-squash.8.npy",))
+    writer.start()
+    writer.join()
+    assert len(list(cache.glob(".*.part"))) == 1
     assert (open_pixels(data, Squash(), cache)[np.arange(40)] == expected(data)).all()
-    assert not list(cache.glob("*.part"))
+    assert not list(cache.glob(".*.part"))
 
 
 def write_on_a_full_disk(data, cache, answers):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from pytorch_lightning.loggers.logger import DummyLogger
 from safetensors.torch import load_file
 
 from tests.training.victim import Kills, train
@@ -105,3 +106,25 @@ def test_a_training_whose_result_cannot_be_read_is_done_anew(tmp_path, name, con
     again = train(tmp_path / "run")
     assert again.history == whole.history
     assert (tmp_path / "run" / "best.safetensors").read_bytes() == before
+
+
+class Interrupted(DummyLogger):
+    """What arrives while a step is at work: a signal, or the exception that the command line makes of it."""
+
+    def __init__(self, what):
+        super().__init__()
+        self.what = what
+
+    def log_metrics(self, metrics, step=None):
+        if isinstance(self.what, int):
+            signal.raise_signal(self.what)
+        else:
+            raise self.what
+
+
+@pytest.mark.parametrize("what", [SystemExit(143), KeyboardInterrupt(), signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_training_is_never_taken_for_a_finished_one(what, tmp_path):
+    with pytest.raises(SystemExit):
+        train(tmp_path, Interrupted(what))
+    assert not list(tmp_path.glob("*.json"))
+    assert not (tmp_path / "best.safetensors").exists()
