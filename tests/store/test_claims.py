@@ -124,7 +124,7 @@ CLAIM = {"token": "t", "host": "elsewhere", "pid": 1, "process_started": 1.0, "s
     [
         *("", "{", "[]", "7", "{}", json.dumps({**CLAIM, "pid": "1"}), json.dumps({**CLAIM, "token": None})),
         *(
-            json.dumps({**CLAIM, "started": time.time() + 1e6}),
+            json.dumps({**CLAIM, "started": 1e11}),
             json.dumps({**CLAIM, "host": os.uname().nodename, "pid": -1}),
         ),
     ],
