@@ -16,6 +16,7 @@ import socket
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -120,15 +121,15 @@ def write_json(path: Path, value: Any) -> None:
 
 def write_array(path: Path, array: np.ndarray) -> None:
     """A .npy file that loads without pickle, whole or absent."""
-
-    def write(file: BinaryIO) -> None:
-        whole = np.asarray(array, order="C")
-        np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(whole))
-        file.write(whole.data)  # numpy's own writing hides why a disk refuses
-
     if array.dtype.hasobject:
         raise ValueError(f"{path.name} holds Python objects, which would be pickled")
-    write_whole(path, write)
+    write_whole(path, partial(_write_npy, np.asarray(array, order="C")))
+
+
+def _write_npy(array: np.ndarray, file: BinaryIO) -> None:
+    """As np.save, whose writing hides why a disk refuses."""
+    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+    file.write(array.data)
 
 
 def write_frame(path: Path, frame: pd.DataFrame, about: str = "") -> None:
