@@ -4,7 +4,7 @@
 
 launcher: basic or joblib.    target: parent (the sweep itself) or worker (under basic: W&B's process, its only child).
 kills:    in all; the same command is given again after each, and a sweep that is done makes room for a new one.
-seconds:  the latest moment of a kill after its sweep began; 0: as long as a first, undisturbed sweep takes.
+seconds:  kills come so long after the sweep has printed its plan, at most; every fourth comes while it still starts.
 """
 
 import json
@@ -68,6 +68,11 @@ class Sweep:
         with (self.folder / "out.txt").open("ab") as out:
             return psutil.Popen(command, cwd=self.folder, env=environment, stdout=out, stderr=out)
 
+    def plans(self) -> int:
+        """How often it was started and printed its plan."""
+        out = self.folder / "out.txt"
+        return out.read_text().count(" to run") if out.exists() else 0
+
     def check(self, trial: Trial) -> int:
         """Compare what is finished with what was; returns the number of rows."""
         rows = sorted(self.folder.glob("outputs/runs/*/row.json"))
@@ -108,10 +113,13 @@ def is_worker(process: psutil.Process, launcher: str) -> bool:
     return False
 
 
-def strike(sweep: Sweep, launcher: str, target: str, moment: float, rng: random.Random, trial: Trial) -> None:
-    """Start the sweep, kill its target at this moment, and look at what is left."""
-    process = sweep.start()
-    begun, killed = time.monotonic(), False
+def strike(sweep: Sweep, launcher: str, target: str, seconds: float, rng: random.Random, trial: Trial) -> None:
+    """Start the sweep, kill its target at a random moment, and look at what is left."""
+    planned, moment = rng.random() > 0.25, rng.uniform(0, seconds)
+    plans, process, killed = sweep.plans(), sweep.start(), False
+    while process.poll() is None and planned and sweep.plans() == plans:
+        time.sleep(0.01)
+    begun = time.monotonic()
     while process.poll() is None and not killed:
         time.sleep(0.01)
         if time.monotonic() - begun < moment:
@@ -153,21 +161,17 @@ def finish(process: psutil.Popen, sweep: Sweep, trial: Trial, codes: tuple[int, 
     trial.left += sweep.remains()
 
 
-def trial(folder: Path, kills: int, launcher: str, target: str, seconds: float = 0.0, seed: int = 0) -> Trial:
+def trial(folder: Path, kills: int, launcher: str, target: str, seconds: float, seed: int = 0) -> Trial:
     """Kill so many sweeps; each is then completed by the same command."""
     done, rng = Trial(), random.Random(seed)
     logger = "logger=wandb" if (launcher, target) == ("basic", "worker") else "logger=none"
     words = [*GRID, logger, *(JOBLIB if launcher == "joblib" else [])]
-    if not seconds:
-        undisturbed, begun = Sweep(folder / "undisturbed", words), time.monotonic()
-        finish(undisturbed.start(), undisturbed, done)
-        seconds = time.monotonic() - begun
     number = 0
     while done.kills < kills:
         sweep = Sweep(folder / str(number), words)
         number, before = number + 1, done.sweeps
         while done.kills < kills and done.sweeps == before:
-            strike(sweep, launcher, target, rng.uniform(0, seconds), rng, done)
+            strike(sweep, launcher, target, seconds, rng, done)
         if done.sweeps == before:
             finish(sweep.start(), sweep, done)
             if sweep.check(done) < RUNS:
@@ -178,7 +182,7 @@ def trial(folder: Path, kills: int, launcher: str, target: str, seconds: float =
 
 def main() -> None:
     given = dict(word.split("=") for word in sys.argv[1:])
-    kills, seconds, seed = int(given.get("kills", 20)), float(given.get("seconds", 0)), int(given.get("seed", 0))
+    kills, seconds, seed = int(given.get("kills", 20)), float(given.get("seconds", 20)), int(given.get("seed", 0))
     launcher, target = given.get("launcher", "basic"), given.get("target", "parent")
     folder = Path(tempfile.mkdtemp(prefix="kills-"))
     found = trial(folder, kills, launcher, target, seconds, seed)
