@@ -1,5 +1,7 @@
 """Every public set, from a small tree in the format of its authors."""
 
+import hashlib
+
 import numpy as np
 import pytest
 from hydra import compose, initialize_config_dir
@@ -97,6 +99,32 @@ def test_a_set_is_the_same_wherever_it_lies_and_its_pixels_are_those_of_its_file
     row = len(data.items) - 1
     [file] = [path for path in moved.rglob("*.*") if path.as_posix().endswith("/" + again.items["image_id"][row])]
     assert (again.read(row) == np.asarray(Image.open(file).convert("RGB"))).all()
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("quickdraw", "indoor67")])
+def test_a_declared_version_stands_for_the_content_of_checksummed_files(tree, name):
+    root = tree(name)
+    data = load(name, root)
+    assert data.fingerprint_kind == "version"
+    columns = [data.items[column].astype(str) for column in ("image_id", "bytes", "label", "split")]
+    text = "".join("\x1f".join(record) + "\x1e" for record in sorted(zip(*columns, strict=True)))
+    assert data.fingerprint == hashlib.sha256(text.encode()).hexdigest()[:12], "as it always was"
+    assert load(name, root, version="mended").fingerprint != data.fingerprint
+
+
+@pytest.mark.parametrize("name", ["caltech101", "food101", "indoor67"])
+def test_without_a_version_the_content_of_the_files_decides(tree, name):
+    root = tree(name)
+    declared, before = load(name, root), load(name, root, version=None)
+    assert before.fingerprint_kind == "content"
+    assert "bytes" not in before.items
+    assert (declared.fingerprint == before.fingerprint) == (name == "indoor67"), "nobody published its checksum"
+    [file] = [path for path in root.rglob("*.*") if path.as_posix().endswith("/" + before.items["image_id"][0])]
+    changed = bytearray(file.read_bytes())
+    changed[-3] ^= 1
+    file.write_bytes(changed)
+    assert load(name, root, version=None).fingerprint != before.fingerprint
+    assert (load(name, root).fingerprint == declared.fingerprint) == (name != "indoor67")
 
 
 @pytest.mark.parametrize(("name", "every"), [("caltech101", (5, 10)), ("caltech256", (5, 10))])
