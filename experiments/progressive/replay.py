@@ -36,6 +36,7 @@ BARS = {  # the ratio to Static 3 of (accuracy, score), at most
 }
 BESIDE = (  # a fifth of the repeats
     *(("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled"), ("random", "pooled"), ("random", "difference")),
+    *((policy, "stratified") for policy in ("optimal_allocation", "optimal_allocation score")),
     *((policy, "mixed_logit") for policy in ("static_k", "optimal_allocation", "optimal_allocation score")),
     ("fisher_cat", "p_irt"),
 )

@@ -187,7 +187,7 @@ def test_a_checkpoint_that_would_run_code_is_refused_and_does_not(model, package
     trap, path = tmp_path / "trap", tmp_path / "harmful.pth"
     torch.save(checkpoint(package, original, hook=Harmful(trap)), path, _use_new_zipfile_serialization=zipped)
     with pytest.raises(
-        FcaError, match=r"harmful.pth; .* no code; to read this one would run posix.mkdir .*container"
+        FcaError, match=r"harmful.pth; .* this one holds code: to read it would run posix.mkdir .*container"
     ) as caught:
         model("mmpretrain", f"model.name={NAME}", f"model.weights={path}").build(TWO)
     assert "harmful.safetensors" in str(caught.value)
