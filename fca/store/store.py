@@ -62,7 +62,9 @@ class Store:
     left_out: tuple[DamagedFile, ...] = ()  # what `rows` leaves out, see `without`
 
     def folder(self, run_id: str) -> Path:
-        """Where a run's files lie."""
+        """Where a run's files lie. Raises FcaError for an id that would lead elsewhere: rows may be somebody else's."""
+        if run_id in ("", "..") or Path(run_id).name != run_id:
+            raise FcaError("run_id", run_id, "the name of a folder in runs/", "list them: fca results")
         return self.outputs / "runs" / run_id
 
     def run_ids(self) -> list[str]:
@@ -227,6 +229,8 @@ class Store:
     def items(self, fingerprint: str) -> pd.DataFrame:
         """The images behind this fingerprint: image_id, label, split and annotations. Raises DamagedFile."""
         path = self.outputs / "items" / f"{fingerprint}.parquet"
+        if Path(fingerprint).name != fingerprint:
+            raise DamagedFile(path, "leads out of items/, by the fingerprint in a row")
         items = read_frame(path, fingerprint)
         whole = {"image_id", "label", "split"} <= set(items)
         if not whole or not isinstance(items["label"].dtype, pd.CategoricalDtype):
