@@ -1,6 +1,6 @@
 """What comes from somebody else (configurations, commands, stores, data) runs no code and leaves no folder.
 
-The attacks are real: each of them left a file behind, or wrote where it should not, before there was a check.
+Before there was a check, such attacks left a file behind or wrote where they should not.
 """
 
 import re
@@ -15,7 +15,7 @@ from fca.cli.configure import component
 from fca.cli.trust import check_file, check_words
 from fca.types import FcaError, plain_name, use_plugins
 
-CALL = "{_target_: subprocess.call, args: [touch, made]}"
+CALL = "{_target_: os.system, command: touch made}"
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_every_file_of_every_command_is_looked_at_before_anything_of_it_is_used(
     (tmp_path / "shared" / "local" / "default.yaml").unlink()
     word = shared(
         experiment__theirs=f"# @package _global_\nhydra: {{sweeper: {{params: {{seed: {CALL}}}}}}}\n",
-        hydra__launcher__theirs=f"_target_: subprocess.call\nargs: {CALL}\n",
+        hydra__launcher__theirs=f"_target_: os.system\nx: {CALL}\n",
         analysis__theirs=f"# @package _global_\n{node}",
         plan__theirs=f"# @package _global_\nplan: {{name: x}}\n{node}",
     )
