@@ -1,13 +1,17 @@
-"""What every part of fca shares: types, a check, random numbers. It imports no part, and no torch."""
+"""What every part of fca shares: types, checks, what is trusted, random numbers. It imports no part, and no torch."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, is_dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from importlib import import_module
+from types import UnionType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_args, get_origin, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -39,6 +43,85 @@ def check_choice(what: str, value: object, choices: Iterable[object], step: str 
     """Raises FcaError for a value that is not among the choices, listing them."""
     if value not in (allowed := list(choices)):
         raise FcaError(what, value, ", ".join(map(str, allowed)), step)
+
+
+def plain_name(what: str, value: object) -> str:
+    """The value, which is to name a file or folder: letters, digits, `.`, `_`, `-` and spaces, at most 100 of them.
+
+    Raises FcaError for anything else, such as a name that leads to another folder or is hidden.
+
+    >>> plain_name("report.name", "few_class 2.0")
+    'few_class 2.0'
+    """
+    if not (isinstance(value, str) and len(value) <= 100 and re.fullmatch(r"\w(?:[\w .-]*[\w-])?", value)):
+        allowed = "a plain name: letters, digits, . _ - and spaces inside it, at most 100"
+        raise FcaError(what, repr(value)[:120], allowed, "choose another name")
+    return value
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether a value, as JSON and YAML give it, is of a type such as dict[str, list[float]] or int | None.
+
+    >>> fits([1, 2.5], list[float] | None), fits({"a": 1}, dict[str, str]), fits(True, int)
+    (True, False, False)
+    """
+    kind, parts = get_origin(hint) or hint, get_args(hint)
+    if kind is UnionType:
+        return any(fits(value, part) for part in parts)
+    if kind is Any:
+        return True
+    if type(value) is not (dict if kind is Mapping else kind):
+        return kind is float and type(value) is int
+    if isinstance(value, dict):
+        return not parts or all(fits(key, parts[0]) and fits(one, parts[1]) for key, one in value.items())
+    return not (isinstance(value, list) and parts) or all(fits(one, parts[0]) for one in value)
+
+
+# Whose classes and functions a configuration, a store or a command line may name (docs/adr/0018).
+
+PLUGINS = "FCA_PLUGINS"
+"""The environment variable that lists modules as the key `plugins` does, with commas between them."""
+_plugins: list[str] = []
+
+
+def use_plugins(modules: Iterable[str]) -> None:
+    """Trust these modules, and those in them, from now on and in place of earlier ones: the user typed their names."""
+    _plugins[:] = modules
+
+
+def plugins() -> list[str]:
+    """The modules that the user lists: those of `use_plugins`, and those in FCA_PLUGINS."""
+    listed = [*_plugins, *os.environ.get(PLUGINS, "").split(",")]
+    return sorted({name.strip() for name in listed if name.strip()})
+
+
+def is_within(module: str, *packages: str) -> bool:
+    """Whether a module is one of these packages or lies in one.
+
+    >>> is_within("fca.models.own", "fca.models"), is_within("fcax.models", "fca")
+    (True, False)
+    """
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def class_of(what: str, target: object, room: str = "fca") -> type:
+    """The component class of this name, `module.Class`: a dataclass that `room` (a package of ours) or a plugin has.
+
+    Nothing else is imported. Raises FcaError, calling the name `what`, for all other names.
+    """
+    name, ours = str(target), f"a component of {room}, or a dataclass in a module that you list under plugins"
+    module, _, kind = name.rpartition(".")
+    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", name) or not is_within(module, room, *plugins()):
+        step = f"if you trust its code, type plugins=[{module}] (in Python: {PLUGINS} in the environment)"
+        raise FcaError(what, name, ours, step if module else "correct it")
+    try:
+        found = getattr(import_module(module), kind, None)
+    except Exception as error:  # whatever a user's module does when it is imported
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise FcaError(what, name, f"a class in a module that imports ({reason})", "correct the module") from error
+    if not (isinstance(found, type) and is_dataclass(found)):
+        raise FcaError(what, name, ours, f"{module} has no dataclass {kind}: correct the name")
+    return found
 
 
 def generator(*key: object) -> np.random.Generator:

@@ -19,6 +19,7 @@ from arena_paper import DATASETS, DCN, FAMILY, IMAGENET, TARGETS, base
 from fca.stats.correlation import correlation, resampled_correlation
 from fca.stats.intervals import mean_with_interval, percentile_interval, point_weights
 from fca.store import Store
+from fca.store.query import kept
 from fca.studies import table as columns
 from fca.studies.few_class import correlation as similarity
 from fca.studies.few_class.accuracy import SPREAD, FewClass, accuracy, dcn, per_subset
@@ -99,7 +100,7 @@ class View(Store):
 
     def rows(self, query: str | None = None) -> pd.DataFrame:
         """Those rows; a query narrows them further."""
-        return self.frame if query is None else self.frame.query(query, engine="python")
+        return self.frame if query is None else kept(self.frame, query)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,12 +169,12 @@ def studies(store: Store, query: str | None = None) -> Iterator[Study]:
             continue
         found = reference[list(AXES)].drop_duplicates()
         for values in found.to_dict("records"):
-            kept, words = part, [dataset]
+            lines, words = part, [dataset]
             for axis, value in values.items():
-                kept = kept[kept[axis].isna() | (kept[axis] == value)]
-                if len(found[axis].unique()) > 1 and pd.notna(value):
+                lines = lines[lines[axis].isna() | (lines[axis] == value)]
+                if len(lines[axis].unique()) > 1 and pd.notna(value):
                     words.append(value if axis == "adaptation" else f"{axis} {value[:8]}")
-            yield Study(" · ".join(words), dataset, View(store.outputs, kept))
+            yield Study(" · ".join(words), dataset, View(store.outputs, lines))
 
 
 def attempted(found: Iterable[Study], work: Callable[[Study], Any]) -> tuple[dict[str, Any], dict[str, str]]:

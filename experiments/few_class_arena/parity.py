@@ -192,7 +192,7 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, default=data, required=data is None, help="holds tables/paper_*.csv")
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="the store (default: outputs)")
     parser.add_argument("--to", type=Path, help="folder of the page (default: OUTPUTS/reports/parity)")
-    parser.add_argument("--query", help="narrows the runs, a pandas query on their columns")
+    parser.add_argument("--query", help="narrows the runs, a condition on their columns")
     return parser
 
 

@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("dataset", nargs="?", default=DATASET, help=f"whose runs (default: {DATASET})")
     parser.add_argument("verdicts", nargs="?", help="CSV of reviewed labels: item, and error = 1 where it is wrong")
     parser.add_argument("--to", type=Path, help="folder of the page (default: OUTPUTS/reports/side_by_side)")
-    parser.add_argument("--query", help="narrows the runs, a pandas query on their columns")
+    parser.add_argument("--query", help="narrows the runs, a condition on their columns")
     given = parser.parse_args(arguments)
     try:
         page = side_by_side(Store(given.outputs), given.dataset, given.verdicts, given.query)

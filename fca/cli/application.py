@@ -25,9 +25,10 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from fca.cli.trust import check_words, watch
 from fca.shifts import overrides as shift_words
 from fca.store.files import DamagedFile
-from fca.types import FcaError
+from fca.types import FcaError, use_plugins
 
 _STEPS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, then repeat the command"),
@@ -77,6 +78,7 @@ class RunConfig:
     compat: str | None = None
     limit: int | None = None
     outputs: str = "outputs"
+    plugins: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -85,6 +87,7 @@ class AnalyseConfig:
 
     analysis: Any
     outputs: str = "outputs"
+    plugins: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -95,6 +98,7 @@ class ReportConfig:
     logger: Any
     outputs: str = "outputs"
     query: str | None = None
+    plugins: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -119,6 +123,7 @@ class GenerateConfig:
     dry: bool = False
     verbose: bool = False
     budget: BudgetConfig = field(default_factory=BudgetConfig)
+    plugins: list[str] = field(default_factory=list)
 
 
 ROOTS = {"run": RunConfig, "analyse": AnalyseConfig, "report": ReportConfig, "generate": GenerateConfig}
@@ -128,7 +133,8 @@ CONF = next(folder for folder in (_PACKAGE / "conf", _PACKAGE.parent / "conf") i
 
 
 def register() -> None:
-    """Make the schemas known to Hydra under the names that the root YAMLs start from."""
+    """Make the schemas known to Hydra under the names that the root YAMLs start from; look at every file it loads."""
+    watch(CONF)
     for name, root in ROOTS.items():
         schema = OmegaConf.structured(root)
         if root is RunConfig:  # a node that takes keys beside the typed ones; `check_keys` refuses what is no group
@@ -151,6 +157,7 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
 
     def job(config: DictConfig) -> None:
         try:
+            use_plugins(config.plugins)
             work(config)
         except BrokenPipeError as error:  # the reader, such as head, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -163,6 +170,7 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
             raise SystemExit(_refuse(error)) from error  # passes Hydra silently, where an Exception is announced
 
     try:
+        check_words(arguments)
         words = with_free_keys([part for word in arguments for part in hydra_words(word)])
         words.sort(key=lambda word: word not in ("-m", "--multirun"))  # Hydra wants -m in front, we take it anywhere
         # the name under which Hydra registers tab completion

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
@@ -21,7 +21,7 @@ from fca.store import Store
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
 from fca.tasks.adaptation.network import Network
-from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run
+from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run, class_of, plugins
 
 _MADE: dict[str, Any] = {}  # planning thousands of runs makes each component once
 
@@ -33,7 +33,7 @@ def component(config: DictConfig, group: str) -> Any:
     the user would type it.
     """
     values = _values(config, group)
-    key = group + json.dumps(values, sort_keys=True)
+    key = group + json.dumps([values, plugins()], sort_keys=True)
     if key not in _MADE:
         with _explained(values, group):
             _MADE[key] = OmegaConf.to_object(typed(values, group))
@@ -80,9 +80,10 @@ def typed(values: Mapping[str, Any], name: str) -> Any:
     """
     held = {key: value for key, value in values.items() if isinstance(value, dict) and "_target_" in value}
     parts = {key: typed(value, f"{name}.{key}") for key, value in held.items()}
+    kind = class_of(f"{name}._target_", values.get("_target_"))
     with _explained(values, name):
         given = {key: parts.get(key, value) for key, value in values.items() if key != "_target_"}
-        return OmegaConf.merge(_schema(values["_target_"]), given)
+        return OmegaConf.merge(_schema(kind), given)
 
 
 def _values(config: DictConfig, group: str) -> Any:
@@ -103,7 +104,7 @@ def _explained(values: Mapping[str, Any], group: str) -> Iterator[None]:
     except OmegaConfBaseException as error:
         key = getattr(error, "full_key", None) or ""
         first = str(error).splitlines()[0]
-        fields = ", ".join(f"{group}.{name!s}" for name in _schema(values["_target_"]))
+        fields = ", ".join(f"{group}.{field.name}" for field in dataclasses.fields(class_of(group, values["_target_"])))
         allowed = fields if isinstance(error, ConfigKeyError) else first
         value = OmegaConf.select(OmegaConf.create(dict(values)), key, throw_on_missing=False)
         step = f"set {group}.{key}=... or look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
@@ -114,14 +115,17 @@ def _explained(values: Mapping[str, Any], group: str) -> Iterator[None]:
 def task_columns() -> tuple[Column, ...]:
     """The columns that the tasks and adaptations of conf/ declare, whether or not some run has them."""
     paths = [path for group in ("task", "adaptation") for path in sorted((CONF / group).glob("*.yaml"))]
-    found: Iterator[Any] = (get_class(OmegaConf.select(OmegaConf.load(path), "_target_")) for path in paths)
+    found: list[Any] = []
+    for path in paths:
+        with suppress(FcaError):  # of a module that the user does not list now
+            found.append(class_of("_target_", OmegaConf.select(OmegaConf.load(path), "_target_")))
     return tuple(dict.fromkeys(column for declaring in found for column in declaring.columns))
 
 
 @cache
-def _schema(target: str) -> DictConfig:
+def _schema(kind: type) -> DictConfig:
     """The fields of a class as a typed node. Frozen dataclasses make read-only nodes; this one is to be filled."""
-    schema = OmegaConf.structured(get_class(target))
+    schema = OmegaConf.structured(kind)
     _unlock(schema)
     return schema
 

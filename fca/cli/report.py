@@ -14,11 +14,12 @@ from omegaconf import DictConfig, OmegaConf
 from fca.cli.analyse import tables_of
 from fca.cli.application import CONF, application, typed_words
 from fca.cli.configure import component, configured, task_columns
+from fca.cli.trust import check_file
 from fca.report.page import Result
 from fca.store import Store
 from fca.store.columns import BASE
 from fca.store.damage import shown
-from fca.types import FcaError
+from fca.types import FcaError, plain_name
 
 
 def report(config: DictConfig) -> None:
@@ -50,6 +51,7 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
     """
     store = Store(Path(config.outputs))
     maker = component(config, "report")
+    folder = store.outputs / "reports" / plain_name("report.name", OmegaConf.select(config, "report.name"))
     options = {**maker.options, "query": config.query}
     results = []
     for name in maker.analyses:
@@ -61,7 +63,6 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
         raise FcaError("report", OmegaConf.select(config, "report.title"), reasons, "run them first")
     for table in tables:
         store.save(table)
-    folder = store.outputs / "reports" / OmegaConf.select(config, "report.name")
     command = shlex.join(["fca", "report", *words])
     damaged = shown({other.args: other for other in (*store.left_out, *store.damaged())}.values())
     page: Path = maker(folder, results, store.rows(config.query), command, (*BASE, *task_columns()), damaged)
@@ -84,5 +85,6 @@ def _analysis(name: str, options: Mapping[str, Any], folders: Sequence[Path]) ->
     if name not in files:
         raise FcaError("report.analyses", name, ", ".join(sorted(files)), "name analyses of conf/analysis/")
     values = OmegaConf.load(files[name])
+    check_file(str(files[name]), values)
     chosen = {key: value for key, value in options.items() if key in values}
     return component(OmegaConf.create({"analysis": OmegaConf.merge(values, chosen)}), "analysis")

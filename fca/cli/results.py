@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> int:
     """Print the rows; exit code 2 for a query that cannot be read."""
     parser = argparse.ArgumentParser(prog="fca results", description=__doc__)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
-    parser.add_argument("--query", help="a pandas query, e.g. \"task == 'train' and ncl <= 5\"")
+    parser.add_argument("--query", help="a condition, e.g. \"task == 'train' and ncl <= 5\"")
     parser.add_argument("--columns", help="comma-separated; default: the main ones (table), all (csv, json)")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
     options = parser.parse_args(arguments)

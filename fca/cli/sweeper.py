@@ -29,7 +29,7 @@ from fca.cli.show import show_failures
 from fca.data.content import one_look
 from fca.store import State, Store, claims
 from fca.store.claims import repeating
-from fca.types import FcaError
+from fca.types import FcaError, use_plugins
 
 LOOK_S = 1.0
 BARREN = 3  # launches in a row from which nothing came
@@ -78,6 +78,7 @@ class ResumingSweep:
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Called by Hydra before `sweep`."""
         self.config = config
+        use_plugins(config.plugins)
         self.loader = hydra_context.config_loader
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config

@@ -180,6 +180,9 @@ class Directory:
         return entry.is_symlink() and Path(entry.path).parent.resolve().is_relative_to(Path(entry.path).resolve())
 
     def read(self, path: str) -> bytes:
+        """The file's bytes. Raises ValueError for a path that leads out of the folder: a journal may name any."""
+        if path.startswith(("/", "~")) or ".." in path.split("/"):
+            raise ValueError(f"{path} lies outside of the data set's folder")
         return Path(self.root, path).read_bytes()
 
 

@@ -18,6 +18,7 @@ from fca.data.content import inventory
 from fca.data.files import MASK_OBJECTS, Files, content_of, decode_mask, image_of, name_of, open_root, upright_size
 from fca.data.splits import Share, assemble, shown
 from fca.identity import OF_FILES
+from fca.store.query import kept
 from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 
 REQUIRED = ("path", "label")
@@ -31,7 +32,7 @@ class Manifest:
     root:    the directory or .zip that the paths are relative to.
     file:    the manifest, relative to the root (so it may lie inside the .zip) or elsewhere.
     columns: our column -> the file's, where names differ: path, label, image_id (default: the path), split, mask.
-    where:   a pandas query on the file's columns that selects lines, e.g. "kind == 'conflict'".
+    where:   a query (fca.store.query) on the file's columns that selects lines, e.g. "kind == 'conflict'".
     mask_object: which side of a mask image is the object, "bright" or "dark".
     splits:  the set's own split names -> train, val or test, or null to leave one out.    val: how to carve one.
     mirror:  whether a mirrored image still shows its class.
@@ -120,16 +121,13 @@ class Manifest:
             step = "map them: dataset.columns='{label: its_name}'"
             raise FcaError("columns of the manifest", shown(missing), f"some of {given}", step)
         if self.where is not None:
-            try:
-                frame = frame.query(self.where)
-            except Exception as error:
-                raise FcaError("dataset.where", self.where, f"a query on {given}", str(error)) from error
+            frame = kept(frame, self.where, "dataset.where")
         theirs = {name: column for column, name in named.items() if name in frame}
         taken = [column for column in frame if column not in theirs and column in (*named, *OF_FILES)]
-        kept = frame.rename(columns={**theirs, **{column: f"{column}_in_file" for column in taken}})
-        for column in {"path", "mask"} & set(kept):
-            kept[column] = [posixpath.normpath(path) if path else "" for path in kept[column]]
-        return kept.reset_index(drop=True)
+        renamed = frame.rename(columns={**theirs, **{column: f"{column}_in_file" for column in taken}})
+        for column in {"path", "mask"} & set(renamed):
+            renamed[column] = [posixpath.normpath(path) if path else "" for path in renamed[column]]
+        return renamed.reset_index(drop=True)
 
     def _no_gaps(self, listed: pd.DataFrame, sizes: dict[str, int]) -> None:
         for column in (*REQUIRED, "image_id"):

@@ -54,7 +54,7 @@ def open_pixels(data: ImageData, geometry: Geometry, cache: Path, workers: int =
             unreadable = _whole(path, shape)
             if unreadable is None:
                 unreadable = _build(path, one, shape, workers, f"decoding {data.name}")
-    return Cached(np.load(path, mmap_mode="r"), one, frozenset(map(int, unreadable)))
+    return Cached(np.load(path, mmap_mode="r", allow_pickle=False), one, frozenset(map(int, unreadable)))
 
 
 @dataclass(frozen=True)

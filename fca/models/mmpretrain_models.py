@@ -64,6 +64,9 @@ class MmpretrainModel(LibraryModel):
 
     def _check(self) -> None:
         record_of(self.name)
+        if named := _code_in(self.kwargs):
+            allowed = "names of mmpretrain's own registry: one with a full stop would be imported, whatever it is"
+            raise FcaError("model.kwargs", named, allowed, "take a registered name")
         Normalise.check(self)
 
 
@@ -185,6 +188,16 @@ def _made(model: MmpretrainModel, parts: dict[str, Any]) -> Any:
             raise model.refused(error) from error
 
 
+def _code_in(kwargs: Any) -> str | None:
+    """The first value of a `type` in these parts that mmengine would import by its path, as any class or function."""
+    if isinstance(kwargs, dict):
+        kind = kwargs.get("type")
+        if kind is not None and not (isinstance(kind, str) and kind.isidentifier()):
+            return str(kind)
+    inner = kwargs.values() if isinstance(kwargs, dict) else kwargs if isinstance(kwargs, list) else ()
+    return next(filter(None, map(_code_in, inner)), None)
+
+
 def _unfetched(parts: Any) -> Any:
     """The parts without the weights that configurations for fine-tuning would download: scratch means scratch."""
     if isinstance(parts, dict):
@@ -192,7 +205,7 @@ def _unfetched(parts: Any) -> Any:
         if kept.get("init_cfg", {}) and "Pretrained" in str(kept["init_cfg"]):
             del kept["init_cfg"]
         return type(parts)(kept)
-    return parts
+    return [_unfetched(part) for part in parts] if isinstance(parts, list) else parts
 
 
 def _classes(config: Any) -> tuple[str, ...]:

@@ -1,10 +1,10 @@
-"""Your own embedding as an encoder: `model@encoder=own encoder.function=mymodule.embed`; how your function is found."""
+"""Your own embedding as an encoder: `model@encoder=own encoder.function=mymodule.embed plugins=[mymodule]`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
@@ -19,7 +19,7 @@ from fca.geometry import ResizeCrop
 from fca.identity import file_sha256
 from fca.models import one_line
 from fca.models.handmade import Handmade
-from fca.types import Classifier, FcaError
+from fca.types import PLUGINS, Classifier, FcaError, is_within, plugins
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,11 +35,14 @@ SHIPPED = {
 def source_of(function: str) -> str:
     """sha256 of the file that defines `function` (module.name), found without importing the module itself.
 
-    Raises FcaError for a module that does not exist.
+    Raises FcaError for a module that does not exist, or that the user did not list under `plugins`.
     """
     if function in SHIPPED:
         return SHIPPED[function]
     module, _, name = function.rpartition(".")
+    if not is_within(module, *plugins()):
+        step = f"type plugins=[{module or 'mymodule'}] too (in Python: {PLUGINS} in the environment)"
+        raise FcaError(WHAT, function, f"{', '.join(SHIPPED)}, or a function of a module that you list", step)
     try:
         with _current_folder():
             spec = find_spec(module) if module and name else None
@@ -56,7 +59,7 @@ def function_of(function: str) -> Callable[..., Any]:
     source_of(function)
     module, _, name = function.rpartition(".")
     try:
-        with _current_folder():
+        with nullcontext() if function in SHIPPED else _current_folder():
             found = getattr(import_module(module), name, None)
     except Exception as error:  # whatever a user's module does when it is imported
         raise FcaError(WHAT, function, f"a module that imports ({one_line(error)})", "correct the module") from error
@@ -67,7 +70,7 @@ def function_of(function: str) -> Callable[..., Any]:
 
 @contextmanager
 def _current_folder() -> Iterator[None]:
-    """As in `python -m`: modules are first searched for in the current folder."""
+    """As in `python -m`: modules are first searched for in the current folder. Only for functions of the user's."""
     folder = str(Path.cwd())
     sys.path.insert(0, folder)
     try:
@@ -106,7 +109,7 @@ class OwnFunction(Handmade):
         """Result of the function for these pixels; its errors as FcaError."""
         function = self._function
         try:
-            with _current_folder():
+            with nullcontext() if self.function in SHIPPED else _current_folder():
                 return function(*pixels)
         except Exception as error:  # whatever a user's function may raise
             shapes = ", ".join(f"uint8 {image.shape}" for image in pixels)

@@ -1,4 +1,4 @@
-"""Your own similarity of two images, as the paper allows one: `model@encoder=pair encoder.function=mymodule.sim`."""
+"""Your own similarity of two images, as the paper allows: `model@encoder=pair encoder.function=m.sim plugins=[m]`."""
 
 from __future__ import annotations
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from importlib import import_module
+from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from fca.models import identity_of
 from fca.store import Store
-from fca.store.damage import compare, note
+from fca.store.damage import compare, is_run_id, note
 from fca.store.files import DamagedFile, read_object
-from fca.types import Classifier, FcaError, Model
+from fca.types import Classifier, FcaError, Model, class_of, fits
 
 DESCRIPTION = "model.json"
 SUFFIX = ".safetensors"
@@ -50,7 +50,7 @@ class StoredRun:
 
         Raises FcaError if they do not exist, DamagedFile if they are not whole.
         """
-        if (damaged := Store(Path(self.outputs)).problem(self.run_id)) is not None:
+        if is_run_id(self.run_id) and (damaged := Store(Path(self.outputs)).problem(self.run_id)):
             raise damaged
         self._weights()
         return {"run": self.run_id, "snapshot": self._name}
@@ -73,8 +73,11 @@ class StoredRun:
     def _trained(self) -> tuple[Any, list[str]]:
         """The network that was trained (its family has `weights` and `classes`), and its class keys in logit order."""
         folder = Path(self.outputs) / "runs"
+        path = folder / self.run_id / DESCRIPTION
         try:
-            return model_from(read_object(folder / self.run_id / DESCRIPTION, target=str, fields=dict, classes=list))
+            if not is_run_id(self.run_id):
+                raise FileNotFoundError(self.run_id)
+            return model_from(read_object(path, target=str, fields=dict, classes=list), str(path))
         except FileNotFoundError:
             runs = sorted(path.parent.name for path in folder.glob(f"*/{DESCRIPTION}"))
             shown = ", ".join(runs[:10]) + (", ..." if len(runs) > 10 else "") if runs else "none yet"
@@ -154,13 +157,27 @@ def _described(model: Any) -> dict[str, Any]:
     return {"target": f"{kind.__module__}.{kind.__qualname__}", "fields": asdict(model)}
 
 
-def model_from(description: Mapping[str, Any]) -> tuple[Model, list[str]]:
-    """The model that `describe_model` described, as it was before training, and its class keys in logit order."""
-    module, _, name = str(description["target"]).rpartition(".")
-    package, _, file = module.rpartition(".")
-    if package == "fca.models":
-        module = f"{package}.{MOVED.get(file, file)}"
-    return getattr(import_module(module), name)(**description["fields"]), list(description["classes"])
+def model_from(description: object, path: str = DESCRIPTION) -> tuple[Any, list[str]]:
+    """The model that `describe_model` described, as it was before training, and its class keys in logit order.
+
+    path: of the file, for messages. The file may come from elsewhere: only a model family of ours, or of a module that
+    the user lists under `plugins`, is made of it. Raises FcaError for another class, and for fields that it has not.
+    """
+    about = description if isinstance(description, dict) else {}
+    if not (set(about) >= {"target", "fields", "classes"} and fits(about["classes"], list[str])):
+        raise FcaError(path, repr(description)[:80], "target, fields and classes of a model", "train this run again")
+    now = re.sub(r"^(fca\.models\.)(\w+)", lambda old: old[1] + MOVED.get(old[2], old[2]), str(about["target"]))
+    kind: Any = class_of(f"target in {path}", now, "fca.models")
+    values, known = about["fields"], {field.name: field for field in fields(kind)}
+    needed = {name for name, field in known.items() if field.default is MISSING and field.default_factory is MISSING}
+    if not (hasattr(kind, "build") and isinstance(values, dict) and needed <= set(values) <= set(known)):
+        raise FcaError(
+            f"fields in {path}", repr(values)[:80], f"{', '.join(known)} of {kind.__name__}", "train this run again"
+        )
+    for key, hint in get_type_hints(kind).items():
+        if key in values and not fits(values[key], hint):
+            raise FcaError(f"{key} in {path}", repr(values[key])[:80], f"a value of {hint}", "train this run again")
+    return kind(**values), about["classes"]
 
 
 def snapshot_name(name: str | float) -> str:

@@ -19,9 +19,11 @@ from fca.report.figure import headlines, visuals_of
 from fca.report.pictures import is_pictures
 from fca.report.style import NothingToDraw, spec
 from fca.store import columns as of_row
-from fca.types import Column, Table, with_interval
+from fca.store.files import write_text
+from fca.types import Column, FcaError, Table, plain_name, with_interval
 
 _HERE = Path(__file__).parent
+_SIGNS = ('<meta name="generator" content="fca report">', '<a class="skip" href="#summary">')  # old pages: the second
 _FIRST = (
     *(of_row.RUN_ID, of_row.TASK, of_row.DATASET, of_row.MODEL, of_row.ENCODER, of_row.NCL, of_row.SUBSET_SEED),
     *with_interval(of_row.TOP1),
@@ -58,18 +60,25 @@ class Page:
 
 
 def write_page(folder: Path, page: Page) -> Path:
-    """Write index.html, figures/ and tables/ into the folder, in place of an earlier page; returns index.html."""
+    """Write index.html, figures/ and tables/ into the folder, in place of an earlier page; returns index.html.
+
+    Raises FcaError for a folder that holds anything but an earlier page.
+    """
+    index = folder / "index.html"
+    is_page = index.is_file() and any(sign in index.read_text(encoding="utf-8", errors="replace") for sign in _SIGNS)
+    if folder.exists() and not is_page and not (folder.is_dir() and not any(folder.iterdir())):
+        allowed = "a new or empty folder, or one with an earlier page"
+        raise FcaError("folder of the page", folder, allowed, "take another name")
+    write_text(index, render(page))  # first: whatever happens next, the folder is known as a page's
     for part in ("figures", "tables"):  # else a figure that is left out now would stay from before
         shutil.rmtree(folder / part, ignore_errors=True)
         (folder / part).mkdir(parents=True)
     for section in page.sections:
         if section.figure is not None:
-            style.save(section.figure, folder / "figures" / section.key)
+            style.save(section.figure, folder / "figures" / plain_name("key of a figure", section.key))
         for table in section.tables:
-            table.frame.to_csv(folder / "tables" / f"{table.name}.csv", index=False)
+            table.frame.to_csv(folder / "tables" / f"{plain_name('name of a table', table.name)}.csv", index=False)
     page.rows.to_csv(folder / "tables" / "runs.csv", index=False)
-    index = folder / "index.html"
-    index.write_text(render(page), encoding="utf-8")
     return index
 
 

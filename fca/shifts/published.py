@@ -77,7 +77,8 @@ class CifarCArray:
 
     def reader(self, data: ImageData) -> Callable[[int], Bytes]:
         """The row of every test image. Raises FcaError unless ids and labels are those of the published test images."""
-        images, labels = np.load(self.root / f"{self.kind}.npy", mmap_mode="r"), np.load(self.root / "labels.npy")
+        images = np.load(self.root / f"{self.kind}.npy", mmap_mode="r", allow_pickle=False)
+        labels = np.load(self.root / "labels.npy", allow_pickle=False)
         for file, found, allowed in (
             (self.kind, f"{images.shape} {images.dtype}", f"{SHAPE} uint8"),
             ("labels", f"{labels.shape}", f"{SHAPE[:1]}"),

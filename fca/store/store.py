@@ -35,6 +35,7 @@ from fca.store.files import (
     write_whole,
 )
 from fca.store.index import read_rows, row_of
+from fca.store.query import kept
 from fca.types import Arrays, Column, FcaError, ImageData, Table
 
 
@@ -61,7 +62,9 @@ class Store:
     left_out: tuple[DamagedFile, ...] = ()  # what `rows` leaves out, see `without`
 
     def folder(self, run_id: str) -> Path:
-        """Where a run's files lie."""
+        """Where a run's files lie. Raises FcaError for an id that would lead elsewhere: rows may be somebody else's."""
+        if run_id in ("", "..") or Path(run_id).name != run_id:
+            raise FcaError("run_id", run_id, "the name of a folder in runs/", "list them: fca results")
         return self.outputs / "runs" / run_id
 
     def run_ids(self) -> list[str]:
@@ -226,6 +229,8 @@ class Store:
     def items(self, fingerprint: str) -> pd.DataFrame:
         """The images behind this fingerprint: image_id, label, split and annotations. Raises DamagedFile."""
         path = self.outputs / "items" / f"{fingerprint}.parquet"
+        if Path(fingerprint).name != fingerprint:
+            raise DamagedFile(path, "leads out of items/, by the fingerprint in a row")
         items = read_frame(path, fingerprint)
         whole = {"image_id", "label", "split"} <= set(items)
         if not whole or not isinstance(items["label"].dtype, pd.CategoricalDtype):
@@ -246,7 +251,7 @@ class Store:
 def results(outputs: str | Path = "outputs", query: str | None = None, columns: Iterable[str] = ()) -> pd.DataFrame:
     """One line per finished run: the columns that all tasks share (fca/store/columns.py), then those of some tasks.
 
-    outputs: the store's folder.    query: a pandas query on the columns, e.g. "task == 'train' and ncl <= 5".
+    outputs: the store's folder.    query: on the columns, e.g. "task == 'train' and ncl <= 5"; see `fca.store.query`.
     columns: further ones, which are missing everywhere if no row has them.
     A value that a run does not have is missing, never 0. Raises FcaError for a query that cannot be read.
 
@@ -256,12 +261,4 @@ def results(outputs: str | Path = "outputs", query: str | None = None, columns: 
     frame = read_rows(Path(outputs))
     if absent := [name for name in dict.fromkeys(columns) if name not in frame]:
         frame = frame.reindex(columns=[*frame.columns, *absent])
-    return frame if query is None else queried(frame, query).reset_index(drop=True)
-
-
-def queried(frame: pd.DataFrame, query: str, name: str = "query") -> pd.DataFrame:
-    """The lines that a pandas query keeps. Raises FcaError, which calls the query by `name`, if it cannot be read."""
-    try:
-        return frame.query(query, engine="python")
-    except Exception as error:
-        raise FcaError(name, query, f"a pandas query on {', '.join(frame.columns)}", f"mend it: {error}") from error
+    return frame if query is None else kept(frame, query).reset_index(drop=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from fca.store import Store, queried
+from fca.store import Store
 from fca.store.columns import (
     ADAPTATION,
     COMPAT,
@@ -21,6 +21,7 @@ from fca.store.columns import (
     SPLIT,
     WEIGHTS,
 )
+from fca.store.query import columns_of, kept
 from fca.types import FcaError
 
 # Columns of what was requested, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
@@ -81,7 +82,7 @@ def every_row(store: Store, query: str | None) -> pd.DataFrame:
     """All stored rows, once it is known that the query can be read on them; see `narrowed`."""
     rows = store.rows()
     if query is not None:
-        queried(rows, query, "analysis.query")
+        kept(rows, query, "analysis.query")
     return rows
 
 
@@ -151,10 +152,6 @@ def _differ(column: str, values: pd.Series, own: bool) -> FcaError:
 
 def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
     """The rows that a query keeps; all of them where they have no column that it asks for."""
-    if query is None:
+    if query is None or not columns_of(query) <= set(rows.dropna(axis="columns", how="all")):
         return rows
-    try:
-        kept = rows.dropna(axis="columns", how="all").query(query, engine="python")
-    except pd.errors.UndefinedVariableError:
-        return rows  # this kind of row has no such column
-    return rows.loc[kept.index]
+    return kept(rows, query, "analysis.query")

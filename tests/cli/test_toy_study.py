@@ -80,7 +80,13 @@ def reported(tmp_path_factory):
     with zipfile.ZipFile(OLD_STORE) as archive:
         archive.extractall(mine / "outputs")
     path = os.pathsep.join([str(mine), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = ["report", "report=toy", f"hydra.searchpath=[file://{mine}/conf]", f"outputs={mine / 'outputs'}"]
+    command = [
+        "report",
+        "report=toy",
+        "plugins=[toy_study]",
+        f"hydra.searchpath=[file://{mine}/conf]",
+        f"outputs={mine / 'outputs'}",
+    ]
     environment = {**os.environ, "PYTHONPATH": path, "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
     subprocess.run(
         [sys.executable, "-m", "fca.cli.main", *command], check=True, env=environment, cwd=Path(__file__).parents[2]

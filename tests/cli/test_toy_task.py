@@ -55,6 +55,9 @@ domain: ${domain}
 }
 
 
+PLUGINS = "plugins=[a_toy_task,a_toy_adaptation]"
+
+
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """The words that find and choose the task."""
@@ -63,7 +66,7 @@ def toy(tmp_path, monkeypatch):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path / "toy"))
-    return ["task=toy", f"hydra.searchpath=[file://{tmp_path}/toy/conf]", "logger=none", "limit=8"]
+    return ["task=toy", f"hydra.searchpath=[file://{tmp_path}/toy/conf]", PLUGINS, "logger=none", "limit=8"]
 
 
 def test_its_columns_and_summary_show_without_any_other_edit(fca, toy):

@@ -118,7 +118,7 @@ def test_a_mask_that_does_not_fit_its_image_is_named(root):
         ({"path": [*PATHS[:3], "shots/gone.png"]}, {}, "files that index.csv lists = shots/gone.png; "),
         ({"mask": ["shots/gone.png", "", "", ""]}, {}, "files that index.csv lists = shots/gone.png; "),
         ({"path": [PATHS[0], *PATHS[:3]]}, {}, "image ids that stand twice = shots/a.png; "),
-        ({}, {"where": "kind == 'photo'"}, "dataset.where = kind == 'photo'; allowed: a query on path, label; "),
+        ({}, {"where": "kind == 'photo'"}, "dataset.where = kind == 'photo'; allowed: comparisons "),
         ({}, {"where": "label == 'cow'"}, "images of shots = 0; "),
         ({}, {"mask_object": "white"}, "dataset.mask_object = white; allowed: bright, dark"),
         ({"split": ["train", "train", "test", "exam"]}, {}, "dataset.splits = exam; "),

@@ -224,6 +224,14 @@ def test_from_scratch_fetches_nothing_whatever_the_configuration_says(model, pac
             r"model.input_size = None; allowed: a size: resnet18_8xb16_cifar10 takes",
         ),
         (
+            [f"model.name={NAME}", "+model.kwargs.backbone={type: subprocess.Popen, args: [touch, made]}"],
+            "model.kwargs = subprocess.Popen; allowed: names of mmpretrain's own registry",
+        ),
+        (
+            [f"model.name={NAME}", "+model.kwargs.head.loss=[{type: os.system, command: touch made}]"],
+            "model.kwargs = os.system; allowed: names of mmpretrain's own registry",
+        ),
+        (
             [f"model.name={NAME}", "+model.kwargs.backbone.depht=18"],
             r"'depht': 18}}; allowed: what mmpretrain's resnet18_8xb",
         ),

@@ -1,4 +1,5 @@
 import itertools
+import sys
 
 import numpy as np
 import pytest
@@ -14,12 +15,13 @@ MODULES = itertools.count()  # a name of its own for every test's module: Python
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Writes a user's module into the current folder; returns its name."""
+    """Writes a user's module into the current folder, and lists it as a plugin; returns its name."""
     monkeypatch.chdir(tmp_path)
 
     def write(text):
         name = f"users_module_{next(MODULES)}"
         (tmp_path / f"{name}.py").write_text(text)
+        monkeypatch.setenv("FCA_PLUGINS", name)
         return name
 
     return write
@@ -98,14 +100,16 @@ def test_a_function_may_import_its_neighbours_when_it_is_called(model, module):
 def test_a_package_that_fails_is_refused_while_planning(model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken_package").mkdir()
+    monkeypatch.setenv("FCA_PLUGINS", "another, broken_package")
     (tmp_path / "broken_package" / "__init__.py").write_text("1 / 0\n")
     (tmp_path / "broken_package" / "mine.py").write_text("def embed(pixels): return pixels\n")
     with pytest.raises(FcaError, match=r"model.function = broken_package.mine.embed; allowed: module.name"):
         model("own", "model.function=broken_package.mine.embed").identity()
 
 
-@pytest.mark.parametrize("function", ["no_such_module.embed", "embed", "no.such.package.embed"])
-def test_a_module_that_is_not_there_is_refused_while_planning(model, function):
+@pytest.mark.parametrize("function", ["no_such_module.embed", "no.such.package.embed"])
+def test_a_module_that_is_not_there_is_refused_while_planning(model, function, monkeypatch):
+    monkeypatch.setenv("FCA_PLUGINS", "no_such_module,no")
     for name in ("own", "pair"):
         with pytest.raises(FcaError, match=f"model.function = {function}; allowed: module.name, with the module in"):
             model(name, f"model.function={function}").identity()
@@ -149,3 +153,27 @@ def test_a_pair_function_cannot_be_built_and_needs_pairs(model):
         model("pair").build()
     with pytest.raises(FcaError, match=r"model.images_per_class = 1; allowed: at least 2"):
         model("pair", "model.images_per_class=1").identity()
+
+
+@pytest.mark.parametrize("function", ["embed", "os.system", "fca.store.files.write_text", "fca.models.own.source_of"])
+def test_a_function_of_a_module_that_is_not_listed_is_refused_and_not_imported(model, function):
+    for name in ("own", "pair"):
+        with pytest.raises(FcaError, match=f"model.function = {function}; allowed: fca.models.own.mean_colour, ") as no:
+            model(name, f"model.function={function}").identity()
+        assert "type plugins=[" in str(no.value)
+
+
+def test_a_listed_module_lists_what_is_in_it_and_nothing_that_begins_like_it(model, module, tmp_path):
+    name = module("def embed(pixels): return pixels.mean((1, 2))\n")
+    (tmp_path / f"{name}more.py").write_text("raise SystemExit('imported')\n")
+    with pytest.raises(FcaError, match="of a module that you list"):
+        model("own", f"model.function={name}more.embed").build()
+
+
+def test_our_own_functions_import_nothing_from_the_current_folder(model, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a folder of images that somebody else made
+    (tmp_path / "skimage").mkdir()
+    (tmp_path / "skimage" / "metrics.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.delitem(sys.modules, "skimage.metrics", raising=False)
+    monkeypatch.delitem(sys.modules, "skimage", raising=False)
+    assert model("pair").similarity(*[np.zeros((32, 32, 3), np.uint8)] * 2) == 1

@@ -131,3 +131,83 @@ def test_an_unknown_snapshot_is_refused_with_those_there_are(outputs):
     (outputs / "runs" / "0123456789ab" / "best.safetensors").rename(outputs / "moved.safetensors")
     with pytest.raises(FcaError, match=r"model.snapshot = best; allowed: .* kept: 0.125, 0.5; next"):
         stored(outputs).build()
+
+
+FIELDS = {"depth": 8, "weights": None, "classes": None}
+OURS = {"target": "fca.models.cifar_resnet.CifarResNet", "fields": FIELDS, "classes": CLASSES}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"target": "subprocess.call", "fields": {"args": ["touch", "made"]}},
+            "= subprocess.call; ",
+        ),
+        (
+            {"target": "os.system", "fields": {"command": "touch made"}},
+            "= os.system; allowed: a comp",
+        ),
+        ({"target": "fca.store.files.write_text"}, r"target in \S+model.json = fca.store.files.write_text; "),
+        ({"target": "fca.models.stored.Path"}, "no dataclass Path"),
+        ({"target": "fca.models.stored.asdict"}, "no dataclass asdict"),
+        ({"target": "fca.models.Normalise", "fields": {"mean": [], "std": []}}, "fields in .*model.json"),
+        ({"target": "fca.models.no_such.Net"}, "a class in a module that imports"),
+        ({"target": "fca.models.cifar_resnet"}, "no dataclass cifar_resnet"),
+        ({"target": "fca.models.../../x"}, "= fca.models.../../x; allowed: a component of fca.models"),
+        ({"target": "users_networks.Net"}, r"if you trust its code, type plugins=\[users_networks\]"),
+        ({"target": ["os.system"]}, "allowed: a component of fca.models"),
+        ({"target": None}, "= None; allowed: a component of fca.models"),
+        (
+            {"fields": {**FIELDS, "extra": 1}},
+            "allowed: depth, weights, classes of CifarResNet; next: train this run again",
+        ),
+        ({"fields": {"depth": 8}}, "allowed: depth, weights, classes of CifarResNet"),
+        ({"fields": {**FIELDS, "depth": "8"}}, r"depth in \S+model.json = '8'; allowed: a value of <class 'int'>"),
+        ({"fields": {**FIELDS, "depth": True}}, "depth in .* = True; "),
+        ({"fields": {**FIELDS, "weights": ["x"]}}, r"weights in .* = \['x'\]; "),
+        ({"fields": [1]}, r"fields in .* = \[1\]; "),
+        ({"classes": "owl"}, "allowed: target, fields and classes of a model"),
+        ({"classes": [1]}, "allowed: target, fields and classes of a model"),
+    ],
+)
+def test_a_description_from_elsewhere_makes_a_model_of_ours_or_nothing(change, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "users_networks.py").write_text("open('made', 'w')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    folder = tmp_path / "outputs" / "runs" / "0123456789ab"
+    folder.mkdir(parents=True)
+    (folder / "model.json").write_text(json.dumps({**OURS, **change}))
+    with pytest.raises(FcaError, match=message):
+        stored(tmp_path / "outputs").identity()
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"target": 1}', "[" * 100_000, "\x00"])
+def test_a_description_that_cannot_be_read_is_named(outputs, text):
+    (outputs / "runs" / "0123456789ab" / "model.json").write_text(text)
+    with pytest.raises(FcaError, match=r"0123456789ab/model\.json = "):
+        stored(outputs).label()
+
+
+def test_the_model_of_a_plugin_comes_back_from_its_description(tmp_path, monkeypatch):
+    text = "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Net:\n    width: float\n    build = 0\n"
+    (tmp_path / "plugged_networks.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("FCA_PLUGINS", "plugged_networks")
+    described = {"target": "plugged_networks.Net", "fields": {"width": 2}, "classes": CLASSES}
+    made, classes = model_from(described)
+    assert (made.width, classes) == (2, CLASSES)
+
+
+@pytest.mark.parametrize("run_id", ["..", "../runs/0123456789ab", "0123456789AB", "", ".", "/etc"])
+def test_a_run_is_named_by_twelve_hex_digits_and_by_nothing_else(outputs, run_id):
+    with pytest.raises(FcaError, match=r"model.run_id = .*; allowed: a train run in .*: 0123456789ab"):
+        stored(outputs, run_id=run_id).identity()
+
+
+@pytest.mark.parametrize("snapshot", ["../0123456789ab/best", "../../secret", "best.safetensors", "*", ""])
+def test_a_snapshot_is_a_file_of_that_run(outputs, snapshot):
+    save_file({"x": torch.zeros(1)}, outputs / "secret.safetensors")
+    with pytest.raises(FcaError, match=r"model.snapshot = .*; allowed: what run 0123456789ab kept: 0.125, 0.5, best"):
+        stored(outputs, snapshot).identity()

@@ -12,10 +12,12 @@ from fca.report.figure import headlines
 from fca.report.page import AnalysesReport, Page, Section, grid, render, write_page
 from fca.studies.few_class.accuracy import GAP, FewClass
 from fca.studies.few_class.correlation import CORRELATION, Correlation
-from fca.types import Table
+from fca.types import FcaError, Table
 from tests.report.invented import ANALYSES, COLUMNS, results, run_rows, tables
 
 REPORT = AnalysesReport("few_class", "Few classes", ["few_class", "similarity", "correlation"], {})
+A_TABLE = Table("t", "?", "eq. 1", pd.DataFrame({"ncl": [2]}), {}, ())
+A_PAGE = Page("x", [], [Section("a", "A", None, (A_TABLE,), "why")], run_rows(tables()), "fca report")
 
 
 class Parts(HTMLParser):
@@ -147,11 +149,35 @@ def test_what_is_missing_is_left_out_with_its_reason(tmp_path):
 
 
 def test_an_earlier_page_leaves_no_figure_behind(tmp_path):
-    table = Table("t", "?", "eq. 1", pd.DataFrame({"ncl": [2]}), {}, ())
-    (tmp_path / "figures").mkdir()
+    write_page(tmp_path, A_PAGE)
     (tmp_path / "figures" / "old.png").touch()
-    write_page(tmp_path, Page("x", [], [Section("a", "A", None, (table,), "why")], run_rows(tables()), "fca report"))
+    write_page(tmp_path, A_PAGE)
     assert [path.name for path in (tmp_path / "figures").iterdir()] == []
+
+
+@pytest.mark.parametrize("file", ["tables/precious.csv", "figures/mine.png", "index.html", "notes.txt"])
+def test_a_folder_that_holds_anything_but_a_page_is_left_as_it_is(tmp_path, file):
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("<html>kept</html>")
+    with pytest.raises(
+        FcaError, match=r"folder of the page = .*; allowed: a new or empty folder, or one with an earlier"
+    ):
+        write_page(tmp_path, A_PAGE)
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()] == [file]
+    assert (tmp_path / file).read_text() == "<html>kept</html>"
+
+
+def test_a_page_of_an_older_version_is_replaced(tmp_path):
+    index = write_page(tmp_path, A_PAGE)
+    older = index.read_text().replace('<meta name="generator" content="fca report">\n', "")
+    index.write_text(older)
+    assert write_page(tmp_path, A_PAGE).read_text() != older
+
+
+def test_a_section_does_not_choose_where_its_file_lies(tmp_path):
+    table = Table("../t", "?", "eq. 1", pd.DataFrame({"ncl": [2]}), {}, ())
+    with pytest.raises(FcaError, match=r"name of a table = '../t'; allowed: a plain name"):
+        write_page(tmp_path / "page", Page("x", [], [Section("a", "A", None, (table,))], run_rows(tables()), "fca"))
 
 
 def test_markup_in_names_and_commands_is_shown_as_text():

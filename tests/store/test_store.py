@@ -125,7 +125,7 @@ def test_a_query_selects_and_a_wrong_one_names_itself_and_the_columns(store):
     written(store, run_id="aaaaaaaaaaaa", ncl=2)
     assert store.rows("ncl <= 3")["run_id"].tolist() == ["aaaaaaaaaaaa"]
     with pytest.raises(
-        FcaError, match=r"query = nlc <= 3; allowed: a pandas query on run_id, task, .*; next: mend it: .*nlc"
+        FcaError, match=r"query = nlc <= 3; allowed: comparisons .* columns: run_id, task, .*; next: mend it: .*nlc"
     ):
         store.rows("nlc <= 3")
 

@@ -117,7 +117,7 @@ def test_tables_can_be_kept_and_say_where_they_come_from(analysis, study):
 
 @every_analysis
 def test_a_query_that_cannot_be_read_is_named(analysis, study):
-    with pytest.raises(FcaError, match=r"analysis\.query = nlc < 5; allowed: a pandas query on run_id, task"):
+    with pytest.raises(FcaError, match=r"analysis\.query = nlc < 5; allowed: comparisons .* columns: run_id, task"):
         analysis(query="nlc < 5")(study.store)
 
 

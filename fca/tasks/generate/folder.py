@@ -22,6 +22,7 @@ from fca.store.journal import Journal, Line
 from fca.types import LEVELS, FcaError
 
 REVIEW = "review.html"
+MADE_FIRST = {".lock", "plan.yaml", "images", "masks"}  # before the journal has its first line
 LISTED = (
     *("image_id", "path", "mask", "full_mask", "split", "label", "attribute", "level", "sublevel", "index", "triplet"),
     *("seed", "prompt", "generator", "version", "money", "state", "reason", "accepted"),
@@ -44,7 +45,14 @@ class Folder:
 
     @contextmanager
     def held(self, wait: bool) -> Iterator[None]:
-        """Nobody else adds to the folder while the body works. Raises FcaError if somebody does and `wait` is false."""
+        """Nobody else adds to the folder while the body works. Raises FcaError if somebody does and `wait` is false.
+
+        And for a folder that holds anything that is not of a generated set: nothing of it is replaced.
+        """
+        there = {path.name for path in self.root.iterdir()} if self.root.exists() else set()
+        if self.journal.path.name not in there and (foreign := sorted(there - MADE_FIRST)):
+            allowed = f"a new or empty folder, or one that fca generate made; this one has {foreign[0]}"
+            raise FcaError("out", self.root, allowed, "take another out")
         self.root.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.root / ".lock", timeout=-1 if wait else 0)  # of its own: threads too wait for each other
         try:

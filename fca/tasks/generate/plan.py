@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 import yaml
 
 from fca.generation import Request
-from fca.types import LEVELS, FcaError, check_choice
+from fca.types import LEVELS, FcaError, check_choice, fits, plain_name
 
 SUBLEVELS = 9  # three a level, easy to hard
 TURNS = 3  # sublevels of a level, taken in turn
@@ -96,7 +96,8 @@ class Plan:
         for what in ("classes", "attributes"):
             if not getattr(self, what):
                 raise FcaError(f"plan.{what}", "none", "at least one", "name some in the plan")
-        for name in (self.name, *self.classes, *self.attributes):
+        plain_name("plan.name", self.name)
+        for name in (*self.classes, *self.attributes):
             if not _NAME.fullmatch(name):
                 raise FcaError("name in the plan", repr(name), "a name that can be a folder's", "change it")
         self._check_texts()
@@ -144,16 +145,6 @@ def _values(file: str) -> dict[str, Any]:
         values.pop("file", None)
     for key, value in values.items():
         check_choice(f"key of {file}", key, types, "correct its name")
-        if not _fits(value, types[key]):
+        if not fits(value, types[key]):
             raise FcaError(f"{key} of {file}", repr(value)[:80], "what conf/plan/rendered.yaml shows", "correct it")
     return values
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value is of a type such as dict[str, list[str]]."""
-    kind, parts = get_origin(hint) or hint, get_args(hint)
-    if type(value) is not kind or not parts:
-        return type(value) is kind
-    if kind is dict:
-        return all(_fits(key, parts[0]) and _fits(one, parts[1]) for key, one in value.items())
-    return all(_fits(one, parts[0]) for one in value)

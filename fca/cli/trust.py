@@ -1,0 +1,94 @@
+"""What a configuration file may say beside the keys of components, since it may come from somebody else.
+
+Hydra makes any object that a file describes under `hydra` (launchers, callbacks, handlers of logs), sets environment
+variables and reads them. So every file is looked at when Hydra loads it, before anything of it is used. Free are the
+roots of conf/ and the user's own conf/local; and what is typed, unless it names code. docs/adr/0018 has the reasons.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from omegaconf import OmegaConf
+
+from fca.types import PLUGINS, FcaError
+
+OURS = "hydra_plugins.fca.sweeper.FcaSweeper"
+OF_CLUSTERS = ("partition", "qos", "account", "constraint", "gres", "comment")  # texts of a launcher that run nothing
+HYDRA_KEYS = "mode, sweeper.params, and numbers or flags of launcher"
+TYPED = "type it on the command line, or move it to your own conf/local/default.yaml, if you know what it does"
+_PLAIN = re.compile(r"[\w.:,=/@+-]*")
+_REFERENCE = re.compile(r"\$\{(now:[^${}]*|hydra:[\w.]+|[\w.@/\[\]-]+)\}")  # to a key, the time, Hydra's own values
+
+_load = ConfigLoaderImpl._load_single_config
+
+
+def watch(conf: Path) -> None:
+    """From now on, look at every configuration file that Hydra loads.    conf: our own folder of them."""
+
+    def load(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
+        result = _load(loader, default, repo)
+        address, file = urlsplit(result.path), str(default.config_path)
+        users = default.primary or file.startswith("local/")
+        ours = users and address.scheme == "file" and Path(address.path) == conf
+        installed = result.provider == "hydra" or address.netloc.startswith("hydra_plugins.")
+        if address.scheme in ("file", "pkg") and not ours and not installed:
+            check_file(f"{address.path or address.netloc}/{file}.yaml", result.config)
+        return result
+
+    ConfigLoaderImpl._load_single_config = load  # type: ignore  # Hydra has no hook at this place
+
+
+def check_file(file: str, config: Any) -> None:
+    """Raise FcaError for a file that lists plugins, sets what is Hydra's, or reads the environment, naming the key."""
+    for path, value in _leaves(OmegaConf.to_container(config, resolve=False)):
+        key = ".".join(path)
+        if path[:1] == ("plugins",):
+            step = f"if you trust their code, type plugins=[...] or set {PLUGINS}"
+            raise FcaError(f"plugins in {file}", value, "only modules that you list yourself", step)
+        if path[:1] == ("hydra",) and not _is_harmless(path[1:], value):
+            raise FcaError(f"{key} in {file}", repr(value)[:80], f"of hydra, a file may have {HYDRA_KEYS}", TYPED)
+        if isinstance(value, str) and value.count("${") > len(_REFERENCE.findall(value)):
+            allowed = "${...} of other keys, of hydra: and of now:"
+            raise FcaError(f"{key} in {file}", value, allowed, TYPED)
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Raise FcaError for a word of the command line that names code for Hydra to run; a component's class has a check.
+
+    >>> check_words(["hydra.launcher.n_jobs=2", "model._target_=fca.models.handmade.Hog"])
+    """
+    for word in words:
+        first, _, rest = word.lstrip("+~").partition("=")[0].partition(".")
+        sets_code = "_target_" in word or rest.split(".")[0] in ("callbacks", "job_logging", "hydra_logging", "")
+        if first == "hydra" and sets_code:
+            raise FcaError("word", word, "keys of hydra that name no code", "leave it out")
+
+
+def _is_harmless(path: tuple[str, ...], value: Any) -> bool:
+    """Whether a file may set this key of Hydra's to this value."""
+    match path:
+        case ("mode",) | ("sweeper", "params"):
+            return not value or isinstance(value, str)
+        case ("sweeper", "params", word):  # which is put before the words of every run
+            return word.lstrip("+~").partition(".")[0] not in ("hydra", "plugins") and not isinstance(value, dict)
+        case ("sweeper", "_target_"):
+            return value == OURS
+        case ("launcher", str(name)) if name != "_target_":
+            is_plain = name in OF_CLUSTERS and isinstance(value, str) and _PLAIN.fullmatch(value) is not None
+            return value is None or isinstance(value, int | float) or is_plain
+    return False
+
+
+def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The values of a configuration that hold no others, with the keys that lead to them."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    if not inner:
+        yield path, value
+    for key, one in inner:
+        yield from _leaves(one, (*path, str(key)))
