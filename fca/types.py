@@ -151,6 +151,7 @@ class ImageData:
     read, mask: position in items -> upright RGB pixels; object mask of the same height and width, or None.
     mirror:  whether a mirrored image still shows its class.
     fingerprint_kind: what it is of: the `content` of every file, or names and a declared `version`.
+    group:   the annotation column whose values no split that we draw cuts apart, e.g. patient; None: there is none.
     """
 
     name: str
@@ -161,6 +162,7 @@ class ImageData:
     mask: Callable[[int], Bool[np.ndarray, "height width"] | None] = no_mask
     mirror: bool = True
     fingerprint_kind: str = "version"
+    group: str | None = None
 
     @cached_property
     def labels(self) -> Int[np.ndarray, " images"]:

@@ -14,7 +14,7 @@ import pandas as pd
 from omegaconf import DictConfig
 
 from fca.cli.application import application
-from fca.cli.configure import component, configured
+from fca.cli.configure import component, configured, store_with_images
 from fca.cli.show import as_text, shown_columns
 from fca.report.figure import Figure, visuals_of
 from fca.report.style import NothingToDraw, as_svg, spec
@@ -27,7 +27,7 @@ LINES = 40  # of a table that are shown; the file has all
 
 def _print(config: DictConfig) -> None:
     """Print every table with its question and source, and where it is saved."""
-    store = Store(Path(config.outputs))
+    store = store_with_images(config.outputs)
     tables, store = tables_of(component(config, "analysis"), store)
     for table in tables:
         print(f"{_text(table)}\n{len(table.runs)} runs; kept in {store.save(table)}\n")
@@ -56,7 +56,7 @@ def analyse(name: str, outputs: str | Path = "outputs", **options: Any) -> Analy
     Raises FcaError for an unknown name or option, and where the store has no rows for it.
     """
     analysis = component(configured("analyse", "analysis", name, options), "analysis")
-    tables, store = tables_of(analysis, Store(Path(outputs)))
+    tables, store = tables_of(analysis, store_with_images(outputs))
     return Analysed(store, analysis, {table.name: table for table in tables})
 
 

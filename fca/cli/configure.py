@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import logging
 import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from fca.cli.application import CONF, check_keys, composed
-from fca.data.splits import first_images
+from fca.data.splits import as_trained_on, first_images
 from fca.store import Store
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
 from fca.tasks.adaptation.network import Network
 from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run, class_of, plugins
+
+log = logging.getLogger(__name__)
 
 _MADE: dict[str, Any] = {}  # planning thousands of runs makes each component once
 
@@ -189,6 +192,55 @@ def _load(config: DictConfig) -> ImageData:
         data = loader.load()
         _LOADED[key] = data if config.limit is None else first_images(data, config.limit)
     return _LOADED[key]
+
+
+TRIED = 20  # configurations of runs in which the images of a page are looked for
+
+
+def store_with_images(outputs: str | Path) -> Store:
+    """The store of this folder, for pages: their pictures are made of the images, where some run read them."""
+    store = Store(Path(outputs))
+    return replace(store, images=partial(_listed_again, store))
+
+
+def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
+    """The data set of this fingerprint, listed as the latest runs on it had it; None where it is no longer there.
+
+    A store may come from elsewhere: only loaders of ours are called, and none downloads.
+    """
+    rows = store.rows()
+    rows = rows[rows["fingerprint"] == fingerprint].sort_values("finished", ascending=False)
+    tried: list[Any] = []
+    for run_id in rows["run_id"].head(TRIED):
+        try:
+            config = DictConfig(OmegaConf.load(store.folder(run_id) / "config.yaml"))
+            values = _values(config, "dataset")
+            if [values, config.limit] in tried or not all(map(_is_loader, _targets(values))):
+                continue
+            tried.append([dict(values), config.limit])
+            if "download" in values:
+                config.dataset.download = False
+            data = _load(config)
+            data = as_trained_on(data, fingerprint, data.group)
+        except Exception as error:  # whatever is wrong there, a page without these pictures is better than none
+            log.info("no images of %s from run %s: %s", fingerprint, run_id, error)
+            continue
+        if data.fingerprint == fingerprint:
+            return data
+    return None
+
+
+def _targets(values: Any) -> Iterator[Any]:
+    """Every `_target_` in these values, at any depth."""
+    if isinstance(values, dict):
+        yield from (value for key, value in values.items() if key == "_target_")
+        values = list(values.values())
+    for value in values if isinstance(values, list) else []:
+        yield from _targets(value)
+
+
+def _is_loader(target: Any) -> bool:
+    return isinstance(target, str) and target.startswith("fca.data.")
 
 
 def _subset(config: DictConfig, data: ImageData) -> ClassSubset:

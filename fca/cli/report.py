@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from fca.cli.analyse import tables_of
 from fca.cli.application import CONF, application, typed_words
-from fca.cli.configure import component, configured, task_columns
+from fca.cli.configure import component, configured, store_with_images, task_columns
 from fca.cli.trust import check_file
 from fca.report.page import Result
 from fca.store import Store
@@ -49,7 +49,7 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
 
     words: overrides that make the page again.    folders: of configurations; the first that has an analysis counts.
     """
-    store = Store(Path(config.outputs))
+    store = store_with_images(config.outputs)
     maker = component(config, "report")
     folder = store.outputs / "reports" / plain_name("report.name", OmegaConf.select(config, "report.name"))
     options = {**maker.options, "query": config.query}

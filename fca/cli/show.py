@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
 from string import Formatter
 from typing import Any
 
@@ -12,6 +13,7 @@ from fca.cli.configure import Job
 from fca.report.pictures import is_pictures
 from fca.store import State, Store
 from fca.store.columns import HEADLINES, Row
+from fca.tasks import FINDINGS
 
 USUAL = {"snapshot": "best", "shift": "clean"}  # not worth a word
 
@@ -21,10 +23,30 @@ def show_job(job: Job) -> list[str]:
     store = job.setup.store
     for run in job.plan:
         if store.state(run.run_id) is State.DONE:
-            print(f"{_line(store.row(run.run_id), job.task.summary)}  {store.folder(run.run_id)}")
+            folder = store.folder(run.run_id)
+            print(f"{_line(store.row(run.run_id), job.task.summary)}  {folder}")
+            print(*_findings(folder / FINDINGS), sep="", end="")
     failed = [run.run_id for run in job.plan if store.state(run.run_id) is State.FAILED]
     show_failures(store, failed)
     return failed
+
+
+def _findings(file: Path, first: int = 3) -> Iterator[str]:
+    """A line for each kind of finding: how many there are, and the first few."""
+    if not file.exists():
+        return
+    found = pd.read_csv(file, dtype="str", keep_default_na=False)
+    for kind, part in found.groupby("finding", sort=False):
+        shown = "; ".join(_finding(line) for line in part.head(first).to_dict("records"))
+        yield f"  {len(part)} x {kind}: {shown}{f'; all in {file}' if len(part) > first else ''}\n"
+
+
+def _finding(line: Mapping[Hashable, str]) -> str:
+    if line["group"]:
+        return f"{line['group']} ({line['detail']})"
+    if line["other_image_id"]:
+        return f"{line['image_id']} ({line['label']}) and {line['other_image_id']} ({line['other_label']})"
+    return line["detail"]
 
 
 def _line(row: Row, summary: Sequence[str]) -> str:

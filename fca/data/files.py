@@ -19,7 +19,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Bool, UInt8
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 from rich import get_console
 from rich.progress import track
 
@@ -70,6 +70,8 @@ def _naming(path: str) -> Iterator[None]:
     """
     try:
         yield
+    except UnidentifiedImageError:  # its message names a Python object
+        raise UnreadableImage(f"{path}: no image of a known format") from None
     except Exception as error:
         raise UnreadableImage(f"{path}: {error}") from error
 

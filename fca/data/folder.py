@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +13,7 @@ from unicodedata import normalize
 import pandas as pd
 
 from fca.data.content import inventory
-from fca.data.files import SUFFIXES, image_of, name_of, open_root
+from fca.data.files import SUFFIXES, Files, image_of, name_of, open_root
 from fca.data.splits import Share, Splits, assemble, known_split, shown
 from fca.types import FcaError, ImageData
 
@@ -107,6 +109,7 @@ class Folder:
     layout: what each folder of a path is; null = recognised from the folders' names. See fca.data.folder.
     splits: the set's own split names -> train, val or test, or null to leave one out.    val: how to carve one.
     mirror: whether a mirrored image still shows its class.
+    group:  a column of the root's index.csv, which lists images by `path`; see fca.data.manifest.Manifest.
     """
 
     root: str
@@ -115,6 +118,7 @@ class Folder:
     layout: str | None = None
     splits: dict[str, str | None] | None = None
     mirror: bool = True
+    group: str | None = None
 
     def load(self) -> ImageData:
         """List the images by what they contain; nothing is decoded. Files that are no images are ignored."""
@@ -124,5 +128,35 @@ class Folder:
         layout = self.layout or recognised(images, self.splits)
         listed = by_layout(images, found.listing.folders, layout, self.splits)
         listed["content"] = listed["image_id"].map(found.digests(listed["image_id"]))
-        name = self.name or name_of(self.root)
-        return assemble(name, listed, partial(image_of, files), self.val, self.splits, mirror=self.mirror)
+        if self.group is not None:
+            listed[self.group] = groups_of(files, listed["image_id"].tolist(), self.group)
+        name, read = self.name or name_of(self.root), partial(image_of, files)
+        return assemble(name, listed, read, self.val, self.splits, mirror=self.mirror, group=self.group)
+
+
+INDEX = "index.csv"
+
+
+def groups_of(files: Files, paths: Sequence[str], group: str) -> list[str]:
+    """This column of the root's index.csv for each image, "" where its line has no value.
+
+    Raises FcaError when there is no such file or column, and for images that it does not list or lists twice.
+    """
+    try:
+        index = pd.read_csv(io.BytesIO(files.read(INDEX)), dtype="str", na_filter=False)
+    except (FileNotFoundError, KeyError) as error:  # of a directory, of a .zip
+        needs, step = f"null, or a column of an {INDEX} in {files.root}", f"write one with columns path and {group}"
+        raise FcaError("dataset.group", group, needs, step) from error
+    except ValueError as error:  # what pandas raises: no text, no table
+        raise FcaError(INDEX, files.root, "a CSV with a header", f"mend it: {error}") from error
+    named = next((name for name in ("path", "image_id") if name in index), None)
+    if named is None or group not in index:
+        needs = f"a column of {INDEX}, which has path and others; it has {', '.join(map(str, index))}"
+        raise FcaError("dataset.group", group, needs, "name one of them, or add it")
+    found: dict[str, set[str]] = {}
+    for path, value in zip(index[named], index[group], strict=True):
+        found.setdefault(posixpath.normpath(path), set()).add(value)
+    if wrong := sorted(path for path in paths if len(found.get(path, ())) != 1):
+        step = "add a line for each; without a value an image is drawn alone"
+        raise FcaError(f"images without one line in {INDEX}", shown(wrong), f"one line with {group} each", step)
+    return [min(found[path]) for path in paths]

@@ -36,6 +36,7 @@ class Manifest:
     mask_object: which side of a mask image is the object, "bright" or "dark".
     splits:  the set's own split names -> train, val or test, or null to leave one out.    val: how to carve one.
     mirror:  whether a mirrored image still shows its class.
+    group:   a column; images that share its value stay on one side of every split that we draw, one without is alone.
     Other columns stay with the images as annotations.
     """
 
@@ -48,6 +49,7 @@ class Manifest:
     mask_object: str = "bright"
     splits: dict[str, str | None] | None = None
     mirror: bool = True
+    group: str | None = None
 
     def load(self) -> ImageData:
         """List the images by what they and their masks contain; nothing is decoded.
@@ -80,7 +82,7 @@ class Manifest:
 
         name = self.name or name_of(self.root)
         masks = mask if shapes else None
-        return assemble(name, listed, read, self.val, self.splits, mask=masks, mirror=self.mirror)
+        return assemble(name, listed, read, self.val, self.splits, mask=masks, mirror=self.mirror, group=self.group)
 
     def _named(self) -> dict[str, str]:
         """Our column -> the file's."""
@@ -105,7 +107,7 @@ class Manifest:
             raise FcaError("dataset.file", self.file, allowed, f"mend it: {error}") from error
 
     def _parsed(self, content: bytes) -> pd.DataFrame:
-        theirs = set(self._named().values())
+        theirs = {*self._named().values(), *([self.group] if self.group else [])}
         if self.file.lower().endswith(".parquet"):
             frame = pd.read_parquet(io.BytesIO(content))
             return frame.assign(**{c: frame[c].astype("str").fillna("") for c in theirs & set(frame)})
@@ -125,6 +127,8 @@ class Manifest:
         theirs = {name: column for column, name in named.items() if name in frame}
         taken = [column for column in frame if column not in theirs and column in (*named, *OF_FILES)]
         renamed = frame.rename(columns={**theirs, **{column: f"{column}_in_file" for column in taken}})
+        if self.group is not None:
+            check_choice("dataset.group", self.group, renamed, "name a column of the manifest")
         for column in {"path", "mask"} & set(renamed):
             renamed[column] = [posixpath.normpath(path) if path else "" for path in renamed[column]]
         return renamed.reset_index(drop=True)

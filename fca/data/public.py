@@ -124,12 +124,10 @@ def _fetch(base: Path, top: str, fetch: Fetch) -> None:
         shutil.rmtree(unfinished)
 
 
-def public_data(
-    name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, together: str | None = None
-) -> ImageData:
+def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, group: str | None = None) -> ImageData:
     """The data set of the listed files; `image_id` is a path below `folder`.
 
-    together: a column; images that share its value are never in both train and val, as far as val is carved here.
+    group: a column; images that share its value are never in both train and val, as far as val is carved here.
 
     Raises FcaError naming listed files that are not there.
     """
@@ -144,7 +142,7 @@ def public_data(
         listed = listed.drop(columns="bytes", errors="ignore")
         listed = listed.assign(**{column: listed["image_id"].map(of) for column, of in known.items()})
     read = partial(image_of, files)
-    return assemble(name, listed, read, keys.val, version=version, mirror=keys.mirror, together=together)
+    return assemble(name, listed, read, keys.val, version=version, mirror=keys.mirror, group=group)
 
 
 def lines(file: Path) -> list[str]:
@@ -354,17 +352,19 @@ class Gtsrb(Downloaded):
 
     root:     the folder that holds, or shall hold, the tree GTSRB with Final_Training and Final_Test, and beside it
               GT-final_test.csv.
-    val:      carved by tracks: frames of one physical sign are nearly equal, so a sign is never in both. The column
-              `track` (class/number) names it; test images have none.
+    group:    track: val is carved by filmed signs, whose frames are nearly equal, so that a sign is never in both. The
+              column `track` (class/number) names it; test images have none. None: every frame is drawn alone.
     compat:   fca = of the training images every fifth frame is test, so that every test sign is also trained on.
     mirror:   keep left is not keep right.
     """
 
     compat: str | None = None
     mirror: bool = False
+    group: str | None = "track"
 
     def load(self) -> ImageData:
-        """List the images. Raises FcaError when images or annotations are absent."""
+        """List the images. Raises FcaError when images or annotations are absent, and for another group."""
+        check_choice("dataset.group", self.group, ("track", None))
         as_released, source = released(self.compat), f"{', '.join(GTSRB_ARCHIVES)} of {GTSRB_URL}"
         archives = {GTSRB_URL + file: md5 for file, md5 in GTSRB_ARCHIVES.items()}
         folder = self.folder(["gtsrb/GTSRB", "GTSRB"], source, archives)
@@ -383,7 +383,7 @@ class Gtsrb(Downloaded):
             truth = [folder.parent / TRUTH, folder / TRUTH, folder / TEST / TRUTH]
             test = _annotated(next((file for file in truth if file.is_file()), truth[0]), TEST)
             listed = pd.concat([frames.assign(split="train"), test.assign(split="test")], ignore_index=True)
-        return public_data("gtsrb", folder, listed, self, together="track")
+        return public_data("gtsrb", folder, listed, self, group=self.group)
 
 
 def _annotated(file: Path, images: str) -> pd.DataFrame:

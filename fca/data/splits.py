@@ -6,8 +6,10 @@ Whatever is missing is carved by a draw keyed by image id. Every loader ends wit
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,12 @@ Mask = Callable[[str], Bool[np.ndarray, "height width"] | None]
 Splits = Mapping[str, str | None] | None
 """A set's own split name -> train, val or test, or null to leave its images out."""
 
+log = logging.getLogger(__name__)
+
 SPLITS = ("train", "val", "test")
 UNUSED = "unused"  # the split of images of a given val that lacks a class
+MANY = 1000  # groups from which on only those of a class that a side lacks may change sides
+PASSES = 20  # through all groups, at most
 KNOWN_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
@@ -89,29 +95,114 @@ def class_sizes(items: pd.DataFrame) -> Int[np.ndarray, " images"]:
     return np.asarray(items["label"].map(items["label"].value_counts()))
 
 
-def held_out(items: pd.DataFrame, part: Share, together: str | None = None) -> Bool[np.ndarray, " images"]:
+def held_out(items: pd.DataFrame, part: Share, group: str | None = None) -> Bool[np.ndarray, " images"]:
     """Which images a stratified draw holds out: round(share * n) of the n of a class, at least 1 and at most n - 1.
 
-    together: a column, e.g. `track`; images of a class that share its value are drawn as one, and n counts values.
+    group: a column; images that share its value are drawn as one, see `group_sides`.
 
     Raises FcaError for a share outside (0, 1).
     """
-    if together is not None:
-        unit = items["label"] + "\x1f" + items[together]
-        units = items.assign(image_id=unit).drop_duplicates("image_id")
-        return unit.isin(units["image_id"][held_out(units, part)]).to_numpy()
     if not 0 < part.share < 1:
         raise FcaError("share", part.share, "above 0 and below 1", "e.g. dataset.val.share=0.1")
+    if group is not None:
+        return group_sides(items, group, [part.share], part.seed) == 0
     sizes = class_sizes(items)
     wanted = np.minimum(np.maximum(np.floor(part.share * sizes + 0.5), 1), sizes - 1)
     return rank_in_class(items, part.seed) < wanted
 
 
-def with_val(items: pd.DataFrame, val: Share, name: str, together: str | None = None) -> pd.DataFrame:
+def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: int) -> Int[np.ndarray, " images"]:
+    """Each image's side, where groups stay whole: side s gets about shares[s] of every class, the last side the rest.
+
+    group: a column whose values name the groups, across classes; an image without a value is a group of its own.
+
+    The groups come in a random order that is keyed by their names. Each goes to the side that it brings closest to its
+    share, by the sum over the group's classes of (images wanted - images there)^2 / images of the class; then each may
+    still change to a better side, until none does. So groups of one class and one size are drawn as single images are,
+    and where each group has one class, a class misses its share by half of its largest group at most. If a class is
+    then absent from a side, the fewest images change sides that give every class a place on every side, or on as many
+    as its groups allow, the last side first.
+    """
+    of, sizes = _groups(items, group, seed)
+    images, places, counts = sizes.sum(axis=0).tolist(), sizes.indices.tolist(), sizes.data.tolist()
+    parts = [list(zip(places[a:b], counts[a:b], strict=True)) for a, b in pairwise(sizes.indptr.tolist())]
+    wanted = [[share * n for n in images] for share in shares]
+    side = [-1] * len(parts)  # none yet
+    for _ in range(PASSES):
+        before = list(side)
+        for at, part in enumerate(parts):
+            _take(wanted, before[at], part, -1)
+            closer = [round(sum((2 * left[c] - n) * n / images[c] for c, n in part), 9) for left in wanted] + [0.0]
+            if before[at] < 0 or closer[before[at]] < max(closer):
+                side[at] = closer.index(max(closer))
+            _take(wanted, side[at], part, 1)
+        if side == before:
+            break
+    return _on_every_side(sizes, np.array(side), len(shares) + 1)[of]
+
+
+def _take(wanted: Sequence[list[float]], side: int, part: Sequence[tuple[int, float]], sign: int) -> None:
+    """Count a group's images by class as there (1) or gone (-1) on a side that has a share; the last side has none."""
+    if 0 <= side < len(wanted):
+        for c, n in part:
+            wanted[side][c] -= sign * n
+
+
+def _groups(items: pd.DataFrame, group: str, seed: int) -> tuple[Int[np.ndarray, " images"], Any]:
+    """Each image's group, in a random order of the groups; and how many images of each class a group has (sparse)."""
+    from scipy.sparse import csr_array  # imported here and below: planning needs neither
+
+    items = items.reset_index(drop=True)
+    alone = items[group].isna() | (items[group] == "")
+    names = items[group].astype("str").mask(alone, "\x1f" + items["image_id"])
+    first = items["label"].groupby(names).min()
+    pairs = zip(first.index.tolist(), first.tolist(), strict=True)
+    units = [name[1:] if name.startswith("\x1f") else f"{label}\x1f{name}" for name, label in pairs]
+    order = np.argsort([hashlib.sha256(f"{seed}:{unit}".encode()).hexdigest() for unit in units])
+    of = pd.Categorical(names, categories=first.index[order]).codes.astype(np.int64)
+    sizes = csr_array((np.ones(len(of)), (of, pd.Categorical(items["label"]).codes)))
+    sizes.sum_duplicates()
+    return of, sizes
+
+
+def _on_every_side(sizes: Any, side: Int[np.ndarray, " groups"], sides: int) -> Int[np.ndarray, " groups"]:
+    """The sides after the fewest images have moved that bring every class to every side: an integer programme.
+
+    x[group, side] is 1 where the group lies; gap[class, side] is 1 where a class stays absent, never on the last side.
+    """
+    from scipy.optimize import LinearConstraint, milp
+    from scipy.sparse import csr_array, eye_array, hstack, kron
+
+    has = (sizes > 0).astype(float)
+    absent = np.stack([has[side == s].sum(axis=0) == 0 for s in range(sides)]).any(axis=0)
+    if not absent.any():
+        return side
+    movable = has[:, absent].sum(axis=1) > 0 if len(side) > MANY else np.ones(len(side), bool)
+    fixed = np.stack([has[~movable & (side == s)].sum(axis=0) > 0 for s in range(sides)], axis=1)
+    has, (groups, classes) = has[movable], (int(movable.sum()), sizes.shape[1])
+    early = np.sort(np.random.default_rng(0).random(groups))  # of equal groups the first moves: one way is the best
+    images = sizes[movable].sum(axis=1) * (1 + early / groups)
+    moving = np.where(np.arange(sides) == side[movable, None], 0, images[:, None])
+    gaps = np.tile(2 * images.sum(), (classes, sides))
+    most = np.concatenate([np.ones(groups * sides), np.tile([*[1] * (sides - 1), 0], classes)])
+    one_side = hstack([kron(eye_array(groups), np.ones((1, sides))), csr_array((groups, classes * sides))])
+    there = hstack([kron(has.T, eye_array(sides)), eye_array(classes * sides)])
+    found = milp(
+        np.concatenate([moving.ravel(), gaps.ravel()]),
+        integrality=most * 0 + 1,
+        bounds=(0, most),
+        constraints=[LinearConstraint(one_side, 1, 1), LinearConstraint(there, 1 - fixed.ravel(), np.inf)],
+        options={"mip_rel_gap": 0},
+    )
+    side[movable] = found.x[: groups * sides].reshape(groups, sides).argmax(axis=1)
+    return side
+
+
+def with_val(items: pd.DataFrame, val: Share, name: str, group: str | None = None) -> pd.DataFrame:
     """A multi-split set with a val that has every class: the given one, else one carved from the full train split.
 
     Images of a given val that lacks a class are not used at all (split "unused"). A class with one train image gives
-    none to val; this is an error only for training. together: see held_out.
+    none to val; this is an error only for training. group: see held_out.
 
     Raises FcaError for a set whose train or test split lacks a class.
     """
@@ -128,7 +219,7 @@ def with_val(items: pd.DataFrame, val: Share, name: str, together: str | None = 
     if have["train"] and have["val"] != classes:
         split[split == "val"] = UNUSED
         train = np.flatnonzero(split == "train")
-        split[train[held_out(items.iloc[train], val, together)]] = "val"
+        split[train[held_out(items.iloc[train], val, group)]] = "val"
     return items.assign(split=split.astype(str))
 
 
@@ -142,34 +233,54 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
     if seed in made:
         return made[seed]
     cut = data if set(data.items["split"]) != {"test"} else _cut(data, seed)
+    if len(crossing := groups_across_splits(cut)):
+        step = "a test on them is easier than on new ones (fca run task=describe lists them)"
+        first = shown([str(name) for name in crossing.index])
+        log.warning("%d groups by %s are in several given splits: %s; %s", len(crossing), cut.group, first, step)
     for split in SPLITS:
         counts = np.bincount(cut.labels[cut.rows(split)], minlength=len(cut.classes))
         if lacking := [cut.classes[c] for c in np.flatnonzero(counts == 0)]:
             what = f"images of {shown(lacking)} in the {split} split of {cut.name}"
             step = "add images, or leave those classes out of the data set"
+            if cut.group is not None:
+                step = f"they have too few groups by {cut.group}: keep another column whole, {step}"
             raise FcaError(what, 0, "at least 1 each in train, val and test, to train on", step)
     made[seed] = cut
     return cut
 
 
-def as_trained_on(data: ImageData, trained_on: str) -> ImageData:
+def groups_across_splits(data: ImageData) -> pd.DataFrame:
+    """How many images a group has in train, val and test (columns), for the groups that are in several of them."""
+    if data.group is None:
+        return pd.DataFrame(columns=list(SPLITS))
+    names = data.items[data.group].replace("", None)
+    counts = pd.crosstab(names, data.items["split"]).reindex(columns=list(SPLITS), fill_value=0)
+    return counts[(counts > 0).sum(axis=1) > 1]
+
+
+def as_trained_on(data: ImageData, trained_on: str, group: str | None = None) -> ImageData:
     """The cut that a training with this fingerprint made of a set that is all test, or else the data as they are.
 
     A model must not be tested on what it was trained on because its data came in one folder.
+
+    group: the column that the training kept whole.
     """
     if trained_on == data.fingerprint or set(data.items["split"]) != {"test"}:
         return data
     made: dict[str, ImageData] = vars(data).setdefault("_as_trained_on", {})
     if trained_on not in made:
-        cut = _cut(data, 0)
+        cut = _cut(replace(data, group=group), 0) if group in (None, *data.items) else data
         made[trained_on] = cut if cut.fingerprint == trained_on else data
     return made[trained_on]
 
 
 def _cut(data: ImageData, seed: int) -> ImageData:
-    sizes, rank = class_sizes(data.items), rank_in_class(data.items, seed)
-    n_val, n_test = (np.maximum(1, np.floor(share * sizes + 0.5)) for share in (0.1, 0.2))
-    split = np.where(rank < n_test, "test", np.where(rank < n_test + n_val, "val", "train"))
+    if data.group is not None:
+        split = np.array(["test", "val", "train"])[group_sides(data.items, data.group, [0.2, 0.1], seed)]
+    else:
+        sizes, rank = class_sizes(data.items), rank_in_class(data.items, seed)
+        n_val, n_test = (np.maximum(1, np.floor(share * sizes + 0.5)) for share in (0.1, 0.2))
+        split = np.where(rank < n_test, "test", np.where(rank < n_test + n_val, "val", "train"))
     items = data.items.assign(split=split)
     return replace(data, items=items, fingerprint=fingerprint(items, data.fingerprint))
 
@@ -216,7 +327,7 @@ def assemble(
     version: str = "",
     mask: Mask | None = None,
     mirror: bool = True,
-    together: str | None = None,
+    group: str | None = None,
 ) -> ImageData:
     """The data set of these images, in the order of their ids.
 
@@ -226,7 +337,7 @@ def assemble(
     splits:  own split name -> ours; see our_splits.    val: what to carve when there is no usable val.
     version: which images these are, where not their content decides.
     mirror:  whether an image mirrored left to right still shows its class.
-    together: a column; images of a class that share its value are never cut apart when val is carved.
+    group:   a column; images that share its value are never cut apart when val or all three splits are drawn.
 
     Raises FcaError for no image, an image id that stands twice, one class only, and splits that do not fit.
     """
@@ -237,7 +348,7 @@ def assemble(
         raise FcaError("image ids that stand twice", shown(twice), "one line per image", f"remove the copies in {name}")
     if items["label"].nunique() < 2:
         raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
-    items = with_val(items, val, name, together)
+    items = with_val(items, val, name, group)
     ids = items["image_id"].tolist()
     return ImageData(
         name=name,
@@ -248,6 +359,7 @@ def assemble(
         mask=AtPosition(mask, ids) if mask else no_mask,
         mirror=mirror,
         fingerprint_kind="content" if "content" in items else "version",
+        group=group,
     )
 
 

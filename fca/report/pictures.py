@@ -1,18 +1,24 @@
-"""Pictures inside tables: a column of data URIs is shown as pictures, on the page and in W&B; and stored thumbnails."""
+"""Pictures inside tables: a column of data URIs is shown as pictures, on the page and in W&B; thumbnails of images."""
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from io import BytesIO
-from typing import NamedTuple
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import UInt8
-from PIL import Image
+from PIL import Image, ImageOps
 
 from fca.store import Store
+from fca.store.files import write_whole
+from fca.types import UnreadableImage
 
 URI = "data:image/png;base64,"
 
@@ -33,10 +39,11 @@ def picture(uri: str) -> Image.Image:
 
 
 ACROSS = 8  # pictures in a row
+THUMBNAIL = 64  # pixels a side
 
 
 class Pictures(NamedTuple):
-    """Data URIs of PNG pictures, None where there is none, and the run that made them."""
+    """Data URIs of PNG pictures, None where there is none, and the run that described their data set, if one did."""
 
     thumbnails: list[str | None]
     run_id: str | None
@@ -48,21 +55,81 @@ def data_uri(pixels: UInt8[np.ndarray, "height width 3"]) -> str:
     >>> data_uri(np.zeros((1, 1, 3), np.uint8))[:30]
     'data:image/png;base64,iVBORw0K'
     """
+    return _uri(_png(pixels))
+
+
+def _uri(png: bytes) -> str:
+    return URI + base64.b64encode(png).decode("ascii")
+
+
+def _png(pixels: UInt8[np.ndarray, "height width 3"]) -> bytes:
     file = BytesIO()
     Image.fromarray(pixels).save(file, "PNG", optimize=True)
-    return URI + base64.b64encode(file.getvalue()).decode("ascii")
+    return file.getvalue()
 
 
 def pictures(store: Store, image_ids: Sequence[str], fingerprint: str | None) -> Pictures:
-    """The thumbnails that `task=describe` stored of these images.
+    """Thumbnails of these images: those that a page showed before are kept in the cache; others are made now.
+
+    They are made of the images, where these still are, or taken from a description of version 0.1, which had all.
 
     fingerprint: of their data set; None (responses from a file): the first described set that has all of them.
     """
-    described = store.rows("task == 'describe'")
-    if fingerprint is not None:
-        described = described[described["fingerprint"] == fingerprint]
-    for run_id, data in zip(described["run_id"], described["fingerprint"], strict=True):
-        at = pd.Index(store.items(str(data))["image_id"]).get_indexer(pd.Index(image_ids))
-        if (at >= 0).all():
-            return Pictures([data_uri(np.asarray(small)) for small in store.array(run_id, "thumbnails")[at]], run_id)
-    return Pictures([None] * len(image_ids), None)
+    rows = store.rows("task == 'describe'")
+    described = dict(zip(rows["fingerprint"], rows["run_id"], strict=True))
+    if fingerprint is None:
+        wanted = pd.Index(image_ids)
+        having = (one for one in described if wanted.isin(store.items(str(one))["image_id"]).all())
+        fingerprint = next(having, None)
+    if fingerprint is None:
+        return Pictures([None] * len(image_ids), None)
+    run_id = described.get(fingerprint)
+    found = _kept(store, str(fingerprint), list(dict.fromkeys(image_ids)), run_id)
+    return Pictures([found.get(image_id) for image_id in image_ids], run_id if found else None)
+
+
+def _kept(store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str | None) -> dict[str, str]:
+    """Image id -> its thumbnail as a data URI, for those that there are; each is a small file of its own."""
+    found, files = {}, {}
+    for image_id in image_ids:
+        name = hashlib.sha256(f"{fingerprint}\x1f{image_id}".encode()).hexdigest()[:24]
+        files[image_id] = store.outputs / "cache" / "thumbnails" / f"{name}.png"
+        if png := _whole(files[image_id]):
+            found[image_id] = _uri(png)
+    lacking = [image_id for image_id in image_ids if image_id not in found]
+    for image_id, pixels in _thumbnails(store, fingerprint, lacking, run_id) if lacking else ():
+        png = _png(pixels)
+        found[image_id] = _uri(png)
+        with suppress(OSError):  # a store that one may only read, a full disk: the picture is shown all the same
+            write_whole(files[image_id], partial(_write, png))
+    return found
+
+
+def _write(content: bytes, file: BinaryIO) -> None:
+    file.write(content)
+
+
+def _whole(file: Path) -> bytes | None:
+    """The bytes of a PNG; None where it is missing or damaged."""
+    try:
+        png = file.read_bytes()
+        Image.open(BytesIO(png)).verify()
+    except Exception:  # Pillow raises many kinds
+        return None
+    return png
+
+
+def _thumbnails(
+    store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str | None
+) -> Iterator[tuple[str, UInt8[np.ndarray, "64 64 3"]]]:
+    """Each image, if it is there and can be read, fitted into a square and framed with white."""
+    if run_id is not None and (store.folder(run_id) / "thumbnails.npy").exists():
+        at = pd.Index(store.items(fingerprint)["image_id"]).get_indexer(pd.Index(image_ids))
+        yield from zip(image_ids, np.asarray(store.array(run_id, "thumbnails")[at]), strict=True)
+    elif data := store.images(fingerprint):
+        at = pd.Index(data.items["image_id"]).get_indexer(pd.Index(image_ids))
+        for image_id, position in zip(image_ids, at.tolist(), strict=True):
+            with suppress(UnreadableImage):
+                image = Image.fromarray(data.read(position))
+                small = ImageOps.pad(image, (THUMBNAIL, THUMBNAIL), Image.Resampling.BICUBIC, "white")
+                yield image_id, np.asarray(small)

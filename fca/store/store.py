@@ -8,9 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -54,12 +54,20 @@ class ClaimLost(Exception):
     """Another worker took this run over (this one was silent for too long); its result is not written."""
 
 
+def no_images(_: str) -> None:
+    """The images of a store that knows none."""
+
+
 @dataclass(frozen=True)
 class Store:
-    """The folder `outputs`: runs/, items/, tables/, cache/ and reports/."""
+    """The folder `outputs`: runs/, items/, tables/, cache/ and reports/.
+
+    images: fingerprint -> the data set, if its images are at hand: for the few pictures of a page.
+    """
 
     outputs: Path
     left_out: tuple[DamagedFile, ...] = ()  # what `rows` leaves out, see `without`
+    images: Callable[[str], ImageData | None] = field(default=no_images, compare=False, repr=False)
 
     def folder(self, run_id: str) -> Path:
         """Where a run's files lie. Raises FcaError for an id that would lead elsewhere: rows may be somebody else's."""

@@ -18,6 +18,8 @@ from fca.types import ClassSubset, Column, FcaError, Finished, ImageData, Model,
 N_TRAIN = Column("n_train", int, ",", "training images")
 N_VAL = Column("n_val", int, ",", "validation images")
 
+FINDINGS = "findings.csv"  # in a run's folder: what a person should look at, a line each, by the column `finding`
+
 
 @dataclass(frozen=True)
 class Machine:

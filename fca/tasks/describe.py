@@ -1,4 +1,4 @@
-"""What a data set holds: counts, sizes, thumbnails, masks, and which images are copies of each other."""
+"""What a data set holds: counts, sizes, masks, copies, groups in several splits and files that cannot be read."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Bool, Shaped
-from PIL import Image, ImageOps
 
-from fca.data.duplicates import exact_pairs, near_pairs, perceptual_hashes, signature
+from fca.data.duplicates import SIDE, exact_pairs, near_pairs, perceptual_hashes, signature
 from fca.data.files import in_order
-from fca.tasks import N_TRAIN, N_VAL, Setup
+from fca.data.splits import groups_across_splits
+from fca.store.files import write_text
+from fca.tasks import FINDINGS, N_TRAIN, N_VAL, Setup
 from fca.types import Arrays, Column, Finished, ImageData, Run, UnreadableImage
 
-THUMBNAIL = 64  # pixels a side
-SHOWN = 5  # unreadable images that are named
 N_IMAGES = Column("n_images", int, ",", "images of the set, all splits together")
 DETAILS = (
     Column("class_min", int, ",", "images of the smallest class"),
@@ -29,8 +29,12 @@ DETAILS = (
     Column("duplicates_exact", int, ",", "pairs of images with equal pixels"),
     Column("duplicates_near", int, ",", "pairs that differ by no more than re-encoding, resizing, a shift by a pixel"),
     Column("duplicates_between_splits", int, ",", "pairs of duplicates whose images are in different splits"),
+    Column("duplicates_two_labels", int, ",", "pairs of duplicates whose images have different labels"),
+    Column("duplicates_between_splits_two_labels", int, ",", "pairs of duplicates that differ in split and label"),
+    Column("groups_across_splits", int, ",", "groups (dataset.group) with images in several of train, val and test"),
+    Column("n_unreadable", int, ",", "images that cannot be read"),
 )
-CHECKSUM = Column("checksum", str, meaning="sha256 of ids, labels, splits and pixels of all images")
+CHECKSUM = Column("checksum", str, meaning="sha256 of ids, labels, splits and pixels of all images; all can be read")
 
 
 @dataclass(frozen=True)
@@ -45,64 +49,97 @@ class Describe:
         setup.clean_only("describe")
         data = setup.data
         about = {"dataset": data.name, "fingerprint": data.fingerprint, "num_classes": len(data.classes)}
-        return [Run("describe", {"data": data.fingerprint}, about)]
+        by_group = {} if data.group is None else {"group": data.group}
+        return [Run("describe", {"data": data.fingerprint, **by_group}, about)]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Raises UnreadableImage, naming the images, when some cannot be read."""
+        """Beside the row and its arrays, findings.csv lists what a person should look at; see `findings`."""
         for run in runs:
             setup.store.keep_items(setup.data)
             arrays = described(setup.data, setup.machine.workers)
+            found = findings(setup.data, arrays)
+            write_text(setup.store.folder(run.run_id) / FINDINGS, found.to_csv(index=False))
             yield Finished(run, summary(setup.data, arrays), arrays)
 
 
 def described(data: ImageData, workers: int = 0) -> Arrays:
-    """Arrays over all images, in the order of `data.items`; 12 kB an image, most of it thumbnails.
+    """Arrays over all images, in the order of `data.items`.
 
-    thumbnails: uint8 (images, 64, 64, 3), the whole image fitted in and framed with white.    height, width: pixels.
+    unreadable: whether the image, or its mask, cannot be read; its other values are NaN, or 0 or empty where a type has
+    no NaN, and mean nothing.    height, width: pixels.
     mask_area, mask_y, mask_x: the object's share of the image and its centroid as shares of height and width (from the
     top and the left); NaN without a mask, the centroid also for an empty one.    phash: 64-bit perceptual hash.
     sha256: 64 hex digits, as bytes, over "height width " and the decoded RGB pixels (decoders of JPEG may differ by a
     grey level, so compare them between machines of one Pillow).
-    duplicates_exact: pairs of positions with equal pixels.    duplicates_near: pairs of pictures that differ by no
-    more than a re-encoding, a resizing or a shift by a pixel; the first image stands for its exact copies.
 
-    Raises UnreadableImage once all were tried, naming the first few.
+    Of other lengths: duplicates_exact: pairs of positions with equal pixels.    duplicates_near: pairs of pictures that
+    differ by no more than a re-encoding, a resizing or a shift by a pixel; the first image stands for its exact copies.
+    reasons: why images are unreadable, in their order.
     """
     seen: list[Any] = list(in_order(lambda i: _inspect(data, i), len(data.items), workers, f"reading {data.name}"))
-    if unreadable := [one for one in seen if isinstance(one, UnreadableImage)]:
-        more = f" and {len(unreadable) - SHOWN} more" if len(unreadable) > SHOWN else ""
-        raise UnreadableImage("; ".join(map(str, unreadable[:SHOWN])) + more)
-    arrays = {name: np.stack([one[name] for one in seen]) for name in seen[0]}
+    reasons = [one for one in seen if isinstance(one, str)]
+    seen = [UNREADABLE if isinstance(one, str) else one for one in seen]
+    arrays = {name: np.stack([one[name] for one in seen]) for name in UNREADABLE}
     signatures, digests = arrays.pop("signature"), arrays["sha256"]
+    readable = np.flatnonzero(~arrays["unreadable"])
     smaller_side = np.minimum(arrays["height"], arrays["width"])
-    first = np.sort(np.unique(digests, return_index=True)[1])  # of each group of exact copies
-    near = first[near_pairs(signatures[first], smaller_side[first])]
+    first = readable[np.sort(np.unique(digests[readable], return_index=True)[1])]  # of each group of exact copies
+    exact = exact_pairs(digests[readable].tolist())
+    near = near_pairs(signatures[first], smaller_side[first])
     return {
         **arrays,
-        "phash": perceptual_hashes(signatures),
-        "duplicates_exact": exact_pairs(digests.tolist()),
-        "duplicates_near": near.astype(np.int32),
+        "phash": np.where(arrays["unreadable"], np.uint64(0), perceptual_hashes(signatures)),
+        "duplicates_exact": readable[exact].astype(np.int32),
+        "duplicates_near": first[near].astype(np.int32),
+        "reasons": np.array(reasons, dtype=np.str_),
     }
 
 
 def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
     """The row's columns: counts, extreme sizes, pairs of duplicates (those between splits are counted again), checksum.
 
-    The checksum is one value for the whole set, which two people can compare; see `checksum`.
+    The checksum is one value for the whole set, which two people can compare; see `checksum`. It is missing where an
+    image cannot be read; sizes are those of the others.
     """
-    splits = data.items["split"].to_numpy()
-    exact, near = arrays["duplicates_exact"], arrays["duplicates_near"]
-    first, second = splits[np.concatenate([exact, near])].T
+    splits, readable = data.items["split"].to_numpy(), ~arrays["unreadable"]
+    pairs = np.concatenate([arrays["duplicates_exact"], arrays["duplicates_near"]])
+    between, two_labels = (np.not_equal(*values[pairs].T) for values in (splits, data.labels))
+    sizes = {side: arrays[side][readable] for side in ("height", "width")} if readable.any() else {}
     return {
         "n_images": len(splits),
         **{f"n_{split}": int((splits == split).sum()) for split in ("train", "val", "test")},
         "class_min": int(np.bincount(data.labels, minlength=len(data.classes)).min()),
-        **{f"{side}_{end}": getattr(arrays[side], end)() for side in ("height", "width") for end in ("min", "max")},
-        "duplicates_exact": len(exact),
-        "duplicates_near": len(near),
-        "duplicates_between_splits": int((first != second).sum()),
-        CHECKSUM: checksum(data, arrays["sha256"]),
+        **{f"{side}_{end}": getattr(values, end)() for side, values in sizes.items() for end in ("min", "max")},
+        "duplicates_exact": len(arrays["duplicates_exact"]),
+        "duplicates_near": len(arrays["duplicates_near"]),
+        "duplicates_between_splits": int(between.sum()),
+        "duplicates_two_labels": int(two_labels.sum()),
+        "duplicates_between_splits_two_labels": int((between & two_labels).sum()),
+        "groups_across_splits": None if data.group is None else len(groups_across_splits(data)),
+        "n_unreadable": int((~readable).sum()),
+        CHECKSUM: checksum(data, arrays["sha256"]) if readable.all() else None,
     }
+
+
+def findings(data: ImageData, arrays: Arrays) -> pd.DataFrame:
+    """What a person should look at, a line each: columns finding, image_id, split, label, other_*, group, detail.
+
+    Files that cannot be read, with the reason; groups in several of train, val and test, with their numbers of images;
+    pairs of duplicates that differ in split or label, exact ones before near ones.
+    """
+    about = data.items[["image_id", "split", "label"]]
+    broken = about[arrays["unreadable"]].assign(finding="unreadable file", detail=arrays["reasons"])
+    crossing = groups_across_splits(data)
+    counts = [", ".join(f"{split} {n}" for split, n in line.items() if n) for _, line in crossing.iterrows()]
+    parts = [broken, pd.DataFrame({"finding": "group in several splits", "group": crossing.index, "detail": counts})]
+    for kind in ("exact", "near"):
+        one, other = (about.iloc[side].reset_index(drop=True) for side in arrays[f"duplicates_{kind}"].T)
+        words = pd.Series("", one.index).mask(one["split"] != other["split"], " in two splits")
+        words = words.mask(one["label"] != other["label"], words + " with two labels")
+        pairs = one.join(other.add_prefix("other_")).assign(finding=f"{kind} duplicate" + words)
+        parts.append(pairs[words != ""].sort_values("finding", ascending=False, kind="stable"))
+    columns = ["finding", *about, *about.add_prefix("other_"), "group", "detail"]
+    return pd.concat(parts, ignore_index=True).reindex(columns=columns)
 
 
 def checksum(data: ImageData, digests: Shaped[np.ndarray, " images"]) -> str:
@@ -115,17 +152,25 @@ def checksum(data: ImageData, digests: Shaped[np.ndarray, " images"]) -> str:
     return hashlib.sha256("".join("\x1f".join(record) + "\x1e" for record in records).encode()).hexdigest()
 
 
-def _inspect(data: ImageData, index: int) -> dict[str, Any] | UnreadableImage:
-    """The values of one image by the names of `described`, and its signature."""
+UNREADABLE = {
+    "unreadable": np.True_,
+    **dict.fromkeys(("height", "width"), np.int32(0)),
+    **dict.fromkeys(("mask_area", "mask_y", "mask_x"), np.float32(np.nan)),
+    "sha256": np.zeros((), "S64"),
+    "signature": np.zeros((SIDE, SIDE), np.uint8),
+}
+
+
+def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
+    """The values of one image by the names of `described`, and its signature; why it cannot be read."""
     try:
         image, mask = data.read(index), data.mask(index)
     except UnreadableImage as error:
-        return error
+        return str(error)
     height, width = image.shape[:2]
-    small = ImageOps.pad(Image.fromarray(image), (THUMBNAIL, THUMBNAIL), Image.Resampling.BICUBIC, "white")
     area, y, x = _mask_facts(mask)
     return {
-        "thumbnails": np.asarray(small),
+        "unreadable": np.False_,
         "height": np.int32(height),
         "width": np.int32(width),
         "mask_area": np.float32(area),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -113,8 +113,12 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
     data, classes = setup.data, None
     if (found := _trained(setup.model)) is not None:
         trained, store = found
-        older = _cut_by_older(data, trained, store)
-        data = for_training(data) if older else as_trained_on(data, trained["fingerprint"])
+        group, older = trained.get("group"), _cut_by_older(data, trained, store)
+        if group not in (None, *data.items) and trained["dataset"] == data.name:
+            allowed, step = f"{group}, by which training {trained['run_id']} split it", f"add dataset.group={group}"
+            raise FcaError("dataset.group", data.group, allowed, step)
+        ungrouped = replace(data, group=None)
+        data = for_training(ungrouped) if older else as_trained_on(data, trained["fingerprint"], group)
         if trained.get("compat") and (older or data.fingerprint == trained["fingerprint"]):
             classes = trained["classes"]
     model = setup.model.naming(data.classes) if isinstance(setup.model, Nameable) else setup.model

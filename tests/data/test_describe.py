@@ -9,8 +9,7 @@ from fca.data.folder import Folder
 from fca.data.manifest import Manifest
 from fca.data.splits import Share
 from fca.store import Store
-from fca.tasks.describe import described, summary
-from fca.types import UnreadableImage
+from fca.tasks.describe import described, findings, summary
 from tests.data.test_duplicates import again, crops
 from tests.data.trees import VAL, encoded, grid, plant, png
 
@@ -65,10 +64,8 @@ def test_counts_and_sizes_are_those_of_the_files(tmp_path):
         "width_max": 7,
     }
     assert arrays["height"][7] == 30
-    assert arrays["thumbnails"].shape == (17, 64, 64, 3)
-    assert (arrays["thumbnails"][7, :, :20] == 255).all()  # framed with white
     assert np.isnan(arrays["mask_area"]).all()
-    assert all(len(array) == 17 for name, array in arrays.items() if not name.startswith("duplicates"))
+    assert all(len(array) == 17 for name, array in arrays.items() if not name.startswith(("duplicates", "reasons")))
 
 
 def test_a_mask_gives_area_and_centroid(tmp_path):
@@ -113,12 +110,55 @@ def test_the_checksum_is_of_pixels_labels_and_splits_and_of_nothing_else(photos,
     assert of(moved) != first
 
 
-def test_all_unreadable_images_are_counted_and_the_first_named(tmp_path):
-    root = plant(tmp_path / "photos", grid(each=8))
-    for number in range(7):
-        (root / f"cat/{number}.png").write_bytes(b"cut")
-    with pytest.raises(UnreadableImage, match=r"cat/0\.png.*cat/4\.png.* and 2 more"):
-        described(Folder(str(root), VAL).load())
+def test_files_that_cannot_be_read_are_listed_and_the_rest_is_described(photos):
+    whole = Folder(str(photos), VAL).load()
+    before = described(whole)
+    for name, content in (("test/cat/1.png", b"cut"), ("train/dog/2.png", b"")):
+        (photos / name).write_bytes(content)
+    data = Folder(str(photos), VAL).load()
+    arrays = described(data)
+    ids, broken = data.items["image_id"].to_numpy(), arrays["unreadable"]
+    assert ids[broken].tolist() == ["test/cat/1.png", "train/dog/2.png"]
+    for name in ("height", "width", "phash", "sha256"):
+        assert (arrays[name][~broken] == before[name][~broken]).all()
+    for name in ("duplicates_exact", "duplicates_near"):
+        assert {tuple(ids[pair]) for pair in arrays[name]} == {tuple(ids[pair]) for pair in before[name]}
+    row = summary(data, arrays)
+    assert (row["n_unreadable"], row["height_min"], row["checksum"]) == (2, before["height"].min(), None)
+    listed = findings(data, arrays)
+    broken = listed[listed["finding"] == "unreadable file"]
+    assert broken["image_id"].tolist() == ["test/cat/1.png", "train/dog/2.png"]
+    assert broken["detail"].str.contains("no image of a known format").all()
+    assert broken["detail"].str.startswith(str(photos)).all()
+
+
+def test_a_set_of_nothing_but_broken_files_has_a_row_without_sizes(tmp_path):
+    root = plant(tmp_path / "photos", [f"{label}/{i}.jpeg" for label in ("cat", "dog") for i in range(3)])  # of text
+    data = Folder(str(root), VAL).load()
+    arrays = described(data)
+    row = summary(data, arrays)
+    assert arrays["unreadable"].all()
+    assert row["n_unreadable"] == len(arrays["reasons"]) == 6
+    assert not {"height_min", "width_max"} & set(row)
+
+
+def test_duplicates_are_listed_by_split_and_by_label(photos):
+    (photos / "test/dog/other.png").write_bytes((photos / "train/cat/2.png").read_bytes())
+    (photos / "train/dog/mine.png").write_bytes((photos / "train/cat/0.png").read_bytes())
+    data = Folder(str(photos), Share(0.01, 0)).load()
+    arrays = described(data)
+    listed = findings(data, arrays)
+    split = data.items.set_index("image_id")["split"]
+    of = {(line["image_id"], line["other_image_id"]): line["finding"] for line in listed.to_dict("records")}
+    assert of["test/dog/other.png", "train/cat/2.png"] == "exact duplicate in two splits with two labels"
+    assert of["test/cat/copy.png", "train/cat/0.png"] == "exact duplicate in two splits"
+    assert of["test/dog/again.png", "train/dog/0.png"] == "near duplicate in two splits"
+    mine = "in two splits " * (split["train/cat/0.png"] != split["train/dog/mine.png"])
+    assert of["train/cat/0.png", "train/dog/mine.png"] == f"exact duplicate {mine}with two labels"
+    row = summary(data, arrays)
+    assert row["duplicates_between_splits"] == listed["finding"].str.contains("in two splits").sum()
+    assert row["duplicates_two_labels"] == listed["finding"].str.contains("with two labels").sum() == 3
+    assert row["duplicates_between_splits_two_labels"] == listed["finding"].str.endswith("splits with two labels").sum()
 
 
 def test_the_task_stores_a_row_and_the_list_of_images(fca, tmp_path, photos):
@@ -131,3 +171,22 @@ def test_the_task_stores_a_row_and_the_list_of_images(fca, tmp_path, photos):
     assert store.array(row["run_id"], "phash").dtype == np.uint64
     assert store.array(row["run_id"], "sha256").shape == (15,)
     assert len(row["checksum"]) == 64
+
+
+def test_groups_in_several_given_splits_are_listed_in_the_terminal(fca, tmp_path):
+    root = plant(tmp_path / "scans", grid("train", "test"))
+    patients = {path: f"p{number % 5}" for number, path in enumerate(grid("train", "test"))}
+    patients |= {"test/dog/3.png": "", "train/cat/0.png": ""}  # no patient of their own
+    pd.Series(patients, name="patient").rename_axis("path").to_csv(root / "index.csv")
+    words = ("task=describe", "dataset=folder", f"dataset.root={root}", "logger=none")
+    for _ in range(2):  # done, and shown again
+        code, shown, errors = fca(*words, "dataset.group=patient")
+        assert code == 0, errors
+        assert "groups_across_splits=5" in shown
+        assert "  5 x group in several splits: p0 (train 1, test 1); p1 (" in shown
+        assert "all in outputs/runs/" in shown
+    rows = Store(tmp_path / "outputs").rows()
+    assert rows["groups_across_splits"].tolist() == [5]
+    [listed] = map(pd.read_csv, (tmp_path / "outputs").rglob("findings.csv"))
+    in_test = {p for path, p in patients.items() if p and path.startswith("test")}
+    assert set(listed["group"]) == in_test & {p for path, p in patients.items() if path.startswith("train")}

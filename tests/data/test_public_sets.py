@@ -70,8 +70,8 @@ def counts(data):
         ("dtd", None, ("banded", "polka-dotted", "waffled"), {"train": 12, "val": 12, "test": 12}),
         ("dtd", "fca", ("banded", "polka-dotted", "waffled"), {"train": 9, "val": 3, "test": 12}),
         ("food101", None, ("apple_pie", "waffles"), {"train": 36, "val": 4, "test": 10}),
-        # one whole track of each class is val; 30 frames, or 29
-        ("gtsrb", "fca", ("00000", "00014"), {"test": 42, "train": 118, "val": 48}),
+        # one whole track of each class is val: the shortest, as there are only 3 and 4
+        ("gtsrb", "fca", ("00000", "00014"), {"test": 42, "train": 119, "val": 47}),
         ("imagenet", None, ("n01440764", "n02012849"), {"train": 18, "val": 2, "test": 2}),
         ("indoor67", None, ("airport_inside", "winecellar"), {"train": 18, "val": 2, "test": 2}),
         ("quickdraw", None, ("The Eiffel Tower", "t-shirt"), {"train": 58, "val": 6, "test": 16}),

@@ -216,6 +216,7 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
         "n_grouped",
     }
     described = {name for name in kinds if name.startswith(("height_", "width_", "duplicates_"))}
+    described |= {"n_unreadable", "groups_across_splits", "group"}  # other groups are other splits: another fingerprint
     tested = {"policy", "estimator", "bank", "protocol", "n_asked", "n_pool", "rounds", "warning"}  # a line a test
     tested |= {f"asked_{level}" for level in ("easy", "medium", "hard")}
     provenance = {"device", "host", "command", "commit", "versions", "finished"}

@@ -63,7 +63,7 @@ class Gallery:
     seed: int = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Table gallery; its pictures are those of `task=describe`, missing where that has not run."""
+        """Table gallery; its pictures are missing where the images are no longer at hand."""
         if self.shown < 1:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
         runs: set[str] = set()

@@ -12,6 +12,8 @@ from fca.types import Column, FcaError, ImageData, Run
 
 VAL_TOP1 = Column("val_top1", float, ".1%", "accuracy of the chosen epoch or penalty on the validation images")
 
+GROUP = Column("group", str, "", "column of the data that no drawn split cuts apart")
+
 
 def need_weights(setup: Setup, name: str) -> None:
     """Raise FcaError for a way of this name that begins with weights, if the model has none."""
@@ -28,6 +30,7 @@ def about_training(setup: Setup, data: ImageData, name: str) -> dict[str, Any]:
         "model": setup.model.label(),
         "weights": setup.model.weights_label(),
         "adaptation": name,
+        GROUP: data.group,
     }
 
 
