@@ -14,7 +14,7 @@ import pandas as pd
 
 from fca.stats.correlation import correlation, resampled_correlation
 from fca.stats.features import SAMPLE_SEED, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
-from fca.stats.intervals import RESAMPLES, percentile_interval, point_weights
+from fca.stats.intervals import percentile_interval, point_weights, resampled
 from fca.stats.prediction import LEVEL, HeldOut, held_out, judge, verdict
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, dcn, per_subset
@@ -30,7 +30,19 @@ from fca.studies.few_class.subset_accuracy import (
     subsets_of,
 )
 from fca.studies.rows import Rows, one_config, records, require
-from fca.studies.table import CLASSES, DATASET, ENCODER, MODEL, MODELS, NCL, SUBSET_SEED, TOP1, TableSpec
+from fca.studies.table import (
+    CLASSES,
+    DATASET,
+    ENCODER,
+    MODEL,
+    MODELS,
+    NCL,
+    NOTE,
+    SUBSET_SEED,
+    TOP1,
+    TableSpec,
+    no_interval,
+)
 from fca.types import Column, Table, check_choice, with_interval
 
 OF_IMAGES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {  # read a sample; the others read all images
@@ -119,7 +131,7 @@ PREDICTION = TableSpec(
     "arXiv:1905.02928 (CV+ intervals); knn and probe: accuracy of the features, left one out",
     (
         *(ENCODER, TARGET, HELD, PREDICTOR, N, DATASETS, SEEDS, *WITHIN, *POINTS, BETTER_IN),
-        *(*with_interval(COVERAGE), WIDTH, VERDICT),
+        *(*with_interval(COVERAGE), WIDTH, VERDICT, NOTE),
     ),
 )
 PREDICTION_POINTS = TableSpec(
@@ -158,6 +170,8 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
             line = {**same, "held_out": way, "predictor": name, **within[name], **_gain(name, accuracy, held, unseen)}
             line["better_in"] = None if name == BASELINE else _better(points, held[name], held[BASELINE])
             line["verdict"] = _verdict(line, name in alone, error, worth)
+            undefined = np.isnan(line[WITHIN_R]) or not np.isnan(line[WITHIN_R.low])
+            line["note"] = None if undefined else no_interval(same["seeds"], "subset seeds")
             value = points[alone[name]] if name in alone else np.nan
             yield line, _predicted(points, {HELD: way, PREDICTOR: name, VALUE: value}, held[name])
 
@@ -184,10 +198,8 @@ def _within(points: pd.DataFrame, alone: Mapping[str, str], cluster: np.ndarray)
     for name, column in alone.items():
         x = points[column].to_numpy(dtype=np.float64)
         estimate = correlation(x, y, groups=groups)
-        low = high = np.nan
-        if cluster.max() > 0:  # one seed cannot show how seeds differ
-            low, high = percentile_interval(resampled_correlation(x, y, weights, groups=groups))
-        found[name] = dict(zip(WITHIN, (estimate.r, low, high, estimate.p), strict=True))
+        interval = percentile_interval(resampled_correlation(x, y, weights, groups=groups), int(cluster.max()) + 1)
+        found[name] = dict(zip(WITHIN, (estimate.r, *interval, estimate.p), strict=True))
     return found
 
 
@@ -223,8 +235,8 @@ def _predicted(points: pd.DataFrame, shown: Mapping[str, Any], held: HeldOut) ->
 TARGETS = ("sub", "open", "masked")
 METHOD = (
     f"accuracy = intercept + weights * regressors, least squares, cut off at 0 and 1; {LEVEL:.0%} intervals: CV+; "
-    f"intervals of the table: 95 %, {RESAMPLES} bootstrap resamples of the subset seeds of the data sets at hand, or "
-    "of data sets where those are held out (r: always of subset seeds); each predictor is judged by itself, with no "
+    f"intervals of the table: 95 %, {resampled('the subset seeds of the data sets at hand')}; or of data sets where "
+    "those are held out (r: always of subset seeds, of few none); each predictor is judged by itself, with no "
     "correction for how many there are; within_ncl_p: as if subsets were independent"
 )
 

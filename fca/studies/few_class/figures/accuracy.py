@@ -11,20 +11,19 @@ import pandas as pd
 from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.few_class import accuracy, comparison
-from fca.studies.few_class.correlation import SEEDS
-from fca.studies.few_class.findings import FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE
+from fca.studies.few_class.findings import FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE, VERDICT
 from fca.studies.few_class.variance import SHARES, SOURCES, SPREADS, VARIANCE
-from fca.studies.table import DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSETS, TOP1
+from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, NOTE, PROTOCOL, SUBSETS, TOP1
 from fca.types import Column, Table, with_interval
 
 NAMES = {"sub": "sub-models"} | {way: f"{way} full models" for way in ("open", "masked", "grouped")}
-FEW = 5  # subsets at each ncl, or data sets: fewer make an interval unreliable
 _INTERVAL = "95 % interval over subset seeds"
 _DIFFERENCE = Column("difference", float, "+.2%", "sub-model minus full model")
 _VERDICTS = {
     "sub-models above open full models": "sub-models are more accurate than open full models",
     "not above": "sub-models are not more accurate than open full models",
     "undecided": "the difference between sub-models and open full models is not significant",
+    NO_MEAN_INTERVAL: "sub-models minus open full models",
 }
 
 
@@ -155,14 +154,15 @@ subsets.
 
 
 def _points(part: pd.DataFrame, column: Column) -> str:
-    """A difference at each ncl, and its unit; the bootstrap sees only the spread of the subsets that were drawn."""
+    """A difference at each ncl, and its unit; or why it has no interval."""
     at = []
     for ncl, mean, low, high in part[[NCL, *with_interval(column)]].itertuples(index=False):
-        interval = "one subset" if pd.isna(low) else f"[{100 * low:+.1f}, {100 * high:+.1f}]"
-        at.append(f"{ncl} ({100 * mean:+.1f} {interval})")
-    fewest = part[SUBSETS].min()
-    few = ", too few for a reliable interval" if fewest < FEW else ""
-    return f"{', '.join(at)}; points, 95 % over {fewest} subsets{few}"
+        at.append(f"{ncl} ({100 * mean:+.1f}" + (")" if pd.isna(low) else f" [{100 * low:+.1f}, {100 * high:+.1f}])"))
+    missing, fewest = part[column.low].isna(), part[SUBSETS].min()
+    known = [] if missing.all() else [f"95 % over {fewest} subsets"]
+    without = f"ncl {', '.join(map(str, part.loc[missing, NCL]))}: " if known else ""
+    reason = [f"{without}{NO_MEAN_INTERVAL}"] if missing.any() else []
+    return "; ".join([", ".join(at), "points", *known, *reason]).replace("; points; 95", "; points, 95")
 
 
 def rank_headlines(ranks: pd.DataFrame) -> Iterator[str]:
@@ -196,11 +196,11 @@ def findings_figure(findings: Table) -> alt.FacetChart:
     along = kinds.category(alt.Y, MEASURE, order, labelLimit=480)
     axis = kinds.quantity(alt.X, VALUE, "")
     chart = kinds.points_with_intervals(VALUE, along, findings.columns, scale=axis, line=str(NO_EFFECT))
-    fewest = frame[SEEDS].min()
+    bare = sorted(set(frame.loc[frame[VALUE.low].isna(), VERDICT]))
     title = style.title(
         "Do the findings of Few-Class Arena hold here?",
         "Mean over class subsets with its 95 % interval over subset seeds; dashed: no effect.",
-        *([f"{fewest} subset seeds are too few for a reliable interval."] if fewest < FEW else []),
+        *(f"Without a bar: {reason}." for reason in bare),
     )
     drawn = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)
     return drawn.resolve_scale(x="independent", y="independent")
@@ -239,7 +239,10 @@ def paired_figure(paired: Table) -> alt.FacetChart:
 
 def stability_figure(stability: Table) -> alt.FacetChart:
     """The chance of every model to be the best at every ncl as a heat map, one panel for each protocol."""
-    frame = by_protocol(stability.frame.dropna(subset=comparison.P_BEST), below=True)
+    known = stability.frame.dropna(subset=comparison.P_BEST)
+    if known.empty and stability.frame[NOTE].notna().any():
+        raise style.NothingToDraw(stability.frame[NOTE].dropna().iloc[0])
+    frame = by_protocol(known, below=True)
     title = style.title(
         "Would other draws of the classes have another winner?",
         "How often each model has the best mean accuracy, over bootstrap resamples of the subset seeds.",
@@ -317,6 +320,9 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
     >>> list(stability_headlines(pd.DataFrame([line, {**line, "model": "b", "p_best": 0.07}])))
     ['digits: the best of sub-models in most resamples of the subset seeds: a at ncl 2 (93 % of the resamples).']
     """
+    for dataset, part in stability.groupby(DATASET, sort=False):
+        if part[comparison.P_BEST].isna().all():
+            yield f"{dataset}: how stable the order of the models is over subset seeds: {part[NOTE].iloc[0]}."
     known = stability.dropna(subset=comparison.P_BEST)
     for (dataset, protocol), part in known.groupby([DATASET, PROTOCOL], sort=False):
         best = part.sort_values(comparison.P_BEST, ascending=False, kind="stable").groupby(NCL).first()
