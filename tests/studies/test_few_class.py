@@ -115,7 +115,7 @@ def test_the_mean_is_over_subsets_after_initialisation_seeds(lab):
         0.0,
         1.0,
         2,
-    )  # t of one degree of freedom, cut off
+    )  # t of two draws, cut off
 
 
 def test_one_subset_has_no_spread_and_no_interval(lab):
