@@ -68,6 +68,7 @@ class ImageData:
     read, mask: position in items -> upright RGB pixels; object mask of the same height and width, or None.
     mirror:  whether a mirrored image still shows its class.
     fingerprint_kind: what it is of: the `content` of every file, or names and a declared `version`.
+    limit:   the first images of every class and split are all that there are; None: the whole set.
     """
 
     name: str
@@ -78,6 +79,7 @@ class ImageData:
     mask: Callable[[int], Bool[np.ndarray, "height width"] | None] = no_mask
     mirror: bool = True
     fingerprint_kind: str = "version"
+    limit: int | None = None
 
     @cached_property
     def labels(self) -> Int[np.ndarray, " images"]:

@@ -150,21 +150,22 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
 
     Unseen are the subset seeds of a known data set, and then, where there are several, whole data sets. What is unseen
     is what the bootstrap resamples: points of one data set share what is particular to it.
-    points: one line a subset: the columns that PREDICTORS name, top1, dataset, subset_seed, ncl. A predictor with a
-            missing value is left out.
+    points: one line a subset: the columns that PREDICTORS name, top1, dataset, subset_seed, ncl, and `stored`, which
+            versions of a data set share: they are never predicted from each other as if they were other data sets. A
+            predictor with a missing value is left out.
     worth:  the least gain that is of use, as a fraction.
     """
-    drawn = points.groupby(["dataset", "subset_seed"]).ngroup()
+    drawn = points.groupby(["stored", "subset_seed"]).ngroup()
     cluster = drawn.fillna(-1).to_numpy(dtype=np.int64)  # all classes were not drawn
     same = {name: points[name].iloc[0] for name in ("encoder", "target")}
-    same |= {"n": len(points), "datasets": points["dataset"].nunique(), "seeds": drawn.nunique()}
+    same |= {"n": len(points), "datasets": points["stored"].nunique(), "seeds": drawn.nunique()}
     accuracy = points["top1"].to_numpy(dtype=np.float64)
     known = {name: names for name, names in PREDICTORS.items() if points[list(names)].notna().all(axis=None)}
     alone = {name: names[1] for name, names in known.items() if len(names) == 2}  # of one number beside log ncl
     within = _within(points, alone, cluster)
     for way in list(WAYS)[: 1 + (same["datasets"] > 1)]:
         held = {name: _held(points, list(regressors), way) for name, regressors in known.items()}
-        unseen = cluster if way == "subset seed" else pd.factorize(points["dataset"])[0]
+        unseen = cluster if way == "subset seed" else pd.factorize(points["stored"])[0]
         error = judge(accuracy, held[BASELINE], held[BASELINE], unseen).error.value
         for name in known:
             line = {**same, "held_out": way, "predictor": name, **within[name], **_gain(name, accuracy, held, unseen)}
@@ -181,7 +182,7 @@ def _held(points: pd.DataFrame, regressors: list[str], way: str) -> HeldOut:
     x, y = points[regressors].to_numpy(dtype=np.float64), points["top1"].to_numpy(dtype=np.float64)
     dataset, seed = pd.factorize(points["dataset"])[0], pd.factorize(points["subset_seed"])[0]
     if way == "data set":
-        return held_out(x, y, dataset)
+        return held_out(x, y, pd.factorize(points["stored"])[0])
     predicted = HeldOut(*(np.full(len(y), np.nan) for _ in range(3)))
     for k in np.unique(dataset):
         there = dataset == k
@@ -214,7 +215,7 @@ def _gain(name: str, accuracy: np.ndarray, held: Mapping[str, HeldOut], cluster:
 def _better(points: pd.DataFrame, held: HeldOut, alone: HeldOut) -> int | None:
     """In how many data sets the mean error is below that of ncl alone; None where nothing was predicted."""
     gain = (points["top1"] - alone.predicted).abs() - (points["top1"] - held.predicted).abs()
-    each = gain.groupby(points["dataset"]).mean()
+    each = gain.groupby(points["stored"]).mean()
     return int((each > 0).sum()) if each.notna().any() else None
 
 
@@ -273,7 +274,8 @@ class Prediction(OfSubsets):
         accuracies = _targets(accuracy_points(store, read, subsets), models, self.target)
         points = joined(known, accuracies)
         require(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
-        points = points.assign(log_ncl=np.log(points["ncl"]))
+        stored = models.set_index(DATASET)["stored"].to_dict()
+        points = points.assign(log_ncl=np.log(points["ncl"]), stored=points[DATASET].map(stored))
         judgements = [
             judgement
             for _, part in points.groupby(["encoder", "target"])

@@ -170,7 +170,8 @@ def _of_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -
         return
     items = items[there].reset_index(drop=True)
     if wrong := sorted({str(level) for level in items["level"]} - set(LEVELS)):
-        step = f"name levels so, or leave the data set out: analysis.query=\"dataset != '{dataset}'\""
+        out = f"analysis.query=\"fingerprint != '{lines[0]['fingerprint']}'\""
+        step = f"name levels so, or leave the data set out: {out}"
         raise FcaError(f"level of {dataset}", ", ".join(wrong[:5]), ", ".join(LEVELS), step)
     correct, confidence = zip(*(_responses(store, row, there, protocol) for row in lines), strict=True)
     models, runs = tuple(_name(row) for row in lines), tuple(sorted(row["run_id"] for row in lines))

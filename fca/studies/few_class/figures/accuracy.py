@@ -310,7 +310,8 @@ def _next(others: pd.DataFrame) -> str:
     high = "unbounded" if pd.isna(line[comparison.MORE_SEEDS.high]) else int(line[comparison.MORE_SEEDS.high])
     pair = f"would separate {line[comparison.MODEL_A]} from {line[comparison.MODEL_B]} at ncl {line[NCL]}"
     interval = f"95 % interval {int(line[comparison.MORE_SEEDS.low])} to {high}"
-    return f"; about {int(line[comparison.MORE_SEEDS])} more seeds {pair} ({interval})"
+    more = int(line[comparison.MORE_SEEDS])
+    return f"; about {more} more seed{'s' if more > 1 else ''} {pair} ({interval})"
 
 
 def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
@@ -322,7 +323,7 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
     """
     for dataset, part in stability.groupby(DATASET, sort=False):
         if part[comparison.P_BEST].isna().all():
-            yield f"{dataset}: how stable the order of the models is over subset seeds: {part[NOTE].iloc[0]}."
+            yield f"{dataset}: the stability of the order of the models is unknown ({part[NOTE].iloc[0]})."
     known = stability.dropna(subset=comparison.P_BEST)
     for (dataset, protocol), part in known.groupby([DATASET, PROTOCOL], sort=False):
         best = part.sort_values(comparison.P_BEST, ascending=False, kind="stable").groupby(NCL).first()
