@@ -155,7 +155,7 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         raise FcaError("seed", config.seed, "0 or more", "set seed=0")
     if config.compat not in (None, *COMPATS):
         raise FcaError("compat", config.compat, f"null, {', '.join(COMPATS)}", "take one of these")
-    data = _load(config)
+    data = data_of(config)
     setup = Setup(
         data=data,
         model=component(config, "model"),
@@ -178,7 +178,8 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
     return Job(task, setup, task.plan(setup), OmegaConf.to_yaml(config, resolve=True), command)
 
 
-def _load(config: DictConfig) -> ImageData:
+def data_of(config: DictConfig) -> ImageData:
+    """The images of a configuration, listed once in a process."""
     loader = component(config, "dataset")
     key = (id(loader), config.limit)  # equal nodes are one loader, which lives as long as the process
     if key not in _LOADED:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -42,11 +42,13 @@ class Rows:
 
     trained:  `train` rows: sub-models, and full models where ncl is the number of classes.
     full:     those of `by_full_models` on clean images, with the best weights (not snapshots of training).
+    scored:   `score` rows of those: class subsets that full models were scored on, whether or not one was trained.
     embedded: `embed` rows of one split.
     """
 
     trained: pd.DataFrame
     full: pd.DataFrame
+    scored: pd.DataFrame
     embedded: pd.DataFrame
     total: int  # rows in the store, whatever the query
 
@@ -68,11 +70,14 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     full = by_full_models(rows) & clean & final
     embedded = (rows["task"] == "embed") & (rows["split"] == split) & clean
     trained, complete = narrowed(rows[rows["task"] == "train"], query), narrowed(rows[full], query)
-    trained, complete, similar = by_version(store, [trained, complete], narrowed(rows[embedded], query))
+    scored = narrowed(rows[(rows["task"] == "score") & rows["parent"].isin(complete["run_id"])], query)
+    scored = scored[scored["ncl"] < scored["num_classes"]]
+    trained, complete, scored, similar = by_version(store, [trained, complete, scored], narrowed(rows[embedded], query))
     model = _distinct_names(pd.concat([trained, complete]))
     return Rows(
         trained=trained.assign(model=model[trained.index]),
         full=complete.assign(model=model[complete.index]),
+        scored=scored,
         embedded=similar,
         total=len(rows),
     )
@@ -119,15 +124,15 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
                 place = [] if len(places) == 1 else ["all test" if one == version else CUT]
                 of_models[one] = _called(str(dataset), [*its, *place])
             of_features[version] = [of_models[one] for one in places] or [_called(str(dataset), its)]
-    named = [rows.assign(dataset=rows[FINGERPRINT].map(of_models).fillna(rows[DATASET])) for rows in models]
-    pairs = zip(embedded[FINGERPRINT], embedded[DATASET], strict=True)
-    names = pd.Series([of_features.get(one, [name]) for one, name in pairs], embedded.index, dtype="object")
-    every = (*named, embedded.assign(dataset=names).explode(DATASET))
-    stored = [rows[DATASET] for rows in (*models, embedded)]
-    return [
-        rows.assign(stored=name.loc[rows.index]).astype({DATASET: "str"})
-        for rows, name in zip(every, stored, strict=True)
-    ]
+    single = {one: [name] for one, name in of_models.items()}
+    return [*(_renamed(rows, single) for rows in models), _renamed(embedded, of_features)]
+
+
+def _renamed(rows: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """These rows, each as often as its fingerprint has names."""
+    pairs = zip(rows[FINGERPRINT], rows[DATASET], strict=True)
+    found = pd.Series([names.get(one, [name]) for one, name in pairs], rows.index, dtype="object")
+    return rows.assign(stored=rows[DATASET], dataset=found).explode(DATASET).astype({DATASET: "str"})
 
 
 def _called(dataset: str, words: Sequence[str]) -> str:

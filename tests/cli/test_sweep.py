@@ -171,3 +171,25 @@ def test_parallel_workers_share_a_grid_and_w_and_b_has_every_run_whole(start, tm
         assert (config["task"], config["model"], config["ncl"]) == (row["task"], "test_resnet", row["ncl"])
         headline = "top1" if row["task"] == "train" else "top1_open"
         assert summary[headline] == row[headline]
+
+
+def test_a_grid_skips_the_sizes_that_a_smaller_data_set_does_not_have(fca, tmp_path):
+    write_images(tmp_path / "photos", 3, classes="abcd")
+    photos = ["++dataset.root=photos", "++dataset.name=photos"]
+    grid = ["-m", "dataset=digits,folder", *photos, "subset.ncl=2,5,20", "sweep.print=true", *SMALL]
+    code, _, err = fca(*grid)
+    assert code == 2
+    assert "subset.ncl = 20; allowed: 2 to" in err, "no data set of the grid has so many classes"
+    grid = [word.replace(",20", ",0.3") for word in grid]
+    code, out, err = fca(*grid)
+    assert code == 0, err
+    assert len(out.strip().splitlines()) == 4
+    reasons = "photos has 4 classes, fewer than subset.ncl=5; photos has 4 classes, of which subset.ncl=0.3 is 1"
+    assert f"skipped 2 of 6 configurations: {reasons}" in err
+
+
+@pytest.mark.parametrize("sizes", ["2,11", "11", "0.1"])
+def test_a_size_that_a_lone_data_set_does_not_have_is_refused(fca, sizes):
+    code, _, err = fca("-m", f"subset.ncl={sizes}", "sweep.print=true", *SMALL)
+    assert code == 2
+    assert "allowed: 2 to 10" in err

@@ -33,7 +33,14 @@ def points(datasets, encoders, seeds, signal):
             drawn = {"ncl": subset.ncl, "subset_seed": subset.seed, "classes": subset.classes}
             for encoder in encoders:
                 scores = {name: -hard + sd * rng.normal() for name, sd in {**SPREAD, "logme": 0.3}.items()}
-                same = {"dataset": dataset, "encoder": encoder, "target": "DCN sub", "model": "net", "models": 3}
+                same = {
+                    "dataset": dataset,
+                    "stored": dataset,
+                    "encoder": encoder,
+                    "target": "DCN sub",
+                    "model": "net",
+                    "models": 3,
+                }
                 lines.append({**same, **drawn, **scores, "log_ncl": np.log(subset.ncl), "top1": top1})
     return pd.DataFrame(lines).astype({"subset_seed": "Int64"})
 
