@@ -174,17 +174,16 @@ def test_parallel_workers_share_a_grid_and_w_and_b_has_every_run_whole(start, tm
 
 
 def test_a_grid_skips_the_sizes_that_a_smaller_data_set_does_not_have(fca, tmp_path):
-    write_images(tmp_path / "photos", 3, classes="abcd")
-    photos = ["++dataset.root=photos", "++dataset.name=photos"]
-    grid = ["-m", "dataset=digits,folder", *photos, "subset.ncl=2,5,20", "sweep.print=true", *SMALL]
+    write_images(tmp_path / "few", 3, classes="abcd")
+    write_images(tmp_path / "many", 3, classes="abcdefgh")
+    grid = ["-m", "dataset=folder", "dataset.root=few,many", "subset.ncl=2,5,20", "sweep.print=true", *SMALL]
     code, _, err = fca(*grid)
     assert code == 2
     assert "subset.ncl = 20; allowed: 2 to" in err, "no data set of the grid has so many classes"
-    grid = [word.replace(",20", ",0.3") for word in grid]
-    code, out, err = fca(*grid)
+    code, out, err = fca(*(word.replace(",20", ",0.3") for word in grid))
     assert code == 0, err
-    assert len(out.strip().splitlines()) == 4
-    reasons = "photos has 4 classes, fewer than subset.ncl=5; photos has 4 classes, of which subset.ncl=0.3 is 1"
+    assert len(out.strip().splitlines()) == 3, "0.3 of 8 classes are 2"
+    reasons = "few has 4 classes, fewer than subset.ncl=5; few has 4 classes, of which subset.ncl=0.3 is 1"
     assert f"skipped 2 of 6 configurations: {reasons}" in err
 
 

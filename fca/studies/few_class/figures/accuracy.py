@@ -196,20 +196,29 @@ def findings_figure(findings: Table) -> alt.FacetChart:
     along = kinds.category(alt.Y, MEASURE, order, labelLimit=480)
     axis = kinds.quantity(alt.X, VALUE, "")
     chart = kinds.points_with_intervals(VALUE, along, findings.columns, scale=axis, line=str(NO_EFFECT))
-    bare = sorted(set(frame.loc[frame[VALUE.low].isna(), VERDICT]))
     title = style.title(
         "Do the findings of Few-Class Arena hold here?",
         "Mean over class subsets with its 95 % interval over subset seeds; dashed: no effect.",
-        *(f"Without a bar: {reason}." for reason in bare),
+        *without_bars(frame.loc[frame[VALUE.low].isna(), VERDICT]),
     )
     drawn = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)
     return drawn.resolve_scale(x="independent", y="independent")
 
 
+def without_bars(reasons: pd.Series) -> list[str]:
+    """The line of a subtitle that gives the reasons why some values have no interval, if there are any.
+
+    >>> without_bars(pd.Series(["no interval: 3 subset seeds, 5 needed", None]))
+    ['Without a bar: 3 subset seeds, 5 needed.']
+    """
+    shown = "; ".join(reason.removeprefix("no interval: ") for reason in sorted(set(reasons.dropna())))
+    return [f"Without a bar: {shown}."] if shown else []
+
+
 _CLEAR = {
     True: "differs significantly",
     False: "not significant",
-    None: "no test: predictions are not stored, or one draw",
+    None: "no test: predictions are not stored, or too few draws",
 }
 _DIFFERS = Column("verdict", choices={text: text for text in _CLEAR.values()})
 _SOURCE = Column("source", str, "", "source of the spread", {source: source for source in SOURCES.values()})
