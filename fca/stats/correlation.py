@@ -168,8 +168,8 @@ def kendall(x: Float[np.ndarray, " points"], y: Float[np.ndarray, " points"], cl
     s, t = (_signs(values) for values in (x, y))
     cluster = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
     [tau] = _tau(s, t, np.ones((1, len(x)))).tolist()
-    clusters = int(cluster.max(initial=-1)) + 1
-    return Estimated(tau, *percentile_interval(_tau(s, t, point_weights(cluster).astype(np.float64)), clusters))
+    taus = _tau(s, t, point_weights(cluster).astype(np.float64))
+    return Estimated(tau, *percentile_interval(taus, int(cluster.max(initial=-1)) + 1))
 
 
 def _signs(values: Float[np.ndarray, " points"]) -> Signs:

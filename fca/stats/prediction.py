@@ -94,9 +94,9 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     order = np.argsort(cluster, kind="stable")  # so that resamples do not depend on the order of the points
     groups = np.where(cluster < 0, np.nan, cluster)[order]
     gain = np.abs(accuracy - baseline.predicted) - error
-    ranges = ((error, FRACTION), (gain, SIGNED_FRACTION), (inside, FRACTION))
+    ranges = ((error, FRACTION), (gain, SIGNED_FRACTION), (inside, FRACTION), (model.high - model.low, FRACTION))
     means = [mean_with_interval(values[order], groups, within=within) for values, within in ranges]
-    return Judgement(*means, mean_with_interval(model.high - model.low).value)
+    return Judgement(means[0], means[1], means[2], means[3].value)
 
 
 def verdict(

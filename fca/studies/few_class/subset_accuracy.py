@@ -109,12 +109,12 @@ def subsets_of(rows: Rows, asked: OfSubsets) -> pd.DataFrame:
     everything = pd.concat([rows.models, rows.scored, rows.embedded])
     # label indices must mean the same, and draws be of one kind
     one_config(everything[["dataset", "task", "model", "num_classes", "sampler"]], "model")
-    given = pd.concat([rows.trained, rows.scored])
+    stored = pd.concat([rows.trained, rows.scored])
     lines = []
     for dataset, part in everything.groupby("dataset"):
         num_classes = int(part["num_classes"].max())
         if asked.ncl is None or asked.seeds is None:
-            subsets = _found(num_classes, given[given["dataset"] == dataset]) or [full_set(num_classes)]
+            subsets = _found(num_classes, stored[stored["dataset"] == dataset]) or [full_set(num_classes)]
         else:
             sizes = [number_of_classes(size, num_classes) for size in asked.ncl]
             drawn = [draw_subset(num_classes, n, seed, asked.sampler) for n in sizes for seed in asked.seeds]

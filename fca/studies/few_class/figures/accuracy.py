@@ -330,9 +330,9 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
     >>> list(stability_headlines(pd.DataFrame([line, {**line, "model": "b", "p_best": 0.07}])))
     ['digits: the best of sub-models in most resamples of the subset seeds: a at ncl 2 (93 % of the resamples).']
     """
-    for dataset, part in stability.groupby(DATASET, sort=False):
+    for name, part in stability.groupby(DATASET, sort=False):
         if part[comparison.P_BEST].isna().all():
-            yield f"{dataset}: the stability of the order of the models is unknown ({part[NOTE].iloc[0]})."
+            yield f"{name!s}: the stability of the order of the models is unknown ({part[NOTE].iloc[0]})."
     known = stability.dropna(subset=comparison.P_BEST)
     for (dataset, protocol), part in known.groupby([DATASET, PROTOCOL], sort=False):
         best = part.sort_values(comparison.P_BEST, ascending=False, kind="stable").groupby(NCL).first()
