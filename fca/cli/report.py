@@ -83,8 +83,8 @@ def _result(analysis: Any, store: Store) -> tuple[Result, Store]:
 def _typed_here(reason: str) -> str:
     """The reason why an analysis found nothing, with keys as `fca report` takes them.
 
-    >>> _typed_here("keep one: analysis.query=\"ncl == 2\", or analysis.per_model=[recipe]")
-    'keep one: query="ncl == 2", or \'+report.options={per_model: [recipe]}\''
+    >>> print(_typed_here("keep one, analysis.query=..., or analysis.per_model=[recipe]"))
+    keep one, query=..., or '+report.options={per_model: [recipe]}'
     """
     reason = re.sub(r"\banalysis\.query\b", "query", reason)
     return re.sub(r"\banalysis\.(\w+)=(\[[^\]]*\]|[^\s,;]+)", r"'+report.options={\1: \2}'", reason)
