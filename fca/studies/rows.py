@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Sized
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -162,12 +161,9 @@ def _versions(store: Store, read: pd.DataFrame, known: pd.DataFrame) -> tuple[di
 @lru_cache(maxsize=32)
 def _uncut(store: Store, fingerprints: tuple[str, ...]) -> dict[str, str]:
     """Fingerprint -> that of the set of which it is the cut for training (fca.data.splits.for_training), or itself."""
-    items = {}
-    for one in fingerprints:
-        with suppress(OSError):  # a version without its list of images is related to no other
-            items[one] = store.items(one)
+    items = {one: store.items(one) for one in fingerprints}
     uncut = [one for one, of in items.items() if set(of["split"]) == {"test"}]
-    found = {one: one for one in fingerprints}
+    found = {}
     for one, of in items.items():
         alike = (other for other in uncut if other != one and len(items[other]) == len(of))
         found[one] = next((other for other in alike if fingerprint(of, other) == one), one)

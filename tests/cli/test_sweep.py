@@ -192,3 +192,12 @@ def test_a_size_that_a_lone_data_set_does_not_have_is_refused(fca, sizes):
     code, _, err = fca("-m", f"subset.ncl={sizes}", "sweep.print=true", *SMALL)
     assert code == 2
     assert "allowed: 2 to 10" in err
+
+
+def test_every_row_of_a_look_has_its_limit_and_rows_of_a_whole_set_have_none(fca):
+    words = ["subset.ncl=2", *SMALL]
+    assert fca(*words)[0] == 0
+    assert fca("task=embed", "logger=none")[0] == 0
+    rows = results("outputs").set_index("task")
+    assert rows.loc[["train", "predict"], "limit"].tolist() == [8, 8]
+    assert rows.loc[["embed"], "limit"].isna().all()
