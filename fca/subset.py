@@ -19,6 +19,10 @@ SAMPLERS = ("uniform", "fca")
 SHIPPED = Path(__file__).parent / "groups"  # of classes, one file each
 
 
+class NoSuchSubset(FcaError):
+    """A data set has no subset of so many classes; another one of a grid may have."""
+
+
 def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform") -> ClassSubset:
     """Draw `ncl` of `num_classes` classes; the same on every machine and Python (the standard library's generator).
 
@@ -26,7 +30,7 @@ def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform")
     fca:     the draws of the released Few-Class Arena: its range leaves out the last class, and the subsets of one
              seed are nested over small ncl (github.com/fewclassarena/fca, tools/dataset_converters/convert_ncls.py).
 
-    Raises FcaError if ncl is outside 2..num_classes (fca: one less, unless ncl is all classes).
+    Raises NoSuchSubset if ncl is outside 2..num_classes (fca: one less, unless ncl is all classes).
 
     >>> draw_subset(10, 3, seed=0).classes
     (2, 3, 8)
@@ -40,7 +44,7 @@ def draw_subset(num_classes: int, ncl: int, seed: int, sampler: str = "uniform")
     if not 2 <= ncl <= reachable:
         also = f", or all {num_classes} (fca never draws the last class)" if sampler == "fca" else ""
         step = "change subset.ncl or take a dataset with more classes"
-        raise FcaError("subset.ncl", ncl, f"2 to {reachable}{also}", step)
+        raise NoSuchSubset("subset.ncl", ncl, f"2 to {reachable}{also}", step)
     rng = random.Random(seed if sampler == "fca" else f"{num_classes}:{ncl}:{seed}")
     return ClassSubset(tuple(sorted(rng.sample(range(reachable), ncl))), seed, sampler)
 

@@ -152,6 +152,7 @@ class ImageData:
     mirror:  whether a mirrored image still shows its class.
     fingerprint_kind: what it is of: the `content` of every file, or names and a declared `version`.
     group:   the annotation column whose values no split that we draw cuts apart, e.g. patient; None: there is none.
+    limit:   the first images of every class and split are all that there are; None: the whole set.
     """
 
     name: str
@@ -163,6 +164,7 @@ class ImageData:
     mirror: bool = True
     fingerprint_kind: str = "version"
     group: str | None = None
+    limit: int | None = None
 
     @cached_property
     def labels(self) -> Int[np.ndarray, " images"]:

@@ -162,7 +162,7 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         raise FcaError("seed", config.seed, "0 or more", "set seed=0")
     if config.compat not in (None, *COMPATS):
         raise FcaError("compat", config.compat, f"null, {', '.join(COMPATS)}", "take one of these")
-    data = _load(config)
+    data = data_of(config)
     setup = Setup(
         data=data,
         model=component(config, "model"),
@@ -185,7 +185,8 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
     return Job(task, setup, task.plan(setup), OmegaConf.to_yaml(config, resolve=True), command)
 
 
-def _load(config: DictConfig) -> ImageData:
+def data_of(config: DictConfig) -> ImageData:
+    """The images of a configuration, listed once in a process."""
     loader = component(config, "dataset")
     key = (id(loader), config.limit)  # equal nodes are one loader, which lives as long as the process
     if key not in _LOADED:
@@ -220,7 +221,7 @@ def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
             tried.append([dict(values), config.limit])
             if "download" in values:
                 config.dataset.download = False
-            data = _load(config)
+            data = data_of(config)
             data = as_trained_on(data, fingerprint, data.group)
         except Exception as error:  # whatever is wrong there, a page without these pictures is better than none
             log.info("no images of %s from run %s: %s", fingerprint, run_id, error)

@@ -183,6 +183,7 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         **run.about,
         FINGERPRINT_KIND: kind if FINGERPRINT in run.about else None,
         **finished.columns,
+        "limit": job.setup.data.limit,
         **provenance(),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "run_id": run.run_id,

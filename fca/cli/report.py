@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -59,8 +60,9 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
         results.append(result)
     tables = [table for result in results for table in result.tables]
     if not tables:
-        reasons = "; ".join(result.missing for result in results)
-        raise FcaError("report", OmegaConf.select(config, "report.title"), reasons, "run them first")
+        reasons = dict.fromkeys(result.missing for result in results)  # mostly one, as the analyses read the same rows
+        nothing = "none of its analyses found rows that it can read"
+        raise FcaError("report", OmegaConf.select(config, "report.title"), nothing, "; ".join(reasons))
     for table in tables:
         store.save(table)
     command = shlex.join(["fca", "report", *words])
@@ -76,7 +78,17 @@ def _result(analysis: Any, store: Store) -> tuple[Result, Store]:
         tables, store = tables_of(analysis, store)
         return Result(analysis, tables), store
     except FcaError as error:
-        return Result(analysis, (), str(error)), store
+        return Result(analysis, (), _typed_here(str(error))), store
+
+
+def _typed_here(reason: str) -> str:
+    """The reason why an analysis found nothing, with keys as `fca report` takes them.
+
+    >>> print(_typed_here("keep one, analysis.query=..., or analysis.per_model=[recipe]"))
+    keep one, query=..., or '+report.options={per_model: [recipe]}'
+    """
+    reason = re.sub(r"\banalysis\.query\b", "query", reason)
+    return re.sub(r"\banalysis\.(\w+)=(\[[^\]]*\]|[^\s,;]+)", r"'+report.options={\1: \2}'", reason)
 
 
 def _analysis(name: str, options: Mapping[str, Any], folders: Sequence[Path]) -> Any:

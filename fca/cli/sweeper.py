@@ -23,12 +23,13 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from fca.cli.application import hydra_words, typed_words
-from fca.cli.configure import Job, job_of
+from fca.cli.configure import Job, data_of, job_of
 from fca.cli.execute import POLL_S, execute, record_failure
 from fca.cli.show import show_failures
 from fca.data.content import one_look
 from fca.store import State, Store, claims
 from fca.store.claims import repeating
+from fca.subset import NoSuchSubset
 from fca.types import FcaError, use_plugins
 
 LOOK_S = 1.0
@@ -66,6 +67,34 @@ class Configuration:
 
     overrides: list[str]
     job: Job
+
+
+class Skipped:
+    """The points of a grid whose data set has no subset of the size, while another data set of the grid has one."""
+
+    def __init__(self) -> None:
+        self.errors: list[tuple[NoSuchSubset, int | float, str]] = []
+        self.drawn: Counter[Any] = Counter()  # points that can be drawn, by the size asked for
+
+    @contextmanager
+    def unless_drawn(self, config: DictConfig) -> Iterator[None]:
+        """Plan a point in the body; it is skipped if there is no such subset."""
+        try:
+            yield
+            self.drawn[config.subset.ncl] += 1
+        except NoSuchSubset as error:
+            data, ncl = data_of(config), config.subset.ncl
+            few = f"of which subset.ncl={ncl} is {error.args[1]}" if ncl < 1 else f"fewer than subset.ncl={ncl}"
+            self.errors.append((error, ncl, f"{data.name} has {len(data.classes)} classes, {few}"))
+
+    def line(self) -> str | None:
+        """How many points were skipped and why; None for none. Raises the error of a size that no data set has."""
+        for error, ncl, _ in self.errors:
+            if not (self.drawn[ncl] or (ncl < 1 and self.drawn)):  # a share of a small set may be a single class
+                raise error
+        reasons = "; ".join(dict.fromkeys(reason for _, _, reason in self.errors))
+        total = self.drawn.total() + len(self.errors)
+        return f"skipped {len(self.errors)} of {total} configurations: {reasons}" if self.errors else None
 
 
 class ResumingSweep:
@@ -152,11 +181,11 @@ class ResumingSweep:
             _ = job.return_value  # raises what ended a job outside of its runs
 
     def _configurations(self, arguments: list[str]) -> list[Configuration]:
-        """Every point of the grid, composed, checked and planned."""
+        """Every point of the grid, composed, checked and planned; without subsets that a data set is too small for."""
         axes = self._axes(arguments)
         groups = {*self.loader.list_groups(""), *self.config.hydra.runtime.choices}
         composed: dict[tuple[str, ...], DictConfig] = {}
-        points = []
+        points, skipped = [], Skipped()
         for values in itertools.product(*axes.values()):
             pairs = zip(values, axes.values(), strict=True)
             choices = {word: len(axis) for value, axis in pairs for word in hydra_words(value)}
@@ -170,7 +199,10 @@ class ResumingSweep:
             config = copy.deepcopy(composed[whole])
             for override in OverridesParser.create().parse_overrides([o for o in overrides if o not in whole]):
                 OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
-            points.append(Configuration(overrides, job_of(config, typed_words(self.config.hydra, overrides))))
+            with skipped.unless_drawn(config):
+                points.append(Configuration(overrides, job_of(config, typed_words(self.config.hydra, overrides))))
+        if line := skipped.line():
+            print(line, file=sys.stderr, flush=True)
         return points
 
     def _axes(self, arguments: list[str]) -> dict[str, list[str]]:

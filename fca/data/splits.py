@@ -303,7 +303,7 @@ def at_rows(data: ImageData, rows: Int[np.ndarray, " rows"], **changes: Any) -> 
 def first_images(data: ImageData, per_class: int) -> ImageData:
     """The first `per_class` images of every class and split, by image id; its own fingerprint, so never mixed up."""
     rows = np.flatnonzero(data.items.groupby(["split", "label"]).cumcount() < per_class)
-    found = at_rows(data, rows)
+    found = at_rows(data, rows, limit=per_class)
     return replace(found, fingerprint=fingerprint(found.items, f"{data.fingerprint} first {per_class}"))
 
 

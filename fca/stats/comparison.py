@@ -27,7 +27,16 @@ from jaxtyping import Bool, Float, Integer
 from scipy.special import chdtri, nctdtr, nctdtrinc, ndtri, stdtrit
 from scipy.stats import binomtest, rankdata
 
-from fca.stats.intervals import LEVEL, NO_INTERVAL, UNKNOWN, Estimated, percentile_interval, point_weights, wilson
+from fca.stats.intervals import (
+    FEWEST_DRAWS,
+    LEVEL,
+    NO_INTERVAL,
+    UNKNOWN,
+    Estimated,
+    percentile_interval,
+    point_weights,
+    wilson,
+)
 
 
 def mcnemar(only_a: int, only_b: int) -> float:
@@ -188,21 +197,21 @@ def rank_stability(
 ) -> RankStability:
     """Rank stability of models over bootstrap resamples of subset seeds (see point_weights for `cluster`).
 
-    Models that are equal in a resample share its best place and their rank. With fewer than two drawn seeds nothing is
-    known about others: all but the rank is NaN.
+    Models that are equal in a resample share its best place and their rank. With fewer than FEWEST_DRAWS drawn seeds
+    resamples show too little of others: all but the rank is NaN.
 
-    >>> rank_stability(np.array([[0.9, 0.8], [0.7, 0.6]]), np.array([0, 1])).p_best
+    >>> rank_stability(np.tile([0.9, 0.8], (5, 1)), np.arange(5)).p_best
     array([1., 0.])
     """
     means = np.round(accuracy.mean(axis=0), 12)
-    rank, models = rankdata(-means), accuracy.shape[1]
-    if cluster.max(initial=-1) < 1:
+    rank, models, seeds = rankdata(-means), accuracy.shape[1], int(cluster.max(initial=-1)) + 1
+    if seeds < FEWEST_DRAWS:
         unknown = np.full(models, np.nan)
         return RankStability(unknown, rank, unknown, unknown, np.full((models, models), np.nan))
     weights = point_weights(cluster)
     drawn = np.round(weights @ accuracy / weights.sum(axis=1, keepdims=True), 12)  # equal models stay equal
     best = drawn == drawn.max(axis=1, keepdims=True)
-    low, high = np.array([percentile_interval(column) for column in rankdata(-drawn, axis=1).T]).T
+    low, high = np.array([percentile_interval(column, seeds) for column in rankdata(-drawn, axis=1).T]).T
     now = np.sign(means[:, None] - means[None, :])
     same = np.stack([np.sign(drawn[:, [m]] - drawn) == now[m] for m in range(models)]).mean(axis=1)
     p_best = (best / best.sum(axis=1, keepdims=True)).mean(axis=0)

@@ -12,7 +12,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Integer, Num, Shaped
 
 from fca.stats.correlation import Correlation, correlation, t_test
-from fca.stats.intervals import NO_INTERVAL, RESAMPLES, Estimated, cluster_draws, percentile_interval
+from fca.stats.intervals import (
+    FEWEST_DRAWS,
+    FRACTION,
+    RESAMPLES,
+    Estimated,
+    cluster_draws,
+    percentile_interval,
+    t_mean,
+)
 from fca.types import LEVELS, FcaError
 
 PATTERNS = ("000", "001", "010", "011", "100", "101", "110", "111")  # easy, medium, hard
@@ -95,7 +103,8 @@ def score_interval(
     """Score over all triplets, that of chance at the same overall level accuracies, and the excess, with intervals.
 
     Whole sessions are resampled: another draw of classes and attributes, with their images unchanged. Both scores are
-    computed anew in each resample. Level accuracies are means over sessions, which count equally. One session has no
+    computed anew in each resample. Level accuracies are means over sessions, which count equally. Of fewer than
+    FEWEST_DRAWS sessions only the score has an interval, Student's; one session has no
     interval (NaN).
 
     >>> levels, session = np.tile([0, 1, 2], 4), np.repeat(np.arange(4), 3)
@@ -106,11 +115,11 @@ def score_interval(
     rates = level_rates(correct, levels, sessions)
     each = np.asarray(chance_score(*rates.T))
     score, chance = float(each.mean()), float(chance_score(*rates.mean(axis=0)))
-    ends = [NO_INTERVAL] * 3
-    if len(rates) > 1:
-        share = cluster_draws(len(rates), seed, resamples) / len(rates)
-        scores, chances = share @ each, np.asarray(chance_score(*(share @ rates).T))
-        ends = [percentile_interval(values) for values in (scores, chances, scores - chances)]
+    share = cluster_draws(len(rates), seed, resamples) / len(rates)
+    scores, chances = share @ each, np.asarray(chance_score(*(share @ rates).T))
+    ends = [percentile_interval(values, len(rates)) for values in (scores, chances, scores - chances)]
+    if len(rates) < FEWEST_DRAWS:  # only the score is a mean over sessions
+        ends[0] = t_mean(each, np.arange(len(each)), FRACTION)
     return ScoreInterval(*(Estimated(v, *end) for v, end in zip((score, chance, score - chance), ends, strict=True)))
 
 

@@ -1,4 +1,9 @@
-"""Intervals: Wilson's for an accuracy; elsewhere the bootstrap over what was drawn at random."""
+"""Intervals: Wilson's for an accuracy; elsewhere the bootstrap over what was drawn at random, from five draws on.
+
+The bootstrap sees only the spread of what was drawn. Of two, three, four and five normal draws its 95 % interval of a
+mean contains the true mean in 51, 75, 81 and 84 % (simulated; Student's t: 95 %). So below FEWEST_DRAWS a mean has
+Student's interval, Pearson's r of four points Fisher's (fca.stats.correlation), and what has neither has no interval.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,14 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer, Num, Shaped
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 LEVEL = 0.95
 RESAMPLES = 2000
+FEWEST_DRAWS = 5  # independent draws (subset seeds, models, images ...) that a bootstrap needs
 NO_INTERVAL = (float("nan"), float("nan"))
+EVERYWHERE = (-float("inf"), float("inf"))
+FRACTION, SIGNED_FRACTION = (0.0, 1.0), (-1.0, 1.0)  # the ranges of an accuracy and of a difference of two
 
 
 class Estimated(NamedTuple):
@@ -72,10 +80,32 @@ def point_weights(
     return np.where(cluster < 0, 1, cluster_draws(clusters, seed, resamples)[:, cluster])
 
 
-def percentile_interval(values: Float[np.ndarray, " resamples"], level: float = LEVEL) -> tuple[float, float]:
-    """The middle `level` of a statistic over resamples; NaN, NaN if it is undefined (NaN) in half of them or more."""
+def no_interval(draws: int, what: str) -> str | None:
+    """The reason why a bootstrap over so many independent draws of `what` gives no interval; None where it gives one.
+
+    >>> no_interval(3, "subset seeds"), no_interval(5, "subset seeds")
+    ('no interval: 3 subset seeds, 5 needed', None)
+    """
+    if draws >= FEWEST_DRAWS:
+        return None
+    return f"no interval: {draws} {what.removesuffix('s') if draws == 1 else what}, {FEWEST_DRAWS} needed"
+
+
+def resampled(what: str) -> str:
+    """How the interval of a mean is made (see mean_with_interval): for the parameters of a table."""
+    return f"{RESAMPLES} bootstrap resamples of {what}, of fewer than {FEWEST_DRAWS} Student's t"
+
+
+def percentile_interval(
+    values: Float[np.ndarray, " resamples"], draws: int, level: float = LEVEL
+) -> tuple[float, float]:
+    """The middle `level` of a statistic over resamples of so many independent draws.
+
+    NaN, NaN with fewer than FEWEST_DRAWS draws, and if the statistic is undefined (NaN) in half of the resamples or
+    more.
+    """
     defined = values[~np.isnan(values)]
-    if 2 * len(defined) <= len(values):
+    if draws < FEWEST_DRAWS or 2 * len(defined) <= len(values):
         return NO_INTERVAL
     low, high = np.quantile(defined, [0.5 - level / 2, 0.5 + level / 2]).tolist()
     return low, high
@@ -86,37 +116,73 @@ def bootstrap_mean(
 ) -> tuple[float, float]:
     """Percentile bootstrap interval of a mean whose points come in clusters (see point_weights).
 
-    With fewer than two drawn clusters nothing is known about another draw: NaN, NaN. With three or four it is too
-    narrow: the bootstrap sees only the spread of those that were drawn.
+    NaN, NaN with fewer than FEWEST_DRAWS drawn clusters.
 
-    >>> bootstrap_mean(np.array([0.7, 0.9]), np.array([0, 1]))
-    (0.7, 0.9)
+    >>> [round(end, 2) for end in bootstrap_mean(np.array([0.5, 0.6, 0.7, 0.8, 0.9]), np.arange(5))]
+    [0.58, 0.82]
     """
-    clusters = int(cluster.max(initial=-1)) + 1
-    if clusters < 2:
+    sums, counts, fixed = _clusters(values, cluster)
+    if not len(sums):
         return NO_INTERVAL
-    drawn, fixed = cluster >= 0, values[cluster < 0]
-    sums = np.bincount(cluster[drawn], weights=values[drawn], minlength=clusters)
-    counts = np.bincount(cluster[drawn], minlength=clusters)
-    draws = cluster_draws(clusters, seed)
-    return percentile_interval((draws @ sums + fixed.sum()) / (draws @ counts + len(fixed)))
+    draws = cluster_draws(len(sums), seed)
+    return percentile_interval((draws @ sums + fixed.sum()) / (draws @ counts + len(fixed)), len(sums))
+
+
+def t_mean(
+    values: Num[np.ndarray, " points"],
+    cluster: Integer[np.ndarray, " points"],
+    within: tuple[float, float] = EVERYWHERE,
+) -> tuple[float, float]:
+    """Student's interval of a mean whose points come in clusters (see point_weights).
+
+    mean ± t(k - 1) · sqrt(k / (k - 1) · Σ (e_j - mean e)²) / n,   e_j = sum of cluster j - its number of points · mean
+
+    for k drawn clusters and n points: of clusters of one point, the usual interval; of clusters that differ in size,
+    that of a ratio of sums (Cochran 1977, section 6.4). It is cut off at `within`, the range of the quantity.
+
+    NaN, NaN with fewer than two drawn clusters, and where they are all alike: then they show no spread to go by.
+
+    >>> [round(end, 2) for end in t_mean(np.array([0.7, 0.8, 0.9]), np.arange(3))]
+    [0.55, 1.05]
+    """
+    sums, counts, _ = _clusters(values, cluster)
+    k, n = len(sums), len(values)
+    if k < 2:
+        return NO_INTERVAL
+    mean = float(values.mean())
+    deviation = float(np.std(sums - counts * mean, ddof=1)) * k**0.5 / n
+    if deviation <= 1e-12:  # rounding of equal accuracies
+        return NO_INTERVAL
+    half = float(stdtrit(k - 1, 0.5 + LEVEL / 2)) * deviation
+    return max(within[0], mean - half), min(within[1], mean + half)
+
+
+def _clusters(
+    values: Num[np.ndarray, " points"], cluster: Integer[np.ndarray, " points"]
+) -> tuple[Float[np.ndarray, " clusters"], Integer[np.ndarray, " clusters"], Num[np.ndarray, " fixed"]]:
+    """Sum and number of the points of each drawn cluster, and the points that were not drawn."""
+    drawn, clusters = cluster >= 0, int(cluster.max(initial=-1)) + 1
+    sums = np.bincount(cluster[drawn], weights=values[drawn], minlength=clusters).astype(np.float64)  # int of none
+    return sums, np.bincount(cluster[drawn], minlength=clusters), values[~drawn]
 
 
 def mean_with_interval(
     values: Num[np.ndarray, " points"] | pd.Series,
     groups: Shaped[np.ndarray, " points"] | pd.Series | None = None,
     seed: int = 0,
+    within: tuple[float, float] = EVERYWHERE,
 ) -> Estimated:
-    """The mean of the values that are not missing, with its percentile bootstrap interval.
+    """The mean of the values that are not missing, and its interval: percentile bootstrap, or t of few groups.
 
     groups: names of what was drawn at random and is resampled whole, such as the subset seed of each value; a value
             with a missing name (None, NaN) was not drawn and is in every resample once. None: every value is its own
             group.
-    The interval is NaN, NaN with fewer than two groups; all three are NaN without values. With three or four groups it
-    is too narrow: the bootstrap sees only the spread of those that were drawn.
+    within: the range of the quantity, which Student's interval may leave.
+    From FEWEST_DRAWS groups on see bootstrap_mean, below t_mean. The interval is NaN, NaN with a single group, and with
+    few groups that are all alike; all three are NaN without values.
 
-    >>> mean_with_interval(np.array([0.7, 0.9]))
-    Estimated(value=0.8, low=0.7, high=0.9)
+    >>> mean_with_interval(np.array([0.7, 0.9]), within=FRACTION)
+    Estimated(value=0.8, low=0.0, high=1.0)
     >>> mean_with_interval(np.array([0.7, 0.9]), np.array(["a", "a"]))
     Estimated(value=0.8, low=nan, high=nan)
     """
@@ -125,4 +191,6 @@ def mean_with_interval(
     if not known.any():
         return UNKNOWN
     codes = np.arange(known.sum()) if groups is None else pd.factorize(pd.Series(groups)[known])[0]
-    return Estimated(float(numbers[known].mean()), *bootstrap_mean(numbers[known], codes, seed))
+    few = codes.max(initial=-1) + 1 < FEWEST_DRAWS
+    ends = t_mean(numbers[known], codes, within) if few else bootstrap_mean(numbers[known], codes, seed)
+    return Estimated(float(numbers[known].mean()), *ends)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Integer, Num
 
-from fca.stats.intervals import Estimated, mean_with_interval
+from fca.stats.intervals import FRACTION, SIGNED_FRACTION, Estimated, mean_with_interval
 
 LEVEL = 0.9
 UNCLEAR = "undecided"  # the verdict where intervals are too wide
@@ -35,7 +35,7 @@ class HeldOut(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """Means over the held-out points, as fractions, with 95 % bootstrap intervals over clusters.
+    """Means over the held-out points, as fractions, with 95 % intervals over clusters.
 
     error: mean absolute error.    gain: the baseline's error minus it.
     coverage, width: of the prediction intervals.
@@ -81,20 +81,21 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
 
     cluster: 0..k-1, the points that were drawn together: those of a subset seed, or of a data set where the claim is
              about others; -1 for a point that was not drawn (all classes).
-    What is unknown (no prediction, no interval, one cluster) is NaN. The fits are not repeated: the bootstrap resamples
-    the points they are judged on.
+    What is unknown (no prediction, no interval, one cluster) is NaN. The fits are not repeated: the intervals (see
+    mean_with_interval) are over the points they are judged on.
 
     >>> sure = HeldOut(np.array([0.9, 0.8]), np.array([0.8, 0.7]), np.array([1.0, 0.9]))
     >>> off = HeldOut(np.array([0.7, 0.7]), *sure[1:])
     >>> [round(value, 3) for value in judge(np.array([0.9, 0.8]), sure, off, np.array([0, 1])).gain]
-    [0.15, 0.1, 0.2]
+    [0.15, -0.485, 0.785]
     """
     error = np.abs(accuracy - model.predicted)
     inside = np.where(np.isnan(model.low), np.nan, (accuracy >= model.low) & (accuracy <= model.high))
     order = np.argsort(cluster, kind="stable")  # so that resamples do not depend on the order of the points
     groups = np.where(cluster < 0, np.nan, cluster)[order]
     gain = np.abs(accuracy - baseline.predicted) - error
-    means = [mean_with_interval(values[order], groups) for values in (error, gain, inside, model.high - model.low)]
+    ranges = ((error, FRACTION), (gain, SIGNED_FRACTION), (inside, FRACTION), (model.high - model.low, FRACTION))
+    means = [mean_with_interval(values[order], groups, within=within) for values, within in ranges]
     return Judgement(means[0], means[1], means[2], means[3].value)
 
 

@@ -21,6 +21,7 @@ PARENT = Column("parent", str, "", "the run whose weights or arrays this one rea
 DATASET = Column("dataset", str, "", "data set", filters=True)
 FINGERPRINT = Column("fingerprint", str, "", "of the images, labels and splits")
 FINGERPRINT_KIND = Column("fingerprint_kind", str, "", "what that is of: content, version or (older) names and sizes")
+LIMIT = Column("limit", int, ".0f", "first images of every class and split that were used; missing: all")
 NUM_CLASSES = Column("num_classes", int, ".0f", "classes of the data set")
 SPLIT = Column("split", str, "", "split of the images")
 MODEL = Column("model", str, "", "model", filters=True)
@@ -50,7 +51,7 @@ FINISHED = Column("finished", str, "", "UTC, ISO 8601")
 
 HEADLINES = (TOP1, TOP1_OPEN, TOP1_MASKED, TOP1_GROUPED)
 BASE = (
-    *(RUN_ID, TASK, PARENT, DATASET, FINGERPRINT, FINGERPRINT_KIND, SPLIT, NUM_CLASSES),
+    *(RUN_ID, TASK, PARENT, DATASET, FINGERPRINT, FINGERPRINT_KIND, LIMIT, SPLIT, NUM_CLASSES),
     *(MODEL, WEIGHTS, SNAPSHOT, ENCODER, SHIFT, ADAPTATION, NCL, SUBSET_SEED, SAMPLER, CLASSES, SEED, COMPAT),
     *(end for headline in HEADLINES for end in with_interval(headline)),
     *(N_TEST, FLAG, TRAIN_S, PREDICT_S, IMAGES_PER_S, PARAMS, INPUT_SIZE),

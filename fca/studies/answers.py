@@ -24,7 +24,7 @@ from fca.studies.responses import (
     stem_of,
     stored_set,
 )
-from fca.studies.rows import by_full_models, every_row, narrowed, records, require
+from fca.studies.rows import by_full_models, by_version, every_row, narrowed, records, require
 from fca.types import FcaError
 
 log = logging.getLogger(__name__)
@@ -38,17 +38,12 @@ def answering_rows(store: Store, query: str | None) -> pd.DataFrame:
 
     Rows that know only some of the classes (sub-models) are no subjects: they were not evaluated on all items.
     With columns subject (named), corruption, severity, and `model` and `snapshot` of the subject. query: narrows them.
-    Raises FcaError for a query that cannot be read, and for one data set in two versions.
+    Each version of a data set is one of its own (see `by_version`). Raises FcaError for a query that cannot be read.
     """
     rows = every_row(store, query)
     rows = narrowed(rows[by_full_models(rows)], query)
     places = rows["shift"].fillna("").map(kind_and_severity)
-    rows = rows[places.notna()].reset_index(drop=True)
-    for name, part in rows.groupby("dataset"):
-        versions = sorted(part["fingerprint"].unique())
-        if len(versions) > 1:
-            step = f'keep one, e.g. analysis.query="\\"fingerprint == \'{versions[0]}\'\\""'
-            raise FcaError(f"fingerprint of {name} in the rows read", ", ".join(versions), "one version", step)
+    rows, _ = by_version(store, [rows[places.notna()].reset_index(drop=True)], rows[:0])
     known = pd.DataFrame(places.dropna().tolist(), columns=["kind", "severity"])
     rows = rows.assign(corruption=_distinct_kinds(rows, known["kind"]), severity=known["severity"])
     named = [part.assign(**_named(part)) for _, part in rows.groupby("dataset")]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
 
+from fca.identity import fingerprint
 from fca.store import Store
 from fca.store.columns import (
     ADAPTATION,
     COMPAT,
+    DATASET,
     FINGERPRINT,
     INPUT_SIZE,
+    LIMIT,
     NUM_CLASSES,
     SAMPLER,
     SHIFT,
@@ -29,6 +33,8 @@ from fca.types import FcaError
 CONFIG = (FINGERPRINT, NUM_CLASSES, SPLIT, SHIFT, SAMPLER, COMPAT)
 # These may differ between models; within one, even a missing value counts.
 OF_WEIGHTS = (ADAPTATION, WEIGHTS, SNAPSHOT, INPUT_SIZE)
+SHORT = 6  # hex digits of a fingerprint that names a version
+CUT = "70/10/20"
 
 
 @dataclass(frozen=True)
@@ -37,11 +43,13 @@ class Rows:
 
     trained:  `train` rows: sub-models, and full models where ncl is the number of classes.
     full:     those of `by_full_models` on clean images, with the best weights (not snapshots of training).
+    scored:   `score` rows of those: class subsets that full models were scored on, whether or not one was trained.
     embedded: `embed` rows of one split.
     """
 
     trained: pd.DataFrame
     full: pd.DataFrame
+    scored: pd.DataFrame
     embedded: pd.DataFrame
     total: int  # rows in the store, whatever the query
 
@@ -63,11 +71,15 @@ def select(store: Store, query: str | None, split: str = "test") -> Rows:
     full = by_full_models(rows) & clean & final
     embedded = (rows["task"] == "embed") & (rows["split"] == split) & clean
     trained, complete = narrowed(rows[rows["task"] == "train"], query), narrowed(rows[full], query)
+    scored = narrowed(rows[(rows["task"] == "score") & rows["parent"].isin(complete["run_id"])], query)
+    scored = scored[scored["ncl"] < scored["num_classes"]]
+    trained, complete, scored, similar = by_version(store, [trained, complete, scored], narrowed(rows[embedded], query))
     model = _distinct_names(pd.concat([trained, complete]))
     return Rows(
         trained=trained.assign(model=model[trained.index]),
         full=complete.assign(model=model[complete.index]),
-        embedded=narrowed(rows[embedded], query),
+        scored=scored,
+        embedded=similar,
         total=len(rows),
     )
 
@@ -84,6 +96,79 @@ def every_row(store: Store, query: str | None) -> pd.DataFrame:
     if query is not None:
         kept(rows, query, "analysis.query")
     return rows
+
+
+def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFrame) -> list[pd.DataFrame]:
+    """These rows, with a name of its own in column `dataset` for every version of a data set that is among them.
+
+    cifar100, where there is one. Of several, a look at its first images is `cifar100 (limit 20)`, and the whole one
+    cifar100; several whole ones (or older rows, without a limit) are `cifar100 (3f2a91)`, by their fingerprint.
+    A set that is all test and its 70/10/20 cut, which networks train on, are one version: features of all images stand
+    beside accuracies on the cut's test images. Where models were tested on both, these are two, with the features of
+    all images for each.
+
+    Column `stored` keeps the name that is stored: versions of one data set are no independent data sets.
+    models: rows of trainings and predictions.    embedded: of features.
+    """
+    tested = pd.concat(models)
+    read = pd.concat([tested, embedded])
+    of_models: dict[str, str] = {}
+    of_features: dict[str, list[str]] = {}
+    for dataset, part in read.groupby(DATASET):
+        if len(set(part[FINGERPRINT])) == 1:
+            continue
+        rows = store.rows()
+        whole, words = _versions(store, part, rows[rows[DATASET] == dataset])
+        for version, its in words.items():
+            places = sorted({one for one in tested[FINGERPRINT] if whole.get(one) == version})
+            for one in places:
+                place = [] if len(places) == 1 else ["all test" if one == version else CUT]
+                of_models[one] = _called(str(dataset), [*its, *place])
+            of_features[version] = [of_models[one] for one in places] or [_called(str(dataset), its)]
+    single = {one: [name] for one, name in of_models.items()}
+    return [*(_renamed(rows, single) for rows in models), _renamed(embedded, of_features)]
+
+
+def _renamed(rows: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
+    """These rows, each as often as its fingerprint has names."""
+    pairs = zip(rows[FINGERPRINT], rows[DATASET], strict=True)
+    found = pd.Series([names.get(one, [name]) for one, name in pairs], rows.index, dtype="object")
+    return rows.assign(stored=rows[DATASET], dataset=found).explode(DATASET).astype({DATASET: "str"})
+
+
+def _called(dataset: str, words: Sequence[str]) -> str:
+    return f"{dataset} ({', '.join(words)})" if words else dataset
+
+
+def _versions(store: Store, read: pd.DataFrame, known: pd.DataFrame) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """Fingerprint -> its version, which is that of the set as it was before the cut; and what distinguishes each.
+
+    read: the rows of one data set that are read.    known: all of it that are stored.
+    """
+    whole = _uncut(store, tuple(sorted(known[FINGERPRINT].dropna().unique())))
+    limits = known.dropna(subset=LIMIT).set_index(FINGERPRINT)[LIMIT] if LIMIT in known else pd.Series(dtype="int64")
+    limit = {whole[str(one)]: f"limit {int(images)}" for one, images in limits.items()}
+    versions = sorted({whole[one] for one in read[FINGERPRINT]})
+    if len(versions) == 1:
+        return whole, {versions[0]: []}
+    looks = [limit.get(one) for one in versions]
+    words = {
+        one: [word for word in (look, one[:SHORT] if looks.count(look) > 1 else None) if word is not None]
+        for one, look in zip(versions, looks, strict=True)
+    }
+    return whole, words
+
+
+@lru_cache(maxsize=32)
+def _uncut(store: Store, fingerprints: tuple[str, ...]) -> dict[str, str]:
+    """Fingerprint -> that of the set of which it is the cut for training (fca.data.splits.for_training), or itself."""
+    items = {one: store.items(one) for one in fingerprints}
+    uncut = [one for one, of in items.items() if set(of["split"]) == {"test"}]
+    found = {}
+    for one, of in items.items():
+        alike = (other for other in uncut if other != one and len(items[other]) == len(of))
+        found[one] = next((other for other in alike if fingerprint(of, other) == one), one)
+    return found
 
 
 def _distinct_names(rows: pd.DataFrame) -> pd.Series:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas as pd
 
+from fca.stats.intervals import no_interval as no_interval
 from fca.store.columns import CLASSES as CLASSES
 from fca.store.columns import DATASET as DATASET
 from fca.store.columns import ENCODER as ENCODER
@@ -26,6 +27,7 @@ from fca.types import LEVELS, Column, Table
 IMAGE_ID = Column("image_id", str, "", "image")
 LABEL = Column("label", str, "", "class of the image")
 NOTE = Column("note", str, "", "why a value is missing")
+NO_MEAN_INTERVAL = "no interval: it takes two subset seeds that differ"  # of a mean over subsets
 SUBSETS = Column("subsets", int, ".0f", "class subsets")
 MODELS = Column("models", int, ".0f", "models")
 _PROTOCOLS = {

@@ -304,7 +304,8 @@ def bank_of(store: Store, table_id: str, data: ImageData, rows: Int[np.ndarray, 
         frame = same if len(same) else frame  # files of responses have names of their own
     if frame["item"].duplicated().any():
         found = ", ".join(sorted(set(frame["dataset"])))
-        step = f"save one of this set alone: fca analyse analysis=irt analysis.query=\"dataset == '{data.name}'\""
+        query = f"analysis.query=\"fingerprint == '{data.fingerprint}'\""
+        step = f"save one of this set alone: fca analyse analysis=irt {query}"
         raise FcaError("data sets of task.bank", found, f"{data.name}, or another one", step)
     images = data.items["image_id"].iloc[rows].astype(str)
     names = images if shift.label() == CLEAN.label() else images + f"@{shift.label()}"

@@ -218,3 +218,33 @@ def test_parallel_workers_share_a_grid_and_w_and_b_has_every_run_whole(start, tm
         assert (config["task"], config["model"], config["ncl"]) == (row["task"], "test_resnet", row["ncl"])
         headline = "top1" if row["task"] == "train" else "top1_open"
         assert summary[headline] == row[headline]
+
+
+def test_a_grid_skips_the_sizes_that_a_smaller_data_set_does_not_have(fca, tmp_path):
+    write_images(tmp_path / "few", 3, classes="abcd")
+    write_images(tmp_path / "many", 3, classes="abcdefgh")
+    grid = ["-m", "dataset=folder", "dataset.root=few,many", "subset.ncl=2,5,20", "sweep.print=true", *SMALL]
+    code, _, err = fca(*grid)
+    assert code == 2
+    assert "subset.ncl = 20; allowed: 2 to" in err, "no data set of the grid has so many classes"
+    code, out, err = fca(*(word.replace(",20", ",0.3") for word in grid))
+    assert code == 0, err
+    assert len(out.strip().splitlines()) == 3, "0.3 of 8 classes are 2"
+    reasons = "few has 4 classes, fewer than subset.ncl=5; few has 4 classes, of which subset.ncl=0.3 is 1"
+    assert f"skipped 2 of 6 configurations: {reasons}" in err
+
+
+@pytest.mark.parametrize("sizes", ["2,11", "11", "0.1"])
+def test_a_size_that_a_lone_data_set_does_not_have_is_refused(fca, sizes):
+    code, _, err = fca("-m", f"subset.ncl={sizes}", "sweep.print=true", *SMALL)
+    assert code == 2
+    assert "allowed: 2 to 10" in err
+
+
+def test_every_row_of_a_look_has_its_limit_and_rows_of_a_whole_set_have_none(fca):
+    words = ["subset.ncl=2", *SMALL]
+    assert fca(*words)[0] == 0
+    assert fca("task=embed", "logger=none")[0] == 0
+    rows = results("outputs").set_index("task")
+    assert rows.loc[["train", "predict"], "limit"].tolist() == [8, 8]
+    assert rows.loc[["embed"], "limit"].isna().all()

@@ -83,7 +83,7 @@ def test_what_was_not_tested_is_named_so():
     frame = comparison.paired(comparison.per_subset(bare))
     assert frame["told_apart"].isna().all()
     drawn = values(style.spec(paired_figure(comparison.PAIRED.table(frame, {}, ()))))
-    assert set(drawn["verdict"]) == {"no test: predictions are not stored, or one draw"}
+    assert set(drawn["verdict"]) == {"no test: predictions are not stored, or too few draws"}
     assert all("cannot be tested" in line for line in paired_headlines(frame))
 
 

@@ -111,7 +111,8 @@ def test_gap_draws_both_differences_of_every_line():
     for line in gap.to_dict("records"):
         for protocol in ("open", "masked"):
             for end in ("", "_low", "_high"):
-                assert drawn.loc[(protocol, line["ncl"]), f"difference{end}"] == line[f"sub_minus_{protocol}{end}"]
+                expected = pytest.approx(line[f"sub_minus_{protocol}{end}"], abs=0, nan_ok=True)
+                assert drawn.loc[(protocol, line["ncl"]), f"difference{end}"] == expected
 
 
 def test_headings_of_the_scatter_state_r_p_and_n_of_the_table():

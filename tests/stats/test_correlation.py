@@ -6,7 +6,7 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.stats.correlation import correlation, kendall, resampled_correlation
+from fca.stats.correlation import correlation, fisher_interval, kendall, resampled_correlation
 
 SCIPY = {"pearson": scipy.stats.pearsonr, "spearman": scipy.stats.spearmanr}
 methods = pytest.mark.parametrize("method", SCIPY)
@@ -133,10 +133,10 @@ def test_an_unknown_method_is_named():
 def test_tau_is_scipy_s_and_its_interval_draws_whole_models():
     rng = np.random.default_rng(0)
     ability, top1 = rng.normal(size=12), rng.integers(0, 6, 12) / 6
-    models = ["a", "b", "c", "d"] * 3
+    models = ["a", "b", "c", "d", "e", "f"] * 2
     found = kendall(ability, top1, models)
     assert found.value == pytest.approx(scipy.stats.kendalltau(ability, top1).statistic, abs=1e-12)
-    draws = np.random.default_rng(0).multinomial(4, [0.25] * 4, size=2000)[:, [0, 1, 2, 3] * 3]
+    draws = np.random.default_rng(0).multinomial(6, [1 / 6] * 6, size=2000)[:, [0, 1, 2, 3, 4, 5] * 2]
     s, t = (np.sign(v[:, None] - v[None, :]) for v in (ability, top1))
     taus = [(w @ (s * t) @ w) / np.sqrt((w @ (s * s) @ w) * (w @ (t * t) @ w)) for w in draws if (w @ (t * t) @ w) > 0]
     assert (found.low, found.high) == pytest.approx(np.quantile(taus, [0.025, 0.975]), abs=1e-12)
@@ -145,6 +145,29 @@ def test_tau_is_scipy_s_and_its_interval_draws_whole_models():
 def test_rounding_is_no_difference_between_subjects_of_equal_answers():
     found = kendall(np.array([0.0, 1e-16, 1.0]), np.array([0.5, 0.5, 0.9]), ["a", "b", "c"])
     assert found.value == pytest.approx(1.0, abs=1e-12)
+
+
+def test_tau_of_four_models_has_no_interval():
+    found = kendall(np.arange(8.0), np.array([0.1, 0.2, 0.3, 0.5, 0.4, 0.6, 0.7, 0.8]), ["a", "b", "c", "d"] * 2)
+    assert np.isnan([found.low, found.high]).all()
+
+
+def test_fisher_s_interval_is_that_of_scipy_and_four_points_are_the_fewest():
+    rng = np.random.default_rng(0)
+    for n in (4, 5, 30):
+        x, y = rng.normal(size=(2, n))
+        reference = scipy.stats.pearsonr(x, y)
+        assert fisher_interval(reference.statistic, n) == pytest.approx(reference.confidence_interval(), abs=1e-12)
+    assert np.isnan([*fisher_interval(0.9951, 3), *fisher_interval(1.0, 4)]).all()
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
+def test_fisher_s_interval_of_four_normal_points_holds_the_true_correlation(rho):
+    x, noise = np.random.default_rng(1).normal(size=(2, 2000, 4))
+    y = rho * x + (1 - rho**2) ** 0.5 * noise
+    ends = [fisher_interval(np.corrcoef(*points)[0, 1], 4) for points in np.stack([x, y], axis=1)]
+    inside = [low <= rho <= high for low, high in ends]
+    assert np.mean(inside) == pytest.approx(0.96, abs=0.02)  # 2,000 draws: standard error 0.005
 
 
 def test_one_model_alone_has_no_interval_and_equal_accuracies_no_tau():

@@ -137,11 +137,13 @@ def test_one_fold_predicts_nothing_and_few_points_have_no_interval():
 
 
 def test_the_bootstrap_draws_whole_clusters_and_leaves_what_was_not_drawn():
-    error = np.array([0.1, 0.1, 0.3, 0.3, 0.2])
-    model = HeldOut(error, np.zeros(5), np.ones(5))
-    found = judge(np.zeros(5), model, HeldOut(np.zeros(5), *model[1:]), np.array([0, 0, 1, 1, -1]))
-    assert found.error == pytest.approx((0.2, 0.12, 0.28))
-    assert found.gain == pytest.approx((-0.2, -0.28, -0.12))
+    error = np.array([*np.repeat([0.1, 0.15, 0.2, 0.25, 0.3], 2), 0.2])
+    model, cluster = HeldOut(error, np.zeros(11), np.ones(11)), np.array([*np.repeat(np.arange(5), 2), -1])
+    found = judge(np.zeros(11), model, HeldOut(np.zeros(11), *model[1:]), cluster)
+    means = np.random.default_rng(0).multinomial(5, [0.2] * 5, size=2000) @ (2 * error[:10:2]) / 11 + 0.2 / 11
+    low, high = np.quantile(means, [0.025, 0.975])
+    assert found.error == pytest.approx((0.2, low, high))
+    assert found.gain == pytest.approx((-0.2, -high, -low))
 
 
 NAN = float("nan")

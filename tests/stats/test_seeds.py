@@ -126,14 +126,15 @@ def test_rank_stability_counts_resamples_one_by_one():
 
 
 def test_equal_models_share_the_best_place():
-    found = rank_stability(np.tile([[0.7, 0.7, 0.1]], (3, 1)), np.arange(3))
+    found = rank_stability(np.tile([[0.7, 0.7, 0.1]], (5, 1)), np.arange(5))
     assert found.p_best.tolist() == [0.5, 0.5, 0.0]
     assert found.rank.tolist() == [1.5, 1.5, 3.0]
     assert np.isnan(found.kept[0, 1])
 
 
-def test_one_seed_says_nothing_of_another():
-    found = rank_stability(np.array([[0.9, 0.8], [0.9, 0.8]]), np.array([0, -1]))
+@pytest.mark.parametrize("seeds", [1, 4])
+def test_few_seeds_say_too_little_of_another(seeds):
+    found = rank_stability(np.tile([0.9, 0.8], (seeds + 1, 1)), np.array([*range(seeds), -1]))
     assert found.rank.tolist() == [1.0, 2.0]
     assert np.isnan([*found.p_best, *found.low, *found.high, *found.kept.ravel()]).all()
 

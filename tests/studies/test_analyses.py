@@ -152,7 +152,6 @@ def test_a_recipe_for_each_model_must_be_declared(analysis, study):
     [
         ({"weights": "in1k"}, "adaptation of the rows read = 'scratch', missing"),
         ({"adaptation": "scratch", "weights": "in1k"}, "weights of the rows read = 'in1k', missing"),
-        ({"adaptation": "scratch", "fingerprint": "other"}, "fingerprint of the rows read = 'fingerprint8', 'other'"),
     ],
 )
 def test_two_full_models_of_one_name_are_not_averaged(analysis, columns, message, study):
@@ -199,6 +198,7 @@ def test_initialisation_seeds_and_shifted_or_partial_answers_do_not_stop_it(anal
 def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
     kinds = {str(column): column.kind for column in (*BASE, *task_columns())}
     axes = {"dataset", "model", "encoder", "ncl", "subset_seed", "classes", "seed", "groups"}
+    axes |= {"limit"}  # within the fingerprint, and so in the name of the data set
     identity = {"run_id", "task", "parent"}
     config = {*select.CONFIG, *select.OF_WEIGHTS}
     measured = {name for name in kinds if name.startswith("top1") or kinds[name] is float}

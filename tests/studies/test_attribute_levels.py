@@ -17,6 +17,12 @@ def steps(tmp_path):
     return steps_lab(tmp_path / "outputs")
 
 
+@pytest.fixture
+def six(tmp_path):
+    """Six classes: enough for a bootstrap."""
+    return steps_lab(tmp_path / "outputs", classes=("wolf", "cat", "yak", "ant", "bee", "dog"))
+
+
 def test_every_cell_is_the_share_of_right_predictions_with_wilsons_interval(steps):
     right = able(steps, 1.2, noise=1.0)
     respond(steps, "net", right)
@@ -35,11 +41,11 @@ def test_every_cell_is_the_share_of_right_predictions_with_wilsons_interval(step
         assert line["drop_low"] <= line["drop"] <= line["drop_high"]
 
 
-def test_scores_weigh_levels_1_2_4_and_rank_the_models(steps):
+def test_scores_weigh_levels_1_2_4_and_rank_the_models(six):
     skills = {"weak": 0.5, "fair": 1.5, "strong": 2.5}  # right on easy; and medium; and hard
     for name, skill in skills.items():
-        respond(steps, name, able(steps, skill))
-    scores = tables(steps)["attribute_scores"]
+        respond(six, name, able(six, skill))
+    scores = tables(six)["attribute_scores"]
     wanted = {"weak": (1 / 7, 1 / 3, 3), "fair": (3 / 7, 2 / 3, 2), "strong": (1, 1, 1)}
     for line in scores.to_dict("records"):
         score, accuracy, rank = wanted[line["model"]]
@@ -49,27 +55,35 @@ def test_scores_weigh_levels_1_2_4_and_rank_the_models(steps):
     assert scores["model"].tolist() == ["strong", "fair", "weak"] * 2
 
 
-def test_a_step_falls_where_all_classes_do_and_is_unclear_where_they_disagree(steps):
-    items = items_of(steps)
+def test_a_step_falls_where_all_classes_do_and_is_unclear_where_they_disagree(six):
+    items = items_of(six)
     level = items["level"].map(LEVELS.index).to_numpy()
     number = items["image_id"].str[-1].astype(int).to_numpy()
     falling = number < 3 - level  # right 3, 2, 1 of 3
-    contrary = np.where(items["label"].isin(["wolf", "cat"]), falling, number < 1 + level)
-    respond(steps, "net", np.where(items["attribute"] == "size", falling, contrary))
-    found = tables(steps)
+    contrary = np.where(items["label"].isin(["wolf", "cat", "yak"]), falling, number < 1 + level)
+    respond(six, "net", np.where(items["attribute"] == "size", falling, contrary))
+    found = tables(six)
     steps_of = found["attribute_steps"].set_index(["attribute", "step"])
     assert steps_of.loc["size", "verdict"].tolist() == ["falls", "falls"]
     assert steps_of.loc["size", "drop"].tolist() == pytest.approx([1 / 3, 1 / 3])
     assert steps_of.loc["light", "verdict"].tolist() == ["undecided", "undecided"]
     assert found["attribute_scores"].set_index("attribute")["monotone"].to_dict() == {"size": True, "light": False}
     assert (steps_of["models_falling"] <= 1).all()
-    assert (steps_of["classes"] == 4).all()
+    assert (steps_of["classes"] == 6).all()
 
 
-def test_a_harder_level_that_is_easier_rises(steps):
+def test_a_harder_level_that_is_easier_rises(six):
+    level = items_of(six)["level"].map(LEVELS.index).to_numpy()
+    respond(six, "net", level == 2)
+    assert tables(six)["attribute_steps"]["verdict"].tolist() == ["undecided", "rises"] * 2
+
+
+def test_four_classes_that_are_all_alike_show_no_spread_to_go_by(steps):
     level = items_of(steps)["level"].map(LEVELS.index).to_numpy()
     respond(steps, "net", level == 2)
-    assert tables(steps)["attribute_steps"]["verdict"].tolist() == ["undecided", "rises"] * 2
+    found = tables(steps)["attribute_steps"]
+    assert found[["drop_low", "drop_high"]].isna().all(axis=None)
+    assert set(found["verdict"]) == {"undecided"}
 
 
 def test_one_class_has_no_interval_over_classes(tmp_path):

@@ -23,11 +23,11 @@ def drawn(values):
 
 def test_the_measures_of_the_findings_are_what_they_are_called():
     rng = np.random.default_rng(5)
-    keys = [(m, p, n, s) for m in "xyz" for p in ("sub", "open") for n in (2, 3, 20) for s in range(4)]
+    keys = [(m, p, n, s) for m in "xyz" for p in ("sub", "open") for n in (2, 3, 20) for s in range(5)]
     values = {key: rng.uniform(0.3, 1) for key in keys}
     subset = drawn(values)
     few = subset[subset["ncl"] < 20]
-    draws = [(n, s) for n in (2, 3) for s in range(4)]
+    draws = [(n, s) for n in (2, 3) for s in range(5)]
     best = [max(values[m, "sub", *d] for m in "xyz") - max(values[m, "open", *d] for m in "xyz") for d in draws]
     assert findings.mean_of(*findings.paired(few, "open", "max"))["value"] == pytest.approx(100 * np.mean(best))
     mean = [values[m, "sub", *d] - values[m, "open", *d] for m in "xyz" for d in draws]
@@ -45,7 +45,7 @@ def test_the_measures_of_the_findings_are_what_they_are_called():
     assert found["value"] == pytest.approx(np.mean(rho))
     spread = {}
     for p in ("sub", "open"):
-        means = np.array([[np.mean([values[m, p, n, s] for m in "xyz"]) for s in range(4)] for n in (2, 3)])
+        means = np.array([[np.mean([values[m, p, n, s] for m in "xyz"]) for s in range(5)] for n in (2, 3)])
         spread[p] = np.sqrt(means.var(axis=1, ddof=1).mean())  # pooled over ncl: equal degrees of freedom
     found = findings.ratio(few, "open", few, "sub")
     assert found["value"] == pytest.approx(spread["open"] / spread["sub"])
@@ -80,6 +80,7 @@ def test_the_analysis_has_a_line_and_a_mark_for_every_measure_that_is_defined(tm
     assert (frame["verdict"].isin(["above", "below"]) == outside).all()
     [figure] = visuals_of(analysis).figures
     drawn = style.spec(figure.draw(table))
-    assert "4 subset seeds are too few for a reliable interval." in drawn["title"]["subtitle"]
+    assert frame.loc["b, full to sub", "verdict"] == "no interval: 4 subset seeds, 5 needed"
+    assert "Without a bar: 4 subset seeds, 5 needed." in drawn["title"]["subtitle"]
     assert not computes(drawn)
     assert marks(drawn, "symbol") == len(table.frame)

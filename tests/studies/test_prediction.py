@@ -221,6 +221,9 @@ def test_a_similarity_without_features_is_judged_alone(told):
     points = told["prediction_points"].query("predictor == 'simss'")
     points = points.assign(encoder="sim", simss=lambda f: f["value"], separation=0.0)
     points = points.assign(intra=0.5, inter=0.5, log_ncl=np.log(points["ncl"]), silhouette=np.nan, knn=np.nan)
-    judgement = [line for line, _ in judged(points.assign(probe=np.nan, logme=np.nan).reset_index(), 0.005)]
+    judgement = [
+        line
+        for line, _ in judged(points.assign(probe=np.nan, logme=np.nan, stored=points["dataset"]).reset_index(), 0.005)
+    ]
     assert [line["predictor"] for line in judgement] == ["mean", "ncl", "log_ncl", "simss", "separation", "intra_inter"]
     assert judgement[3]["error_points"] == line(told["prediction"], "simss")["error_points"]

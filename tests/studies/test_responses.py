@@ -135,13 +135,6 @@ def test_generated_and_published_images_of_one_kind_are_not_mixed(lab):
     assert [kind for kind, _ in shifted_responses(lab.store, None)] == ["cifar_c/fog", "corruption/fog"]
 
 
-def test_two_versions_of_a_data_set_stop_it(lab):
-    lab.answered("net", 0.5)
-    lab.answered("net", 0.5, fingerprint="other")
-    with pytest.raises(FcaError, match="fingerprint of zoo in the rows read = fingerprint8, other"):
-        clean_responses(lab.store, None)
-
-
 def test_a_file_is_a_data_set_by_its_stem(lab, tmp_path):
     correct = file_of(tmp_path / "shapes.csv.gz", ["x", "y"])
     lab.answered("net", 0.5)

@@ -16,7 +16,7 @@ from fca.store import Store
 from fca.store.columns import PREDICT_S, SHIFT, WEIGHTS
 from fca.studies.answers import predictions
 from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, pool_of
-from fca.studies.rows import every_row, narrowed, records, require
+from fca.studies.rows import by_version, every_row, narrowed, records, require
 from fca.studies.table import ATTRIBUTE, DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec, filled
 from fca.types import BEST, LEVELS, Column, Table
 
@@ -80,7 +80,7 @@ class AdaptiveTests:
     def __call__(self, store: Store) -> list[Table]:
         """Tables adaptive_tests (a line a test and target) and adaptive_test_attributes (also by attribute)."""
         rows = every_row(store, self.query)
-        tests = narrowed(rows[rows["task"] == "adaptive_test"], self.query)
+        tests, _ = by_version(store, [narrowed(rows[rows["task"] == "adaptive_test"], self.query)], rows[:0])
         require(tests, "adaptive tests", len(rows), COMMAND)
         full = {_key(row): row for row in records(rows[(rows["task"] == "predict") & (rows["split"] == "test")])}
         overall: list[Line] = []

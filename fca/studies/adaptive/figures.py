@@ -64,7 +64,7 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     title = style.title(
         f"How well does a test of {100 * methods.parameters['budget']:.3g} % of the images measure all of them?",
         "Squared error over attributes, against all images. Filled: mean over models, with its 95 % interval",
-        "(models and attributes resampled); open: each model. Item banks are fitted on other networks' responses.",
+        "(models and attributes resampled, if five or more); open: each model. Item banks: from other networks.",
     )
     chart = kinds.layers(each.encode(tooltip=kinds.tooltips(_MEASURES)), means)
     return style.faceted(chart, frame, title, _FILTERS, height=28 * frame[replay.METHOD].nunique(), columns=2)

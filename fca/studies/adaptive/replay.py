@@ -22,7 +22,7 @@ from scipy.stats import kendalltau
 from fca.stats import adaptive
 from fca.stats.adaptive import MAPPINGS, POINTS, GreTwoStage, Pool, replay, start_policy
 from fca.stats.adaptive.policies import check_budget
-from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
+from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, cluster_draws, percentile_interval
 from fca.stats.irt import ItemBank, check_responses, fit_irt
 from fca.store import Store
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
@@ -118,7 +118,8 @@ ADAPTIVE_SESSIONS = TableSpec(
 NOTES = {
     "truth": "accuracy and score of every attribute on all its images; the error of an estimate is its difference",
     "mse_pp2": "squared error in squared percentage points, mean over repeats, attributes and models; 95 %: "
-    f"{RESAMPLES} bootstrap resamples of models and of attributes, each by itself",
+    f"{RESAMPLES} bootstrap resamples of models and of attributes, each by itself and from {FEWEST_DRAWS} on; "
+    "of fewer, all are in every resample",
     "ratio": "mse_pp2 over that of Static at the same budget, resampled together",
     "bank": "2pl (or analysis.model) of the responses of other networks: those of the tested one, under any seed, are "
     "never in it; ten folds of networks at most",
@@ -304,7 +305,7 @@ def overall(frame: pd.DataFrame, budget: float) -> pd.DataFrame:
     frame: the tests, as of `replays`.
     """
     models, groups = frame[MODEL].nunique(), frame["group"].nunique()
-    draws = cluster_draws(models, seed=0) / models, cluster_draws(groups, seed=1) / groups
+    draws = shares(models, seed=0), shares(groups, seed=1)
     static = frame[(frame[POLICY] == BASE[0]) & (frame[BUDGET] == budget)]
     base: dict[Any, Cells] = {target: squared(part) for target, part in static.groupby(TARGET)}
     lines = []
@@ -313,6 +314,12 @@ def overall(frame: pd.DataFrame, budget: float) -> pd.DataFrame:
         line = about | measures(squared(part), base.get(about[TARGET]), draws) | on_average(part)
         lines.append(line | {MODELS: models, GROUPS: groups, REPEATS: part["repeat"].nunique()})
     return pd.DataFrame(lines)
+
+
+def shares(drawn: int, seed: int) -> Float[np.ndarray, "resamples drawn"]:
+    """Weight of each model (or group) in each resample; of few, all are in every one with the same weight."""
+    few = drawn < FEWEST_DRAWS
+    return np.full((RESAMPLES, drawn), 1 / drawn) if few else cluster_draws(drawn, seed) / drawn
 
 
 def squared(part: pd.DataFrame) -> Cells:
@@ -326,24 +333,24 @@ def squared(part: pd.DataFrame) -> Cells:
 def measures(errors: Cells, base: Cells | None, draws: Draws) -> dict[str, float]:
     """Mean squared error over models and groups and its ratio to that of `base`, with 95 % intervals.
 
-    Models and groups are resampled, each by itself, the same for both errors of a ratio. No interval with a single one
-    of both; no ratio where Static makes no error.
+    Models and groups are resampled, each by itself, the same for both errors of a ratio (see shares). No interval with
+    few of both; no ratio where Static makes no error.
     """
     found: dict[str, float] = dict.fromkeys(_MEASURES, float("nan"))
     if np.isnan(errors).any():
         return found
     resampled = resampled_means(errors, draws)
     found[MSE] = float(errors.mean())
-    if errors.size > 1:
-        found[MSE_LOW], found[MSE_HIGH] = percentile_interval(resampled)
+    most = max(errors.shape)
+    found[MSE_LOW], found[MSE_HIGH] = percentile_interval(resampled, most)
     if base is None or np.isnan(base).any() or not base.any():
         return found
     found[RATIO] = float(errors.mean() / base.mean())
-    if errors.size > 1 and errors is not base:
+    if errors is not base:
         with np.errstate(invalid="ignore", divide="ignore"):
             ratios = resampled / resampled_means(base, draws)
         finite = np.where(np.isfinite(ratios), ratios, np.nan)
-        found[RATIO.low], found[RATIO.high] = percentile_interval(finite)
+        found[RATIO.low], found[RATIO.high] = percentile_interval(finite, most)
     return found
 
 

@@ -8,16 +8,16 @@ from typing import ClassVar
 import pandas as pd
 
 from fca.stats.correlation import correlation
-from fca.stats.intervals import RESAMPLES, mean_with_interval
+from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval, resampled
 from fca.store import Store
 from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, read_points, wide
 from fca.studies.rows import parts
-from fca.studies.table import DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSETS, TOP1, TableSpec
+from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, PROTOCOL, SUBSETS, TOP1, TableSpec
 from fca.subset import read_groups
 from fca.types import Column, Table, with_interval
 
 PAPER = "Few-Class Arena (arXiv:2411.01099)"
-INTERVALS = f"95 %: Wilson in accuracy_points, else {RESAMPLES} bootstrap resamples of subset seeds"
+INTERVALS = f"95 %: Wilson in accuracy_points, else {resampled('subset seeds')}"
 
 SPREAD = Column("spread", float, ".2%", "standard deviation of accuracy between class subsets")
 RANK = Column("rank", float, ".2f", "mean rank, 1 is the most accurate model")
@@ -102,7 +102,7 @@ def per_subset(points: pd.DataFrame) -> pd.DataFrame:
 def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
     """Mean over subsets, its interval, and the spread between subsets (missing where there is one only)."""
     return ACCURACY_MEANS.frame(
-        {**key, **_mean(TOP1, part), SPREAD: part[TOP1].std(), SUBSETS: len(part)}
+        {**key, **_mean(TOP1, part, FRACTION), SPREAD: part[TOP1].std(), SUBSETS: len(part)}
         for key, part in parts(subset, (DATASET, MODEL, PROTOCOL, NCL))
     )
 
@@ -119,9 +119,12 @@ def ranks(subset: pd.DataFrame) -> pd.DataFrame:
     by = [DATASET, PROTOCOL, NCL]
     together = subset.groupby([*by, *DRAW], dropna=False)
     ranked = subset.assign(rank=together["top1"].rank(ascending=False))
-    complete = together["model"].transform("size") == subset.groupby(by)["model"].transform("nunique")
+    models = subset.groupby(by)["model"].transform("nunique")
+    complete = together["model"].transform("size") == models
+    ranked = ranked.assign(models=models)[complete]
     return RANKS.frame(
-        {**key, **_mean(RANK, part), SUBSETS: len(part)} for key, part in parts(ranked[complete], [*by, MODEL])
+        {**key, **_mean(RANK, part, (1.0, float(part[MODELS].iloc[0]))), SUBSETS: len(part)}
+        for key, part in parts(ranked, [*by, MODEL])
     )
 
 
@@ -135,32 +138,36 @@ def rank_agreement(partial: pd.DataFrame, full: pd.DataFrame) -> pd.DataFrame:
         lines.append({**key, RHO: rho, MODELS: len(part)})
     each = pd.DataFrame(lines, columns=[*by, *DRAW, RHO, MODELS]).dropna(subset=RHO)
     return RANK_AGREEMENT.frame(
-        {**key, **_mean(RHO, of), MODELS: of[MODELS].max(), SUBSETS: len(of)} for key, of in parts(each, by)
+        {**key, **_mean(RHO, of, SIGNED_FRACTION), MODELS: of[MODELS].max(), SUBSETS: len(of)}
+        for key, of in parts(each, by)
     )
 
 
 def gap(partial: pd.DataFrame) -> pd.DataFrame:
     """Sub-model minus full model over the pairs (model, subset) that have both; `partial` holds no full set.
 
-    verdict: whether the interval of sub minus open lies above 0, below it, or on both sides.
+    verdict: whether the interval of sub minus open lies above 0, below it, or on both sides; or why there is none.
     """
     accuracies = wide(PROTOCOL, partial, [DATASET, NCL, MODEL, *DRAW])
     pairs = accuracies.reindex(columns=["sub", "open", "masked"]).dropna().reset_index()
     pairs[SUB_MINUS_OPEN], pairs[SUB_MINUS_MASKED] = pairs["sub"] - pairs["open"], pairs["sub"] - pairs["masked"]
     lines = []
     for key, part in parts(pairs, (DATASET, NCL)):
-        line = key | _mean(SUB_MINUS_OPEN, part) | _mean(SUB_MINUS_MASKED, part)
+        line = key | _mean(SUB_MINUS_OPEN, part, SIGNED_FRACTION) | _mean(SUB_MINUS_MASKED, part, SIGNED_FRACTION)
         line |= {N_PAIRS: len(part), MODELS: part[MODEL].nunique(), SUBSETS: len(part[DRAW].drop_duplicates())}
         lines.append(line | {VERDICT: _verdict(line[SUB_MINUS_OPEN.low], line[SUB_MINUS_OPEN.high])})
     return GAP.frame(lines)
 
 
-def _mean(column: Column, part: pd.DataFrame) -> dict[str, float]:
-    """Mean of a column with its bootstrap interval over subset seeds; subsets without a seed were not drawn."""
-    return dict(zip(with_interval(column), mean_with_interval(part[column], part["subset_seed"]), strict=True))
+def _mean(column: Column, part: pd.DataFrame, within: tuple[float, float]) -> dict[str, float]:
+    """Mean of a column with its interval over subset seeds; subsets without a seed were not drawn."""
+    found = mean_with_interval(part[column], part["subset_seed"], within=within)
+    return dict(zip(with_interval(column), found, strict=True))
 
 
 def _verdict(low: float, high: float) -> str:
+    if pd.isna(low):
+        return NO_MEAN_INTERVAL
     if low > 0:
         return "sub-models above open full models"
     return "not above" if high <= 0 else "undecided"

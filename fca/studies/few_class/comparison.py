@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 
 from fca.stats.comparison import holm, kendall_w, mcnemar, paired_interval, rank_stability, seeds_needed
-from fca.stats.intervals import LEVEL, RESAMPLES, mean_with_interval
+from fca.stats.intervals import FEWEST_DRAWS, LEVEL, RESAMPLES, SIGNED_FRACTION, mean_with_interval, resampled
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER
 from fca.studies.few_class.subset_accuracy import COMMAND, DRAW, OfSubsets, points_with_predictions, wide
 from fca.studies.rows import parts, require
-from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
+from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec, no_interval
 from fca.types import Column, Table, with_interval
 
 UNBOUNDED = "more_seeds has no upper bound: no difference is within what these seeds allow"
@@ -50,17 +50,17 @@ RANK_STABILITY = TableSpec(
     "rank_stability",
     "How stable is the order of the models over class subsets? (1 = best; kendall_w: agreement of subsets)",
     f"{PAPER} figure 2b, with the bootstrap over subset seeds; Kendall and Babington Smith 1939",
-    (*BY, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS),
+    (*BY, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS, SEEDS, NOTE),
 )
 METHOD = {
     "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it "
     "compares the networks at hand, not others of the same models with new initial weights",
     "p_holm": "Holm's correction over all pairs of models of one data set, protocol and ncl",
-    "difference": f"mean over subsets; 95 %: {RESAMPLES} bootstrap resamples of subset seeds, one subset: Newcombe 10",
+    "difference": f"mean over subsets; 95 %: {resampled('subset seeds')}, one subset: Newcombe 10",
     "told_apart": "p_holm below 0.05 and 0 outside the interval of the difference",
     "more_seeds": "beyond those at hand, for a paired t test over seeds with level 0.05 and power 0.8 if the mean "
     "difference seen is the true one; low and high: ends of the effect's 95 % interval",
-    "order_kept, p_best, rank": f"over {RESAMPLES} bootstrap resamples of subset seeds",
+    "order_kept, p_best, rank": f"over {RESAMPLES} bootstrap resamples of subset seeds, of {FEWEST_DRAWS} or more",
 }
 
 
@@ -127,8 +127,9 @@ def _pair(both: pd.DataFrame) -> dict[str, Any]:
     needed = seeds_needed(drawn)
     more = [max(0.0, seeds - len(drawn)) if np.isfinite(seeds) else None for seeds in needed]
     counts, over_images = _images(both)
-    mean, *over_subsets = mean_with_interval(each, both["subset_seed"])
-    notes = [counts.pop("note"), UNBOUNDED if np.isinf(needed.high) else None]
+    mean, *over_subsets = mean_with_interval(each, both["subset_seed"], within=SIGNED_FRACTION)
+    kept = no_interval(len(drawn), "subset seeds")
+    notes = [counts.pop("note"), UNBOUNDED if np.isinf(needed.high) else None, kept and f"order_kept: {kept}"]
     return {
         **counts,
         **dict(zip(with_interval(DIFFERENCE), [mean, *(over_subsets if len(both) > 1 else over_images)], strict=True)),
@@ -163,7 +164,9 @@ def stability(subset: pd.DataFrame) -> pd.DataFrame:
         if complete.shape[1] > 1 and len(complete):
             table = complete.to_numpy()
             found = rank_stability(table, pd.factorize(complete.index.get_level_values("subset_seed"))[0])
-            same = {**key, "kendall_w": kendall_w(table), "subsets": len(table)}
+            seeds = complete.index.get_level_values("subset_seed").nunique()
+            same = {**key, "kendall_w": kendall_w(table), "subsets": len(table), "seeds": seeds}
+            same["note"] = no_interval(seeds, "subset seeds")
             columns = zip(complete, found.p_best, found.rank, found.low, found.high, strict=True)
             names = (MODEL, P_BEST, *with_interval(STANDING))
             lines += [{**same, **dict(zip(names, values, strict=True))} for values in columns]

@@ -10,14 +10,26 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fca.stats.correlation import METHODS, correlation, resampled_correlation
-from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval, point_weights
+from fca.stats.correlation import METHODS, correlation, fisher_interval, resampled_correlation
+from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, cluster_draws, percentile_interval, point_weights
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.similarity import SIMSS, similarity_points
 from fca.studies.few_class.subset_accuracy import DRAW, EMBED, OfSubsets, accuracy_points, embed_rows, subsets_of, wide
 from fca.studies.rows import one_config, parts, require
-from fca.studies.table import DATASET, ENCODER, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, TOP1, TableSpec
+from fca.studies.table import (
+    DATASET,
+    ENCODER,
+    MODEL,
+    MODELS,
+    NCL,
+    NOTE,
+    PROTOCOL,
+    RUN_ID,
+    TOP1,
+    TableSpec,
+    no_interval,
+)
 from fca.types import Column, Table
 
 TARGET = Column("target", str, "", "accuracy: of the best model on each subset (DCN), or of one model")
@@ -35,7 +47,7 @@ CORRELATION = TableSpec(
     f"{PAPER} section 4.3 and figure 5: scope all, DCN sub and DCN open; the rest is not in the paper",
     (
         *(DATASET, ENCODER, TARGET, SCOPE, METHOD, PREDICTOR),
-        *(COEFFICIENT, P, COEFFICIENT.low, COEFFICIENT.high, N, SEEDS, MODELS),
+        *(COEFFICIENT, P, COEFFICIENT.low, COEFFICIENT.high, N, SEEDS, MODELS, NOTE),
     ),
 )
 CORRELATION_POINTS = TableSpec(
@@ -44,7 +56,10 @@ CORRELATION_POINTS = TableSpec(
     f"{PAPER} figure 5",
     (DATASET, ENCODER, TARGET, PROTOCOL, MODEL, NCL, *DRAW, SIMSS, TOP1),
 )
-INTERVALS = f"95 %: {RESAMPLES} bootstrap resamples of subset seeds, for DCN also of models"
+INTERVALS = (
+    f"95 %: {RESAMPLES} bootstrap resamples of subset seeds, for DCN also of models, each from {FEWEST_DRAWS} on; "
+    f"Pearson's r of four independent subsets: Fisher's z; with fewer than {FEWEST_DRAWS} seeds otherwise none"
+)
 MODELS_SEED = 1  # of the draws of models; those of subset seeds have seed 0, and the two must not go together
 
 
@@ -117,20 +132,24 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
         points = target.points[there]
         estimate = correlation(x[there], points["top1"].to_numpy(), method, groups)
         seeds = points["subset_seed"].nunique()
-        low = high = np.nan
-        if seeds > 1:  # one seed cannot show how seeds differ
-            drawn = resampled_correlation(x[there], best[..., there], weights[:, there], method, groups)
-            low, high = percentile_interval(drawn)
+        drawn = resampled_correlation(x[there], best[..., there], weights[:, there], method, groups)
+        low, high = percentile_interval(drawn, seeds)
+        if method == "pearson" and groups is None and len(points) == seeds < FEWEST_DRAWS:
+            low, high = fisher_interval(estimate.r, seeds)
+        note = no_interval(seeds, "subset seeds") if np.isnan(low) and not np.isnan(estimate.r) else None
         line = {**same, "scope": scope, "predictor": predictor, "method": method, "n": estimate.n, "seeds": seeds}
-        yield {**line, "r": estimate.r, "p": estimate.p, "r_low": low, "r_high": high}
+        yield {**line, "r": estimate.r, "p": estimate.p, "r_low": low, "r_high": high, "note": note}
 
 
 def _resampled(target: Target) -> tuple[np.ndarray, np.ndarray]:
-    """How often each point is in each resample of subset seeds, and the best accuracy among the resampled models."""
+    """How often each point is in each resample of subset seeds, and the best accuracy among the resampled models.
+
+    Few models are not resampled: the best is that of the models at hand.
+    """
     weights = point_weights(pd.factorize(target.points["subset_seed"])[0])
     models = target.table.shape[1]
-    if models == 1:
-        return weights, target.table[:, 0]
+    if models < FEWEST_DRAWS:
+        return weights, target.points["top1"].to_numpy()
     drawn, which = np.unique(cluster_draws(models, MODELS_SEED) > 0, axis=0, return_inverse=True)
     table = np.nan_to_num(target.table, nan=-np.inf)
     best = np.stack([table[:, chosen].max(axis=1) for chosen in drawn])

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 
 from fca.stats.correlation import correlation
-from fca.stats.intervals import RESAMPLES, mean_with_interval, percentile_interval, point_weights
+from fca.stats.intervals import mean_with_interval, percentile_interval, point_weights, resampled
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.correlation import SEEDS
 from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, read_points, wide
-from fca.studies.table import DATASET, MODEL, MODELS, NCL, PROTOCOL, TableSpec
+from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, PROTOCOL, TableSpec, no_interval
 from fca.types import Column, Table, with_interval
 
 Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and over how many models
@@ -40,7 +40,7 @@ MEASURE = Column("measure", str, "", "what is measured")
 UNIT = Column("unit", str, "", "unit", {"points": "accuracy (% points)", "ratio": "ratio", "rho": "Spearman's rho"})
 VALUE = Column("value", float, ".2f", "value of the measure")
 NO_EFFECT = Column("no_effect", float, ".0f", "value without an effect: 0, and 1 for a ratio")
-VERDICT = Column("verdict", str, "", "where the interval lies: above or below no effect, or on both sides")
+VERDICT = Column("verdict", str, "", "where the interval lies: above or below no effect, or both; or why there is none")
 FINDINGS = TableSpec(
     "findings",
     "Do the findings of Few-Class Arena hold here?",
@@ -73,7 +73,7 @@ class Findings(OfSubsets):
             for name, found in measures(part, params, whole, int(models["num_classes"].max()), self.few).items():
                 what, unit = MEASURES[name]
                 lines.append({DATASET: dataset, FINDING: name, MEASURE: what, UNIT: unit, **found})
-        parameters = {**asdict(self), "intervals": f"95 %: {RESAMPLES} bootstrap resamples of subset seeds"}
+        parameters = {**asdict(self), "intervals": f"95 %: {resampled('subset seeds')} (of a ratio none)"}
         return [FINDINGS.table(FINDINGS.frame(lines), parameters, sorted(set(points["run_id"])))]
 
 
@@ -107,7 +107,8 @@ def measures(
 def _verdict(found: dict[str, Any], no_effect: float) -> dict[str, Any]:
     low, high = found[VALUE.low], found[VALUE.high]
     verdict = "above" if low > no_effect else "below" if high < no_effect else "not significant"
-    return {NO_EFFECT: no_effect, VERDICT: "one subset seed has no interval" if pd.isna(low) else verdict}
+    few = no_interval(found[SEEDS], "subset seeds") if no_effect else None
+    return {NO_EFFECT: no_effect, VERDICT: (few or NO_MEAN_INTERVAL) if pd.isna(low) else verdict}
 
 
 def paired(subset: pd.DataFrame, protocol: str, how: str = "mean") -> Draws:
@@ -186,7 +187,7 @@ def ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_pro
         value, *drawn = _spread(means[0], seeds, weights) / _spread(means[1], seeds, weights)
     if not np.isfinite(value):
         return {}
-    interval = percentile_interval(np.where(np.isfinite(drawn), drawn, np.nan))
+    interval = percentile_interval(np.where(np.isfinite(drawn), drawn, np.nan), len(seeds))
     return _measured(value, *interval, len(seeds), len(models))
 
 

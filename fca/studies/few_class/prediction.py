@@ -14,7 +14,7 @@ import pandas as pd
 
 from fca.stats.correlation import correlation, resampled_correlation
 from fca.stats.features import SAMPLE_SEED, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
-from fca.stats.intervals import RESAMPLES, percentile_interval, point_weights
+from fca.stats.intervals import percentile_interval, point_weights, resampled
 from fca.stats.prediction import LEVEL, HeldOut, held_out, judge, verdict
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, dcn, per_subset
@@ -30,7 +30,19 @@ from fca.studies.few_class.subset_accuracy import (
     subsets_of,
 )
 from fca.studies.rows import Rows, one_config, records, require
-from fca.studies.table import CLASSES, DATASET, ENCODER, MODEL, MODELS, NCL, SUBSET_SEED, TOP1, TableSpec
+from fca.studies.table import (
+    CLASSES,
+    DATASET,
+    ENCODER,
+    MODEL,
+    MODELS,
+    NCL,
+    NOTE,
+    SUBSET_SEED,
+    TOP1,
+    TableSpec,
+    no_interval,
+)
 from fca.types import Column, Table, check_choice, with_interval
 
 OF_IMAGES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {  # read a sample; the others read all images
@@ -119,7 +131,7 @@ PREDICTION = TableSpec(
     "arXiv:1905.02928 (CV+ intervals); knn and probe: accuracy of the features, left one out",
     (
         *(ENCODER, TARGET, HELD, PREDICTOR, N, DATASETS, SEEDS, *WITHIN, *POINTS, BETTER_IN),
-        *(*with_interval(COVERAGE), WIDTH, VERDICT),
+        *(*with_interval(COVERAGE), WIDTH, VERDICT, NOTE),
     ),
 )
 PREDICTION_POINTS = TableSpec(
@@ -138,26 +150,29 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
 
     Unseen are the subset seeds of a known data set, and then, where there are several, whole data sets. What is unseen
     is what the bootstrap resamples: points of one data set share what is particular to it.
-    points: one line a subset: the columns that PREDICTORS name, top1, dataset, subset_seed, ncl. A predictor with a
-            missing value is left out.
+    points: one line a subset: the columns that PREDICTORS name, top1, dataset, subset_seed, ncl, and `stored`, which
+            versions of a data set share: they are never predicted from each other as if they were other data sets. A
+            predictor with a missing value is left out.
     worth:  the least gain that is of use, as a fraction.
     """
-    drawn = points.groupby(["dataset", "subset_seed"]).ngroup()
+    drawn = points.groupby(["stored", "subset_seed"]).ngroup()
     cluster = drawn.fillna(-1).to_numpy(dtype=np.int64)  # all classes were not drawn
     same = {name: points[name].iloc[0] for name in ("encoder", "target")}
-    same |= {"n": len(points), "datasets": points["dataset"].nunique(), "seeds": drawn.nunique()}
+    same |= {"n": len(points), "datasets": points["stored"].nunique(), "seeds": drawn.nunique()}
     accuracy = points["top1"].to_numpy(dtype=np.float64)
     known = {name: names for name, names in PREDICTORS.items() if points[list(names)].notna().all(axis=None)}
     alone = {name: names[1] for name, names in known.items() if len(names) == 2}  # of one number beside log ncl
     within = _within(points, alone, cluster)
     for way in list(WAYS)[: 1 + (same["datasets"] > 1)]:
         held = {name: _held(points, list(regressors), way) for name, regressors in known.items()}
-        unseen = cluster if way == "subset seed" else pd.factorize(points["dataset"])[0]
+        unseen = cluster if way == "subset seed" else pd.factorize(points["stored"])[0]
         error = judge(accuracy, held[BASELINE], held[BASELINE], unseen).error.value
         for name in known:
             line = {**same, "held_out": way, "predictor": name, **within[name], **_gain(name, accuracy, held, unseen)}
             line["better_in"] = None if name == BASELINE else _better(points, held[name], held[BASELINE])
             line["verdict"] = _verdict(line, name in alone, error, worth)
+            undefined = np.isnan(line[WITHIN_R]) or not np.isnan(line[WITHIN_R.low])
+            line["note"] = None if undefined else no_interval(same["seeds"], "subset seeds")
             value = points[alone[name]] if name in alone else np.nan
             yield line, _predicted(points, {HELD: way, PREDICTOR: name, VALUE: value}, held[name])
 
@@ -167,7 +182,7 @@ def _held(points: pd.DataFrame, regressors: list[str], way: str) -> HeldOut:
     x, y = points[regressors].to_numpy(dtype=np.float64), points["top1"].to_numpy(dtype=np.float64)
     dataset, seed = pd.factorize(points["dataset"])[0], pd.factorize(points["subset_seed"])[0]
     if way == "data set":
-        return held_out(x, y, dataset)
+        return held_out(x, y, pd.factorize(points["stored"])[0])
     predicted = HeldOut(*(np.full(len(y), np.nan) for _ in range(3)))
     for k in np.unique(dataset):
         there = dataset == k
@@ -184,10 +199,8 @@ def _within(points: pd.DataFrame, alone: Mapping[str, str], cluster: np.ndarray)
     for name, column in alone.items():
         x = points[column].to_numpy(dtype=np.float64)
         estimate = correlation(x, y, groups=groups)
-        low = high = np.nan
-        if cluster.max() > 0:  # one seed cannot show how seeds differ
-            low, high = percentile_interval(resampled_correlation(x, y, weights, groups=groups))
-        found[name] = dict(zip(WITHIN, (estimate.r, low, high, estimate.p), strict=True))
+        interval = percentile_interval(resampled_correlation(x, y, weights, groups=groups), int(cluster.max()) + 1)
+        found[name] = dict(zip(WITHIN, (estimate.r, *interval, estimate.p), strict=True))
     return found
 
 
@@ -202,7 +215,7 @@ def _gain(name: str, accuracy: np.ndarray, held: Mapping[str, HeldOut], cluster:
 def _better(points: pd.DataFrame, held: HeldOut, alone: HeldOut) -> int | None:
     """In how many data sets the mean error is below that of ncl alone; None where nothing was predicted."""
     gain = (points["top1"] - alone.predicted).abs() - (points["top1"] - held.predicted).abs()
-    each = gain.groupby(points["dataset"]).mean()
+    each = gain.groupby(points["stored"]).mean()
     return int((each > 0).sum()) if each.notna().any() else None
 
 
@@ -223,8 +236,8 @@ def _predicted(points: pd.DataFrame, shown: Mapping[str, Any], held: HeldOut) ->
 TARGETS = ("sub", "open", "masked")
 METHOD = (
     f"accuracy = intercept + weights * regressors, least squares, cut off at 0 and 1; {LEVEL:.0%} intervals: CV+; "
-    f"intervals of the table: 95 %, {RESAMPLES} bootstrap resamples of the subset seeds of the data sets at hand, or "
-    "of data sets where those are held out (r: always of subset seeds); each predictor is judged by itself, with no "
+    f"intervals of the table: 95 %, {resampled('the subset seeds of the data sets at hand')}; or of data sets where "
+    "those are held out (r: always of subset seeds, of few none); each predictor is judged by itself, with no "
     "correction for how many there are; within_ncl_p: as if subsets were independent"
 )
 
@@ -261,7 +274,8 @@ class Prediction(OfSubsets):
         accuracies = _targets(accuracy_points(store, read, subsets), models, self.target)
         points = joined(known, accuracies)
         require(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
-        points = points.assign(log_ncl=np.log(points["ncl"]))
+        stored = models.set_index(DATASET)["stored"].to_dict()
+        points = points.assign(log_ncl=np.log(points["ncl"]), stored=points[DATASET].map(stored))
         judgements = [
             judgement
             for _, part in points.groupby(["encoder", "target"])

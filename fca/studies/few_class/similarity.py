@@ -135,7 +135,8 @@ def released_lines(store: Store, rows: Rows, points: pd.DataFrame, ncl: Sequence
     """
     lines: list[dict[str, Any]] = []
     for row in records(rows.embedded):
-        lines += _lines(embedded(store, row), points[points[RUN_ID] == row["run_id"]], ncl)
+        own = (points[RUN_ID] == row["run_id"]) & (points[DATASET] == row["dataset"])
+        lines += _lines(embedded(store, row), points[own], ncl)
     return RELEASED.frame(lines).astype({SUBSET_SEED: "Int64"})
 
 

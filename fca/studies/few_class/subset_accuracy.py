@@ -1,7 +1,7 @@
 """Accuracy of every model on every class subset, under every protocol: what few-class tables are made of.
 
-Subsets are those of the stored sub-models, or a grid of draws. With the predictions behind each accuracy, models can
-be compared image by image.
+Subsets are those of the stored sub-models and scores, or a grid of draws. With the predictions behind each accuracy,
+models can be compared image by image.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from fca.subset import Groups, draw_subset, full_set, number_of_classes
 from fca.types import ClassSubset, Column, FcaError, with_interval
 
 SUBSET = (NCL, SUBSET_SEED, SAMPLER, CLASSES)
+NAMED = "named"  # the sampler of classes that nobody drew
 DRAW = [SUBSET_SEED, CLASSES]  # which subset of one size: two seeds may draw the same classes
 EMBED = "fca run task=embed model@encoder=hog"
 COMMAND = "fca run -m task=train model=resnet18,vgg16 subset.ncl=2,5 'subset.seed=range(0,5)'"
@@ -72,7 +73,7 @@ class OfSubsets:
 
     query:     narrows the rows.
     ncl, seeds: a grid of draws (numbers of classes, or shares of them below 1) instead of the subsets of the stored
-               sub-models; sampler: how it is drawn.
+               sub-models and scores; sampler: how it is drawn.
     """
 
     query: str | None = None
@@ -97,21 +98,23 @@ def embed_rows(store: Store, query: str | None, split: str) -> Rows:
 def subsets_of(rows: Rows, asked: OfSubsets) -> pd.DataFrame:
     """The subsets of every data set among the rows, one line a draw.
 
-    With ncl and seeds: that grid of draws. Without: the classes of the stored sub-models, each under every (ncl, seed,
-    sampler) that draws it (two seeds may draw the same classes: trained once, drawn twice), or, where there are none,
-    all classes.
+    With ncl and seeds: that grid of draws. Without: the classes of the stored sub-models and of stored scores, each
+    under every (ncl, seed, sampler) that draws it (two seeds may draw the same classes: trained once, drawn twice),
+    named classes under the sampler `named`; or, where there are none, all classes.
     Raises FcaError if only one of ncl and seeds is given.
     """
     if (asked.ncl is None) != (asked.seeds is None):
         given = f"analysis.ncl={asked.ncl} analysis.seeds={asked.seeds}"
         raise FcaError("grid of subsets", given, "both, or neither", "name the other one too")
-    everything = pd.concat([rows.models, rows.embedded])
-    one_config(everything[["dataset", "task", "model", "num_classes"]], "model")  # label indices must mean the same
+    everything = pd.concat([rows.models, rows.scored, rows.embedded])
+    # label indices must mean the same, and draws be of one kind
+    one_config(everything[["dataset", "task", "model", "num_classes", "sampler"]], "model")
+    stored = pd.concat([rows.trained, rows.scored])
     lines = []
     for dataset, part in everything.groupby("dataset"):
         num_classes = int(part["num_classes"].max())
         if asked.ncl is None or asked.seeds is None:
-            subsets = _found(num_classes, rows.trained[rows.trained["dataset"] == dataset]) or [full_set(num_classes)]
+            subsets = _found(num_classes, stored[stored["dataset"] == dataset]) or [full_set(num_classes)]
         else:
             sizes = [number_of_classes(size, num_classes) for size in asked.ncl]
             drawn = [draw_subset(num_classes, n, seed, asked.sampler) for n in sizes for seed in asked.seeds]
@@ -121,13 +124,13 @@ def subsets_of(rows: Rows, asked: OfSubsets) -> pd.DataFrame:
     return frame.astype({"dataset": "str", "ncl": "int64", "subset_seed": "Int64", "sampler": "str"})
 
 
-def _found(num_classes: int, trained: pd.DataFrame) -> list[ClassSubset]:
-    known = set(trained["classes"])
-    axes = (sorted(trained[name].dropna().unique()) for name in ("sampler", "ncl", "subset_seed"))
+def _found(num_classes: int, given: pd.DataFrame) -> list[ClassSubset]:
+    known = set(given["classes"])
+    axes = (sorted(given[name].dropna().unique()) for name in ("sampler", "ncl", "subset_seed"))
     draws = [draw_subset(num_classes, int(n), int(seed), how) for how, n, seed in product(*axes) if n < num_classes]
     drawn = [subset for subset in draws if subset.classes in known]
     named = known - {subset.classes for subset in drawn}
-    return [*drawn, *(ClassSubset(classes) for classes in sorted(named))]
+    return [*drawn, *(ClassSubset(c, sampler=NAMED if len(c) < num_classes else None) for c in sorted(named))]
 
 
 def read_points(

@@ -10,7 +10,7 @@ import pandas as pd
 from jaxtyping import Integer
 
 from fca.stats import segments
-from fca.stats.intervals import RESAMPLES
+from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES
 from fca.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
 from fca.store import Store
 from fca.studies.answers import Gathered, shifted_responses
@@ -85,8 +85,10 @@ STATED = {
     "change": "of the same mean, from clean images to the mean over the severities above 0; only this shows a class "
     "that breaks at once and stays broken; direction: whether the interval of change leaves out 0",
     "intervals": f"95 %, {RESAMPLES} bootstrap resamples of the class's images; fit and cuts are held fixed, so they "
-    "know nothing of other models; the instability's is corrected for what sampling adds to a standard deviation",
-    "verdict_kept": "share of those resamples, all classes at once, that give the class the same verdict",
+    "know nothing of other models; the instability's is corrected for what sampling adds to a standard deviation; of "
+    f"fewer than {FEWEST_DRAWS} images Student's t for trend and change, none for instability",
+    "verdict_kept": "share of those resamples, all classes at once, that give the class the same verdict; missing for "
+    f"fewer than {FEWEST_DRAWS} images",
 }
 
 
@@ -181,8 +183,9 @@ def robustness_lines(images: Grid, found: Quartered, how: ClassRobustness) -> pd
     scored = segments.class_robustness(parts, value[at], images.label, severity, clean, how.seed)
     sign = 1.0 if how.compat == SEED else -1.0  # as that paper writes it, a class that moves most is robust
     score = sign * scored.instability
-    kept = segments.verdict_kept(score, sign * scored.resampled)
-    columns: dict[str, Any] = {"mode": how.mode, "label": images.keys, "images": np.bincount(images.label)}
+    each = np.bincount(images.label)
+    kept = np.where(each < FEWEST_DRAWS, np.nan, segments.verdict_kept(score, sign * scored.resampled))
+    columns: dict[str, Any] = {"mode": how.mode, "label": images.keys, "images": each}
     columns |= {name: part for name, part in scored._asdict().items() if name != "resampled"}
     columns |= {"severities": len(severity), "robustness": score, "rank": segments.ranks(score)}
     columns |= {"verdict": segments.verdicts(score), "verdict_kept": kept}

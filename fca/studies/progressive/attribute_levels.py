@@ -11,7 +11,7 @@ import pandas as pd
 from jaxtyping import Float, Integer
 
 from fca.stats.hierarchy import level_rates
-from fca.stats.intervals import RESAMPLES, wilson
+from fca.stats.intervals import resampled, wilson
 from fca.store import Store
 from fca.studies.progressive.levels import (
     ACCURACY,
@@ -66,8 +66,7 @@ METHOD = {
     "attribute_scores (e + m + h) / 3 of the three levels",
     "score": "(e + 2 m + 4 h) / 7",
     "drop": "accuracy on the easier level minus that on this one; of attribute_steps the mean over models",
-    "intervals": f"of drops, scores and their accuracies, 95 %: {RESAMPLES} bootstrap resamples of classes; models "
-    "stay as they are",
+    "intervals": f"of drops, scores and their accuracies, 95 %: {resampled('classes')}; models stay as they are",
     "monotone": "easy above medium above hard, of the numbers as they are",
     "verdict": f"{FALLS} where the interval of the drop is above 0, {RISES} where it is below, else {UNCLEAR}",
     "rank": "of the models by score on one attribute; 1 is best",

@@ -15,7 +15,7 @@ from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE
 from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
 from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, SCORE
 from fca.studies.progressive.validate_levels import CONFIDENCE, ValidateLevels
-from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, N_TEST
+from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, N_TEST, NOTE, no_interval
 from fca.types import LEVELS, Column, Table, with_interval
 
 STEP_PX = kinds.SIDE + 40  # from the top of one picture to the next, with two lines of text between
@@ -91,6 +91,8 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.CHANCE: _SERIES[hierarchy.CHANCE]}
     frame = _series(models.frame, names)
     frame["panel"] = [f"{panel}\n{heading[name]}" for panel, name in zip(frame["panel"], frame[DATASET], strict=True)]
+    ends = {"lower": VALUE.low, "upper": VALUE.high}  # names stand beyond the interval, or else beyond the point
+    frame = frame.assign(**{end: frame[column].fillna(frame[VALUE]) for end, column in ends.items()})
     frame["below"] = frame.groupby(SERIES)[ACCURACY].rank(method="first") % 2 == 0  # names of neighbours part
     series = Column(SERIES, choices={name: name for name in names.values()})
     coloured = kinds.hue(series, frame, (_COLOURS[0], kinds.GREY), ("circle", "diamond"))
@@ -101,8 +103,8 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     rules = kinds.interval(scores.encode(color=coloured.colour()), VALUE, upright=True)
     named = scores.encode(text=f"{MODEL}:N")
     texts = [
-        named.transform_filter(f"{side} && isValid(datum.{end})").mark_text(dy=dy, fontSize=11).encode(y=f"{end}:Q")
-        for side, end, dy in (("datum.below", VALUE.low, 10), ("!datum.below", VALUE.high, -8))
+        named.transform_filter(side).mark_text(dy=dy, fontSize=11).encode(y=f"{end}:Q")
+        for side, end, dy in (("datum.below", "lower", 10), ("!datum.below", "upper", -8))
     ]
     title = style.title(
         "Do more accurate models follow the order more?",
@@ -235,7 +237,7 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
 def hierarchy_headlines(models: pd.DataFrame) -> Iterator[str]:
     """The range of the scores, and the range of chance alone.
 
-    >>> line = {"dataset": "zoo", "hierarchical_score": 0.9, "chance": 0.8, "excess_low": 0.01}
+    >>> line = {"dataset": "zoo", "hierarchical_score": 0.9, "chance": 0.8, "excess_low": 0.01, "sessions": 9}
     >>> print(*hierarchy_headlines(pd.DataFrame([line, {**line, "chance": 0.86, "excess_low": -0.02}])))
     zoo: 2 models follow the order of levels in 90 to 90 % of triplets, where chance at their accuracies gives 80 to \
 86 %; the excess is significant for 1 of 2 models (95 % interval over sessions above 0).
@@ -246,9 +248,12 @@ def hierarchy_headlines(models: pd.DataFrame) -> Iterator[str]:
             for column in (hierarchy.HIERARCHICAL_SCORE, hierarchy.CHANCE)
         )
         count = f"{(part[hierarchy.EXCESS.low] > 0).sum()} of {len(part)} models"
+        excess = f"the excess is significant for {count} (95 % interval over sessions above 0)"
+        if few := no_interval(int(part[hierarchy.SESSIONS].min()), "sessions"):
+            excess = f"the excess over chance cannot be tested: {few}"
         yield (
             f"{dataset}: {len(part)} models follow the order of levels in {score} of triplets, where chance at their "
-            f"accuracies gives {chance}; the excess is significant for {count} (95 % interval over sessions above 0)."
+            f"accuracies gives {chance}; {excess}."
         )
 
 
@@ -267,13 +272,16 @@ def _heading(lines: pd.DataFrame) -> str:
 def r_text(line: Mapping[Any, Any]) -> str:
     """A coefficient with its interval, or that there is none.
 
-    >>> r_text({"r": 0.77, "r_low": 0.2, "r_high": None}), r_text({"r": -0.5, "r_low": -0.9, "r_high": 0.1})
-    ('.77', '-.50 [-.90, .10]')
+    >>> r_text({"r": 0.77, "r_low": None, "r_high": None, "note": "no interval"})
+    '.77 (no interval)'
+    >>> r_text({"r": -0.5, "r_low": -0.9, "r_high": 0.1, "note": None})
+    '-.50 [-.90, .10]'
     """
     if pd.isna(line["r"]):
         return "not defined"
     known = [f"{line[name]:.2f}".replace("0.", ".", 1) for name in ("r", "r_low", "r_high") if pd.notna(line[name])]
-    return known[0] if len(known) < 3 else f"{known[0]} [{known[1]}, {known[2]}]"
+    without = f" ({line[NOTE]})" if pd.notna(line[NOTE]) else ""
+    return f"{known[0]}{without}" if len(known) < 3 else f"{known[0]} [{known[1]}, {known[2]}]"
 
 
 def steps_headlines(steps: pd.DataFrame) -> Iterator[str]:

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Integer
 
 from fca.stats import hierarchy as stats
 from fca.stats.adaptive import LEVEL_WEIGHTS
-from fca.stats.correlation import resampled_correlation
-from fca.stats.intervals import RESAMPLES, cluster_draws, percentile_interval
+from fca.stats.correlation import fisher_interval, resampled_correlation
+from fca.stats.intervals import FEWEST_DRAWS, FRACTION, RESAMPLES, cluster_draws, percentile_interval, resampled
 from fca.store import Store
 from fca.studies.progressive.levels import (
     ACCURACY,
@@ -32,7 +32,7 @@ from fca.studies.progressive.levels import (
     sessions_of,
     whole_sessions,
 )
-from fca.studies.table import DATASET, IMAGE_ID, MODEL, MODELS, N_TEST, TableSpec, filled
+from fca.studies.table import DATASET, IMAGE_ID, MODEL, MODELS, N_TEST, NOTE, TableSpec, filled, no_interval
 from fca.types import LEVELS, Column, Table, with_interval
 
 Triplets = Integer[np.ndarray, "triplets 3"]
@@ -75,7 +75,7 @@ HIERARCHY_CORRELATION = TableSpec(
     "hierarchy_correlation",
     "Do more accurate models follow the order of levels more, and more than their accuracy makes them?",
     f"{PAPER} figure 4 (bottom right: r .77 over 12 models), with intervals and the partial correlation",
-    (DATASET, KIND, *with_interval(R), P, MODELS, NETWORKS),
+    (DATASET, KIND, *with_interval(R), P, MODELS, NETWORKS, NOTE),
 )
 METHOD = {
     "accuracy, score": "(e + m + h) / 3 and (e + 2 m + 4 h) / 7 of the accuracies on easy, medium and hard images, "
@@ -86,9 +86,9 @@ METHOD = {
     "chance": "(1 - m)(1 - h) + e m: a model with the same accuracy at each level and independent predictions",
     "excess": "all_triplets minus chance",
     "triplets": "matched ones; missing where none are named",
-    "intervals": f"95 %: {RESAMPLES} bootstrap resamples of whole sessions",
+    "intervals": f"95 %: {resampled('whole sessions')} (chance and excess: none)",
     "r": f"over models, from {FEWEST} on; 95 %: {RESAMPLES} resamples of networks without those of too few different "
-    "ones; p as if models were independent; partial: given chance",
+    "ones; of four networks Fisher's z for the plain one; p as if models were independent; partial: given chance",
 }
 
 
@@ -144,9 +144,12 @@ def over_models(dataset: str, models: pd.DataFrame, seed: int = 0) -> Iterator[L
         return
     found = stats.score_and_accuracy(*values)
     resamples = _resampled(values, cluster_draws(networks, seed)[:, network])
-    for kind, here, resampled in zip(KIND.choices, found, resamples, strict=True):
-        low, high = percentile_interval(resampled)
-        yield {**about, "kind": kind, "r": here.r, "r_low": low, "r_high": high, "p": here.p}
+    for kind, here, drawn in zip(KIND.choices, found, resamples, strict=True):
+        low, high = percentile_interval(drawn, networks)
+        if kind == "pearson" and networks == len(models) < FEWEST_DRAWS:
+            low, high = fisher_interval(here.r, networks)
+        note = no_interval(networks, "networks") if np.isnan(low) and not np.isnan(here.r) else None
+        yield {**about, "kind": kind, "r": here.r, "r_low": low, "r_high": high, "p": here.p, "note": note}
 
 
 def _resampled(
@@ -181,7 +184,7 @@ def _of_model(source: ByLevel, at: int, masked: Bool[np.ndarray, " items"], trip
         return line | cells(with_interval(HIERARCHICAL_SCORE), every.score)
     right = correct[triplets]
     follows = (right[:, 0] >= right[:, 1]) & (right[:, 1] >= right[:, 2])
-    return line | mean_cells(HIERARCHICAL_SCORE, follows.astype(float), sessions[triplets[:, 0]], seed)
+    return line | mean_cells(HIERARCHICAL_SCORE, follows.astype(float), sessions[triplets[:, 0]], seed, FRACTION)
 
 
 def _patterns(source: ByLevel, at: int, triplets: Triplets, line: Line) -> Iterator[Line]:

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int, Integer, Shaped
 from scipy.special import softmax
 
 from fca.stats.adaptive import LEVEL_WEIGHTS, Pool, make_pool
-from fca.stats.intervals import mean_with_interval
+from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.studies.answers import Predictions, answering_rows, predictions
@@ -129,17 +129,21 @@ def whole_sessions(found: ByLevel) -> ByLevel:
 
 
 def mean_cells(
-    column: Column, values: Float[np.ndarray, " n"], groups: Shaped[np.ndarray, " n"] | None = None, seed: int = 0
+    column: Column,
+    values: Float[np.ndarray, " n"],
+    groups: Shaped[np.ndarray, " n"] | None = None,
+    seed: int = 0,
+    within: tuple[float, float] = SIGNED_FRACTION,
 ) -> Line:
-    """The cells of a mean and of both ends of its interval (see `mean_with_interval`)."""
-    return cells(with_interval(column), mean_with_interval(values, groups, seed=seed))
+    """The cells of a mean of shares, or of differences of shares, and of both ends of its interval."""
+    return cells(with_interval(column), mean_with_interval(values, groups, seed, within))
 
 
 def score_cells(rates: Float[np.ndarray, "n 3"], seed: int = 0) -> Line:
     """The cells of the level accuracies, and of accuracy and score with their intervals over the rows of `rates`."""
     line = cells(BY_LEVEL, rates.mean(axis=0).tolist())
     for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
-        line |= mean_cells(target, rates @ weights, seed=seed)
+        line |= mean_cells(target, rates @ weights, seed=seed, within=FRACTION)
     return line
 
 
@@ -166,7 +170,8 @@ def _of_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -
         return
     items = items[there].reset_index(drop=True)
     if wrong := sorted({str(level) for level in items["level"]} - set(LEVELS)):
-        step = f"name levels so, or leave the data set out: analysis.query=\"dataset != '{dataset}'\""
+        out = f"analysis.query=\"fingerprint != '{lines[0]['fingerprint']}'\""
+        step = f"name levels so, or leave the data set out: {out}"
         raise FcaError(f"level of {dataset}", ", ".join(wrong[:5]), ", ".join(LEVELS), step)
     correct, confidence = zip(*(_responses(store, row, there, protocol) for row in lines), strict=True)
     models, runs = tuple(_name(row) for row in lines), tuple(sorted(row["run_id"] for row in lines))

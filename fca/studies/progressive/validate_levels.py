@@ -13,7 +13,7 @@ from scipy.stats import page_trend_test
 
 from fca.report.pictures import ACROSS, Pictures, pictures
 from fca.stats.comparison import holm
-from fca.stats.intervals import RESAMPLES
+from fca.stats.intervals import resampled
 from fca.store import Store
 from fca.studies.progressive.attribute_levels import FALLS, RISES, UNCLEAR, verdict
 from fca.studies.progressive.levels import (
@@ -102,7 +102,7 @@ METHOD = {
     "and greatest over models; top1: share of right predictions among them, missing where there are none",
     "page": "Page's L (1963): one-sided test that mean confidence falls from easy to medium to hard within blocks; "
     "blocks are classes for an attribute, attributes for a class; p_holm: Holm's correction over all lines of one by",
-    "drop": f"of mean confidence from the level before; 95 %: {RESAMPLES} bootstrap resamples of blocks",
+    "drop": f"of mean confidence from the level before; 95 %: {resampled('blocks')}",
     "verdict": f"{FALLS}: p_holm below .05 and both drops' intervals above 0; {TREND}: p_holm below .05 alone; "
     f"{RISES}: an interval below 0; else {UNCLEAR}",
     "contradictions": "easy, but no model is right; hard, but all are, on average as confident as of the median easy "

@@ -11,20 +11,19 @@ import pandas as pd
 from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.few_class import accuracy, comparison
-from fca.studies.few_class.correlation import SEEDS
-from fca.studies.few_class.findings import FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE
+from fca.studies.few_class.findings import FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE, VERDICT
 from fca.studies.few_class.variance import SHARES, SOURCES, SPREADS, VARIANCE
-from fca.studies.table import DATASET, MODEL, MODELS, NCL, PROTOCOL, SUBSETS, TOP1
+from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, NOTE, PROTOCOL, SUBSETS, TOP1
 from fca.types import Column, Table, with_interval
 
 NAMES = {"sub": "sub-models"} | {way: f"{way} full models" for way in ("open", "masked", "grouped")}
-FEW = 5  # subsets at each ncl, or data sets: fewer make an interval unreliable
 _INTERVAL = "95 % interval over subset seeds"
 _DIFFERENCE = Column("difference", float, "+.2%", "sub-model minus full model")
 _VERDICTS = {
     "sub-models above open full models": "sub-models are more accurate than open full models",
     "not above": "sub-models are not more accurate than open full models",
     "undecided": "the difference between sub-models and open full models is not significant",
+    NO_MEAN_INTERVAL: "sub-models minus open full models",
 }
 
 
@@ -155,14 +154,15 @@ subsets.
 
 
 def _points(part: pd.DataFrame, column: Column) -> str:
-    """A difference at each ncl, and its unit; the bootstrap sees only the spread of the subsets that were drawn."""
+    """A difference at each ncl, and its unit; or why it has no interval."""
     at = []
     for ncl, mean, low, high in part[[NCL, *with_interval(column)]].itertuples(index=False):
-        interval = "one subset" if pd.isna(low) else f"[{100 * low:+.1f}, {100 * high:+.1f}]"
-        at.append(f"{ncl} ({100 * mean:+.1f} {interval})")
-    fewest = part[SUBSETS].min()
-    few = ", too few for a reliable interval" if fewest < FEW else ""
-    return f"{', '.join(at)}; points, 95 % over {fewest} subsets{few}"
+        at.append(f"{ncl} ({100 * mean:+.1f}" + (")" if pd.isna(low) else f" [{100 * low:+.1f}, {100 * high:+.1f}])"))
+    missing, fewest = part[column.low].isna(), part[SUBSETS].min()
+    known = [] if missing.all() else [f"95 % over {fewest} subsets"]
+    without = f"ncl {', '.join(map(str, part.loc[missing, NCL]))}: " if known else ""
+    reason = [f"{without}{NO_MEAN_INTERVAL}"] if missing.any() else []
+    return "; ".join([", ".join(at), "points", *known, *reason]).replace("; points; 95", "; points, 95")
 
 
 def rank_headlines(ranks: pd.DataFrame) -> Iterator[str]:
@@ -196,20 +196,29 @@ def findings_figure(findings: Table) -> alt.FacetChart:
     along = kinds.category(alt.Y, MEASURE, order, labelLimit=480)
     axis = kinds.quantity(alt.X, VALUE, "")
     chart = kinds.points_with_intervals(VALUE, along, findings.columns, scale=axis, line=str(NO_EFFECT))
-    fewest = frame[SEEDS].min()
     title = style.title(
         "Do the findings of Few-Class Arena hold here?",
         "Mean over class subsets with its 95 % interval over subset seeds; dashed: no effect.",
-        *([f"{fewest} subset seeds are too few for a reliable interval."] if fewest < FEW else []),
+        *without_bars(frame.loc[frame[VALUE.low].isna(), VERDICT]),
     )
     drawn = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)
     return drawn.resolve_scale(x="independent", y="independent")
 
 
+def without_bars(reasons: pd.Series) -> list[str]:
+    """The line of a subtitle that gives the reasons why some values have no interval, if there are any.
+
+    >>> without_bars(pd.Series(["no interval: 3 subset seeds, 5 needed", None]))
+    ['Without a bar: 3 subset seeds, 5 needed.']
+    """
+    shown = "; ".join(reason.removeprefix("no interval: ") for reason in sorted(set(reasons.dropna())))
+    return [f"Without a bar: {shown}."] if shown else []
+
+
 _CLEAR = {
     True: "differs significantly",
     False: "not significant",
-    None: "no test: predictions are not stored, or one draw",
+    None: "no test: predictions are not stored, or too few draws",
 }
 _DIFFERS = Column("verdict", choices={text: text for text in _CLEAR.values()})
 _SOURCE = Column("source", str, "", "source of the spread", {source: source for source in SOURCES.values()})
@@ -239,7 +248,10 @@ def paired_figure(paired: Table) -> alt.FacetChart:
 
 def stability_figure(stability: Table) -> alt.FacetChart:
     """The chance of every model to be the best at every ncl as a heat map, one panel for each protocol."""
-    frame = by_protocol(stability.frame.dropna(subset=comparison.P_BEST), below=True)
+    known = stability.frame.dropna(subset=comparison.P_BEST)
+    if known.empty and stability.frame[NOTE].notna().any():
+        raise style.NothingToDraw(stability.frame[NOTE].dropna().iloc[0])
+    frame = by_protocol(known, below=True)
     title = style.title(
         "Would other draws of the classes have another winner?",
         "How often each model has the best mean accuracy, over bootstrap resamples of the subset seeds.",
@@ -307,7 +319,8 @@ def _next(others: pd.DataFrame) -> str:
     high = "unbounded" if pd.isna(line[comparison.MORE_SEEDS.high]) else int(line[comparison.MORE_SEEDS.high])
     pair = f"would separate {line[comparison.MODEL_A]} from {line[comparison.MODEL_B]} at ncl {line[NCL]}"
     interval = f"95 % interval {int(line[comparison.MORE_SEEDS.low])} to {high}"
-    return f"; about {int(line[comparison.MORE_SEEDS])} more seeds {pair} ({interval})"
+    more = int(line[comparison.MORE_SEEDS])
+    return f"; about {more} more seed{'s' if more > 1 else ''} {pair} ({interval})"
 
 
 def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
@@ -317,6 +330,9 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
     >>> list(stability_headlines(pd.DataFrame([line, {**line, "model": "b", "p_best": 0.07}])))
     ['digits: the best of sub-models in most resamples of the subset seeds: a at ncl 2 (93 % of the resamples).']
     """
+    for name, part in stability.groupby(DATASET, sort=False):
+        if part[comparison.P_BEST].isna().all():
+            yield f"{name!s}: the stability of the order of the models is unknown ({part[NOTE].iloc[0]})."
     known = stability.dropna(subset=comparison.P_BEST)
     for (dataset, protocol), part in known.groupby([DATASET, PROTOCOL], sort=False):
         best = part.sort_values(comparison.P_BEST, ascending=False, kind="stable").groupby(NCL).first()

@@ -12,9 +12,8 @@ from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.few_class import prediction as tables
 from fca.studies.few_class.correlation import PREDICTOR, TARGET
-from fca.studies.few_class.figures.accuracy import FEW
 from fca.studies.few_class.prediction import PREDICTION, PREDICTION_POINTS
-from fca.studies.table import DATASET, ENCODER, NCL, TOP1
+from fca.studies.table import DATASET, ENCODER, NCL, NOTE, TOP1
 from fca.types import Column, Table
 
 BEST = 3  # predictors drawn point by point, beside the baseline
@@ -110,7 +109,7 @@ def prediction_headlines(prediction: pd.DataFrame) -> Iterator[str]:
 
     >>> line = {"encoder": "hog", "target": "DCN sub", "held_out": "subset seed", "verdict": "not beyond ncl"}
     >>> line |= {"within_ncl_r": 0.1, "within_ncl_r_low": -0.2, "within_ncl_r_high": 0.4}
-    >>> line |= {"coverage": 0.9, "better_in": 1, "datasets": 1}
+    >>> line |= {"coverage": 0.9, "better_in": 1, "datasets": 1, "note": None}
     >>> line |= {f"{name}_points{end}": 3.0 for name in ("error", "gain") for end in ("", "_low", "_high")}
     >>> lines = [{**line, "predictor": "log_ncl", "verdict": "baseline"}, {**line, "predictor": "simss"}]
     >>> next(prediction_headlines(pd.DataFrame(lines))).partition(": ")[0]
@@ -123,20 +122,18 @@ def prediction_headlines(prediction: pd.DataFrame) -> Iterator[str]:
         known = (
             f"SimSS by {encoder} {_VERDICTS[simss[tables.VERDICT]]} accuracy ({target}) beyond the number of classes, "
             f"on {where}: r = {_interval(simss, tables.WITHIN_R, '.2f')} among subsets of equal ncl"
-        )
+        ) + (f" ({simss[NOTE]})" if pd.notna(simss[NOTE]) else "")
         if pd.isna(simss[tables.ERROR]):
             yield f"{known}; with one subset seed there is nothing unseen."
             continue
         error, others = _interval(simss, tables.ERROR, ".1f"), _interval(alone, tables.ERROR, ".1f")
-        # the bootstrap sees only the spread of the data sets at hand
-        few = ", too few for a reliable interval" if way == "data set" and simss[tables.DATASETS] < FEW else ""
         covers = f"its 90 % prediction intervals hold {100 * simss[tables.COVERAGE]:.0f} % of the measured accuracies"
         if pd.isna(simss[tables.COVERAGE]):
             covers = "too few subsets or data sets for prediction intervals"
         yield (
             f"{known}; its mean error is {error} points and that of ncl alone {others}, a gain of "
             f"{_interval(simss, tables.GAIN, '+.2f')} (better in {simss[tables.BETTER_IN]:.0f} of "
-            f"{simss[tables.DATASETS]} data sets{few}); {covers}."
+            f"{simss[tables.DATASETS]} data sets); {covers}."
         )
         best = part[part[tables.VERDICT] != "baseline"].sort_values(tables.ERROR, kind="stable").iloc[0]
         beyond = [NAMES[name] for name in part.loc[part[tables.VERDICT] == "beyond ncl", PREDICTOR]]

@@ -12,8 +12,8 @@ from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.few_class import similarity as tables
 from fca.studies.few_class.correlation import COEFFICIENT, CORRELATION, CORRELATION_POINTS, METHOD, TARGET
-from fca.studies.few_class.figures.accuracy import NAMES
-from fca.studies.table import DATASET, ENCODER, MODEL, NCL, PROTOCOL, SUBSETS, TOP1
+from fca.studies.few_class.figures.accuracy import NAMES, without_bars
+from fca.studies.table import DATASET, ENCODER, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TOP1
 from fca.types import Column, Table
 
 _TARGETS = [DATASET, ENCODER, TARGET]
@@ -75,7 +75,8 @@ def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
     title = style.title(
         "Does similarity predict more than the number of classes?",
         "Correlation of each accuracy with SimSS or with ncl, and its 95 % interval over subset seeds.",
-        "DCN: the best model of each subset; its interval is over models too.",
+        "DCN: the best model of each subset; its interval is over models too, if there are five or more.",
+        *without_bars(frame[NOTE]),
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL, PROTOCOL), height=max(150, 32 * len(targets)))
 
