@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from string import Formatter
 from typing import Any
@@ -25,7 +26,8 @@ def show_job(job: Job) -> list[str]:
         if store.state(run.run_id) is State.DONE:
             folder = store.folder(run.run_id)
             print(f"{_line(store.row(run.run_id), job.task.summary)}  {folder}")
-            print(*_findings(folder / FINDINGS), sep="", end="")
+            with suppress(ValueError, KeyError, OSError):  # a damaged list; the row is whole
+                print(*_findings(folder / FINDINGS), sep="", end="")
     failed = [run.run_id for run in job.plan if store.state(run.run_id) is State.FAILED]
     show_failures(store, failed)
     return failed

@@ -199,7 +199,7 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
     kinds = {str(column): column.kind for column in (*BASE, *task_columns())}
     axes = {"dataset", "model", "encoder", "ncl", "subset_seed", "classes", "seed", "groups"}
     axes |= {"limit"}  # within the fingerprint, and so in the name of the data set
-    identity = {"run_id", "task", "parent"}
+    identity = {"run_id", "task", "parent", "fingerprint_kind"}
     config = {*select.CONFIG, *select.OF_WEIGHTS}
     measured = {name for name in kinds if name.startswith("top1") or kinds[name] is float}
     counted = {
