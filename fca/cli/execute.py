@@ -99,7 +99,7 @@ def execute(job: Job, *, alone: bool) -> None:
     is raised without a trace in the store. In a sweep they are left to the other, and every error is a record.
     """
     store, found = job.setup.store, list[str]()
-    keep_items(job)
+    keep_items(job, {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE})
     while left := [run for run in job.plan if store.state(run.run_id) not in (State.DONE, State.FAILED)]:
         orphans = [run for run in left if run.parent and store.state(run.parent) is State.FAILED]
         for run in orphans:
@@ -119,13 +119,12 @@ def execute(job: Job, *, alone: bool) -> None:
             time.sleep(POLL_S)
 
 
-def keep_items(job: Job) -> None:
-    """Write the lists of images that done runs of a job need, where they are missing or damaged."""
-    store = job.setup.store
+def keep_items(job: Job, done: set[str]) -> None:
+    """Write the lists of images that those runs of a job need which are done, where they are missing or damaged."""
     for run in job.plan:
         data = getattr(getattr(run.work, "forward", run.work), "data", job.setup.data)
-        if data.fingerprint == run.about.get("fingerprint") and store.state(run.run_id) is State.DONE:
-            store.keep_items(data)
+        if run.run_id in done and data.fingerprint == run.about.get("fingerprint"):
+            job.setup.store.keep_items(data)
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fca.cli.application import hydra_words, typed_words
 from fca.cli.configure import Job, data_of, job_of
-from fca.cli.execute import POLL_S, execute, record_failure
+from fca.cli.execute import POLL_S, execute, keep_items, record_failure
 from fca.cli.show import show_failures
 from fca.data.content import one_look
 from fca.store import State, Store, claims
@@ -128,6 +128,9 @@ class ResumingSweep:
         print(_plan_line(states, left), flush=True)
         for run_id in runs:
             claims.clear(store.folder(run_id))  # of a killed sweep, perhaps just after it had stored the row
+        done = {run_id for run_id, state in states.items() if state is State.DONE}
+        for point in points:
+            keep_items(point.job, done)
         for run_id in left:
             store.forgive(run_id)
         hydra = self.config.hydra

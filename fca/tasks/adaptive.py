@@ -357,13 +357,21 @@ class Evaluator:
     journal: Journal
 
     def __post_init__(self) -> None:
-        """Read the predictions that an earlier process made."""
+        """Read the predictions that an earlier process made; where they cannot be read, the test begins anew."""
+        self.position = {image_id: place for place, image_id in enumerate(self.image_id)}
+        self._begin()
+        try:
+            for line in self.journal.lines():
+                self._take(line)
+        except (FcaError, LookupError, TypeError, ValueError) as error:
+            log.warning("the test begins anew: %s cannot be read (%s)", self.journal.path, error)
+            self.journal.path.unlink()
+            self._begin()
+
+    def _begin(self) -> None:
         self.pred = np.full(len(self.image_id), -1, dtype=np.int32)  # -1: not evaluated
         self.p_true = np.full(len(self.image_id), np.nan, dtype=np.float32)
         self.seconds = 0.0
-        self.position = {image_id: place for place, image_id in enumerate(self.image_id)}
-        for line in self.journal.lines():
-            self._take(line)
 
     def correct(self, number: int, positions: Integer[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
         """Which images of round `number` it gets right; those in the journal are not forwarded again.

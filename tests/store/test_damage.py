@@ -209,8 +209,8 @@ def litter(outputs, rng, change):
     text = texts[rng.integers(len(texts))]
     if change == "future claim":
         text = json.dumps({**claim, "host": "elsewhere", "started": time.time() + 1e6})
-    run = outputs / "runs" / sorted(path.name for path in outputs.glob("runs/*"))[rng.integers(7)]
-    (run / "row.json").unlink(missing_ok=True)  # a run that somebody claims to be at
+    run = sorted(outputs.glob("runs/*/row.json"))[rng.integers(7)].parent
+    (run / "row.json").unlink()  # a run that somebody claims to be at
     (run / "claim.json").write_text(text)
     return run / "claim.json"
 
