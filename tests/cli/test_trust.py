@@ -232,7 +232,7 @@ def test_a_journal_reads_no_file_above_its_folder(path, tmp_path):
 @pytest.mark.parametrize("name", ["../../secret", "..", "", "/secret", "a/b"])
 def test_an_id_in_somebodys_row_leads_out_of_no_folder(name, tmp_path):
     store = Store(tmp_path)
-    with pytest.raises(FcaError, match="run_id = .*; allowed: the name of a folder in runs/"):
+    with pytest.raises(FcaError, match=r"run_id = .*; allowed: the name of a folder in runs/"):
         store.array(name, "pred")
     with pytest.raises((DamagedFile, FileNotFoundError)):
         store.items(name)
