@@ -13,7 +13,10 @@ from omegaconf import OmegaConf
 from fca.cli import analyse, generate, report
 from fca.cli.configure import component
 from fca.cli.trust import check_file, check_words
-from fca.types import FcaError, plain_name, use_plugins
+from fca.data.files import content_of, open_root
+from fca.store import Store
+from fca.store.files import DamagedFile
+from fca.types import FcaError, UnreadableImage, plain_name, use_plugins
 
 CALL = "{_target_: os.system, command: touch made}"
 
@@ -216,6 +219,23 @@ def test_a_generated_set_is_drawn_into_a_folder_of_its_own(fca, tmp_path):
     code, _, err = fca("plan.name=../../x", door=generate)
     assert (code, "Traceback" in err) == (2, False)
     assert "error: plan.name = '../../x'; allowed: a plain name" in err
+
+
+@pytest.mark.parametrize("path", ["../secret.png", "images/../../secret.png", "{folder}/secret.png", "~/secret.png"])
+def test_a_journal_reads_no_file_above_its_folder(path, tmp_path):
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    (tmp_path / "set" / "images").mkdir(parents=True)
+    with pytest.raises(UnreadableImage, match="lies outside of the data set's folder"):
+        content_of(open_root(str(tmp_path / "set"), "images"), path.format(folder=tmp_path))
+
+
+@pytest.mark.parametrize("name", ["../../secret", "..", "", "/secret", "a/b"])
+def test_an_id_in_somebodys_row_leads_out_of_no_folder(name, tmp_path):
+    store = Store(tmp_path)
+    with pytest.raises(FcaError, match=r"run_id = .*; allowed: the name of a folder in runs/"):
+        store.array(name, "pred")
+    with pytest.raises((DamagedFile, FileNotFoundError)):
+        store.items(name)
 
 
 def test_the_query_of_a_manifest_runs_nothing(fca, tmp_path):
