@@ -267,7 +267,10 @@ def with_free_keys(arguments: Sequence[str]) -> list[str]:
 
 
 def _refuse(error: Exception) -> int:
-    line = as_line(error) if isinstance(error, OSError | DamagedFile) else _as_fca_error(error) or _shortened(error)
+    if isinstance(error, OSError | DamagedFile) and not isinstance(error, HydraException):  # of which some are OSErrors
+        line: object = as_line(error)
+    else:
+        line = _as_fca_error(error) or _shortened(error)
     print(f"error: {line}", file=sys.stderr)
     return 2
 
