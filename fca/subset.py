@@ -68,7 +68,7 @@ def full_set(num_classes: int) -> ClassSubset:
     return ClassSubset(tuple(range(num_classes)))
 
 
-def named_subset(classes: Sequence[str], wanted: Sequence[str | int]) -> ClassSubset:
+def named_subset(classes: Sequence[str], wanted: Sequence[Any]) -> ClassSubset:
     """The subset of these class keys or label indices.
 
     >>> named_subset(("cat", "dog", "eel"), ["eel", 0]).classes
@@ -77,7 +77,7 @@ def named_subset(classes: Sequence[str], wanted: Sequence[str | int]) -> ClassSu
     position = {key: index for index, key in enumerate(classes)}
     indices = [position.get(w, -1) if isinstance(w, str) else w for w in wanted]
     for w, index in zip(wanted, indices, strict=True):
-        if not 0 <= index < len(classes):
+        if type(index) is not int or not 0 <= index < len(classes):
             shown = ", ".join(classes[:20]) + (", ..." if len(classes) > 20 else "")
             raise FcaError("subset.classes", w, f"{shown}; or 0 to {len(classes) - 1}", "name classes of this dataset")
     if len(set(indices)) != len(indices) or len(indices) < 2:

@@ -1,1 +1,29 @@
-"""The command line: configurations are composed, checked and run. Nobody else imports Hydra or OmegaConf."""
+"""The only importers of Hydra: sub-commands, composition, the sweeper. Here: how words are parsed and refused."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import NoReturn
+
+
+class Words(argparse.ArgumentParser):
+    """A parser whose complaints are errors of ours."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise FcaError for words that are wrong."""
+        from fca.types import FcaError  # imports pandas, for which a tab or --help need not wait
+
+        about = re.match(r"argument (\S+): (.*)", message)
+        option, reason = about.groups() if about else ("words", message)
+        if choice := re.fullmatch(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", reason):
+            raise FcaError(option, choice[1], choice[2].replace("'", ""), "take one of these")
+        reason, _, value = reason.partition(": ")
+        raise FcaError(option, value, f"what {self.prog} --help lists ({reason})", "correct it")
+
+
+def refused(error: Exception | str) -> int:
+    """Print what was wrong, on one line; returns the exit code."""
+    print("error:", " ".join(str(error).split()), file=sys.stderr)
+    return 2

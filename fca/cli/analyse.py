@@ -13,9 +13,9 @@ from typing import Any
 import pandas as pd
 from omegaconf import DictConfig
 
-from fca.cli.application import application
-from fca.cli.configure import component, configured, store_with_images
-from fca.cli.show import as_text, shown_columns
+from fca.cli.application import application, check_root
+from fca.cli.configure import component, configured, keys_of, store_with_images
+from fca.cli.show import as_text, check_store, shown_columns
 from fca.report.figure import Figure, visuals_of
 from fca.report.style import NothingToDraw, as_svg, spec
 from fca.store import Store
@@ -27,8 +27,11 @@ LINES = 40  # of a table that are shown; the file has all
 
 def _print(config: DictConfig) -> None:
     """Print every table with its question and source, and where it is saved."""
-    store = store_with_images(config.outputs)
-    tables, store = tables_of(component(config, "analysis"), store)
+    check_root("analyse", config)
+    check_store(config.outputs, "outputs")
+    analysis = component(config, "analysis")
+    with keys_of("analysis", analysis):
+        tables, store = tables_of(analysis, store_with_images(config.outputs))
     for table in tables:
         print(f"{_text(table)}\n{len(table.runs)} runs; kept in {store.save(table)}\n")
 

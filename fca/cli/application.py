@@ -8,28 +8,34 @@ from __future__ import annotations
 import errno
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import OverrideType
+from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from fca.cli import Words, refused
 from fca.cli.trust import check_words, watch
 from fca.shifts import overrides as shift_words
 from fca.store.files import DamagedFile
-from fca.types import FcaError, use_plugins
+from fca.subset import SAMPLERS
+from fca.types import Allowed, FcaError, Seed, allowed_of, check_values, declared, use_plugins
 
+COMPATS = ("fca",)
 _STEPS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, then repeat the command"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a folder that may be written: outputs=PATH"),
@@ -42,8 +48,8 @@ class SubsetConfig:
     """Which classes: `ncl` (a share below 1) drawn by `seed`, or `classes` by key or index; neither = all."""
 
     ncl: int | float | None = None
-    seed: int = 0
-    sampler: str = "uniform"
+    seed: Seed = 0
+    sampler: Annotated[str, Allowed(choices=SAMPLERS)] = "uniform"
     classes: list[Any] | None = None
 
 
@@ -53,7 +59,8 @@ class SweepConfig:
 
     print: bool = False
     retry: bool = False
-    head: int | None = None
+    head: Annotated[int | None, Allowed(1)] = None
+    max: Annotated[int, Allowed(1)] = 100_000
 
 
 @dataclass
@@ -73,10 +80,10 @@ class RunConfig:
     machine: Any
     subset: SubsetConfig = field(default_factory=SubsetConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
-    seed: int = 0
+    seed: Seed = 0
     adaptation: Any = None
-    compat: str | None = None
-    limit: int | None = None
+    compat: Annotated[str | None, Allowed(choices=COMPATS)] = None
+    limit: Annotated[int | None, Allowed(1)] = None
     outputs: str = "outputs"
     plugins: list[str] = field(default_factory=list)
 
@@ -105,8 +112,8 @@ class ReportConfig:
 class BudgetConfig:
     """What a generated folder may take in all."""
 
-    images: int | None = None
-    money: int | float | None = None
+    images: Annotated[int | None, Allowed(above=0)] = None
+    money: Annotated[int | float | None, Allowed(above=0)] = None
 
 
 @dataclass
@@ -118,8 +125,8 @@ class GenerateConfig:
     writer: Any = None
     outputs: str = "outputs"
     out: str | None = None
-    per_level: int | None = None
-    workers: int = 0
+    per_level: Annotated[int | None, Allowed(1)] = None
+    workers: Annotated[int, Allowed(0)] = 0
     dry: bool = False
     verbose: bool = False
     budget: BudgetConfig = field(default_factory=BudgetConfig)
@@ -128,10 +135,13 @@ class GenerateConfig:
 
 ROOTS = {"run": RunConfig, "analyse": AnalyseConfig, "report": ReportConfig, "generate": GenerateConfig}
 
+USERS = (HydraException, OmegaConfBaseException, FcaError, DamagedFile, OSError)  # what may come of what was typed
+FIXED = ("--config-path", "--config-name", "--experimental-rerun")  # not ours: roots are fixed, and pickles run code
 _PACKAGE = Path(__file__).resolve().parents[1]
 CONF = next(folder for folder in (_PACKAGE / "conf", _PACKAGE.parent / "conf") if folder.is_dir())
 
 
+@cache
 def register() -> None:
     """Make the schemas known to Hydra under the names that the root YAMLs start from; look at every file it loads."""
     watch(CONF)
@@ -142,18 +152,41 @@ def register() -> None:
         ConfigStore.instance().store(name=f"{name}_schema", node=schema)
 
 
-def check_keys(config: DictConfig) -> None:
-    """Raise FcaError for a key of `fca run` that is neither declared above nor a group that the task brought."""
-    declared = [known.name for known in fields(RunConfig)]
+def check_root(root: str, config: DictConfig) -> None:
+    """Raise FcaError for a key that is neither declared above nor a group that the task brought, and for a value.
+
+    Groups are checked when they are made, by `component`.
+    """
+    known = declared(ROOTS[root])
     for key in config:
-        if key not in declared and not (isinstance(config[key], DictConfig) and "_target_" in config[key]):
-            raise FcaError("key", key, ", ".join(declared), "correct its name")
+        if key not in known and not (isinstance(config[key], DictConfig) and "_target_" in config[key]):
+            raise FcaError("key", key, ", ".join(known), "correct its name")
+    for name, (hint, _) in known.items():
+        if name not in config or OmegaConf.is_missing(config, name):
+            typed = "model@encoder" if name == "encoder" else name
+            raise FcaError(typed, "null", "a value: it is needed", f"leave out ~{typed} or {typed}=null")
+        inner = {known.name for known in fields(hint)} if is_dataclass(hint) else None
+        if inner and (odd := [key for key in config[name] if key not in inner]):
+            raise FcaError("key", f"{name}.{odd[0]}", ", ".join(sorted(inner)), "correct its name")
+    check_values(ROOTS[root], {name: config[name] for name, (hint, _) in known.items() if hint is not Any})
+    check_folder("outputs", config.outputs)
+
+
+def check_folder(key: str, folder: str) -> None:
+    """Raise FcaError unless this is a folder that can be written to, or one that can be made. Makes nothing."""
+    path = Path(folder)
+    at = next(part for part in (path, *path.parents) if os.path.lexists(part))
+    if at.is_dir() and os.access(at, os.W_OK | os.X_OK):
+        return
+    reason = "cannot be written to" if at.is_dir() else "is a link to nothing" if not at.exists() else "is no folder"
+    raise FcaError(key, folder, f"a folder that exists or can be made; {at} {reason}", f"give another {key}=FOLDER")
 
 
 def application(root: str, work: Callable[[DictConfig], object], arguments: Sequence[str]) -> int:
     """Compose conf/<root>.yaml with the command line's overrides and hand it to `work`; returns the exit code."""
     register()
     os.environ["HYDRA_FULL_ERROR"] = "1"  # let Hydra's errors through to us: it would print tracebacks and exit with 1
+    words = list(arguments)
 
     def job(config: DictConfig) -> None:
         try:
@@ -162,42 +195,97 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         except BrokenPipeError as error:  # the reader, such as head, has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(0) from error
-        except (FcaError, DamagedFile, OSError) as error:
-            if HydraConfig.get().mode is RunMode.MULTIRUN:
+        except USERS as error:
+            if HydraConfig.get().mode is RunMode.MULTIRUN or not (refusal := as_line(error, root, words)):
                 raise
-            if isinstance(error, OSError) and not is_of_files(error):
-                raise
-            raise SystemExit(_refuse(error)) from error  # passes Hydra silently, where an Exception is announced
+            raise SystemExit(refused(refusal)) from error  # passes Hydra silently, where an Exception is announced
 
     try:
-        check_words(arguments)
-        words = with_free_keys([part for word in arguments for part in hydra_words(word)])
-        words.sort(key=lambda word: word not in ("-m", "--multirun"))  # Hydra wants -m in front, we take it anywhere
-        # the name under which Hydra registers tab completion
-        sys.argv = ["fca" if {"-sc", "--shell-completion"} & set(words) else f"fca {root}", *words]
+        flags, overrides = split_words(root, arguments)
+        check_words(overrides)
+        words = [part for word in overrides for part in hydra_words(word)]
+        program = "fca" if {"-sc", "--shell-completion"} & set(flags) else f"fca {root}"  # tab completion is for `fca`
+        sys.argv = [program, *flags, *with_free_keys(words)]
         hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(job)()
-    except (HydraException, OmegaConfBaseException, FcaError, DamagedFile) as error:
-        return _refuse(error)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError) or not is_of_files(error):
+    except USERS as error:
+        if not (refusal := as_line(error, root, words)):
             raise
-        return _refuse(error)
+        return refused(refusal)
     return 0
 
 
-def is_of_files(error: OSError) -> bool:
-    """Whether the system refused to read or write a file: no space, no permission, a link to nothing."""
-    return error.errno is not None and error.filename is not None
+def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
+    """What a user reads of an error: what was typed, or the path, what is wrong with it, the next step.
 
-
-def as_line(error: OSError | DamagedFile) -> str:
-    """What a user reads: the path, what is wrong with it, the next step."""
+    None for an OSError that is not about a file, which is a defect.
+    """
     if isinstance(error, DamagedFile):
         return f"{error}; next: repeat the command that made it, see fca status"
-    step = _STEPS.get(error.errno or 0, "look at the path and its permissions")
-    path = Path(str(error.filename))
+    if not isinstance(error, OSError) or isinstance(error, HydraException):  # some of Hydra's are both
+        return str(_as_fca_error(error, root, words))
+    if error.errno is None or error.filename is None or isinstance(error, BrokenPipeError):
+        return None
+    path = Path(os.fsdecode(error.filename))
     problem = "a link to nothing" if path.is_symlink() and not path.exists() else error.strerror
-    return f"{error.filename}: {problem}; next: {step}; nothing that is finished is lost"
+    step = _STEPS.get(error.errno, "look at the path and its permissions")
+    for word in words:
+        key, _, value = word.lstrip("+").partition("=")
+        if value and path.is_relative_to(Path(value).expanduser()):
+            return str(FcaError(key, value, f"a path that can be used ({problem}: {path})", step))
+    return f"{path}: {problem}; next: {step}; nothing that is finished is lost"
+
+
+def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Hydra's flags and the overrides, which may stand in any order. Raises FcaError for what Hydra would stumble over.
+
+    >>> split_words("run", ["seed=1,2", "-m", "limit=8"])
+    (['-m'], ['seed=1,2', 'limit=8'])
+    """
+    parser = Words(prog=f"fca {root}", parents=[get_args_parser()], add_help=False)
+    found = parser.parse_intermixed_args(arguments)
+    modes = {"--multirun": found.multirun, "--run": found.run, "--cfg": found.cfg, "--info": found.info}
+    if len(given := [flag for flag, value in modes.items() if value]) > 1:
+        raise FcaError("options", " ".join(given), "one of them", f"leave out {given[-1]}")
+    if (found.resolve or found.package) and not (found.cfg or found.help):
+        flag = "--resolve" if found.resolve else f"--package {found.package}"
+        raise FcaError("option", flag, "beside --cfg job, --cfg hydra or --cfg all", f"fca {root} --cfg job {flag}")
+    if found.multirun and root != "run":
+        raise FcaError("option", "-m", "fca run -m: no other command sweeps", "leave it out")
+    typed = " ".join(found.overrides)
+    if found.shell_completion and not re.fullmatch(r"(install|uninstall|query)=(bash|fish|zsh)", typed):
+        raise FcaError("-sc", typed, "install=bash, install=fish, install=zsh, uninstall=...", "fca -sc install=bash")
+    if other := [flag for flag in FIXED if getattr(found, flag[2:].replace("-", "_"))]:
+        raise FcaError("option", other[0], "what fca --help and fca run --help show", "leave it out")
+    for word in found.overrides:
+        _check_word(root, word)
+    return [word for word in arguments if word not in found.overrides], found.overrides
+
+
+def _check_word(root: str, word: str) -> None:
+    """Raise FcaError for a word that is no override."""
+    key, _, value = word.partition("=")
+    try:
+        override: Override = OverridesParser.create().parse_overrides([word])[0]
+        content = override.value()
+    except HydraException as error:
+        if "=" not in word:
+            raise FcaError("word", word, "KEY=VALUE", f"fca {root} --help lists groups and keys") from error
+        step = f"""quote what has spaces, commas, brackets or odd letters twice: '{key}="..."'"""
+        raise FcaError(key, value, f"a value that Hydra can read ({one_line(error)})", step) from error
+    if not override.key_or_group:
+        raise FcaError("word", word, "KEY=VALUE", f"fca {root} --help lists groups and keys")
+    if key == "hydra.searchpath" and isinstance(content, list):
+        for folder in map(str, content):
+            if not folder.startswith("pkg://") and not Path(folder.removeprefix("file://")).is_dir():
+                raise FcaError(key, folder, "folders of configurations, [file://FOLDER]", "correct the path")
+    top, group = override.key_or_group.partition(".")[0], (CONF / override.key_or_group).is_dir()
+    if override.is_add() or override.is_force_add():
+        known = [*(known.name for known in fields(ROOTS[root])), "hydra"]
+        if top not in known and (top != override.key_or_group or isinstance(content, dict)):
+            raise FcaError("key", override.key_or_group, ", ".join(known), "correct its name")
+    if (group or "/" in override.key_or_group) and isinstance(content, int | float | dict):
+        allowed = f"an option of conf/{override.key_or_group}"
+        raise FcaError(key, value, allowed, f"fca {root} --help lists them")
 
 
 def composed(root: str, words: Sequence[str]) -> DictConfig:
@@ -208,7 +296,7 @@ def composed(root: str, words: Sequence[str]) -> DictConfig:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
             return hydra.compose(root, list(words))
     except (HydraException, OmegaConfBaseException) as error:
-        raise _as_fca_error(error) or FcaError("configuration", " ".join(words), str(error), "mend it") from error
+        raise _as_fca_error(error, root, words) from error
     finally:
         GlobalHydra.instance().hydra = before
 
@@ -237,24 +325,21 @@ def hydra_words(word: str) -> list[str]:
     (['~adaptation'], ['compat=null'])
     """
     key, _, value = word.partition("=")
-    if value == "null" and (CONF / key).is_dir():
+    if value == "null" and (CONF / key.partition("@")[0]).is_dir():
         return [f"~{key}"]
     is_one = word.startswith("shift=") and "," not in word
     return shift_words(word.removeprefix("shift=")) if is_one else [word]
 
 
-def with_free_keys(arguments: Sequence[str]) -> list[str]:
-    """The words, with `++` before the keys of groups that are swept: they may belong to one choice alone.
+def with_free_keys(overrides: Sequence[str]) -> list[str]:
+    """The overrides, with `++` before the keys of groups that are swept: they may belong to one choice alone.
 
     Hydra first composes what is not swept, here with the usual shift, which has no severities:
 
-    >>> with_free_keys(["-m", "shift=a/b,a/c", "shift.severities=[1]", "seed=1"])
-    ['-m', 'shift=a/b,a/c', '++shift.severities=[1]', 'seed=1']
-    >>> with_free_keys(["--cfg", "job"])
-    ['--cfg', 'job']
+    >>> with_free_keys(["shift=a/b,a/c", "shift.severities=[1]", "seed=1"])
+    ['shift=a/b,a/c', '++shift.severities=[1]', 'seed=1']
     """
-    words = [word for word in arguments if "=" in word and not word.startswith("-")]  # neither flags nor their values
-    parsed = dict(zip(words, OverridesParser.create().parse_overrides(words), strict=True))
+    parsed = dict(zip(overrides, OverridesParser.create().parse_overrides(list(overrides)), strict=True))
     swept = {override.package or override.key_or_group for override in parsed.values() if override.is_sweep_override()}
     keys = {
         word
@@ -263,38 +348,65 @@ def with_free_keys(arguments: Sequence[str]) -> list[str]:
         and not override.is_sweep_override()
         and override.key_or_group.rpartition(".")[0].partition(".")[0] in swept
     }
-    return [f"++{word}" if word in keys else word for word in arguments]
+    return [f"++{word}" if word in keys else word for word in overrides]
 
 
-def _refuse(error: Exception) -> int:
-    if isinstance(error, OSError | DamagedFile) and not isinstance(error, HydraException):  # of which some are OSErrors
-        line: object = as_line(error)
-    else:
-        line = _as_fca_error(error) or _shortened(error)
-    print(f"error: {line}", file=sys.stderr)
-    return 2
-
-
-def _as_fca_error(error: Exception) -> FcaError | None:
-    """An error of ours, or Hydra's for an unknown option or key as one of ours; None for all others."""
+def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError:
+    """What was typed wrong, as an error of ours."""
     if isinstance(error, FcaError):
         return error
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
-        group, _, name = error.missing_cfg_file.partition("/")
-        options = ", ".join([*error.options, *nested_options(group)])
-        return FcaError(group, name, options, f"choose one, or add conf/{group}/{name}.yaml")
-    unknown = error.__cause__
-    if isinstance(unknown, ConfigAttributeError | ConfigKeyError) and isinstance(unknown.parent_node, DictConfig):
-        keys = ", ".join(str(key) for key in unknown.parent_node if key not in ("_target_", "hydra"))
-        return FcaError("key", unknown.full_key, keys, "correct its name")
-    return None
+        return _no_option(error.missing_cfg_file, error.options, words)
+    cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
+    if isinstance(cause, ConfigAttributeError | ConfigKeyError) and isinstance(cause.parent_node, DictConfig):
+        keys = ", ".join(str(key) for key in cause.parent_node if key not in ("_target_", "hydra"))
+        return FcaError("key", cause.full_key, keys, "correct its name")
+    if isinstance(cause, OmegaConfBaseException) and cause.full_key:
+        value = next(
+            (word.partition("=")[2] for word in words if word.partition("=")[0].lstrip("+") == cause.full_key), None
+        )
+        return FcaError(
+            cause.full_key, value, _kind(root, cause.full_key) or one_line(cause), f"correct {cause.full_key}"
+        )
+    if found := re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error)):
+        sweep = "add -m to run each of them, or " if root == "run" else "give one, or "
+        return FcaError(found[1], found[2], "one value", f"{sweep}put [ ] around a list")
+    return FcaError("command line", shlex.join(words), one_line(error), "correct it")
 
 
-def _shortened(error: Exception) -> str:
-    """Hydra's message and what caused it, without its search path and hints."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
+def _no_option(file: str, options: Sequence[str], words: Sequence[str]) -> FcaError:
+    """A group has no such option; the group as it was typed, where it was."""
+    parts = file.split("/")
+    at = 2 if parts[0] == "hydra" else 1
+    group, name = "/".join(parts[:at]), "/".join(parts[at:])
+    typed = (word.partition("=")[0].lstrip("+") for word in words if name in word.partition("=")[2].split(","))
+    key = next((key for key in typed if key.partition("@")[0] == group), group)
+    return FcaError(key, name, ", ".join([*options, *nested_options(group)]), f"choose one, or add conf/{file}.yaml")
+
+
+def _kind(root: str, key: str) -> str | None:
+    """What a key that is declared above may be, in words."""
+    kind: Any = ROOTS[root]
+    *groups, name = key.split(".")
+    for group in groups:
+        kind = declared(kind).get(group, [None])[0]
+        if not is_dataclass(kind):
+            return None
+    return allowed_of(kind, name) if name in declared(kind) else None
+
+
+def one_line(error: BaseException) -> str:
+    """An error of Hydra's or OmegaConf's, and what caused it, without its search path, pictures and hints."""
+    lines = [line.strip() for line in str(error).splitlines()]
     if error.__cause__ is not None and str(error.__cause__) not in str(error):
-        lines += str(error.__cause__).splitlines()
-    hidden = ("Config search path", "Set the environment variable", "provider=", "reference_type", "object_type")
-    text = "\n  ".join(line.strip() for line in lines if not line.strip().startswith(hidden))
-    return re.sub(r"incompatible with type hint 'Optional\[Union\[(int, float|float, int)\]\]'", "not a number", text)
+        lines += [line.strip() for line in str(error.__cause__).splitlines()]
+    hidden = (
+        "Config search path",
+        "Set the environment",
+        "provider=",
+        "reference_type",
+        "object_type",
+        "full_key",
+        "See ",
+    )
+    return "; ".join(line for line in lines if line.strip("^ ") and not line.startswith(hidden))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import shlex
@@ -11,18 +10,30 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from fca.cli.application import CONF, check_keys, composed
+from fca.cli.application import CONF, check_root, composed
 from fca.data.splits import as_trained_on, first_images
 from fca.store import Store
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
 from fca.tasks.adaptation.network import Network
-from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run, class_of, plugins
+from fca.types import (
+    ClassSubset,
+    Column,
+    FcaError,
+    ImageData,
+    Model,
+    Run,
+    allowed_of,
+    check_values,
+    class_of,
+    declared,
+    plugins,
+)
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +50,32 @@ def component(config: DictConfig, group: str) -> Any:
     key = group + json.dumps([values, plugins()], sort_keys=True)
     if key not in _MADE:
         with _explained(values, group):
-            _MADE[key] = OmegaConf.to_object(typed(values, group))
+            made: Any = OmegaConf.to_object(typed(values, group))
+        check_values(type(made), vars(made), group)
+        if isinstance(made, Checked):
+            made.check()
+        _MADE[key] = made
     return _MADE[key]
+
+
+@runtime_checkable
+class Checked(Protocol):
+    """A component whose values must fit each other."""
+
+    def check(self) -> None:
+        """Raise FcaError for those that do not."""
+
+
+@contextmanager
+def keys_of(group: str, made: Any) -> Iterator[None]:
+    """Errors that call a component's value by its name alone call it as it is typed: task.budget."""
+    try:
+        yield
+    except FcaError as error:
+        what, *others = error.args
+        if what not in vars(made):
+            raise
+        raise FcaError(f"{group}.{what}", *others) from error
 
 
 def load_data(name: str, **keys: Any) -> ImageData:
@@ -105,13 +140,23 @@ def _explained(values: Mapping[str, Any], group: str) -> Iterator[None]:
     try:
         yield
     except OmegaConfBaseException as error:
-        key = getattr(error, "full_key", None) or ""
-        first = str(error).splitlines()[0]
-        fields = ", ".join(f"{group}.{field.name}" for field in dataclasses.fields(class_of(group, values["_target_"])))
-        allowed = fields if isinstance(error, ConfigKeyError) else first
+        key = (getattr(error, "full_key", None) or "").partition("[")[0]  # of a list, not of one of its values
+        first, kind = str(error).splitlines()[0], class_of(group, values["_target_"])
+        key = key or next((name for name, value in values.items() if not _fits(kind, name, value)), "")
+        fields = ", ".join(f"{group}.{name}" for name in declared(kind))
+        allowed = allowed_of(kind, key) if key in declared(kind) else first
+        allowed = fields if isinstance(error, ConfigKeyError) else allowed
         value = OmegaConf.select(OmegaConf.create(dict(values)), key, throw_on_missing=False)
         step = f"set {group}.{key}=... or look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
+
+
+def _fits(kind: type, name: str, value: Any) -> bool:
+    """Whether a value has the type of its field: OmegaConf does not always name the key that it complains of."""
+    try:
+        return name == "_target_" or OmegaConf.merge(_schema(kind), {name: value}) is not None
+    except OmegaConfBaseException:
+        return False
 
 
 @cache
@@ -140,7 +185,6 @@ def _unlock(node: DictConfig) -> None:
             _unlock(child)
 
 
-COMPATS = ("fca",)
 _LOADED: dict[tuple[int, int | None], ImageData] = {}  # listed once for all jobs of a process
 
 
@@ -157,11 +201,7 @@ class Job:
 
 def job_of(config: DictConfig, overrides: list[str]) -> Job:
     """Check a configuration whole and plan it; decodes no image and writes nothing to the store."""
-    check_keys(config)
-    if config.seed < 0:
-        raise FcaError("seed", config.seed, "0 or more", "set seed=0")
-    if config.compat not in (None, *COMPATS):
-        raise FcaError("compat", config.compat, f"null, {', '.join(COMPATS)}", "take one of these")
+    check_root("run", config)
     data = data_of(config)
     setup = Setup(
         data=data,
@@ -182,7 +222,9 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
     if any(word.startswith("experiment=") for word in words):
         words.append("hydra.mode=RUN")  # this configuration alone, of an experiment that may sweep
     command = shlex.join(["fca", "run", *words])
-    return Job(task, setup, task.plan(setup), OmegaConf.to_yaml(config, resolve=True), command)
+    with keys_of("task", task), keys_of("model", setup.model):
+        plan = task.plan(setup)
+    return Job(task, setup, plan, OmegaConf.to_yaml(config, resolve=True), command)
 
 
 def data_of(config: DictConfig) -> ImageData:

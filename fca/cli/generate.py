@@ -8,26 +8,26 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from fca.cli.application import application
+from fca.cli.application import application, check_folder, check_root
 from fca.cli.configure import component
 from fca.data.manifest import MANIFEST
 from fca.generation import Generator, Request, Writer
 from fca.tasks.generate import Budget, generate, outstanding, price_of, spent, undescribed, with_descriptions
 from fca.tasks.generate.folder import REVIEW, Folder, check_generator
 from fca.tasks.generate.plan import Plan
-from fca.types import FcaError
 
 FEW = (1, 5, 9)  # sublevels whose prompts a dry run shows
 
 
 def generation(config: DictConfig) -> None:
     """Draw what is left, or with dry=true only show what would be drawn and what it would cost."""
+    check_root("generate", config)
     plan: Plan = component(config, "plan").resolved(config.per_level)
     generator: Generator = component(config, "generator")
     writer: Writer | None = None if config.writer is None else component(config, "writer")
-    if config.workers < 0:
-        raise FcaError("workers", config.workers, "0 or more", "set workers=0 for one a core")
-    folder = Folder(Path(config.out or Path(config.outputs) / "generated" / plan.name))
+    root = Path(config.out or Path(config.outputs) / "generated" / plan.name)
+    check_folder("outputs" if config.out is None else "out", str(root))
+    folder = Folder(root)
     budget = Budget(config.budget.images, config.budget.money)
     budget.check()
     if config.dry:

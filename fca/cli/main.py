@@ -11,6 +11,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from fca.cli import refused
+
 COMMANDS = {
     "run": "train, predict, embed or describe: one configuration, or a sweep with -m",
     "analyse": "compute an analysis from stored runs:  fca analyse analysis=few_class",
@@ -74,9 +76,9 @@ def _run(words: Sequence[str]) -> int:
     if words[0] in ("-sc", "--shell-completion"):
         return _complete(words)
     if words[0] not in COMMANDS:
-        known = ", ".join(COMMANDS)
-        print(f"error: {words[0]!r} is no fca command; there are: {known}. Try: fca --help", file=sys.stderr)
-        return 2
+        from fca.types import FcaError
+
+        return refused(FcaError("command", words[0], ", ".join(COMMANDS), "fca --help"))
     return importlib.import_module(f"fca.cli.{words[0]}").main(words[1:])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,21 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from fca.cli.analyse import tables_of
-from fca.cli.application import CONF, application, typed_words
-from fca.cli.configure import component, configured, store_with_images, task_columns
+from fca.cli.application import CONF, application, check_root, typed_words
+from fca.cli.configure import component, configured, keys_of, store_with_images, task_columns
+from fca.cli.show import check_store
 from fca.cli.trust import check_file
 from fca.report.page import Result
 from fca.store import Store
 from fca.store.columns import BASE
 from fca.store.damage import shown
-from fca.types import FcaError, plain_name
+from fca.types import FcaError, check_choice, plain_name
 
 
 def report(config: DictConfig) -> None:
     """Print where the page is."""
+    check_root("report", config)
+    check_store(config.outputs, "outputs")
     hydra = HydraConfig.get()
     folders = [Path(source.path) for source in hydra.runtime.config_sources if source.schema == "file"]
     print(f"page: {_make_page(config, typed_words(hydra), folders)}")
@@ -51,12 +54,12 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
     words: overrides that make the page again.    folders: of configurations; the first that has an analysis counts.
     """
     store = store_with_images(config.outputs)
-    maker = component(config, "report")
+    maker, tracker = component(config, "report"), component(config, "logger")
     folder = store.outputs / "reports" / plain_name("report.name", OmegaConf.select(config, "report.name"))
-    options = {**maker.options, "query": config.query}
-    results = []
-    for name in maker.analyses:
-        result, store = _result(_analysis(name, options, folders), store)
+    analyses, results = _analyses(maker, config.query, folders), []
+    store.rows(config.query)  # a query that cannot be read is refused at once
+    for analysis in analyses:
+        result, store = _result(analysis, store)
         results.append(result)
     tables = [table for result in results for table in result.tables]
     if not tables:
@@ -68,14 +71,15 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
     command = shlex.join(["fca", "report", *words])
     damaged = shown({other.args: other for other in (*store.left_out, *store.damaged())}.values())
     page: Path = maker(folder, results, store.rows(config.query), command, (*BASE, *task_columns()), damaged)
-    component(config, "logger").publish(tables, page)
+    tracker.publish(tables, page)
     return page
 
 
 def _result(analysis: Any, store: Store) -> tuple[Result, Store]:
     """What an analysis found, and the store without the runs that it could not read."""
     try:
-        tables, store = tables_of(analysis, store)
+        with keys_of("report.options", analysis):
+            tables, store = tables_of(analysis, store)
         return Result(analysis, tables), store
     except FcaError as error:
         return Result(analysis, (), _typed_here(str(error))), store
@@ -91,12 +95,24 @@ def _typed_here(reason: str) -> str:
     return re.sub(r"\banalysis\.(\w+)=(\[[^\]]*\]|[^\s,;]+)", r"'+report.options={\1: \2}'", reason)
 
 
-def _analysis(name: str, options: Mapping[str, Any], folders: Sequence[Path]) -> Any:
-    """The analysis of this name with those of the options that it has."""
+def _analyses(maker: Any, query: str | None, folders: Sequence[Path]) -> list[Any]:
+    """The analyses of a report, each with those of its options that it has.
+
+    Raises FcaError for an analysis that there is not, and for an option that none of them has.
+    """
     files = {file.stem: file for folder in reversed(folders) for file in (folder / "analysis").glob("*.yaml")}
-    if name not in files:
-        raise FcaError("report.analyses", name, ", ".join(sorted(files)), "name analyses of conf/analysis/")
-    values = OmegaConf.load(files[name])
-    check_file(str(files[name]), values)
-    chosen = {key: value for key, value in options.items() if key in values}
-    return component(OmegaConf.create({"analysis": OmegaConf.merge(values, chosen)}), "analysis")
+    for name in maker.analyses:
+        check_choice("report.analyses", name, sorted(files), "name analyses of conf/analysis/")
+    nodes = [OmegaConf.load(files[name]) for name in maker.analyses]
+    keys = sorted({str(key) for node in nodes for key in node} - {"_target_", "query", "defaults"})
+    for key in maker.options:
+        check_choice("report.options", key, keys, "name options of the report's analyses")
+    made = []
+    for name, node in zip(maker.analyses, nodes, strict=True):
+        check_file(str(files[name]), node)
+        chosen = {key: value for key, value in {**maker.options, "query": query}.items() if key in node}
+        try:
+            made.append(component(OmegaConf.create({"analysis": OmegaConf.merge(node, chosen)}), "analysis"))
+        except FcaError as error:
+            raise FcaError(*(text.replace("analysis.", "report.options.") for text in error.args)) from error
+    return made

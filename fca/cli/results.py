@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,25 +10,26 @@ from pathlib import Path
 import pandas as pd
 
 from fca import store
-from fca.cli.show import as_text
+from fca.cli import Words, refused
+from fca.cli.show import as_text, check_store
 from fca.store.columns import MAIN
 from fca.types import FcaError, check_choice
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the rows; exit code 2 for a query that cannot be read."""
-    parser = argparse.ArgumentParser(prog="fca results", description=__doc__)
+    """Print the rows; exit code 2 for words that cannot be understood."""
+    parser = Words(prog="fca results", description=__doc__)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--query", help="a condition, e.g. \"task == 'train' and ncl <= 5\"")
     parser.add_argument("--columns", help="comma-separated; default: the main ones (table), all (csv, json)")
     parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
-    options = parser.parse_args(arguments)
-    names = options.columns.split(",") if options.columns else []
     try:
+        options = parser.parse_args(arguments)
+        check_store(options.outputs)
+        names = options.columns.split(",") if options.columns is not None else []
         frame = results(options.outputs, options.query, names)
     except FcaError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+        return refused(error)
     if options.format == "csv":
         frame.to_csv(sys.stdout, index=False)
     elif options.format == "json":

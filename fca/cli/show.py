@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,6 +16,7 @@ from fca.report.pictures import is_pictures
 from fca.store import State, Store
 from fca.store.columns import HEADLINES, Row
 from fca.tasks import FINDINGS
+from fca.types import FcaError
 
 USUAL = {"snapshot": "best", "shift": "clean"}  # not worth a word
 
@@ -85,6 +87,13 @@ def show_failures(store: Store, failed: Sequence[str], most: int = 5) -> None:
     if failed:
         more = f"{len(failed)} failed; " if len(failed) > most else ""
         print(f"{more}all of them: fca status    a sweep runs them again with sweep.retry=true")
+
+
+def check_store(outputs: str, key: str = "--outputs") -> None:
+    """Raise FcaError unless this is a folder that can be read; the usual one may be missing before the first run."""
+    usual = outputs == "outputs" and not os.path.lexists(outputs)
+    if not usual and not (Path(outputs).is_dir() and os.access(outputs, os.R_OK | os.X_OK)):
+        raise FcaError(key, outputs, "a folder that fca run filled", "name the one that outputs= named")
 
 
 def as_text(frame: pd.DataFrame, title: str, most: int | None = None) -> str:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from fca.cli.show import show_failures
+from fca.cli import Words, refused
+from fca.cli.show import check_store, show_failures
 from fca.store import State, Store
 from fca.store.files import DamagedFile
 from fca.types import FcaError
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print counts, every damaged file and every failure with its command; exit code 0."""
-    parser = argparse.ArgumentParser(prog="fca status", description=__doc__)
+    """Print counts, every damaged file and every failure; exit code 0, or 2 where there is no such store."""
+    parser = Words(prog="fca status", description=__doc__)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
-    store = Store(Path(parser.parse_args(arguments).outputs))
+    try:
+        outputs = parser.parse_args(arguments).outputs
+        check_store(outputs)
+    except FcaError as error:
+        return refused(error)
+    store = Store(Path(outputs))
     states = {run_id: store.state(run_id) for run_id in store.run_ids()}
     counts, damaged = Counter(states.values()), store.damaged()
     abandoned = f", {counts[State.ABSENT]} begun and left (the same command goes on)" if counts[State.ABSENT] else ""

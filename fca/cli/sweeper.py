@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import math
 import os
 import signal
 import sys
@@ -16,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from fca.cli.application import hydra_words, typed_words
+from fca.cli.application import SweepConfig, hydra_words, typed_words
 from fca.cli.configure import Job, data_of, job_of
 from fca.cli.execute import POLL_S, execute, keep_items, record_failure
 from fca.cli.show import show_failures
@@ -30,7 +31,7 @@ from fca.data.content import one_look
 from fca.store import State, Store, claims
 from fca.store.claims import repeating
 from fca.subset import NoSuchSubset
-from fca.types import FcaError, use_plugins
+from fca.types import FcaError, check_values, use_plugins
 
 LOOK_S = 1.0
 BARREN = 3  # launches in a row from which nothing came
@@ -108,6 +109,8 @@ class ResumingSweep:
         """Called by Hydra before `sweep`."""
         self.config = config
         use_plugins(config.plugins)
+        if config.hydra.launcher.get("n_jobs") == 0:  # joblib finds out when all is planned
+            raise FcaError("hydra.launcher.n_jobs", 0, "1 or more, or -1 for one a core", "take one of these")
         self.loader = hydra_context.config_loader
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
@@ -211,19 +214,43 @@ class ResumingSweep:
     def _axes(self, arguments: list[str]) -> dict[str, list[str]]:
         """Key -> its overrides; the command line overrules the experiment's axes, key by key."""
         words = [f"{key}={value}" for key, value in self.params.items()] + arguments
-        axes: dict[str, list[str]] = {}
-        for override in OverridesParser.create(config_loader=self.loader).parse_overrides(words):
-            axes[override.get_key_element()] = _values(override)[: self.config.sweep.head]
-        return axes
+        overrides = OverridesParser.create(config_loader=self.loader).parse_overrides(words)
+        axes = {override.get_key_element(): override for override in overrides}
+        check_values(SweepConfig, self.config.sweep, "sweep")
+        head, most = self.config.sweep.head, self.config.sweep.max
+        sizes = {key: min(_size(override), head or math.inf) for key, override in axes.items()}
+        if (size := math.prod(sizes.values())) > most:
+            shown = ", ".join(f"{key} {values:,}" for key, values in sizes.items() if values > 1)
+            step = f"take fewer values ({shown}), or set sweep.max={size}"
+            raise FcaError("configurations of the sweep", f"{size:,}", f"at most sweep.max={most:,}", step)
+        return {key: _values(override, head) for key, override in axes.items()}
 
 
-def _values(override: Override) -> list[str]:
+def _size(override: Override) -> int:
+    """The number of values of an axis, none of which is made. Raises FcaError where there is no value."""
+    if not override.is_sweep_override():
+        return 1
+    key, _, typed = str(override.input_line).partition("=")
+    if not override.is_discrete_sweep():
+        raise FcaError(key, typed, "a list or a range", "write it as 1,2,3 or range(1,4)")
+    swept = override.value()
+    if isinstance(swept, RangeSweep):
+        ends: list[Any] = [swept.start, swept.stop, swept.step]
+        if not swept.step or not all(map(math.isfinite, ends)):
+            raise FcaError(key, typed, "a range with finite ends and a step", "write it as range(1,4)")
+        size = math.ceil((ends[1] - ends[0]) / ends[2])
+    else:
+        size = sum(1 for _ in override.sweep_iterator())
+    if size < 1:
+        raise FcaError(key, typed, "one value or more", "write it as 1,2,3 or range(1,4)")
+    return size
+
+
+def _values(override: Override, head: int | None) -> list[str]:
     key = override.get_key_element()
     if not override.is_sweep_override():
         return [f"{key}={override.get_value_element_as_str()}"]
-    if not override.is_discrete_sweep():
-        raise FcaError(key, override.input_line, "a list or a range", "write it as 1,2,3 or range(1,4)")
-    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+    return [f"{key}={value}" for value in itertools.islice(override.sweep_string_iterator(), head)]
 
 
 def _composes(override: str, values: int, groups: set[str]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,7 @@ from PIL import Image
 
 from fca.data.public import Downloaded, PublicSet, found, released, torchvision_sets, whole
 from fca.data.splits import Share, assemble, held_out
-from fca.types import FcaError, ImageData, check_choice
+from fca.types import Allowed, FcaError, ImageData, Seed, check_choice
 
 Pixels = UInt8[np.ndarray, "height width 3"]
 
@@ -72,7 +72,7 @@ class Cifar(Downloaded):
     root:     the folder that holds, or shall hold, the extracted python archive (cifar-10-batches-py).
     """
 
-    name: str
+    name: Annotated[str, Allowed(choices=tuple(CLASS_OF))]
     version: str
 
     def load(self) -> ImageData:
@@ -121,10 +121,10 @@ class QuickDraw(PublicSet):
     """
 
     version: str
-    per_class: int
-    sample_seed: int
+    per_class: Annotated[int, Allowed(3)]
+    sample_seed: Seed
     test: Share
-    classes: int | None = None
+    classes: Annotated[int | None, Allowed(1)] = None
     compat: str | None = None
     mirror: bool = False
 

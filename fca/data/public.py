@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,7 @@ from fca.data.content import inventory
 from fca.data.files import Directory, image_of
 from fca.data.splits import Share, assemble, class_sizes, held_out, shown
 from fca.torchvision_ops import imported
-from fca.types import FcaError, ImageData, check_choice
+from fca.types import Allowed, FcaError, ImageData, check_choice
 
 AS_RELEASED = "fca"
 """The value of `compat` that splits a set as the Few-Class Arena was released (arXiv:2411.01099, its code of 2025)."""
@@ -273,7 +273,7 @@ class Dtd(Downloaded):
     compat:   fca = fold 1 with its val as test, and its test left out.
     """
 
-    fold: int = 1
+    fold: Annotated[int, Allowed(1, 10)] = 1
     compat: str | None = None
 
     def load(self) -> ImageData:

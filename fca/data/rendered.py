@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Annotated
 
 import pandas as pd
 
 from fca.data.splits import Share, assemble
 from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, SIZES, VERSION, Rendered, render, scene_of
-from fca.types import LEVELS, FcaError, ImageData
+from fca.types import LEVELS, Allowed, FcaError, ImageData, Seed
 
 FIRST_INDEX = {"test": 0, "val": 10**6, "train": 2 * 10**6}  # of a split's scenes: none is in two splits
 
@@ -26,14 +27,14 @@ class RenderedObjects:
     mirror:          whether a mirrored image still shows its class.
     """
 
-    classes: list[str]
-    attributes: list[str]
+    classes: Annotated[list[str], Allowed(filled=True)]
+    attributes: Annotated[list[str], Allowed(filled=True)]
     per_level: int
     train_per_class: int
     val_per_class: int
-    train_levels: list[str]
+    train_levels: Annotated[list[str], Allowed(filled=True)]
     size: int
-    seed: int
+    seed: Seed
     mirror: bool = True
 
     def load(self) -> ImageData:

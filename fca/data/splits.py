@@ -10,14 +10,14 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int, UInt8
 
 from fca.identity import fingerprint
-from fca.types import FcaError, ImageData, no_mask
+from fca.types import SPLITS, Allowed, FcaError, ImageData, Seed, no_mask
 
 Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
 Mask = Callable[[str], Bool[np.ndarray, "height width"] | None]
@@ -26,7 +26,6 @@ Splits = Mapping[str, str | None] | None
 
 log = logging.getLogger(__name__)
 
-SPLITS = ("train", "val", "test")
 UNUSED = "unused"  # the split of images of a given val that lacks a class
 MANY = 1000  # groups from which on only those of a class that a side lacks may change sides
 PASSES = 20  # through all groups, at most
@@ -41,8 +40,8 @@ KNOWN_NAMES = {
 class Share:
     """A part to hold out: this share of every class (at least one image, and at least one stays), drawn by `seed`."""
 
-    share: float
-    seed: int
+    share: Annotated[float, Allowed(above=0, below=1)]
+    seed: Seed
 
 
 def known_split(name: str, splits: Splits) -> bool:

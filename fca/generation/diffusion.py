@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from fca.generation import Drawn, Refused, Request, missing_package
 from fca.identity import file_sha256
-from fca.types import FcaError, check_choice
+from fca.types import Allowed, FcaError, check_choice
 
 DTYPES = ("float32", "float16", "bfloat16")
 _ONE_AT_A_TIME = threading.Lock()  # a pipeline's scheduler holds the state of the image that it draws
@@ -34,9 +34,9 @@ class Diffusion:
     """
 
     model: str
-    steps: int
-    guidance: float
-    size: int
+    steps: Annotated[int, Allowed(1)]
+    guidance: Annotated[float, Allowed(0)]
+    size: Annotated[int, Allowed(8)]
     dtype: str
     revision: str | None = None
     variant: str | None = None

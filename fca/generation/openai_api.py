@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -24,7 +24,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from fca.generation import Drawn, Refused, Request, Unavailable, missing_package
-from fca.types import FcaError
+from fca.types import Allowed, FcaError
 
 if TYPE_CHECKING:
     import openai
@@ -46,8 +46,8 @@ class Service:
     """
 
     base_url: str | None = None
-    retries: int = 6
-    timeout_s: float = 180.0
+    retries: Annotated[int, Allowed(0)] = 6
+    timeout_s: Annotated[float, Allowed(above=0)] = 180.0
 
     def ask(self, method: str, options: Mapping[str, Any], **request: Any) -> Any:
         """The response of a method of the official client, such as images.generate, to a request with these options.
@@ -145,7 +145,7 @@ class OpenAIImages(Service):
     model: str
     size: str
     options: dict[str, Any] = field(default_factory=dict)
-    image_price: float | None = None
+    image_price: Annotated[float | None, Allowed(0)] = None
 
     prompted: ClassVar[bool] = True
     parallel: ClassVar[bool] = False
@@ -227,7 +227,7 @@ class OpenAIChat(Service):
     model: str
     attributes: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
-    call_price: float | None = None
+    call_price: Annotated[float | None, Allowed(0)] = None
     timeout_s: float = field(default=120.0, kw_only=True)
 
     def label(self) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 from fca.generation import Drawn, Request
 from fca.render import VERSION, render, scene_of
+from fca.types import Allowed
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class RenderedGenerator:
     Its levels are ranges of what is measured in the image; the three sublevels of a level share its range.
     """
 
-    size: int
+    size: Annotated[int, Allowed(1)]
 
     prompted: ClassVar[bool] = False
     parallel: ClassVar[bool] = True

@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fca.geometry import ResizeCrop
+from fca.geometry import INTERPOLATIONS, ResizeCrop
 from fca.identity import canonical, file_sha256
 from fca.torchvision_ops import imported
-from fca.types import FcaError
+from fca.types import Allowed, FcaError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -61,9 +61,9 @@ class LibraryModel:
     name: str
     weights: str | None
     kwargs: dict[str, Any]
-    input_size: int | None
-    crop_pct: float | None
-    interpolation: str | None
+    input_size: Annotated[int | None, Allowed(1)]
+    crop_pct: Annotated[float | None, Allowed(above=0, most=1)]
+    interpolation: Annotated[str | None, Allowed(choices=tuple(INTERPOLATIONS))]
     classes: Any
 
     family = ""  # in identities and messages

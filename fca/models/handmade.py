@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from jaxtyping import Float, Float32
 
 from fca.geometry import ResizeCrop
 from fca.identity import canonical
-from fca.types import Classifier, FcaError
+from fca.types import Allowed, Classifier, FcaError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,7 +23,7 @@ LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, ITU-R BT.601
 class Handmade:
     """What encoders without weights share.    input_size: side in pixels that images are resized to."""
 
-    input_size: int
+    input_size: Annotated[int, Allowed(1)]
 
     family = ""  # in identities, and as a label
 
@@ -64,17 +64,17 @@ class Hog(Handmade):
     orientations: bins of a histogram.
     """
 
-    cell: int
-    block: int
-    orientations: int
+    cell: Annotated[int, Allowed(1)]
+    block: Annotated[int, Allowed(1)]
+    orientations: Annotated[int, Allowed(1)]
 
     family = "hog"
 
     def identity(self) -> dict[str, Any]:
         """All fields. Raises FcaError for an image that is smaller than a block."""
         if not 0 < self.cell * self.block <= self.input_size:
-            allowed = f"at most input_size={self.input_size} together"
-            raise FcaError("cell x block", f"{self.cell} x {self.block}", allowed, "lower one, or raise input_size")
+            both, step = f"{self.cell} x {self.block}", "lower one, or raise model.input_size"
+            raise FcaError("model.cell x model.block", both, f"at most input_size={self.input_size} together", step)
         return super().identity()
 
     def embed(self, images: Tensor) -> Tensor:

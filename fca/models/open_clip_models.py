@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from fca.geometry import ResizeCrop
+from fca.geometry import INTERPOLATIONS, ResizeCrop
 from fca.models import (
     Normalise,
     class_keys,
@@ -25,7 +25,7 @@ from fca.models import (
     unknown_name,
 )
 from fca.torchvision_ops import imported
-from fca.types import Classifier, FcaError
+from fca.types import Allowed, Classifier, FcaError
 
 if TYPE_CHECKING:
     from torch import nn
@@ -54,9 +54,9 @@ class OpenClip:
     weights: str | None
     templates: list[str]
     names: dict[str, str] | None
-    input_size: int | None
-    crop_pct: float | None
-    interpolation: str | None
+    input_size: Annotated[int | None, Allowed(1)]
+    crop_pct: Annotated[float | None, Allowed(above=0, most=1)]
+    interpolation: Annotated[str | None, Allowed(choices=tuple(INTERPOLATIONS))]
     mean: list[float] | None
     std: list[float] | None
     classes: Any

@@ -10,16 +10,16 @@ from functools import cached_property
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from jaxtyping import Float64, UInt8
 
-from fca.geometry import ResizeCrop
+from fca.geometry import INTERPOLATIONS, ResizeCrop
 from fca.identity import file_sha256
 from fca.models import one_line
 from fca.models.handmade import Handmade
-from fca.types import PLUGINS, Classifier, FcaError, is_within, plugins
+from fca.types import PLUGINS, Allowed, Classifier, FcaError, is_within, plugins
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -91,8 +91,8 @@ class OwnFunction(Handmade):
     """
 
     function: str
-    crop_pct: float
-    interpolation: str
+    crop_pct: Annotated[float, Allowed(above=0, most=1)]
+    interpolation: Annotated[str, Allowed(choices=tuple(INTERPOLATIONS))]
 
     def label(self) -> str:
         return self.function

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from fca.models.own import WHAT, OwnFunction
-from fca.types import FcaError
+from fca.types import FcaError, Seed
 
 Image = UInt8[np.ndarray, "size size 3"]
 
@@ -25,7 +25,7 @@ class PairFunction(OwnFunction):
     """
 
     images_per_class: int
-    seed: int
+    seed: Seed
 
     family = "pair"
 

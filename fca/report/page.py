@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import pandas as pd
 import vl_convert
@@ -20,7 +20,7 @@ from fca.report.pictures import is_pictures
 from fca.report.style import NothingToDraw, spec
 from fca.store import columns as of_row
 from fca.store.files import write_text
-from fca.types import Column, FcaError, Table, plain_name, with_interval
+from fca.types import Allowed, Column, FcaError, Table, plain_name, with_interval
 
 _HERE = Path(__file__).parent
 _SIGNS = ('<meta name="generator" content="fca report">', '<a class="skip" href="#summary">')  # old pages: the second
@@ -193,7 +193,7 @@ class AnalysesReport:
 
     name: str
     title: str
-    analyses: list[str]
+    analyses: Annotated[list[str], Allowed(filled=True)]
     options: dict[str, Any]
 
     def __call__(

@@ -22,7 +22,7 @@ from scipy import fft, ndimage
 from fca.shifts import operations as ops
 from fca.shifts.constants import CONSTANTS, Number, constants, each
 from fca.shifts.operations import Bytes, Image, Map, Rng
-from fca.types import FcaError, ImageData, Shift, check_choice, generator
+from fca.types import FcaError, ImageData, Seed, Shift, check_choice, generator
 
 DRAWING = 1  # raised whenever any corruption's pixels change
 SMALLEST = 8  # pixels of the shorter side: below, kernels are wider than the image
@@ -39,13 +39,11 @@ class Corruptions:
 
     kinds: list[str]
     severities: list[int]
-    seed: int
+    seed: Seed
 
     def shifts(self) -> list[Shift]:
         """Kinds in their order, each at every severity. Raises FcaError for a kind, severity or seed not allowed."""
         chosen = each(self.kinds, self.severities)
-        if self.seed < 0:
-            raise FcaError("shift.seed", self.seed, "0 and above", "take another seed")
         return [Corruption(kind, severity, self.seed) for kind, severity in chosen]
 
 

@@ -204,10 +204,13 @@ class Store:
             remove(folder / name)
 
     def drop(self, run_id: str) -> None:
-        """Remove the folder of a run that was refused before it computed anything; weights and results stay."""
+        """Remove the folder of a run that was refused before it computed anything; weights, results and others stay."""
         folder = self.folder(run_id)
         if not any((folder / name).exists() for name in (ROW, "last.ckpt", "best.safetensors", "journal.jsonl")):
             shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):  # not empty: there are other runs
+                folder.parent.rmdir()
+                self.outputs.rmdir()
 
     def error(self, run_id: str) -> dict[str, Any]:
         """The record of a failed run. Raises DamagedFile for what is none; FileNotFoundError where nothing is."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 from fca.store import Store
 from fca.training.recipe import Recipe
-from fca.types import ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift, Table
+from fca.types import Allowed, ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift, Table
 
 # Columns of trainings and of descriptions of data sets.
 N_TRAIN = Column("n_train", int, ",", "training images")
@@ -25,9 +25,10 @@ FINDINGS = "findings.csv"  # in a run's folder: what a person should look at, a 
 class Machine:
     """Where the work runs; none of it changes a result, so none of it is part of a run's identity."""
 
-    accelerator: str  # auto, cpu or gpu
-    workers: int  # threads that decode images; 0 = one a core
-    cache_gb: float  # what is not larger, a data set or all shifts, is decoded once into outputs/cache; else it streams
+    accelerator: Annotated[str, Allowed(choices=("auto", "cpu", "gpu"))]
+    workers: Annotated[int, Allowed(0)]  # threads that decode images; 0 = one a core
+    # What is not larger, a data set or all shifts, is decoded once into outputs/cache; else it streams.
+    cache_gb: Annotated[float, Allowed(0)]
 
 
 @runtime_checkable

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,19 @@ from fca.studies.irt.ability import read_bank
 from fca.studies.progressive.levels import PROTOCOLS, pool_of
 from fca.tasks import Setup
 from fca.tasks.predict import CLEAN, Forward, forward_columns, prediction_arrays, subset_columns, whole_split
-from fca.types import LEVELS, Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, with_interval
+from fca.types import (
+    LEVELS,
+    Allowed,
+    Classifier,
+    Column,
+    FcaError,
+    Finished,
+    ImageData,
+    Pixels,
+    Run,
+    Shift,
+    with_interval,
+)
 
 ACCURACY = Column("accuracy", float, ".1%", "estimated accuracy, the mean over attributes; each level counts the same")
 SCORE = Column("score", float, ".1%", "estimated mean over attributes of (easy + 2 medium + 4 hard) / 7")
@@ -105,14 +117,14 @@ class AdaptiveTest:
     )
     summary: ClassVar[tuple[Column | str, ...]] = (ACCURACY, SCORE, "asked {n_asked} of {n_pool} images")
 
-    policy: str
-    estimator: str
-    budget: float
-    width: float | None
+    policy: Annotated[str, Allowed(choices=tuple(adaptive.POLICIES))]
+    estimator: Annotated[str, Allowed(choices=tuple(adaptive.ESTIMATORS))]
+    budget: Annotated[float, Allowed(above=0, most=1)]
+    width: Annotated[float | None, Allowed(above=0, below=1)]
     bank: str | None
     mapping: Any
-    objective: str
-    protocol: str
+    objective: Annotated[str, Allowed(choices=TARGETS)]
+    protocol: Annotated[str, Allowed(choices=PROTOCOLS)]
 
     def plan(self, setup: Setup) -> list[Run]:
         """A run a shift. Raises FcaError for what cannot be tested: options, pool, budget, bank."""

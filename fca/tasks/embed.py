@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Int, UInt8
@@ -17,8 +19,8 @@ from rich.progress import track
 from fca.data.pixels import open_pixels
 from fca.data.splits import rank_in_class
 from fca.tasks import Setup
-from fca.tasks.predict import Forward, data_columns, forward_columns
-from fca.types import Arrays, Column, Finished, Geometry, ImageData, Run
+from fca.tasks.predict import Forward, check_forward, data_columns, forward_columns
+from fca.types import SPLITS, Allowed, Arrays, Column, FcaError, Finished, Geometry, ImageData, Run
 
 SIMILARITY_CALLS = Column("similarity_calls", int, ",", "pairs of images that the user's own function compared")
 ALL = "all"  # every image, whatever its split
@@ -49,22 +51,37 @@ class Embed:
     columns: ClassVar[tuple[Column, ...]] = (SIMILARITY_CALLS,)
     summary: ClassVar[tuple[Column | str, ...]] = ()
 
-    split: str
+    split: Annotated[str, Allowed(choices=(*SPLITS, ALL))]
 
     def plan(self, setup: Setup) -> list[Run]:
         """One run: data, split and encoder weights."""
         setup.clean_only("embed")
-        return [embed_run(Forward(setup.encoder, setup.data, self.split))]
+        with of_encoder():
+            return [embed_run(Forward(setup.encoder, setup.data, self.split))]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Arrays `features` (float16), in the order of the split's items; or see `compared`."""
         for run in runs:
-            yield embedded(run, setup)
+            with of_encoder():
+                finished = embedded(run, setup)
+            yield finished
+
+
+@contextmanager
+def of_encoder() -> Iterator[None]:
+    """Errors of a model name its keys as those of the encoder that it is here."""
+    try:
+        yield
+    except FcaError as error:
+        texts = (re.sub(r"\bmodel(?=[.]\w)", "encoder", text) for text in error.args)
+        raise FcaError(*(re.sub(r"\bmodel(?==)|^model$", "model@encoder", text) for text in texts)) from error
 
 
 def embed_run(work: Forward) -> Run:
     """The run of an encoder's pass over a split."""
     data, encoder = work.data, work.model
+    if work.split != ALL:
+        check_forward(encoder, data, work.split)
     identity = {"data": data.fingerprint, "split": work.split, "encoder": encoder.identity()}
     about = {
         **data_columns(data, work.split),
@@ -79,13 +96,14 @@ def embed_run(work: Forward) -> Run:
 def embedded(run: Run, setup: Setup) -> Finished:
     """The features of a run's images, or the similarities of a sample of them."""
     data, split, encoder = run.work.data, run.work.split, run.work.model
-    setup.store.keep_items(data)
     rows = np.arange(len(data.items)) if split == ALL else data.rows(split)
     if isinstance(encoder, ComparesImages):
+        setup.store.keep_items(data)
         return Finished(run, *compared(encoder, data, rows, setup))
     from fca.training.infer import features_of
 
     built, machine = encoder.build(), setup.machine
+    setup.store.keep_items(data)
     pixels = open_pixels(data, built.geometry, setup.cache, machine.workers, machine.cache_gb)
     start = time.perf_counter()
     features = features_of(built, pixels, rows, accelerator=machine.accelerator)

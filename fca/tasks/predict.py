@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -24,7 +24,20 @@ from fca.store.columns import DEVICE, FINGERPRINT_KIND, IMAGES_PER_S, INPUT_SIZE
 from fca.studies.answers import predictions as stored_predictions
 from fca.subset import Groups, read_groups
 from fca.tasks import Setup
-from fca.types import Arrays, Classifier, ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift
+from fca.types import (
+    SPLITS,
+    Allowed,
+    Arrays,
+    Classifier,
+    ClassSubset,
+    Column,
+    FcaError,
+    Finished,
+    ImageData,
+    Model,
+    Run,
+    Shift,
+)
 
 CLEAN = Clean()
 LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16
@@ -77,7 +90,7 @@ class Predict:
     )
     summary: ClassVar[tuple[Column | str, ...]] = ()
 
-    split: str
+    split: Annotated[str, Allowed(choices=SPLITS)]
     keep: str | None
     groups: str | None
     group_columns: list[str]
@@ -122,10 +135,21 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
         if trained.get("compat") and (older or data.fingerprint == trained["fingerprint"]):
             classes = trained["classes"]
     model = setup.model.naming(data.classes) if isinstance(setup.model, Nameable) else setup.model
+    check_forward(model, data, split)
     identity = model.identity()
     about = {"model": model.label(), "weights": model.weights_label(), "snapshot": identity.get("snapshot")}
     works = (Forward(model, data, split, shift, classes, keep_logits) for shift in setup.shifts)
     return [predict_run(work, identity, about) for work in works]
+
+
+def check_forward(model: Model, data: ImageData, split: str) -> None:
+    """Raise FcaError for a model without weights, and for a split without images."""
+    if getattr(model, "weights", "none needed") is None:
+        step = "train it first (task=train, then model=run model.run_id=...) or give its weights: model.weights=PATH"
+        raise FcaError("model.weights", None, "weights: a model from scratch has no classes and no features", step)
+    if not len(data.rows(split)):
+        there = ", ".join(part for part in SPLITS if len(data.rows(part)))
+        raise FcaError("task.split", split, f"{there}: {data.name} has no other images", "take one of these")
 
 
 def _trained(model: Model) -> tuple[Row, Store] | None:

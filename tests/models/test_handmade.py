@@ -52,5 +52,5 @@ def test_grey_pixels_are_pillows_luma(model, photo):
 
 
 def test_a_block_must_fit_into_the_image(model):
-    with pytest.raises(FcaError, match="cell x block = 20 x 2; allowed: at most input_size=32"):
+    with pytest.raises(FcaError, match=r"model\.cell x model\.block = 20 x 2; allowed: at most input_size=32"):
         model("hog", "model.cell=20").identity()

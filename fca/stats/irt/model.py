@@ -17,6 +17,7 @@ Matrix = Float[np.ndarray, "subjects items"]
 
 MODELS = ("1pl", "2pl", "3pl", "3pl-upper", "4pl")
 ALIASES = {"4pl-feasibility": "3pl-upper"}  # "4PL" in Sharma et al. 2023, eq. 3: an upper asymptote, but no lower one
+NAMES = (*MODELS, *ALIASES)
 STEPS = 100
 TOLERANCE = 1e-9
 GRID = np.linspace(-4.0, 4.0, 17)  # starts where asymptotes can make several modes
@@ -31,7 +32,7 @@ def model_name(model: str) -> str:
     """
     name = ALIASES.get(model, model)
     if name not in MODELS:
-        allowed = ", ".join((*MODELS, *ALIASES))
+        allowed = ", ".join(NAMES)
         raise FcaError("model", repr(model), allowed, "take one of these; 2pl is a good default")
     return name
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,11 +24,12 @@ from fca.stats.adaptive import MAPPINGS, POINTS, GreTwoStage, Pool, replay, star
 from fca.stats.adaptive.policies import check_budget
 from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, cluster_draws, percentile_interval
 from fca.stats.irt import ItemBank, check_responses, fit_irt
+from fca.stats.irt.model import NAMES
 from fca.store import Store
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
 from fca.studies.progressive.levels import PAPER, ByLevel, Line, cells, pool_of, responses_by_level, whole_sessions
 from fca.studies.table import DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec, filled
-from fca.types import LEVELS, Column, FcaError, Table, with_interval
+from fca.types import LEVELS, Allowed, Column, FcaError, Seed, Table, with_interval
 
 BASE = ("static_k", "session_mean")
 DEFAULT = ("optimal_allocation", "stratified")
@@ -170,11 +171,13 @@ class AdaptiveReplay:
 
     query: str | None = None
     protocol: str = "open"
-    budget: float = 0.25
-    budgets: list[int | float] = field(default_factory=lambda: [0.08, 0.17, 0.25, 0.33, 0.5, 0.75])
-    repeats: int = 3
-    model: str = "2pl"
-    seed: int = 0
+    budget: Annotated[float, Allowed(above=0, most=1)] = 0.25
+    budgets: Annotated[list[int | float], Allowed(above=0, most=1, filled=True)] = field(
+        default_factory=lambda: [0.08, 0.17, 0.25, 0.33, 0.5, 0.75]
+    )
+    repeats: Annotated[int, Allowed(1)] = 3
+    model: Annotated[str, Allowed(choices=NAMES)] = "2pl"
+    seed: Seed = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables adaptive_errors, adaptive_methods, adaptive_curves, adaptive_asked, adaptive_trajectories and

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import product
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -30,7 +30,7 @@ from fca.studies.table import (
     TableSpec,
     no_interval,
 )
-from fca.types import Column, Table
+from fca.types import SPLITS, Allowed, Column, Table
 
 TARGET = Column("target", str, "", "accuracy: of the best model on each subset (DCN), or of one model")
 SCOPE = Column("scope", str, "", "subsets: all, or those of equal ncl")
@@ -72,7 +72,7 @@ class Correlation(OfSubsets):
 
     tables: ClassVar = (CORRELATION, CORRELATION_POINTS)
 
-    split: str = "test"
+    split: Annotated[str, Allowed(choices=SPLITS)] = "test"
     per_model: list[str] = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:

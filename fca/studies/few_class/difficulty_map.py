@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from itertools import combinations
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from fca.studies.few_class.subset_accuracy import embed_rows
 from fca.studies.rows import records
 from fca.studies.table import CLASSES, DATASET, ENCODER, NCL, NOTE, SEED, SPLIT, TableSpec
 from fca.subset import named_subset
-from fca.types import Column, FcaError, Table
+from fca.types import SPLITS, Allowed, Column, FcaError, Seed, Table
 
 PAPER = "Few-Class Arena (arXiv:2411.01099) eq. 4"
 SAME = [DATASET, ENCODER, SPLIT]
@@ -189,10 +189,10 @@ class DifficultyMap:
     tables: ClassVar = (DIFFICULTY_PAIRS, DIFFICULTY_MAP, DIFFICULTY_CLASSES, DIFFICULTY_SUBSETS, DIFFICULTY_WHAT_IF)
 
     query: str | None = None
-    split: str = "test"
-    sizes: list[int] = field(default_factory=lambda: [2, 3, 5, 10])
-    draws: int = 1000
-    seed: int = 0
+    split: Annotated[str, Allowed(choices=SPLITS)] = "test"
+    sizes: Annotated[list[int], Allowed(2, filled=True)] = field(default_factory=lambda: [2, 3, 5, 10])
+    draws: Annotated[int, Allowed(1)] = 1000
+    seed: Seed = 0
     classes: list[Any] | None = None
 
     def __call__(self, store: Store) -> list[Table]:

@@ -6,7 +6,7 @@ Each finding is a measure: one value a class subset, and its mean (or spread) ov
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.correlation import SEEDS
 from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, read_points, wide
 from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, PROTOCOL, TableSpec, no_interval
-from fca.types import Column, Table, with_interval
+from fca.types import Allowed, Column, Table, with_interval
 
 Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and over how many models
 MEASURES = {  # finding -> what is measured, and in which unit
@@ -59,7 +59,7 @@ class Findings(OfSubsets):
 
     tables: ClassVar = (FINDINGS,)
 
-    few: list[int] = field(default_factory=lambda: [2, 3, 4, 5])
+    few: Annotated[list[int], Allowed(2, filled=True)] = field(default_factory=lambda: [2, 3, 4, 5])
     per_model: list[str] = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -43,7 +43,7 @@ from fca.studies.table import (
     TableSpec,
     no_interval,
 )
-from fca.types import Column, Table, check_choice, with_interval
+from fca.types import SPLITS, Allowed, Column, Table, check_choice, with_interval
 
 OF_IMAGES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {  # read a sample; the others read all images
     "silhouette": cosine_silhouette,
@@ -255,10 +255,10 @@ class Prediction(OfSubsets):
 
     tables: ClassVar = (PREDICTION, PREDICTION_POINTS)
 
-    split: str = "test"
+    split: Annotated[str, Allowed(choices=SPLITS)] = "test"
     target: str = "sub"
-    images: int = 500
-    worth: float = 0.5
+    images: Annotated[int, Allowed(1)] = 500
+    worth: Annotated[float, Allowed(0, 100)] = 0.5
     per_model: list[str] = field(default_factory=list)
 
     def __call__(self, store: Store) -> list[Table]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import count
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, embed_rows,
 from fca.studies.rows import Rows, parts, records
 from fca.studies.table import DATASET, ENCODER, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, TableSpec
 from fca.subset import number_of_classes
-from fca.types import Column, Table
+from fca.types import SPLITS, Allowed, Column, Table
 
 SIMSS = Column("simss", float, ".4f", "SimSS (lower: harder to separate)")
 SIMSS_POOLED = Column("simss_pooled", float, ".4f", "SimSS pooled over images instead of classes")
@@ -192,7 +192,7 @@ class Similarity(OfSubsets):
 
     tables: ClassVar = (SIMILARITY, RELEASED, RELEASED_AGREEMENT)
 
-    split: str = "test"
+    split: Annotated[str, Allowed(choices=SPLITS)] = "test"
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables similarity, released and released_agreement."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -20,8 +20,8 @@ from fca.store import Store
 from fca.studies.answers import predictions
 from fca.studies.rows import Rows, one_config, records, require, select
 from fca.studies.table import CLASSES, DATASET, MODEL, N_TEST, NCL, PROTOCOL, RUN_ID, SAMPLER, SEED, SUBSET_SEED, TOP1
-from fca.subset import Groups, draw_subset, full_set, number_of_classes
-from fca.types import ClassSubset, Column, FcaError, with_interval
+from fca.subset import SAMPLERS, Groups, draw_subset, full_set, number_of_classes
+from fca.types import Allowed, ClassSubset, Column, FcaError, with_interval
 
 SUBSET = (NCL, SUBSET_SEED, SAMPLER, CLASSES)
 NAMED = "named"  # the sampler of classes that nobody drew
@@ -77,9 +77,9 @@ class OfSubsets:
     """
 
     query: str | None = None
-    ncl: list[int | float] | None = None
-    seeds: list[int] | None = None
-    sampler: str = "uniform"
+    ncl: Annotated[list[int | float] | None, Allowed(above=0, filled=True)] = None
+    seeds: Annotated[list[int] | None, Allowed(0, 2**32 - 1, filled=True)] = None
+    sampler: Annotated[str, Allowed(choices=SAMPLERS)] = "uniform"
 
 
 def wide(column: Column, points: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:

@@ -15,9 +15,9 @@ from fca.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
 from fca.store import Store
 from fca.studies.answers import Gathered, shifted_responses
 from fca.studies.irt.difficulty_segments import ITEMS, METHOD, N_CLASSES, NAMES, SEED, SEGMENT, Quartered, quartered
-from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS
+from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
 from fca.studies.table import CORRUPTION, DATASET, LABEL, SEVERITY, TableSpec
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Seed, Table, with_interval
 
 MODES = ("count", "mean_b")
 MANY, ENDS = 20, 5  # with more classes, so many of the most and of the least robust are drawn
@@ -108,10 +108,10 @@ class ClassRobustness:
     )
 
     query: str | None = None
-    model: str = "2pl"
-    compat: str | None = None
+    model: IrtModel = "2pl"
+    compat: Compat = None
     mode: str = "count"
-    seed: int = 0
+    seed: Seed = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables class_robustness, robust_classes and class_severity, and the lines of them that are drawn.

@@ -19,9 +19,9 @@ from fca.stats.intervals import wilson
 from fca.stats.segments import LEVELS, QUARTERS, SEGMENTS, Codes, PerItem
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects, shifted_responses
-from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, SUBJECT, fitted
+from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, SUBJECT, Compat, IrtModel, fitted
 from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, TableSpec
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Column, FcaError, Seed, Table, with_interval
 
 SEED = "seed001"
 COMPAT = (None, SEED)
@@ -91,9 +91,9 @@ class DifficultySegments:
 
     query: str | None = None
     responses: list[str] = field(default_factory=list)
-    model: str = "2pl"
-    compat: str | None = None
-    seed: int = 0
+    model: IrtModel = "2pl"
+    compat: Compat = None
+    seed: Seed = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables segment_models and segment_classes, and of both the lines that are drawn."""

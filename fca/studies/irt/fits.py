@@ -8,13 +8,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Hashable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from fca.stats.irt import HeldOut, IrtFit, check_responses, choose_model, fit_irt, held_out_fit
+from fca.stats.irt.model import NAMES
 from fca.studies.answers import Gathered
-from fca.types import Column, FcaError
+from fca.types import Allowed, Column, FcaError
 
 PAPER = "Sharma et al. (Do models see corruption as we see?, 2023)"
 THEORY = "models of responses compared as in arXiv:2106.00840"
@@ -36,6 +37,9 @@ ITEM_TOP1 = Column("top1", float, ".0%", "share of subjects with the right respo
 IMAGES = Column("images", int, ".0f", "images of the class")
 SHARE_OF_CLASS = Column("share", float, ".1%", "share of the class's images")
 MODAL_WRONG_SHARE = Column("modal_wrong_share", float, ".0%", "share of subjects that predict the same wrong class")
+
+IrtModel = Annotated[str, Allowed(choices=(*NAMES, "auto"))]  # auto: what predicts held-out responses best
+Compat = Annotated[str | None, Allowed(choices=("seed001",))]
 
 _made: dict[Hashable, Any] = {}  # by the settings and a digest of the responses, not by the responses themselves
 

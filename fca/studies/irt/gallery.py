@@ -14,10 +14,10 @@ from fca.report.pictures import ACROSS, pictures
 from fca.stats.label_errors import item_top1, modal_wrong
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
-from fca.studies.irt.fits import DIFFICULTY, DISCRIMINATION, ITEM_TOP1, MODAL_WRONG_SHARE, PAPER, fitted
+from fca.studies.irt.fits import DIFFICULTY, DISCRIMINATION, ITEM_TOP1, MODAL_WRONG_SHARE, PAPER, IrtModel, fitted
 from fca.studies.responses import Responses
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
-from fca.types import Column, FcaError, Table
+from fca.types import Column, FcaError, Seed, Table
 
 NAMED = 3  # predicted classes that are named
 
@@ -58,9 +58,9 @@ class Gallery:
 
     query: str | None = None
     responses: list[str] = field(default_factory=list)
-    model: str = "2pl"
+    model: IrtModel = "2pl"
     shown: int = 24
-    seed: int = 0
+    seed: Seed = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Table gallery; its pictures are missing where the images are no longer at hand."""

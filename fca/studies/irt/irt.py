@@ -24,10 +24,22 @@ from fca.stats.irt import IrtFit, Scored, fit_items
 from fca.store import Store
 from fca.studies.answers import Gathered, at_severity, clean_with_subjects, shifted_responses
 from fca.studies.irt import fits
-from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, IRT_MODEL, N_ITEMS, PAPER, SUBJECT, THEORY, TRAIT
+from fca.studies.irt.fits import (
+    ABILITY,
+    DIFFICULTY,
+    DISCRIMINATION,
+    IRT_MODEL,
+    N_ITEMS,
+    PAPER,
+    SUBJECT,
+    THEORY,
+    TRAIT,
+    Compat,
+    IrtModel,
+)
 from fca.studies.responses import Responses
 from fca.studies.table import CORRUPTION, DATASET, IMAGE_ID, LABEL, MODEL, SEVERITY, SNAPSHOT, TOP1, TableSpec
-from fca.types import Column, FcaError, Table, check_choice, with_interval
+from fca.types import Column, FcaError, Seed, Table, check_choice, with_interval
 
 CALIBRATIONS = ("joint", "ability", "separate")
 COMPAT = (None, "seed001")
@@ -151,11 +163,11 @@ class Irt:
 
     query: str | None = None
     responses: list[str] = field(default_factory=list)
-    model: str = "2pl"
+    model: IrtModel = "2pl"
     calibration: str = "joint"
     trait: str = "ability"
-    seed: int = 0
-    compat: str | None = None
+    seed: Seed = 0
+    compat: Compat = None
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables irt_abilities, irt_fits, irt_plane, irt_severity, irt_curves, irt_items (a bank), and irt_choice."""
@@ -192,9 +204,9 @@ class Reliability:
     tables: ClassVar = (RELIABILITY,)
 
     query: str | None = None
-    model: str = "2pl"
-    compat: str | None = None
-    seed: int = 0
+    model: IrtModel = "2pl"
+    compat: Compat = None
+    seed: Seed = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Table reliability: a fit of its own for every data set, corruption and severity; clean is severity 0."""

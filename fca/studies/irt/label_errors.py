@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -19,9 +19,18 @@ from fca.stats.label_errors import RULES
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
 from fca.studies.irt import fits
-from fca.studies.irt.fits import DIFFICULTY, DISCRIMINATION, FEASIBILITY, ITEM_TOP1, MODAL_WRONG_SHARE, P_MAX, PAPER
+from fca.studies.irt.fits import (
+    DIFFICULTY,
+    DISCRIMINATION,
+    FEASIBILITY,
+    ITEM_TOP1,
+    MODAL_WRONG_SHARE,
+    P_MAX,
+    PAPER,
+    IrtModel,
+)
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
-from fca.types import Column, FcaError, Table, with_interval
+from fca.types import Allowed, Column, FcaError, Seed, Table, with_interval
 
 VERDICTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 EXAMPLES = 3
@@ -120,9 +129,9 @@ class LabelErrors:
     responses: list[str] = field(default_factory=list)
     verdicts: str | None = None
     verdict_columns: list[str] = field(default_factory=lambda: ["item", "error"])
-    model: str = "3pl-upper"
-    k: int | None = None
-    seed: int = 0
+    model: IrtModel = "3pl-upper"
+    k: Annotated[int | None, Allowed(1)] = None
+    seed: Seed = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables label_error_rules, label_error_curve (empty without verdicts), label_suspects, label_error_scores."""

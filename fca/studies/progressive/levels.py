@@ -23,7 +23,7 @@ from fca.store import Store
 from fca.studies.answers import Predictions, answering_rows, predictions
 from fca.studies.rows import records, require
 from fca.studies.table import ATTRIBUTE, IMAGE_ID, LABEL, LEVEL
-from fca.types import BEST, LEVELS, Column, FcaError, with_interval
+from fca.types import BEST, LEVELS, Column, FcaError, Seed, with_interval
 
 log = logging.getLogger(__name__)
 PAPER = "Huang et al. (2025, arXiv 2503.13058)"
@@ -65,7 +65,7 @@ class OfLevels:
 
     query: str | None = None
     protocol: str = "open"
-    seed: int = 0
+    seed: Seed = 0
 
 
 def responses_by_level(store: Store, query: str | None = None, protocol: str = "open") -> list[ByLevel]:

@@ -47,8 +47,8 @@ class Network:
         """Train if that is to be done, then let the weights that it kept predict the test images."""
         first, rest = runs[0], list(runs)
         if first.task == "train":
-            setup.store.keep_items(first.work.data)
             classifier, columns, diverged = _fitted(first, setup)
+            setup.store.keep_items(first.work.data)  # a model that cannot be built leaves no file
             clean = predicted(first.work.clean, classifier, setup)
             columns |= adapted_columns(clean.columns, first.work.data, setup.subset, diverged)
             yield Finished(first, columns, {})

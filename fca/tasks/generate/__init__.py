@@ -105,6 +105,8 @@ def generate(
     """
     plan = plan.resolved()
     budget.check(generator, *([writer] if writer else []))
+    if generator.prompted and writer is None:
+        with_descriptions(plan, folder.journal.lines()).check_words()
     with folder.held(wait=False):
         check_generator(folder.journal.lines(), generator, folder.root)
         try:
@@ -123,7 +125,7 @@ def _fill(
     paid = not generator.prompted or writer is None or describe(plan, writer, folder, budget)
     before = folder.journal.lines()
     plan = with_descriptions(plan, before)
-    if generator.prompted and paid:
+    if generator.prompted and writer is not None and paid:
         plan.check_words()
     write_text(folder.root / "plan.yaml", plan.as_yaml())
     wanted = outstanding(plan, folder, before)
