@@ -1,26 +1,17 @@
-"""What every part of fca shares: types, checks, what is trusted, random numbers. It imports no part, and no torch."""
+"""What every part of fca shares: types, a check, random numbers. It imports no part, and no torch."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
-import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, fields, is_dataclass
-from functools import cache, cached_property
-from importlib import import_module
-from types import NoneType, UnionType
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
+from functools import cached_property
 from typing import (
     TYPE_CHECKING,
-    Annotated,
     Any,
     NamedTuple,
     Protocol,
-    get_args,
-    get_origin,
-    get_type_hints,
     runtime_checkable,
 )
 
@@ -55,176 +46,6 @@ def check_choice(what: str, value: object, choices: Iterable[object], step: str 
     """Raises FcaError for a value that is not among the choices, listing them."""
     if value not in (allowed := list(choices)):
         raise FcaError(what, value, ", ".join(map(str, allowed)), step)
-
-
-def plain_name(what: str, value: object) -> str:
-    """The value, which is to name a file or folder: letters, digits, `.`, `_`, `-` and spaces, at most 100 of them.
-
-    Raises FcaError for anything else, such as a name that leads to another folder or is hidden.
-
-    >>> plain_name("report.name", "few_class 2.0")
-    'few_class 2.0'
-    """
-    if not (isinstance(value, str) and len(value) <= 100 and re.fullmatch(r"\w(?:[\w .-]*[\w-])?", value)):
-        allowed = "a plain name: letters, digits, . _ - and spaces inside it, at most 100"
-        raise FcaError(what, repr(value)[:120], allowed, "choose another name")
-    return value
-
-
-def fits(value: Any, hint: Any) -> bool:
-    """Whether a value, as JSON and YAML give it, is of a type such as dict[str, list[float]] or int | None.
-
-    >>> fits([1, 2.5], list[float] | None), fits({"a": 1}, dict[str, str]), fits(True, int)
-    (True, False, False)
-    """
-    kind, parts = get_origin(hint) or hint, get_args(hint)
-    if kind is UnionType:
-        return any(fits(value, part) for part in parts)
-    if kind is Any:
-        return True
-    if type(value) is not (dict if kind is Mapping else kind):
-        return kind is float and type(value) is int
-    if isinstance(value, dict):
-        return not parts or all(fits(key, parts[0]) and fits(one, parts[1]) for key, one in value.items())
-    return not (isinstance(value, list) and parts) or all(fits(one, parts[0]) for one in value)
-
-
-# Whose classes and functions a configuration, a store or a command line may name (docs/adr/0018).
-
-PLUGINS = "FCA_PLUGINS"
-"""The environment variable that lists modules as the key `plugins` does, with commas between them."""
-_plugins: list[str] = []
-
-
-def use_plugins(modules: Iterable[str]) -> None:
-    """Trust these modules, and those in them, from now on and in place of earlier ones: the user typed their names."""
-    _plugins[:] = modules
-
-
-def plugins() -> list[str]:
-    """The modules that the user lists: those of `use_plugins`, and those in FCA_PLUGINS."""
-    listed = [*_plugins, *os.environ.get(PLUGINS, "").split(",")]
-    return sorted({name.strip() for name in listed if name.strip()})
-
-
-def is_within(module: str, *packages: str) -> bool:
-    """Whether a module is one of these packages or lies in one.
-
-    >>> is_within("fca.models.own", "fca.models"), is_within("fcax.models", "fca")
-    (True, False)
-    """
-    return any(module == package or module.startswith(f"{package}.") for package in packages)
-
-
-def class_of(what: str, target: object, room: str = "fca") -> type:
-    """The component class of this name, `module.Class`: a dataclass that `room` (a package of ours) or a plugin has.
-
-    Nothing else is imported. Raises FcaError, calling the name `what`, for all other names.
-    """
-    name, ours = str(target), f"a component of {room}, or a dataclass in a module that you list under plugins"
-    module, _, kind = name.rpartition(".")
-    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", name) or not is_within(module, room, *plugins()):
-        step = f"if you trust its code, type plugins=[{module}] (in Python: {PLUGINS} in the environment)"
-        raise FcaError(what, name, ours, step if module else "correct it")
-    try:
-        found = getattr(import_module(module), kind, None)
-    except Exception as error:  # whatever a user's module does when it is imported
-        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        raise FcaError(what, name, f"a class in a module that imports ({reason})", "correct the module") from error
-    if not (isinstance(found, type) and is_dataclass(found)):
-        raise FcaError(what, name, ours, f"{module} has no dataclass {kind}: correct the name")
-    return found
-
-
-@dataclass(frozen=True)
-class Allowed:
-    """What a key may be, declared where its dataclass has it: `epochs: Annotated[int, Allowed(1)]`.
-
-    least, most: ends of a range that belong to it.    above, below: ends that do not.    choices: of a text.
-    filled: whether a list needs a value. Of a list or a mapping, every value is meant.
-
-    >>> str(Allowed(1)), str(Allowed(above=0, below=1)), str(Allowed(choices=("cpu", "gpu")))
-    ('at least 1', 'above 0, below 1', 'cpu, gpu')
-    """
-
-    least: int | float | None = None
-    most: int | float | None = None
-    above: int | float | None = None
-    below: int | float | None = None
-    choices: tuple[str, ...] = ()
-    filled: bool = False
-
-    def __str__(self) -> str:
-        ends = {"at least": self.least, "above": self.above, "at most": self.most, "below": self.below}
-        return ", ".join(self.choices or [f"{end} {value:,}" for end, value in ends.items() if value is not None])
-
-    def holds(self, value: object) -> bool:
-        """Whether a text is a choice, or not empty; whether a number is finite and in the range."""
-        if isinstance(value, str):
-            return value in (self.choices or {value} - {""})
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return True
-        low = self.above is None or value > self.above, self.least is None or value >= self.least
-        high = self.below is None or value < self.below, self.most is None or value <= self.most
-        return all((*low, *high)) and (isinstance(value, int) or math.isfinite(value))
-
-
-Seed = Annotated[int, Allowed(0, 2**32 - 1)]  # what all generators of random numbers take
-KINDS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a text, not empty"}
-KINDS |= {list: "a list: [A, B]", dict: "keys with values: {A: B}"}
-
-
-@cache
-def declared(kind: Any) -> dict[str, tuple[Any, Allowed]]:
-    """The fields of a dataclass: name -> its type, and what of it is allowed."""
-    plain, marked = get_type_hints(kind), get_type_hints(kind, include_extras=True)
-    marks = {
-        name: [mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, Allowed)]
-        for name, hint in marked.items()
-    }
-    return {known.name: (plain[known.name], *(marks[known.name] or [Allowed()])) for known in fields(kind)}
-
-
-def allowed_of(kind: Any, name: str) -> str:
-    """What a field of a dataclass may be, in words.
-
-    >>> allowed_of(Allowed, "least"), allowed_of(Allowed, "filled")
-    ('a finite number, or null', 'true or false')
-    """
-    hint, rule = declared(kind)[name]
-    options = list(get_args(hint)) if isinstance(hint, UnionType) else [hint]
-    origins = [get_origin(option) or option for option in options if option is not NoneType]
-    first = KINDS.get(origins[-1], "")
-    each = "each " if origins[-1] in (list, dict) and str(rule) else ""
-    words = [each + str(rule)] if rule.choices and not each else [first, each + str(rule)]
-    return ", ".join(filter(None, words)) + (", or null" if NoneType in options else "")
-
-
-def check_values(kind: type, values: Mapping[str, Any], name: str = "") -> None:
-    """Raise FcaError for the first value that its field of a dataclass does not allow, naming the key as it is typed.
-
-    Types are not looked at. Numbers must be finite, and texts not empty, in all fields.    name: of the group.
-    """
-    for key, (hint, rule) in declared(kind).items():
-        value, typed = values.get(key), f"{name}.{key}".removeprefix(".")
-        if isinstance(hint, type) and is_dataclass(hint) and isinstance(value, Mapping):
-            check_values(hint, value, typed)
-        elif is_dataclass(value):
-            check_values(type(value), vars(value), typed)
-        elif wrong := [single for single in _singles(value) if not rule.holds(single)]:
-            raise FcaError(typed, wrong[0], allowed_of(kind, key), f"correct {typed}")
-        elif rule.filled and value is not None and not value:
-            raise FcaError(typed, value, "one value or more", f"correct {typed}")
-
-
-def _singles(value: object) -> Iterator[object]:
-    """The values in lists and mappings, or the value itself."""
-    inner = list(value.values()) if isinstance(value, Mapping) else value
-    if isinstance(inner, Sequence) and not isinstance(inner, str):
-        for part in inner:
-            yield from _singles(part)
-    else:
-        yield inner
 
 
 def generator(*key: object) -> np.random.Generator:

@@ -28,12 +28,14 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
+from fca.allowed import Allowed, Seed, allowed_of, check_values, declared
 from fca.cli import Words, refused
 from fca.cli.trust import check_words, watch
+from fca.plugins import use_plugins
 from fca.shifts import overrides as shift_words
 from fca.store.files import DamagedFile
 from fca.subset import SAMPLERS
-from fca.types import Allowed, FcaError, Seed, allowed_of, check_values, declared, use_plugins
+from fca.types import FcaError
 
 COMPATS = ("fca",)
 _STEPS = {

@@ -15,25 +15,15 @@ from typing import Any, Protocol, runtime_checkable
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
+from fca.allowed import allowed_of, check_values, declared
 from fca.cli.application import CONF, check_root, composed
 from fca.data.splits import as_trained_on, first_images
+from fca.plugins import class_of, plugins
 from fca.store import Store
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
 from fca.tasks.adaptation.network import Network
-from fca.types import (
-    ClassSubset,
-    Column,
-    FcaError,
-    ImageData,
-    Model,
-    Run,
-    allowed_of,
-    check_values,
-    class_of,
-    declared,
-    plugins,
-)
+from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run
 
 log = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
+from fca.allowed import plain_name
 from fca.cli.analyse import tables_of
 from fca.cli.application import CONF, application, check_root, typed_words
 from fca.cli.configure import component, configured, keys_of, store_with_images, task_columns
@@ -21,7 +22,7 @@ from fca.report.page import Result
 from fca.store import Store
 from fca.store.columns import BASE
 from fca.store.damage import shown
-from fca.types import FcaError, check_choice, plain_name
+from fca.types import FcaError, check_choice
 
 
 def report(config: DictConfig) -> None:

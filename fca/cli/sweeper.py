@@ -23,15 +23,17 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from fca.allowed import check_values
 from fca.cli.application import SweepConfig, hydra_words, typed_words
 from fca.cli.configure import Job, data_of, job_of
 from fca.cli.execute import POLL_S, execute, keep_items, record_failure
 from fca.cli.show import show_failures
 from fca.data.content import one_look
+from fca.plugins import use_plugins
 from fca.store import State, Store, claims
 from fca.store.claims import repeating
 from fca.subset import NoSuchSubset
-from fca.types import FcaError, check_values, use_plugins
+from fca.types import FcaError
 
 LOOK_S = 1.0
 BARREN = 3  # launches in a row from which nothing came

@@ -16,7 +16,8 @@ from urllib.parse import urlsplit
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from omegaconf import OmegaConf
 
-from fca.types import PLUGINS, FcaError
+from fca.plugins import PLUGINS
+from fca.types import FcaError
 
 OURS = "hydra_plugins.fca.sweeper.FcaSweeper"
 OF_CLUSTERS = ("partition", "qos", "account", "constraint", "gres", "comment")  # texts of a launcher that run nothing

@@ -14,9 +14,10 @@ import pandas as pd
 from jaxtyping import UInt8
 from PIL import Image
 
+from fca.allowed import Allowed, Seed
 from fca.data.public import Downloaded, PublicSet, found, released, torchvision_sets, whole
 from fca.data.splits import Share, assemble, held_out
-from fca.types import Allowed, FcaError, ImageData, Seed, check_choice
+from fca.types import FcaError, ImageData, check_choice
 
 Pixels = UInt8[np.ndarray, "height width 3"]
 

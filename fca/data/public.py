@@ -19,11 +19,12 @@ import numpy as np
 import pandas as pd
 from filelock import FileLock
 
+from fca.allowed import Allowed
 from fca.data.content import inventory
 from fca.data.files import Directory, image_of
 from fca.data.splits import Share, assemble, class_sizes, held_out, shown
 from fca.torchvision_ops import imported
-from fca.types import Allowed, FcaError, ImageData, check_choice
+from fca.types import FcaError, ImageData, check_choice
 
 AS_RELEASED = "fca"
 """The value of `compat` that splits a set as the Few-Class Arena was released (arXiv:2411.01099, its code of 2025)."""

@@ -9,9 +9,10 @@ from typing import Annotated
 
 import pandas as pd
 
+from fca.allowed import Allowed, Seed
 from fca.data.splits import Share, assemble
 from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, SIZES, VERSION, Rendered, render, scene_of
-from fca.types import LEVELS, Allowed, FcaError, ImageData, Seed
+from fca.types import LEVELS, FcaError, ImageData
 
 FIRST_INDEX = {"test": 0, "val": 10**6, "train": 2 * 10**6}  # of a split's scenes: none is in two splits
 

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int, UInt8
 
+from fca.allowed import Allowed, Seed
 from fca.identity import fingerprint
-from fca.types import SPLITS, Allowed, FcaError, ImageData, Seed, no_mask
+from fca.types import SPLITS, FcaError, ImageData, no_mask
 
 Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
 Mask = Callable[[str], Bool[np.ndarray, "height width"] | None]

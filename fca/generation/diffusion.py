@@ -12,9 +12,10 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
+from fca.allowed import Allowed
 from fca.generation import Drawn, Refused, Request, missing_package
 from fca.identity import file_sha256
-from fca.types import Allowed, FcaError, check_choice
+from fca.types import FcaError, check_choice
 
 DTYPES = ("float32", "float16", "bfloat16")
 _ONE_AT_A_TIME = threading.Lock()  # a pipeline's scheduler holds the state of the image that it draws

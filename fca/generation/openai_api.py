@@ -23,8 +23,9 @@ import numpy as np
 from jaxtyping import UInt8
 from PIL import Image
 
+from fca.allowed import Allowed
 from fca.generation import Drawn, Refused, Request, Unavailable, missing_package
-from fca.types import Allowed, FcaError
+from fca.types import FcaError
 
 if TYPE_CHECKING:
     import openai

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+from fca.allowed import Allowed
 from fca.generation import Drawn, Request
 from fca.render import VERSION, render, scene_of
-from fca.types import Allowed
 
 
 @dataclass(frozen=True)

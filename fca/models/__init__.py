@@ -17,10 +17,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from fca.allowed import Allowed
 from fca.geometry import INTERPOLATIONS, ResizeCrop
 from fca.identity import canonical, file_sha256
 from fca.torchvision_ops import imported
-from fca.types import Allowed, FcaError
+from fca.types import FcaError
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from jaxtyping import Float, Float32
 
+from fca.allowed import Allowed
 from fca.geometry import ResizeCrop
 from fca.identity import canonical
-from fca.types import Allowed, Classifier, FcaError
+from fca.types import Classifier, FcaError
 
 if TYPE_CHECKING:
     from torch import Tensor

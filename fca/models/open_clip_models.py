@@ -12,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from fca.allowed import Allowed
 from fca.geometry import INTERPOLATIONS, ResizeCrop
 from fca.models import (
     Normalise,
@@ -25,7 +26,7 @@ from fca.models import (
     unknown_name,
 )
 from fca.torchvision_ops import imported
-from fca.types import Allowed, Classifier, FcaError
+from fca.types import Classifier, FcaError
 
 if TYPE_CHECKING:
     from torch import nn

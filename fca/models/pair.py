@@ -9,8 +9,9 @@ from typing import Any, NoReturn
 import numpy as np
 from jaxtyping import UInt8
 
+from fca.allowed import Seed
 from fca.models.own import WHAT, OwnFunction
-from fca.types import FcaError, Seed
+from fca.types import FcaError
 
 Image = UInt8[np.ndarray, "size size 3"]
 

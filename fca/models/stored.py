@@ -8,11 +8,13 @@ from dataclasses import MISSING, asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from fca.allowed import fits
 from fca.models import identity_of
+from fca.plugins import class_of
 from fca.store import Store
 from fca.store.damage import compare, is_run_id, note
 from fca.store.files import DamagedFile, read_object
-from fca.types import Classifier, FcaError, Model, class_of, fits
+from fca.types import Classifier, FcaError, Model
 
 DESCRIPTION = "model.json"
 SUFFIX = ".safetensors"

@@ -14,13 +14,14 @@ import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from fca.allowed import Allowed, plain_name
 from fca.report import style
 from fca.report.figure import headlines, visuals_of
 from fca.report.pictures import is_pictures
 from fca.report.style import NothingToDraw, spec
 from fca.store import columns as of_row
 from fca.store.files import write_text
-from fca.types import Allowed, Column, FcaError, Table, plain_name, with_interval
+from fca.types import Column, FcaError, Table, with_interval
 
 _HERE = Path(__file__).parent
 _SIGNS = ('<meta name="generator" content="fca report">', '<a class="skip" href="#summary">')  # old pages: the second

@@ -19,10 +19,11 @@ from jaxtyping import Float, Int
 from PIL import Image as Pillow
 from scipy import fft, ndimage
 
+from fca.allowed import Seed
 from fca.shifts import operations as ops
 from fca.shifts.constants import CONSTANTS, Number, constants, each
 from fca.shifts.operations import Bytes, Image, Map, Rng
-from fca.types import FcaError, ImageData, Seed, Shift, check_choice, generator
+from fca.types import FcaError, ImageData, Shift, check_choice, generator
 
 DRAWING = 1  # raised whenever any corruption's pixels change
 SMALLEST = 8  # pixels of the shorter side: below, kernels are wider than the image

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
+from fca.allowed import Allowed
 from fca.store import Store
 from fca.training.recipe import Recipe
-from fca.types import Allowed, ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift, Table
+from fca.types import ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift, Table
 
 # Columns of trainings and of descriptions of data sets.
 N_TRAIN = Column("n_train", int, ",", "training images")

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer
 
+from fca.allowed import Allowed
 from fca.data.pixels import open_pixels, shifted
 from fca.stats import adaptive
 from fca.stats.adaptive import MAPPINGS, TARGETS, Estimate, Policy, Pool, StartPolicy
@@ -30,19 +31,7 @@ from fca.studies.irt.ability import read_bank
 from fca.studies.progressive.levels import PROTOCOLS, pool_of
 from fca.tasks import Setup
 from fca.tasks.predict import CLEAN, Forward, forward_columns, prediction_arrays, subset_columns, whole_split
-from fca.types import (
-    LEVELS,
-    Allowed,
-    Classifier,
-    Column,
-    FcaError,
-    Finished,
-    ImageData,
-    Pixels,
-    Run,
-    Shift,
-    with_interval,
-)
+from fca.types import LEVELS, Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, with_interval
 
 ACCURACY = Column("accuracy", float, ".1%", "estimated accuracy, the mean over attributes; each level counts the same")
 SCORE = Column("score", float, ".1%", "estimated mean over attributes of (easy + 2 medium + 4 hard) / 7")

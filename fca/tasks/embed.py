@@ -16,11 +16,12 @@ from jaxtyping import Float32, Int, UInt8
 from rich import get_console
 from rich.progress import track
 
+from fca.allowed import Allowed
 from fca.data.pixels import open_pixels
 from fca.data.splits import rank_in_class
 from fca.tasks import Setup
 from fca.tasks.predict import Forward, check_forward, data_columns, forward_columns
-from fca.types import SPLITS, Allowed, Arrays, Column, FcaError, Finished, Geometry, ImageData, Run
+from fca.types import SPLITS, Arrays, Column, FcaError, Finished, Geometry, ImageData, Run
 
 SIMILARITY_CALLS = Column("similarity_calls", int, ",", "pairs of images that the user's own function compared")
 ALL = "all"  # every image, whatever its split

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import softmax
 
+from fca.allowed import Allowed
 from fca.data.pixels import open_pixels, shifted
 from fca.data.splits import as_trained_on, for_training
 from fca.models.stored import StoredRun
@@ -24,20 +25,7 @@ from fca.store.columns import DEVICE, FINGERPRINT_KIND, IMAGES_PER_S, INPUT_SIZE
 from fca.studies.answers import predictions as stored_predictions
 from fca.subset import Groups, read_groups
 from fca.tasks import Setup
-from fca.types import (
-    SPLITS,
-    Allowed,
-    Arrays,
-    Classifier,
-    ClassSubset,
-    Column,
-    FcaError,
-    Finished,
-    ImageData,
-    Model,
-    Run,
-    Shift,
-)
+from fca.types import SPLITS, Arrays, Classifier, ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift
 
 CLEAN = Clean()
 LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16

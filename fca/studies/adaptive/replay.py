@@ -19,6 +19,7 @@ from rich import get_console
 from rich.progress import track
 from scipy.stats import kendalltau
 
+from fca.allowed import Allowed, Seed
 from fca.stats import adaptive
 from fca.stats.adaptive import MAPPINGS, POINTS, GreTwoStage, Pool, replay, start_policy
 from fca.stats.adaptive.policies import check_budget
@@ -29,7 +30,7 @@ from fca.store import Store
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
 from fca.studies.progressive.levels import PAPER, ByLevel, Line, cells, pool_of, responses_by_level, whole_sessions
 from fca.studies.table import DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec, filled
-from fca.types import LEVELS, Allowed, Column, FcaError, Seed, Table, with_interval
+from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
 BASE = ("static_k", "session_mean")
 DEFAULT = ("optimal_allocation", "stratified")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from fca.allowed import Allowed
 from fca.stats.correlation import METHODS, correlation, fisher_interval, resampled_correlation
 from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, cluster_draws, percentile_interval, point_weights
 from fca.store import Store
@@ -30,7 +31,7 @@ from fca.studies.table import (
     TableSpec,
     no_interval,
 )
-from fca.types import SPLITS, Allowed, Column, Table
+from fca.types import SPLITS, Column, Table
 
 TARGET = Column("target", str, "", "accuracy: of the best model on each subset (DCN), or of one model")
 SCOPE = Column("scope", str, "", "subsets: all, or those of equal ncl")

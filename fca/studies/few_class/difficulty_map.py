@@ -13,6 +13,7 @@ import pandas as pd
 from scipy.cluster.hierarchy import leaves_list, linkage
 from scipy.spatial.distance import squareform
 
+from fca.allowed import Allowed, Seed
 from fca.stats.difficulty import extreme_subset, pair_simss, random_simss, what_if_added, what_if_merged
 from fca.stats.similarity import subset_scores
 from fca.store import Store
@@ -21,7 +22,7 @@ from fca.studies.few_class.subset_accuracy import embed_rows
 from fca.studies.rows import records
 from fca.studies.table import CLASSES, DATASET, ENCODER, NCL, NOTE, SEED, SPLIT, TableSpec
 from fca.subset import named_subset
-from fca.types import SPLITS, Allowed, Column, FcaError, Seed, Table
+from fca.types import SPLITS, Column, FcaError, Table
 
 PAPER = "Few-Class Arena (arXiv:2411.01099) eq. 4"
 SAME = [DATASET, ENCODER, SPLIT]

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from fca.allowed import Allowed
 from fca.stats.correlation import correlation
 from fca.stats.intervals import mean_with_interval, percentile_interval, point_weights, resampled
 from fca.store import Store
@@ -18,7 +19,7 @@ from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.correlation import SEEDS
 from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, read_points, wide
 from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, PROTOCOL, TableSpec, no_interval
-from fca.types import Allowed, Column, Table, with_interval
+from fca.types import Column, Table, with_interval
 
 Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and over how many models
 MEASURES = {  # finding -> what is measured, and in which unit

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from fca.allowed import Allowed
 from fca.stats.correlation import correlation, resampled_correlation
 from fca.stats.features import SAMPLE_SEED, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
 from fca.stats.intervals import percentile_interval, point_weights, resampled
@@ -43,7 +44,7 @@ from fca.studies.table import (
     TableSpec,
     no_interval,
 )
-from fca.types import SPLITS, Allowed, Column, Table, check_choice, with_interval
+from fca.types import SPLITS, Column, Table, check_choice, with_interval
 
 OF_IMAGES: dict[str, Callable[[np.ndarray, np.ndarray], float]] = {  # read a sample; the others read all images
     "silhouette": cosine_silhouette,

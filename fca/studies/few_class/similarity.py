@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
+from fca.allowed import Allowed
 from fca.stats.correlation import correlation
 from fca.stats.similarity import class_similarity, fca_released, released_draw, subset_scores
 from fca.store import Store
@@ -20,7 +21,7 @@ from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, embed_rows,
 from fca.studies.rows import Rows, parts, records
 from fca.studies.table import DATASET, ENCODER, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, TableSpec
 from fca.subset import number_of_classes
-from fca.types import SPLITS, Allowed, Column, Table
+from fca.types import SPLITS, Column, Table
 
 SIMSS = Column("simss", float, ".4f", "SimSS (lower: harder to separate)")
 SIMSS_POOLED = Column("simss_pooled", float, ".4f", "SimSS pooled over images instead of classes")

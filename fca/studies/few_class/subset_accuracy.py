@@ -14,6 +14,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from fca.allowed import Allowed
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
@@ -21,7 +22,7 @@ from fca.studies.answers import predictions
 from fca.studies.rows import Rows, one_config, records, require, select
 from fca.studies.table import CLASSES, DATASET, MODEL, N_TEST, NCL, PROTOCOL, RUN_ID, SAMPLER, SEED, SUBSET_SEED, TOP1
 from fca.subset import SAMPLERS, Groups, draw_subset, full_set, number_of_classes
-from fca.types import Allowed, ClassSubset, Column, FcaError, with_interval
+from fca.types import ClassSubset, Column, FcaError, with_interval
 
 SUBSET = (NCL, SUBSET_SEED, SAMPLER, CLASSES)
 NAMED = "named"  # the sampler of classes that nobody drew

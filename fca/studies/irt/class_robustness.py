@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Integer
 
+from fca.allowed import Seed
 from fca.stats import segments
 from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES
 from fca.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
@@ -17,7 +18,7 @@ from fca.studies.answers import Gathered, shifted_responses
 from fca.studies.irt.difficulty_segments import ITEMS, METHOD, N_CLASSES, NAMES, SEED, SEGMENT, Quartered, quartered
 from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
 from fca.studies.table import CORRUPTION, DATASET, LABEL, SEVERITY, TableSpec
-from fca.types import Column, FcaError, Seed, Table, with_interval
+from fca.types import Column, FcaError, Table, with_interval
 
 MODES = ("count", "mean_b")
 MANY, ENDS = 20, 5  # with more classes, so many of the most and of the least robust are drawn

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
+from fca.allowed import Seed
 from fca.stats import segments
 from fca.stats.intervals import wilson
 from fca.stats.segments import LEVELS, QUARTERS, SEGMENTS, Codes, PerItem
@@ -21,7 +22,7 @@ from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects, shifted_responses
 from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, SUBJECT, Compat, IrtModel, fitted
 from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, TableSpec
-from fca.types import Column, FcaError, Seed, Table, with_interval
+from fca.types import Column, FcaError, Table, with_interval
 
 SEED = "seed001"
 COMPAT = (None, SEED)

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 
 import numpy as np
 
+from fca.allowed import Allowed
 from fca.stats.irt import HeldOut, IrtFit, check_responses, choose_model, fit_irt, held_out_fit
 from fca.stats.irt.model import NAMES
 from fca.studies.answers import Gathered
-from fca.types import Allowed, Column, FcaError
+from fca.types import Column, FcaError
 
 PAPER = "Sharma et al. (Do models see corruption as we see?, 2023)"
 THEORY = "models of responses compared as in arXiv:2106.00840"

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
+from fca.allowed import Seed
 from fca.report.pictures import ACROSS, pictures
 from fca.stats.label_errors import item_top1, modal_wrong
 from fca.store import Store
@@ -17,7 +18,7 @@ from fca.studies.answers import Gathered, clean_with_subjects
 from fca.studies.irt.fits import DIFFICULTY, DISCRIMINATION, ITEM_TOP1, MODAL_WRONG_SHARE, PAPER, IrtModel, fitted
 from fca.studies.responses import Responses
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
-from fca.types import Column, FcaError, Seed, Table
+from fca.types import Column, FcaError, Table
 
 NAMED = 3  # predicted classes that are named
 

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fca.allowed import Seed
 from fca.stats.correlation import kendall
 from fca.stats.intervals import RESAMPLES
 from fca.stats.irt import IrtFit, Scored, fit_items
@@ -39,7 +40,7 @@ from fca.studies.irt.fits import (
 )
 from fca.studies.responses import Responses
 from fca.studies.table import CORRUPTION, DATASET, IMAGE_ID, LABEL, MODEL, SEVERITY, SNAPSHOT, TOP1, TableSpec
-from fca.types import Column, FcaError, Seed, Table, check_choice, with_interval
+from fca.types import Column, FcaError, Table, check_choice, with_interval
 
 CALIBRATIONS = ("joint", "ability", "separate")
 COMPAT = (None, "seed001")

@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Integer
 
+from fca.allowed import Allowed, Seed
 from fca.stats import label_errors as stats
 from fca.stats.label_errors import RULES
 from fca.store import Store
@@ -30,7 +31,7 @@ from fca.studies.irt.fits import (
     IrtModel,
 )
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
-from fca.types import Allowed, Column, FcaError, Seed, Table, with_interval
+from fca.types import Column, FcaError, Table, with_interval
 
 VERDICTS = {"0": False, "1": True, "0.0": False, "1.0": True, "false": False, "true": True}
 EXAMPLES = 3

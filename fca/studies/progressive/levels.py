@@ -16,6 +16,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer, Shaped
 from scipy.special import softmax
 
+from fca.allowed import Seed
 from fca.stats.adaptive import LEVEL_WEIGHTS, Pool, make_pool
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.stats.protocols import masked_answers
@@ -23,7 +24,7 @@ from fca.store import Store
 from fca.studies.answers import Predictions, answering_rows, predictions
 from fca.studies.rows import records, require
 from fca.studies.table import ATTRIBUTE, IMAGE_ID, LABEL, LEVEL
-from fca.types import BEST, LEVELS, Column, FcaError, Seed, with_interval
+from fca.types import BEST, LEVELS, Column, FcaError, with_interval
 
 log = logging.getLogger(__name__)
 PAPER = "Huang et al. (2025, arXiv 2503.13058)"

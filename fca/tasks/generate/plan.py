@@ -11,8 +11,9 @@ from typing import Any, get_type_hints
 
 import yaml
 
+from fca.allowed import fits, plain_name
 from fca.generation import Request
-from fca.types import LEVELS, FcaError, check_choice, fits, plain_name
+from fca.types import LEVELS, FcaError, check_choice
 
 SUBLEVELS = 9  # three a level, easy to hard
 TURNS = 3  # sublevels of a level, taken in turn

@@ -1,0 +1,55 @@
+"""Whose classes and functions a configuration, a store or a command line may name (docs/adr/0018)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import is_dataclass
+from importlib import import_module
+
+from fca.types import FcaError
+
+PLUGINS = "FCA_PLUGINS"
+"""The environment variable that lists modules as the key `plugins` does, with commas between them."""
+_plugins: list[str] = []
+
+
+def use_plugins(modules: Iterable[str]) -> None:
+    """Trust these modules, and those in them, from now on and in place of earlier ones: the user typed their names."""
+    _plugins[:] = modules
+
+
+def plugins() -> list[str]:
+    """The modules that the user lists: those of `use_plugins`, and those in FCA_PLUGINS."""
+    listed = [*_plugins, *os.environ.get(PLUGINS, "").split(",")]
+    return sorted({name.strip() for name in listed if name.strip()})
+
+
+def is_within(module: str, *packages: str) -> bool:
+    """Whether a module is one of these packages or lies in one.
+
+    >>> is_within("fca.models.own", "fca.models"), is_within("fcax.models", "fca")
+    (True, False)
+    """
+    return any(module == package or module.startswith(f"{package}.") for package in packages)
+
+
+def class_of(what: str, target: object, room: str = "fca") -> type:
+    """The component class of this name, `module.Class`: a dataclass that `room` (a package of ours) or a plugin has.
+
+    Nothing else is imported. Raises FcaError, calling the name `what`, for all other names.
+    """
+    name, ours = str(target), f"a component of {room}, or a dataclass in a module that you list under plugins"
+    module, _, kind = name.rpartition(".")
+    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", name) or not is_within(module, room, *plugins()):
+        step = f"if you trust its code, type plugins=[{module}] (in Python: {PLUGINS} in the environment)"
+        raise FcaError(what, name, ours, step if module else "correct it")
+    try:
+        found = getattr(import_module(module), kind, None)
+    except Exception as error:  # whatever a user's module does when it is imported
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        raise FcaError(what, name, f"a class in a module that imports ({reason})", "correct the module") from error
+    if not (isinstance(found, type) and is_dataclass(found)):
+        raise FcaError(what, name, ours, f"{module} has no dataclass {kind}: correct the name")
+    return found
