@@ -6,7 +6,7 @@ A study is what stored runs may stand together: one for each data set, and for e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from typing import Any
@@ -96,7 +96,7 @@ BEYOND_FIGURE5 = spec("beyond_figure5", *SAME, *R)
 class View(Store):
     """A store of which an analysis sees some rows."""
 
-    frame: pd.DataFrame
+    frame: pd.DataFrame = field(default_factory=pd.DataFrame)
 
     def rows(self, query: str | None = None) -> pd.DataFrame:
         """Those rows; a query narrows them further."""
@@ -174,7 +174,7 @@ def studies(store: Store, query: str | None = None) -> Iterator[Study]:
                 lines = lines[lines[axis].isna() | (lines[axis] == value)]
                 if len(lines[axis].unique()) > 1 and pd.notna(value):
                     words.append(value if axis == "adaptation" else f"{axis} {value[:8]}")
-            yield Study(" · ".join(words), dataset, View(store.outputs, lines))
+            yield Study(" · ".join(words), dataset, View(store.outputs, frame=lines))
 
 
 def attempted(found: Iterable[Study], work: Callable[[Study], Any]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -30,7 +30,15 @@ from fca.studies.adaptive import adaptive_tests as tests
 from fca.studies.irt.ability import read_bank
 from fca.studies.progressive.levels import PROTOCOLS, pool_of
 from fca.tasks import Setup
-from fca.tasks.predict import CLEAN, Forward, forward_columns, prediction_arrays, subset_columns, whole_split
+from fca.tasks.predict import (
+    CLEAN,
+    Forward,
+    check_forward,
+    forward_columns,
+    prediction_arrays,
+    subset_columns,
+    whole_split,
+)
 from fca.types import LEVELS, Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, with_interval
 
 ACCURACY = Column("accuracy", float, ".1%", "estimated accuracy, the mean over attributes; each level counts the same")
@@ -124,6 +132,7 @@ class AdaptiveTest:
         items = items_of(data, "test", classes)
         for shift in setup.shifts if self.bank else setup.shifts[:1]:
             policy.start(items.pool, self.budget, self._bank(setup, data, items, shift))  # refuses what cannot be
+        check_forward(predictions[0].work.model, data, "test")
         protocol = None if self.protocol == "open" else self.protocol
         keys = [data.classes[c] for c in classes] if len(classes) < len(data.classes) else None
         options = {"width": self.width, "bank": self.bank, "protocol": protocol, "classes": keys}

@@ -1,9 +1,10 @@
 """A plan carries its work: running it plans nothing again, and planning evaluates nothing."""
 
 import pytest
+from safetensors.torch import save_file
 
-from fca.cli.configure import job_of
-from fca.stats.adaptive import GreTwoStage
+from fca.cli.configure import job_of, load_model
+from fca.stats.adaptive.policies import OptimalAllocation
 from fca.store import Store
 from fca.tasks import Adaptation, Task, predict
 from fca.tasks.adaptation.network import Finetune, Network, Scratch
@@ -51,14 +52,17 @@ def test_a_training_and_a_prediction_are_planned_once(fca, tmp_path, monkeypatch
     assert planned == ["plan", "run", "predict", "plan", "run"]
 
 
-def test_planning_an_adaptive_test_takes_no_test(monkeypatch):
+def test_planning_an_adaptive_test_takes_no_test(monkeypatch, tmp_path):
     from hydra import compose, initialize_config_dir
 
     from fca.cli.application import CONF, register
 
-    monkeypatch.setattr(GreTwoStage, "ask", lambda *_: pytest.fail("planning selected images"))
+    monkeypatch.setattr(OptimalAllocation, "ask", lambda *_: pytest.fail("planning selected images"))
+    network = load_model("test_resnet", input_size=32).build(["car", "lamp"]).module
+    save_file(network.state_dict(), tmp_path / "weights.safetensors")
     register()
-    words = ["task=adaptive_test", "dataset=rendered", "model=test_resnet", "logger=none"]
+    words = ["task=adaptive_test", "dataset=rendered", "dataset.classes=[car,lamp]", "model=test_resnet", "logger=none"]
+    words += [f"model.weights={tmp_path / 'weights.safetensors'}", "model.classes=[car,lamp]", "model.input_size=32"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         job = job_of(compose("run", words), words)
     assert isinstance(job.task, Task)

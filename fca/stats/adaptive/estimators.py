@@ -108,7 +108,7 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     >>> record.add(np.array([0, 1, 4, 5, 8, 9]), np.array([True, True, True, False, False, False]))
     >>> found = stratified(pool, record)
     >>> found.value.round(3), found.se.round(3)
-    (array([[0.5  , 0.286]]), array([[0.144, 0.134]]))
+    (array([[0.5  , 0.286]]), array([[0.132, 0.136]]))
     """
     n, right, size = pool.by_stratum(record.asked), pool.by_stratum(record.right), pool.sizes
     seen, many = n > 0, n > 1

@@ -1,7 +1,7 @@
 """How often do the intervals of adaptive tests hold the truth, on small pools and for networks of different kinds?
 
-    python experiments/progressive/coverage.py                  planted networks, 2 minutes on a core
-    python experiments/progressive/coverage.py outputs          and those whose predictions lie in outputs
+    python experiments/progressive/interval_coverage.py                  planted networks, 2 minutes on a core
+    python experiments/progressive/interval_coverage.py outputs          and those whose predictions lie in outputs
 
 432 images: 3 classes x 4 attributes x 3 levels x 12. A test asks an eighth or a quarter of them, then goes on as with
 `task.width`. Of the mean accuracy over attributes: bias in points, root mean squared error, width of the 95 % interval
