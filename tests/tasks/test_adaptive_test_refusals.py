@@ -32,9 +32,9 @@ GRE = "task.policy=gre_two_stage"
         ),
         (["task.policy=gre"], "task.policy = gre; allowed: static_k, random, gre_two_stage"),
         (["task.estimator=mean"], "task.estimator = mean; allowed: stratified, session_mean"),
-        (["task.protocol=shut"], "task.protocol = shut; allowed: open or masked"),
-        (["task.width=2"], "task.width = 2.0; allowed: null, or between 0 and 1"),
-        (["task.budget=0"], "budget = 0.0; allowed: above 0, at most 1"),
+        (["task.protocol=shut"], "task.protocol = shut; allowed: open, masked"),
+        (["task.width=2"], "task.width = 2.0; allowed: a finite number, above 0, below 1, or null"),
+        (["task.budget=0"], "task.budget = 0.0; allowed: a finite number, above 0, at most 1"),
         (
             [GRE, "task.budget=0.75"],
             "easy items asked of session blue/size = 15; allowed: at most 12",

@@ -56,7 +56,7 @@ def test_a_model_is_tested_on_images_drawn_on_demand(call, fca, tmp_path):
     [
         (["plan.file=mouse.yaml"], r"class = mouse; allowed: airplane"),
         (["plan.file=smell.yaml"], r"attribute = smell; allowed: color"),
-        (["budget.images=0"], r"budget.images = 0; allowed: above 0"),
+        (["budget.images=0"], r"budget.images = 0; allowed: a whole number, above 0"),
         (["workers=-1"], r"workers = -1"),
         (["generator=sketch"], r"generator = sketch; allowed: .*rendered"),
         (["generator.sise=3"], r"key = generator.sise; allowed: size"),
