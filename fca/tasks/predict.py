@@ -89,7 +89,7 @@ class Predict:
             raise FcaError("task.keep", self.keep, "null or logits", "leave it out, or set task.keep=logits")
         groups = None if self.groups is None else read_groups(self.groups, self.group_columns)
         heavy = whole_split(setup, self.split, self.keep == "logits")
-        check_forward(heavy[0].work.model, heavy[0].work.data, self.split)
+        check_forward(heavy[0].work)
         if setup.subset.ncl == len(setup.data.classes) and groups is None:
             return heavy
         if self.keep is None and any(shift.label() != CLEAN.label() for shift in setup.shifts):
@@ -130,9 +130,10 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
     return [predict_run(work, identity, about) for work in works]
 
 
-def check_forward(model: Model, data: ImageData, split: str) -> None:
+def check_forward(work: Forward) -> None:
     """Raise FcaError for a model without weights, and for a split without images."""
-    if getattr(model, "weights", "none needed") is None:
+    data, split = work.data, work.split
+    if getattr(work.model, "weights", "none needed") is None:
         step = "train it first (task=train, then model=run model.run_id=...) or give its weights: model.weights=PATH"
         raise FcaError("model.weights", None, "weights: a model from scratch has no classes and no features", step)
     if not len(data.rows(split)):

@@ -75,7 +75,7 @@ def test_data_are_those_of_the_yaml_with_some_keys_changed():
     ("load", "name", "keys", "message"),
     [
         ("load_data", "digts", {}, r"dataset = digts; allowed: .*digits"),
-        ("load_data", "folder", {}, r"dataset.root = None; allowed: a text"),
+        ("load_data", "folder", {}, r"dataset.root = None; allowed: a text, not empty"),
         ("load_data", "folder", {"rot": "x"}, r"dataset.rot = x; allowed: dataset.root"),
         ("load_data", "folder", {"root": Path("no/such")}, r"dataset.root = no/such"),
         ("load_model", "resnt18", {}, r"model = resnt18; allowed: .*resnet18"),
