@@ -210,12 +210,6 @@ class AdaptiveTest:
 
     def _checked(self) -> Chosen:
         """The policy. Raises FcaError for an option that is out of range or does not go with another one."""
-        if self.estimator not in adaptive.ESTIMATORS:
-            raise FcaError("task.estimator", self.estimator, ", ".join(adaptive.ESTIMATORS), "stratified needs no bank")
-        if self.protocol not in PROTOCOLS:
-            raise FcaError("task.protocol", self.protocol, " or ".join(PROTOCOLS), "take one of them")
-        if self.width is not None and not 0 < self.width < 1:
-            raise FcaError("task.width", self.width, "null, or between 0 and 1", "0.02 is two points")
         of_bank = [name for name in (self.policy, self.estimator) if name in OF_BANK]
         if of_bank and self.bank is None:
             step = "fit one on other models' answers, fca analyse analysis=irt, and give the id of its table irt_items"
