@@ -39,7 +39,8 @@ def main() -> None:
         code = 0
     finally:
         if _received:
-            _end()
+            _leave_nothing()
+            sys.exit(128 + _received[0])
     sys.exit(code)
 
 
@@ -57,16 +58,20 @@ def _on_signal(number: int, _: Any) -> None:
     raise SystemExit(128 + number)
 
 
+def _leave_nothing() -> None:
+    """Give back all claims, remove what is half written, and say how to go on."""
+    line = f"stopped by {signal.Signals(_received[0]).name}; the same command goes on from what is done\n"
+    os.write(sys.stderr.fileno(), line.encode())  # print may be what the signal interrupted
+    if "fca.store.claims" in sys.modules:
+        sys.modules["fca.store.claims"].abandon()
+
+
 def _end() -> None:
-    """End this process, with no claim and no half-written file of its own left; W&B and threads are not waited for."""
-    number = signal.Signals(_received[0])
+    """End this process at once; W&B and threads are not waited for."""
     try:
-        line = f"stopped by {number.name}; the same command goes on from what is done\n"
-        os.write(sys.stderr.fileno(), line.encode())  # print may be what the signal interrupted
-        if "fca.store.claims" in sys.modules:
-            sys.modules["fca.store.claims"].abandon()
+        _leave_nothing()
     finally:
-        os._exit(128 + number)
+        os._exit(128 + _received[0])
 
 
 def _run(words: Sequence[str]) -> int:
