@@ -10,6 +10,7 @@ import pytest
 import wandb
 from wandb.sdk import wandb_setup
 
+from fca.cli import configure
 from fca.report import tracking
 from fca.store import results
 from tests.conftest import SMALL
@@ -133,6 +134,7 @@ def test_parallel_workers_ask_a_dead_server_once_in_all(how, server, tmp_path):
 
 def test_a_wrong_mode_is_refused_before_anything_starts_and_leaves_nothing(fca, tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "onlin")
+    monkeypatch.setattr(configure, "_MADE", {})  # as in a process of its own: the logger is made anew
     for words in (["limit=8"], ["-m", "limit=8", "seed=0,1"]):
         code, _, err = fca(*words)
         assert (code, err.count("\n")) == (2, 1)
