@@ -50,7 +50,8 @@ class Folder:
         And for a folder that holds anything that is not of a generated set: nothing of it is replaced.
         """
         there = {path.name for path in self.root.iterdir()} if self.root.exists() else set()
-        if self.journal.path.name not in there and (foreign := sorted(there - MADE_FIRST)):
+        # The journal is asked for last: another thread may have begun it, then the images, while the folder was listed.
+        if (foreign := sorted(there - MADE_FIRST)) and not self.journal.path.exists():
             allowed = f"a new or empty folder, or one that fca generate made; this one has {foreign[0]}"
             raise FcaError("out", self.root, allowed, "take another out")
         self.root.mkdir(parents=True, exist_ok=True)
