@@ -265,7 +265,15 @@ def agreement(published: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
                 continue
             found = correlation(there, reference, "spearman")
             drawn = resampled_correlation(there, reference, point_weights(np.arange(len(there))), "spearman")
-            values = (short, DATASETS[short], whose, found.r, *percentile_interval(drawn), found.p, len(there))
+            values = (
+                short,
+                DATASETS[short],
+                whose,
+                found.r,
+                *percentile_interval(drawn, len(there)),
+                found.p,
+                len(there),
+            )
             lines.append(dict(zip(RANK_AGREEMENT.columns, values, strict=True)))
     frame = typed(RANK_AGREEMENT, lines).dropna(subset=RHO)
     return frame.sort_values([WHOSE, RHO], ascending=False, kind="stable", ignore_index=True)
