@@ -149,7 +149,7 @@ def register() -> None:
     watch(CONF)
     for name, root in ROOTS.items():
         schema = OmegaConf.structured(root)
-        if root is RunConfig:  # a node that takes keys beside the typed ones; `check_keys` refuses what is no group
+        if root is RunConfig:  # a node that takes keys beside the typed ones; `check_root` refuses what is no group
             schema = DictConfig({key: schema._get_node(key) for key in schema})
         ConfigStore.instance().store(name=f"{name}_schema", node=schema)
 
@@ -276,6 +276,8 @@ def _check_word(root: str, word: str) -> None:
         raise FcaError(key, value, f"a value that Hydra can read ({one_line(error)})", step) from error
     if not override.key_or_group:
         raise FcaError("word", word, "KEY=VALUE", f"fca {root} --help lists groups and keys")
+    if isinstance(content, str) and content.startswith("~") and os.path.expanduser(content) == content:  # noqa: PTH111
+        raise FcaError(key, content, "a path; this user has no home folder here", "correct the path")
     if key == "hydra.searchpath" and isinstance(content, list):
         for folder in map(str, content):
             if not folder.startswith("pkg://") and not Path(folder.removeprefix("file://")).is_dir():

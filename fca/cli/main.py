@@ -59,7 +59,7 @@ def _on_signal(number: int, _: Any) -> None:
 
 
 def _leave_nothing() -> None:
-    """Give back all claims, remove what is half written, and say how to go on."""
+    """Give back all claims, remove what is half written, and print how to go on."""
     line = f"stopped by {signal.Signals(_received[0]).name}; the same command goes on from what is done\n"
     os.write(sys.stderr.fileno(), line.encode())  # print may be what the signal interrupted
     if "fca.store.claims" in sys.modules:

@@ -38,6 +38,6 @@ def main(arguments: Sequence[str]) -> int:
 
 def _command(store: Store, damaged: DamagedFile) -> str:
     """The command of a damaged run, below it, where its row still has it."""
-    with suppress(FcaError, DamagedFile):
+    with suppress(FcaError, DamagedFile, KeyError):
         return f"\n  {store.row(damaged.path.parent.name)['command']}"
     return ""

@@ -1,4 +1,4 @@
-"""What a configuration file may say beside the keys of components, since it may come from somebody else.
+"""What a configuration file may set beside the keys of components, since it may come from somebody else.
 
 Hydra makes any object that a file describes under `hydra` (launchers, callbacks, handlers of logs), sets environment
 variables and reads them. So every file is looked at when Hydra loads it, before anything of it is used. Free are the

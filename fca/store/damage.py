@@ -158,7 +158,7 @@ def _look_at_unlisted(folder: str | Path, written_ns: int, noted: bool) -> None:
 
 
 def check_header(path: Path) -> None:
-    """Raise DamagedFile for an array, weights or JSON that are missing or not as long as their header says."""
+    """Raise DamagedFile for a missing array, weights or JSON, or one of another length than its header promises."""
     try:
         if path.suffix == ".npy":
             read_array(path)
@@ -170,7 +170,7 @@ def check_header(path: Path) -> None:
                 tensors = json.loads(file.read(min(length, path.stat().st_size)))
             last = max((one["data_offsets"][1] for name, one in tensors.items() if name != "__metadata__"), default=0)
             if path.stat().st_size != 8 + length + last:
-                raise DamagedFile(path, "is not as long as its header says")
+                raise DamagedFile(path, "is not as long as its header promises")
     except FileNotFoundError:
         raise DamagedFile(path, "is missing") from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, IsADirectoryError) as error:

@@ -220,7 +220,7 @@ def remove(path: Path) -> None:
 
 @contextmanager
 def _damage(path: str | Path) -> Iterator[None]:
-    """What the system says of a file that cannot be read, as DamagedFile; FileNotFoundError and passing need go on."""
+    """An error of reading a file, as DamagedFile; FileNotFoundError and passing need go on."""
     try:
         yield
     except FileNotFoundError:

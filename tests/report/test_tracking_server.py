@@ -1,4 +1,4 @@
-"""W&B's server stalls, fails, refuses or dies: the work goes on, its copy stays offline, and one line says so."""
+"""W&B's server stalls, fails, refuses or dies: the work goes on, its copy stays offline, which one line reports."""
 
 import os
 import re
