@@ -276,12 +276,7 @@ def _check_word(root: str, word: str) -> None:
         raise FcaError(key, value, f"a value that Hydra can read ({one_line(error)})", step) from error
     if not override.key_or_group:
         raise FcaError("word", word, "KEY=VALUE", f"fca {root} --help lists groups and keys")
-    if isinstance(content, str) and content.startswith("~") and os.path.expanduser(content) == content:  # noqa: PTH111
-        raise FcaError(key, content, "a path; this user has no home folder here", "correct the path")
-    if key == "hydra.searchpath" and isinstance(content, list):
-        for folder in map(str, content):
-            if not folder.startswith("pkg://") and not Path(folder.removeprefix("file://")).is_dir():
-                raise FcaError(key, folder, "folders of configurations, [file://FOLDER]", "correct the path")
+    _check_paths(key, content)
     top, group = override.key_or_group.partition(".")[0], (CONF / override.key_or_group).is_dir()
     if override.is_add() or override.is_force_add():
         known = [*(known.name for known in fields(ROOTS[root])), "hydra"]
@@ -290,6 +285,16 @@ def _check_word(root: str, word: str) -> None:
     if (group or "/" in override.key_or_group) and isinstance(content, int | float | dict):
         allowed = f"an option of conf/{override.key_or_group}"
         raise FcaError(key, value, allowed, f"fca {root} --help lists them")
+
+
+def _check_paths(key: str, content: object) -> None:
+    """Raise FcaError for a home folder of nobody, and for folders of configurations that are not there."""
+    if isinstance(content, str) and content.startswith("~") and os.path.expanduser(content) == content:  # noqa: PTH111
+        raise FcaError(key, content, "a path; this user has no home folder here", "correct the path")
+    if key == "hydra.searchpath" and isinstance(content, list):
+        for folder in map(str, content):
+            if not folder.startswith("pkg://") and not Path(folder.removeprefix("file://")).is_dir():
+                raise FcaError(key, folder, "folders of configurations, [file://FOLDER]", "correct the path")
 
 
 def composed(root: str, words: Sequence[str]) -> DictConfig:
