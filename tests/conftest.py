@@ -1,6 +1,7 @@
 """Shared by all tests: the command line in process, and one small study on embedded images."""
 
 import os
+import signal
 import subprocess
 import sys
 
@@ -63,6 +64,10 @@ def fca(tmp_path, monkeypatch, capsys):
 def start():
     """Start `fca` as a process of its own; those still alive are ended with the test."""
     started = []
+    if (
+        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ):  # as under `nohup make test-long &`: children would ignore it too
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def begin(*words, cwd):
         command = [sys.executable, "-m", "fca.cli.main", *words]
