@@ -38,6 +38,16 @@ def own_cache(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True)
+def own_signals():
+    """No test leaves its handlers to the next; SIGINT is heard even where these tests ignore it, as under nohup."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True)
 def no_tracking_account(monkeypatch):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.delenv("WANDB_MODE", raising=False)
@@ -64,10 +74,6 @@ def fca(tmp_path, monkeypatch, capsys):
 def start():
     """Start `fca` as a process of its own; those still alive are ended with the test."""
     started = []
-    if (
-        signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    ):  # as under `nohup make test-long &`: children would ignore it too
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def begin(*words, cwd):
         command = [sys.executable, "-m", "fca.cli.main", *words]
