@@ -209,14 +209,14 @@ def one_config(rows: pd.DataFrame, name: str, per_model: Sequence[str] = ()) -> 
     for column in [c for c in columns if c in CONFIG or c.startswith("recipe_")]:
         own_by_intention = column in per_model or ("recipe" in per_model and column.startswith("recipe_"))
         within = ["dataset", name] if own_by_intention else ["dataset"]
-        for _, part in rows.groupby(within):
+        for (dataset, *_), part in rows.groupby(within):
             if len(_values(part[column].dropna())) > 1:
                 own = all(len(_values(p[column].dropna())) < 2 for _, p in part.groupby(name))
-                raise _differ(column, part[column].dropna(), name == "model" and own)
+                raise _differ(column, part[column].dropna(), dataset, name == "model" and own)
     for column in [c for c in OF_WEIGHTS if c in columns]:
-        for _, part in rows.groupby(["dataset", "task", name]):
+        for (dataset, *_), part in rows.groupby(["dataset", "task", name]):
             if len(_values(part[column])) > 1:
-                raise _differ(column, part[column], own=False)
+                raise _differ(column, part[column], dataset, own=False)
 
 
 def _values(column: pd.Series) -> list[str]:
@@ -226,13 +226,15 @@ def _values(column: pd.Series) -> list[str]:
     return [*sorted(whole), *(["missing"] if column.isna().any() else [])]
 
 
-def _differ(column: str, values: pd.Series, own: bool) -> FcaError:
+def _differ(column: str, values: pd.Series, dataset: str, own: bool) -> FcaError:
     shown = _values(values)
     step = f'keep one, e.g. analysis.query="\\"{column} == {shown[0]}\\""'
     if own:
         also = " or, for all of the recipe, [recipe]" if column.startswith("recipe_") else ""
         step += f"; or, where each model has its own by intention, analysis.per_model=[{column}]{also}"
-    return FcaError(f"{column} of the rows read", ", ".join(shown), "one value: it is no axis of this analysis", step)
+    return FcaError(
+        f"{column} of the rows read", ", ".join(shown), f"one value on {dataset}: it is no axis of this analysis", step
+    )
 
 
 def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:

@@ -50,6 +50,9 @@ def test_the_measures_of_the_findings_are_what_they_are_called():
     found = findings.ratio(few, "open", few, "sub")
     assert found["value"] == pytest.approx(spread["open"] / spread["sub"])
     assert found["value_low"] < found["value"] < found["value_high"]
+    two = findings.ratio(few[few["subset_seed"] < 2], "open", few, "sub")
+    assert two["seeds"] == 2, "the spread of two draws is known no better beside one of five"
+    assert np.isnan([two["value_low"], two["value_high"]]).all()
 
 
 def test_the_analysis_has_a_line_and_a_mark_for_every_measure_that_is_defined(tmp_path):

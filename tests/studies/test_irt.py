@@ -147,7 +147,19 @@ def test_a_data_set_that_one_subject_answered_does_not_stop_the_others(lab, capl
     other = replace(lab.data, name="other", fingerprint="elsewhere")
     type(lab)(lab.store, other, lab.count).answered("one", 0.5)
     assert tables(lab)["irt_fits"].frame["dataset"].tolist() == ["zoo"]
-    assert "other is left out: a single subject" in caplog.text
+    assert "left out: other: subjects = 1; allowed: 2 or more" in caplog.text
+
+
+def test_a_data_set_on_which_no_two_subjects_differ_does_not_stop_the_others(lab, caplog):
+    for model in ("one", "two"):
+        lab.answered(model, 0.5)
+    easy = type(lab)(lab.store, replace(lab.data, name="easy", fingerprint="elsewhere"), lab.count)
+    for model in ("one", "two"):
+        easy.answered(model, 1.0)
+    assert tables(lab)["irt_fits"].frame["dataset"].tolist() == ["zoo"]
+    assert "left out: easy: items that divide the subjects, among 48 = 0; allowed: 1 or more" in caplog.text
+    with pytest.raises(FcaError, match="easy: items that divide the subjects, among 48 = 0"):
+        tables(lab, query="dataset == 'easy'")
 
 
 def test_shifted_answers_of_a_file_are_not_called_clean(lab, tmp_path):

@@ -188,8 +188,9 @@ def ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_pro
         value, *drawn = _spread(means[0], seeds, weights) / _spread(means[1], seeds, weights)
     if not np.isfinite(value):
         return {}
-    interval = percentile_interval(np.where(np.isfinite(drawn), drawn, np.nan), len(seeds))
-    return _measured(value, *interval, len(seeds), len(models))
+    fewest = min(part["subset_seed"].nunique() for part in means)
+    interval = percentile_interval(np.where(np.isfinite(drawn), drawn, np.nan), fewest)
+    return _measured(value, *interval, fewest, len(models))
 
 
 def _spread(part: pd.DataFrame, seeds: list[Any], weights: np.ndarray) -> np.ndarray:
