@@ -129,7 +129,7 @@ def test_files_are_data_sets_without_runs(lab, tmp_path):
 
 def test_what_cannot_be_fitted_is_named(lab, tmp_path):
     lab.answered("alone", 0.5)
-    with pytest.raises(FcaError, match="two subjects answered = none among the 1 stored rows"):
+    with pytest.raises(FcaError, match="zoo: subjects = 1; allowed: 2 or more; next: add answers of other models"):
         tables(lab)
     one = Responses(np.ones((1, 2)), frame_of_subjects(["a"]), frame_of_items(["x", "y"]))
     write_responses(one, tmp_path / "one.csv")
