@@ -24,7 +24,7 @@ import pandas as pd
 from table1 import print_table1
 
 from fca.stats.adaptive import OptimalAllocation, replay
-from fca.stats.intervals import cluster_draws
+from fca.stats.intervals import cluster_draws, percentile_interval
 from fca.stats.irt import fit_irt
 
 DROPPED = ("fv_4k", "fv_16k")  # Fisher vectors, at chance on other test sets of the same images
@@ -88,7 +88,7 @@ def summary(lines):
     rows = []
     for (policy, estimator, target), part in methods:
         mse, static = (of["mse"].to_numpy() for of in (part, methods.get_group((*BASE, target))))
-        low, high = np.quantile((draws @ mse) / (draws @ static), [0.025, 0.975])
+        low, high = percentile_interval((draws @ mse) / (draws @ static), len(mse))
         bar = BARS.get((policy, estimator))
         row = {"policy": policy, "estimator": estimator, "target": target, "repeats": part["repeats"].iloc[0]}
         row |= {"mse": mse.mean(), "ratio": mse.mean() / static.mean(), "low": low, "high": high}

@@ -28,12 +28,17 @@ LINES = 40  # of a table that are shown; the file has all
 def _print(config: DictConfig) -> None:
     """Print every table with its question and source, and where it is saved."""
     check_root("analyse", config)
-    check_store(config.outputs, "outputs")
+    found = _analysed(config, config.outputs)
+    for table, folder in zip(found.tables.values(), found.save(), strict=True):
+        print(f"{_text(table)}\n{len(table.runs)} runs; kept in {folder}\n")
+
+
+def _analysed(config: DictConfig, outputs: str | Path) -> Analysed:
+    check_store(outputs, "outputs")
     analysis = component(config, "analysis")
     with keys_of("analysis", analysis):
-        tables, store = tables_of(analysis, store_with_images(config.outputs))
-    for table in tables:
-        print(f"{_text(table)}\n{len(table.runs)} runs; kept in {store.save(table)}\n")
+        tables, store = tables_of(analysis, store_with_images(outputs))
+    return Analysed(store, analysis, {table.name: table for table in tables})
 
 
 def tables_of(analysis: Any, store: Store) -> tuple[list[Table], Store]:
@@ -56,11 +61,9 @@ def analyse(name: str, outputs: str | Path = "outputs", **options: Any) -> Analy
     """Run conf/analysis/<name>.yaml on the store in `outputs`; the result shows its tables and figures in a notebook.
 
     options: values of that file to change, e.g. query="dataset == 'digits'".
-    Raises FcaError for an unknown name or option, and where the store has no rows for it.
+    Raises FcaError for an unknown name, folder or option, and where the store has no rows for it.
     """
-    analysis = component(configured("analyse", "analysis", name, options), "analysis")
-    tables, store = tables_of(analysis, store_with_images(outputs))
-    return Analysed(store, analysis, {table.name: table for table in tables})
+    return _analysed(configured("analyse", "analysis", name, options), outputs)
 
 
 @dataclass(frozen=True)

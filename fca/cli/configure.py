@@ -16,14 +16,14 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from fca.allowed import allowed_of, check_values, declared
-from fca.cli.application import CONF, check_root, composed
+from fca.cli.application import CONF, check_root, composed, one_line
 from fca.data.splits import as_trained_on, first_images
 from fca.plugins import class_of, plugins
 from fca.store import Store
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
 from fca.tasks.adaptation.network import Network
-from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run
+from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run, check_choice
 
 log = logging.getLogger(__name__)
 
@@ -92,12 +92,20 @@ def load_model(name: str, **keys: Any) -> Model:
     return component(configured("run", "model", name, keys), "model")
 
 
-def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words: str) -> DictConfig:
-    """A root with this option of a group and some of its keys changed; `component` refuses what they may not be."""
+def configured(root: str, group: str, name: str, keys: Mapping[str, Any], *words: str, **others: Any) -> DictConfig:
+    """A root with this option of a group and some keys changed, for use in Python; `component` checks the group's.
+
+    keys: of the group.    others: of the root.    Raises FcaError for an unknown name, and a value that is none.
+    """
+    check_choice(group, name, sorted(path.stem for path in (CONF / group).glob("*.yaml")))
     config = composed(root, [f"{group}={name}", *words])
     with open_dict(config):
-        for key, value in keys.items():
-            OmegaConf.update(config, f"{group}.{key}", str(value) if isinstance(value, Path) else value)
+        for key, value in {**{f"{group}.{key}": value for key, value in keys.items()}, **others}.items():
+            try:
+                OmegaConf.update(config, key, str(value) if isinstance(value, Path) else value)
+                OmegaConf.select(config, key)  # what it refers to is there
+            except OmegaConfBaseException as error:
+                raise FcaError(key, value, one_line(error), f"correct {key}") from error
     return config
 
 

@@ -27,8 +27,6 @@ from fca.types import FcaError, check_choice
 
 def report(config: DictConfig) -> None:
     """Print where the page is."""
-    check_root("report", config)
-    check_store(config.outputs, "outputs")
     hydra = HydraConfig.get()
     folders = [Path(source.path) for source in hydra.runtime.config_sources if source.schema == "file"]
     print(f"page: {_make_page(config, typed_words(hydra), folders)}")
@@ -41,10 +39,9 @@ def write_report(name: str, outputs: str | Path = "outputs", query: str | None =
     """Write the page of conf/report/<name>.yaml with its figures and tables, as `fca report` does; returns the page.
 
     query: which runs it reads.    keys: values of that file to change, e.g. title="Our nine classes".
-    Raises FcaError for an unknown name or key, and where the store has no rows for any of its analyses.
+    Raises FcaError for an unknown name, folder or key, and where the store has no rows for any of its analyses.
     """
-    config = configured("report", "report", name, keys, "logger=none")
-    config.outputs, config.query = str(outputs), query
+    config = configured("report", "report", name, keys, "logger=none", outputs=outputs, query=query)
     words = [f"report={name}", f"outputs={outputs}", *([f"query={query}"] if query else [])]
     return _make_page(config, words, [CONF])
 
@@ -54,6 +51,8 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
 
     words: overrides that make the page again.    folders: of configurations; the first that has an analysis counts.
     """
+    check_root("report", config)
+    check_store(config.outputs, "outputs")
     store = store_with_images(config.outputs)
     maker, tracker = component(config, "report"), component(config, "logger")
     folder = store.outputs / "reports" / plain_name("report.name", OmegaConf.select(config, "report.name"))

@@ -42,11 +42,14 @@ def main(arguments: Sequence[str]) -> int:
 def results(outputs: str | Path = "outputs", query: str | None = None, columns: Sequence[str] = ()) -> pd.DataFrame:
     """One line per finished run, as `fca.store.results`; the query may name a column of a task that has not run yet.
 
-    columns: those to return; empty: all.    Raises FcaError for a query that cannot be read, and an unknown column.
+    columns: those to return; empty: all.
+    Raises FcaError for a folder that is none, a query that cannot be read, and an unknown column.
 
-    >>> results("no/such/folder", "policy == 'static_k'").empty
-    True
+    >>> results("no/such/folder")
+    Traceback (most recent call last):
+    fca.types.FcaError: outputs = no/such/folder; allowed: a folder that fca run filled; next: ...
     """
+    check_store(outputs, "outputs")
     with suppress(FcaError):  # perhaps because no row has a column that the query names
         frame = store.results(outputs, query)
         if set(columns) <= set(frame):

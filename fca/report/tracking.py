@@ -256,10 +256,11 @@ def _mode() -> Any:
 def _unreachable() -> str | None:
     """Why nothing can be sent to W&B: no login, or no good answer from its server; None if it can."""
     from wandb.sdk import wandb_setup
-    from wandb.sdk.lib import wbauth
 
     settings = wandb_setup.singleton().settings
     try:
+        from wandb.sdk.lib import wbauth  # private: the public wandb.login waits 10 s for a server that does not answer
+
         login = wbauth.authenticate_session(host=settings.base_url, source="fca", prompt=False, update_session=False)
         if login is None:
             return "no login; try `wandb login`"

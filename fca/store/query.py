@@ -68,11 +68,32 @@ def columns_of(query: str, name: str = "query") -> set[str]:
     >>> sorted(columns_of("ncl <= 5 and `file name` in ['a']"))
     ['file name', 'ncl']
     """
+    tree, columns = _understood(query, name)
+    return {columns.get(node.id, node.id) for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def conditions_of(query: str, name: str = "query") -> list[str]:
+    """The conditions that `and` joins, each a query of its own. Raises FcaError, as `kept` does.
+
+    >>> conditions_of("ncl <= 5 and (`file name` in ['a'] or seed == 1)")
+    ['ncl <= 5', "`file name` in ['a'] or seed == 1"]
+    """
+    tree, columns = _understood(query, name)
+    match tree:
+        case ast.BoolOp(ast.And(), conditions):
+            texts = [ast.unparse(condition) for condition in conditions]
+        case _:
+            texts = [ast.unparse(tree)]
+    for word, column in columns.items():
+        texts = [text.replace(word, f"`{column}`") for text in texts]
+    return texts
+
+
+def _understood(query: str, name: str) -> tuple[ast.expr, dict[str, str]]:
     try:
-        tree, columns = _parsed(query)
+        return _parsed(query)
     except _Refused as error:
         raise FcaError(name, _short(query), LANGUAGE, f"mend it: {error}") from error
-    return {columns.get(node.id, node.id) for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 class _Refused(Exception):

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
+from fca.stats.irt import check_responses
 from fca.stats.protocols import logit_columns
 from fca.store import Store
 from fca.studies.responses import (
@@ -152,17 +153,27 @@ def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) 
 
 
 def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = ()) -> list[Gathered]:
-    """`clean_responses` that can be fitted: stored data sets that a single subject answered are left out, with a line
-    in the log.
+    """`clean_responses` that can be fitted: other stored data sets are left out, with a line in the log.
 
     Raises FcaError when none is left.
     """
     every = clean_responses(store, query, files)
-    clean = [one for one in every if one.fingerprint is None or len(one.responses.subjects) > 1]
-    for dataset in sorted({one.dataset for one in every} - {one.dataset for one in clean}):
-        log.warning("%s is left out: a single subject answered its clean images, and fits need two", dataset)
-    require(clean, "data sets whose test images two subjects answered", len(store.rows()), COMMAND)
-    return clean
+    problems = [problem for one in every if one.fingerprint is not None and (problem := unfit(one))]
+    if len(problems) == len(every):
+        raise problems[0]
+    for problem in problems:
+        log.warning("left out: %s", problem)
+    return [one for one in every if one.fingerprint is None or not unfit(one)]
+
+
+def unfit(gathered: Gathered) -> FcaError | None:
+    """Why no ability and item can be learned from these responses, naming the data set; None if they can."""
+    try:
+        check_responses(gathered.responses.correct)
+    except FcaError as error:
+        what, *rest = error.args
+        return FcaError(f"{gathered.dataset}: {what}", *rest)
+    return None
 
 
 def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Iterator[tuple[str, Gathered]]:
@@ -170,8 +181,8 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
 
     Subjects are those that answered every severity that any did; the others are named in `left_out`. Severity 0 (clean)
     is there where it is stored, NaN for a subject without. A kind that fewer than `fewest` subjects answered is left
-    out, with a line in the log. Raises FcaError for a kind that enough subjects answered, but too few of them at every
-    severity.
+    out, and with two or more one that cannot be fitted, with a line in the log. Raises FcaError for a kind that enough
+    subjects answered, but too few of them at every severity.
     """
     rows = answering_rows(store, query)
     clean = rows[rows["shift"] == "clean"]
@@ -189,7 +200,11 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
             raise FcaError(what, f"{len(whole)}: {'; '.join(left_out)}", f"{fewest} or more", step)
         used = pd.concat([clean[clean["dataset"] == dataset], part])
         used = used[used["subject"].isin(whole)]
-        yield str(kind), _gathered(store, str(dataset), used)._replace(left_out=tuple(left_out))
+        gathered = _gathered(store, str(dataset), used)._replace(left_out=tuple(left_out))
+        if fewest > 1 and (problem := unfit(gathered)):
+            log.warning("%s is left out: %s", kind, problem)
+            continue
+        yield str(kind), gathered
 
 
 def at_severity(gathered: Gathered, severity: int) -> Gathered:

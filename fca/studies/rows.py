@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Hashable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,7 +25,7 @@ from fca.store.columns import (
     SPLIT,
     WEIGHTS,
 )
-from fca.store.query import columns_of, kept
+from fca.store.query import columns_of, conditions_of, kept
 from fca.types import FcaError
 
 # Columns of what was requested, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
@@ -62,7 +62,8 @@ class Rows:
 def select(store: Store, query: str | None, split: str = "test") -> Rows:
     """Read the store once.
 
-    query: narrows each kind of row that has the columns it names: recipe_epochs == 5 leaves `embed` rows alone.
+    query: each of its conditions narrows the kinds of row that have its columns: recipe_epochs == 5 leaves `embed` rows
+           alone.
     split: of the embedded images.
     """
     rows = every_row(store, query)
@@ -209,14 +210,14 @@ def one_config(rows: pd.DataFrame, name: str, per_model: Sequence[str] = ()) -> 
     for column in [c for c in columns if c in CONFIG or c.startswith("recipe_")]:
         own_by_intention = column in per_model or ("recipe" in per_model and column.startswith("recipe_"))
         within = ["dataset", name] if own_by_intention else ["dataset"]
-        for _, part in rows.groupby(within):
+        for (dataset, *_), part in rows.groupby(within):
             if len(_values(part[column].dropna())) > 1:
                 own = all(len(_values(p[column].dropna())) < 2 for _, p in part.groupby(name))
-                raise _differ(column, part[column].dropna(), name == "model" and own)
+                raise _differ(column, part[column].dropna(), dataset, name == "model" and own)
     for column in [c for c in OF_WEIGHTS if c in columns]:
-        for _, part in rows.groupby(["dataset", "task", name]):
+        for (dataset, *_), part in rows.groupby(["dataset", "task", name]):
             if len(_values(part[column])) > 1:
-                raise _differ(column, part[column], own=False)
+                raise _differ(column, part[column], dataset, own=False)
 
 
 def _values(column: pd.Series) -> list[str]:
@@ -226,17 +227,21 @@ def _values(column: pd.Series) -> list[str]:
     return [*sorted(whole), *(["missing"] if column.isna().any() else [])]
 
 
-def _differ(column: str, values: pd.Series, own: bool) -> FcaError:
+def _differ(column: str, values: pd.Series, dataset: Hashable, own: bool) -> FcaError:
     shown = _values(values)
     step = f'keep one, e.g. analysis.query="\\"{column} == {shown[0]}\\""'
     if own:
         also = " or, for all of the recipe, [recipe]" if column.startswith("recipe_") else ""
         step += f"; or, where each model has its own by intention, analysis.per_model=[{column}]{also}"
-    return FcaError(f"{column} of the rows read", ", ".join(shown), "one value: it is no axis of this analysis", step)
+    return FcaError(
+        f"{column} of the rows read", ", ".join(shown), f"one value on {dataset}: it is no axis of this analysis", step
+    )
 
 
 def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
-    """The rows that a query keeps; all of them where they have no column that it asks for."""
-    if query is None or not columns_of(query) <= set(rows.dropna(axis="columns", how="all")):
-        return rows
-    return kept(rows, query, "analysis.query")
+    """The rows that a query keeps; of its conditions (see `conditions_of`) one on a column that they lack keeps all."""
+    known = set(rows.dropna(axis="columns", how="all"))
+    for condition in [] if query is None else conditions_of(query, "analysis.query"):
+        if columns_of(condition) <= known:
+            rows = kept(rows, condition, "analysis.query")
+    return rows

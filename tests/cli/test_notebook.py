@@ -118,8 +118,8 @@ def test_an_analysis_takes_options_and_is_saved_on_request(outputs):
     assert set((outputs / "tables").iterdir()) - before == set(saved)
     with pytest.raises(FcaError, match=r"analysis.ncls = 2; allowed: analysis.query"):
         fca.analyse("similarity", outputs, ncls=2)
-    with pytest.raises(FcaError, match="none among the 0 stored rows"):
-        fca.analyse("similarity", outputs / "nowhere")
+    with pytest.raises(FcaError, match="none among the 27 stored rows"):
+        fca.analyse("similarity", outputs, query="encoder == 'clip'")
 
 
 def test_a_report_is_written(outputs):
@@ -128,6 +128,54 @@ def test_a_report_is_written(outputs):
     text = page.read_text()
     assert "<title>Our &lt;digits&gt;</title>" in text
     assert "fca report report=few_class outputs=" in text
+
+
+@pytest.mark.parametrize("make", [fca.analyse, fca.write_report])
+@pytest.mark.parametrize(
+    ("name", "folder", "keys", "message"),
+    [
+        ("few_class", "no/such", {}, r"outputs = no/such; allowed: a folder that fca run filled"),
+        ("few_class", "file", {}, r"outputs = file; allowed: a folder that"),
+        ("few_class", "file/deeper", {}, r"outputs = file/deeper; allowed: a folder that"),
+        ("few_class", "dangling", {}, r"outputs = dangling; allowed: a folder that"),
+        ("few_class", "", {}, r"outputs = ; allowed: "),
+        ("few_clas", "empty", {}, r"= few_clas; allowed: .*few_class"),
+        ("../analysis/few_class", "empty", {}, r"= ../analysis/few_class; allowed: .*few_class"),
+        ("../report/few_class", "empty", {}, r"= ../report/few_class; allowed: .*few_class"),
+        ("few_class,irt", "empty", {}, r"= few_class,irt; allowed: .*few_class"),
+        ("null", "empty", {}, r"= null; allowed: .*few_class"),
+        ("", "empty", {}, r"= ; allowed: .*few_class"),
+        ("few_class", "empty", {"query": ""}, r"query = ; allowed: a text, not empty, or null"),
+        ("few_class", "empty", {"query": "@os.system('touch x')"}, r"query = @os.system\('touch x'\); allowed: comp"),
+        ("few_class", "empty", {"query": "${nonsense}"}, r"query = \${nonsense}; allowed: .* next: correct"),
+        ("few_class", "empty", {"_target_": "subprocess.call"}, r"_target_ = subprocess.call; allowed: a component"),
+    ],
+)
+def test_wrong_names_folders_and_queries_are_one_line_and_leave_nothing(
+    tmp_path, monkeypatch, make, name, folder, keys, message
+):
+    monkeypatch.chdir(tmp_path)
+    Path("file").write_text("mine")
+    Path("dangling").symlink_to("nowhere")
+    Path("empty").mkdir()
+    with pytest.raises(FcaError, match=message) as refusal:
+        make(name, folder, **keys)
+    assert "\n" not in str(refusal.value)
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["dangling", "empty", "file"]
+
+
+def test_a_folder_that_is_none_has_no_runs_to_list():
+    with pytest.raises(FcaError, match="outputs = no/such; allowed: a folder that fca run filled"):
+        fca.results("no/such")
+
+
+def test_a_report_replaces_only_a_page(outputs):
+    mine = outputs / "reports" / "progressive" / "mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("keep")
+    with pytest.raises(FcaError, match=r"progressive; allowed: a new or empty folder, or one with an earlier page"):
+        fca.write_report("progressive", outputs, analyses=["similarity"])
+    assert [path.name for path in mine.parent.iterdir()] == ["mine.txt"]
 
 
 def test_a_notebook_that_uses_hydra_itself_keeps_its_state():

@@ -129,7 +129,10 @@ readers_of_models = pytest.mark.parametrize(
 @readers_of_models
 def test_two_recipes_stop_an_analysis_until_one_is_chosen(analysis, study):
     study.train("quick", draw_subset(6, 2, 0), 0.5, recipe_epochs=5)
-    with pytest.raises(FcaError, match=r'recipe_epochs of the rows read = 10, 5; .*"\\"recipe_epochs == 10\\""$'):
+    with pytest.raises(
+        FcaError,
+        match=r'recipe_epochs of the rows read = 10, 5; allowed: one value on zoo: .*"\\"recipe_epochs == 10\\""$',
+    ):
         analysis()(study.store)
     [first, *_] = analysis(query="recipe_epochs == 10")(study.store)
     assert len(first.frame)

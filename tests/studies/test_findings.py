@@ -50,6 +50,18 @@ def test_the_measures_of_the_findings_are_what_they_are_called():
     found = findings.ratio(few, "open", few, "sub")
     assert found["value"] == pytest.approx(spread["open"] / spread["sub"])
     assert found["value_low"] < found["value"] < found["value_high"]
+    few_draws = few[(few["subset_seed"] < 2) & (few["ncl"] == 2)]
+    found = findings.mean_of(*findings.paired(few_draws, "open"))
+    alone = found["value"] - scipy.stats.t.ppf(0.975, 1) * np.ptp(findings.paired(few_draws, "open")[0]["value"]) / 2
+    assert found["value_low"] == pytest.approx(max(alone, -100))
+    far = pd.DataFrame({"value": [-90.0, 90.0], "subset_seed": [0, 1]})
+    found = findings.mean_of(far, 1)
+    assert (found["value_low"], found["value_high"]) == (-100, 100), "no difference is larger"
+    found = findings.mean_of(far.assign(value=far["value"] / 100), 1, most=1.0)
+    assert (found["value_low"], found["value_high"]) == (-1, 1), "nor a correlation"
+    two = findings.ratio(few[few["subset_seed"] < 2], "open", few, "sub")
+    assert two["seeds"] == 2, "the spread of two draws is known no better beside one of five"
+    assert np.isnan([two["value_low"], two["value_high"]]).all()
 
 
 def test_the_analysis_has_a_line_and_a_mark_for_every_measure_that_is_defined(tmp_path):

@@ -129,7 +129,7 @@ def test_files_are_data_sets_without_runs(lab, tmp_path):
 
 def test_what_cannot_be_fitted_is_named(lab, tmp_path):
     lab.answered("alone", 0.5)
-    with pytest.raises(FcaError, match="two subjects answered = none among the 1 stored rows"):
+    with pytest.raises(FcaError, match="zoo: subjects = 1; allowed: 2 or more; next: add answers of other models"):
         tables(lab)
     one = Responses(np.ones((1, 2)), frame_of_subjects(["a"]), frame_of_items(["x", "y"]))
     write_responses(one, tmp_path / "one.csv")
@@ -147,7 +147,19 @@ def test_a_data_set_that_one_subject_answered_does_not_stop_the_others(lab, capl
     other = replace(lab.data, name="other", fingerprint="elsewhere")
     type(lab)(lab.store, other, lab.count).answered("one", 0.5)
     assert tables(lab)["irt_fits"].frame["dataset"].tolist() == ["zoo"]
-    assert "other is left out: a single subject" in caplog.text
+    assert "left out: other: subjects = 1; allowed: 2 or more" in caplog.text
+
+
+def test_a_data_set_on_which_no_two_subjects_differ_does_not_stop_the_others(lab, caplog):
+    for model in ("one", "two"):
+        lab.answered(model, 0.5)
+    easy = type(lab)(lab.store, replace(lab.data, name="easy", fingerprint="elsewhere"), lab.count)
+    for model in ("one", "two"):
+        easy.answered(model, 1.0)
+    assert tables(lab)["irt_fits"].frame["dataset"].tolist() == ["zoo"]
+    assert "left out: easy: items that divide the subjects, among 48 = 0; allowed: 1 or more" in caplog.text
+    with pytest.raises(FcaError, match="easy: items that divide the subjects, among 48 = 0"):
+        tables(lab, query="dataset == 'easy'")
 
 
 def test_shifted_answers_of_a_file_are_not_called_clean(lab, tmp_path):

@@ -74,6 +74,14 @@ def test_a_query_selects_a_look_which_is_then_called_as_it_is_stored(store, quer
     assert select(store, "dataset == 'zoo'").trained["dataset"].nunique() == 2, "a query asks for names as stored"
 
 
+def test_a_query_on_columns_that_full_models_lack_still_selects_among_them(store):
+    study_of(store, images(), 0, recipe_epochs=3)
+    rows = select(store, "subset_seed == 0 and model == 'a' and recipe_epochs == 3")
+    assert set(rows.full["model"]) == set(rows.trained["model"]) == {"a"}
+    assert set(rows.trained["subset_seed"]) == {0}
+    assert len(rows.embedded) == 1
+
+
 def test_rows_of_older_versions_without_a_limit_are_called_by_their_fingerprint(store):
     look = dataclasses.replace(first_images(images(), 4), limit=None)
     study_of(store, images(), 0)

@@ -98,9 +98,9 @@ def measures(
         "b, few to many": ratio(few, "open", more, "open"),
         "c.1": mean_of(*against(few[few["protocol"] == "open"], whole)),
         "c.1, masked": mean_of(*against(few[few["protocol"] == "masked"], whole)),
-        "c.2": mean_of(*scaling(few, params, "open")),
+        "c.2": mean_of(*scaling(few, params, "open"), most=1.0),
         "d.1": mean_of(*growth(subset, few_classes)),
-        "d.2": mean_of(*scaling(few, params, "sub")),
+        "d.2": mean_of(*scaling(few, params, "sub"), most=1.0),
     }
     return {name: one | _verdict(one, float(MEASURES[name][1] == "ratio")) for name, one in found.items() if one}
 
@@ -156,12 +156,15 @@ def scaling(few: pd.DataFrame, params: pd.Series, protocol: str) -> Draws:
     return pd.DataFrame(lines, columns=[NCL, *DRAW, "value"]).dropna(subset="value"), sized["model"].nunique()
 
 
-def mean_of(draws: pd.DataFrame, models: int) -> dict[str, Any]:
-    """The mean over subsets, and its interval over subset seeds; nothing where there is no subset."""
+def mean_of(draws: pd.DataFrame, models: int, most: float = 100.0) -> dict[str, Any]:
+    """The mean over subsets, and its interval over subset seeds; nothing where there is no subset.
+
+    most: the largest value that there is, and -most the least: 100 points, or a correlation of 1.
+    """
     if draws.empty:
         return {}
     seeds = draws["subset_seed"]
-    return _measured(*mean_with_interval(draws["value"], seeds), seeds.nunique(), models)
+    return _measured(*mean_with_interval(draws["value"], seeds, within=(-most, most)), seeds.nunique(), models)
 
 
 def _measured(*values: Any) -> dict[str, Any]:
@@ -188,8 +191,9 @@ def ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_pro
         value, *drawn = _spread(means[0], seeds, weights) / _spread(means[1], seeds, weights)
     if not np.isfinite(value):
         return {}
-    interval = percentile_interval(np.where(np.isfinite(drawn), drawn, np.nan), len(seeds))
-    return _measured(value, *interval, len(seeds), len(models))
+    fewest = min(part["subset_seed"].nunique() for part in means)
+    interval = percentile_interval(np.where(np.isfinite(drawn), drawn, np.nan), fewest)
+    return _measured(value, *interval, fewest, len(models))
 
 
 def _spread(part: pd.DataFrame, seeds: list[Any], weights: np.ndarray) -> np.ndarray:

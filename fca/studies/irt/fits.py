@@ -13,10 +13,10 @@ from typing import Annotated, Any
 import numpy as np
 
 from fca.allowed import Allowed
-from fca.stats.irt import HeldOut, IrtFit, check_responses, choose_model, fit_irt, held_out_fit
+from fca.stats.irt import HeldOut, IrtFit, choose_model, fit_irt, held_out_fit
 from fca.stats.irt.model import NAMES
-from fca.studies.answers import Gathered
-from fca.types import Column, FcaError
+from fca.studies.answers import Gathered, unfit
+from fca.types import Column
 
 PAPER = "Sharma et al. (Do models see corruption as we see?, 2023)"
 THEORY = "models of responses compared as in arXiv:2106.00840"
@@ -71,11 +71,7 @@ def _once(gathered: Gathered, settings: tuple[Hashable, ...], make: Callable[[np
     correct = gathered.responses.correct
     key = (digest_of(gathered), correct.shape, *settings)
     if key not in _made:
-        try:
-            check_responses(correct)
-        except FcaError as error:
-            what, *rest = error.args
-            error.args = (f"{gathered.dataset}: {what}", *rest)  # one of several: which?
-            raise
+        if problem := unfit(gathered):
+            raise problem
         _made[key] = make(correct)
     return _made[key]
