@@ -17,6 +17,7 @@ from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from fca.allowed import allowed_of, check_values, declared
 from fca.cli.application import CONF, check_root, composed, one_line
+from fca.data.content import is_known
 from fca.data.splits import as_trained_on, first_images
 from fca.plugins import class_of, plugins
 from fca.store import Store
@@ -236,6 +237,7 @@ def data_of(config: DictConfig) -> ImageData:
 
 
 TRIED = 20  # configurations of runs in which the images of a page are looked for
+OF_ANY_ROOT = ("fca.data.folder.", "fca.data.manifest.")  # loaders that list whatever folder they are given
 
 
 def store_with_images(outputs: str | Path) -> Store:
@@ -247,7 +249,8 @@ def store_with_images(outputs: str | Path) -> Store:
 def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
     """The data set of this fingerprint, listed as the latest runs on it had it; None where it is no longer there.
 
-    A store may come from elsewhere: only loaders of ours are called, and none downloads.
+    A store may come from elsewhere, and name any folder: only loaders of ours are called, none downloads, and none
+    lists a folder or archive that this user has not listed before.
     """
     rows = store.rows()
     rows = rows[rows["fingerprint"] == fingerprint].sort_values("finished", ascending=False)
@@ -256,7 +259,10 @@ def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
         try:
             config = DictConfig(OmegaConf.load(store.folder(run_id) / "config.yaml"))
             values = _values(config, "dataset")
-            if [values, config.limit] in tried or not all(map(_is_loader, _targets(values))):
+            loader = values["_target_"]
+            if [values, config.limit] in tried or not loader.startswith("fca.data."):
+                continue
+            if loader.startswith(OF_ANY_ROOT) and not is_known(values["root"]):
                 continue
             tried.append([dict(values), config.limit])
             if "download" in values:
@@ -269,19 +275,6 @@ def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
         if data.fingerprint == fingerprint:
             return data
     return None
-
-
-def _targets(values: Any) -> Iterator[Any]:
-    """Every `_target_` in these values, at any depth."""
-    if isinstance(values, dict):
-        yield from (value for key, value in values.items() if key == "_target_")
-        values = list(values.values())
-    for value in values if isinstance(values, list) else []:
-        yield from _targets(value)
-
-
-def _is_loader(target: Any) -> bool:
-    return isinstance(target, str) and target.startswith("fca.data.")
 
 
 def _subset(config: DictConfig, data: ImageData) -> ClassSubset:

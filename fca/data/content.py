@@ -28,7 +28,7 @@ import xxhash
 from rich import get_console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-from fca.data.files import FILE, LONG, WALKERS, Files, Listing, content_of
+from fca.data.files import FILE, LONG, WALKERS, Files, Listing, content_of, open_root
 from fca.store.files import remove_parts, write_whole
 from fca.types import UnreadableImage
 
@@ -77,7 +77,7 @@ class Inventory:
         share(self)
         settled = pc.less(self.known["ctime_ns"], self.began - CLOCK_NS)
         kept = self.known.filter(pc.and_(settled, pc.not_equal(self.known["digest"], UNREADABLE)))  # and known
-        if kept.num_rows:
+        if kept.num_rows or not _index(self.files).exists():
             _write(_index(self.files), self.files, kept)
 
 
@@ -89,6 +89,11 @@ def inventory(files: Files) -> Inventory:
     found = Inventory(files, listing, _recognised(listing.files, _stored(_index(files), files)), began)
     share(found)
     return found
+
+
+def is_known(root: str) -> bool:
+    """Whether this user's cache has an index of this folder or archive: it was listed before."""
+    return _index(open_root(root, "images")).exists()
 
 
 def _recognised(files: pa.Table, index: pa.Table) -> pa.Table:

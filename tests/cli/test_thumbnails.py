@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 from PIL import Image
 
 from fca.cli import configure
 from fca.cli.configure import store_with_images
+from fca.data.folder import Folder
 from fca.report.pictures import URI, pictures
 from tests.data.trees import grid, plant, png
 
@@ -87,3 +89,20 @@ def test_a_store_from_elsewhere_calls_no_code(described):
         assert changed != text
         config.write_text(changed)
         assert pictures(store_with_images(store.outputs), SHOWN, fingerprint).thumbnails == [None] * 3
+
+
+def test_a_store_from_elsewhere_has_no_other_folder_listed_and_nothing_downloaded(described, tmp_path, monkeypatch):
+    root, store, fingerprint = described
+    [config] = Path(store.outputs).rglob("config.yaml")
+    copied = shutil.copytree(root, tmp_path / "private")  # the same images, which this user never named
+    monkeypatch.setattr(Folder, "load", lambda data: pytest.fail(f"listed {data.root}"))
+    text = config.read_text()
+    for other in (str(copied), "/", "~", "${oc.env:HOME}"):
+        config.write_text(text.replace(f"root: {root}\n", f"root: {other}\n"))
+        assert config.read_text() != text
+        assert pictures(store_with_images(store.outputs), SHOWN, fingerprint).thumbnails == [None] * 3
+    food = "_target_: fca.data.public.Food101\nroot: nowhere\ndownload: true\nval: {share: 0.1, seed: 0}\n"
+    for dataset in (food, food.replace("download: true", "")):
+        config.write_text(OmegaConf.to_yaml({"dataset": OmegaConf.create(dataset), "limit": None}))
+        assert pictures(store_with_images(store.outputs), SHOWN, fingerprint).thumbnails == [None] * 3
+    assert not Path("nowhere").exists()
