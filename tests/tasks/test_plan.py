@@ -46,7 +46,7 @@ def test_a_prompt_names_the_class_and_its_own_descriptions_go_first():
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"per_level": 0}, r"plan.per_level = 0; allowed: 1 or more"),
+        ({"per_level": 0}, r"plan.per_level = 0; allowed: a whole number, at least 1, at most 10,000"),
         ({"seed": -1}, r"plan.seed = -1"),
         ({"classes": {}}, r"plan.classes = none"),
         ({"attributes": {}}, r"plan.attributes = none"),

@@ -7,16 +7,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import yaml
 
-from fca.allowed import fits, plain_name
+from fca.allowed import Allowed, check_values, fits, plain_name
 from fca.generation import Request
 from fca.types import LEVELS, FcaError, check_choice
 
 SUBLEVELS = 9  # three a level, easy to hard
 TURNS = 3  # sublevels of a level, taken in turn
+PerLevel = Annotated[int, Allowed(1, 10_000)]  # a list of all images is made
 _NAME = re.compile(r"[^\s/\\.][^/\\]*")  # names become folders
 
 
@@ -38,8 +39,8 @@ class Plan:
     classes: dict[str, str]
     attributes: dict[str, list[str]]
     descriptions: dict[str, dict[str, list[str]]]
-    per_level: int
-    seed: int
+    per_level: PerLevel
+    seed: Annotated[int, Allowed(0)]
     file: str | None = None
 
     def resolved(self, per_level: int | None = None) -> Plan:
@@ -91,9 +92,7 @@ class Plan:
         return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=120)
 
     def _check(self) -> None:
-        for key, number, least in (("per_level", self.per_level, 1), ("seed", self.seed, 0)):
-            if number < least:
-                raise FcaError(f"plan.{key}", number, f"{least} or more", "take another number")
+        check_values(Plan, {"per_level": self.per_level, "seed": self.seed}, "plan")
         for what in ("classes", "attributes"):
             if not getattr(self, what):
                 raise FcaError(f"plan.{what}", "none", "at least one", "name some in the plan")
