@@ -13,11 +13,18 @@ from fca.types import FcaError
 PLUGINS = "FCA_PLUGINS"
 """The environment variable that lists modules as the key `plugins` does, with commas between them."""
 _plugins: list[str] = []
+_MODULE = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 
 
 def use_plugins(modules: Iterable[str]) -> None:
-    """Trust these modules, and those in them, from now on and in place of earlier ones: the user typed their names."""
-    _plugins[:] = modules
+    """Trust these modules, and those in them, from now on and in place of earlier ones: the user typed their names.
+
+    Raises FcaError for what cannot be the name of a module.
+    """
+    named = [str(name) for name in modules]
+    if odd := [name for name in named if not re.fullmatch(_MODULE, name)]:
+        raise FcaError("plugins", odd[0], "names of modules, as in import: my_models", "correct the name")
+    _plugins[:] = named
 
 
 def plugins() -> list[str]:
@@ -42,7 +49,7 @@ def class_of(what: str, target: object, room: str = "fca") -> type:
     """
     name, ours = str(target), f"a component of {room}, or a dataclass in a module that you list under plugins"
     module, _, kind = name.rpartition(".")
-    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)+", name) or not is_within(module, room, *plugins()):
+    if not (module and re.fullmatch(_MODULE, name) and is_within(module, room, *plugins())):
         step = f"if you trust its code, type plugins=[{module}] (in Python: {PLUGINS} in the environment)"
         raise FcaError(what, name, ours, step if module else "correct it")
     try:

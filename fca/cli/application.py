@@ -6,13 +6,16 @@ A key that is declared neither here nor by a component's class is refused; error
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stderr
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -41,7 +44,10 @@ COMPATS = ("fca",)
 _STEPS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, then repeat the command"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a folder that may be written: outputs=PATH"),
-    **dict.fromkeys((errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.ELOOP), "mend the path, or choose outputs=PATH"),
+    **dict.fromkeys(
+        (errno.ENOENT, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG),
+        "mend the path, or choose outputs=PATH",
+    ),
 }
 
 
@@ -127,7 +133,7 @@ class GenerateConfig:
     writer: Any = None
     outputs: str = "outputs"
     out: str | None = None
-    per_level: Annotated[int | None, Allowed(1)] = None
+    per_level: Annotated[int | None, Allowed(1, 10_000)] = None
     workers: Annotated[int, Allowed(0)] = 0
     dry: bool = False
     verbose: bool = False
@@ -208,12 +214,24 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
         words = [part for word in overrides for part in hydra_words(word)]
         program = "fca" if {"-sc", "--shell-completion"} & set(flags) else f"fca {root}"  # tab completion is for `fca`
         sys.argv = [program, *flags, *with_free_keys(words)]
-        hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(job)()
+        _to_hydra(root, job, get_args_parser().parse_known_args(flags)[0].package)
     except USERS as error:
         if not (refusal := as_line(error, root, words)):
             raise
         return refused(refusal)
     return 0
+
+
+def _to_hydra(root: str, job: Callable[[DictConfig], None], package: str | None) -> None:
+    """Compose and run.    package: to be shown by --cfg; FcaError for an unknown one, where Hydra exits with 1."""
+    try:
+        with redirect_stderr(io.StringIO()) if package else nullcontext():
+            hydra.main(version_base="1.3", config_path=str(CONF), config_name=root)(job)()
+    except SystemExit as end:
+        if package and end.code == 1:
+            step = f"fca {root} --cfg job shows them"
+            raise FcaError("--package", package, "a key of the configuration", step) from end
+        raise
 
 
 def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
@@ -228,12 +246,14 @@ def as_line(error: Exception, root: str, words: Sequence[str]) -> str | None:
     if error.errno is None or error.filename is None or isinstance(error, BrokenPipeError):
         return None
     path = Path(os.fsdecode(error.filename))
-    problem = "a link to nothing" if path.is_symlink() and not path.exists() else error.strerror
+    dangles = os.path.islink(path) and not os.path.exists(path)  # noqa: PTH110, PTH114  # Path's raise for long names
+    problem = "a link to nothing" if dangles else error.strerror
     step = _STEPS.get(error.errno, "look at the path and its permissions")
     for word in words:
         key, _, value = word.lstrip("+").partition("=")
         if value and path.is_relative_to(Path(value).expanduser()):
-            return str(FcaError(key, value, f"a path that can be used ({problem}: {path})", step))
+            allowed = f"a path that can be used ({problem}: {path})"
+            return str(FcaError(key, value, allowed, step.replace("outputs", key)))
     return f"{path}: {problem}; next: {step}; nothing that is finished is lost"
 
 
@@ -293,7 +313,10 @@ def _check_paths(key: str, content: object) -> None:
         raise FcaError(key, content, "a path; this user has no home folder here", "correct the path")
     if key == "hydra.searchpath" and isinstance(content, list):
         for folder in map(str, content):
-            if not folder.startswith("pkg://") and not Path(folder.removeprefix("file://")).is_dir():
+            kind, _, place = folder.rpartition("://")
+            package = place.replace("/", ".").partition(".")[0]
+            installed = kind == "pkg" and package.isidentifier() and find_spec(package) is not None
+            if not (installed or (kind in ("", "file") and Path(place).is_dir())):
                 raise FcaError(key, folder, "folders of configurations, [file://FOLDER]", "correct the path")
 
 
@@ -371,12 +394,8 @@ def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError
         keys = ", ".join(str(key) for key in cause.parent_node if key not in ("_target_", "hydra"))
         return FcaError("key", cause.full_key, keys, "correct its name")
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
-        value = next(
-            (word.partition("=")[2] for word in words if word.partition("=")[0].lstrip("+") == cause.full_key), None
-        )
-        return FcaError(
-            cause.full_key, value, _kind(root, cause.full_key) or one_line(cause), f"correct {cause.full_key}"
-        )
+        key, typed = cause.full_key, dict(word.lstrip("+").partition("=")[::2] for word in words)  # the last one counts
+        return FcaError(key, typed.get(key), _kind(root, key) or one_line(cause), f"correct {key}")
     if found := re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error)):
         sweep = "add -m to run each of them, or " if root == "run" else "give one, or "
         return FcaError(found[1], found[2], "one value", f"{sweep}put [ ] around a list")

@@ -91,9 +91,9 @@ def show_failures(store: Store, failed: Sequence[str], most: int = 5) -> None:
 
 def check_store(outputs: str | Path, key: str = "--outputs") -> None:
     """Raise FcaError unless this is a folder that can be read; the usual one may be missing before the first run."""
-    is_path = isinstance(outputs, str | Path) and outputs != ""  # a notebook may give anything
     usual = outputs == "outputs" and not os.path.lexists(outputs)
-    if not usual and not (is_path and Path(outputs).is_dir() and os.access(outputs, os.R_OK | os.X_OK)):
+    is_folder = isinstance(outputs, str | Path) and os.path.isdir(outputs)  # noqa: PTH112  # a notebook may give anything
+    if not usual and not (is_folder and os.access(outputs, os.R_OK | os.X_OK)):
         raise FcaError(key, outputs, "a folder that fca run filled", "name the one that outputs= named")
 
 

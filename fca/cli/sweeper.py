@@ -6,12 +6,14 @@ import copy
 import itertools
 import math
 import os
+import shutil
 import signal
+import socket
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,7 +37,10 @@ from fca.store.claims import repeating
 from fca.subset import NoSuchSubset
 from fca.types import FcaError
 
+OF_THE_SWEEP = ("outputs", "plugins")  # and sweep.KEY: what cannot differ between its runs
+PROGRAMS = {"submitit_slurm": ("srun", "sbatch")}  # that a launcher needs
 LOOK_S = 1.0
+ANSWERS_S = 5.0
 BARREN = 3  # launches in a row from which nothing came
 
 
@@ -111,8 +116,7 @@ class ResumingSweep:
         """Called by Hydra before `sweep`."""
         self.config = config
         use_plugins(config.plugins)
-        if config.hydra.launcher.get("n_jobs") == 0:  # joblib finds out when all is planned
-            raise FcaError("hydra.launcher.n_jobs", 0, "1 or more, or -1 for one a core", "take one of these")
+        _check_launcher(config.hydra, starts=not OmegaConf.select(config, "sweep.print"))
         self.loader = hydra_context.config_loader
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
@@ -178,7 +182,7 @@ class ResumingSweep:
             useful = any(store.state(run_id) in (State.DONE, State.FAILED) for run_id in left)
             self.barren = 0 if useful else self.barren + 1
             if self.barren and not dead:
-                raise
+                raise self._cannot_start(error) from error
             if self.barren == BARREN:
                 print(f"error: {BARREN} times, workers died before they began ({_cause(dead)})", file=sys.stderr)
                 raise SystemExit(1) from error
@@ -187,6 +191,18 @@ class ResumingSweep:
                 claims.clear(store.folder(run_id))
         for job in jobs:
             _ = job.return_value  # raises what ended a job outside of its runs
+
+    def _cannot_start(self, error: Exception) -> Exception:
+        """The error of a launcher from which nothing came, as a user's; folders that it made are removed if empty."""
+        folder = Path(self.config.hydra.sweep.dir)
+        with suppress(OSError):
+            for empty in (folder, *folder.parents[:2]) if folder.parent.name == ".hydra" else (folder,):
+                empty.rmdir()
+        if isinstance(error, OSError) and error.filename is not None:
+            return error
+        name, reason = self.config.hydra.runtime.choices["hydra/launcher"], " ".join(str(error).split())
+        allowed = f"a launcher that can start ({type(error).__name__}: {reason[:300]})"
+        return FcaError("hydra/launcher", name, allowed, "correct hydra.launcher.KEY, or take hydra/launcher=basic")
 
     def _configurations(self, arguments: list[str]) -> list[Configuration]:
         """Every point of the grid, composed, checked and planned; without subsets that a data set is too small for."""
@@ -228,11 +244,46 @@ class ResumingSweep:
         return {key: _values(override, head) for key, override in axes.items()}
 
 
+def _check_launcher(hydra: DictConfig, *, starts: bool) -> None:
+    """Raise FcaError for a launcher that cannot work here, which it would find out itself when all is planned.
+
+    starts: whether it is to start anything; it needs no cluster to have its commands printed.
+    """
+    name, launcher = hydra.runtime.choices.get("hydra/launcher"), hydra.launcher
+    if not isinstance(launcher, DictConfig):
+        raise FcaError("hydra.launcher", launcher, "what hydra/launcher=NAME brings", "choose a launcher by its name")
+    if launcher.get("n_jobs") == 0:
+        raise FcaError("hydra.launcher.n_jobs", 0, "1 or more, or -1 for one a core", "take one of these")
+    lacking = [program for program in PROGRAMS.get(name, ()) if shutil.which(program) is None]
+    if starts and lacking:
+        allowed = f"a machine that has {' and '.join(PROGRAMS[name])}; {' and '.join(lacking)} not found"
+        raise FcaError("hydra/launcher", name, allowed, "go to a machine of the cluster, or take hydra/launcher=joblib")
+    if starts and name == "ray" and isinstance(init := OmegaConf.select(launcher, "ray.init"), DictConfig):
+        _prepare_ray(init)
+
+
+def _prepare_ray(init: DictConfig) -> None:
+    """Let Ray connect to an address, if it has one. Raises FcaError if nobody answers there: Ray would try for ever."""
+    address = init.get("address") or os.environ.get("RAY_ADDRESS", "")
+    host, _, port = str(address).removeprefix("ray://").rpartition(":")
+    if not port.isdecimal():  # auto or local
+        return
+    try:
+        socket.create_connection((host, int(port)), ANSWERS_S).close()
+    except (OSError, OverflowError) as error:
+        step = "look at `ray status` there; without an address, Ray starts on this machine"
+        raise FcaError("hydra.launcher.ray.init.address", address, f"a cluster that answers ({error})", step) from error
+    with open_dict(init):
+        init.setdefault("object_store_memory", None)  # else the launcher sets it, which Ray refuses beside an address
+
+
 def _size(override: Override) -> int:
     """The number of values of an axis, none of which is made. Raises FcaError where there is no value."""
     if not override.is_sweep_override():
         return 1
     key, _, typed = str(override.input_line).partition("=")
+    if key in OF_THE_SWEEP or key.startswith("sweep."):
+        raise FcaError(key, typed, "one value for the whole sweep", "give one")
     if not override.is_discrete_sweep():
         raise FcaError(key, typed, "a list or a range", "write it as 1,2,3 or range(1,4)")
     swept = override.value()

@@ -4,6 +4,7 @@ import importlib
 import os
 import pickle
 import shlex
+import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -155,7 +156,7 @@ VALUES = {  # what stands before them -> key -> wrong values
         "plan.seed": ["-1", "x"],
         "plan.per_level": ["0"],
         "plan.file": ["nosuch.yaml", "empty"],
-        "per_level": ["0", "-1", "1.5"],
+        "per_level": ["0", "-1", "1.5", "9" * 20],
         "workers": ["-1"],
         "budget.images": ["0", "-1", "x"],
         "budget.money": ["nan", "inf", "0"],
@@ -235,10 +236,23 @@ LINES = {  # line -> part of its error
     "run -m shift=corruption/fog,corruption/snow shift.severity=[1]": "shift.severity = [1]; allowed: shift.kinds",
     "run -m sweep.head=0 seed=1,2": "sweep.head = 0; allowed: a whole number, at least 1, or null",
     "run -m machine.workers=1,-1": "machine.workers = -1; allowed",
-    "run -m outputs=a,/dev/null": "outputs = /dev/null; allowed",
     "run -m recipe.epochs=1,0": "recipe.epochs = 0; allowed: at least 1",
     "run -m hydra/launcher=joblib hydra.launcher.n_jobs=0 seed=1,2": "hydra.launcher.n_jobs = 0; allowed: 1 or more",
     "run -m hydra.launcher.n_jobs=2 seed=1,2": "key = hydra.launcher.n_jobs",
+    "run -m hydra.launcher=5 seed=1,2": "hydra.launcher = 5; allowed: what hydra/launcher=NAME brings",
+    "run -m hydra/launcher=submitit_slurm seed=1,2": "hydra/launcher = submitit_slurm; allowed: a machine that has "
+    "srun and sbatch; srun and sbatch not found; next: go to a machine of the cluster, or take hydra/launcher=joblib",
+    "run -m hydra/launcher=ray +hydra.launcher.ray.init.address=127.0.0.1:1 seed=1,2": "hydra.launcher.ray.init."
+    "address = 127.0.0.1:1; allowed: a cluster that answers ([Errno 111] Connection refused)",
+    "run -m hydra/launcher=ray hydra.launcher.ray=5 seed=1,2": "hydra.launcher.ray = 5",
+    "run -m outputs=a,b seed=1,2": "outputs = a,b; allowed: one value for the whole sweep",
+    "run -m sweep.max=1,2 seed=1,2": "sweep.max = 1,2; allowed: one value for the whole sweep",
+    "run seed=1 seed=2 seed=x": "seed = x; allowed: a whole number",
+    f"run outputs={'a' * 300}": f"outputs = {'a' * 300}; allowed: a path that can be used (File name too long",
+    "run plugins=[../x]": "plugins = ../x; allowed: names of modules",
+    "run 'hydra.searchpath=[pkg://nosuch]'": "hydra.searchpath = pkg://nosuch; allowed: folders of configurations",
+    "run --cfg job --package nosuch": "--package = nosuch; allowed: a key of the configuration; next: fca run",
+    "analyse --cfg hydra -p nosuch": "--package = nosuch; allowed: a key of the configuration",
     "run --resolve": "option = --resolve; allowed: beside --cfg job",
     "run --package recipe": "option = --package recipe; allowed: beside --cfg job",
     "run --cfg nonsense": "--cfg/-c = nonsense; allowed: job, hydra, all",
@@ -262,6 +276,7 @@ LINES = {  # line -> part of its error
     "report '+report.options={seed: -1}'": "report.options.seed = -1; allowed: a whole number",
     "generate +foo=1": "key = foo; allowed: generator, plan",
     "generate budget.time=1": "key = budget.time; allowed: images, money",
+    "generate plan.per_level=10001": "plan.per_level = 10001; allowed: a whole number, at least 1, at most 10,000",
     "generate plan.name=../x": "plan.name = '../x'",
     "generate generator=sdxl_turbo": "descriptions of airplane, color = none",
     "generate writer=openai writer.call_price=-1": "writer.call_price = -1.0; allowed: a finite number, at least 0",
@@ -286,6 +301,7 @@ LINES = {  # line -> part of its error
     "results outputs=empty": "words = outputs=empty",
     "status --outputs file.txt": "--outputs = file.txt; allowed: a folder that fca run filled",
     "status --outputs nosuch": "--outputs = nosuch; allowed",
+    f"status --outputs {'a' * 300}": "; allowed: a folder that fca run filled",
     "status --query x": "words = --query x",
     "status foo": "words = foo; allowed: what fca status --help lists",
     "trian": "command = trian; allowed: run, analyse, report, generate, results, status",
@@ -339,6 +355,7 @@ def composed_once(monkeypatch):
             del copied["hydra"]
         return JobReturn(_return_value=task_function(copied), status=JobStatus.COMPLETED)
 
+    monkeypatch.setattr(shutil, "which", lambda _: None)  # as on a machine outside of any cluster
     monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", load)
     monkeypatch.setattr("hydra._internal.hydra.run_job", run_job)
 
@@ -499,7 +516,10 @@ def test_a_folder_of_hydra_that_is_a_file_is_one_line(fca, tmp_path):
     (tmp_path / "file.txt").write_text("text")
     code, _, err = fca("hydra.run.dir=file.txt", "sweep.print=true")
     assert (code, len(err.splitlines())) == (2, 1)
-    assert "hydra.run.dir = file.txt; allowed: a path that can be used (File exists: file.txt)" in err
+    assert (
+        "hydra.run.dir = file.txt; allowed: a path that can be used (File exists: file.txt); next: mend the path" in err
+    )
+    assert "or choose hydra.run.dir=PATH" in err
 
 
 def test_a_folder_that_is_read_only_is_refused_for_everybody(fca, tmp_path, monkeypatch):
@@ -524,6 +544,22 @@ def test_weights_that_do_not_fit_are_refused_by_their_keys_and_leave_nothing(fca
 def test_a_model_that_cannot_be_built_leaves_nothing(fca, tmp_path):
     code, _, err = fca("model.classes=nosuch.txt", "logger=none")
     assert (code, "model.classes = nosuch.txt" in err) == (2, True)
+    assert not list(tmp_path.iterdir())
+
+
+LAUNCHERS = {  # what only the launcher finds out
+    "hydra/launcher=joblib hydra.launcher.pre_dispatch=nosuch": "= joblib; allowed: a launcher that can start (ValueE",
+    "hydra/launcher=ray +hydra.launcher.ray.init.nosuch=1": "= ray; allowed: a launcher that can start (RuntimeError",
+    "hydra.sweep.dir=/proc/x": "hydra.sweep.dir = /proc/x; allowed: a path that can be used (No such file or",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", LAUNCHERS)
+def test_a_launcher_that_cannot_start_is_one_line_and_leaves_nothing(fca, tmp_path, words):
+    code, _, err = fca("-m", "seed=0,1", "limit=8", "logger=none", *words.split())
+    assert (code, len(err.splitlines())) == (2, 1), err
+    assert LAUNCHERS[words] in err
     assert not list(tmp_path.iterdir())
 
 
