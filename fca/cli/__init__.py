@@ -25,5 +25,6 @@ class Words(argparse.ArgumentParser):
 
 def refused(error: Exception | str) -> int:
     """Print what was wrong, on one line; returns the exit code."""
-    print("error:", " ".join(str(error).split()), file=sys.stderr)
+    line = " ".join(str(error).split())
+    print("error:", "".join(c if c.isprintable() else repr(c)[1:-1] for c in line), file=sys.stderr)
     return 2

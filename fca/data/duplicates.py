@@ -26,6 +26,7 @@ SHARP = 0.3  # least share of the tolerance for pictures much larger than a sign
 MARGIN = 3  # border left out of the closer comparison: a shift brings in new pixels there
 FLAT = 1.0  # grey levels of detail (standard deviation) below which there is nothing to compare
 BLOCK = 2048  # images compared with as many others at a time
+COPIES = 100  # of one picture, up to which every pair is listed: 60,000 blank images would have 2 * 10^9
 LONG = 50  # pairs of blocks from which on a progress bar is shown
 
 INNER = slice(MARGIN, SIDE - MARGIN)
@@ -51,7 +52,7 @@ def perceptual_hashes(signatures: Signatures) -> UInt64[np.ndarray, " images"]:
 
 
 def exact_pairs(digests: Sequence[bytes]) -> Int32[np.ndarray, "pairs 2"]:
-    """All pairs of positions with equal digests, the smaller first.
+    """All pairs of positions with equal digests, the smaller first; of over COPIES equal ones each with the first.
 
     >>> exact_pairs([b"x", b"y", b"x", b"x"]).tolist()
     [[0, 2], [0, 3], [2, 3]]
@@ -59,8 +60,13 @@ def exact_pairs(digests: Sequence[bytes]) -> Int32[np.ndarray, "pairs 2"]:
     groups = defaultdict(list)
     for position, digest in enumerate(digests):
         groups[digest].append(position)
-    pairs = [np.asarray(g)[np.stack(np.triu_indices(len(g), 1), axis=1)] for g in groups.values() if len(g) > 1]
+    pairs = [np.asarray(group)[_within(len(group))] for group in groups.values() if len(group) > 1]
     return np.concatenate([np.empty((0, 2), np.int32), *pairs]).astype(np.int32)
+
+
+def _within(n: int) -> Int[np.ndarray, "pairs 2"]:
+    ends = np.triu_indices(n, 1) if n <= COPIES else (np.zeros(n - 1, int), np.arange(1, n))
+    return np.stack(ends, axis=1)
 
 
 def near_pairs(signatures: Signatures, sides: Int[np.ndarray, " images"]) -> Int32[np.ndarray, "pairs 2"]:

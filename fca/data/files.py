@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import stat
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,11 @@ from rich.progress import track
 from fca.types import FcaError, UnreadableImage
 
 MASK_OBJECTS = ("bright", "dark")
+FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "AVIF", "JPEG2000", "ICO")
+"""What a file may hold, whatever its suffix. Pillow knows more, also PostScript, which an interpreter would run."""
+
+LARGEST = 10**9
+"""Bytes of a file that is read whole: Pillow refuses images that need more, and an archive may promise any number."""
 
 
 def decode(content: bytes, path: str) -> UInt8[np.ndarray, "height width 3"]:
@@ -50,13 +56,13 @@ def decode_mask(content: bytes, path: str, objects: str) -> Bool[np.ndarray, "he
 
 def upright_size(content: bytes, path: str) -> tuple[int, int]:
     """Height and width of the decoded image, from its header alone."""
-    with _naming(path), Image.open(io.BytesIO(content)) as image:
+    with _naming(path), Image.open(io.BytesIO(content), formats=FORMATS) as image:
         turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientations with the sides exchanged
         return (image.width, image.height) if turned else (image.height, image.width)
 
 
 def _upright(content: bytes, path: str, mode: str) -> Image.Image:
-    with _naming(path), Image.open(io.BytesIO(content)) as image:
+    with _naming(path), Image.open(io.BytesIO(content), formats=FORMATS) as image:
         upright: Image.Image = ImageOps.exif_transpose(image)
         return _eight_bits(upright).convert(mode)
 
@@ -123,69 +129,102 @@ class Listing:
         return dict(zip(self.files["path"].to_pylist(), self.files["size"].to_pylist(), strict=True))
 
 
+LONGEST = 4096  # letters of a path, as on Linux: folders are listed for every level of it
 WALKERS = 8  # threads that look at files: on a network most of their time is waiting
 TOGETHER = 512  # files that a thread looks at in one go
 
 
 @dataclass(frozen=True)
 class Directory:
-    """Files of a directory tree; links to directories are followed."""
+    """Files of a directory tree.
+
+    Links to directories are followed, but not up to a folder that they lie in; behind a link, only where no link led
+    before: links that lead to each other would give a folder under any number of names.
+    """
 
     root: str
 
     def listing(self) -> Listing:
         """All files, one look at each. Raises FcaError for a folder that cannot be read and a name that is no text."""
-        paths, folders, level = list[str](), list[str](), [""]
+        paths, folders, entered = list[str](), list[str](), set[str]()
+        level = [("", False)]  # folder, whether a link led there
         with ThreadPoolExecutor(WALKERS) as pool:
             while level:
                 deeper = []
-                for files, inside in pool.map(self._inside, level):
+                for (_, linked), (files, inside, links) in zip(level, pool.map(self._inside, level), strict=True):
                     paths += files
-                    deeper += inside
-                folders += deeper
-                level = deeper
+                    deeper += [(folder, linked) for folder in inside]
+                    for folder, target in links:
+                        if not (linked and target in entered):
+                            deeper.append((folder, True))
+                            entered.add(target)
+                level = sorted(deeper)
+                folders += [folder for folder, _ in level]
             parts = [paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER)]
             files = pa.concat_tables([FILE.empty_table(), *pool.map(self._looked_at, parts)]).combine_chunks()
         return Listing(files, frozenset(folders))
 
-    def _inside(self, folder: str) -> tuple[list[str], list[str]]:
-        """The paths of the files and of the folders that lie directly in a folder."""
-        files, folders = [], []
+    def _inside(self, place: tuple[str, bool]) -> tuple[list[str], list[str], list[tuple[str, str]]]:
+        """The paths of the files and of the folders that lie directly in a folder; links to folders, with the target.
+
+        Pipes, devices and links to nothing are neither.
+        """
+        folder = place[0]
+        files, folders, links = [], [], []
         prefix = f"{folder}/" if folder else ""
         try:
             with os.scandir(f"{self.root}/{folder}") as entries:
                 for entry in entries:
-                    if _is_hidden(entry.name) or self._leads_up(entry):
+                    if _is_hidden(entry.name):
                         continue
                     if not entry.name.isascii() and entry.name != entry.name.encode(errors="ignore").decode():
                         raise FcaError("file name", os.fsencode(entry.path), "UTF-8", "rename the file")
-                    if entry.is_dir():
+                    if entry.is_symlink() and os.path.isdir(entry.path):  # noqa: PTH112  False for a circle of links
+                        target = os.path.realpath(entry.path)
+                        if not Path(os.path.realpath(f"{self.root}/{folder}")).is_relative_to(target):
+                            links.append((prefix + entry.name, target))
+                    elif entry.is_dir(follow_symlinks=False):
                         folders.append(prefix + entry.name)
-                    elif entry.is_file():
+                    elif os.path.isfile(entry.path) if entry.is_symlink() else entry.is_file():  # noqa: PTH113
                         files.append(prefix + entry.name)
         except OSError as error:
             step = f"make it readable, or take another root ({error.strerror})"
             raise FcaError("dataset.root", f"{self.root}/{folder}", "folders that can be read", step) from error
-        return files, folders
+        return files, folders, sorted(links)
 
     def _looked_at(self, paths: Sequence[str]) -> pa.Table:
         """The lines of these files, but for those that went away meanwhile."""
         lines = []
         for path in paths:
             with suppress(FileNotFoundError):
-                stat = os.stat(f"{self.root}/{path}")  # noqa: PTH116  a third of the time of Path, over 100,000 files
-                lines.append((path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino))
+                found = os.stat(f"{self.root}/{path}")  # noqa: PTH116  a third of the time of Path, over 100,000 files
+                lines.append((path, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
         return _table(lines)
-
-    def _leads_up(self, entry: os.DirEntry[str]) -> bool:
-        """A link to a folder that it lies in would be followed for ever."""
-        return entry.is_symlink() and Path(entry.path).parent.resolve().is_relative_to(Path(entry.path).resolve())
 
     def read(self, path: str) -> bytes:
         """The file's bytes. Raises ValueError for a path that leads out of the folder: a journal may name any."""
         if path.startswith(("/", "~")) or ".." in path.split("/"):
             raise ValueError(f"{path} lies outside of the data set's folder")
-        return Path(self.root, path).read_bytes()
+        return bytes_of(f"{self.root}/{path}")
+
+
+def bytes_of(path: str | Path) -> bytes:
+    """All bytes of a file. Raises ValueError for a pipe or a device, which might never end, and above LARGEST."""
+
+    def at_once(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NONBLOCK)  # else a pipe waits for a writer
+
+    with open(path, "rb", opener=at_once) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ValueError("no file with an end")
+        _check_size(found.st_size)
+        return file.read()
+
+
+def _check_size(size: int) -> None:
+    if size > LARGEST:
+        raise ValueError(f"{size} bytes, more than the {LARGEST} that are read")
 
 
 def _table(lines: Sequence[tuple[str, int, int, int, int]]) -> pa.Table:
@@ -201,9 +240,10 @@ class Archive:
     def listing(self) -> Listing:
         """All files of the archive, and the folders that hold them or have an entry of their own.
 
-        Raises FcaError for an archive whose central directory, the list of its members, is damaged.
+        Raises FcaError for an archive whose central directory, the list of its members, is damaged, and for a member
+        that would lie outside of a folder into which the archive is unpacked.
         """
-        stat = Path(self.root).stat()
+        found = Path(self.root).stat()
         files, folders = [], set[str]()
         try:
             members = self._open().infolist()
@@ -212,20 +252,26 @@ class Archive:
             raise FcaError("dataset.root", self.root, "a whole .zip archive", step) from error
         for info in members:
             parts = info.filename.rstrip("/").split("/")
+            if {"", ".", ".."} & set(parts) or len(info.filename) > LONGEST:
+                what, allowed = "member of the archive", f"plain/paths/like/this, at most {LONGEST} letters"
+                raise FcaError(what, f"{info.filename:.200}", allowed, f"pack {self.root} again")
             if any(_is_hidden(part) for part in parts):
                 continue
             within = parts if info.is_dir() else parts[:-1]
             folders.update("/".join(within[: depth + 1]) for depth in range(len(within)))
             if not info.is_dir():
-                files.append((info.filename, info.file_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino))
+                files.append((info.filename, info.file_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino))
         return Listing(_table(files), frozenset(folders))
 
     def read(self, path: str) -> bytes:
-        return self._open().read(path)
+        """A member's bytes. Raises ValueError above LARGEST, and what zipfile raises for a damaged or unknown one."""
+        archive = self._open()
+        _check_size(archive.getinfo(path).file_size)  # no more are unpacked, whatever the member holds
+        return archive.read(path)
 
     def _open(self) -> zipfile.ZipFile:
-        stat = Path(self.root).stat()
-        return _archive(self.root, stat.st_size, stat.st_mtime_ns, os.getpid())
+        found = Path(self.root).stat()
+        return _archive(self.root, found.st_size, found.st_mtime_ns, os.getpid())
 
 
 @lru_cache(maxsize=16)
@@ -246,7 +292,7 @@ def open_root(root: str, needs: str) -> Files:
     path = Path(root).expanduser()
     if path.is_dir():
         return Directory(str(path))
-    if zipfile.is_zipfile(path):
+    if path.is_file() and zipfile.is_zipfile(path):
         return Archive(str(path))
     allowed = "a directory or a whole .zip archive" if path.exists() else "an existing directory or .zip archive"
     raise FcaError("dataset.root", root, allowed, f"set dataset.root to {needs}")

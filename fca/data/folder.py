@@ -12,9 +12,10 @@ from unicodedata import normalize
 
 import pandas as pd
 
-from fca.data.content import inventory
-from fca.data.files import SUFFIXES, Files, image_of, name_of, open_root
+from fca.data.content import Inventory, inventory
+from fca.data.files import SUFFIXES, image_of, name_of, open_root
 from fca.data.splits import Share, Splits, assemble, known_split, shown
+from fca.identity import OF_FILES
 from fca.types import FcaError, ImageData
 
 STEP = "name the folders: dataset.layout=class, split/class, class/split or */class"
@@ -129,34 +130,37 @@ class Folder:
         listed = by_layout(images, found.listing.folders, layout, self.splits)
         listed["content"] = listed["image_id"].map(found.digests(listed["image_id"]))
         if self.group is not None:
-            listed[self.group] = groups_of(files, listed["image_id"].tolist(), self.group)
+            listed[self.group] = groups_of(found, listed["image_id"].tolist(), self.group)
         name, read = self.name or name_of(self.root), partial(image_of, files)
         return assemble(name, listed, read, self.val, self.splits, mirror=self.mirror, group=self.group)
 
 
 INDEX = "index.csv"
+TAKEN = ("image_id", "label", "split", *OF_FILES)  # what the folder itself decides
 
 
-def groups_of(files: Files, paths: Sequence[str], group: str) -> list[str]:
+def groups_of(found: Inventory, paths: Sequence[str], group: str) -> list[str]:
     """This column of the root's index.csv for each image, "" where its line has no value.
 
-    Raises FcaError when there is no such file or column, and for images that it does not list or lists twice.
+    Raises FcaError when there is no such file or column, for a name that a column of ours has, and for images that the
+    file does not list or lists twice.
     """
+    if INDEX not in found.listing.sizes:
+        root = found.files.root
+        needs, step = f"null, or a column of an {INDEX} in {root}", f"write one with columns path and {group}"
+        raise FcaError("dataset.group", group, needs, step)
     try:
-        index = pd.read_csv(io.BytesIO(files.read(INDEX)), dtype="str", na_filter=False)
-    except (FileNotFoundError, KeyError) as error:  # of a directory, of a .zip
-        needs, step = f"null, or a column of an {INDEX} in {files.root}", f"write one with columns path and {group}"
-        raise FcaError("dataset.group", group, needs, step) from error
-    except ValueError as error:  # what pandas raises: no text, no table
-        raise FcaError(INDEX, files.root, "a CSV with a header", f"mend it: {error}") from error
+        index = pd.read_csv(io.BytesIO(found.files.read(INDEX)), dtype="str", na_filter=False)
+    except Exception as error:  # pandas and zipfile raise many kinds
+        raise FcaError(INDEX, found.files.root, "a CSV with a header", f"mend it: {error}") from error
     named = next((name for name in ("path", "image_id") if name in index), None)
-    if named is None or group not in index:
-        needs = f"a column of {INDEX}, which has path and others; it has {', '.join(map(str, index))}"
+    if named is None or group not in index or group in TAKEN:
+        needs = f"a column of {INDEX} beside path, none of {', '.join(TAKEN)}; it has {', '.join(map(str, index))}"
         raise FcaError("dataset.group", group, needs, "name one of them, or add it")
-    found: dict[str, set[str]] = {}
+    values: dict[str, set[str]] = {}
     for path, value in zip(index[named], index[group], strict=True):
-        found.setdefault(posixpath.normpath(path), set()).add(value)
-    if wrong := sorted(path for path in paths if len(found.get(path, ())) != 1):
+        values.setdefault(posixpath.normpath(path), set()).add(value)
+    if wrong := sorted(path for path in paths if len(values.get(path, ())) != 1):
         step = "add a line for each; without a value an image is drawn alone"
         raise FcaError(f"images without one line in {INDEX}", shown(wrong), f"one line with {group} each", step)
-    return [min(found[path]) for path in paths]
+    return [min(values[path]) for path in paths]

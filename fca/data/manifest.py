@@ -9,13 +9,25 @@ import io
 import posixpath
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 from jaxtyping import Bool, UInt8
 
 from fca.data.content import inventory
-from fca.data.files import MASK_OBJECTS, Files, content_of, decode_mask, image_of, name_of, open_root, upright_size
+from fca.data.files import (
+    MASK_OBJECTS,
+    Files,
+    bytes_of,
+    content_of,
+    decode_mask,
+    image_of,
+    name_of,
+    open_root,
+    upright_size,
+)
 from fca.data.splits import Share, assemble, shown
 from fca.identity import OF_FILES
 from fca.store.query import kept
@@ -23,6 +35,7 @@ from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 
 REQUIRED = ("path", "label")
 OPTIONAL = ("image_id", "split", "mask")
+MOST = 2 * 10**7  # lines: a small Parquet file may hold any number of equal ones
 
 
 @dataclass(frozen=True)
@@ -94,24 +107,24 @@ class Manifest:
     def _read(self, files: Files, sizes: dict[str, int]) -> pd.DataFrame:
         """The file as it is; our columns as text, "" where a value is missing (a class may be called NA or 01)."""
         elsewhere = Path(self.file).expanduser()
-        if self.file in sizes:
-            content = files.read(self.file)
-        elif elsewhere.is_file():
-            content = elsewhere.read_bytes()
-        else:
+        if self.file not in sizes and not elsewhere.is_file():
             raise FcaError("dataset.file", self.file, f"a file in {self.root}, or a path", "name the manifest")
         try:
-            return self._parsed(content)
-        except Exception as error:  # pandas and pyarrow raise many kinds
+            return self._parsed(files.read(self.file) if self.file in sizes else bytes_of(elsewhere))
+        except Exception as error:  # pandas, pyarrow and zipfile raise many kinds
             allowed = "a CSV with a header, or .parquet"
             raise FcaError("dataset.file", self.file, allowed, f"mend it: {error}") from error
 
     def _parsed(self, content: bytes) -> pd.DataFrame:
         theirs = {*self._named().values(), *([self.group] if self.group else [])}
         if self.file.lower().endswith(".parquet"):
+            if (number := pq.read_metadata(io.BytesIO(content)).num_rows) > MOST:
+                raise ValueError(f"{number} lines, more than {MOST}")
             frame = pd.read_parquet(io.BytesIO(content))
             return frame.assign(**{c: frame[c].astype("str").fillna("") for c in theirs & set(frame)})
         frame = pd.read_csv(io.BytesIO(content), low_memory=False)
+        mixed: Any = frame.select_dtypes("object", exclude="str")  # numbers of more than 64 bits, which no table takes
+        frame = frame.astype(dict.fromkeys(mixed, "str"))
         text = pd.read_csv(io.BytesIO(content), usecols=sorted(theirs & set(frame)), dtype="str", na_filter=False)
         return frame.assign(**text)
 
@@ -173,7 +186,7 @@ class Generated:
     def load(self) -> ImageData:
         """The images, listed. Raises FcaError for a folder without a manifest, and for struck images it never had."""
         folder, step = Path(self.root).expanduser(), f"run or go on with: fca generate out={self.root}"
-        if not (folder / MANIFEST).exists():
+        if not (folder / MANIFEST).is_file():
             raise FcaError("dataset.root", self.root, f"a folder with a {MANIFEST}", step)
         struck = struck_ids(folder)
         listed = pd.read_csv(folder / MANIFEST, usecols=["image_id"], dtype="str", na_filter=False)["image_id"]
@@ -186,5 +199,5 @@ class Generated:
 def struck_ids(folder: Path) -> set[str]:
     """The ids that a person struck: one per line of struck.txt, if it exists; lines that begin with # are comments."""
     path = folder / STRUCK
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return {line.strip() for line in lines if line.strip() and not line.startswith("#")}

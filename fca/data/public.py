@@ -21,7 +21,7 @@ from filelock import FileLock
 
 from fca.allowed import Allowed
 from fca.data.content import inventory
-from fca.data.files import Directory, image_of
+from fca.data.files import Directory, bytes_of, image_of
 from fca.data.splits import Share, assemble, class_sizes, held_out, shown
 from fca.torchvision_ops import imported
 from fca.types import FcaError, ImageData, check_choice
@@ -149,9 +149,10 @@ def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, 
 def lines(file: Path) -> list[str]:
     """The lines of a list that comes with a set, without those that are blank. Raises FcaError when it is not there."""
     try:
-        text = file.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise FcaError("file", file, "the list that comes with the set", "bring it with the images") from None
+        text = bytes_of(file).decode()
+    except (FileNotFoundError, ValueError) as error:
+        step = f"bring it with the images ({getattr(error, 'strerror', error)})"
+        raise FcaError("file", file, "the list that comes with the set", step) from None
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 

@@ -339,13 +339,17 @@ def assemble(
     mirror:  whether an image mirrored left to right still shows its class.
     group:   a column; images that share its value are never cut apart when val or all three splits are drawn.
 
-    Raises FcaError for no image, an image id that stands twice, one class only, and splits that do not fit.
+    Raises FcaError for no image, an image id that stands twice, one class only, splits that do not fit, and control
+    characters in ids, classes and groups: a fingerprint separates by them, and a terminal obeys them.
     """
     items, step = _in_order(listed, splits, name), "look at dataset.root and its keys"
     if items.empty:
         raise FcaError(f"images of {name}", 0, "at least two classes of images", step)
     if twice := items["image_id"][items["image_id"].duplicated()].unique().tolist():
         raise FcaError("image ids that stand twice", shown(twice), "one line per image", f"remove the copies in {name}")
+    for column in ("image_id", "label", *([group] if group else [])):
+        if len(odd := items[column][items[column].str.contains(r"[\x00-\x1f\x7f-\x9f]", na=False)]):
+            raise FcaError(f"{column} with control characters", shown(odd.tolist()), "printable text", "rename them")
     if items["label"].nunique() < 2:
         raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
     items = with_val(items, val, name, group)

@@ -194,7 +194,7 @@ class OpenAIImages(Service):
 
 def pixels_of(content: bytes) -> UInt8[np.ndarray, "height width 3"]:
     """RGB pixels of an encoded image; what is transparent shows white."""
-    with Image.open(io.BytesIO(content)) as opened:
+    with Image.open(io.BytesIO(content), formats=["PNG", "JPEG", "WEBP"]) as opened:
         image = opened.convert("RGBA")
     white = Image.new("RGBA", image.size, "white")
     return np.asarray(Image.alpha_composite(white, image).convert("RGB"))

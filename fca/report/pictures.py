@@ -35,7 +35,7 @@ def is_pictures(values: pd.Series) -> bool:
 
 def picture(uri: str) -> Image.Image:
     """The picture of a data URI."""
-    return Image.open(BytesIO(base64.b64decode(uri.removeprefix(URI), validate=True)))
+    return Image.open(BytesIO(base64.b64decode(uri.removeprefix(URI), validate=True)), formats=["PNG"])
 
 
 ACROSS = 8  # pictures in a row
@@ -113,7 +113,7 @@ def _whole(file: Path) -> bytes | None:
     """The bytes of a PNG; None where it is missing or damaged."""
     try:
         png = file.read_bytes()
-        Image.open(BytesIO(png)).verify()
+        Image.open(BytesIO(png), formats=["PNG"]).verify()
     except Exception:  # Pillow raises many kinds
         return None
     return png

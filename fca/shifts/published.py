@@ -156,7 +156,7 @@ class ImageNetCFolder:
 
 def _decoded(path: Path) -> Bytes:
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=["JPEG"]) as image:  # as published; Pillow reads PostScript too
             return np.asarray(image.convert("RGB"))
     except Exception as error:  # Pillow's formats raise OSError, SyntaxError, ValueError, struct.error ...
         raise UnreadableImage(f"{path}: {error}") from error

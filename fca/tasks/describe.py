@@ -26,7 +26,7 @@ DETAILS = (
         for side in ("height", "width")
         for end, size in (("min", "smallest"), ("max", "largest"))
     ),
-    Column("duplicates_exact", int, ",", "pairs of images with equal pixels"),
+    Column("duplicates_exact", int, ",", "pairs of equal pixels; of more than 100 equal images those with the first"),
     Column("duplicates_near", int, ",", "pairs that differ by no more than re-encoding, resizing, a shift by a pixel"),
     Column("duplicates_between_splits", int, ",", "pairs of duplicates whose images are in different splits"),
     Column("duplicates_two_labels", int, ",", "pairs of duplicates whose images have different labels"),
