@@ -135,7 +135,7 @@ class QuickDraw(PublicSet):
         if self.per_class < 3:
             raise FcaError("dataset.per_class", self.per_class, "3 or more", "train, val and test need one each")
         folder = found(self.root, ("quickdraw", "numpy_bitmap"), SOURCE)
-        files = sorted(folder.glob("*.npy"))
+        files = sorted(file for file in folder.glob("*.npy") if file.is_file())
         whole("classes of quickdraw", len(files), self.classes, folder, "classes")
         if not files:
             raise FcaError(f".npy files in {folder}", 0, "one per class", f"bring {SOURCE}")
@@ -159,7 +159,7 @@ def _drawings(file: Path) -> UInt8[np.ndarray, "_ pixels"]:
     """A class's bitmaps, memory-mapped: a row of 784 grey values each."""
     try:
         rows: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:  # no .npy, or shorter than its header declares
+    except Exception as error:  # no .npy, or shorter than its header declares; its parser raises many kinds
         raise FcaError("file", file, "a whole .npy of bitmaps", f"bring it again: {SOURCE} ({error})") from error
     if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] != SIDE * SIDE:
         raise FcaError("bitmaps", f"{rows.dtype} {rows.shape} in {file}", "uint8 (drawings, 784)", f"bring {SOURCE}")

@@ -329,7 +329,8 @@ class Cub200(Downloaded):
             dict(line.partition(" ")[::2] for line in lines(folder / f"{file}.txt"))  # number -> the rest of its line
             for file in ("images", "image_class_labels", "classes", "train_test_split")
         )
-        if odd := (set(images) ^ set(labels)) | (set(images) ^ set(training)):
+        strangers = {number for number, label in labels.items() if label not in names}
+        if odd := (set(images) ^ set(labels)) | (set(images) ^ set(training)) | strangers:
             what, allowed = "images of cub200 in some lists only", "the same images in all"
             raise FcaError(what, len(odd), allowed, f"bring {CUB_URL}")
         rows = [(path, names[labels[n]], "train" if training[n] == "1" else "test") for n, path in images.items()]
@@ -346,6 +347,7 @@ GTSRB_ARCHIVES = {  # file -> md5. torchvision's own class takes the smaller tra
     "GTSRB_Final_Test_GT.zip": "fe31e9c9270bbcd7b84b7f21a9d9d9e5",
 }
 TRAINING, TEST, TRUTH = "Final_Training/Images", "Final_Test/Images", "GT-final_test.csv"
+FRAME, SIGN = r"(\d+)_(\d+)\.ppm", r"\d+\.ppm"  # names of training and test images
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,27 +377,37 @@ class Gtsrb(Downloaded):
         if not tables:
             needs, step = "00000/GT-00000.csv and so on", f"bring {next(iter(GTSRB_ARCHIVES))}"
             raise FcaError("dataset.root", folder / TRAINING, needs, step)
-        frames = pd.concat([_annotated(file, f"{TRAINING}/{file.parent.name}") for file in tables], ignore_index=True)
-        numbers = frames["image_id"].str.extract(r"/(\d+)_(\d+)\.ppm$")
+        frames = pd.concat([_annotated(file, f"{TRAINING}/{file.parent.name}", FRAME) for file in tables])
+        frames = frames.reset_index(drop=True)
+        numbers = frames["image_id"].str.extract(f"/{FRAME}$")
         frames["track"] = frames["label"] + "/" + numbers[0]
         if as_released:
             listed = frames.assign(split=np.where(numbers[1].astype(int) % 5 == 0, "test", "train"))
         else:
             # the archive of the truth has no folder: people put it into one of these
             truth = [folder.parent / TRUTH, folder / TRUTH, folder / TEST / TRUTH]
-            test = _annotated(next((file for file in truth if file.is_file()), truth[0]), TEST)
+            test = _annotated(next((file for file in truth if file.is_file()), truth[0]), TEST, SIGN)
             listed = pd.concat([frames.assign(split="train"), test.assign(split="test")], ignore_index=True)
         return public_data("gtsrb", folder, listed, self, group=self.group)
 
 
-def _annotated(file: Path, images: str) -> pd.DataFrame:
-    """Image and class of every line of a table in GTSRB's format: separated by semicolons, with a header."""
-    table = pd.read_csv(io.StringIO("\n".join(lines(file))), sep=";", skipinitialspace=True)
+def _annotated(file: Path, images: str, name: str) -> pd.DataFrame:
+    """Image and class of every line of a table in GTSRB's format: separated by semicolons, with a header.
+
+    name: pattern of a file's name.    Raises FcaError for another table, and naming the first lines that do not fit.
+    """
+    source = io.StringIO("\n".join(lines(file)))
+    try:
+        table = pd.read_csv(source, sep=";", skipinitialspace=True, dtype="str", na_filter=False)
+    except ValueError as error:  # what pandas raises
+        raise FcaError("file", file, "a table in GTSRB's format", f"bring it again ({error})") from error
     if not {"Filename", "ClassId"} <= set(table):
         has, step = ", ".join(map(str, table)), f"bring the {file} that has the classes"
         raise FcaError("columns", has, "Filename and ClassId", step)
-    labels = table["ClassId"].map("{:05d}".format).astype("str")
-    return pd.DataFrame({"image_id": images + "/" + table["Filename"], "label": labels})
+    fits = table["Filename"].str.fullmatch(name) & table["ClassId"].str.fullmatch(r"\d{1,5}")
+    if odd := (table["Filename"] + " of class " + table["ClassId"])[~fits].tolist():
+        raise FcaError(f"lines of {file}", shown(odd), f"{name} of class 0 to 99999", "bring it again")
+    return pd.DataFrame({"image_id": images + "/" + table["Filename"], "label": table["ClassId"].str.zfill(5)})
 
 
 # ImageNet-1K: train and val with one folder per wnid, or the archives that these come from.
@@ -466,7 +478,7 @@ def _extracted(root: Path, name: str) -> bool:
         return False
     try:
         torchvision_sets().ImageNet(root, split=name)
-    except (RuntimeError, OSError) as error:  # the devkit is missing, an archive is damaged, the disk is full
+    except Exception as error:  # the devkit is missing, an archive is damaged or a pickle, the disk is full: many kinds
         step = f"bring it again, and remove {root / name} if it is there ({error})"
         raise FcaError("dataset.root", root, f"whole archives, and {DEVKIT} beside them", step) from error
     return True

@@ -1,10 +1,13 @@
 """The messages when a public set is absent, damaged or configured in a way that it does not have."""
 
+import pickle
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fca.data.arrays import Cifar
 from fca.data.public import Caltech
 from fca.types import FcaError, UnreadableImage
 from tests.data import public_trees
@@ -145,6 +148,57 @@ def test_bitmaps_of_another_kind_or_cut_off_are_refused(tree, rows, message):
 def test_too_small_a_sample_of_drawings_is_refused(tmp_path):
     with pytest.raises(FcaError, match=r"dataset.per_class = 2; allowed: 3 or more"):
         load("quickdraw", tmp_path, per_class=2)
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "content", "message"),
+    [
+        (
+            "cub200",
+            "CUB_200_2011/classes.txt",
+            b"1 001.Black_footed_Albatross",
+            "images of cub200 in some lists only = 40",
+        ),
+        ("cub200", "CUB_200_2011/images.txt", b"\xff\xfe", r"file = .*images\.txt; .*'utf-8' codec"),
+        ("gtsrb", "gtsrb/GT-final_test.csv", b"", "a table in GTSRB's format; .*No columns"),
+        ("gtsrb", "gtsrb/GT-final_test.csv", b"Filename;ClassId\n0.ppm;nan", r"0\.ppm of class nan"),
+        ("gtsrb", "gtsrb/GT-final_test.csv", b"Filename;ClassId\n../0.ppm;1", r"\.\./0\.ppm of class 1"),
+        ("quickdraw", "quickdraw/t-shirt.npy", b"\x93NUMPY\x01\x00v\x00{'descr': (", "a whole .npy of bitmaps"),
+        ("quickdraw", "quickdraw/t-shirt.npy", pickle.dumps({"t-shirt": 1}), "a whole .npy of bitmaps"),
+    ],
+)
+def test_a_damaged_list_is_named(tree, name, file, content, message):
+    root = tree(name)
+    (root / file).write_bytes(content)
+    with pytest.raises(FcaError, match=message):
+        load(name, root)
+
+
+class Hostile:
+    """Makes a file when it is read by the plain pickle module."""
+
+    def __init__(self, made):
+        self.made = made
+
+    def __reduce__(self):
+        return Path.touch, (self.made,)
+
+
+def test_pickles_in_place_of_a_sets_own_files_are_not_run(tmp_path):
+    content = pickle.dumps(Hostile(tmp_path / "made"), protocol=2)
+    cifar = tmp_path / "cifar-10-batches-py"
+    cifar.mkdir()
+    for name in (*(f"data_batch_{k}" for k in range(1, 6)), "test_batch", "batches.meta"):
+        (cifar / name).write_bytes(content)
+    for name in ("meta.bin", "ILSVRC2012_img_val.tar", "ILSVRC2012_devkit_t12.tar.gz"):
+        (tmp_path / name).write_bytes(content)
+    for load_it in (
+        Cifar(name="cifar10", version="1", root=str(tmp_path), download=False, val=VAL).load,
+        lambda: load("imagenet", tmp_path),
+    ):
+        with pytest.raises(FcaError, match=r"dataset\.root = "):
+            load_it()
+    assert not (tmp_path / "made").exists()
 
 
 def test_an_image_that_is_cut_off_is_named_when_it_is_read(tree):
