@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -125,15 +125,15 @@ def _read(files: Files, new: pa.Table) -> list[str]:
     ):
         task = bar.add_task(files.root, total=sum(sizes))
         starts = range(0, len(paths), TOGETHER)
-        parts = [[(files, path) for path in paths[start : start + TOGETHER]] for start in starts]
-        for start, digests in zip(starts, pool.map(_digests, parts), strict=True):
+        parts = [paths[start : start + TOGETHER] for start in starts]
+        for start, digests in zip(starts, pool.map(partial(_digests, files), parts), strict=True):
             found += digests
             bar.advance(task, sum(sizes[start : start + TOGETHER]))
     return found
 
 
-def _digests(places: Sequence[tuple[Files, str]]) -> list[str]:
-    return [_digest(files, path) for files, path in places]
+def _digests(files: Files, paths: Sequence[str]) -> list[str]:
+    return [_digest(files, path) for path in paths]
 
 
 def _digest(files: Files, path: str) -> str:

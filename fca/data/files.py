@@ -147,29 +147,28 @@ class Directory:
     def listing(self) -> Listing:
         """All files, one look at each. Raises FcaError for a folder that cannot be read and a name that is no text."""
         paths, folders, entered = list[str](), list[str](), set[str]()
-        level = [("", False)]  # folder, whether a link led there
+        level = {"": False}  # folder -> whether a link led there
         with ThreadPoolExecutor(WALKERS) as pool:
             while level:
-                deeper = []
-                for (_, linked), (files, inside, links) in zip(level, pool.map(self._inside, level), strict=True):
+                deeper = dict[str, bool]()
+                for linked, (files, inside, links) in zip(level.values(), pool.map(self._inside, level), strict=True):
                     paths += files
-                    deeper += [(folder, linked) for folder in inside]
+                    deeper |= dict.fromkeys(inside, linked)
                     for folder, target in links:
                         if not (linked and target in entered):
-                            deeper.append((folder, True))
+                            deeper[folder] = True
                             entered.add(target)
-                level = sorted(deeper)
-                folders += [folder for folder, _ in level]
+                level = dict(sorted(deeper.items()))  # whatever the order on the disk, the same links are followed
+                folders += level
             parts = [paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER)]
             files = pa.concat_tables([FILE.empty_table(), *pool.map(self._looked_at, parts)]).combine_chunks()
         return Listing(files, frozenset(folders))
 
-    def _inside(self, place: tuple[str, bool]) -> tuple[list[str], list[str], list[tuple[str, str]]]:
+    def _inside(self, folder: str) -> tuple[list[str], list[str], list[tuple[str, str]]]:
         """The paths of the files and of the folders that lie directly in a folder; links to folders, with the target.
 
         Pipes, devices and links to nothing are neither.
         """
-        folder = place[0]
         files, folders, links = [], [], []
         prefix = f"{folder}/" if folder else ""
         try:

@@ -6,10 +6,10 @@ import base64
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from io import BytesIO
+from operator import methodcaller
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -49,20 +49,17 @@ class Pictures(NamedTuple):
     run_id: str | None
 
 
-def data_uri(pixels: UInt8[np.ndarray, "height width 3"]) -> str:
-    """RGB pixels as a PNG in a data URI (RFC 2397): a picture that needs no file.
+def data_uri(png: bytes) -> str:
+    """A PNG in a data URI (RFC 2397): a picture that needs no file.
 
-    >>> data_uri(np.zeros((1, 1, 3), np.uint8))[:30]
+    >>> data_uri(png_of(np.zeros((1, 1, 3), np.uint8)))[:30]
     'data:image/png;base64,iVBORw0K'
     """
-    return _uri(_png(pixels))
-
-
-def _uri(png: bytes) -> str:
     return URI + base64.b64encode(png).decode("ascii")
 
 
-def _png(pixels: UInt8[np.ndarray, "height width 3"]) -> bytes:
+def png_of(pixels: UInt8[np.ndarray, "height width 3"]) -> bytes:
+    """RGB pixels as a PNG."""
     file = BytesIO()
     Image.fromarray(pixels).save(file, "PNG", optimize=True)
     return file.getvalue()
@@ -95,18 +92,14 @@ def _kept(store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str 
         name = hashlib.sha256(f"{fingerprint}\x1f{image_id}".encode()).hexdigest()[:24]
         files[image_id] = store.outputs / "cache" / "thumbnails" / f"{name}.png"
         if png := _whole(files[image_id]):
-            found[image_id] = _uri(png)
+            found[image_id] = data_uri(png)
     lacking = [image_id for image_id in image_ids if image_id not in found]
     for image_id, pixels in _thumbnails(store, fingerprint, lacking, run_id) if lacking else ():
-        png = _png(pixels)
-        found[image_id] = _uri(png)
+        png = png_of(pixels)
+        found[image_id] = data_uri(png)
         with suppress(OSError):  # a store that one may only read, a full disk: the picture is shown all the same
-            write_whole(files[image_id], partial(_write, png))
+            write_whole(files[image_id], methodcaller("write", png))
     return found
-
-
-def _write(content: bytes, file: BinaryIO) -> None:
-    file.write(content)
 
 
 def _whole(file: Path) -> bytes | None:

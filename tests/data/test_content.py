@@ -164,6 +164,18 @@ def test_another_file_of_equal_size_and_time_in_its_place_is_seen(tmp_path, long
     assert fingerprint(root) != before
 
 
+def test_hard_links_are_one_set_that_changes_by_any_of_its_names(tmp_path, long_ago):
+    root = bitmaps(tmp_path / "a")
+    shutil.copytree(root, tmp_path / "b", copy_function=os.link)
+    before = fingerprint(root)
+    assert fingerprint(tmp_path / "b") == before
+    [path, other] = sorted(root.rglob("*.bmp"))[:2]
+    time = path.stat().st_mtime_ns
+    path.write_bytes(other.read_bytes())  # into the one file that both names have
+    os.utime(path, ns=(0, time))
+    assert fingerprint(tmp_path / "b") == fingerprint(root) != before
+
+
 def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path, monkeypatch):
     """A file that was read right after it was written may change again and look the same."""
     root = bitmaps(tmp_path / "a")

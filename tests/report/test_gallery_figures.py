@@ -13,7 +13,7 @@ from PIL import Image
 
 from fca.report import kinds, style
 from fca.report.page import Page, Section, grid, render
-from fca.report.pictures import data_uri, is_pictures, picture
+from fca.report.pictures import data_uri, is_pictures, picture, png_of
 from fca.studies.irt.figures import labels
 from fca.studies.irt.gallery import GALLERY, PREDICTED
 from tests.report.invented import run_rows
@@ -40,7 +40,7 @@ def gallery_table(datasets=("zoo",), shown=10, pictured=True, predicted="dog 9, 
                     "modal_wrong_share": 0.9,
                 }
                 fit = {"difficulty": 2.0, "discrimination": 1.0}
-                lines.append({**place, **about, **fit, "thumbnail": data_uri(pixels) if pictured else None})
+                lines.append({**place, **about, **fit, "thumbnail": data_uri(png_of(pixels)) if pictured else None})
     return GALLERY.table(GALLERY.frame(lines), {}, ())
 
 
@@ -95,7 +95,7 @@ def test_without_a_line_there_is_nothing_to_draw():
 
 
 def test_a_column_of_pictures_is_known_by_its_content():
-    uri = data_uri(np.zeros((2, 2, 3), np.uint8))
+    uri = data_uri(png_of(np.zeros((2, 2, 3), np.uint8)))
     frame = pd.DataFrame({"thumbnail": [uri, None], "image_id": ["a", "b"], "evil": [uri, "javascript:alert(1)"]})
     assert {c["name"]: c["kind"] for c in grid(frame)["columns"]} == {
         "thumbnail": "image",

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from fca.report.pictures import data_uri
+from fca.report.pictures import data_uri, png_of
 from fca.report.tracking import NoTracker, WandbTracker
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import FcaError, Run, Table
@@ -194,7 +194,7 @@ def test_a_table_of_pictures_becomes_one_in_wandb_and_a_long_table_stays_in_the_
     folder, outputs = tmp_path / "reports" / "irt", tmp_path / "outputs"
     folder.mkdir(parents=True)
     (folder / "index.html").write_text("<!doctype html><title>x</title>")
-    uri = data_uri(np.full((4, 4, 3), 200, np.uint8))
+    uri = data_uri(png_of(np.full((4, 4, 3), 200, np.uint8)))
     short = Table("gallery", "?", "fig. 6", pd.DataFrame({"rank": [1, 2], "thumbnail": [uri, None]}), {}, ())
     long = Table("label_error_scores", "?", "eq. 3", pd.DataFrame({"rank": range(10_001)}), {}, ())
     tracker_in(outputs).publish([short, long], folder / "index.html")
