@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from hydra._internal.config_repository import CachingConfigRepository
@@ -52,10 +53,10 @@ def hydra_parses_a_file_once():
     parse, parsed = files.load_config, {}
 
     def load(source, config_path):
-        path = os.path.realpath(os.path.join(source.path, source._normalize_file_name(config_path)))
-        if not os.path.isfile(path):
+        path = Path(source.path, source._normalize_file_name(config_path)).resolve()
+        if not path.is_file():
             return parse(source, config_path)
-        stat = os.stat(path)
+        stat = path.stat()
         key = (source.path, source.provider, path, stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if key not in parsed:
             parsed[key] = parse(source, config_path)
