@@ -37,9 +37,9 @@ def script(monkeypatch, capsys):
         if name in SLOW:
             return command(name, *words)
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *words])
-        with mock.patch.dict(os.environ):
-            with pytest.raises(SystemExit, match="0") if "--help" in words else nullcontext():
-                runpy.run_path(str(SPEED / f"{name}.py"), run_name="__main__")
+        end = pytest.raises(SystemExit, match="0") if "--help" in words else nullcontext()
+        with mock.patch.dict(os.environ), end:
+            runpy.run_path(str(SPEED / f"{name}.py"), run_name="__main__")
         return capsys.readouterr().out
 
     return run
