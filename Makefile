@@ -2,6 +2,8 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
+# Tests keep bytecode, even where the shell forbids it: else each worker and process compiles all modules and asserts again.
+TESTED := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long check smoke clean
@@ -21,20 +23,20 @@ demo: $(STAMP)  ## the quickstart study on embedded images, and its page
 	$(BIN)/fca report report=few_class
 
 test: $(STAMP)  ## tests that need no network, no GPU and no other data, in minutes
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not real and not slow' -n logical --dist worksteal --ignore tests/test_conf.py  # which make check runs
+	$(TESTED) -m 'not real and not slow' -n logical --dist worksteal --ignore tests/test_conf.py  # which make check runs
 
 test-long: $(STAMP)  ## what takes over ten seconds: killed and parallel sweeps, every experiment and preset, speed scripts
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'slow' -n logical --dist worksteal --durations=20
+	$(TESTED) -m 'slow' -n logical --dist worksteal --durations=20
 
 check: $(STAMP)  ## style, types, layers, and every YAML against its class
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/test_conf.py -n logical -o addopts=--import-mode=importlib  # no shapes to check
+	$(TESTED) -q tests/test_conf.py -n logical -o addopts=--import-mode=importlib  # no shapes to check
 
 smoke: $(STAMP)  ## every experiment, shrunk to seconds
-	$(BIN)/python -m pytest -q tests/test_experiments.py
+	$(TESTED) -q tests/test_experiments.py
 
 clean:  ## remove what can be made again (never outputs/)
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,11 +1,16 @@
 """Shared by all tests: the command line in process, and one small study on embedded images."""
 
+import copy
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from hydra._internal.config_repository import CachingConfigRepository
+from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.plugins import Plugins
 
 from fca.cli import run as run_door
 
@@ -34,6 +39,35 @@ def own_cache(tmp_path_factory):
     """What files contain is remembered, but not in the cache of whoever runs the tests."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("FCA_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def hydra_parses_a_file_once():
+    """A composition takes half the time: Hydra would parse 20 files for each, and copy its registry deeply.
+
+    Nothing in the registry is changed by a composition, which at most puts another list of sources in its place.
+    """
+    Plugins.instance()  # finds the sources
+    files = SourcesRegistry.instance().resolve("file")
+    parse, parsed = files.load_config, {}
+
+    def load(source, config_path):
+        path = Path(source.path, source._normalize_file_name(config_path)).resolve()
+        if not path.is_file():
+            return parse(source, config_path)
+        stat = path.stat()
+        key = (source.path, source.provider, path, stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if key not in parsed:
+            parsed[key] = parse(source, config_path)
+        return copy.deepcopy(parsed[key])  # which is to be filled
+
+    def begin(repository, delegate):
+        repository.delegate, repository.cache = copy.copy(delegate), {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "load_config", load)
+        patch.setattr(CachingConfigRepository, "__init__", begin)
         yield
 
 

@@ -53,7 +53,14 @@ def data(frame: pd.DataFrame) -> alt.InlineData:
     """The lines of a frame as JSON of a figure."""
     names = [str(name) for name in frame]
     lines = zip(*(cells(frame[name]) for name in frame), strict=True)
-    return alt.InlineData(values=[dict(zip(names, line, strict=True)) for line in lines])
+    return _Lines(values=[dict(zip(names, line, strict=True)) for line in lines])
+
+
+class _Lines(alt.InlineData):
+    """Altair copies a chart deeply at every step; nothing changes these lines, so all copies share them."""
+
+    def __deepcopy__(self, _: Any) -> _Lines:
+        return self
 
 
 def cells(column: pd.Series) -> list[Any]:
@@ -108,13 +115,15 @@ def faceted(
     panel = alt.Facet("panel:N", sort=order, header=alt.Header(title=None, labelExpr="split(datum.label, '\\n')"))
     sized: Any = chart.properties(width=width, height=height)
     drawn: alt.FacetChart = sized.facet(facet=panel, columns=columns, data=alt.NamedData("table"), title=title)
-    for field in filters:
+    fields = list(filters)
+    for field in fields:
         shown = f"!length(only_{field}) || datum.{field} == null || indexof(only_{field}, datum.{field}) >= 0"
-        drawn = drawn.transform_filter(shown).add_params(alt.param(name=f"only_{field}", value=[]))
+        drawn = drawn.transform_filter(shown)
+    drawn = drawn.add_params(*(alt.param(name=f"only_{field}", value=[]) for field in fields))
     if row is not None:
         drawn = drawn.resolve_scale(y="independent")
         drawn.spec.height, drawn.align = alt.Step(row), "each"
-    drawn.data = data(frame)  # last, because altair copies a chart with its data at every step
+    drawn.data = data(frame)
     return drawn
 
 

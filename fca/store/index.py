@@ -168,11 +168,12 @@ def _frame(table: pa.Table) -> pd.DataFrame:
     kinds = {str(column): column.kind for column in BASE}
     others = [name for name in table.column_names if name not in kinds and name not in _STAMP.names]
     columns = {}
+    missing = {kind: pd.Series([None] * table.num_rows, dtype=_PANDAS.get(kind, "object")) for kind in kinds.values()}
     for name in [*kinds, *sorted(others, key=lambda name: (name.startswith(RECIPE), name))]:
         if name in table.column_names and table[name].null_count < table.num_rows:
             columns[name] = _series(table[name], kinds.get(name))
         elif name in kinds:
-            columns[name] = pd.Series([None] * table.num_rows, dtype=_PANDAS.get(kinds[name], "object"))
+            columns[name] = missing[kinds[name]]
     return pd.DataFrame(columns)
 
 

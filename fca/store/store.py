@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -242,11 +243,8 @@ class Store:
         path = self.outputs / "items" / f"{fingerprint}.parquet"
         if Path(fingerprint).name != fingerprint:
             raise DamagedFile(path, "leads out of items/, by the fingerprint in a row")
-        items = read_frame(path, fingerprint)
-        whole = {"image_id", "label", "split"} <= set(items)
-        if not whole or not isinstance(items["label"].dtype, pd.CategoricalDtype):
-            raise DamagedFile(path, "is no list of images")
-        return items
+        stat = path.stat() if path.is_file() else None
+        return _items(path, stat and (stat.st_size, stat.st_mtime_ns, stat.st_ino)).copy(deep=False)
 
     def save(self, table: Table) -> Path:
         """Save an analysis' table under an id of its name, its parameters and the runs it read; returns its folder."""
@@ -257,6 +255,16 @@ class Store:
         write_text(folder / "table.csv", table.frame.to_csv(index=False))
         write_json(folder / "table.json", {**meaning, "question": table.question, "source": table.source})
         return folder
+
+
+@lru_cache(maxsize=4)  # every predict row of a data set asks for its images
+def _items(path: Path, _: tuple[int, int, int] | None) -> pd.DataFrame:
+    """A list of images, read once while size, time and inode of its file stay."""
+    items = read_frame(path, path.stem)
+    whole = {"image_id", "label", "split"} <= set(items)
+    if not whole or not isinstance(items["label"].dtype, pd.CategoricalDtype):
+        raise DamagedFile(path, "is no list of images")
+    return items
 
 
 def results(outputs: str | Path = "outputs", query: str | None = None, columns: Iterable[str] = ()) -> pd.DataFrame:

@@ -132,6 +132,8 @@ def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFr
 
 def _renamed(rows: pd.DataFrame, names: Mapping[str, Sequence[str]]) -> pd.DataFrame:
     """These rows, each as often as its fingerprint has names."""
+    if not names:
+        return rows.assign(stored=rows[DATASET])
     pairs = zip(rows[FINGERPRINT], rows[DATASET], strict=True)
     found = pd.Series([names.get(one, [name]) for one, name in pairs], rows.index, dtype="object")
     return rows.assign(stored=rows[DATASET], dataset=found).explode(DATASET).astype({DATASET: "str"})

@@ -122,8 +122,11 @@ def test_an_analysis_takes_options_and_is_saved_on_request(outputs):
         fca.analyse("similarity", outputs, query="encoder == 'clip'")
 
 
-def test_a_report_is_written(outputs):
-    page = fca.write_report("few_class", outputs, query="model != 'hog'", title="Our <digits>")
+@pytest.mark.parametrize(
+    "some", [pytest.param({}, marks=pytest.mark.slow), {"analyses": ["few_class", "similarity", "correlation"]}]
+)
+def test_a_report_is_written(outputs, some):
+    page = fca.write_report("few_class", outputs, query="model != 'hog'", title="Our <digits>", **some)
     assert page == outputs / "reports" / "few_class" / "index.html"
     text = page.read_text()
     assert "<title>Our &lt;digits&gt;</title>" in text

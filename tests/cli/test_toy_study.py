@@ -1,8 +1,6 @@
 """A study of one's own, one file and one YAML for its analysis, shows on the page and in W&B without any other edit."""
 
 import json
-import os
-import subprocess
 import sys
 import zipfile
 from pathlib import Path
@@ -10,6 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from fca.cli import report
+from fca.plugins import use_plugins
 from tests.wandb_files import folders, written
 
 OLD_STORE = Path(__file__).parents[1] / "store" / "old_store.zip"
@@ -79,18 +79,14 @@ def reported(tmp_path_factory):
         (mine / "conf" / group / "toy.yaml").write_text(text)
     with zipfile.ZipFile(OLD_STORE) as archive:
         archive.extractall(mine / "outputs")
-    path = os.pathsep.join([str(mine), *filter(None, [os.environ.get("PYTHONPATH")])])
-    command = [
-        "report",
-        "report=toy",
-        "plugins=[toy_study]",
-        f"hydra.searchpath=[file://{mine}/conf]",
-        f"outputs={mine / 'outputs'}",
-    ]
-    environment = {**os.environ, "PYTHONPATH": path, "WANDB_MODE": "offline", "WANDB_SILENT": "true"}
-    subprocess.run(
-        [sys.executable, "-m", "fca.cli.main", *command], check=True, env=environment, cwd=Path(__file__).parents[2]
-    )
+    folder = f"hydra.searchpath=[file://{mine}/conf]"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(mine)
+        patch.setenv("WANDB_MODE", "offline")
+        patch.setenv("WANDB_SILENT", "true")
+        patch.setattr(sys, "argv", list(sys.argv))
+        assert report.main(["report=toy", "plugins=[toy_study]", folder, f"outputs={mine / 'outputs'}"]) == 0
+    use_plugins([])
     return mine / "outputs" / "reports" / "toy", mine / "outputs"
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fca.cli import main
 from fca.cli import results as results_command
 from fca.store import results
 from tests.conftest import SMALL
@@ -119,14 +120,50 @@ TABS = {
 }
 
 
-@pytest.mark.parametrize("installed_by", ["fca -sc install=bash", "fca run -sc install=bash"])
-def test_a_tab_completes_what_is_typed(shell, installed_by):
-    lines = [f'eval "$({installed_by})"', "complete -p fca", "complete -p run"]
-    for typed in TABS:
+INSTALLED_BY = ("fca -sc install=bash", "fca run -sc install=bash")
+
+
+def completed(shell, installed_by, lines):
+    """What a tab offers for each of these lines in a shell in which completion was installed."""
+    asked = [f'eval "$({installed_by})"', "complete -p fca", "complete -p run"]
+    for typed in lines:
         words = typed.split() + [""] * typed.endswith(" ")
-        lines.append(f"COMP_LINE='{typed}' COMP_POINT={len(typed)} COMP_CWORD={len(words) - 1}")
-        lines.append('hydra_bash_completion; echo "got: ${COMPREPLY[*]}"')
-    _, out, err = shell("\n".join(lines))
+        asked.append(f"COMP_LINE='{typed}' COMP_POINT={len(typed)} COMP_CWORD={len(words) - 1}")
+        asked.append('hydra_bash_completion; echo "got: ${COMPREPLY[*]}"')
+    _, out, err = shell("\n".join(asked))
     assert "-F hydra_bash_completion fca" in out
     assert err.splitlines() == ["bash: line 3: complete: run: no completion specification"], "only fca is completed"
-    assert [line.split()[1:] for line in out.splitlines() if line.startswith("got:")] == list(TABS.values())
+    return [line.split()[1:] for line in out.splitlines() if line.startswith("got:")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("installed_by", INSTALLED_BY)
+def test_a_tab_in_a_shell_completes_what_is_typed(shell, installed_by):
+    assert completed(shell, installed_by, TABS) == list(TABS.values())
+
+
+def test_a_tab_in_a_shell_completes_a_command_and_an_option(shell):
+    lines = ["fca re", "fca run model=test_res"]
+    assert completed(shell, INSTALLED_BY[0], lines) == [TABS[line] for line in lines]
+
+
+@pytest.mark.parametrize("typed", TABS)
+def test_what_the_shell_asks_at_a_tab_offers_what_begins_as_the_last_word(typed, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fca", "-sc", "query=bash"])
+    monkeypatch.setenv("COMP_LINE", typed)
+    with pytest.raises(SystemExit, match="0"):
+        main.main()
+    word = typed.rpartition(" ")[2]
+    offered = capsys.readouterr().out.split()
+    assert [one for one in offered if one.startswith(word)] == TABS[typed], "bash shows those"
+
+
+def test_both_commands_install_the_same_completion(monkeypatch, capsys):
+    scripts = []
+    for line in INSTALLED_BY:
+        monkeypatch.setattr(sys, "argv", line.split())
+        with pytest.raises(SystemExit, match="0"):
+            main.main()
+        scripts.append(capsys.readouterr().out)
+    assert scripts[0] == scripts[1]
+    assert scripts[0].endswith(" -F hydra_bash_completion fca\n")

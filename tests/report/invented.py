@@ -1,6 +1,7 @@
 """Tables as the analyses make them, from invented accuracies of a likely shape (no store, no training)."""
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -97,6 +98,13 @@ def tables(
     datasets: Sequence[str] = ("digits",),
     encoders: Sequence[str] = ("hog",),
     seeds: Sequence[int] = (0, 1, 2),
+) -> list[Table]:
+    return list(_tables(*(tuple(values) for values in (models, ncl, datasets, encoders, seeds))))
+
+
+@cache
+def _tables(
+    models: Sequence[str], ncl: Sequence[int], datasets: Sequence[str], encoders: Sequence[str], seeds: Sequence[int]
 ) -> list[Table]:
     rng = np.random.default_rng(0)
     lines = [line for dataset in datasets for line in subset_lines(dataset, 10, ncl, seeds)]

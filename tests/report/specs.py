@@ -3,6 +3,7 @@
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import ClassVar
 
 import pandas as pd
@@ -62,6 +63,17 @@ def refuses_empty(draw: Callable, tables: Iterable[Table]) -> None:
         draw(*(replace(table, frame=table.frame.head(0)) for table in tables))
 
 
+@cache
+def _tables(claims: type["FigureClaims"], **asked) -> Mapping[str, Table]:
+    return claims.tables(**asked)
+
+
+@cache
+def _figure(claims: type["FigureClaims"], shown: Figure, **asked) -> dict:
+    known = _tables(claims, **asked)
+    return style.spec(shown.draw(*(known[spec.name] for spec in shown.tables)))
+
+
 class FigureClaims:
     """What holds for every figure of a study; conftest.py runs it over FIGURES and CASES.
 
@@ -78,8 +90,7 @@ class FigureClaims:
     def figure(cls, which: Figure | Callable | str, **asked) -> dict:
         """The figure, named by itself, its key or the function that draws it, over tables invented as asked."""
         [shown] = (one for one in cls.FIGURES if which in (one, one.key, one.draw))
-        known = cls.tables(**asked)
-        return style.spec(shown.draw(*(known[spec.name] for spec in shown.tables)))
+        return _figure(cls, shown, **asked)
 
     def test_it_transforms_nothing_but_by_filter(self, shown):
         assert not computes(self.figure(shown))
@@ -91,7 +102,7 @@ class FigureClaims:
         assert not computes(spec)
 
     def test_without_a_line_there_is_nothing_to_draw(self, shown):
-        known = self.tables()
+        known = _tables(type(self))
         refuses_empty(shown.draw, [known[spec.name] for spec in shown.tables])
 
     def test_a_choice_of_data_set_filters(self, shown):

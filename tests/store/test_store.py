@@ -4,6 +4,7 @@ import json
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ import pytest
 
 from fca.store import ClaimLost, State, Store, claims, results
 from fca.store.columns import BASE, checked
+from fca.store.files import DamagedFile
 from fca.types import Column, FcaError, ImageData, Table
 
 ROW = {"run_id": "0123456789ab", "task": "train", "dataset": "digits", "ncl": 5, "classes": (1, 2), "top1": 0.5}
@@ -159,6 +161,23 @@ def test_items_are_written_once_and_come_back_in_order(store):
     assert path.stat().st_mtime_ns == before
     assert store.items("f" * 12)["image_id"].tolist() == ["b", "a"]
     assert store.items("f" * 12)["label"].cat.categories.tolist() == ["y", "x", "z"]
+
+
+def test_items_are_read_once_while_their_file_stays_and_are_the_readers_own(store, monkeypatch):
+    items = pd.DataFrame({"image_id": ["b", "a"], "label": ["x", "y"], "split": ["test", "train"]})
+    data = ImageData("toy", items, ("y", "x"), "e" * 12, read=lambda i: np.zeros((1, 1, 3), np.uint8))
+    store.keep_items(data)
+    first = store.items("e" * 12)
+    first["split"] = "mine"
+    first.loc[0, "image_id"] = "mine"
+    monkeypatch.setattr("fca.store.store.read_frame", None)
+    assert store.items("e" * 12)[["image_id", "split"]].to_numpy().tolist() == [["b", "test"], ["a", "train"]]
+    monkeypatch.undo()
+    (store.outputs / "items" / ("e" * 12 + ".parquet")).unlink()
+    with pytest.raises(DamagedFile, match="is missing"):
+        store.items("e" * 12)
+    store.keep_items(replace(data, items=items.assign(split="test")))
+    assert set(store.items("e" * 12)["split"]) == {"test"}
 
 
 def test_a_table_has_one_id_whatever_the_order_of_its_runs(store):

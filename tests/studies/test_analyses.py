@@ -5,6 +5,7 @@ import inspect
 import pkgutil
 import re
 from dataclasses import is_dataclass
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ import pytest
 
 import fca.studies
 from fca.cli.configure import task_columns
+from fca.store import Store
 from fca.store.columns import BASE
 from fca.studies import rows as select
 from fca.studies.few_class.accuracy import FewClass
@@ -22,7 +24,7 @@ from fca.studies.few_class.similarity import Similarity
 from fca.studies.few_class.variance import Variance
 from fca.subset import draw_subset
 from fca.types import FcaError, Table
-from tests.studies.conftest import RECIPE, copy_of
+from tests.studies.conftest import RECIPE, Lab, copy_of
 from tests.studies.test_adaptive_tests import live
 
 JUDGED = {"label_error_rules", "label_error_curve"}  # empty without verdicts
@@ -50,6 +52,38 @@ def written_study(written_study, tmp_path_factory):
     return study
 
 
+@pytest.fixture(scope="module")
+def tables_of(written_study):
+    """The tables of an analysis of the study, made once."""
+    return cache(lambda analysis: analysis()(written_study.store))
+
+
+@pytest.fixture(scope="module")
+def changed(written_study, tmp_path_factory):
+    """The study with the further rows that a function writes, made once for all analyses."""
+
+    @cache
+    def make(write):
+        study = copy_of(written_study, tmp_path_factory.mktemp("changed") / "outputs")
+        write(study)
+        return study
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def only(tmp_path_factory):
+    """A store with nothing but what a function writes, made once for all analyses."""
+
+    @cache
+    def make(write):
+        lab = Lab(Store(tmp_path_factory.mktemp("only") / "outputs"))
+        write(lab)
+        return lab
+
+    return make
+
+
 every_analysis = pytest.mark.parametrize("analysis", list(analyses()), ids=lambda a: a.__name__)
 
 
@@ -57,30 +91,43 @@ def test_the_folder_is_the_registry():
     assert {a.__name__ for a in analyses()} >= {"FewClass", "Similarity", "Correlation"}
 
 
-@every_analysis
-def test_an_empty_store_is_an_error_that_says_what_makes_rows(analysis, lab):
-    with pytest.raises(FcaError, match=r"none among the 0 stored rows.*fca run"):
-        analysis()(lab.store)
+def no_row(lab):
+    pass
 
 
-@every_analysis
-def test_rows_of_another_kind_are_counted_but_not_used(analysis, lab):
+def a_description(lab):
     lab.write(task="describe")
-    with pytest.raises(FcaError, match="none among the 1 stored rows"):
-        analysis()(lab.store)
+
+
+def train(lab):
+    lab.train("net", draw_subset(6, 2, 0), 0.7)
+
+
+def predict(lab):
+    lab.predict("net", lab.logits(seed=0))
+
+
+def embed(lab):
+    lab.embed("hog", lab.features(seed=0))
 
 
 @every_analysis
-@pytest.mark.parametrize("kind", ["train", "predict", "embed"])
-def test_one_row_is_answered_or_named_as_too_little(analysis, kind, lab):
-    make = {
-        "train": lambda: lab.train("net", draw_subset(6, 2, 0), 0.7),
-        "predict": lambda: lab.predict("net", lab.logits(seed=0)),
-        "embed": lambda: lab.embed("hog", lab.features(seed=0)),
-    }
-    make[kind]()
+def test_an_empty_store_is_an_error_that_says_what_makes_rows(analysis, only):
+    with pytest.raises(FcaError, match=r"none among the 0 stored rows.*fca run"):
+        analysis()(only(no_row).store)
+
+
+@every_analysis
+def test_rows_of_another_kind_are_counted_but_not_used(analysis, only):
+    with pytest.raises(FcaError, match="none among the 1 stored rows"):
+        analysis()(only(a_description).store)
+
+
+@every_analysis
+@pytest.mark.parametrize("kind", [train, predict, embed], ids=lambda write: write.__name__)
+def test_one_row_is_answered_or_named_as_too_little(analysis, kind, only):
     try:
-        found = analysis()(lab.store)
+        found = analysis()(only(kind).store)
     except FcaError as error:
         assert re.search("none among the 1 stored rows|subjects = 1; allowed: 2", str(error))  # noqa: PT017  either is right
     else:
@@ -103,10 +150,10 @@ def test_the_order_of_rows_changes_nothing(analysis, study):
 
 
 @every_analysis
-def test_tables_can_be_kept_and_say_where_they_come_from(analysis, study):
-    known = set(study.store.rows()["run_id"])
-    for table in analysis()(study.store):
-        kept = pd.read_parquet(study.store.save(table) / "table.parquet")
+def test_tables_can_be_kept_and_say_where_they_come_from(analysis, tables_of, written_study):
+    known = set(written_study.store.rows()["run_id"])
+    for table in tables_of(analysis):
+        kept = pd.read_parquet(written_study.store.save(table) / "table.parquet")
         assert len(kept) == len(table.frame)
         assert len(kept) or table.name in JUDGED | CONTRARY | SMALL
         assert table.question.endswith(("?", ")"))
@@ -116,9 +163,9 @@ def test_tables_can_be_kept_and_say_where_they_come_from(analysis, study):
 
 
 @every_analysis
-def test_a_query_that_cannot_be_read_is_named(analysis, study):
+def test_a_query_that_cannot_be_read_is_named(analysis, written_study):
     with pytest.raises(FcaError, match=r"analysis\.query = nlc < 5; allowed: comparisons .* columns: run_id, task"):
-        analysis(query="nlc < 5")(study.store)
+        analysis(query="nlc < 5")(written_study.store)
 
 
 readers_of_models = pytest.mark.parametrize(
@@ -126,63 +173,90 @@ readers_of_models = pytest.mark.parametrize(
 )
 
 
-@readers_of_models
-def test_two_recipes_stop_an_analysis_until_one_is_chosen(analysis, study):
+def another_recipe(study):
     study.train("quick", draw_subset(6, 2, 0), 0.5, recipe_epochs=5)
+
+
+@readers_of_models
+def test_two_recipes_stop_an_analysis_until_one_is_chosen(analysis, changed):
+    store = changed(another_recipe).store
     with pytest.raises(
         FcaError,
         match=r'recipe_epochs of the rows read = 10, 5; allowed: one value on zoo: .*"\\"recipe_epochs == 10\\""$',
     ):
-        analysis()(study.store)
-    [first, *_] = analysis(query="recipe_epochs == 10")(study.store)
+        analysis()(store)
+    [first, *_] = analysis(query="recipe_epochs == 10")(store)
     assert len(first.frame)
 
 
-@readers_of_models
-def test_a_recipe_for_each_model_must_be_declared(analysis, study):
+def a_recipe_of_its_own(study):
     study.train("third", draw_subset(6, 2, 0), 0.5, recipe_lr=0.9)
-    with pytest.raises(FcaError, match=r"recipe_lr of the rows read = 0.1, 0.9; .*analysis.per_model=\[recipe_lr\]"):
-        analysis()(study.store)
-    assert analysis(per_model=["recipe_lr"])(study.store)
+
+
+def two_recipes_of_its_own(study):
+    a_recipe_of_its_own(study)
     study.train("third", draw_subset(6, 2, 1), 0.5, recipe_lr=0.8)
+
+
+@readers_of_models
+def test_a_recipe_for_each_model_must_be_declared(analysis, changed):
+    store = changed(a_recipe_of_its_own).store
+    with pytest.raises(FcaError, match=r"recipe_lr of the rows read = 0.1, 0.9; .*analysis.per_model=\[recipe_lr\]"):
+        analysis()(store)
+    assert analysis(per_model=["recipe_lr"])(store)
     with pytest.raises(FcaError, match=r"recipe_lr of the rows read = 0\.8, 0\.9"):
-        analysis(per_model=["recipe_lr"])(study.store)
+        analysis(per_model=["recipe_lr"])(changed(two_recipes_of_its_own).store)
+
+
+def of_unknown_adaptation(study):
+    study.predict("quick", study.logits(seed=9), snapshot="best", weights="in1k")
+
+
+def of_other_weights(study):
+    study.predict("quick", study.logits(seed=9), snapshot="best", weights="in1k", adaptation="scratch")
 
 
 @pytest.mark.parametrize("analysis", [FewClass, Correlation, Comparison, Variance], ids=lambda a: a.__name__)
 @pytest.mark.parametrize(
-    ("columns", "message"),
+    ("write", "message"),
     [
-        ({"weights": "in1k"}, "adaptation of the rows read = 'scratch', missing"),
-        ({"adaptation": "scratch", "weights": "in1k"}, "weights of the rows read = 'in1k', missing"),
+        (of_unknown_adaptation, "adaptation of the rows read = 'scratch', missing"),
+        (of_other_weights, "weights of the rows read = 'in1k', missing"),
     ],
 )
-def test_two_full_models_of_one_name_are_not_averaged(analysis, columns, message, study):
-    study.predict("quick", study.logits(seed=9), **{"snapshot": "best", **columns})
+def test_two_full_models_of_one_name_are_not_averaged(analysis, write, message, changed):
     with pytest.raises(FcaError, match=message):
-        analysis()(study.store)
+        analysis()(changed(write).store)
+
+
+def a_snapshot(study):
+    study.predict("quick", study.logits(seed=9), adaptation="scratch", snapshot="0.5", seed=0, **RECIPE)
 
 
 @pytest.mark.parametrize("analysis", [FewClass, Correlation, Comparison, Variance], ids=lambda a: a.__name__)
-def test_snapshots_of_training_are_no_full_models(analysis, study):
-    before = analysis()(study.store)
-    study.predict("quick", study.logits(seed=9), adaptation="scratch", snapshot="0.5", seed=0, **RECIPE)
-    for one, other in zip(before, analysis()(study.store), strict=True):
+def test_snapshots_of_training_are_no_full_models(analysis, tables_of, changed):
+    for one, other in zip(tables_of(analysis), analysis()(changed(a_snapshot).store), strict=True):
         pd.testing.assert_frame_equal(one.frame, other.frame)
 
 
-@readers_of_models
-def test_two_samplers_are_not_averaged(analysis, study):
+def another_sampler(study):
     study.train("quick", draw_subset(6, 2, 0, "fca"), 0.5)
+
+
+@readers_of_models
+def test_two_samplers_are_not_averaged(analysis, changed):
     with pytest.raises(FcaError, match="sampler of the rows read = 'fca', 'uniform'"):
-        analysis()(study.store)
+        analysis()(changed(another_sampler).store)
+
+
+def other_weights_of_an_encoder(study):
+    study.embed("hog", study.features(seed=5), weights="other")
 
 
 @pytest.mark.parametrize("analysis", [Similarity, Correlation, Prediction], ids=lambda a: a.__name__)
-def test_two_weights_of_one_encoder_are_not_mixed(analysis, study):
-    study.embed("hog", study.features(seed=5), weights="other")
+def test_two_weights_of_one_encoder_are_not_mixed(analysis, changed):
     with pytest.raises(FcaError, match="weights of the rows read = 'other', missing"):
-        analysis()(study.store)
+        analysis()(changed(other_weights_of_an_encoder).store)
 
 
 @pytest.mark.slow
