@@ -23,6 +23,7 @@ from fca.store.files import (
     checksum,
     content_of,
     is_as_signed,
+    opened,
     parsed,
     read_array,
     read_object,
@@ -33,6 +34,7 @@ from fca.types import Column
 
 ROW, ERROR, NOTE = "row.json", "error.json", "damaged.json"
 FILES = Column("files", tuple, "", "name, bytes, xxh3_128, dtype and shape of each file of the run, and of the row")
+OTHERS = ("config.yaml", "log.txt", "journal.jsonl", "last.ckpt", "findings.csv")  # files that no row lists
 WEIGHTS = (".safetensors", "model.json", "fitted.json")  # ends of names, beside arrays
 SHOWN = 5  # damaged files that are named, where others follow
 _RUN_ID = re.compile(r"[0-9a-f]{12}")
@@ -65,6 +67,11 @@ def is_run_id(name: str) -> bool:
 def is_listed(name: str) -> bool:
     """Whether a row lists a file of this name: an array, or weights with what describes them."""
     return name.endswith((".npy", *WEIGHTS)) and not name.startswith(".")
+
+
+def is_ours(name: str) -> bool:
+    """Whether a run may write a file of this name."""
+    return name in (ROW, ERROR, NOTE, *OTHERS) or is_listed(name)
 
 
 def listing(folder: Path, row: Row) -> bytes:
@@ -165,7 +172,7 @@ def check_header(path: Path) -> None:
         elif path.suffix == ".json":
             read_object(path)
         else:
-            with path.open("rb") as file:
+            with opened(path) as file:
                 length = int.from_bytes(file.read(8), "little")
                 tensors = json.loads(file.read(min(length, path.stat().st_size)))
             last = max((one["data_offsets"][1] for name, one in tensors.items() if name != "__metadata__"), default=0)
@@ -173,7 +180,7 @@ def check_header(path: Path) -> None:
                 raise DamagedFile(path, "is not as long as its header promises")
     except FileNotFoundError:
         raise DamagedFile(path, "is missing") from None
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError, IsADirectoryError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise DamagedFile(path, "is no whole file of weights") from error
 
 
