@@ -14,7 +14,8 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import NoneType
+from typing import NamedTuple
 
 from fca.store.columns import BASE, Row
 from fca.store.files import (
@@ -38,7 +39,8 @@ OTHERS = ("config.yaml", "log.txt", "journal.jsonl", "last.ckpt", "findings.csv"
 WEIGHTS = (".safetensors", "model.json", "fitted.json")  # ends of names, beside arrays
 SHOWN = 5  # damaged files that are named, where others follow
 _RUN_ID = re.compile(r"[0-9a-f]{12}")
-_KINDS: dict[type, Any] = {str: str, int: (int, float), float: (int, float), tuple: list, bool: bool}
+_KINDS: dict[type, tuple[type, ...]] = {str: (str, NoneType), int: (int, float, NoneType), tuple: (list, NoneType)}
+_BASE = {str(column): _KINDS.get(column.kind, _KINDS[int]) for column in BASE}
 
 log = logging.getLogger(__name__)
 _compared: dict[str, tuple[int, int]] = {}  # file -> size and time at which this process found it whole
@@ -102,16 +104,21 @@ def read_row(folder: str | Path) -> Whole:
     listed = row.pop(FILES, None)
     if not is_as_signed(content) or (listed is None and PLACE[:9] in content):
         raise DamagedFile(path, "was altered")
+    _check_kinds(path, row)
     if listed is None:
-        for column in BASE:
-            if (value := row.get(column)) is not None and not isinstance(value, _KINDS[column.kind]):
-                raise DamagedFile(path, f"has {value!s:.60} as {column}, not a {column.kind.__name__}")
         return Whole(row, None, mtime_ns)
     try:
         parts = [line.split(" ") for line in listed[1:]]
         return Whole(row, {name: Entry(int(size), digest) for name, size, digest, *_ in parts}, mtime_ns)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DamagedFile(path, "was altered") from error
+
+
+def _check_kinds(path: str, row: Row) -> None:
+    """Raise DamagedFile for a value of another kind than its column has, in the columns that all tasks share."""
+    for name, value in row.items():
+        if name in _BASE and not isinstance(value, _BASE[name]):
+            raise DamagedFile(path, f"has {value!s:.60} as {name}")
 
 
 def problem_of(folder: str | Path) -> DamagedFile | None:
