@@ -39,8 +39,8 @@ OTHERS = ("config.yaml", "log.txt", "journal.jsonl", "last.ckpt", "findings.csv"
 WEIGHTS = (".safetensors", "model.json", "fitted.json")  # ends of names, beside arrays
 SHOWN = 5  # damaged files that are named, where others follow
 _RUN_ID = re.compile(r"[0-9a-f]{12}")
-_KINDS: dict[type, tuple[type, ...]] = {str: (str, NoneType), int: (int, float, NoneType), tuple: (list, NoneType)}
-_BASE = {str(column): _KINDS.get(column.kind, _KINDS[int]) for column in BASE}
+_KINDS: dict[type, set[type]] = {str: {str, NoneType}, tuple: {list, NoneType}}
+_BASE = {str(column): _KINDS.get(column.kind, {int, float, NoneType}) for column in BASE}
 
 log = logging.getLogger(__name__)
 _compared: dict[str, tuple[int, int]] = {}  # file -> size and time at which this process found it whole
@@ -116,9 +116,8 @@ def read_row(folder: str | Path) -> Whole:
 
 def _check_kinds(path: str, row: Row) -> None:
     """Raise DamagedFile for a value of another kind than its column has, in the columns that all tasks share."""
-    for name, value in row.items():
-        if name in _BASE and not isinstance(value, _BASE[name]):
-            raise DamagedFile(path, f"has {value!s:.60} as {name}")
+    if odd := [name for name, value in row.items() if name in _BASE and type(value) not in _BASE[name]]:
+        raise DamagedFile(path, f"has {row[odd[0]]!s:.60} as {odd[0]}")
 
 
 def problem_of(folder: str | Path) -> DamagedFile | None:

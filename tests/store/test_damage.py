@@ -176,7 +176,7 @@ def break_one(outputs, seed):
     path = pool[rng.integers(len(pool))]
     before, stat = path.read_bytes(), path.stat()
     others = [other for other in (*runs, *shared) if other.suffix == path.suffix and other != path]
-    same = [other for other in others if other.name == path.name] or others
+    same = [other for other in others if other.name == path.name] or others or runs
     content = {
         "empty": lambda: b"",
         "cut": lambda: before[: rng.integers(1, len(before))],
