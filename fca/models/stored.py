@@ -12,7 +12,7 @@ from fca.allowed import fits
 from fca.models import identity_of
 from fca.plugins import class_of
 from fca.store import Store
-from fca.store.damage import compare, is_run_id, note
+from fca.store.damage import compare, is_run_id, noting
 from fca.store.files import DamagedFile, read_object
 from fca.types import Classifier, FcaError, Model
 
@@ -61,11 +61,8 @@ class StoredRun:
         """The network as it was trained, or with a fresh head for `classes`."""
         model, trained = self._trained()
         weights = self._weights()
-        try:
+        with noting():
             compare(weights)
-        except DamagedFile as damaged:
-            note(damaged)
-            raise
         return replace(model, weights=str(weights), classes=trained).build(classes)
 
     @property

@@ -11,8 +11,8 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import NoneType
 from typing import NamedTuple
@@ -216,11 +216,16 @@ def remember(path: str | Path) -> None:
     _compared[os.path.abspath(path)] = _stamp(path)  # noqa: PTH100
 
 
-def note(damage: DamagedFile) -> None:
-    """Leave word of a damaged file in its run's folder, so that `problem_of` compares all; a store may be read-only."""
-    with suppress(OSError):
-        if damage.path.parent.is_dir():
-            write_json(damage.path.parent / NOTE, {"file": damage.path.name, "problem": damage.problem})
+@contextmanager
+def noting() -> Iterator[None]:
+    """Leave word of a damaged file that the body finds in its run's folder, so that `problem_of` compares all."""
+    try:
+        yield
+    except DamagedFile as damage:
+        with suppress(OSError):  # a store may be read-only
+            if damage.path.parent.is_dir():
+                write_json(damage.path.parent / NOTE, {"file": damage.path.name, "problem": damage.problem})
+        raise
 
 
 def warn(damaged: Sequence[DamagedFile]) -> None:

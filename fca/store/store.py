@@ -155,14 +155,11 @@ class Store:
         lines: how many it must have.
         """
         path = self.folder(run_id) / f"{name}.npy"
-        try:
+        with damage.noting():
             damage.compare(path)
             array = read_array(path)
             if lines not in (None, len(array)):
                 raise DamagedFile(path, f"has {len(array):,} lines for {lines:,} images")
-        except DamagedFile as damaged:
-            damage.note(damaged)
-            raise
         return array
 
     def write(self, row: Mapping[str, Any], arrays: Arrays, token: str, columns: Iterable[Column] = ()) -> Row:
