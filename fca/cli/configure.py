@@ -12,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import yaml
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
@@ -21,6 +22,7 @@ from fca.data.content import is_known
 from fca.data.splits import as_trained_on, first_images
 from fca.plugins import class_of, plugins
 from fca.store import Store
+from fca.store.files import DEEPEST, content_of
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
 from fca.tasks.adaptation.network import Network
@@ -257,7 +259,7 @@ def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
     tried: list[Any] = []
     for run_id in rows["run_id"].head(TRIED):
         try:
-            config = DictConfig(OmegaConf.load(store.folder(run_id) / "config.yaml"))
+            config = _config_of(store.folder(run_id) / "config.yaml")
             values = _values(config, "dataset")
             loader = values["_target_"]
             if [values, config.limit] in tried or not loader.startswith("fca.data."):
@@ -275,6 +277,16 @@ def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
         if data.fingerprint == fingerprint:
             return data
     return None
+
+
+def _config_of(path: Path) -> DictConfig:
+    """The configuration of a run. Raises ValueError for aliases, of which a few lines can make gigabytes, and depth."""
+    text, depth = content_of(path).decode(), 0
+    for event in yaml.parse(text, yaml.SafeLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
+            raise ValueError("it has aliases or is too deep, as no configuration of ours")
+    return DictConfig(OmegaConf.create(text))
 
 
 def _subset(config: DictConfig, data: ImageData) -> ClassSubset:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -15,6 +16,7 @@ from fca.cli.configure import Job
 from fca.report.pictures import is_pictures
 from fca.store import State, Store
 from fca.store.columns import HEADLINES, Row
+from fca.store.files import DamagedFile, content_of
 from fca.tasks import FINDINGS
 from fca.types import FcaError
 
@@ -28,7 +30,7 @@ def show_job(job: Job) -> list[str]:
         if store.state(run.run_id) is State.DONE:
             folder = store.folder(run.run_id)
             print(f"{_line(store.row(run.run_id), job.task.summary)}  {folder}")
-            with suppress(ValueError, KeyError, OSError):  # a damaged list; the row is whole
+            with suppress(DamagedFile, ValueError, KeyError, OSError):  # no list, or a damaged one; the row is whole
                 print(*_findings(folder / FINDINGS), sep="", end="")
     failed = [run.run_id for run in job.plan if store.state(run.run_id) is State.FAILED]
     show_failures(store, failed)
@@ -37,9 +39,7 @@ def show_job(job: Job) -> list[str]:
 
 def _findings(file: Path, first: int = 3) -> Iterator[str]:
     """A line for each kind of finding: how many there are, and the first few."""
-    if not file.exists():
-        return
-    found = pd.read_csv(file, dtype="str", keep_default_na=False)
+    found = pd.read_csv(io.BytesIO(content_of(file)), dtype="str", keep_default_na=False)
     for kind, part in found.groupby("finding", sort=False):
         shown = "; ".join(_finding(line) for line in part.head(first).to_dict("records"))
         yield f"  {len(part)} x {kind}: {shown}{f'; all in {file}' if len(part) > first else ''}\n"

@@ -23,7 +23,7 @@ from jaxtyping import Int, UInt8
 
 from fca.data.files import in_order, threads
 from fca.data.splits import at_rows
-from fca.store.files import DamagedFile, checksum, read_object, remove, remove_parts, write_json, write_whole
+from fca.store.files import DamagedFile, checksum, make_way, read_object, remove_parts, write_json, write_whole
 from fca.types import Geometry, ImageData, Pixels, Shift, UnreadableImage
 
 log = logging.getLogger(__name__)
@@ -50,7 +50,9 @@ def open_pixels(data: ImageData, geometry: Geometry, cache: Path, workers: int =
     unreadable = _whole(path, shape)
     if unreadable is None:
         cache.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{path}.lock"):
+        lock = path.with_name(f"{path.name}.lock")
+        make_way(lock)
+        with FileLock(lock):
             unreadable = _whole(path, shape)
             if unreadable is None:
                 unreadable = _build(path, one, shape, workers, f"decoding {data.name}")
@@ -151,9 +153,7 @@ def _build(path: Path, one: One, shape: tuple[int, int, int, int], workers: int,
         record |= {"xxh3_128": digest.hexdigest(), "unreadable": unreadable}
         write_json(path.with_suffix(".json"), record)
 
-    for name in (path, path.with_suffix(".json")):
-        if name.is_dir():
-            remove(name)
+    make_way(path, path.with_suffix(".json"))
     remove_parts(path.parent)
     write_whole(path, write)
     return unreadable

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fca.allowed import Allowed
@@ -243,18 +244,22 @@ def _created(model: OpenClip, weights: str | None) -> Any:
 
 
 def _load(model: OpenClip, clip: Any, weights: str) -> None:
-    """Put the weights of a file into OpenCLIP's model. Raises FcaError for those of another one."""
-    from unittest.mock import patch
+    """Put the weights of a file into OpenCLIP's model. Raises FcaError for those of another one.
+
+    OpenCLIP adapts keys and sizes, but it reads files by their suffix: so it is given a copy, as it wants it.
+    """
+    import torch
 
     from fca.models.networks import read_weights
 
-    state, factory = read_weights(weights, clip.state_dict()), _open_clip().factory
-    try:
-        with _quiet(), patch.object(factory, "load_state_dict", return_value=state):
-            factory.load_checkpoint(clip, weights)  # which adapts keys and sizes, but reads files by their suffix
-    except RuntimeError as error:
-        allowed = f"weights of OpenCLIP's {model.name} ({one_line(error)})"
-        raise FcaError("model.weights", weights, allowed, "choose the model of these weights") from error
+    state = read_weights(weights, clip.state_dict())
+    with _quiet(), TemporaryDirectory(prefix="fca-") as folder:
+        torch.save(state, plain := f"{folder}/weights.pt")
+        try:
+            _open_clip().load_checkpoint(clip, plain)
+        except RuntimeError as error:
+            allowed = f"weights of OpenCLIP's {model.name} ({one_line(error)})"
+            raise FcaError("model.weights", weights, allowed, "choose the model of these weights") from error
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from fca.allowed import fits
 from fca.models import identity_of
 from fca.plugins import class_of
 from fca.store import Store
-from fca.store.damage import compare, is_run_id, note
+from fca.store.damage import compare, is_run_id, noting
 from fca.store.files import DamagedFile, read_object
 from fca.types import Classifier, FcaError, Model
 
@@ -61,11 +61,8 @@ class StoredRun:
         """The network as it was trained, or with a fresh head for `classes`."""
         model, trained = self._trained()
         weights = self._weights()
-        try:
+        with noting():
             compare(weights)
-        except DamagedFile as damaged:
-            note(damaged)
-            raise
         return replace(model, weights=str(weights), classes=trained).build(classes)
 
     @property
@@ -79,7 +76,10 @@ class StoredRun:
         try:
             if not is_run_id(self.run_id):
                 raise FileNotFoundError(self.run_id)
-            return model_from(read_object(path, target=str, fields=dict, classes=list), str(path))
+            model, classes = model_from(read_object(path, target=str, fields=dict, classes=list), str(path))
+            if isinstance(model, StoredRun):  # which `describe_model` never writes: it may lead round in a circle
+                raise DamagedFile(path, f"describes no network but run {model.run_id:.40}")
+            return model, classes
         except FileNotFoundError:
             runs = sorted(path.parent.name for path in folder.glob(f"*/{DESCRIPTION}"))
             shown = ", ".join(runs[:10]) + (", ..." if len(runs) > 10 else "") if runs else "none yet"
@@ -141,7 +141,16 @@ class Probed:
         return Classifier(module, tuple(self.classes), encoder.geometry, encoder.normalise, encoder.embed, head)
 
     def _base(self) -> Model:
-        return model_from({**self.base, "classes": []})[0]
+        """The network under it, also under a stored probe. Raises FcaError for probes that name each other."""
+        model, passed = model_from({**self.base, "classes": []})[0], list[Model]()
+        while isinstance(model, StoredRun) and isinstance(probe := model._trained()[0], Probed):
+            if model in passed:
+                break
+            passed.append(model)
+            model = model_from({**probe.base, "classes": []})[0]
+        if isinstance(model, Probed) or model in passed:
+            raise FcaError("base of a probe", repr(self.base)[:80], "a network", "train this run again")
+        return model
 
 
 def describe_model(model: Model, classes: Sequence[str]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from jaxtyping import UInt8
 from PIL import Image, ImageOps
 
 from fca.store import Store
-from fca.store.files import write_whole
+from fca.store.files import content_of, write_whole
 from fca.types import UnreadableImage
 
 URI = "data:image/png;base64,"
@@ -105,7 +105,7 @@ def _kept(store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str 
 def _whole(file: Path) -> bytes | None:
     """The bytes of a PNG; None where it is missing or damaged."""
     try:
-        png = file.read_bytes()
+        png = content_of(file)
         Image.open(BytesIO(png), formats=["PNG"]).verify()
     except Exception:  # Pillow raises many kinds
         return None

@@ -11,10 +11,11 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import NoneType
+from typing import NamedTuple
 
 from fca.store.columns import BASE, Row
 from fca.store.files import (
@@ -23,6 +24,7 @@ from fca.store.files import (
     checksum,
     content_of,
     is_as_signed,
+    opened,
     parsed,
     read_array,
     read_object,
@@ -33,10 +35,12 @@ from fca.types import Column
 
 ROW, ERROR, NOTE = "row.json", "error.json", "damaged.json"
 FILES = Column("files", tuple, "", "name, bytes, xxh3_128, dtype and shape of each file of the run, and of the row")
+OTHERS = ("config.yaml", "log.txt", "journal.jsonl", "last.ckpt", "findings.csv")  # files that no row lists
 WEIGHTS = (".safetensors", "model.json", "fitted.json")  # ends of names, beside arrays
 SHOWN = 5  # damaged files that are named, where others follow
 _RUN_ID = re.compile(r"[0-9a-f]{12}")
-_KINDS: dict[type, Any] = {str: str, int: (int, float), float: (int, float), tuple: list, bool: bool}
+_KINDS: dict[type, set[type]] = {str: {str, NoneType}, tuple: {list, NoneType}}
+_BASE = {str(column): _KINDS.get(column.kind, {int, float, NoneType}) for column in BASE}
 
 log = logging.getLogger(__name__)
 _compared: dict[str, tuple[int, int]] = {}  # file -> size and time at which this process found it whole
@@ -67,6 +71,11 @@ def is_listed(name: str) -> bool:
     return name.endswith((".npy", *WEIGHTS)) and not name.startswith(".")
 
 
+def is_ours(name: str) -> bool:
+    """Whether a run may write a file of this name."""
+    return name in (ROW, ERROR, NOTE, *OTHERS) or is_listed(name)
+
+
 def listing(folder: Path, row: Row) -> bytes:
     """The content of row.json: the row, a checksum of this content, and a line for each array and weights file."""
     names = sorted(name for name in os.listdir(folder) if is_listed(name))  # noqa: PTH208
@@ -95,16 +104,20 @@ def read_row(folder: str | Path) -> Whole:
     listed = row.pop(FILES, None)
     if not is_as_signed(content) or (listed is None and PLACE[:9] in content):
         raise DamagedFile(path, "was altered")
+    _check_kinds(path, row)
     if listed is None:
-        for column in BASE:
-            if (value := row.get(column)) is not None and not isinstance(value, _KINDS[column.kind]):
-                raise DamagedFile(path, f"has {value!s:.60} as {column}, not a {column.kind.__name__}")
         return Whole(row, None, mtime_ns)
     try:
         parts = [line.split(" ") for line in listed[1:]]
         return Whole(row, {name: Entry(int(size), digest) for name, size, digest, *_ in parts}, mtime_ns)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise DamagedFile(path, "was altered") from error
+
+
+def _check_kinds(path: str, row: Row) -> None:
+    """Raise DamagedFile for a value of another kind than its column has, in the columns that all tasks share."""
+    if odd := [name for name, value in row.items() if name in _BASE and type(value) not in _BASE[name]]:
+        raise DamagedFile(path, f"has {row[odd[0]]!s:.60} as {odd[0]}")
 
 
 def problem_of(folder: str | Path) -> DamagedFile | None:
@@ -165,7 +178,7 @@ def check_header(path: Path) -> None:
         elif path.suffix == ".json":
             read_object(path)
         else:
-            with path.open("rb") as file:
+            with opened(path) as file:
                 length = int.from_bytes(file.read(8), "little")
                 tensors = json.loads(file.read(min(length, path.stat().st_size)))
             last = max((one["data_offsets"][1] for name, one in tensors.items() if name != "__metadata__"), default=0)
@@ -173,7 +186,7 @@ def check_header(path: Path) -> None:
                 raise DamagedFile(path, "is not as long as its header promises")
     except FileNotFoundError:
         raise DamagedFile(path, "is missing") from None
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError, IsADirectoryError) as error:
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise DamagedFile(path, "is no whole file of weights") from error
 
 
@@ -203,11 +216,16 @@ def remember(path: str | Path) -> None:
     _compared[os.path.abspath(path)] = _stamp(path)  # noqa: PTH100
 
 
-def note(damage: DamagedFile) -> None:
-    """Leave word of a damaged file in its run's folder, so that `problem_of` compares all; a store may be read-only."""
-    with suppress(OSError):
-        if damage.path.parent.is_dir():
-            write_json(damage.path.parent / NOTE, {"file": damage.path.name, "problem": damage.problem})
+@contextmanager
+def noting() -> Iterator[None]:
+    """Leave word of a damaged file that the body finds in its run's folder, so that `problem_of` compares all."""
+    try:
+        yield
+    except DamagedFile as damage:
+        with suppress(OSError):  # a store may be read-only
+            if damage.path.parent.is_dir():
+                write_json(damage.path.parent / NOTE, {"file": damage.path.name, "problem": damage.problem})
+        raise
 
 
 def warn(damaged: Sequence[DamagedFile]) -> None:

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 
 from fca.store.columns import BASE, FINGERPRINT, FINGERPRINT_KIND, RECIPE, Row
 from fca.store.damage import is_run_id, read_row, warn
-from fca.store.files import DamagedFile, remove_parts, write_whole
+from fca.store.files import DamagedFile, make_way, opened, remove_parts, write_whole
 
 INDEX = "rows.parquet"
 VERSION = "1"
@@ -144,8 +144,8 @@ def _joined(old: pa.Table, new: pa.Table) -> pa.Table:
 
 def _read_index(path: Path) -> pa.Table:
     """The index; an empty one where there is none that can be trusted."""
-    with suppress(OSError, ValueError, pa.ArrowException):
-        table = pq.read_table(path, page_checksum_verification=True)
+    with suppress(DamagedFile, OSError, ValueError, pa.ArrowException), opened(path) as file:
+        table = pq.read_table(file, page_checksum_verification=True)
         if (table.schema.metadata or {}).get(b"fca") == _signature(table):
             return table
     return _STAMP.empty_table()
@@ -154,6 +154,7 @@ def _read_index(path: Path) -> pa.Table:
 def _write_index(path: Path, table: pa.Table) -> None:
     buffer = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({"fca": _signature(table)}), buffer, write_page_checksum=True)
+    make_way(path)
     remove_parts(path.parent)
     write_whole(path, lambda file: file.write(buffer.getbuffer()))
 
@@ -204,7 +205,7 @@ def _with_kinds(rows: pd.DataFrame, items: Path) -> pd.DataFrame:
 
 def _kind(items: Path) -> str | None:
     """What the fingerprint of a list of images is of; None where there is no list."""
-    with suppress(OSError, ValueError, pa.ArrowException):
-        columns = pq.read_schema(items).names
+    with suppress(DamagedFile, OSError, ValueError, pa.ArrowException), opened(items) as file:
+        columns = pq.read_schema(file).names
         return "content" if "content" in columns else "names and sizes" if "bytes" in columns else "version"
     return None

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from fca.store.files import DamagedFile, opened, parsed
 from fca.types import FcaError
 
 Line = dict[str, Any]
@@ -26,19 +27,22 @@ class Journal:
     """
 
     path: Path
+    is_whole: Callable[[Line], object] = bool  # whether a line has what its readers need
 
     def lines(self) -> list[Line]:
-        """All lines. Raises FcaError for a whole line that is not JSON."""
+        """All lines. Raises FcaError for a file that cannot be read, and for a whole line that is no JSON object."""
         return self.since(0)[0]
 
     def since(self, start: int) -> tuple[list[Line], int]:
         """The lines from byte `start` on, and the byte after them: where the next call goes on."""
         try:
-            with self.path.open("rb") as file:
+            with opened(self.path) as file:
                 file.seek(start)
                 content = file.read()
         except FileNotFoundError:
             return [], start
+        except DamagedFile as damaged:
+            raise FcaError("journal", damaged, "a file of JSON lines", "restore the file") from damaged
         whole = content[: content.rfind(b"\n") + 1]
         return [self._parsed(line) for line in whole.splitlines() if line], start + len(whole)
 
@@ -53,10 +57,15 @@ class Journal:
 
     def _parsed(self, line: bytes) -> Line:
         try:
-            return json.loads(line)
-        except ValueError as error:
+            found = parsed(self.path, line)
+            if not self.is_whole(found):
+                raise DamagedFile(self.path, "lacks values")
+        except DamagedFile as error:
             step = "restore the file, or remove the line"
-            raise FcaError(f"a line of {self.path}", line[:60], "JSON", step) from error
+            raise FcaError(
+                f"a line of {self.path}", line[:60], f"JSON as it was written; it {error.problem}", step
+            ) from error
+        return found
 
 
 def _remove_torn_line(file: BinaryIO) -> None:

@@ -24,6 +24,7 @@ from fca.store.columns import Row, checked
 from fca.store.damage import ERROR, NOTE, ROW
 from fca.store.files import (
     DamagedFile,
+    make_way,
     read_array,
     read_frame,
     read_object,
@@ -155,14 +156,11 @@ class Store:
         lines: how many it must have.
         """
         path = self.folder(run_id) / f"{name}.npy"
-        try:
+        with damage.noting():
             damage.compare(path)
             array = read_array(path)
             if lines not in (None, len(array)):
                 raise DamagedFile(path, f"has {len(array):,} lines for {lines:,} images")
-        except DamagedFile as damaged:
-            damage.note(damaged)
-            raise
         return array
 
     def write(self, row: Mapping[str, Any], arrays: Arrays, token: str, columns: Iterable[Column] = ()) -> Row:
@@ -191,18 +189,21 @@ class Store:
         remove(self.folder(run_id) / ERROR)
 
     def clear(self, run_id: str) -> None:
-        """Remove what is damaged of a run, and what its row lists with it, so that it is done again from nothing.
+        """Remove what is damaged of a run, and what its row lists with it, so that it is done again from nothing; and
+        what is no file in the place of one.
 
         Only for who holds the run's claim. A damaged row alone leaves arrays and weights: the work may go on from them.
         """
         damaged, folder = self.problem(run_id), self.folder(run_id)
+        paths = list(folder.iterdir())
+        make_way(*(path for path in paths if damage.is_ours(path.name)))
         if damaged is None:
             return
-        doomed = [ROW, ERROR, NOTE]
-        if damaged.path.name not in doomed:
-            doomed += [path.name for path in folder.iterdir() if damage.is_listed(path.name)]
-        for name in doomed:
-            remove(folder / name)
+        doomed = [folder / name for name in (ROW, ERROR, NOTE)]
+        if damaged.path not in doomed:
+            doomed += [path for path in paths if damage.is_listed(path.name)]
+        for path in doomed:
+            remove(path)
 
     def drop(self, run_id: str) -> None:
         """Remove the folder of a run that was refused before it computed anything; weights, results and others stay."""

@@ -6,25 +6,26 @@ the predictions, so that a killed test goes on and predicts nothing twice. An es
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer
 
-from fca.allowed import Allowed
+from fca.allowed import Allowed, fits
 from fca.data.pixels import open_pixels, shifted
 from fca.stats import adaptive
 from fca.stats.adaptive import MAPPINGS, TARGETS, Estimate, Policy, Pool, StartPolicy
 from fca.stats.irt import ItemBank
 from fca.stats.protocols import logit_columns
 from fca.store import State, Store
+from fca.store.files import read_object, remove
 from fca.store.journal import Journal, Line
 from fca.studies.adaptive import adaptive_tests as tests
 from fca.studies.irt.ability import read_bank
@@ -205,7 +206,7 @@ class AdaptiveTest:
             image_id=data.items["image_id"].iloc[items.rows].tolist(),
             true=column[data.labels[items.rows]],
             allowed=everything if self.protocol == "open" else np.sort(column[classes]),
-            journal=Journal(setup.store.folder(run.run_id) / NAME),
+            file=setup.store.folder(run.run_id) / NAME,
         )
 
     def _checked(self) -> Chosen:
@@ -329,7 +330,7 @@ def faults_of_bank(store: Store, table_id: str, predictions: Sequence[Run]) -> l
 
     predictions: the runs that would predict every image.
     """
-    about = json.loads((store.outputs / "tables" / table_id / "table.json").read_text())
+    about = read_object(store.outputs / "tables" / table_id / "table.json", runs=list)
     # rows one by one: `store.rows` may write the index of all rows, and only readers may do that
     fitted = [store.row(run_id) for run_id in about["runs"] if store.state(run_id) is State.DONE]
     fitted = [row for row in fitted if row["dataset"] == predictions[0].about["dataset"]]
@@ -347,8 +348,8 @@ class Evaluator:
 
     places:   where each image is in `pixels`.    image_id: of each.    true: the logit of its class.
     allowed:  the logits that may be predicted, ascending.
-    journal:  a line for the images that were forwarded together, with `round`, `image_id`, `pred` (the logits
-              predicted), `p_true` (the probabilities of the true classes) and `seconds`.
+    file:     of the journal: a line for the images that were forwarded together, with `round`, `image_id`, `pred` (the
+              logits predicted), `p_true` (the probabilities of the true classes) and `seconds`.
     """
 
     classifier: Classifier
@@ -358,24 +359,33 @@ class Evaluator:
     image_id: Sequence[str]
     true: Int[np.ndarray, " items"]
     allowed: Int[np.ndarray, " logits"]
-    journal: Journal
+    file: Path
 
     def __post_init__(self) -> None:
         """Read the predictions that an earlier process made; where they cannot be read, the test begins anew."""
         self.position = {image_id: place for place, image_id in enumerate(self.image_id)}
-        self._begin()
-        try:
-            for line in self.journal.lines():
-                self._take(line)
-        except (FcaError, LookupError, TypeError, ValueError) as error:
-            log.warning("the test begins anew: %s cannot be read (%s)", self.journal.path, error)
-            self.journal.path.unlink()
-            self._begin()
-
-    def _begin(self) -> None:
         self.pred = np.full(len(self.image_id), -1, dtype=np.int32)  # -1: not evaluated
         self.p_true = np.full(len(self.image_id), np.nan, dtype=np.float32)
         self.seconds = 0.0
+        self.journal = Journal(self.file, self._is_whole)
+        try:
+            lines = self.journal.lines()
+        except FcaError as error:
+            log.warning("the test begins anew: %s = %s; %s", *error.args[:3])
+            remove(self.file)
+            lines = []
+        for line in lines:
+            self._take(line)
+
+    def _is_whole(self, line: Line) -> bool:
+        """Whether a line has a prediction of this classifier for each of its images, all of them of the pool."""
+        kinds = {"image_id": list[str], "pred": list[int], "p_true": list[float], "seconds": float}
+        return (
+            all(fits(line.get(name), kind) for name, kind in kinds.items())
+            and len(line["image_id"]) == len(line["pred"]) == len(line["p_true"])
+            and set(line["image_id"]) <= set(self.position)
+            and set(line["pred"]) <= set(self.allowed.tolist())
+        )
 
     def correct(self, number: int, positions: Integer[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
         """Which images of round `number` it gets right; those in the journal are not forwarded again.

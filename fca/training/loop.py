@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel
 
-from fca.store.files import DamagedFile, read_object, remove, write_json, write_whole
+from fca.store.damage import check_header
+from fca.store.files import DamagedFile, opened, read_object, remove, write_json, write_whole
 from fca.torchvision_ops import declare_torchvision_ops
 from fca.training.batches import DRAWS, Batch, Batches, Examples, as_input, device_of, keyed, warp
 from fca.training.infer import batch_size_of
@@ -314,6 +315,7 @@ def _fitted(folder: Path, module: nn.Module) -> Fitted | None:
         return None
     try:
         fitted = Fitted(**read_object(folder / FITTED))
+        check_header(folder / BEST)
         weights = load_file(folder / BEST)
         if _shapes(weights) != _shapes(module.state_dict()):
             raise DamagedFile(folder / BEST, "holds another network")
@@ -330,7 +332,8 @@ def _checkpoint(folder: Path, training: Training) -> Path | None:
     if not path.exists():
         return None
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        with opened(path) as file:
+            found = torch.load(file, map_location="cpu", weights_only=True)
         run = found["callbacks"]["Keeper"].get("run", folder.name)
         if run != folder.name or _shapes(found["state_dict"]) != _shapes(training.state_dict()):
             raise DamagedFile(path, f"is of another training, {run}")

@@ -184,6 +184,47 @@ def test_a_description_from_elsewhere_makes_a_model_of_ours_or_nothing(change, m
     assert not (tmp_path / "made").exists()
 
 
+def runs_of(outputs, **described):
+    """Train runs with these descriptions, that have weights."""
+    for run_id, description in described.items():
+        folder = outputs / "runs" / (run_id * 12)
+        folder.mkdir(exist_ok=True)
+        (folder / "model.json").write_text(json.dumps(description))
+        save_file({"weight": torch.zeros(3, 192), "bias": torch.zeros(3)}, folder / "best.safetensors")
+
+
+def probe_over(outputs, run_id):
+    base = {"target": "fca.models.stored.StoredRun"}
+    base["fields"] = {"outputs": str(outputs), "run_id": run_id, "snapshot": "best"}
+    return {"target": "fca.models.stored.Probed", "fields": {"base": base}, "classes": CLASSES}
+
+
+def test_runs_of_a_strangers_store_that_name_each_other_are_refused(outputs):
+    """Before, each of these was a RecursionError."""
+    runs_of(outputs, a=probe_over(outputs, "a" * 12), b=probe_over(outputs, "c" * 12), c=probe_over(outputs, "b" * 12))
+    itself, nested = probe_over(outputs, "d" * 12)["fields"]["base"], probe_over(outputs, "0123456789ab")
+    for _ in range(10):
+        nested = {**nested, "fields": {"base": nested}}
+    runs_of(outputs, d={**itself, "classes": CLASSES}, e=nested)
+    for run_id in "abcde":
+        model = stored(outputs, run_id=run_id * 12)
+        for use in (model.label, model.build, Probed.of(model).label, Probed.of(model).identity):
+            with pytest.raises((FcaError, DamagedFile), match=r"allowed: a network; |describes no network but run d"):
+                use()
+
+
+def test_a_probe_of_a_probe_reads_the_features_of_the_network_under_both(outputs, model):
+    runs_of(outputs, a=probe_over(outputs, "0123456789ab"), b=probe_over(outputs, "a" * 12))
+    first, second = (stored(outputs, run_id=run_id * 12) for run_id in "ab")
+    assert first.label() == second.label() == stored(outputs).label()
+    assert second.identity() == {"run": "b" * 12, "snapshot": "best"}
+    network, above = stored(outputs).build(), second.build()
+    for classifier in (network, above):
+        classifier.module.eval()
+    with torch.inference_mode():
+        assert torch.equal(above.embed(IMAGES), network.embed(IMAGES))
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"target": 1}', "[" * 100_000, "\x00"])
 def test_a_description_that_cannot_be_read_is_named(outputs, text):
     (outputs / "runs" / "0123456789ab" / "model.json").write_text(text)

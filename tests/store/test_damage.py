@@ -9,6 +9,7 @@ import json
 import os
 import pickle
 import shutil
+import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.cli import status
+from fca.cli import configure, status
 from fca.cli.analyse import tables_of
 from fca.cli.application import composed
 from fca.cli.configure import Job, job_of
@@ -41,7 +42,24 @@ COMMANDS = (
 CHANGES = (
     "missing", "missing", "empty", "cut", "flipped", "flipped", "silently flipped", "folder", "text", "list", "pickle",
     "longer", "swapped", "swapped", "renamed run", "number", "NaN", "foreign", "claim", "future claim", "link",
+    "pipe", "device", "loop", "deep",
 )  # fmt: skip
+
+DEEP = b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+def make_folder(path):
+    path.mkdir()
+    (path / "x").write_text("x")
+
+
+NO_FILES = {  # what may stand in the place of a file
+    "folder": make_folder,
+    "link": lambda path: path.symlink_to(path.with_name("nowhere")),
+    "loop": lambda path: path.symlink_to(path.name),
+    "pipe": os.mkfifo,
+    "device": lambda path: path.symlink_to("/dev/zero"),
+}
 
 
 @dataclass(frozen=True)
@@ -158,7 +176,7 @@ def break_one(outputs, seed):
     path = pool[rng.integers(len(pool))]
     before, stat = path.read_bytes(), path.stat()
     others = [other for other in (*runs, *shared) if other.suffix == path.suffix and other != path]
-    same = [other for other in others if other.name == path.name] or others
+    same = [other for other in others if other.name == path.name] or others or runs
     content = {
         "empty": lambda: b"",
         "cut": lambda: before[: rng.integers(1, len(before))],
@@ -171,14 +189,12 @@ def break_one(outputs, seed):
         "silently flipped": lambda: flipped(before, rng),
         "renamed run": lambda: before.replace(path.parent.name.encode(), b"0123456789ab"),
         "number": lambda: json.dumps({**json.loads(before), "task": 3, "dataset": 5, "error": 1}).encode(),
+        "deep": lambda: DEEP,
         "NaN": lambda: before.replace(b'"task"', b'"top1": NaN, "task"'),
     }
     path.unlink()
-    if change == "folder":
-        path.mkdir()
-        (path / "x").write_text("x")
-    elif change == "link":
-        path.symlink_to(outputs / "nowhere")
+    if change in NO_FILES:
+        NO_FILES[change](path)
     elif change != "missing":
         path.write_bytes(content[change]())
         if change == "silently flipped":
@@ -247,6 +263,43 @@ def test_one_bad_file_stops_nothing_and_the_same_commands_repair_it(lab, seed, c
     assert_whole(lab)
     assert status.main(["--outputs", str(lab.outputs)]) == 0
     assert "damaged" not in capsys.readouterr().out
+
+
+BOMB = "\n".join(f"k{n}: &k{n} [{', '.join([f'*k{n - 1}'] * 99 if n else ['x'])}]" for n in range(9))
+ANYTHING = {**NO_FILES, "deep": lambda path: path.write_bytes(DEEP), "bomb": lambda path: path.write_text(BOMB)}
+
+
+@pytest.mark.parametrize(
+    "change", [pytest.param(name, marks=[] if name == "pipe" else pytest.mark.slow) for name in ANYTHING]
+)
+def test_what_is_no_file_and_has_no_end_hangs_nothing(lab, change, capsys):
+    """In place of every file of a run at once, and of every file that runs share."""
+    lab.restore()
+    run_id = lab.jobs[0].plan[0].run_id
+    run, store = Store(lab.outputs).folder(run_id), Store(lab.outputs)
+    files = [*run.iterdir(), *(run / name for name in ("claim.json", "error.json", "damaged.json", "last.ckpt"))]
+    files += [
+        run / "journal.jsonl",
+        lab.outputs / index.INDEX,
+        *lab.outputs.glob("items/*"),
+        *lab.outputs.glob("cache/*"),
+    ]
+    files += list(lab.outputs.glob("runs/*/config.yaml"))
+    for path in dict.fromkeys(files):
+        path.unlink(missing_ok=True)
+        ANYTHING[change](path)
+    signal.alarm(300)  # a reader of a pipe waits for ever
+    found = analyses(store, every=change != "pipe")
+    assert set(found) <= set(lab.without(None, every=change != "pipe"))
+    assert set(results(lab.outputs)["run_id"]) == set(lab.rows.index) - {run_id}
+    assert status.main(["--outputs", str(lab.outputs)]) == 0
+    assert f"{run_id}" in capsys.readouterr().out
+    [fingerprint] = set(lab.rows["fingerprint"].dropna())
+    assert configure.store_with_images(lab.outputs).images(fingerprint) is None
+    for job in lab.jobs:
+        execute(job, alone=True)
+    signal.alarm(0)
+    assert_whole(lab)
 
 
 def assert_whole(lab):

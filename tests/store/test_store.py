@@ -12,7 +12,7 @@ import pytest
 
 from fca.store import ClaimLost, State, Store, claims, results
 from fca.store.columns import BASE, checked
-from fca.store.files import DamagedFile
+from fca.store.files import PLACE, DamagedFile, signed
 from fca.types import Column, FcaError, ImageData, Table
 
 ROW = {"run_id": "0123456789ab", "task": "train", "dataset": "digits", "ncl": 5, "classes": (1, 2), "top1": 0.5}
@@ -130,6 +130,30 @@ def test_a_query_selects_and_a_wrong_one_names_itself_and_the_columns(store):
         FcaError, match=r"query = nlc <= 3; allowed: comparisons .* columns: run_id, task, .*; next: mend it: .*nlc"
     ):
         store.rows("nlc <= 3")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"finished": 5},
+        {"finished": ["a"]},
+        {"dataset": {"a": 1}},
+        {"ncl": "five"},
+        {"top1": [0.5]},
+        {"classes": "1, 2"},
+    ],
+    ids=str,
+)
+def test_a_signed_row_with_values_that_its_columns_cannot_have_is_left_out(store, odd):
+    """Anybody can sign a row; before, the first of these was a traceback of `fca status` and `fca results`."""
+    whole, hostile = written(store, run_id="aaaaaaaaaaaa", finished="2026"), written(store, finished="2027")
+    path = store.folder(hostile) / "row.json"
+    row = {**json.loads(path.read_text()), **odd, "files": [PLACE.decode()]}
+    path.write_bytes(signed(json.dumps(row).encode()))
+    assert store.rows()["run_id"].tolist() == [whole]
+    [damaged] = store.damaged()
+    assert damaged.path == path
+    assert damaged.problem.endswith(f"as {next(iter(odd))}")
 
 
 def test_a_full_disk_leaves_no_half_row(tmp_path):

@@ -93,9 +93,9 @@ def test_what_is_no_bank_is_refused_with_the_banks_there_are(saved):
     lab, bank = saved
     fits = next(table for table in Irt()(lab.store) if table.name == "irt_fits")
     other = lab.store.save(fits).name
-    with pytest.raises(FcaError, match=rf"analysis.bank = {other}, a table irt_fits; allowed: .*: {bank}"):
+    with pytest.raises(FcaError, match=rf"^bank = {other}, a table irt_fits; allowed: .*: {bank}"):
         scored(lab, bank=other)
-    with pytest.raises(FcaError, match=rf"analysis.bank = nowhere; allowed: a saved table irt_items: {bank}"):
+    with pytest.raises(FcaError, match=rf"^bank = nowhere; allowed: a saved table irt_items: {bank}"):
         scored(lab, bank="nowhere")
 
 
@@ -118,7 +118,5 @@ def test_a_bank_of_other_items_is_refused(lab, tmp_path):
 
 def test_no_bank_yet_is_said(lab):
     lab.answered("net", 0.5)
-    with pytest.raises(
-        FcaError, match=r"analysis.bank = 0123; allowed: a saved table irt_items: none yet; next: .*irt"
-    ):
+    with pytest.raises(FcaError, match=r"^bank = 0123; allowed: a saved table irt_items: none yet; next: .*irt"):
         scored(lab, bank="0123")

@@ -1,10 +1,12 @@
 """Live adaptive tests: as replays of stored answers, of the asked images alone, going on where they were cut off."""
 
 import json
+import os
 import shutil
 import signal
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -177,6 +179,42 @@ def test_a_test_that_was_killed_while_writing_asks_only_what_was_lost(lab, monke
     assert (folder / "journal.jsonl").read_bytes().startswith(b"".join(lines[:2]))
     np.testing.assert_array_equal(arrays(lab, again)["asked"], before["asked"])
     np.testing.assert_array_equal(arrays(lab, again)["group_estimate"], before["group_estimate"])
+
+
+ANSWER = {"round": 1, "image_id": ["test-blue-size-easy-0.bmp"], "pred": [0], "p_true": [0.5], "seconds": 1.0}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {**ANSWER, "pred": [3]},
+        *(
+            pytest.param(line, marks=pytest.mark.slow)
+            for line in (
+                b"nonsense\n", b"\xff\x00\n", b"[1]\n", b"[" * 100_000 + b"\n", {},
+                {**ANSWER, "image_id": ["other"]}, {**ANSWER, "image_id": [["a"]]}, {**ANSWER, "pred": [10**30]},
+                {**ANSWER, "pred": [0, 1]},
+                {**ANSWER, "p_true": ["x"]}, {**ANSWER, "seconds": None}, os.mkfifo, Path.mkdir,
+            )
+        ),
+    ],
+    ids=lambda line: getattr(line, "__name__", str(line)[:60]),
+)  # fmt: skip
+def test_a_journal_that_cannot_be_read_begins_its_test_anew(lab, line):
+    row = lab()
+    before, path = arrays(lab, row), lab.store.folder(row["run_id"]) / "journal.jsonl"
+    path.with_name("row.json").unlink()
+    if callable(line):
+        path.unlink()
+        line(path)
+    else:
+        added = line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n"
+        path.write_bytes(added + path.read_bytes())
+    code, _, err = lab.fca(*TEST, f"model.run_id={lab.trained}")
+    assert (code, "Traceback" in err) == (0, False), err
+    assert [line for line in err.splitlines() if "begins anew" in line] == err.splitlines()[-1:]
+    np.testing.assert_array_equal(arrays(lab, row)["group_estimate"], before["group_estimate"])
+    assert sum(len(json.loads(line)["pred"]) for line in path.read_text().splitlines()) == row["n_asked"]
 
 
 @pytest.mark.slow

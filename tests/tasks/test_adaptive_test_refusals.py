@@ -1,12 +1,19 @@
 """Adaptive tests that cannot be taken are refused when they are planned: no image read, nothing written."""
 
+import os
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from fca.stats.adaptive import ESTIMATORS, POLICIES, estimate, make_pool, run_policy
 from fca.stats.irt import ItemBank
+from fca.store import Store
 from fca.store.index import INDEX
+from fca.studies.irt.ability import read_bank
+from fca.studies.irt.irt import IRT_ITEMS
 from fca.tasks.adaptive import KNOWN_CHANCES, LEAKED, OF_BANK, OTHER_DATA, faults_of_bank
 from fca.types import FcaError, Run, Table
 from tests.studies.steps_lab import respond, steps_lab
@@ -69,6 +76,48 @@ def test_what_cannot_be_tested_is_refused_before_any_work(fca, tmp_path, images,
     assert told in err
     assert "Traceback" not in err
     assert not list(tmp_path.rglob("*.json"))
+
+
+BANK_DAMAGE = {
+    "table.parquet": (Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-9]), os.mkfifo, Path.mkdir),
+    "table.json": (
+        Path.unlink,
+        os.mkfifo,
+        lambda path: path.write_text("nonsense"),
+        lambda path: path.write_text('{"name": "irt_items", "parameters": {}, "runs": ' + "[" * 100_000),
+        lambda path: path.write_text('{"name": 3}'),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"), [(name, damage) for name, every in BANK_DAMAGE.items() for damage in every]
+)
+def test_a_damaged_bank_is_refused_by_name(tmp_path, name, damage):
+    store = Store(tmp_path)
+    frame = pd.DataFrame({str(column): ["a"] for column in IRT_ITEMS.columns})
+    folder = store.save(Table("irt_items", "", "", frame, {"calibration": "joint"}, ()))
+    other = store.save(Table("irt_items", "", "", frame.assign(item="b"), {"calibration": "ability"}, ()))
+    assert read_bank(store, folder.name)["item"].tolist() == ["a"]
+    if damage in (os.mkfifo, Path.mkdir):
+        (folder / name).unlink()
+    damage(folder / name)
+    with pytest.raises(FcaError, match=f"bank = {folder.name}; .*table"):
+        read_bank(store, folder.name)
+    assert read_bank(store, other.name)["item"].tolist() == ["b"], "the others can be taken"
+
+
+def test_a_bank_that_is_another_table_is_refused_before_any_work(fca, tmp_path, images):
+    store = Store(tmp_path / "outputs")
+    frame = pd.DataFrame({str(column): ["a"] for column in IRT_ITEMS.columns})
+    folders = [store.save(Table("irt_items", "", "", frame, {"calibration": "joint", "n": n}, ())) for n in range(2)]
+    shutil.copy(folders[0] / "table.parquet", folders[1] / "table.parquet")
+    data = [f"dataset.root={images}" if word.startswith("dataset.root") else word for word in DATA]
+    bank = ["task.policy=neyman_irt", "task.estimator=difference", f"task.bank={folders[1].name}"]
+    code, _, err = fca("task=adaptive_test", "model=test_resnet", *data, *bank)
+    assert (code, err.count("\n")) == (2, 1), err
+    assert err.startswith(f"error: task.bank = {folders[1].name}; allowed: a whole table: ")
+    assert "is another table, or was altered" in err
 
 
 def test_every_estimator_that_needs_a_bank_is_known_to():

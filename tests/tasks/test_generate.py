@@ -1,4 +1,6 @@
 import json
+import os
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -142,6 +144,42 @@ def test_words_that_are_refused_are_the_plan_s_own_or_an_error(folder):
 def test_a_money_budget_that_ends_among_the_words_draws_nothing(folder):
     done = generate(plan(), Painter(), folder, Budget(money=0.6), Scribe())
     assert (done.drawn, done.left, done.money) == (0, ALL, 0.5)
+
+
+LINE = {"kind": "refusal", "key": "a", "label": "a", "name": "a", "attribute": "a", "level": "easy", "refused": "no"}
+LINE |= {"generator": "painter", "version": "1", "prompt": None, "seed": 0}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"nonsense", b"\xff\x00", b"[1]", b"null", b"[" * 100_000, b"{}",
+        *(json.dumps({**LINE, **odd}).encode() for odd in (
+            {"kind": "image"}, {"kind": "other"}, {"kind": []}, {"key": None}, {"level": "odd"}, {"refused": 1},
+        )),
+    ],
+    ids=lambda line: line[-40:].decode(errors="replace"),
+)  # fmt: skip
+def test_a_whole_line_of_a_journal_that_is_none_is_named_and_nothing_is_drawn(folder, line):
+    """The images are the user's own, and paid for: nothing of the journal is thrown away."""
+    (folder.root / "images").mkdir(parents=True)
+    content = json.dumps(LINE).encode() + b"\n" + line + b"\n"
+    folder.journal.path.write_bytes(content)
+    painter = Painter()
+    with pytest.raises(FcaError, match=r"a line of .*journal\.jsonl = .*; next: restore the file, or remove the line"):
+        generate(plan(), painter, folder)
+    assert not painter.drawn
+    assert folder.journal.path.read_bytes() == content
+    folder.journal.path.write_bytes(content[:-1])  # what a kill leaves of a line never counted
+    assert generate(plan(), painter, folder).drawn == ALL
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to(path.name)])
+def test_a_journal_that_is_no_file_is_named(folder, put):
+    folder.root.mkdir()
+    put(folder.journal.path)
+    with pytest.raises(FcaError, match=r"journal = .*journal\.jsonl (is no file|cannot be read)"):
+        generate(plan(), Painter(), folder)
 
 
 def test_the_generated_set_leaves_out_what_was_refused_or_struck(folder):

@@ -81,18 +81,18 @@ def read_bank(store: Store, table_id: str) -> pd.DataFrame:
     about = dict(_saved(folder))
     banks = [found for found, table in about.items() if table["name"] == IRT_ITEMS.name]
     if (folder / table_id / "table.json").exists() and table_id not in about:
-        raise FcaError("analysis.bank", table_id, "a table whose table.json is whole", "save it again: fca analyse")
+        raise FcaError("bank", table_id, "a table whose table.json is whole", "save it again: fca analyse")
     if table_id not in banks:
         value = f"{table_id}, a table {about[table_id]['name']}" if table_id in about else table_id
         allowed = f"a saved table irt_items: {', '.join(banks) or 'none yet'}"
-        raise FcaError("analysis.bank", value, allowed, "make one: fca analyse analysis=irt")
-    if about[table_id]["parameters"]["calibration"] == "separate":
+        raise FcaError("bank", value, allowed, "make one: fca analyse analysis=irt")
+    if about[table_id]["parameters"].get("calibration") == "separate":
         allowed = "one of calibration joint or ability, with one scale for all severities"
-        raise FcaError("analysis.bank", f"{table_id}, of calibration separate", allowed, "fca analyse analysis=irt")
+        raise FcaError("bank", f"{table_id}, of calibration separate", allowed, "fca analyse analysis=irt")
     try:
         return read_frame(folder / table_id / "table.parquet", table_id)[list(IRT_ITEMS.columns)]
     except (DamagedFile, KeyError) as error:
-        raise FcaError("analysis.bank", table_id, f"a whole table: {error}", "save it again: fca analyse") from error
+        raise FcaError("bank", table_id, f"a whole table: {error}", "save it again: fca analyse") from error
 
 
 def _saved(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -23,6 +23,10 @@ from fca.types import LEVELS, FcaError
 
 REVIEW = "review.html"
 MADE_FIRST = {".lock", "plan.yaml", "images", "masks"}  # before the journal has its first line
+# What lines of the journal have, by their kind; null and numbers are not looked at.
+_IMAGE = ("key", "label", "name", "attribute", "level", "generator", "version")
+_TEXTS = {"image": (*_IMAGE, "file"), "refusal": (*_IMAGE, "refused"), "description": ("label", "attribute")}
+_OTHERS = {"image": ("prompt", "seed", "mask", "full_mask", "facts"), "refusal": ("prompt", "seed")}
 LISTED = (
     *("image_id", "path", "mask", "full_mask", "split", "label", "attribute", "level", "sublevel", "index", "triplet"),
     *("seed", "prompt", "generator", "version", "money", "state", "reason", "accepted"),
@@ -41,7 +45,7 @@ class Folder:
     @property
     def journal(self) -> Journal:
         """The file itself; only who holds the folder adds to it."""
-        return Journal(self.root / "journal.jsonl")
+        return Journal(self.root / "journal.jsonl", is_whole)
 
     @contextmanager
     def held(self, wait: bool) -> Iterator[None]:
@@ -85,6 +89,17 @@ class Folder:
         struck = struck_ids(self.root)
         write_text(self.root / MANIFEST, manifest(lines, struck).to_csv(index=False))
         write_text(self.root / REVIEW, review(lines, struck, name))
+
+
+def is_whole(line: Line) -> bool:
+    """Whether a line of the journal has what its kind has."""
+    kind = str(line.get("kind"))
+    return (
+        kind in _TEXTS
+        and all(isinstance(line.get(name), str) for name in _TEXTS[kind])
+        and set(_OTHERS.get(kind, ())) <= set(line)
+        and line.get("level", LEVELS[0]) in LEVELS
+    )
 
 
 def latest(lines: list[Line]) -> dict[str, Line]:
