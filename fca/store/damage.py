@@ -17,7 +17,7 @@ from pathlib import Path
 from types import NoneType
 from typing import NamedTuple
 
-from fca.store.columns import BASE, Row
+from fca.store.columns import BASE, CLASSES, Row
 from fca.store.files import (
     PLACE,
     DamagedFile,
@@ -118,6 +118,8 @@ def _check_kinds(path: str, row: Row) -> None:
     """Raise DamagedFile for a value of another kind than its column has, in the columns that all tasks share."""
     if odd := [name for name, value in row.items() if name in _BASE and type(value) not in _BASE[name]]:
         raise DamagedFile(path, f"has {row[odd[0]]!s:.60} as {odd[0]}")
+    if not set(map(type, row.get(CLASSES) or ())) <= {int}:
+        raise DamagedFile(path, f"has {row[CLASSES]!s:.60} as {CLASSES}")
 
 
 def problem_of(folder: str | Path) -> DamagedFile | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from functools import lru_cache
@@ -13,16 +14,20 @@ from fca.identity import fingerprint
 from fca.store import Store
 from fca.store.columns import (
     ADAPTATION,
+    CLASSES,
     COMPAT,
     DATASET,
+    ENCODER,
     FINGERPRINT,
     INPUT_SIZE,
     LIMIT,
+    MODEL,
     NUM_CLASSES,
     SAMPLER,
     SHIFT,
     SNAPSHOT,
     SPLIT,
+    TASK,
     WEIGHTS,
 )
 from fca.store.query import columns_of, conditions_of, kept
@@ -33,8 +38,16 @@ from fca.types import FcaError
 CONFIG = (FINGERPRINT, NUM_CLASSES, SPLIT, SHIFT, SAMPLER, COMPAT)
 # These may differ between models; within one, even a missing value counts.
 OF_WEIGHTS = (ADAPTATION, WEIGHTS, SNAPSHOT, INPUT_SIZE)
+OF_MODELS = (DATASET, FINGERPRINT, MODEL, CLASSES)
+NEEDED = {
+    **dict.fromkeys(("train", "predict", "score", "adaptive_test"), OF_MODELS),
+    "embed": (*OF_MODELS[:2], ENCODER),
+}
+"""What a row of each task has, if it is one of ours; a store may come from elsewhere."""
 SHORT = 6  # hex digits of a fingerprint that names a version
 CUT = "70/10/20"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -92,8 +105,16 @@ def by_full_models(rows: pd.DataFrame) -> pd.Series:
 
 
 def every_row(store: Store, query: str | None) -> pd.DataFrame:
-    """All stored rows, once it is known that the query can be read on them; see `narrowed`."""
+    """All stored rows, once it is known that the query can be read on them; see `narrowed`.
+
+    Those that lack what a row of their task has (NEEDED) are left out, with a line in the log.
+    """
     rows = store.rows()
+    for task, needed in NEEDED.items():
+        lacking = (rows[TASK] == task) & rows[list(needed)].isna().any(axis="columns")
+        for run_id in rows["run_id"][lacking]:
+            log.warning("run %s is left out: its row lacks one of %s", run_id, ", ".join(needed))
+        rows = rows[~lacking]
     if query is not None:
         kept(rows, query, "analysis.query")
     return rows

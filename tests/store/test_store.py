@@ -141,6 +141,7 @@ def test_a_query_selects_and_a_wrong_one_names_itself_and_the_columns(store):
         {"ncl": "five"},
         {"top1": [0.5]},
         {"classes": "1, 2"},
+        {"classes": [1, "2"]},
     ],
     ids=str,
 )

@@ -39,6 +39,17 @@ def test_a_full_model_is_scored_on_the_subsets_of_the_sub_models(lab, protocol):
         assert line.top1_low < line.top1 <= line.top1_high
 
 
+@pytest.mark.parametrize("lacking", ["dataset", "fingerprint", "model", "classes"])
+def test_a_row_from_elsewhere_that_lacks_what_ours_have_is_left_out(lab, lacking, caplog):
+    for subset in lab.subsets():
+        lab.train("net", subset, 0.9)
+    before = tables(lab)
+    foreign = lab.train(**{"model": "other", "subset": lab.subsets()[0], "top1": 0.8, lacking: None})
+    for name, frame in tables(lab).items():
+        pd.testing.assert_frame_equal(frame, before[name])
+    assert f"run {foreign} is left out: its row lacks one of dataset, fingerprint, model, classes" in caplog.text
+
+
 def test_classes_are_joined_by_key_whatever_the_order_and_number_of_logits(lab):
     logits = lab.logits(seed=2)
     lab.predict("plain", logits)
