@@ -620,6 +620,7 @@ def test_a_full_disk_ends_a_command_with_one_line_and_the_same_command_goes_on(n
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # else Python leaves cut .pyc files, and imports them
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY)),
     )
     assert done.returncode == code, done.stderr

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import resource
 import signal
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -123,6 +124,7 @@ def test_a_file_left_by_a_killed_process_is_not_taken_for_whole(data, tmp_path):
 
 
 def write_on_a_full_disk(data, cache, answers):
+    sys.dont_write_bytecode = True  # else Python leaves cut .pyc files, and imports them
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
     try:
         open_pixels(data, Squash(), cache)

@@ -169,7 +169,7 @@ signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, {resource.RLIM_INFINITY}))
 store.write({ROW!r}, {{"logits": np.zeros((1000, 1000))}}, token)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-B", "-c", code], capture_output=True, text=True, check=False)
     assert "OSError" in done.stderr
     folder = Store(tmp_path).folder(ROW["run_id"])
     assert sorted(path.name for path in folder.iterdir()) == ["claim.json"]
