@@ -1,6 +1,7 @@
 """Shared by all tests: the command line in process, and one small study on embedded images."""
 
 import copy
+import gc
 import os
 import signal
 import subprocess
@@ -14,6 +15,8 @@ from hydra.core.plugins import Plugins
 
 from fca.cli import run as run_door
 
+gc.disable()  # until all modules are imported: they stay
+
 SMALL = ["logger=none", "limit=8", "recipe.epochs=1"]
 
 
@@ -24,6 +27,12 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(
                     pytest.mark.skip(reason="needs FCA_REAL_DATA: a folder of real images, weights, answers")
                 )
+
+
+def pytest_collection_finish():
+    """What was imported is no garbage: it is not looked through again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -342,9 +342,10 @@ def composed_once(monkeypatch):
         if validate_sweep_overrides:
             self.validate_sweep_overrides_legal(parsed, run_mode, from_shell)
         choices = [o for o in parsed if _chooses(o, self.repository)]
-        key = (config_name, run_mode, *(override.input_line for override in choices))
+        # not run_mode, in which only groups without an option (`???`) differ: no root has one
+        key = (config_name, *(override.input_line for override in choices))
         if key not in MADE:
-            MADE[key] = pickle.dumps(compose(self, config_name, list(key[2:]), run_mode, from_shell, False))
+            MADE[key] = pickle.dumps(compose(self, config_name, list(key[1:]), run_mode, from_shell, False))
         config, keys = pickle.loads(MADE[key]), [override for override in parsed if override not in choices]
         self._apply_overrides_to_config([override for override in keys if not override.is_sweep_override()], config)
         config.hydra.overrides.task.extend([override.input_line for override in keys])

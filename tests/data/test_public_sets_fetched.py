@@ -53,37 +53,43 @@ def there(tmp_path):
         server.shutdown()
 
 
-@pytest.fixture
-def mirrors(tmp_path, there, monkeypatch):
-    """Archives of the sets; whoever downloads gets these. Returns their folder."""
-    there, url = there
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory):
+    """A folder with the archives of the sets, and the checksums of Caltech's."""
+    root, there = tmp_path_factory.mktemp("sets"), tmp_path_factory.mktemp("archives")
     for name in ("caltech101", "caltech256", "food101", "dtd", "cub200", "gtsrb"):
-        getattr(public_trees, name)(tmp_path / name)
-    food = packed(tmp_path / "food101", "food-101", there / "food-101.tar.gz")
-    textures = packed(tmp_path / "dtd/dtd", "dtd", there / "dtd-r1.0.1.tar.gz")
-    birds = packed(tmp_path / "cub200", "CUB_200_2011", there / "CUB_200_2011.tgz")
-    caltech = packed_caltech(tmp_path, there)
-
-    def from_here(_, download_root, filename, md5):
-        assert len(md5) == 32
-        datasets.utils.download_and_extract_archive(url + filename, download_root, md5=caltech[filename])
-
-    monkeypatch.setattr(datasets.caltech, "download_and_extract_archive", from_here)
-    for original, archive in ((datasets.Food101, food), (datasets.DTD, textures)):
-        monkeypatch.setattr(original, "_URL", url + archive.name)
-        monkeypatch.setattr(original, "_MD5", md5(archive))
-    monkeypatch.setattr(public, "CUB_URL", url + birds.name)
-    monkeypatch.setattr(public, "CUB_MD5", md5(birds))
-    folder = tmp_path / "gtsrb/gtsrb"
-    archives = dict.fromkeys(public.GTSRB_ARCHIVES, "")
+        getattr(public_trees, name)(root / name)
+    packed(root / "food101", "food-101", there / "food-101.tar.gz")
+    packed(root / "dtd/dtd", "dtd", there / "dtd-r1.0.1.tar.gz")
+    packed(root / "cub200", "CUB_200_2011", there / "CUB_200_2011.tgz")
+    caltech = packed_caltech(root, there)
+    folder = root / "gtsrb/gtsrb"
     parts = ("GTSRB/Final_Training", "GTSRB/Final_Test", "GT-final_test.csv")
-    for archive, part in zip(archives, parts, strict=True):
+    for archive, part in zip(public.GTSRB_ARCHIVES, parts, strict=True):
         with zipfile.ZipFile(there / archive, "w") as file:
             for path in [*(folder / part).rglob("*.*"), *(p for p in [folder / part] if p.is_file())]:
                 file.write(path, path.relative_to(folder))
-        archives[archive] = md5(there / archive)
+    return there, caltech
+
+
+@pytest.fixture
+def mirrors(archives, there, monkeypatch):
+    """Archives of the sets; whoever downloads gets these. Returns their folder."""
+    there, url = there
+    shutil.copytree(archives[0], there, dirs_exist_ok=True)
+
+    def from_here(_, download_root, filename, md5):
+        assert len(md5) == 32
+        datasets.utils.download_and_extract_archive(url + filename, download_root, md5=archives[1][filename])
+
+    monkeypatch.setattr(datasets.caltech, "download_and_extract_archive", from_here)
+    for original, archive in ((datasets.Food101, "food-101.tar.gz"), (datasets.DTD, "dtd-r1.0.1.tar.gz")):
+        monkeypatch.setattr(original, "_URL", url + archive)
+        monkeypatch.setattr(original, "_MD5", md5(there / archive))
+    monkeypatch.setattr(public, "CUB_URL", url + "CUB_200_2011.tgz")
+    monkeypatch.setattr(public, "CUB_MD5", md5(there / "CUB_200_2011.tgz"))
     monkeypatch.setattr(public, "GTSRB_URL", url)
-    monkeypatch.setattr(public, "GTSRB_ARCHIVES", archives)
+    monkeypatch.setattr(public, "GTSRB_ARCHIVES", {name: md5(there / name) for name in public.GTSRB_ARCHIVES})
     return there
 
 

@@ -1,4 +1,5 @@
 import json
+import shutil
 
 import pytest
 import torch
@@ -13,16 +14,22 @@ CLASSES = ["owl", "cat", "dog"]
 IMAGES = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
 
-@pytest.fixture
-def outputs(tmp_path, model):
-    """A store with one train run, as the train task leaves it: three epochs' worth of different weights."""
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, model):
+    """A train run, as the train task leaves it: three epochs' worth of different weights."""
     made = model("test_vit", "+model.kwargs.drop_rate=0.1")
-    folder = tmp_path / "runs" / "0123456789ab"
-    folder.mkdir(parents=True)
+    folder = tmp_path_factory.mktemp("trained")
     (folder / "model.json").write_text(json.dumps(describe_model(made, CLASSES)))
     for seed, name in enumerate(("best", "snapshot-0.50", "snapshot-0.125")):
         torch.manual_seed(seed)
         save_file(made.build(CLASSES).module.state_dict(), folder / f"{name}.safetensors")
+    return folder
+
+
+@pytest.fixture
+def outputs(trained, tmp_path):
+    """A store with a copy of it."""
+    shutil.copytree(trained, tmp_path / "runs" / "0123456789ab")
     return tmp_path
 
 

@@ -1,22 +1,34 @@
 """What a run leaves: arrays that agree with each other and with its row; pieces that were lost are made again."""
 
 import shutil
+import sys
 
 import numpy as np
 import pytest
 from scipy.special import softmax
 from scipy.stats import binomtest
 
+from fca.cli import run
 from fca.store import Store, results
 from tests.conftest import SMALL
 from tests.images import write_images
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The store that one training leaves."""
+    folder = tmp_path_factory.mktemp("trained")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr(sys, "argv", list(sys.argv))
+        assert run.main(["subset.classes=[2,5,7]", *SMALL]) == 0
+    return folder / "outputs"
+
+
 @pytest.fixture
-def store(fca, tmp_path):
-    code, _, err = fca("subset.classes=[2,5,7]", *SMALL)
-    assert code == 0, err
-    return Store(tmp_path / "outputs")
+def store(trained, fca, tmp_path):
+    """A copy of it, where `fca` works."""
+    return Store(shutil.copytree(trained, tmp_path / "outputs"))
 
 
 def row_of(store, task):
