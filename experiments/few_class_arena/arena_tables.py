@@ -172,7 +172,7 @@ def studies(store: Store, query: str | None = None) -> Iterator[Study]:
             lines, words = part, [dataset]
             for axis, value in values.items():
                 lines = lines[lines[axis].isna() | (lines[axis] == value)]
-                if len(lines[axis].unique()) > 1 and pd.notna(value):
+                if len(found[axis].unique()) > 1 and pd.notna(value):
                     words.append(value if axis == "adaptation" else f"{axis} {value[:8]}")
             yield Study(" · ".join(words), dataset, View(store.outputs, frame=lines))
 

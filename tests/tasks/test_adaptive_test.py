@@ -278,8 +278,10 @@ def test_a_subset_is_asked_alone_openly_or_masked(lab):
 
 @pytest.mark.slow
 def test_what_decides_the_answers_decides_the_id(lab):
-    def run_id(*words):
-        [run] = planned(*TEST, f"model.run_id={lab.trained}", *words).plan
+    two_stage = ["task.policy=gre_two_stage", "task.estimator=mixed_logit"]
+
+    def run_id(*words, before=two_stage):
+        [run] = planned(*TEST, f"model.run_id={lab.trained}", *before, *words).plan
         return run.run_id
 
     mapping = "[[4,1,0],[4,1,0],[3,2,0],[2,2,1],[1,2,2],[0,3,2],[0,2,3],[0,2,3],[0,1,4],[0,0,5]]"
@@ -297,8 +299,8 @@ def test_what_decides_the_answers_decides_the_id(lab):
         ["subset.classes=[0,1]"],
         ["shift=corruption/fog", "shift.severities=[1]"],
     ]
-    others += [["task.policy=optimal_allocation", *more] for more in ([], ["task.objective=score"])]
-    assert len({run_id(), *(run_id(*words) for words in others)}) == 1 + len(others)
+    by_default = {run_id(*words, before=[]) for words in ([], ["task.objective=score"])}
+    assert len({run_id(), *by_default, *(run_id(*words) for words in others)}) == 3 + len(others)
 
 
 @pytest.mark.slow
