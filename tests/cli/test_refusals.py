@@ -614,7 +614,8 @@ def test_a_full_disk_ends_a_command_with_one_line_and_the_same_command_goes_on(n
     """A limit of the kernel on the size of a file stands in for the disk."""
     if name != "run":
         assert call(fca, "run")[0] == 0  # for them to read
-    command = [sys.executable, "-m", "fca.cli.main", name, *WORK[name]]
+    # -B: Python 3.11 would keep the half of a module's bytecode that it could write
+    command = [sys.executable, "-B", "-m", "fca.cli.main", name, *WORK[name]]
     done = subprocess.run(
         command,
         cwd=tmp_path,
