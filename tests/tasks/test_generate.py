@@ -212,6 +212,16 @@ def test_a_folder_without_a_manifest_says_what_to_run(tmp_path):
         Generated(str(tmp_path)).load()
 
 
+def test_a_plan_half_written_by_another_thread_or_a_killed_command_is_nobody_else_s_file(folder):
+    folder.root.mkdir(parents=True)
+    (folder.root / ".plan.yaml.1@here.0123456789ab.part").touch()
+    with folder.held(wait=False):
+        pass
+    (folder.root / "thesis.yaml").touch()
+    with pytest.raises(FcaError, match=r"this one has thesis\.yaml"), folder.held(wait=False):
+        pass
+
+
 def test_two_commands_do_not_fill_one_folder(folder):
     with folder.held(wait=False), pytest.raises(FcaError, match=r"no other command is adding to"):
         generate(plan(), Painter(), folder)

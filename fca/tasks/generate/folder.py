@@ -53,7 +53,8 @@ class Folder:
 
         And for a folder that holds anything that is not of a generated set: nothing of it is replaced.
         """
-        there = {path.name for path in self.root.iterdir()} if self.root.exists() else set()
+        parts = ".plan.yaml.*.part"  # of another thread, or of a command that was killed
+        there = {path.name for path in self.root.iterdir() if not path.match(parts)} if self.root.exists() else set()
         # The journal is asked for last: another thread may have begun it, then the images, while the folder was listed.
         if (foreign := sorted(there - MADE_FIRST)) and not self.journal.path.exists():
             allowed = f"a new or empty folder, or one that fca generate made; this one has {foreign[0]}"
