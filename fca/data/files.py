@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -132,6 +133,7 @@ class Listing:
 LONGEST = 4096  # letters of a path, as on Linux: folders are listed for every level of it
 WALKERS = 8  # threads that look at files: on a network most of their time is waiting
 TOGETHER = 512  # files that a thread looks at in one go
+WAITING_S = 1e-4  # for one file; a look that takes less does not wait, and threads would only wait for each other
 
 
 @dataclass(frozen=True)
@@ -161,8 +163,11 @@ class Directory:
                 level = dict(sorted(deeper.items()))  # whatever the order on the disk, the same links are followed
                 folders += level
             parts = [paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER)]
-            files = pa.concat_tables([FILE.empty_table(), *pool.map(self._looked_at, parts)]).combine_chunks()
-        return Listing(files, frozenset(folders))
+            began = time.perf_counter()
+            tables = [FILE.empty_table(), *map(self._looked_at, parts[:1])]
+            waits = time.perf_counter() - began > WAITING_S * TOGETHER
+            tables += (pool.map if waits else map)(self._looked_at, parts[1:])
+        return Listing(pa.concat_tables(tables).combine_chunks(), frozenset(folders))
 
     def _inside(self, folder: str) -> tuple[list[str], list[str], list[tuple[str, str]]]:
         """The paths of the files and of the folders that lie directly in a folder; links to folders, with the target.
