@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 
 from fca.types import ImageData, Shift
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Rows = Int[np.ndarray, " rows"]  # positions in `ImageData.items`
 
 
 @runtime_checkable
@@ -21,6 +26,31 @@ class Shifts(Protocol):
     """What `shift=...` configures: one shift or many, each of which is a run of its own."""
 
     def shifts(self) -> list[Shift]: ...
+
+
+class Shown(Protocol):
+    """Images of a data set at a model's input size, and what shifts of them need, as tensors on the model's device."""
+
+    data: ImageData
+    rows: Rows  # all that are shown, in any batch
+
+    def images(self, rows: Rows) -> Float[Tensor, "rows 3 size size"]: ...  # in [0, 1]
+
+    def masks(self, rows: Rows) -> Bool[Tensor, "rows size size"]: ...  # True on the object
+
+    def backgrounds(self, rows: Rows) -> Float[Tensor, "rows 3 size size"] | None:
+        """The images as they are without their objects, where the data set knows that (rendered images do)."""
+
+    def noise(self, rows: Rows, seed: int, draw: int) -> Float[Tensor, "rows 3 size size"]:
+        """Standard normal numbers, the same for an image in any batch: keyed by seed, image id and draw."""
+
+
+@runtime_checkable
+class InputShift(Shift, Protocol):
+    """A shift of stage `input`: of whole batches at the model's input size, where an object's mask is at hand."""
+
+    def at_input(self, shown: Shown, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
+        """The changed images, in [0, 1]."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +80,21 @@ def overrides(option: str) -> list[str]:
     ['shift=corruption/all', 'shift.kinds=[fog]', 'shift.severities=[3]']
     >>> overrides("corruption/fog")
     ['shift=corruption/fog']
+    >>> overrides("noise/background/l2/60")
+    ['shift=noise/all', 'shift.regions=[background]', 'shift.gaussian=[]', 'shift.l2=[60]', 'shift.areas=[plain]']
     """
     family, _, rest = option.partition("/")
+    if family == "noise" and rest.count("/") in (2, 3):
+        region, kind, level, *area = rest.split("/")
+        levels = [f"shift.{known}=[{level if known == kind else ''}]" for known in ("gaussian", "l2")]
+        return [
+            "shift=noise/all",
+            f"shift.regions=[{region}]",
+            *levels,
+            f"shift.areas=[{area[0] if area else 'plain'}]",
+        ]
+    if option == "swap/background/pasted":
+        return ["shift=swap/background", "shift.pasted=true"]
     kind, _, severity = rest.partition("/")
     if not severity.isdecimal():
         return [f"shift={option}"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
+from typing import Annotated, Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,7 +17,7 @@ from fca.allowed import Allowed
 from fca.data.pixels import open_pixels, shifted
 from fca.data.splits import as_trained_on, for_training
 from fca.models.stored import StoredRun
-from fca.shifts import Clean
+from fca.shifts import Clean, InputShift
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_top1
 from fca.store import State, Store
@@ -29,6 +29,8 @@ from fca.types import SPLITS, Arrays, Classifier, ClassSubset, Column, FcaError,
 
 CLEAN = Clean()
 LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16
+LOGITS_HELD_BYTES = 2**31  # of several shifts of stage `input` at once
+EXAMPLES = 8  # shifted images that are kept
 FORWARD = (PREDICT_S, IMAGES_PER_S, PARAMS, INPUT_SIZE, DEVICE)  # columns of the forward passes
 
 
@@ -245,16 +247,28 @@ def predictions(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         of_one = list(same)
         classifier = of_one[0].work.model.build()
         setup.store.keep_items(of_one[0].work.data)
+        late = [run for run in of_one if isinstance(run.work.shift, InputShift)]
         for run in of_one:
-            yield predicted(run, classifier, setup)
+            if run not in late:
+                yield predicted(run, classifier, setup)
+        if late:
+            yield from predicted_at_input(late, classifier, setup)
 
 
-def predicted(run: Run, classifier: Classifier, setup: Setup) -> Finished:
-    """Forward every image of the split whose class the classifier knows, as the shift shows it."""
-    from fca.training.infer import logits_of
+class Images(NamedTuple):
+    """Which images a classifier predicts: those of a split whose class it knows.
 
-    work: Forward = run.work
-    data, split, machine = work.data, work.split, setup.machine
+    rows: positions in the data's items.    true: the column of the class of each.    known: label indices.
+    """
+
+    rows: Int[np.ndarray, " images"]
+    true: Int[np.ndarray, " images"]
+    known: list[int]
+
+
+def known_images(work: Forward, classifier: Classifier) -> Images:
+    """Raises FcaError where the classifier knows no class of the data, and where no image is of one."""
+    data, split = work.data, work.split
     column = logit_columns(classifier.classes, data.classes)
     known = [c for c in work.classes or range(len(data.classes)) if column[c] >= 0]
     if not known:
@@ -264,6 +278,16 @@ def predicted(run: Run, classifier: Classifier, setup: Setup) -> Finished:
     rows = data.rows(split, known)
     if not len(rows):
         raise FcaError("split", split, f"a split of {data.name} with images of the known classes", "see: task=describe")
+    return Images(rows, column[data.labels[rows]], known)
+
+
+def predicted(run: Run, classifier: Classifier, setup: Setup) -> Finished:
+    """Forward every image of the split whose class the classifier knows, as the shift shows it."""
+    from fca.training.infer import logits_of
+
+    work: Forward = run.work
+    data, split, machine = work.data, work.split, setup.machine
+    rows, true, known = known_images(work, classifier)
     clean = work.shift.label() == CLEAN.label()
     shown = data if clean else shifted(data, work.shift, split)
     room = machine.cache_gb if clean else machine.cache_gb / len(setup.shifts)  # for all of them together
@@ -272,13 +296,38 @@ def predicted(run: Run, classifier: Classifier, setup: Setup) -> Finished:
     start = time.perf_counter()
     logits = logits_of(classifier, pixels, places, accelerator=machine.accelerator)
     seconds = time.perf_counter() - start
-    true = column[data.labels[rows]]
     columns = prediction_columns(logits, true, known)
     columns |= forward_columns(classifier, len(rows), seconds, machine.accelerator)
     arrays = prediction_arrays(logits, true, classifier.classes)
     if not (clean or work.keep_logits):
         del arrays["logits"]
     return Finished(run, columns, arrays)
+
+
+def predicted_at_input(runs: Sequence[Run], classifier: Classifier, setup: Setup) -> Iterator[Finished]:
+    """Forward the same images under many shifts of stage `input`: batch by batch, every shift of a batch in turn.
+
+    Beside the usual arrays: mask_area, the share of the input that is object, and examples (uint8, 64 pixels a side),
+    the first shifted image of each of the first classes.
+    """
+    from fca.tasks.at_input import AtInput, outputs_under
+
+    work: Forward = runs[0].work
+    rows, true, known = known_images(work, classifier)
+    shown = AtInput(work.data, work.split, rows, classifier, setup)
+    most = max(1, LOGITS_HELD_BYTES // (4 * len(rows) * len(classifier.classes)))
+    first = np.unique(work.data.labels[rows], return_index=True)[1][:EXAMPLES]
+    for start in range(0, len(runs), most):
+        part, begun = runs[start : start + most], time.perf_counter()
+        found = outputs_under([run.work.shift for run in part], classifier, shown, rows[first])
+        seconds = (time.perf_counter() - begun) / len(part)
+        for run, logits, examples in zip(part, found.logits, found.examples, strict=True):
+            columns = prediction_columns(logits, true, known)
+            columns |= forward_columns(classifier, len(rows), seconds, setup.machine.accelerator)
+            arrays = {**prediction_arrays(logits, true, classifier.classes), "mask_area": found.mask_area}
+            if not run.work.keep_logits:
+                del arrays["logits"]
+            yield Finished(run, columns, {**arrays, "examples": examples})
 
 
 def adapted_columns(
