@@ -28,6 +28,7 @@ class Shifts(Protocol):
     def shifts(self) -> list[Shift]: ...
 
 
+@runtime_checkable
 class Shown(Protocol):
     """Images of a data set at a model's input size, and what shifts of them need, as tensors on the model's device."""
 
