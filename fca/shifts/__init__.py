@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
@@ -44,6 +44,9 @@ class Shown(Protocol):
 
     def noise(self, rows: Rows, seed: int, draw: int) -> Float[Tensor, "rows 3 size size"]:
         """Standard normal numbers, the same for an image in any batch: keyed by seed, image id and draw."""
+
+    def once(self, kind: str, key: Any, made: Callable[[], Tensor]) -> Tensor:
+        """What was made last of this kind, if its key is the same: for many shifts of one batch."""
 
 
 @runtime_checkable

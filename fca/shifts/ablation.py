@@ -187,9 +187,7 @@ class Noise(InputStage):
     def at_input(self, shown: Shown, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
         images, masks = shown.images(rows), shown.masks(rows)
         if self.area_matched:
-            ids = shown.data.items["image_id"].iloc[rows].tolist()
-            seeds = iter(generator(self.seed, image_id, "area_matched") for image_id in ids)
-            where = _each(masks, lambda mask: matched_regions(mask, next(seeds))[REGIONS.index(self.region)])
+            where = self._matched(shown, rows)[:, REGIONS.index(self.region)]
         else:
             where = masks if self.region == "foreground" else ~masks
         noise = shown.noise(rows, self.seed, self.draw) * where[:, None]
@@ -198,6 +196,16 @@ class Noise(InputStage):
             scale = 1.0 if self.compat else images.shape[-1] / L2_SIDE
             return (images + noise * (self.level * scale / norm)[:, None, None, None]).clamp(0, 1)
         return (images + self.level * noise).clamp(0, 1)
+
+    def _matched(self, shown: Shown, rows: Rows) -> Bool[Tensor, "rows 2 size size"]:
+        """Both regions of each image, the same at every level."""
+        ids = shown.data.items["image_id"].iloc[rows].tolist()
+
+        def made() -> Tensor:
+            seeds = iter(generator(self.seed, image_id, "area_matched") for image_id in ids)
+            return _each(shown.masks(rows), lambda mask: np.stack(matched_regions(mask, next(seeds))))
+
+        return shown.once("matched", (rows.tobytes(), self.seed), made)
 
 
 @dataclass(frozen=True)

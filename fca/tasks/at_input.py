@@ -64,7 +64,7 @@ class AtInput:
 
     def images(self, rows: Rows) -> Float[Tensor, "rows 3 size size"]:
         """Pixels in [0, 1]."""
-        return self._once("images", rows.tobytes(), lambda: as_input(to_device(self._pixels[rows], self.device)))
+        return self.once("images", rows.tobytes(), lambda: as_input(to_device(self._pixels[rows], self.device)))
 
     def masks(self, rows: Rows) -> Bool[Tensor, "rows size size"]:
         """True on the object. Raises FcaError for an image without a mask."""
@@ -73,7 +73,7 @@ class AtInput:
             found = self._masks[np.searchsorted(self._of_split, rows)][..., 0]
             return to_device(np.ascontiguousarray(found), self.device).bool()
 
-        return self._once("masks", rows.tobytes(), made)
+        return self.once("masks", rows.tobytes(), made)
 
     def backgrounds(self, rows: Rows) -> Float[Tensor, "rows 3 size size"] | None:
         """The images without their objects, where the data set has a `background` of each image id; else None."""
@@ -95,10 +95,10 @@ class AtInput:
                 list(pool.map(fill, range(len(rows))))
             return torch.from_numpy(noise).to(self.device)
 
-        return self._once("noise", (rows.tobytes(), seed, draw), made)
+        return self.once("noise", (rows.tobytes(), seed, draw), made)
 
-    def _once(self, kind: str, key: Any, made: Callable[[], Tensor]) -> Tensor:
-        """The tensor of the last batch again, while many shifts are applied to it."""
+    def once(self, kind: str, key: Any, made: Callable[[], Tensor]) -> Tensor:
+        """What was made last of this kind, if its key is the same: for many shifts of one batch."""
         if kind not in self._last or self._last[kind][0] != key:
             self._last[kind] = key, made()
         return self._last[kind][1]
