@@ -14,7 +14,7 @@ import torch
 from harness import machine, options, timed
 from scipy import ndimage
 
-from fca.shifts.ablation import Ablations, BackgroundSwap, Noises, matched_regions, tiles
+from fca.shifts.ablation import Ablations, Noises, Swap, matched_regions, tiles
 from fca.tasks.at_input import AtInput
 from fca.training.batches import device_of
 from fca.types import generator
@@ -42,7 +42,7 @@ def invented(images, side):
 def shifts(draws):
     levels = [0.125, 0.25, 0.375, 0.5, 0.625, 0.75], [30.0, 60.0, 90.0, 120.0, 150.0, 180.0]
     noises = Noises(["foreground", "background"], *levels, ["plain", "area_matched"], draws, 0).shifts()
-    return [*Ablations(["gray", "gray_box", "tile"]).shifts(), BackgroundSwap(), *noises]
+    return [*Ablations(["gray", "gray_box", "tile"]).shifts(), Swap(), *noises]
 
 
 def batched(shown, wanted, batch):

@@ -87,21 +87,6 @@ class Noises:
 
 
 @dataclass(frozen=True)
-class Swap:
-    """`shift=swap/background`: the object before the background of a random image of another class.
-
-    pasted: that image has its own object tiled out, also where its true background is known (rendered images).
-    seed:   of which image gives the background.
-    """
-
-    pasted: bool
-    seed: Seed
-
-    def shifts(self) -> list[Shift]:
-        return [BackgroundSwap(self.pasted, self.seed)]
-
-
-@dataclass(frozen=True)
 class Reliance:
     """`shift=reliance`: the images as they are, and all of these families, in one run of the model."""
 
@@ -209,11 +194,18 @@ class Noise(InputStage):
 
 
 @dataclass(frozen=True)
-class BackgroundSwap(InputStage):
-    """The object's pixels over another image's background: the true one where the data set knows it, else tiled."""
+class Swap(InputStage):
+    """`shift=swap/background`: the object before the background of a random image of another class.
+
+    pasted: that image has its own object tiled out, also where its true background is known (rendered images).
+    seed:   of which image gives the background.
+    """
 
     pasted: bool = False
-    seed: int = 0
+    seed: Seed = 0
+
+    def shifts(self) -> list[Shift]:
+        return [self]
 
     def label(self) -> str:
         return "swap/background/pasted" if self.pasted else "swap/background"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fca.shifts import ablation
-from fca.shifts.ablation import Ablation, Ablations, BackgroundSwap, Noise, Noises, instances, matched_regions, tiles
+from fca.shifts.ablation import Ablation, Ablations, Noise, Noises, Swap, instances, matched_regions, tiles
 from fca.types import FcaError, ImageData, generator
 
 SIDE = 12
@@ -241,8 +241,8 @@ def test_l2_noise_has_the_norm_of_its_level_before_it_is_cut_scaled_to_the_side(
 
 def test_the_background_is_that_of_another_class_without_its_object(shown):
     labels, rows = shown.data.labels, shown.rows
-    swapped = at_input(BackgroundSwap(), shown)
-    donors = BackgroundSwap()._donors(shown, rows)
+    swapped = at_input(Swap(), shown)
+    donors = Swap()._donors(shown, rows)
     assert (labels[donors] != labels).all()
     for at, donor in enumerate(donors):
         sources = tiles(shown.masks([donor])[0].numpy())
@@ -254,23 +254,23 @@ def test_the_background_is_that_of_another_class_without_its_object(shown):
 
 def test_a_known_background_is_used_unless_pasting_is_asked_for():
     shown = Invented(list(KINDS.values()), with_backgrounds=True)
-    donors = BackgroundSwap()._donors(shown, shown.rows)
+    donors = Swap()._donors(shown, shown.rows)
     exact = torch.where(shown.masks(shown.rows)[:, None], shown.images(shown.rows), shown.backgrounds(donors))
-    np.testing.assert_array_equal(at_input(BackgroundSwap(), shown), exact)
-    assert not np.array_equal(at_input(BackgroundSwap(pasted=True), shown), exact)
+    np.testing.assert_array_equal(at_input(Swap(), shown), exact)
+    assert not np.array_equal(at_input(Swap(pasted=True), shown), exact)
 
 
 def test_one_class_has_no_other_to_swap_with(shown):
     shown.rows = np.array([0, 2])
     with pytest.raises(FcaError, match=r"classes of the shown images = 1; allowed: two or more"):
-        at_input(BackgroundSwap(), shown)
+        at_input(Swap(), shown)
 
 
 EVERY = [
     *Ablations(list(ablation.ABLATIONS)).shifts(),
     *Ablations(list(ablation.ABLATIONS), "released").shifts()[1:],
     *Noises(["foreground", "background"], [0.25], [60.0], ["plain", "area_matched"], 2, 0).shifts(),
-    BackgroundSwap(),
+    Swap(),
 ]
 
 
