@@ -28,6 +28,7 @@ from rich.progress import track
 from fca.types import FcaError, UnreadableImage
 
 MASK_OBJECTS = ("bright", "dark")
+GREY = (32, 223)  # values of a mask that are neither black nor white; those beside come from JPEG
 FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "AVIF", "JPEG2000", "ICO")
 """What a file may hold, whatever its suffix. Pillow knows more, also PostScript, which an interpreter would run."""
 
@@ -49,9 +50,16 @@ def decode_mask(content: bytes, path: str, objects: str) -> Bool[np.ndarray, "he
     """The object mask that an image file shows: True on the object.
 
     objects: "bright" (values above half) or "dark" (the others). A file that holds no value above 1 counts 1 as bright.
+
+    Soft edges and JPEG's noise are cut at half. Raises UnreadableImage for a file that shows no mask: more than half of
+    its pixels are grey (GREY), as in 9 of 10 photographs, or some are and all lie on one side of half, as class numbers.
     """
-    grey = np.asarray(_upright(content, path, "L"))
-    bright = grey > (127 if grey.max() > 1 else 0)
+    values = np.asarray(_upright(content, path, "L"))
+    bright = values > (127 if values.max() > 1 else 0)
+    grey = float(((values >= GREY[0]) & (values <= GREY[1])).mean())
+    if grey > 0.5 or (grey > 0 and bright.all() == bright.any()):
+        reach = f"values {values.min()} to {values.max()}, {grey:.0%} of the pixels grey ({GREY[0]} to {GREY[1]})"
+        raise UnreadableImage(f"{path}: {reach}: no mask, which is black and white, or 0 and 1")
     return bright if objects == "bright" else ~bright
 
 

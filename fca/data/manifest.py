@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import posixpath
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,8 @@ from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 
 REQUIRED = ("path", "label")
 OPTIONAL = ("image_id", "split", "mask")
+Box = tuple[int, ...]
+"""x0, y0, x1, y1."""
 MOST = 2 * 10**7  # lines: a small Parquet file may hold any number of equal ones
 
 
@@ -47,6 +50,8 @@ class Manifest:
     columns: our column -> the file's, where names differ: path, label, image_id (default: the path), split, mask.
     where:   a query (fca.store.query) on the file's columns that selects lines, e.g. "kind == 'conflict'".
     mask_object: which side of a mask image is the object, "bright" or "dark".
+    mask_box: four columns of the file, a box [x0, y0, x1, y1] around the object: whole pixels of the upright image, both
+             ends included, x to the right, y down. It is the mask of a line that names no mask file; blank = no mask.
     splits:  the set's own split names -> train, val or test, or null to leave one out.    val: how to carve one.
     mirror:  whether a mirrored image still shows its class.
     group:   a column; images that share its value stay on one side of every split that we draw, one without is alone.
@@ -60,6 +65,7 @@ class Manifest:
     columns: dict[str, str] | None = None
     where: str | None = None
     mask_object: str = "bright"
+    mask_box: list[str] | None = None
     splits: dict[str, str | None] | None = None
     mirror: bool = True
     group: str | None = None
@@ -75,26 +81,30 @@ class Manifest:
         sizes = found.listing.sizes
         listed = self._lines(self._read(files, sizes))
         self._no_gaps(listed, sizes)
-        drawn = listed["mask"].tolist() if "mask" in listed else []
+        drawn = listed["mask"].tolist() if "mask" in listed else [""] * len(listed)
+        shapes = [path or box for path, box in zip(drawn, self._boxes(listed), strict=True)]
         digests = found.digests([*listed["path"], *filter(None, drawn)])
         listed["content"] = listed["path"].map(digests)
-        if drawn:  # with its other side as the object a file is another mask
-            listed["mask_content"] = [f"{digests[path]} {self.mask_object}" if path else "" for path in drawn]
+        if "mask" in listed or self.mask_box:  # with its other side as the object a file is another mask
+            files_of = {path: f"{digests[path]} {self.mask_object}" for path in drawn if path}
+            listed["mask_content"] = [files_of.get(shape, str(shape or "")) for shape in shapes]
         if "image_id" not in listed:
             listed["image_id"] = listed["path"]
 
         paths = dict(zip(listed["image_id"], listed["path"], strict=True))
-        shapes = dict(zip(listed["image_id"], listed.get("mask", []), strict="mask" in listed))
+        shape_of = dict(zip(listed["image_id"], shapes, strict=True))
 
         def read(image_id: str) -> UInt8[np.ndarray, "height width 3"]:
             return image_of(files, paths[image_id])
 
         def mask(image_id: str) -> Bool[np.ndarray, "height width"] | None:
-            shape = shapes[image_id]
+            shape = shape_of[image_id]
+            if isinstance(shape, tuple):
+                return box_mask(shape, *content_of(files, paths[image_id]))
             return mask_of(files, shape, paths[image_id], self.mask_object) if shape else None
 
         name = self.name or name_of(self.root)
-        masks = mask if shapes else None
+        masks = mask if "mask_content" in listed else None
         return assemble(name, listed, read, self.val, self.splits, mask=masks, mirror=self.mirror, group=self.group)
 
     def _named(self) -> dict[str, str]:
@@ -146,6 +156,24 @@ class Manifest:
             renamed[column] = [posixpath.normpath(path) if path else "" for path in renamed[column]]
         return renamed.reset_index(drop=True)
 
+    def _boxes(self, listed: pd.DataFrame) -> Sequence[Box | None]:
+        """The box of every line that has one; those that cannot be boxes of any image are named with their lines."""
+        if self.mask_box is None:
+            return [None] * len(listed)
+        if len(self.mask_box) != 4:
+            raise FcaError("dataset.mask_box", shown(self.mask_box), "four columns", "e.g. mask_box=[x0, y0, x1, y1]")
+        for column in self.mask_box:
+            check_choice("dataset.mask_box", column, listed, "name columns of the manifest")
+        given = listed[self.mask_box]
+        ends = given.astype("str").apply(pd.to_numeric, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+        pixels = (ends == np.floor(ends)) & (ends >= 0) & (ends < MOST)
+        fits = pixels.all(axis=1) & (ends[:, :2] <= ends[:, 2:]).all(axis=1)
+        none = given.isna().all(axis=1).to_numpy()
+        if wrong := [f"{row + 1} ({', '.join(map(str, given.iloc[row]))})" for row in np.flatnonzero(~fits & ~none)]:
+            allowed = "x0 <= x1 and y0 <= y1, whole numbers of pixels from 0, or all four blank"
+            raise FcaError("boxes of selected lines", shown(wrong), allowed, f"correct {self.file}, or use where")
+        return [None if no else tuple(map(int, box)) for no, box in zip(none, ends, strict=True)]
+
     def _no_gaps(self, listed: pd.DataFrame, sizes: dict[str, int]) -> None:
         for column in (*REQUIRED, "image_id"):
             if column in listed and (listed[column] == "").any():
@@ -157,12 +185,27 @@ class Manifest:
             raise FcaError(f"files that {self.file} lists", shown(gone), f"files in {self.root}", "correct the paths")
 
 
-def mask_of(files: Files, path: str, image: str, objects: str) -> Bool[np.ndarray, "height width"]:
-    """The mask in a file, True on the object. Raises UnreadableImage for a mask that does not fit its image."""
+def mask_of(
+    files: Files, path: str, image: str, objects: str, images: Files | None = None
+) -> Bool[np.ndarray, "height width"]:
+    """The mask in a file, True on the object. Raises UnreadableImage for a mask that does not fit its image.
+
+    images: where the image lies; None = beside the mask.
+    """
     content, name = content_of(files, path)
     mask = decode_mask(content, name, objects)
-    if mask.shape != (size := upright_size(*content_of(files, image))):
+    if mask.shape != (size := upright_size(*content_of(images or files, image))):
         raise UnreadableImage(f"{name}: a mask of {mask.shape}, its image {image} has {size}")
+    return mask
+
+
+def box_mask(box: Box, image: bytes, name: str) -> Bool[np.ndarray, "height width"]:
+    """The pixels of a box, both ends included. Raises UnreadableImage for a box that leads out of its image."""
+    (x0, y0, x1, y1), size = box, upright_size(image, name)
+    if y1 >= size[0] or x1 >= size[1]:
+        raise UnreadableImage(f"{name}: a box {box} that leads out of the image, {size[1]} wide and {size[0]} high")
+    mask = np.zeros(size, bool)
+    mask[y0 : y1 + 1, x0 : x1 + 1] = True
     return mask
 
 
