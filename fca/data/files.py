@@ -51,8 +51,8 @@ def decode_mask(content: bytes, path: str, objects: str) -> Bool[np.ndarray, "he
 
     objects: "bright" (values above half) or "dark" (the others). A file that holds no value above 1 counts 1 as bright.
 
-    Soft edges and JPEG's noise are cut at half. Raises UnreadableImage for a file that shows no mask: more than half of
-    its pixels are grey (GREY), as in 9 of 10 photographs, or some are and all lie on one side of half, as class numbers.
+    Soft edges and JPEG's noise are cut at half. Raises UnreadableImage for what is no mask: more than half of its
+    pixels are grey (GREY), as in 9 of 10 photographs, or some are and no pixel lies on the other side of half.
     """
     values = np.asarray(_upright(content, path, "L"))
     bright = values > (127 if values.max() > 1 else 0)

@@ -50,8 +50,8 @@ class Manifest:
     columns: our column -> the file's, where names differ: path, label, image_id (default: the path), split, mask.
     where:   a query (fca.store.query) on the file's columns that selects lines, e.g. "kind == 'conflict'".
     mask_object: which side of a mask image is the object, "bright" or "dark".
-    mask_box: four columns of the file, a box [x0, y0, x1, y1] around the object: whole pixels of the upright image, both
-             ends included, x to the right, y down. It is the mask of a line that names no mask file; blank = no mask.
+    mask_box: four columns of the file: a box [x0, y0, x1, y1] around the object, in whole pixels of the upright image,
+             both ends included, x to the right, y down: the mask of a line that names no mask file. Blank = no mask.
     splits:  the set's own split names -> train, val or test, or null to leave one out.    val: how to carve one.
     mirror:  whether a mirrored image still shows its class.
     group:   a column; images that share its value stay on one side of every split that we draw, one without is alone.
