@@ -9,12 +9,12 @@ import io
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -31,28 +31,14 @@ from fca.subset import read_groups
 from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 
 log = logging.getLogger(__name__)
-
-
-class Layout(NamedTuple):
-    """How a set is packed. Its classes are in fca/groups/<name>.csv."""
-
-    places: tuple[str, ...]  # a folder that every copy has in the folder of the masks, which may be the root
-    mask: str  # pattern of masks: folder, wnid, ImageNet's file name (n04228054_ILSVRC2012_val_00001234.JPEG)
-    images: tuple[str, str]  # where the download has its images, and their paths there, from the parts of a mask's
-    source: str
-
-
-LAYOUTS = {
-    "hard_imagenet": Layout(
-        ("hardImageNet/val", "val"),
-        r"(train|val)/([^/_]+)_([^/]+)",
-        ("../HardImageNet_Images", r"\1/\2/\3"),
+IMAGE = r"([^/_]+)_([^/]+)"  # in a mask's name: wnid and ImageNet's file name, n04228054_ILSVRC2012_val_00001234.JPEG
+LAYOUTS = {  # a folder that every copy has; masks; where the download has images, their paths there; where to get it
+    "hard_imagenet": (
+        *("hardImageNet/val", f"(train|val)/{IMAGE}", "../HardImageNet_Images", r"\1/\2/\3"),
         "hardImageNet and HardImageNet_Images of https://mmoayeri.github.io/HardImageNet",
     ),
-    "rival10": Layout(
-        ("RIVAL10/test", "test"),
-        r"(train|test)/entire_object_masks/([^/_]+)_([^/]+)",
-        (".", r"\1/ordinary/\2_\3"),
+    "rival10": (
+        *("RIVAL10/test", f"(train|test)/entire_object_masks/{IMAGE}", ".", r"\1/ordinary/\2_\3"),
         "rival10.zip of https://github.com/mmoayeri/RIVAL10",
     ),
 }
@@ -85,12 +71,12 @@ class MaskedImageNet:
     def load(self) -> ImageData:
         """List the images that have masks. Raises FcaError when images, masks or ranks are absent or do not fit."""
         check_choice("dataset.name", self.name, LAYOUTS)
-        layout, group_of = LAYOUTS[self.name], read_groups(self.name).of
+        (place, pattern, folder, beside, source), group_of = LAYOUTS[self.name], read_groups(self.name).of
         check_choice("dataset.classes", self.classes, sorted({len(group_of), len(set(group_of.values()))}))
-        masks = found(self.root, layout.places, layout.source).parent
-        images = masks / layout.images[0] if self.imagenet is None else Path(self.imagenet).expanduser()
+        masks = found(self.root, (place, place.split("/")[1]), source).parent
+        images = masks / folder if self.imagenet is None else Path(self.imagenet).expanduser()
         there = inventory(Directory(str(masks)))
-        listed = self._listed(there, layout, images)
+        listed = self._listed([m for path in there.listing.sizes if (m := re.fullmatch(pattern, path))], beside, images)
         if unknown := sorted(set(listed["wnid"]) - set(group_of)):
             allowed = f"the classes of {self.name}: {', '.join(group_of)}"
             raise FcaError(f"wnids of masks in {masks}", shown(unknown), allowed, "bring it as its authors packed it")
@@ -114,10 +100,9 @@ class MaskedImageNet:
             mirror=self.mirror,
         )
 
-    def _listed(self, there: Inventory, layout: Layout, images: Path) -> pd.DataFrame:
+    def _listed(self, masks: Sequence[re.Match[str]], beside: str, images: Path) -> pd.DataFrame:
         """A line a mask: mask and image (paths), wnid, split and image_id (the same as in dataset=imagenet)."""
-        matches = [m for path in there.listing.sizes if (m := re.fullmatch(layout.mask, path))]
-        lines = [(m[0], m[2], m[3], m.expand(layout.images[1])) for m in matches]
+        lines = [(m[0], m[2], m[3], m.expand(beside)) for m in masks]
         listed = pd.DataFrame(lines, columns=["mask", "wnid", "file", "image"], dtype="str")
         part = pd.Series("train", listed.index).mask(listed["file"].str.startswith("ILSVRC2012_val_"), "val")
         listed["image_id"] = part + "/" + listed["wnid"] + "/" + listed.pop("file")
@@ -168,9 +153,7 @@ def iou(a: Bool[np.ndarray, "height width"], b: Bool[np.ndarray, "height width"]
     return int((a & b).sum()) / union if union else float("nan")
 
 
-def consolidated(
-    masks: Bool[np.ndarray, "annotations height width"],
-) -> tuple[Bool[np.ndarray, "height width"], list[float]]:
+def consolidated(masks: Bool[np.ndarray, "masks height width"]) -> tuple[Bool[np.ndarray, "height width"], list[float]]:
     """The pixels that more than half of the masks have (half of an even number is not enough); each mask's IoU with it.
 
     >>> consolidated(np.array([[[True, True]], [[True, False]]]))
@@ -222,7 +205,7 @@ class AnnotatedImages(Manifest):
 
         def with_truth(row: int) -> float:
             mask, truth = lines["mask"][row], lines["true_mask"][row]
-            return iou(read(mask, truth), read(truth, truth)) if lines["phase"][row] != "work" else float("nan")
+            return iou(read(mask, truth), read(truth, truth)) if truth else np.nan
 
         def of_all(image_id: str) -> tuple[Bool[np.ndarray, "height width"], list[float]]:
             return consolidated(np.stack([read(path, path_of[image_id]) for path in drawn[image_id]]))
@@ -235,19 +218,15 @@ class AnnotatedImages(Manifest):
             have = list(drawn)
             found = list(in_order(lambda at: of_all(have[at])[1], len(have), 0, "comparing the masks of an image"))
         except UnreadableImage as error:
-            allowed = "black and white, as large as its image"
-            raise FcaError("mask", error, allowed, "mend it, or leave out its line") from error
+            raise FcaError("mask", error, "black and white, as large as its image", "mend it or its line") from error
         columns = {f"iou_{place}": column for place, column in enumerate(zip_longest(*found, fillvalue=np.nan), 1)}
         ious = pd.DataFrame(columns, have, dtype=np.float64).reindex(ids).reset_index(drop=True)
         digests = there.digests(work["mask"])
         contents = {i: " ".join([*map(digests.__getitem__, paths), self.mask_object]) for i, paths in drawn.items()}
-        items = data.items.assign(
-            mask_content=[contents.get(image_id, "") for image_id in ids],
-            n_annotations=[len(drawn.get(image_id, ())) for image_id in ids],
-            ask_again=[max(0, self.masks - len(drawn.get(image_id, ()))) for image_id in ids],
-            agreement=ious.mean(axis=1),
-            **ious,
-        )
+        n = np.array([len(drawn.get(image_id, ())) for image_id in ids])
+        counts = {"n_annotations": n, "ask_again": (self.masks - n).clip(0)}
+        items = data.items.assign(mask_content=[contents.get(image_id, "") for image_id in ids], **counts)
+        items = items.assign(agreement=ious.mean(axis=1), **ious)
         self._report(lines, workers, items)
         mask = AtPosition(lambda image_id: of_all(image_id)[0] if image_id in drawn else None, ids)
         return replace(data, items=items, fingerprint=fingerprint(items), mask=mask)
@@ -274,6 +253,7 @@ class AnnotatedImages(Manifest):
             if wrong.any():
                 named = [f"{row + 2} ({', '.join(map(str, lines.loc[row]))})" for row in np.flatnonzero(wrong)]
                 raise FcaError(f"lines of {name}", shown(named), allowed, "correct them")
+        lines["true_mask"] = lines["true_mask"].mask(work, "")
         return lines.sort_values(["image_id", "worker", "phase"], ignore_index=True)
 
     def _report(self, lines: pd.DataFrame, workers: pd.DataFrame, items: pd.DataFrame) -> None:
@@ -282,8 +262,8 @@ class AnnotatedImages(Manifest):
             log.warning("masks of %d of %d workers are left out: %s", len(removed), len(workers), shown(removed))
         if again:
             log.warning("ask again for masks of %d images (column ask_again): %s", len(again), shown(again))
-        checks = lines["iou"][lines["phase"] == "check"]
-        share = len(checks) / max(1, int((lines["phase"] != "exam").sum()))
+        checks, phases = lines["iou"][lines["phase"] == "check"], lines["phase"].value_counts()
+        share = len(checks) / max(1, len(lines) - phases.get("exam", 0))
         level = logging.WARNING if share < self.checks else logging.INFO
         text = "attention checks: %.1f %% of the annotations (expected: %.1f %%), mean IoU %.2f; agreement %.2f"
         log.log(level, text, 100 * share, 100 * self.checks, checks.mean(), items["agreement"].mean())

@@ -161,3 +161,76 @@ def test_columns_are_named_on_the_command_line(fca, tmp_path):
     for mode in ([], ["-m"]):  # a map that begins as {} could not be given: its keys would be unknown
         code, _, err = fca(*mode, *words, "dataset.columns={label: shape}")
         assert code == 0, err
+
+
+BOX = ["x0", "y0", "x1", "y1"]
+
+
+def boxed(*boxes):
+    """The four lines with these boxes, blank where there are no more."""
+    return lines().join(pd.DataFrame(list(boxes), columns=BOX))
+
+
+def test_a_box_is_the_mask_of_its_pixels_with_both_ends(root):
+    data = loaded(root, boxed((1, 0, 3, 2), (4, 3, 4, 3), (0, 0, 4, 3)), mask_box=BOX)
+    for row, (x0, y0, x1, y1) in enumerate([(1, 0, 3, 2), (4, 3, 4, 3), (0, 0, 4, 3)]):
+        expected = [[x0 <= x <= x1 and y0 <= y <= y1 for x in range(5)] for y in range(4)]
+        assert data.mask(row).tolist() == expected
+    assert data.mask(3) is None
+    assert data.items["x1"].tolist()[:3] == [3, 4, 4], "and stays an annotation"
+    data.items.to_parquet(io.BytesIO())
+
+
+def test_a_mask_file_is_finer_than_a_box(root):
+    (root / "shots/m.png").write_bytes(encoded(Image.fromarray(np.eye(4, 5, dtype=np.uint8)), "PNG"))
+    frame = boxed((1, 0, 3, 2), (0, 0, 1, 1)).assign(mask=["shots/m.png", "", "shots/m.png", ""])
+    data = loaded(root, frame, mask_box=BOX)
+    assert [None if data.mask(row) is None else int(data.mask(row).sum()) for row in range(4)] == [4, 4, 4, None]
+
+
+def test_boxes_are_part_of_the_content(root):
+    frame = boxed((1, 0, 3, 2))
+    without, with_boxes = loaded(root, frame), loaded(root, frame, mask_box=BOX)
+    assert without.mask(0) is None
+    assert len({f.fingerprint for f in (without, with_boxes, loaded(root, boxed((1, 0, 3, 3)), mask_box=BOX))}) == 3
+    frame.to_parquet(root / "index.parquet")
+    assert Manifest(str(root), "index.parquet", VAL, mask_box=BOX).load().fingerprint == with_boxes.fingerprint
+    fractional = frame.astype({"x0": "str"}).replace({"x0": {"1.0": "1.000"}})
+    assert loaded(root, fractional, mask_box=BOX).fingerprint == with_boxes.fingerprint
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        (3, 0, 2, 1), (0, 3, 1, 2), (-1, 0, 2, 1), (0, 0, 1.5, 1), (0, 0, None, 1), (0, 0, "wide", 1), (0, 0, "inf", 1),
+        (0, 0, 1e300, 1), (0, 0, True, 1), (0, 0, "1" * 400, 1),
+    ],
+)  # fmt: skip
+def test_what_is_no_box_of_any_image_is_named_with_its_line(root, box):
+    frame = boxed((0, 0, 1, 1), box)
+    with pytest.raises(FcaError, match=r"boxes of selected lines = 2 \(.*\); allowed: x0 <= x1 and y0 <= y1, whole"):
+        loaded(root, frame, mask_box=BOX)
+
+
+@pytest.mark.parametrize("box", [(0, 0, 5, 3), (0, 0, 4, 4), (5, 0, 5, 0), (0, 0, 10**6, 10**6)])
+def test_a_box_that_leads_out_of_its_image_is_named(root, box):
+    data = loaded(root, boxed((0, 0, 4, 3), box), mask_box=BOX)
+    assert data.mask(0).all()
+    with pytest.raises(UnreadableImage, match=r"shots/b.png: a box \(.*\) that leads out .*, 5 wide and 4 high"):
+        data.mask(1)
+
+
+@pytest.mark.parametrize(("columns", "message"), [(BOX[:3], "x0, y0, x1; allowed: four"), ([*BOX[:3], "y2"], "y2")])
+def test_boxes_need_four_columns_of_the_table(root, columns, message):
+    with pytest.raises(FcaError, match=rf"dataset\.mask_box = {message}"):
+        loaded(root, boxed((0, 0, 1, 1)), mask_box=columns)
+
+
+def test_boxes_are_named_on_the_command_line(fca, tmp_path):
+    plant(tmp_path / "shots", PATHS)
+    boxed((1, 0, 3, 2), (0, 0, 0, 0), (0, 0, 4, 3), (0, 0, 4, 1)).to_csv(tmp_path / "shots/index.csv", index=False)
+    words = ["task=describe", "dataset=manifest", "dataset.root=shots", "dataset.file=index.csv", "logger=none"]
+    code, _, err = fca(*words, "dataset.mask_box=[x0, y0, x1, y1]")
+    assert code == 0, err
+    [area] = [np.load(path) for path in (tmp_path / "outputs/runs").rglob("mask_area.npy")]
+    np.testing.assert_allclose(area, [9 / 20, 1 / 20, 1, 10 / 20], rtol=1e-6)  # float32

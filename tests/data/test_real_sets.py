@@ -1,17 +1,18 @@
 """The published sets in FCA_REAL_DATA, as they are: zips of split/class/file, tables, masks."""
 
 import os
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from fca.data.duplicates import near_pairs, signature
-from fca.data.files import in_order
+from fca.data.files import decode_mask, in_order, open_root
 from fca.data.folder import Folder
 from fca.data.manifest import Manifest
 from fca.data.splits import for_training
 from fca.tasks.describe import described, summary
-from fca.types import FcaError
+from fca.types import FcaError, UnreadableImage
 from tests.data.test_duplicates import COPIES
 from tests.data.trees import VAL
 
@@ -74,6 +75,26 @@ def test_cue_conflict_has_its_silhouettes_as_masks():
     assert np.median(arrays["mask_area"]) < 0.5  # the object, not its surroundings
     assert 0 < arrays["mask_area"].min() < arrays["mask_area"].max() < 1
     assert np.abs(arrays["mask_x"] - 0.5).mean() < 0.1
+
+
+def test_boxes_of_tiny_imagenet_are_coarse_masks():
+    boxes = ["x0", "y0", "x1", "y1"]
+    data = Manifest(archive("tinyimagenet60_boxes"), "index.csv", VAL, mask_box=boxes).load()
+    assert (len(data.items), len(data.classes)) == (3000, 60)
+    areas = np.array([data.mask(row).mean() for row in range(3000)])
+    assert round(float(np.median(areas)), 2) == 0.5  # as the card of the data has it
+    assert [round(float((areas >= full).mean()), 2) for full in (0.95, 1)] == [0.14, 0.07]
+    row = data.items["image_id"].tolist().index("test/n01443537/val_68.JPEG")  # 10, 19, 63, 42
+    assert data.mask(row)[19:43, 10:64].all()
+    assert data.mask(row).sum() == 24 * 54
+    photographs = [data.items["path"][row] for row in range(0, 3000, 30)]
+    files, refused = open_root(archive("tinyimagenet60_boxes"), "images"), 0
+    for path in photographs:
+        with suppress(UnreadableImage):
+            decode_mask(files.read(path), path, "bright")
+            refused -= 1
+        refused += 1
+    assert refused > 85, "of a hundred photographs given as masks"
 
 
 def test_grocery_by_its_coarse_classes():
