@@ -150,6 +150,13 @@ def test_another_count_than_declared_is_named_with_what_is_missing(hard, tmp_pat
         hard(images=images)
 
 
+def test_training_images_alone_are_not_taken_for_a_test(hard, tmp_path):
+    for file in (tmp_path / "hardImageNet/val").iterdir():
+        file.unlink()
+    with pytest.raises(FcaError, match=r"masks of hard_imagenet for ImageNet's val = 0.*; allowed: at least 1"):
+        hard()
+
+
 def test_the_published_counts_are_those_of_the_yaml(hard, tmp_path):
     keys = {"root": str(tmp_path), "imagenet": str(tmp_path / "ilsvrc")}
     with pytest.raises(FcaError, match="for ImageNet's train = 8; allowed: 19097, as published"):
