@@ -159,8 +159,10 @@ def test_training_images_alone_are_not_taken_for_a_test(hard, tmp_path):
 
 def test_the_published_counts_are_those_of_the_yaml(hard, tmp_path):
     keys = {"root": str(tmp_path), "imagenet": str(tmp_path / "ilsvrc")}
-    with pytest.raises(FcaError, match="for ImageNet's train = 8; allowed: 19097, as published"):
+    with pytest.raises(FcaError, match="for ImageNet's val = 4; allowed: 750, as published"):
         load_data("hard_imagenet", **keys)
+    with pytest.raises(FcaError, match="for ImageNet's train = 8; allowed: 19097, as published"):
+        load_data("hard_imagenet", **keys, images={"train": 19097, "val": 4})
     assert len(load_data("hard_imagenet", **keys, images=None).items) == 12
 
 
