@@ -1,36 +1,24 @@
-"""Hard ImageNet and RIVAL10 with their object masks, and masks that several workers drew, consolidated.
-
-The public sets are read by their folders and file names. Their pickles are never opened: a pickle can run code.
-"""
+"""Hard ImageNet and RIVAL10 with their object masks, by their folders and file names; no pickle of theirs is opened."""
 
 from __future__ import annotations
 
-import io
 import json
-import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
-from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated
 
-import numpy as np
 import pandas as pd
-from jaxtyping import Bool
 
-from fca.allowed import Allowed
-from fca.data.content import Inventory, inventory
-from fca.data.files import Directory, bytes_of, image_of, in_order, open_root
-from fca.data.manifest import Manifest, mask_of
+from fca.data.content import inventory
+from fca.data.files import Directory, bytes_of, image_of
+from fca.data.manifest import mask_of
 from fca.data.public import found
-from fca.data.splits import AtPosition, Share, assemble, shown
-from fca.identity import fingerprint
+from fca.data.splits import Share, assemble, shown
 from fca.subset import read_groups
-from fca.types import FcaError, ImageData, UnreadableImage, check_choice
+from fca.types import FcaError, ImageData, check_choice
 
-log = logging.getLogger(__name__)
 IMAGE = r"([^/_]+)_([^/]+)"  # in a mask's name: wnid and ImageNet's file name, n04228054_ILSVRC2012_val_00001234.JPEG
 LAYOUTS = {  # a folder that every copy has; masks; where the download has images, their paths there; where to get it
     "hard_imagenet": (
@@ -139,132 +127,3 @@ def _ranks(file: str, ids: set[str]) -> Mapping[str, int]:
         step = f"convert the authors' file as conf/dataset/hard_imagenet.yaml shows ({error})"
         raise FcaError("dataset.ranks", file, "JSON: {class: [train/<wnid>/<file>, ...]}", step) from error
     return rank
-
-
-# Masks that workers drew (section 3.2 of Hard ImageNet).
-
-
-def iou(a: Bool[np.ndarray, "height width"], b: Bool[np.ndarray, "height width"]) -> float:
-    """Intersection over union of two masks, 0 to 1; NaN of two empty ones.
-
-    >>> iou(np.array([[True, True, False]]), np.array([[False, True, False]]))
-    0.5
-    """
-    union = int((a | b).sum())
-    return int((a & b).sum()) / union if union else float("nan")
-
-
-def consolidated(masks: Bool[np.ndarray, "masks height width"]) -> tuple[Bool[np.ndarray, "height width"], list[float]]:
-    """The pixels that more than half of the masks have (half of an even number is not enough); each mask's IoU with it.
-
-    >>> consolidated(np.array([[[True, True]], [[True, False]]]))
-    (array([[ True, False]]), [0.5, 1.0])
-    """
-    majority = 2 * masks.sum(axis=0) > len(masks)
-    return majority, [iou(mask, majority) for mask in masks]
-
-
-def screened(lines: pd.DataFrame, exam_least: float | None, check_least: float | None) -> pd.DataFrame:
-    """What is known of each worker (index): `exam`, `check` (mean IoU; NaN = none), and whether the masks are `kept`.
-
-    lines:       columns worker, phase (exam, check or work), image_id and iou (with the truth).
-    exam_least:  to pass, all images of the exam must be done, with this mean IoU; None = there is no exam.
-    check_least: who has a lower mean IoU on attention checks is removed; who had none stays. None = nobody is.
-    """
-    of = pd.DataFrame(index=pd.Index(sorted(set(lines["worker"])), name="worker"))
-    exam, check = (lines[lines["phase"] == phase].groupby("worker") for phase in ("exam", "check"))
-    images = lines["image_id"][lines["phase"] == "exam"].nunique()
-    of["exam"] = exam["iou"].mean().where(exam["image_id"].nunique() == images)
-    of["check"] = check["iou"].mean()
-    passed = True if exam_least is None else of["exam"] > exam_least - 1e-9  # a mean of .6 and .7 is .6499999999999999
-    return of.assign(kept=passed & ~(of["check"] < (check_least or 0) - 1e-9))
-
-
-@dataclass(frozen=True, kw_only=True)
-class AnnotatedImages(Manifest):
-    """`dataset=annotated`: the images of a manifest, with the pixel majority of the masks that screened workers drew.
-
-    annotations: a CSV, found as `file` is: image_id, worker, phase (exam, check, work), mask and true_mask (paths).
-    exam_least, check_least: see `screened`.    checks: least share of attention checks among checks and work.
-    masks:       how many each image needs.
-    Columns of the images: n_annotations, ask_again (masks that it lacks), iou_1, iou_2 ... (each mask against the
-    majority, by worker) and agreement, their mean. Masks and boxes of the manifest itself are not used.
-    """
-
-    annotations: str
-    exam_least: Annotated[float | None, Allowed(0, 1)] = 0.65
-    check_least: Annotated[float | None, Allowed(0, 1)] = 0.5
-    checks: Annotated[float, Allowed(0, 1)] = 0.1
-    masks: Annotated[int, Allowed(1)] = 5
-
-    def load(self) -> ImageData:
-        """List the images and compare all masks; nothing is written. Raises FcaError for what does not fit, named."""
-        data, there = super().load(), inventory(open_root(self.root, "the files that the tables list"))
-        path_of = dict(zip(data.items["image_id"], data.items["path"], strict=True))
-        lines, ids = self._lines_of(there, path_of), list(path_of)
-        read = partial(mask_of, there.files, objects=self.mask_object)
-
-        def with_truth(row: int) -> float:
-            mask, truth = lines["mask"][row], lines["true_mask"][row]
-            return iou(read(mask, truth), read(truth, truth)) if truth else np.nan
-
-        def of_all(image_id: str) -> tuple[Bool[np.ndarray, "height width"], list[float]]:
-            return consolidated(np.stack([read(path, path_of[image_id]) for path in drawn[image_id]]))
-
-        try:
-            lines["iou"] = list(in_order(with_truth, len(lines), 0, "comparing masks with the truth"))
-            workers = screened(lines, self.exam_least, self.check_least)
-            work = lines[(lines["phase"] == "work") & lines["worker"].map(workers["kept"])]
-            drawn = {str(image_id): masks.tolist() for image_id, masks in work.groupby("image_id")["mask"]}
-            have = list(drawn)
-            found = list(in_order(lambda at: of_all(have[at])[1], len(have), 0, "comparing the masks of an image"))
-        except UnreadableImage as error:
-            raise FcaError("mask", error, "black and white, as large as its image", "mend it or its line") from error
-        columns = {f"iou_{place}": column for place, column in enumerate(zip_longest(*found, fillvalue=np.nan), 1)}
-        ious = pd.DataFrame(columns, have, dtype=np.float64).reindex(ids).reset_index(drop=True)
-        digests = there.digests(work["mask"])
-        contents = {i: " ".join([*map(digests.__getitem__, paths), self.mask_object]) for i, paths in drawn.items()}
-        n = np.array([len(drawn.get(image_id, ())) for image_id in ids])
-        counts = {"n_annotations": n, "ask_again": (self.masks - n).clip(0)}
-        items = data.items.assign(mask_content=[contents.get(image_id, "") for image_id in ids], **counts)
-        items = items.assign(agreement=ious.mean(axis=1), **ious)
-        self._report(lines, workers, items)
-        mask = AtPosition(lambda image_id: of_all(image_id)[0] if image_id in drawn else None, ids)
-        return replace(data, items=items, fingerprint=fingerprint(items), mask=mask)
-
-    def _lines_of(self, there: Inventory, ids: Iterable[str]) -> pd.DataFrame:
-        """The annotations, by image and worker. Raises FcaError naming the lines that do not fit."""
-        sizes, name = there.listing.sizes, self.annotations
-        try:
-            content = there.files.read(name) if name in sizes else bytes_of(Path(name).expanduser())
-            lines = pd.read_csv(io.BytesIO(content), dtype="str", na_filter=False)
-            lines = lines[["image_id", "worker", "phase", "mask", "true_mask"]]
-        except Exception as error:  # no such file or column, another encoding, a damaged archive: many kinds
-            allowed = "a CSV with columns image_id, worker, phase, mask, true_mask"
-            raise FcaError("dataset.annotations", name, allowed, f"mend it: {error}") from error
-        work = lines["phase"] == "work"
-        for wrong, allowed in (
-            (~lines["phase"].isin(["exam", "check", "work"]), "exam, check or work as phase"),
-            (lines["worker"].str.contains(r"^$|[\x00-\x1f\x7f-\x9f]"), "a worker, in printable text"),
-            (~lines["mask"].isin([*sizes]), f"a file of {self.root} as mask"),
-            (~work & ~lines["true_mask"].isin([*sizes]), f"a file of {self.root} as true_mask, of exam and check"),
-            (work & ~lines["image_id"].isin([*ids]), f"an image of {self.file} as image_id, of work"),
-            (lines.duplicated(["image_id", "worker", "phase"]), "one line a worker, phase and image"),
-        ):
-            if wrong.any():
-                named = [f"{row + 2} ({', '.join(map(str, lines.loc[row]))})" for row in np.flatnonzero(wrong)]
-                raise FcaError(f"lines of {name}", shown(named), allowed, "correct them")
-        lines["true_mask"] = lines["true_mask"].mask(work, "")
-        return lines.sort_values(["image_id", "worker", "phase"], ignore_index=True)
-
-    def _report(self, lines: pd.DataFrame, workers: pd.DataFrame, items: pd.DataFrame) -> None:
-        removed, again = workers.index[~workers["kept"]].tolist(), items["image_id"][items["ask_again"] > 0].tolist()
-        if removed:
-            log.warning("masks of %d of %d workers are left out: %s", len(removed), len(workers), shown(removed))
-        if again:
-            log.warning("ask again for masks of %d images (column ask_again): %s", len(again), shown(again))
-        checks, phases = lines["iou"][lines["phase"] == "check"], lines["phase"].value_counts()
-        share = len(checks) / max(1, len(lines) - phases.get("exam", 0))
-        level = logging.WARNING if share < self.checks else logging.INFO
-        text = "attention checks: %.1f %% of the annotations (expected: %.1f %%), mean IoU %.2f; agreement %.2f"
-        log.log(level, text, 100 * share, 100 * self.checks, checks.mean(), items["agreement"].mean())

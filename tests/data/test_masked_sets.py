@@ -19,7 +19,8 @@ from PIL import Image
 from fca.cli.application import CONF
 from fca.cli.configure import load_data
 from fca.data.files import GREY, decode_mask
-from fca.data.masked_sets import AnnotatedImages, MaskedImageNet, consolidated, iou, screened
+from fca.data.manifest import AnnotatedImages, consolidated, iou, screened
+from fca.data.masked_sets import MaskedImageNet
 from fca.data.public import ImageNet
 from fca.subset import read_groups
 from fca.types import FcaError, UnreadableImage
