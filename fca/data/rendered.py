@@ -1,20 +1,35 @@
-"""Objects drawn on demand by ten attributes and three levels of difficulty: no network, no folder, exact masks."""
+"""Objects drawn on demand by ten attributes and three levels of difficulty, or with a cue behind them; exact masks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Annotated
 
+import numpy as np
 import pandas as pd
+from jaxtyping import UInt8
 
 from fca.allowed import Allowed, Seed
 from fca.data.splits import Share, assemble
 from fca.render import ATTRIBUTES, BACKGROUND, CLASSES, SIZES, VERSION, Rendered, render, scene_of
-from fca.types import LEVELS, FcaError, ImageData
+from fca.render.cue import CUES, Cued, background, co_objects, cued
+from fca.render.cue import VERSION as CUE_VERSION
+from fca.types import LEVELS, FcaError, ImageData, generator
 
 FIRST_INDEX = {"test": 0, "val": 10**6, "train": 2 * 10**6}  # of a split's scenes: none is in two splits
+
+
+@dataclass(frozen=True)
+class Recomposable(ImageData):
+    """Images whose objects can be put on each other's backgrounds exactly as the renderer would draw them.
+
+    background: image id -> the image without its object. Object pixels (`mask`) of one image over the background of
+                another are an image of the second scene with the first one's object.
+    """
+
+    background: Callable[[str], UInt8[np.ndarray, "height width 3"]] = field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -26,6 +41,9 @@ class RenderedObjects:
     train_per_class, val_per_class: images of a class, spread evenly over the attributes and `train_levels`.
     size:            pixels a side.    seed: of all images.
     mirror:          whether a mirrored image still shows its class.
+    cue:             null, or what behind the object goes with a class: color, texture or object (see fca.render.cue).
+                     Then all images are at the easy values of all attributes, and objects cover a tenth of the image.
+    cue_strength:    an image has the cue of its own class with this probability, else that of a class drawn uniformly.
     """
 
     classes: Annotated[list[str], Allowed(filled=True)]
@@ -37,27 +55,53 @@ class RenderedObjects:
     size: int
     seed: Seed
     mirror: bool = True
+    cue: Annotated[str | None, Allowed(choices=CUES)] = None
+    cue_strength: Annotated[float, Allowed(0, 1)] = 0.0
 
     def load(self) -> ImageData:
         """The images, listed; each is drawn when it is read. Raises FcaError for unknown names, counts out of range."""
         self._check()
-        keys = product(["test"], self.classes, self.attributes, LEVELS, range(self.per_level))
-        listed = pd.DataFrame([_item(*key) for key in (*keys, *self._easy("val"), *self._easy("train"))])
+        keys = product(["test"], self.classes, self.attributes, LEVELS if self.cue is None else ["easy"])
+        test = ((*key, index) for key in keys for index in range(self.per_level))
+        listed = pd.DataFrame([_item(*key) for key in (*test, *self._easy("val"), *self._easy("train"))])
+        version = f"drawing {VERSION}, size {self.size}, seed {self.seed}"
+        if self.cue is None:
+            return self._assembled("rendered", listed, version)
+        whose = [self._cue_class(*one) for one in zip(listed["image_id"], listed["label"], strict=True)]
+        listed = listed.assign(cue=self.cue, cue_strength=float(self.cue_strength), cue_class=whose)
+        version += f", cue {CUE_VERSION} {self.cue} {float(self.cue_strength)} of {', '.join(self.classes)}"
+        found = self._assembled(f"rendered {self.cue} {self.cue_strength:g}", listed, version)
+        return Recomposable(**vars(found), background=self._background)
+
+    def _assembled(self, name: str, listed: pd.DataFrame, version: str) -> ImageData:
         return assemble(
-            "rendered",
+            name,
             listed,
-            lambda image_id: self._drawn(image_id).image,
+            lambda image_id: self._drawn(image_id)[0],
             Share(0.1, self.seed),
-            version=f"drawing {VERSION}, size {self.size}, seed {self.seed}",
-            mask=lambda image_id: self._drawn(image_id).visible,
-            mirror=self.mirror,
+            version=version,
+            mask=lambda image_id: self._drawn(image_id)[1],
+            mirror=self.mirror and self.cue != "texture",  # a grating mirrored is that of another class
         )
 
-    def _drawn(self, image_id: str) -> Rendered:
+    def _drawn(self, image_id: str) -> Rendered | Cued:
         """An image and its masks, by its id alone."""
         split, label, attribute, level, index = image_id.split("/")
         scene = scene_of(label, attribute, level, FIRST_INDEX[split] + int(index), self.seed)
-        return render(scene, self.size)
+        if self.cue is None:
+            return render(scene, self.size)
+        whose = self._cue_class(image_id, label)
+        return cued(scene, self.cue, whose, self.classes, f"{self.seed}/{image_id}", self.size)
+
+    def _background(self, image_id: str) -> UInt8[np.ndarray, "size size 3"]:
+        whose = self._cue_class(image_id, image_id.split("/")[1])
+        return background(str(self.cue), whose, self.classes, f"{self.seed}/{image_id}", self.size)
+
+    def _cue_class(self, image_id: str, label: str) -> str:
+        """Whose cue an image has; with a higher strength, more images have that of their own class."""
+        random = generator("cue", self.seed, image_id)
+        own, other = random.random() < self.cue_strength, self.classes[random.integers(len(self.classes))]
+        return label if own else other
 
     def _easy(self, split: str) -> Iterator[tuple[str, str, str, str, int]]:
         """A class's training images go round the attributes, then round the levels."""
@@ -71,6 +115,12 @@ class RenderedObjects:
         _known("dataset.classes", self.classes, CLASSES)
         _known("dataset.attributes", self.attributes, (*ATTRIBUTES, BACKGROUND))
         _known("dataset.train_levels", self.train_levels, LEVELS)
+        if self.cue is not None:
+            if self.train_levels != ["easy"]:
+                step = "leave it as it is: with a cue all images are easy"
+                raise FcaError("dataset.train_levels", ", ".join(self.train_levels), "easy", step)
+            if self.cue == "object":
+                co_objects(self.classes)
         ranges = {"per_level": (1, 10**6), "train_per_class": (0, 10**6), "val_per_class": (0, 10**6), "size": SIZES}
         for key, (low, high) in ranges.items():
             if not low <= (number := getattr(self, key)) <= high:
