@@ -25,8 +25,7 @@ from fca.types import FcaError, check_choice, generator
 
 CUES = ("color", "texture", "object")
 VERSION = "1"  # of the drawing of cues: another one whenever their pixels change
-SHARE = 0.1  # of the image that shows the object, at most
-MEASURED = 40  # pixels a side of the image in which that is measured
+SHARE, MEASURED = 0.1, 40  # of the image that shows the object, at most; pixels a side where that is measured
 CYCLES = (4.0, 9.0)  # of a grating, in the image's side
 CONTRAST = 0.09  # standard deviation of a grating's luminance
 BESIDE = 0.3  # from the image's centre to the co-object's, right or left and up or down, as a share of the side
@@ -100,8 +99,8 @@ def background(cue: str, whose: str, classes: Sequence[str], key: str, size: int
         return _to_bytes(middle + np.float32(CONTRAST) * _grating(place, len(classes), random, size)[:, :, None])
     if cue == "color":
         hue, saturation = (place + random.uniform(-0.25, 0.25)) / len(classes), 0.3 + saturation / 2
-    near = random.uniform(-0.02, 0.02)
-    colours = (hsv_to_rgb(hue % 1, saturation, dark), hsv_to_rgb((hue + near) % 1, saturation, light))
+    near = (hue + random.uniform(-0.02, 0.02)) % 1
+    colours = (hsv_to_rgb(hue % 1, saturation, dark), hsv_to_rgb(near, saturation, light))
     clouds = backdrop(Scene("", "", "", 0, 0, key, backdrop_amount=amount, backdrop_colors=colours), size).copy()
     if cue == "object":
         right, down = random.choice([-BESIDE, BESIDE], 2).tolist()

@@ -11,7 +11,6 @@ from fca.report import figure, style
 from fca.store import Store
 from fca.studies.reliance.metric_truth import MetricTruth, judged, verdicts
 from fca.types import FcaError
-
 from tests.studies.conftest import Lab, copy_of, images
 
 CUES = ("color", "texture")
@@ -84,7 +83,9 @@ def test_metrics_that_follow_and_metrics_that_do_not_are_named_with_the_cues(kno
 
 def test_truths_and_metrics_are_those_of_the_predictions(known):
     truth, networks = (table.frame for table in MetricTruth()(known.store))
-    line = networks.query("cue == 'color' and cue_strength == 1 and seed == 0 and metric == 'rfs/gaussian/0.25'").iloc[0]
+    line = networks.query("cue == 'color' and cue_strength == 1 and seed == 0 and metric == 'rfs/gaussian/0.25'").iloc[
+        0
+    ]
     n, right = 48, np.arange(48)
     labels = known.true
 
@@ -97,7 +98,7 @@ def test_truths_and_metrics_are_those_of_the_predictions(known):
     assert line["value"] == pytest.approx((background - foreground) / (2 * min(middle, 1 - middle)), abs=1e-12)
     of = networks.query("cue == 'color' and metric == 'accuracy/ablate/gray'")
     row = truth.query("cue == 'color' and metric == 'accuracy/ablate/gray'").iloc[0]
-    for rho, column in (("rho_strength", "cue_strength"), ("rho_reliance", "reliance")):
+    for rho, column in (("rho_cue_strength", "cue_strength"), ("rho_reliance", "reliance")):
         assert row[rho] == pytest.approx(stats.spearmanr(of["value"], of[column]).statistic, abs=1e-12)
         assert row[f"{rho}_low"] <= row[rho] <= row[f"{rho}_high"]
     undefined = truth[truth["metric"] == "rfs/l2/60/area_matched"]
@@ -130,7 +131,7 @@ def test_networks_trained_on_other_data_and_predictions_that_lack_the_truth_are_
 
 def test_a_query_narrows(known):
     truth, _ = MetricTruth(query="dataset in ['rendered color 0', 'rendered color 1']")(known.store)
-    assert set(truth.frame["cue"]) == {"color"}
+    assert set(truth.frame["cue"]) == {"color", "all"}
 
 
 def test_without_cue_data_there_is_no_verdict_and_a_named_error(lab):
@@ -184,4 +185,5 @@ def test_figures_are_drawn_and_headlines_name_what_fails(known):
     sentences = figure.headlines(analysis, tables)
     assert len(sentences) == 4
     [pasted] = [line for line in sentences if "pasted" in line]
-    assert "is refuted: it fails for texture" in pasted
+    assert "is refuted" in pasted
+    assert "texture none" in pasted

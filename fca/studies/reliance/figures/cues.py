@@ -2,44 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import altair as alt
 import pandas as pd
 
 from fca.report import kinds, style
 from fca.report.figure import Figure
-from fca.studies.reliance.metric_truth import CUE, FAILS, METRIC, NETS, NETWORKS, RELIANCE, RHOS, TRUTH, VALUE, VERDICT
+from fca.studies.reliance.metric_truth import CUE, FAILS, METRIC, NETS, NETWORKS, RHOS, TRUTH, TRUTHS, VALUE, VERDICT
 from fca.studies.table import MODEL
 from fca.types import Column, Table, with_interval
 
 _COLOURS = ("#d55e00", "#0072b2", "#009e73", kinds.GREY)
-_TRUTHS = {RHOS[0]: "cue strength in training", RHOS[1]: "accuracy lost by exact exchange"}
 AGREES = Column("agrees", float, "+.1f", "rank correlation, 1: as the metric claims, -1: the opposite")
 
 
 def correlation_figure(truth: Table) -> alt.FacetChart:
     """Correlation of every metric with both truths, a dot a cue; above 0 the metric follows."""
     parts = []
-    for rho, name in _TRUTHS.items():
-        frame = truth.frame.assign(panel=name, agrees=truth.frame["sign"] * truth.frame[rho])
-        ends = pd.concat([frame["sign"] * frame[end] for end in (rho.low, rho.high)], axis=1)
-        frame[AGREES.low], frame[AGREES.high] = ends.min(axis=1, skipna=False), ends.max(axis=1, skipna=False)
-        parts.append(frame)
+    for rho, of in zip(RHOS, TRUTHS, strict=True):
+        signed = truth.frame[[*with_interval(rho)]].mul(truth.frame["sign"], axis=0)
+        parts.append(truth.frame.assign(panel=of.meaning, **signed.set_axis(with_interval(AGREES), axis=1)))
     frame = pd.concat(parts, ignore_index=True)
     frame["named"] = frame[METRIC] + ": " + frame[VERDICT]
     along = kinds.category(alt.Y, "named", frame["named"].drop_duplicates().tolist(), labelLimit=360, bands=True)
-    axis = kinds.quantity(alt.X, AGREES, domain=[-1, 1], padding=0)
+    axis, coloured = kinds.quantity(alt.X, AGREES, domain=[-1, 1], padding=0), kinds.hue(CUE, frame, _COLOURS)
     hover = (METRIC, CUE, NETS, *with_interval(AGREES), VERDICT, FAILS)
-    chart = kinds.points_with_intervals(
-        AGREES, along, hover, kinds.hue(CUE, frame, _COLOURS), dodge=CUE, line=kinds.ZERO, scale=axis, size=50
-    )
+    chart = kinds.points_with_intervals(AGREES, along, hover, coloured, dodge=CUE, line=kinds.ZERO, scale=axis, size=50)
     title = style.title(
         "Which metrics follow the truth?",
         "Rank correlation over networks, with its 95 % interval, times the sign that the metric claims.",
     )
-    drawn = style.faceted(chart, frame, title, (CUE,), height=46 * frame["named"].nunique(), columns=2)
-    return drawn
+    return style.faceted(chart, frame, title, (CUE,), height=46 * frame["named"].nunique(), columns=2)
 
 
 def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
@@ -47,46 +42,41 @@ def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
     verdict = dict(zip(truth.frame[METRIC], truth.frame[VERDICT], strict=True))
     frame = networks.frame.dropna(subset=VALUE).reset_index(drop=True)
     frame["panel"] = [f"{metric}\n{verdict[metric]}" for metric in frame[METRIC]]
-    points = kinds.scatter(
-        kinds.quantity(alt.X, RELIANCE, "accuracy lost by exact exchange"),
-        kinds.quantity(alt.Y, VALUE, ""),
-        networks.columns,
-        kinds.hue(CUE, frame, _COLOURS),
-        size=50,
-    )
+    x, y = kinds.quantity(alt.X, TRUTHS[1], "accuracy lost by exact exchange"), kinds.quantity(alt.Y, VALUE, "")
+    points = kinds.scatter(x, y, networks.columns, kinds.hue(CUE, frame, _COLOURS), size=50)
     title = style.title(
         "What does each metric show of networks that rely more and more on the background?",
-        "One point a network. Ablation: accuracy kept without the object, should rise; all others should fall.",
+        "One point a network. Accuracy without the object should rise; all others should fall.",
     )
-    drawn = style.faceted(points, frame, title, (CUE, MODEL), height=170, columns=4)
-    return drawn.resolve_scale(y="independent")
+    return style.faceted(points, frame, title, (CUE, MODEL), height=170, columns=4).resolve_scale(y="independent")
 
 
 def headlines(truth: pd.DataFrame) -> Iterator[str]:
-    """One sentence a verdict: which metrics, and for which cues they fail, with the correlation there.
+    """A sentence a metric: whether it follows, and the correlations that show it, for a refuted one those that fail.
 
     >>> line = {"metric": "rfs/l2/60", "cue": "color", "nets": 18, "undefined": 2, "sign": -1, "verdict": "refuted"}
     >>> line |= {"fails": "color", "rho_reliance": 0.31, "rho_reliance_low": -0.2, "rho_reliance_high": 0.7}
     >>> print(*headlines(pd.DataFrame([line])))
-    rfs/l2/60 is refuted: it fails for color (rank correlation with reliance +0.31 [-0.20, +0.70], 2 of 18 networks \
-undefined), where it should be negative.
+    rfs/l2/60 is refuted: it should fall as reliance rises; rank correlation for colour +0.31 [-0.20, +0.70] (not \
+defined for 2 of 18 networks).
     """
-    rho = RHOS[1]
-    for (verdict, metric), part in truth.groupby([VERDICT, METRIC], sort=False):
-        fails = part[FAILS].iloc[0].split(", ")
+    for metric, part in truth.groupby(METRIC, sort=False):
+        verdict, fails = part[VERDICT].iloc[0], part[FAILS].iloc[0].split(", ")
         lines = part[part[CUE].isin(fails) if verdict == "refuted" else part[CUE] != "all"].to_dict("records")
-        texts = [
-            f"{line[CUE]} (rank correlation with reliance {line[rho]:+.2f} [{line[rho.low]:+.2f}, {line[rho.high]:+.2f}]"
-            + (f", {line['undefined']} of {line[NETS]} networks undefined)" if line["undefined"] else ")")
-            for line in lines
-        ]
-        should = "positive" if part["sign"].iloc[0] > 0 else "negative"
+        texts = "rank correlation for " + ", ".join(f"{CUE.choices[line[CUE]]} {_text(line)}" for line in lines)
         if verdict == "refuted":
-            yield f"{metric} is refuted: it fails for {', '.join(texts)}, where it should be {should}."
+            way = "rise" if part["sign"].iloc[0] > 0 else "fall"
+            yield f"{metric} is refuted: it should {way} as reliance rises; {texts}."
         elif verdict == "follows":
-            yield f"{metric} follows the truth for every cue: {', '.join(texts)}."
+            yield f"{metric} follows reliance whatever the cue; {texts}."
         else:
             yield f"{metric} is undecided: too few networks that differ in reliance."
+
+
+def _text(line: Mapping[Any, Any]) -> str:
+    undefined = f" (not defined for {line['undefined']} of {line[NETS]} networks)" if line["undefined"] else ""
+    value, low, high = (f"{line[end]:+.2f}" for end in with_interval(RHOS[1]))
+    return f"none{undefined}" if value == "+nan" else f"{value} [{low}, {high}]{undefined}"
 
 
 FIGURES = (
