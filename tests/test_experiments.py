@@ -20,6 +20,7 @@ SMALLER = {
         "shift=corruption/fog",
         "shift.severities=[1,5]",
     ],
+    "rendered_cues": ["model=test_resnet", "seed=0"],
 }
 BOTH = {"train", "predict"}
 TASKS = {
@@ -28,6 +29,7 @@ TASKS = {
     "fc_sim": {"embed"},
     "irt_corruption": BOTH,
     "progressive": {*BOTH, "describe"},
+    "rendered_cues": BOTH,
 }
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 
