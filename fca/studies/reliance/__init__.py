@@ -1,0 +1,1 @@
+"""For the right reasons: does a model rely on the object or on spurious cues around it?"""
