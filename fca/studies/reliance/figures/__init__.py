@@ -1,7 +1,7 @@
-"""The figures of reliance."""
+"""Figures and headlines of the reliance study."""
 
-from fca.studies.reliance.figures import cues
+from fca.studies.reliance.figures import cues, objects, ranks, reliance
 
-_PARTS = (cues,)
+_PARTS = (reliance, cues, objects, ranks)
 FIGURES = tuple(figure for part in _PARTS for figure in part.FIGURES)
 HEADLINES = {name: sentences for part in _PARTS for name, sentences in part.HEADLINES.items()}
