@@ -1,0 +1,1 @@
+"""Reliance on spurious cues."""
