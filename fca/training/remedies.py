@@ -43,6 +43,9 @@ class Seen(NamedTuple):
     background: Tensor | None = None
 
 
+See = Callable[[np.ndarray, int], Seen]
+
+
 class Noised(NamedTuple):
     """Images with noise on the background, seen by a frozen network: clamp(x + sigma (1 - mask) n, 0, 1).
 
@@ -68,12 +71,6 @@ class Noised(NamedTuple):
         with sdpa_kernel(SDPBackend.MATH):  # fused attention cannot be differentiated twice
             return Seen(self.classifier.embed(self.classifier.normalise(images)), images, background)
 
-    @torch.no_grad()
-    def features(self, batch_size: int) -> Float[Tensor, "images features"]:
-        """Of all shown images, under draw 0."""
-        every = np.arange(len(self.shown.rows))
-        return torch.cat([self(part, 0).features for part in np.array_split(every, -(-len(every) // batch_size))])
-
 
 def background_saliency(
     losses: Float[Tensor, " n"], images: Float[Tensor, "n 3 size size"], background: Bool[Tensor, "n 1 size size"]
@@ -91,21 +88,24 @@ def background_saliency(
     return (gradient * background).square().flatten(1).sum(1)
 
 
-def stored(features: Features, accelerator: str) -> Callable[[Ints, int], Seen]:
+def stored(features: Features, accelerator: str) -> See:
     """Features that were computed before, on the device."""
     held = torch.from_numpy(features).to(device_of(accelerator))
     return lambda part, _: Seen(held[part])
 
 
 def trained_head(
-    see: Callable[[Ints, int], Seen], labels: Ints, val: Tensor, val_labels: Int[np.ndarray, " val"],
+    see: See, labels: Ints, see_val: See, val_labels: Int[np.ndarray, " val"],
     weights: Sequence[float], *, epochs: int, lr: float, weight_decay: float, batch_size: int, seed: int,
 ) -> Head:  # fmt: skip
     """Adam on mean cross-entropy + weight * mean `background_saliency`, for all `weights` on the same batches.
 
     Of all weights and epochs the most accurate on val is kept, of equal ones that of the smaller cross-entropy.
-    see: positions in `labels`, epoch -> what is seen.    val: features.    seed: of the first weights and the order.
+    see: positions in `labels` and epoch (of val: 0) -> what is seen.    seed: of the first weights and the order.
     """
+    parts = np.array_split(np.arange(len(val_labels)), -(-len(val_labels) // batch_size))
+    with torch.no_grad():
+        val = torch.cat([see_val(part, 0).features for part in parts])
     truth, val_truth = (torch.from_numpy(each).to(val.device) for each in (labels, val_labels))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
@@ -122,7 +122,7 @@ def trained_head(
                 if seen.images is not None and seen.background is not None:
                     loss = loss + weight * background_saliency(losses, seen.images, seen.background).mean()
                 stepper.zero_grad()
-                loss.backward(inputs=list(head.parameters()), retain_graph=True)
+                torch.autograd.backward(loss, inputs=list(head.parameters()), retain_graph=True)
                 stepper.step()
         for head, weight in zip(heads, weights, strict=True):
             logits = head(val).detach()

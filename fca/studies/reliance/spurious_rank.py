@@ -122,7 +122,7 @@ class SpuriousRank:
     shown: Annotated[int, Allowed(1)] = 6
 
     def __call__(self, store: Store) -> list[Table]:
-        """Raises FcaError for no features of images (or no layer on them), several encoders, and a file that is wrong."""
+        """Raises FcaError for no features (or no layer on them), several encoders, and a file that is wrong."""
         rows = every_row(store, self.query)
         lines: list[list[pd.DataFrame]] = [[], [], [], []]
         runs = list[str]()
@@ -211,11 +211,13 @@ def _gaps(
         (rows["shift"] == "clean") & (rows["snapshot"].fillna("best") == "best") & (rows["ncl"] == rows["num_classes"])
     )
     rows = rows[final & (rows["fingerprint"] == one.row["fingerprint"]) & rows["split"].isin(ranked["split"])]
-    lines = list[dict[str, Any]]()
+    lines, named = list[dict[str, Any]](), set[str]()
     for row in records(rows.sort_values(["model", "adaptation", "seed", "run_id"])):
         known = {name: None if pd.isna(row[name]) else row[name] for name in ("model", "adaptation", "seed")}
         words = [f"seed {int(v)}" if name == "seed" else v for name, v in known.items() if v is not None]
         subject = ", ".join([*words, *["the encoder"] * (row["model"] == one.row["encoder"])])
+        subject += f", run {row['run_id']}" * (subject + row["split"] in named)
+        named.add(subject + row["split"])
         about = {**known, "dataset": row["dataset"], "split": row["split"], "subject": subject}
         found = predictions(store, row)
         ids = one.items["image_id"][one.items["split"] == row["split"]].to_numpy()[found.images]

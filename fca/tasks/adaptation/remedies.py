@@ -148,19 +148,17 @@ class Remedy:
             weight, bias, strength = logistic_head(x, groups["train"], z, groups["val"], setup.seed)
             right = float(((z @ weight.T + bias).argmax(axis=1) == val).mean())
             return weight, bias, {**found, VAL_TOP1: right, STRENGTH: strength}
-        see: Any
+        sees: list[Any]
         if self.corm:
-            built, seed = setup.model.build(), setup.seed
+            built = setup.model.build()
             shown = [AtInput(work.data, split, rows[split], built, setup) for split in ("train", "val")]
-            see = Noised(built, shown[0], self.sigma, self.probability, seed)
-            seen = Noised(built, shown[1], self.sigma, 1.0, seed).features(self.batch_size)
+            chances = (self.probability, 1.0)
+            sees = [Noised(built, one, self.sigma, p, setup.seed) for one, p in zip(shown, chances, strict=True)]
         else:
-            see, seen = (stored(each, setup.machine.accelerator) for each in (x, z))
-            seen = seen(np.arange(len(val)), 0).features
+            sees = [stored(each, setup.machine.accelerator) for each in (x, z)]
         adam: dict[str, Any] = {field: getattr(self, field) for field in ADAM}
-        head = trained_head(
-            see, train, seen, val, self.saliency_weight if self.corm else [0.0], seed=setup.seed, **adam
-        )
+        weights = self.saliency_weight if self.corm else [0.0]
+        head = trained_head(sees[0], train, sees[1], val, weights, seed=setup.seed, **adam)
         found |= {VAL_TOP1: head.val_top1, BEST_EPOCH: head.epoch}
         return head.weight, head.bias, found | ({SALIENCY_WEIGHT: head.saliency_weight} if self.corm else {})
 

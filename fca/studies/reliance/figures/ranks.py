@@ -1,4 +1,4 @@
-"""Figures and headlines of analysis=spurious_rank: the gap between strong and weak cues, and the images at both ends."""
+"""Figures and headlines of analysis=spurious_rank: the gap between strong and weak cues, images at both ends."""
 
 from __future__ import annotations
 
