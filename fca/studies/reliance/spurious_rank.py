@@ -60,10 +60,7 @@ SPURIOUS_RANKS, FEATURE_IMPORTANCE, SPURIOUS_GAP, SPURIOUS_PICTURES = SPECS
 
 
 class Encoded(NamedTuple):
-    """The embedded images of one data set: those of its split that the encoder saw, and a linear layer on them.
-
-    weight: (classes, features); None where the features are chosen by a file.
-    """
+    """The embedded images of one data set, and a linear layer on them where no file chooses the features."""
 
     row: Mapping[str, Any]
     items: pd.DataFrame
@@ -147,12 +144,8 @@ class SpuriousRank:
         layers = narrowed(rows[linear & rows["parent"].isin(embedded["run_id"])], self.query)
         if self.features is None:
             embedded = embedded[embedded["run_id"].isin(layers["parent"])]
-        require(
-            embedded,
-            "embed rows of all images" + " with a probe or head on them" * (not self.features),
-            len(rows),
-            COMMAND,
-        )
+        what = "embed rows of all images" + " with a probe or head on them" * (not self.features)
+        require(embedded, what, len(rows), COMMAND)
         for dataset, part in embedded.groupby("dataset"):
             if len(part) > 1:
                 found = ", ".join(f"{row['encoder']} (run {row['run_id']})" for row in records(part))
@@ -203,14 +196,10 @@ def _ranked(one: Encoded, chosen: Mapping[str, list[int]], by: str) -> pd.DataFr
     return SPURIOUS_RANKS.frame(frame.dropna(subset="rank"))
 
 
-def _gaps(
-    store: Store, rows: pd.DataFrame, one: Encoded, ranked: pd.DataFrame, k: int
-) -> tuple[pd.DataFrame, list[str]]:
-    """Accuracies at both ends of every class and over all of them, of each model that predicted a ranked split."""
-    final = (
-        (rows["shift"] == "clean") & (rows["snapshot"].fillna("best") == "best") & (rows["ncl"] == rows["num_classes"])
-    )
-    rows = rows[final & (rows["fingerprint"] == one.row["fingerprint"]) & rows["split"].isin(ranked["split"])]
+def _gaps(store: Store, rows: pd.DataFrame, one: Encoded, ranked: pd.DataFrame, k: int) -> tuple[Any, list[str]]:
+    """Accuracies at both ends of every class, and their mean gap, of each model that predicted a ranked split."""
+    whole = (rows["shift"] == "clean") & (rows["ncl"] == rows["num_classes"]) & rows["split"].isin(ranked["split"])
+    rows = rows[whole & (rows["snapshot"].fillna("best") == "best") & (rows["dataset"] == one.row["dataset"])]
     lines, named = list[dict[str, Any]](), set[str]()
     for row in records(rows.sort_values(["model", "adaptation", "seed", "run_id"])):
         known = {name: None if pd.isna(row[name]) else row[name] for name in ("model", "adaptation", "seed")}
@@ -219,21 +208,15 @@ def _gaps(
         subject += f", run {row['run_id']}" * (subject + row["split"] in named)
         named.add(subject + row["split"])
         about = {**known, "dataset": row["dataset"], "split": row["split"], "subject": subject}
-        found = predictions(store, row)
-        ids = one.items["image_id"][one.items["split"] == row["split"]].to_numpy()[found.images]
-        right = pd.Series(found.right, ids)
-        of_classes = list[dict[str, Any]]()
+        found, items = predictions(store, row), store.items(row["fingerprint"])
+        right = pd.Series(found.right, items["image_id"][items["split"] == row["split"]].to_numpy()[found.images])
+        of = list[dict[str, Any]]()
         for label, part in ranked[ranked["split"] == row["split"]].groupby("label", sort=False):
-            ordered = part.sort_values("rank", kind="stable")["image_id"]
-            ordered = right.reindex(ordered).dropna().to_numpy(dtype=bool)
+            ordered = right.reindex(part.sort_values("rank", kind="stable")["image_id"]).dropna().to_numpy(dtype=bool)
             if n := min(k, len(ordered) // 3):
-                of_classes.append({**about, "label": label, "k": n, **_gap(ordered[:n], ordered[-n:])})
-        means = dict[str, float]()
-        for column in (TOP, BOTTOM, GAP):
-            within = SIGNED_FRACTION if column == GAP else (0.0, 1.0)
-            mean = mean_with_interval(np.array([line[column] for line in of_classes]), within=within)
-            means |= dict(zip(with_interval(column), mean, strict=True))
-        lines += [*of_classes, {**about, "label": EVERY, **means}]
+                of.append({**about, "label": label, "k": n, **_gap(ordered[:n], ordered[-n:])})
+        mean = mean_with_interval(np.array([line[GAP] for line in of]), within=SIGNED_FRACTION)
+        lines += [*of, {**about, "label": EVERY, **dict(zip(with_interval(GAP), mean, strict=True))}] if of else []
     return SPURIOUS_GAP.frame(lines), rows["run_id"].tolist()
 
 
@@ -251,30 +234,17 @@ def _gap(top: np.ndarray, bottom: np.ndarray) -> dict[str, float]:
 def _pictures(store: Store, one: Encoded, ranked: pd.DataFrame, gaps: pd.DataFrame, shown: int) -> pd.DataFrame:
     """The first and the last images of the classes with the widest gaps: test images if they are ranked, else train."""
     split = "test" if (ranked["split"] == "test").any() else "train"
-    mean = (
-        gaps[gaps["split"] == split]
-        .groupby("label")[[TOP, BOTTOM, GAP]]
-        .mean()
-        .astype(float)
-        .drop(index=EVERY, errors="ignore")
-    )
-    ranked = ranked[ranked["split"] == split].sort_values("rank", kind="stable")
-    order = [
-        *mean.sort_values(GAP, ascending=False).index,
-        *(x for x in ranked["label"].unique() if x not in mean.index),
-    ]
-    frames = list[pd.DataFrame]()
-    for label in order[:CLASSES]:
-        of = ranked[ranked["label"] == label]
-        n = min(shown, len(of) // 2)
-        for row, (end, part) in enumerate({"top": of.head(n), "bottom": of.tail(n)[::-1]}.items()):
-            accuracy = mean.loc[label, [TOP, BOTTOM]].to_dict() if label in mean.index else {}
-            frames.append(part.assign(end=end, row=row, column=range(n), **accuracy))
+    means = gaps[(gaps["split"] == split) & (gaps["label"] != EVERY)].astype({TOP: float, BOTTOM: float, GAP: float})
+    mean = means.groupby("label")[[TOP, BOTTOM, GAP]].mean().sort_values(GAP, ascending=False)
+    ranked, frames = ranked[ranked["split"] == split].sort_values("rank", kind="stable"), list[pd.DataFrame]()
+    for label in list(dict.fromkeys([*mean.index, *sorted(ranked["label"].unique())]))[:CLASSES]:
+        its = ranked[ranked["label"] == label].drop(columns="score")
+        n, (top, bottom) = min(shown, len(its) // 2), mean.reindex([label])[[TOP, BOTTOM]].to_numpy()[0]
+        for row, (end, part) in enumerate({"top": its.head(n), "bottom": its.tail(n)[::-1]}.items()):
+            frames.append(part.assign(end=end, row=row, column=range(n), top_accuracy=top, bottom_accuracy=bottom))
     frame = pd.concat(frames, ignore_index=True)
-    found = pictures(store, frame["image_id"].tolist(), one.row["fingerprint"])
-    return SPURIOUS_PICTURES.frame(
-        frame.drop(columns="score").assign(thumbnail=pd.Series(found.thumbnails, dtype="object"))
-    )
+    found = pictures(store, frame["image_id"].tolist(), one.row["fingerprint"]).thumbnails
+    return SPURIOUS_PICTURES.frame(frame.assign(thumbnail=pd.Series(found, dtype="object")))
 
 
 def ranks_of(

@@ -24,27 +24,22 @@ from fca.studies.table import DATASET, LABEL
 from fca.types import Table, with_interval
 
 STEP = 100  # pixels from the top of one picture to the next, with two lines of text between
-OWN = "A model ranked by its own features (the encoder) has a gap by construction: it predicts from what ranks."
 
 
 def gap_figure(gap: Table) -> alt.FacetChart:
     """Accuracy with strong cues minus accuracy with weak ones, with intervals, one row a class, widest gap first."""
-    frame = gap.frame.dropna(subset=GAP)
-    if frame.empty:
-        raise style.NothingToDraw(
-            "no model predicted the ranked images; next: fca run task=predict, or adaptation=probe"
-        )
-    frame = frame.assign(panel=style.panels(frame, DATASET))
+    if gap.frame.empty:
+        raise style.NothingToDraw("no model predicted the ranked images; next: fca run task=predict")
+    frame = gap.frame.assign(panel=style.panels(gap.frame, DATASET))
     order = frame[frame[LABEL] != EVERY].groupby(LABEL)[GAP].mean().sort_values(ascending=False).index.tolist()
     rows = kinds.category(alt.Y, LABEL, [*order, EVERY], domain=False, labelPadding=12)
     coloured = kinds.hue(SUBJECT, frame, columns=2)
-    hover = [column for column in gap.columns if column in frame]
-    chart = kinds.points_with_intervals(GAP, rows, hover, coloured, dodge=SUBJECT, line=kinds.ZERO)
+    chart = kinds.points_with_intervals(GAP, rows, gap.columns, coloured, dodge=SUBJECT, line=kinds.ZERO)
     chosen = "annotated features" if gap.parameters["features"] else "the features that matter most for the class"
     title = style.title(
         "How much less accurate are models where the cues of a class are weak?",
         f"Cues: {chosen}, which may lie on the object. Accuracy on the top k minus on the bottom k images, 95 %.",
-        OWN,
+        "A model ranked by its own features (the encoder) has a gap by construction: it predicts from what ranks.",
     )
     high = (18 + 12 * frame[SUBJECT].nunique()) * (len(order) + 1)
     return style.faceted(chart, frame, title, (DATASET, SUBJECT), height=high, columns=1)
@@ -55,22 +50,17 @@ def pictures_figure(pictures: Table) -> alt.FacetChart:
     frame = pictures.frame.dropna(subset="thumbnail")
     if frame.empty:
         raise style.NothingToDraw("no pictures: the images are no longer at hand")
-    right = [
-        f"{high:.0%} right above, {low:.0%} below" if pd.notna(high) else ""
-        for high, low in zip(frame[TOP], frame[BOTTOM], strict=True)
-    ]
-    frame = frame.assign(
-        right=right, place=[f"rank {rank:g}" for rank in frame[RANK]], words=frame[END].map(dict(END.choices))
-    )
+    ends = zip(frame[TOP], frame[BOTTOM], strict=True)
+    right = ["" if pd.isna(top) else f"{top:.0%} right above, {bottom:.0%} below" for top, bottom in ends]
+    frame = frame.assign(right=right, place=frame[RANK].map("rank {:g}".format), words=frame[END].map(END.choices.get))
     frame["panel"] = style.panels(frame, DATASET, LABEL, "right")
     hover = [column for column in pictures.columns if column not in ("thumbnail", "row", "column")]
     title = style.title(
         "What do images with strong and with weak cues look like?",
-        "Above: strongest cues, below: weakest; the share that models get right among the top / bottom k images.",
+        "Above: strongest cues, below: weakest, with the share of the top and of the bottom k that models get right.",
     )
-    drawn = style.faceted(
-        kinds.pictures(frame, hover, "place", "words"), frame, title, (DATASET,), height=2 * STEP, columns=2
-    )
+    chart = kinds.pictures(frame, hover, "place", "words")
+    drawn = style.faceted(chart, frame, title, (DATASET,), height=2 * STEP, columns=2)
     drawn.spec.width = (int(frame["column"].max()) + 1) * (kinds.SIDE + 18)
     return drawn
 
