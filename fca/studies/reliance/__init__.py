@@ -1,1 +1,1 @@
-"""Reliance on spurious cues."""
+"""For the right reasons: does a model rely on the object or on spurious cues around it?"""
