@@ -38,7 +38,8 @@ FACTS = ("mask_area_raw", "retained", "centre")
 THRESHOLD, SIDE, SHOWN, MANY = 0.5, 64, 24, 500
 NORMS = ("norm1", "ln_1", "ln1")  # before attention: in timm; in OpenCLIP and torchvision; in mmpretrain
 OUTLINE, TINT = (0, 255, 255), (150, 60, 220)  # of the object around a map, and over the object without one
-Maps, Masks = Float[np.ndarray, "images size size"], Bool[np.ndarray, "images size size"]
+Maps = Float[np.ndarray, "images size size"]
+Masks = Bool[np.ndarray, "images size size"]
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,9 @@ class Saliency:
         shown = AtInput(data, work.split, rows, classifier, setup)
         shown.masks(rows[:1])  # raises for a set without them
         setup.store.keep_items(data)
-        facts = in_order(lambda i: facts_of(data.mask(int(rows[i])), classifier.geometry), n, machine.workers, "masks")
-        arrays = dict(zip(FACTS, np.array(list(facts), np.float32).T, strict=True))
+        read = lambda at: facts_of(np.asarray(data.mask(int(rows[at]))), classifier.geometry)  # noqa: E731
+        facts = np.array(list(in_order(read, n, machine.workers, "reading masks")), np.float32)
+        arrays = dict(zip(FACTS, facts.T, strict=True))
         start, done = time.perf_counter(), list[Arrays]()
         camera = Camera(classifier, shown.images(rows[:1]), self.layer)
         parts = np.array_split(np.arange(n), -(-n // batch_size_of(size)))
@@ -114,7 +116,7 @@ class Saliency:
             pixels = (255 * shown.images(rows[at])).round().byte().permute(0, 2, 3, 1).cpu().numpy()
             heat = arrays["map"][at] if where == "lowest" else [None] * len(at)
             pictures = [picture(*one) for one in zip(pixels, shown.masks(rows[at]).cpu().numpy(), heat, strict=True)]
-            arrays |= {where: at, name: np.array(pictures, np.uint8).reshape(-1, SIDE, SIDE, 3)}
+            arrays |= {where: at.astype(np.int32), name: np.array(pictures, np.uint8).reshape(-1, SIDE, SIDE, 3)}
         return {**columns, "geometry": classifier.geometry.key, **_headlines(arrays, labels)}, arrays
 
     def _numbers(self, large: Maps, masks: Masks, others: Masks) -> Arrays:
@@ -167,12 +169,12 @@ class Camera:
         """
         import torch
 
-        shapes: dict[str, Sequence[int]] = {}
+        outputs: dict[str, Tensor] = {}
 
         def seen(name: str, _: Any, __: Any, output: Any) -> None:
-            shapes.pop(name, None)  # a layer that is used twice stands where it is used last
+            outputs.pop(name, None)  # a layer that is used twice stands where it is used last
             if name and isinstance(output, torch.Tensor) and output.ndim in (3, 4) and len(output) == 1:
-                shapes[name] = output.shape
+                outputs[name] = output.to("meta")  # its shape alone
 
         with torch.no_grad(), ExitStack() as hooks:
             for name, layer in self.network.named_modules():
@@ -180,12 +182,14 @@ class Camera:
             self.network(self.normalise(image))
         counts = (layer.num_prefix_tokens for layer in self.network.modules() if hasattr(layer, "num_prefix_tokens"))
         known, side, maps, found = next(counts, None), image.shape[-1], dict[str, int](), None
-        for name, shape in shapes.items():
-            prefix = max(0, shape[1] - side**2) if known is None else known  # side: that of the patches
-            if 1 < (cells := _cells(shape, prefix)) <= side:
-                maps[name] = prefix if len(shape) == 3 else 0
-                if len(shape) == 4 or name.rpartition(".")[2] in NORMS:
-                    side, found = cells, name
+        for name, output in outputs.items():
+            tokens = output.shape[1] if output.ndim == 3 else 0
+            prefix = min(tokens, max(0, tokens - side**2) if known is None else known)  # side: that of the patches
+            one = _as_map(output, prefix)
+            if one is not None and 1 < one.shape[-1] <= side:
+                maps[name] = prefix
+                if not tokens or name.rpartition(".")[2] in NORMS:
+                    side, found = one.shape[-1], name
         if wanted is not None:
             found = next((name for name in reversed(maps) if f".{name}".endswith(f".{wanted}")), None)
         if found is None:
@@ -194,19 +198,14 @@ class Camera:
         return found, maps[found]
 
 
-def _cells(shape: Sequence[int], prefix: int) -> int:
-    """Cells a side of the map that an output of this shape is; 0 where it is none."""
-    if len(shape) == 3:
-        cells = math.isqrt(max(0, shape[1] - prefix))
-        return cells if cells**2 == shape[1] - prefix else 0
-    return next((shape[at] for at in (2, 1) if shape[at] == shape[at + 1]), 0)
-
-
-def _as_map(output: Tensor, prefix: int) -> Float[Tensor, "images channels cells cells"]:
-    """An output with places last, whether it has tokens, or places before or behind the channels."""
+def _as_map(output: Tensor, prefix: int) -> Any:
+    """An output with places last, be they tokens, or before or behind the channels; None where it is no square map."""
     if output.ndim == 3:
-        return output[:, prefix:].transpose(1, 2).unflatten(2, [_cells(output.shape, prefix)] * 2)
-    return output if output.shape[2] == output.shape[3] else output.permute(0, 3, 1, 2)
+        cells = math.isqrt(max(0, output.shape[1] - prefix))
+        whole = cells**2 == output.shape[1] - prefix
+        return output[:, prefix:].transpose(1, 2).reshape(len(output), -1, cells, cells) if whole else None
+    ways = (output, output.permute(0, 3, 1, 2))
+    return next((way for way in ways if way.shape[2] == way.shape[3]), None)
 
 
 def scaled(maps: Float[Tensor, "images height width"]) -> Float[Tensor, "images height width"]:
@@ -246,26 +245,21 @@ def _headlines(arrays: Arrays, labels: Int[np.ndarray, " images"]) -> dict[str, 
 
 def _shown(arrays: Arrays, labels: Int[np.ndarray, " images"]) -> dict[str, Int[np.ndarray, " shown"]]:
     """Positions of the images with the lowest IoU whose map is not zero, and of the first of each class."""
-    order, visible = np.lexsort((arrays["mass"], arrays["iou"])), arrays["mask_area"] > 0
-    first = np.unique(labels[visible], return_index=True)[1]
-    lowest = order[(visible & ~arrays["zero"])[order]]
-    return {"lowest": lowest[:SHOWN].astype(np.int32), "first": np.flatnonzero(visible)[first][:SHOWN].astype(np.int32)}
+    visible = np.flatnonzero(arrays["mask_area"] > 0)
+    order = visible[np.lexsort((arrays["mass"][visible], arrays["iou"][visible]))]
+    first = visible[np.unique(labels[visible], return_index=True)[1]]
+    return {"lowest": order[~arrays["zero"][order]][:SHOWN], "first": first[:SHOWN]}
 
 
 def picture(
     image: UInt8[np.ndarray, "size size 3"], mask: Bool[np.ndarray, "size size"], heat: np.ndarray | None
 ) -> UInt8[np.ndarray, "side side 3"]:
     """An image at 64 pixels: under a map as heat, with the object's outline; without a map, with the object tinted."""
-    full = heat is None
-    sized = (
-        Image.fromarray(part).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
-        for part in (image, np.float32(mask), np.float32(mask if full else heat))
-    )
-    small, shape, warm = (np.asarray(part, np.float32) for part in sized)
-    over = (0.55 if full else 0.75) * warm[..., None]
-    mixed = small * (1 - over) + over * (
-        TINT if full else np.stack([255 + 0 * warm, 255 * (1 - warm), 0 * warm], axis=2)
-    )
-    inside = shape > 0.5
-    mixed[inside & ~binary_erosion(inside)] = TINT if full else OUTLINE
+    shown = mask if heat is None else heat
+    parts = (Image.fromarray(part) for part in (image, mask.astype(np.float32), shown.astype(np.float32)))
+    small, shape, warm = (np.asarray(part.resize((SIDE, SIDE), Image.Resampling.BILINEAR)) for part in parts)
+    hot = np.stack([0 * warm + 255, 255 * (1 - warm), 0 * warm], axis=2)  # from yellow to red
+    over = 0.65 * warm[..., None]
+    mixed = (1 - over) * small + over * (TINT if heat is None else hot)
+    mixed[(shape > 0.5) & ~binary_erosion(shape > 0.5)] = TINT if heat is None else OUTLINE
     return mixed.round().astype(np.uint8)

@@ -12,23 +12,33 @@ import pandas as pd
 from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.reliance import object_statistics as objects
-from fca.studies.reliance.object_statistics import CENTRE, FROM, IOU, KIND, QUANTITY, REMOVED, RETAINED, SHARE, SIZE
-from fca.studies.reliance.object_statistics import SIZE_RAW as RAW
+from fca.studies.reliance.object_statistics import (
+    CENTRE,
+    FROM,
+    IOU,
+    KIND,
+    QUANTITY,
+    RAW,
+    REMOVED,
+    RETAINED,
+    SHARE,
+    SIZE,
+)
 from fca.studies.table import DATASET, LABEL, MODEL
 from fca.types import Column, Table, with_interval
 
 STEP = 96  # pixels from a row of pictures to the next
 MEASURED = Column("measured", float, ".1%", "")
 SHORT = {RAW: "size in the stored image", SIZE: "size in the input", RETAINED: "left by the crop", CENTRE: "off centre"}
+NAMES = {**SHORT, objects.AGREEMENT: "agreement of people"}
 
 
 def classes_figure(shown: Table) -> alt.FacetChart:
     """Size before and after the crop, what the crop leaves and the distance from the centre, class by class."""
     frame = pd.concat([_measure(shown.frame, column) for column in SHORT], ignore_index=True)
-    frame = frame[frame[MEASURED].notna() & (frame[LABEL] != objects.ALL)]
+    frame = frame[frame[MEASURED].notna() & (frame[LABEL] != objects.ALL)].sort_values(DATASET, kind="stable")
     frame["panel"] = style.panels(frame, DATASET, "measure")
-    sizes = shown.frame.set_index(LABEL)[RAW].sort_values(kind="stable")
-    rows = kinds.category(alt.Y, LABEL, list(dict.fromkeys(sizes.index)), grid=False)
+    rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField("size", op="min"), grid=False)
     coloured = kinds.hue(Column(DATASET), frame, legend=style.differs(frame[DATASET]))
     hover = (DATASET, LABEL, Column("measure"), *with_interval(MEASURED))
     across = kinds.quantity(alt.X, MEASURED, "", grid=True, domainMin=0, padding=4)
@@ -45,23 +55,26 @@ def classes_figure(shown: Table) -> alt.FacetChart:
 def _measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
     """One measure of every class as the value that is drawn."""
     ends = zip(with_interval(MEASURED), with_interval(column), strict=True)
-    return frame[[DATASET, LABEL]].assign(measure=SHORT[column], **{str(new): frame[end] for new, end in ends})
+    values = {str(new): frame[end] for new, end in ends}
+    return frame[[DATASET, LABEL]].assign(measure=SHORT[column], size=frame[RAW], **values)
 
 
 def distribution_figure(shown: Table) -> alt.FacetChart:
-    """The histogram of every quantity over images, one panel a quantity and one line a data set."""
-    frame = shown.frame.assign(what=shown.frame[QUANTITY].map(dict(QUANTITY.choices)))
+    """The histogram of every quantity over images, one panel a quantity and data set."""
+    frame = shown.frame.sort_values(QUANTITY, key=lambda names: names.map([*NAMES].index), kind="stable")
+    frame = frame.assign(what=frame[QUANTITY].map({str(name): text for name, text in NAMES.items()}))
     frame["panel"] = style.panels(frame, "what", DATASET)
     sets = frame[DATASET].nunique()
     title = style.title(
         "How are sizes, shares left by the crop and agreement distributed?",
         f"Share of the images in bins of {objects.WIDTH:.0%}.",
     )
+    frame = frame.assign(to=frame[FROM] + objects.WIDTH)
     across = kinds.quantity(alt.X, Column(FROM, float, ".0%", ""), "", domain=[0, 1], padding=0)
     up = kinds.quantity(alt.Y, SHARE, zero=True, padding=0)
-    chart = kinds.bars(across, up, shown.columns, kinds.hue(QUANTITY, frame, legend=False), x2="to:Q")
-    frame = frame.assign(to=frame[FROM] + objects.WIDTH)
-    return style.faceted(chart, frame, title, (DATASET,), height=120, columns=sets if 1 < sets < 5 else 2)
+    chart = kinds.bars(across, up, shown.columns, x2="to:Q", y2=alt.datum(0))
+    figure = style.faceted(chart, frame, title, (DATASET,), height=120, columns=sets if 1 < sets < 5 else 2)
+    return figure.resolve_scale(y="independent")
 
 
 def pictures_figure(kind: str, question: str, line: str, shown: Table) -> alt.FacetChart:
