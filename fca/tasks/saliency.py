@@ -126,7 +126,7 @@ class Saliency:
         found |= {"mass": mass_inside(large, masks), "density_gap": density_gap(large, masks)}
         found |= {"mask_area": masks.mean((1, 2))}
         found = {name: value.astype(np.float32) for name, value in found.items()}
-        return {**found, "mask": np.packbits(masks.reshape(len(masks), -1), axis=1), "zero": ~large.any((1, 2))}
+        return {**found, "mask": np.packbits(masks.reshape(len(masks), -1), axis=1), "zero": large.max((1, 2)) == 0}
 
 
 class Camera:

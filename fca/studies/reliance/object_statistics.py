@@ -144,4 +144,6 @@ def _average(store: Store, run: Row, images: pd.DataFrame) -> Iterator[Row]:
 
 
 def _placed(number: int, pixels: np.ndarray) -> Row:
-    return dict(zip(PLACE, (data_uri(png_of(np.asarray(pixels))), *divmod(number, ACROSS)), strict=True))
+    """A picture and its place in a grid."""
+    row, column = divmod(number, ACROSS)
+    return {"thumbnail": data_uri(png_of(np.asarray(pixels))), "row": row, "column": column}
