@@ -49,7 +49,9 @@ def store(tmp_path_factory):
     salient(lab, "slow")
     salient(lab, "quick")
     other = images(per_class=4)
-    other = type(other)(LARGE, other.items.assign(iou_1=0.72, iou_2=0.93), other.classes, "farm4", other.read)
+    other = type(other)(
+        LARGE, other.items.assign(iou_1=0.72, iou_2=0.93, agreement=0.825), other.classes, "farm4", other.read
+    )
     more = Lab(lab.store, other, lab.count)
     salient(more, share=0.5)
     return lab.store
@@ -124,6 +126,13 @@ def test_what_a_model_knows_in_part_is_matched_by_class(lab):
     found = {table.name: table.frame for table in ObjectStatistics("model == 'two'")(lab.store)}
     assert found["object_statistics"]["label"].tolist()[-1] == ALL
     assert set(found["object_statistics"]["label"]) == {lab.data.classes[1], lab.data.classes[4], ALL}
+
+
+def test_pictures_of_two_runs_of_one_model_do_not_cover_each_other(lab):
+    runs = [salient(lab, "net", weights=weights) for weights in ("a", "b")]
+    [*_, pictures] = ObjectStatistics(shown=3)(lab.store)
+    lowest = pictures.frame[pictures.frame["kind"] == "lowest"]
+    assert lowest["model"].tolist() == [f"net, run {run}" for run in runs for _ in range(3)]
 
 
 def test_without_a_saliency_run_there_is_nothing(lab):

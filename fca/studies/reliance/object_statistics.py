@@ -82,8 +82,9 @@ class ObjectStatistics:
             runs = records(part)
             images = images_of(store, runs[0])
             pictures = [*_pictures(store, runs[0], "object", "first", "examples"), *_average(store, runs[0], images)]
-            for run in sorted(runs, key=lambda run: (run["model"], run["run_id"])):
-                pictures += _pictures(store, run, "lowest", "lowest", "overlays")
+            names = part[MODEL] + (", run " + part["run_id"]).where(part[MODEL].duplicated(keep=False), "")
+            for name, run in sorted(zip(names, runs, strict=True), key=lambda pair: pair[0]):
+                pictures += ({MODEL: name, **line} for line in _pictures(store, run, "lowest", "lowest", "overlays"))
             pictures = [line for line in pictures if line["row"] * ACROSS + line["column"] < self.shown]
             statistics = [{GEOMETRY: runs[0]["geometry"], **line} for line in _statistics(images)]
             for lines, more in zip(found, (statistics, _distribution(images), pictures), strict=True):
@@ -116,9 +117,10 @@ def _statistics(images: pd.DataFrame) -> Iterator[Row]:
 
 def _distribution(images: pd.DataFrame) -> Iterator[Row]:
     """Histograms of the quantities that there are."""
-    people = images.filter(regex=r"^(iou_\d+|agreement)$")
+    people = images.filter(regex=r"^iou_\d+$")  # each person's mask; of some sets only their mean is known
     for quantity in SPREAD:
-        values = (people if quantity == AGREEMENT else images[quantity]).to_numpy(float).ravel()
+        found = people if quantity == AGREEMENT and len(people.columns) else images.filter(items=[str(quantity)])
+        values = found.to_numpy(float).ravel()
         n = int((~np.isnan(values)).sum())
         for bin_, count in enumerate(np.histogram(values, round(1 / WIDTH), (0, 1))[0] if n else ()):
             yield {QUANTITY: str(quantity), FROM: bin_ * WIDTH, SHARE: count / n, N_TEST: n}
@@ -129,8 +131,8 @@ def _pictures(store: Store, run: Row, kind: str, where: str, pictures: str) -> I
     images = images_of(store, run)
     for number, at in enumerate(store.array(run["run_id"], where).tolist()):
         about = {LABEL: images[LABEL][at], IMAGE_ID: images[IMAGE_ID][at]}
-        about |= {MODEL: run["model"], IOU: images[IOU][at]} if kind == "lowest" else {}
-        yield {KIND: kind, **about, **_placed(number, store.array(run["run_id"], pictures)[number])}
+        about |= {IOU: images[IOU][at]} if kind == "lowest" else {}
+        yield {KIND: kind, **about} | _placed(number, store.array(run["run_id"], pictures)[number])
 
 
 def _average(store: Store, run: Row, images: pd.DataFrame) -> Iterator[Row]:
@@ -140,7 +142,7 @@ def _average(store: Store, run: Row, images: pd.DataFrame) -> Iterator[Row]:
         mean = np.unpackbits(masks[part.index], axis=1, count=side**2).mean(axis=0, dtype=np.float32)
         small = Image.fromarray(mean.reshape(side, side)).resize((THUMBNAIL, THUMBNAIL), Image.Resampling.BOX)
         pixels = LIGHT - np.asarray(small)[..., None] * (LIGHT - np.array(DARK))
-        yield {KIND: "average", LABEL: label, **_placed(number, pixels.astype(np.uint8))}
+        yield {KIND: "average", LABEL: label} | _placed(number, pixels.astype(np.uint8))
 
 
 def _placed(number: int, pixels: np.ndarray) -> Row:

@@ -12,24 +12,14 @@ import pandas as pd
 from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.reliance import object_statistics as objects
-from fca.studies.reliance.object_statistics import (
-    CENTRE,
-    FROM,
-    IOU,
-    KIND,
-    QUANTITY,
-    RAW,
-    REMOVED,
-    RETAINED,
-    SHARE,
-    SIZE,
-)
+from fca.studies.reliance.object_statistics import IOU, KIND, QUANTITY, RAW, REMOVED, SHARE
 from fca.studies.table import DATASET, LABEL, MODEL
 from fca.types import Column, Table, with_interval
 
 STEP = 96  # pixels from a row of pictures to the next
 MEASURED = Column("measured", float, ".1%", "")
-SHORT = {RAW: "size in the stored image", SIZE: "size in the input", RETAINED: "left by the crop", CENTRE: "off centre"}
+_NAMES = ("size in the stored image", "size in the input", "left by the crop", "off centre")
+SHORT = dict(zip(objects.MEANS, _NAMES, strict=True))
 NAMES = {**SHORT, objects.AGREEMENT: "agreement of people"}
 
 
@@ -54,23 +44,21 @@ def classes_figure(shown: Table) -> alt.FacetChart:
 
 def _measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
     """One measure of every class as the value that is drawn."""
-    ends = zip(with_interval(MEASURED), with_interval(column), strict=True)
-    values = {str(new): frame[end] for new, end in ends}
+    values = {str(new): frame[end] for new, end in zip(with_interval(MEASURED), with_interval(column), strict=True)}
     return frame[[DATASET, LABEL]].assign(measure=SHORT[column], size=frame[RAW], **values)
 
 
 def distribution_figure(shown: Table) -> alt.FacetChart:
     """The histogram of every quantity over images, one panel a quantity and data set."""
     frame = shown.frame.sort_values(QUANTITY, key=lambda names: names.map([*NAMES].index), kind="stable")
-    frame = frame.assign(what=frame[QUANTITY].map({str(name): text for name, text in NAMES.items()}))
+    frame = frame.assign(what=frame[QUANTITY].map(NAMES), to=frame[objects.FROM] + objects.WIDTH)
     frame["panel"] = style.panels(frame, "what", DATASET)
     sets = frame[DATASET].nunique()
     title = style.title(
         "How are sizes, shares left by the crop and agreement distributed?",
         f"Share of the images in bins of {objects.WIDTH:.0%}.",
     )
-    frame = frame.assign(to=frame[FROM] + objects.WIDTH)
-    across = kinds.quantity(alt.X, Column(FROM, float, ".0%", ""), "", domain=[0, 1], padding=0)
+    across = kinds.quantity(alt.X, Column(objects.FROM, float, ".0%", ""), "", domain=[0, 1], padding=0)
     up = kinds.quantity(alt.Y, SHARE, zero=True, padding=0)
     chart = kinds.bars(across, up, shown.columns, x2="to:Q", y2=alt.datum(0))
     figure = style.faceted(chart, frame, title, (DATASET,), height=120, columns=sets if 1 < sets < 5 else 2)
@@ -116,11 +104,7 @@ def _percent(line: dict[Any, Any], column: Column) -> str | None:
 
 _PICTURES = (
     ("object", "What do the objects look like?", "The first image of each class at input size, its object tinted."),
-    (
-        "average",
-        "Where are the objects on average?",
-        "Share of a class's images whose object is there: light 0, dark 1.",
-    ),
+    ("average", "Where are the objects on average?", "Share of the images with the object there: light 0, dark 1."),
     ("lowest", "Where do networks look instead?", "Heat: GradCAM of the image's class; outline: the object."),
 )
 FIGURES = (
