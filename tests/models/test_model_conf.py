@@ -10,7 +10,7 @@ from fca.models.networks import logit_layers
 from fca.models.torchvision_models import TorchvisionModel
 from fca.types import Classifier, FcaError, Geometry
 
-GENERIC = {"grouped", "mmpretrain", "open_clip", "run", "timm", "torchvision"}
+GENERIC = {"grouped", "mmpretrain", "open_clip", "resnet50_robust", "run", "timm", "torchvision"}
 NAMED = sorted({path.stem for path in (CONF / "model").glob("*.yaml")} - GENERIC)
 WITHOUT_WEIGHTS = ("fca.models.handmade", "fca.models.own", "fca.models.pair")
 
@@ -25,7 +25,7 @@ ZERO_SHOT = [name for name in NAMED if says(name, "defaults: [open_clip")]
 NETWORKS = sorted(set(NAMED) - set(ENCODERS) - set(ZERO_SHOT) - {"pair"})
 PUBLISHED = [name for name in NETWORKS if says(name, "weights: pretrained")]
 LARGE = {  # over 20 million weights: built without memory for them, one image, no training step
-    *("alexnet", "convnext_base", "convnext_tiny", "convnextv2_base", "efficientnetv2_m", "efficientnetv2_s"),
+    *("alexnet", "convnext_base", "convnext_tiny", "convnextv2_base", "deit_s", "efficientnetv2_m", "efficientnetv2_s"),
     *("inception_v3", "resnet34", "resnet50", "resnet101", "resnet152", "swin_base", "swinv2_base"),
     *("vgg16", "vgg19", "vit_b16", "vit_b32", "vit_base_patch16"),
 }

@@ -26,6 +26,7 @@ from fca.subset import draw_subset
 from fca.types import FcaError, Table
 from tests.studies.conftest import RECIPE, Lab, copy_of
 from tests.studies.test_adaptive_tests import live
+from tests.studies.test_object_statistics import salient
 
 JUDGED = {"label_error_rules", "label_error_curve"}  # empty without verdicts
 SMALL = {"adaptive_asked", "adaptive_trajectories", "adaptive_sessions"}  # empty below nine images a session
@@ -42,9 +43,10 @@ def analyses():
 
 @pytest.fixture(scope="module")
 def written_study(written_study, tmp_path_factory):
-    """The two models also answered images in fog, at two severities, and one took an adaptive test."""
+    """The two models also answered images in fog, one took an adaptive test, one has saliency maps."""
     study = copy_of(written_study, tmp_path_factory.mktemp("more") / "outputs")
     live(study, "slow", ncl=6, classes=range(6))
+    salient(study)
     for model in ("slow", "quick"):
         for severity in (1, 3):
             shift = f"corruption/fog/{severity}"
@@ -296,6 +298,7 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
     described |= {"n_unreadable", "groups_across_splits", "group"}  # other groups are other splits: another fingerprint
     tested = {"policy", "estimator", "bank", "protocol", "n_asked", "n_pool", "rounds", "warning"}  # a line a test
     tested |= {f"asked_{level}" for level in ("easy", "medium", "hard")}
+    tested |= {"n_zero", "n_empty", "saliency_layer", "geometry"}
     provenance = {"device", "host", "command", "commit", "versions", "finished"}
     known = axes | identity | config | measured | counted | described | tested | provenance
     assert set(kinds) - known == set(), "is this an axis of the analyses, or a setting that rows may not differ in?"

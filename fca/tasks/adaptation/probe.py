@@ -81,7 +81,7 @@ def _solved(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         if run.task == "predict":
             yield Finished(run, predicted, prediction_arrays(logits, label["test"], keys))
             continue
-        _keep(probe.weight, probe.bias, keys, run, setup)
+        keep_layer(probe.weight, probe.bias, keys, run, setup)
         columns: dict[str, Any] = {
             N_TRAIN: len(rows["train"]),
             N_VAL: len(rows["val"]),
@@ -92,7 +92,7 @@ def _solved(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         yield Finished(run, {**columns, **adapted_columns(predicted, data, subset)}, {})
 
 
-def _keep(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: Run, setup: Setup) -> None:
+def keep_layer(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: Run, setup: Setup) -> None:
     """Leave the probe in its run's folder as model=run reads it."""
     folder = setup.store.folder(run.run_id)
     write_json(folder / "model.json", describe_model(Probed.of(setup.model), keys))

@@ -16,7 +16,7 @@ from fca.studies.reliance.spurious_rank import ranks_of
 from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
 from fca.tasks.adaptation.network import BEST_EPOCH
-from fca.tasks.adaptation.probe import Probing, _keep
+from fca.tasks.adaptation.probe import Probing
 from fca.tasks.embed import ALL, embed_run, embedded
 from fca.tasks.predict import FORWARD, Forward, adapted_columns, prediction_arrays, prediction_columns, predictions
 from fca.types import Column, FcaError, Finished, ImageData, Run, no_mask
@@ -113,7 +113,7 @@ class Remedy:
             start, kept = time.perf_counter(), runs[0].run_id
             weight, bias, found = self._layer(setup, work)
             found["train_s"] = time.perf_counter() - start
-            _keep(weight, bias, keys, runs[0], setup)
+            keep_layer(weight, bias, keys, runs[0], setup)
         layer, tested = load_file(setup.store.folder(kept) / "best.safetensors"), data.rows("test", subset.classes)
         features = setup.store.array(work.features, "features")[tested].astype(np.float32)
         logits, true = features @ layer["weight"].T + layer["bias"], subset.new_labels(data.labels[tested])

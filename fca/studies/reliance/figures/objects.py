@@ -1,0 +1,118 @@
+"""Objects of a data set and saliency beside them: figures and headlines of analysis=object_statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from fca.report import kinds, style
+from fca.report.figure import Figure
+from fca.studies.reliance import object_statistics as objects
+from fca.studies.reliance.object_statistics import IOU, KIND, QUANTITY, RAW, REMOVED, SHARE
+from fca.studies.table import DATASET, LABEL, MODEL
+from fca.types import Column, Table, with_interval
+
+STEP = 96  # pixels from a row of pictures to the next
+MEASURED = Column("measured", float, ".1%", "")
+_NAMES = ("size in the stored image", "size in the input", "left by the crop", "off centre")
+SHORT = dict(zip(objects.MEANS, _NAMES, strict=True))
+NAMES = {**SHORT, objects.AGREEMENT: "agreement of people"}
+
+
+def classes_figure(shown: Table) -> alt.FacetChart:
+    """Size before and after the crop, what the crop leaves and the distance from the centre, class by class."""
+    frame = pd.concat([_measure(shown.frame, column) for column in SHORT], ignore_index=True)
+    frame = frame[frame[MEASURED].notna() & (frame[LABEL] != objects.ALL)].sort_values(DATASET, kind="stable")
+    frame["panel"] = style.panels(frame, DATASET, "measure")
+    rows = kinds.category(alt.Y, LABEL, alt.EncodingSortField("size", op="min"), grid=False)
+    coloured = kinds.hue(Column(DATASET), frame, legend=style.differs(frame[DATASET]))
+    hover = (DATASET, LABEL, Column("measure"), *with_interval(MEASURED))
+    across = kinds.quantity(alt.X, MEASURED, "", grid=True, domainMin=0, padding=4)
+    chart = kinds.points_with_intervals(MEASURED, rows, hover, coloured, scale=across)
+    title = style.title(
+        "How large, whole and central are the objects of each class?",
+        "Means over the images of a class with 95 % intervals; smallest objects first.",
+        f"Input: {'; '.join(dict.fromkeys(shown.frame[objects.GEOMETRY]))} (side, side before the crop, filter).",
+    )
+    figure = style.faceted(chart, frame, title, (DATASET,), columns=len(SHORT), row=18)
+    return figure.resolve_scale(x="independent", y="independent")
+
+
+def _measure(frame: pd.DataFrame, column: Column) -> pd.DataFrame:
+    """One measure of every class as the value that is drawn."""
+    values = {str(new): frame[end] for new, end in zip(with_interval(MEASURED), with_interval(column), strict=True)}
+    return frame[[DATASET, LABEL]].assign(measure=SHORT[column], size=frame[RAW], **values)
+
+
+def distribution_figure(shown: Table) -> alt.FacetChart:
+    """The histogram of every quantity over images, one panel a quantity and data set."""
+    frame = shown.frame.sort_values(QUANTITY, key=lambda names: names.map([*NAMES].index), kind="stable")
+    frame = frame.assign(what=frame[QUANTITY].map(NAMES), to=frame[objects.FROM] + objects.WIDTH)
+    frame["panel"] = style.panels(frame, "what", DATASET)
+    sets = frame[DATASET].nunique()
+    title = style.title(
+        "How are sizes, shares left by the crop and agreement distributed?",
+        f"Share of the images in bins of {objects.WIDTH:.0%}.",
+    )
+    across = kinds.quantity(alt.X, Column(objects.FROM, float, ".0%", ""), "", domain=[0, 1], padding=0)
+    up = kinds.quantity(alt.Y, SHARE, zero=True, padding=0)
+    chart = kinds.bars(across, up, shown.columns, x2="to:Q", y2=alt.datum(0))
+    figure = style.faceted(chart, frame, title, (DATASET,), height=120, columns=sets if 1 < sets < 5 else 2)
+    return figure.resolve_scale(y="independent")
+
+
+def pictures_figure(kind: str, question: str, line: str, shown: Table) -> alt.FacetChart:
+    """A grid of the pictures of one kind, one panel a data set (and a model)."""
+    frame = shown.frame[shown.frame[KIND] == kind].dropna(subset="thumbnail")
+    frame = frame.assign(panel=style.panels(frame, DATASET, *([MODEL] if kind == "lowest" else [])))
+    frame["below"] = frame[IOU].map("IoU {:.2f}".format).where(frame[IOU].notna(), "")
+    hover = [column for column in shown.columns if column not in objects.PLACE]
+    tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
+    chart = kinds.pictures(frame, hover, LABEL, "below")
+    drawn = style.faceted(chart, frame, style.title(question, line), (DATASET,), height=tall * STEP, columns=1)
+    drawn.spec.width = wide * (kinds.SIDE + 18)
+    return drawn
+
+
+def headlines(statistics: pd.DataFrame) -> Iterator[str]:
+    """Size of the objects, what the crop removes and how far off centre they are, in a sentence for each data set.
+
+    >>> line = {"dataset": "zoo", "label": "all classes"}
+    >>> for name in ("mask_area_raw", "mask_area", "retained", "removed", "centre"):
+    ...     line |= {name: 0.25, f"{name}_low": 0.2, f"{name}_high": 0.3}
+    >>> print(*headlines(pd.DataFrame([line])))
+    zoo: objects take 25.0 % [20.0, 30.0] of an image, and the crop removes 25.0 % [20.0, 30.0] of them completely.
+    """
+    for line in statistics[statistics[LABEL] == objects.ALL].to_dict("records"):
+        size, removed = (_percent(line, column) for column in (RAW, REMOVED))
+        lost = f", and the crop removes {removed} of them completely" if removed else ""
+        if size:
+            yield f"{line[DATASET]}: objects take {size} of an image{lost}."
+
+
+def _percent(line: dict[Any, Any], column: Column) -> str | None:
+    """A share with its interval, where there is one; None where it is missing."""
+    value, low, high = (100 * line[end] for end in with_interval(column))
+    if pd.isna(value):
+        return None
+    return f"{value:.1f} %" + ("" if pd.isna(low) else f" [{low:.1f}, {high:.1f}]")
+
+
+_PICTURES = (
+    ("object", "What do the objects look like?", "The first image of each class at input size, its object tinted."),
+    ("average", "Where are the objects on average?", "Share of the images with the object there: light 0, dark 1."),
+    ("lowest", "Where do networks look instead?", "Heat: GradCAM of the image's class; outline: the object."),
+)
+FIGURES = (
+    Figure("object_statistics", "Objects of each class", (objects.OBJECT_STATISTICS,), classes_figure),
+    Figure("object_distribution", "Sizes and retained shares", (objects.OBJECT_DISTRIBUTION,), distribution_figure),
+    *(
+        Figure(f"pictures_{kind}", question, (objects.OBJECT_PICTURES,), partial(pictures_figure, kind, question, line))
+        for kind, question, line in _PICTURES
+    ),
+)
+HEADLINES = {"object_statistics": headlines}
