@@ -16,7 +16,7 @@ from fca.studies.reliance.spurious_rank import ranks_of
 from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
 from fca.tasks.adaptation.network import BEST_EPOCH
-from fca.tasks.adaptation.probe import Probing
+from fca.tasks.adaptation.probe import Probing, keep_layer
 from fca.tasks.embed import ALL, embed_run, embedded
 from fca.tasks.predict import FORWARD, Forward, adapted_columns, prediction_arrays, prediction_columns, predictions
 from fca.types import Column, FcaError, Finished, ImageData, Run, no_mask
