@@ -11,7 +11,7 @@ from PIL import Image
 from fca.report import style
 from fca.stats.intervals import wilson
 from fca.store import Store
-from fca.studies.reliance.figures import FIGURES, HEADLINES
+from fca.studies.reliance.figures.objects import FIGURES, HEADLINES
 from fca.studies.reliance.object_statistics import ALL, ObjectStatistics
 from fca.types import FcaError
 from tests.report.specs import computes, marks, values

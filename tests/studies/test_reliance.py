@@ -8,7 +8,7 @@ from fca.report.figure import headlines
 from fca.stats.reliance import relative_foreground_sensitivity as rfs
 from fca.store import Store
 from fca.studies.reliance import reliance
-from fca.studies.reliance.figures import FIGURES
+from fca.studies.reliance.figures.reliance import FIGURES
 from fca.studies.reliance.reliance import Reliance
 from fca.types import FcaError
 from tests.report.specs import computes, drawn, refuses_empty, values
