@@ -19,12 +19,16 @@ from scipy.ndimage import binary_erosion
 
 from fca.allowed import Allowed
 from fca.data.files import in_order
+from fca.data.splits import for_training
 from fca.geometry import ResizeCrop
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.stats.reliance import centre_distance, density_gap, mask_iou, mass_inside
 from fca.tasks import Setup
-from fca.tasks.predict import CLEAN, Forward, check_forward, forward_columns, known_images, whole_split
-from fca.types import SPLITS, Arrays, Classifier, Column, FcaError, Finished, Geometry, Run, with_interval
+from fca.tasks.adaptation import predictions_of
+from fca.tasks.adaptation.network import Network
+from fca.tasks.predict import CLEAN, Forward, check_forward, forward_columns, known_images, predictions, whole_split
+from fca.tasks.train import Train
+from fca.types import SPLITS, Arrays, Classifier, Column, FcaError, Finished, Geometry, Run, check_choice, with_interval
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,11 +50,15 @@ Masks = Bool[np.ndarray, "images size size"]
 class Saliency:
     """`task=saliency`: one run for the images of a split whose class the model knows, whatever the subset and seed.
 
+    A model that is to be trained (it has no weights, or an adaptation is given) is trained first, as by task=train.
+    Shifts are predicted beside the maps, which are of clean images, so that one task does all that reliance needs.
+
     layer: whose map, by the end of its name; null = the last that has one, in a ViT the norm before the last attention.
     threshold: of a map at input size, from which on a pixel is salient.
     """
 
     columns: ClassVar[tuple[Column, ...]] = (
+        *Train.columns,
         *(end for column, _ in HEADLINES.values() for end in with_interval(column)),
         IOU_OTHERS,
         Column("chance", float, ".1%", "accuracy of guessing one of the model's classes"),
@@ -67,15 +75,21 @@ class Saliency:
     threshold: Annotated[float, Allowed(above=0, most=1)]
 
     def plan(self, setup: Setup) -> list[Run]:
-        """One run. Layer and threshold are part of its identity where they are not the defaults."""
-        setup.clean_only("saliency")
-        [clean] = whole_split(replace(setup, shifts=[CLEAN]), self.split)
-        check_forward(clean.work)
+        """The run of the maps, after those beside it; layer and threshold are of its identity unless the defaults."""
+        bare = replace(setup, shifts=[CLEAN])
+        if setup.model.weights_label() is None or type(setup.adaptation) is not Network:
+            check_choice("task.split", self.split, ("test",), "train it first for another split")
+            before = Train().plan(setup)
+            [train] = (run for run in before if run.task == "train")
+            clean = predictions_of(train, bare, for_training(setup.data))[0]
+        else:
+            before = [] if setup.shifts == [CLEAN] else whole_split(setup, self.split)
+            [clean] = whole_split(bare, self.split)
+            check_forward(clean.work)
         given = {"layer": self.layer, "threshold": None if self.threshold == THRESHOLD else self.threshold}
-        identity = {
-            key: value for key, value in {**clean.identity, "shift": None, **given}.items() if value is not None
-        }
-        return [Run("saliency", identity, clean.about, work=clean.work)]
+        meaning = {**clean.identity, "shift": None, **given}
+        identity = {key: value for key, value in meaning.items() if value is not None}
+        return [*before, Run("saliency", identity, clean.about, clean.parent, work=clean.work)]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Arrays, a line an image: map (as large as the layer's), mask (at input size, packed bits), zero, iou, mass,
@@ -84,7 +98,12 @@ class Saliency:
 
         Headlines are means over classes of the means of their images, with intervals over classes.
         """
-        for run in runs:
+        before = [run for run in runs if run.task != "saliency"]
+        if any(run.task == "train" or run.parent for run in before):
+            yield from Train().run(before, setup)
+        else:
+            yield from predictions(before, setup)
+        for run in runs[len(before) :]:
             yield Finished(run, *self._measured(run.work, setup))
 
     def _measured(self, work: Forward, setup: Setup) -> tuple[dict[str, Any], Arrays]:

@@ -264,10 +264,34 @@ def test_images_without_masks_are_refused_with_the_sets_that_have_them(fca, weig
     assert "rendered" in err
 
 
-def test_a_shift_is_refused(fca, weights):
-    code, _, err = fca(*LINE, weights, "shift=corruption/fog")
+def test_a_shift_is_predicted_beside_the_maps(fca, weights, tmp_path):
+    code, _, err = fca(*LINE, weights, "shift=ablate/gray")
+    assert code == 0, err
+    rows = Store(tmp_path / "outputs").rows()
+    assert sorted(zip(rows["task"], rows["shift"], strict=True)) == [("predict", "ablate/gray"), ("saliency", "clean")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adaptation", ["scratch", "head"])
+def test_a_model_that_is_to_be_trained_is_trained_first_and_its_maps_are_those_of_the_stored_run(
+    fca, weights, tmp_path, adaptation
+):
+    base = LINE[LINE.index("task=saliency") + 1 :] if adaptation == "head" else ["model=test_resnet", "logger=none"]
+    words = [*DATA, *base, *([weights] if adaptation == "head" else ["model.input_size=32"]), "shift=ablate/gray"]
+    code, _, err = fca("task=saliency", *words, f"adaptation={adaptation}", "recipe.epochs=1")
+    assert code == 0, err
+    store = Store(tmp_path / "outputs")
+    rows = store.rows("task != 'embed'")
+    [trained] = rows.loc[rows["task"] == "train", "run_id"]
+    assert set(zip(rows["task"], rows["shift"], strict=True)) == {
+        ("train", "clean"), ("predict", "clean"), ("predict", "ablate/gray"), ("saliency", "clean"),
+    }  # fmt: skip
+    assert set(rows.loc[rows["task"] != "train", "parent"]) == {trained}
+    assert fca("task=saliency", *DATA, "model=run", f"model.run_id={trained}", "logger=none")[0] == 0
+    assert len(store.rows("task == 'saliency'")) == 1, "the same weights, images and layer are the same run"
+    code, _, err = fca("task=saliency", *words, f"adaptation={adaptation}", "task.split=val")
     assert code == 2
-    assert "clean for task=saliency" in err
+    assert "task.split = val; allowed: test" in err
 
 
 @pytest.mark.slow
