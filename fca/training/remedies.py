@@ -39,8 +39,8 @@ class Seen(NamedTuple):
     """The features of a batch; for CoRM also the images that they are of, in [0, 1], and their background."""
 
     features: Float[Tensor, "images features"]
-    images: Tensor | None = None
-    background: Tensor | None = None
+    images: Any = None
+    background: Any = None
 
 
 See = Callable[[np.ndarray, int], Seen]
@@ -58,12 +58,12 @@ class Noised(NamedTuple):
     probability: float
     seed: int
 
-    def __call__(self, part: Int[np.ndarray, " part"], draw: int) -> Seen:
+    def __call__(self, part: Ints, draw: int) -> Seen:
         """part: which of the shown images.    draw: which noise, e.g. the number of the epoch."""
         rows = self.shown.rows[part]
         images, background = self.shown.images(rows).clone(), ~self.shown.masks(rows)[:, None]
-        lot = keyed(self.seed, draw, 1).random(len(self.shown.data.items))
-        if len(noisy := np.flatnonzero(lot[rows] < self.probability)):
+        chances = keyed(self.seed, draw, 1).random(len(self.shown.data.items))[rows]
+        if len(noisy := np.flatnonzero(chances < self.probability)):
             noise = self.shown.noise(rows[noisy], self.seed, draw)
             images[noisy] = (images[noisy] + self.sigma * background[noisy] * noise).clamp(0, 1)
         self.classifier.module.eval().requires_grad_(False).to(images.device)
@@ -103,27 +103,27 @@ def trained_head(
     Of all weights and epochs the most accurate on val is kept, of equal ones that of the smaller cross-entropy.
     see: positions in `labels` and epoch (of val: 0) -> what is seen.    seed: of the first weights and the order.
     """
-    parts = np.array_split(np.arange(len(val_labels)), -(-len(val_labels) // batch_size))
     with torch.no_grad():
+        parts = np.split(np.arange(len(val_labels)), range(batch_size, len(val_labels), batch_size))
         val = torch.cat([see_val(part, 0).features for part in parts])
     truth, val_truth = (torch.from_numpy(each).to(val.device) for each in (labels, val_labels))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         first = nn.Linear(val.shape[1], int(labels.max()) + 1).to(val.device)
-    heads = [deepcopy(first) for _ in weights]
-    steppers = [torch.optim.Adam(head.parameters(), lr, weight_decay=weight_decay) for head in heads]
-    best, hidden = (-1.0, 0.0), not get_console().is_terminal
-    for epoch in track(range(1, epochs + 1), "training the last layer", transient=True, disable=hidden):
-        for part in np.array_split(keyed(seed, epoch).permutation(len(labels)), -(-len(labels) // batch_size)):
+    heads, best = nn.ModuleList(deepcopy(first) for _ in weights), (-1.0, 0.0)
+    adam = torch.optim.Adam(heads.parameters(), lr, weight_decay=weight_decay)
+    for epoch in _progress(range(1, epochs + 1), "training the last layer"):
+        order = keyed(seed, epoch).permutation(len(labels))
+        for part in np.split(order, range(batch_size, len(order), batch_size)):
             seen = see(part, epoch)
-            for head, weight, stepper in zip(heads, weights, steppers, strict=True):
+            adam.zero_grad()
+            for head, weight in zip(heads, weights, strict=True):
                 losses = cross_entropy(head(seen.features), truth[part], reduction="none")
                 loss = losses.mean()
-                if seen.images is not None and seen.background is not None:
+                if seen.images is not None:
                     loss = loss + weight * background_saliency(losses, seen.images, seen.background).mean()
-                stepper.zero_grad()
                 torch.autograd.backward(loss, inputs=list(head.parameters()), retain_graph=True)
-                stepper.step()
+            adam.step()
         for head, weight in zip(heads, weights, strict=True):
             logits = head(val).detach()
             right = float((logits.argmax(1) == val_truth).double().mean())
@@ -131,6 +131,10 @@ def trained_head(
                 layer = [each.detach().cpu().numpy().copy() for each in head.parameters()]
                 best, found = score, Head(layer[0], layer[1], right, weight, epoch)
     return found
+
+
+def _progress(steps: Any, name: str) -> Any:
+    return track(steps, name, transient=True, disable=not get_console().is_terminal)
 
 
 def logistic_head(
@@ -147,7 +151,7 @@ def logistic_head(
     drawn = [np.sort(np.concatenate([lot.permutation(its)[:size] for its in members])) for lot in lots]
     drawn = list({rows.tobytes(): rows for rows in drawn}.values())
 
-    def solved(rows: Any, strength: float) -> tuple[Any, Any]:
+    def solved(rows: Ints, strength: float) -> tuple[Any, Any]:
         scaler, fixed = StandardScaler().fit(x[rows]), {"solver": "liblinear", "max_iter": 1000, "random_state": seed}
         z, own = scaler.transform(x[rows]), groups[rows] // 2
         fits = [LogisticRegression(C=strength, l1_ratio=1, **fixed).fit(z, own == c) for c in range(own.max() + 1)]
@@ -160,8 +164,7 @@ def logistic_head(
         each = [float(right[val_groups == group].mean()) for group in np.unique(val_groups)]
         return min(each), float(np.mean(each)), -strength
 
-    hidden = not get_console().is_terminal
-    qualities = {quality(each) for each in track(STRENGTHS, "choosing C", transient=True, disable=hidden)}
-    layers = [solved(rows, -max(qualities)[2]) for rows in track(drawn, "solving", transient=True, disable=hidden)]
+    strength = -max(quality(each) for each in _progress(STRENGTHS, "choosing C"))[2]
+    layers = [solved(rows, strength) for rows in _progress(drawn, "solving")]
     weight, bias = (np.mean(parts, axis=0) for parts in zip(*layers, strict=True))
-    return weight, bias, -max(qualities)[2]
+    return weight, bias, strength

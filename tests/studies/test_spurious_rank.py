@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ from safetensors.numpy import save_file
 from scipy.stats import rankdata, zscore
 
 from fca.report.figure import headlines, visuals_of
+from fca.report.pictures import Pictures
 from fca.report.style import NothingToDraw, spec
 from fca.stats.intervals import wilson
 from fca.studies.reliance.spurious_rank import EVERY, SpuriousRank, cue_ranks, ranks_of
@@ -179,11 +181,19 @@ def test_without_predictions_images_are_ranked_and_no_gap_is_drawn(made):
             figure.draw(*(found[table.name] for table in figure.tables))
 
 
-def test_the_headline_has_a_number_and_its_interval_and_the_figure_draws_both_ends(made):
-    found = frames(made[0].store, k=3)
+def test_the_headline_has_a_number_and_its_interval_and_the_figures_draw_both_ends(made, monkeypatch):
+    shown = lambda _, ids, __: Pictures([f"data:image/png;base64,{one}" for one in ids], None)  # noqa: E731
+    monkeypatch.setattr("fca.studies.reliance.spurious_rank.pictures", shown)
+    found = frames(made[0].store, top=1, k=3, shown=2)
     [line] = headlines(SpuriousRank(), found)
     assert line.startswith("zoo: net is ")
-    assert json.dumps(spec(visuals_of(SpuriousRank()).figures[0].draw(found["spurious_gap"])))
+    for figure in visuals_of(SpuriousRank()).figures:
+        assert json.dumps(spec(figure.draw(*(found[table.name] for table in figure.tables))))
+    images = found["spurious_pictures"].frame
+    assert images["label"].iloc[0] == "wolf", "the widest gap first"
+    wolves = images[images["label"] == "wolf"].groupby("end")["rank"].agg(list)
+    assert wolves["top"] == [1, 2]
+    assert wolves["bottom"] == [12, 11]
 
 
 def saved(lab, **fields):
@@ -197,6 +207,20 @@ def test_a_saved_table_gives_the_ranks_of_images_in_any_order(made):
     frame = frames(lab.store)["spurious_ranks"].frame.set_index("image_id")["rank"]
     expected = [frame[image] for image in lab.data.items["image_id"].iloc[rows]]
     assert ranks_of(lab.store, table_id, lab.data, rows).tolist() == expected
+
+
+def test_without_a_table_ranks_are_those_of_the_images_own_column(lab):
+    rows = np.random.default_rng(0).permutation(lab.data.rows("train"))
+    own = np.arange(len(lab.data.items), dtype=float)
+    ranked = replace(lab.data, items=lab.data.items.assign(rank=own))
+    assert ranks_of(lab.store, None, ranked, rows).tolist() == own[rows].tolist()
+    with pytest.raises(
+        FcaError, match=r"adaptation.ranks = None; allowed: id of .*column rank.*analysis=spurious_rank"
+    ):
+        ranks_of(lab.store, None, lab.data, rows)
+    gap = replace(ranked, items=ranked.items.assign(rank=np.where(own == rows[3], np.nan, own)))
+    with pytest.raises(FcaError, match=f"images without ranks in column rank = {ranked.items['image_id'][rows[3]]} "):
+        ranks_of(lab.store, None, gap, rows)
 
 
 def test_ranks_that_are_none_or_of_other_images_or_classes_are_refused(made, tmp_path):

@@ -8,6 +8,7 @@ import pytest
 from fca.cli import analyse as analyse_door
 from fca.models.stored import StoredRun
 from fca.store import Store
+from tests.data.test_masked_sets import PATIO, SLED, imagenet, names, part, shape, write
 
 DATA = ["dataset=rendered", "dataset.classes=[car,mug,tree]", "dataset.size=32", "dataset.per_level=1", "logger=none"]
 DATA += ["dataset.train_per_class=12", "dataset.val_per_class=4"]
@@ -22,7 +23,7 @@ def store(tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["adaptation=dfr"], ["adaptation.ranks = None", "analysis=spurious_rank"]),
+        (["adaptation=dfr"], ["adaptation.ranks = None", "column rank", "analysis=spurious_rank"]),
         (["adaptation=dfr", "adaptation.ranks=abc", "model=hog"], ["adaptation.ranks = abc", "none yet"]),
         (["adaptation=head", "adaptation.solver=logistic"], ["adaptation.solver = logistic", "adam for head"]),
         (["adaptation=corm", "adaptation.saliency_weight=[-1]"], ["adaptation.saliency_weight = -1"]),
@@ -59,6 +60,25 @@ def test_a_head_on_stored_features_is_a_model_and_a_sweep_may_set_ranks_that_it_
     logits = store.array(train["parent"], "features")[test].astype(np.float32) @ layer.weight.detach().numpy().T
     right = (logits + layer.bias.detach().numpy()).argmax(axis=1) == items["label"].cat.codes[test]
     assert train["top1"] == pytest.approx(right.mean())
+
+
+def test_ranks_of_the_data_set_itself_need_no_saved_table_and_are_part_of_what_a_run_is(fca, store, tmp_path):
+    for seed, (wnid, file) in enumerate(names((SLED, PATIO), train=8)):
+        write(tmp_path / "hardImageNet" / part(file) / f"{wnid}_{file}", shape(seed))
+    imagenet(tmp_path / "ilsvrc", train=8)
+    line = ["dataset=hard_imagenet", "dataset.root=.", "dataset.imagenet=ilsvrc", "dataset.images=null", "model=hog"]
+    line += ["logger=none", "adaptation=dfr", "adaptation.balanced=2"]
+    ranked = {wnid: [f"train/{wnid}/{wnid}_{i}.JPEG" for i in range(8)] for wnid in (SLED, PATIO)}
+    lists = [ranked, {wnid: of[::-1] for wnid, of in ranked.items()}, ranked, {SLED: ranked[SLED]}]
+    for number, (one, trained) in enumerate(zip(lists, (1, 2, 2, 2), strict=True)):
+        (tmp_path / f"{number}.json").write_text(json.dumps(one))
+        code, _, err = fca(*line, f"dataset.ranks={number}.json")
+        train = store.rows("task == 'train'")
+        assert len(train) == trained, "other ranks, another run; the same ranks, the same"
+    assert (code, f"classes without ranks = {PATIO}" in err) == (2, True)
+    assert train["fingerprint"].nunique() == 1, "which the ranks are no part of"
+    assert train["ranks"].nunique() == 2
+    assert train["n_train"].tolist() == [8, 8], "two of either end of two classes"
 
 
 @pytest.mark.slow

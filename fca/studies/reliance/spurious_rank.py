@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -17,83 +17,41 @@ from scipy.stats import rankdata
 from fca.allowed import Allowed
 from fca.identity import file_sha256
 from fca.report.pictures import pictures
+from fca.stats.comparison import paired_interval
 from fca.stats.intervals import SIGNED_FRACTION, mean_with_interval, wilson
 from fca.store import Store
-from fca.store.columns import ADAPTATION
+from fca.store.columns import ADAPTATION, Row
 from fca.store.files import DamagedFile, read_frame, read_object
-from fca.studies.answers import predictions
+from fca.studies.answers import _named, predictions
 from fca.studies.rows import every_row, narrowed, records, require
 from fca.studies.table import DATASET, ENCODER, IMAGE_ID, LABEL, MODEL, SEED, SPLIT, TableSpec, filled
 from fca.types import Column, FcaError, ImageData, Table, with_interval
 
 COMMAND = "fca run model=resnet50 model.weights=pretrained adaptation=probe"
+STEP = "make one: fca analyse analysis=spurious_rank"
 PAPER, EVERY = "Moayeri et al. 2022 (Hard ImageNet), section 6", "all classes"
 CLASSES = 6  # with pictures
 RANK = Column("rank", float, ".1f", "rank among the images of the class in its split, 1: strongest cues")
 SCORE = Column("score", float, ".3f", "mean rank over the features (lower: stronger), or mean z-score (higher)")
 FEATURE = Column("feature", int, ".0f", "feature of the encoder")
-IMPORTANCE = Column("importance", float, ".3f", "mean of feature times class weight over the images counted")
-N_IMAGES = Column("n_images", int, ",", "train images of the class that the layer gets right (all, if none)")
-SUBJECT = Column("subject", str, "", "model, adaptation, seed; the encoder: ranked by its own features", filters=True)
+IMPORTANCE = Column("importance", float, ".3f", "mean of feature times class weight over train images of the class")
+SUBJECT = Column("subject", str, "", "model; the encoder: ranked by its own features", filters=True)
 K = Column("k", int, ".0f", "images of either end of the ranking")
 TOP = Column("top_accuracy", float, ".1%", "accuracy on the images with the strongest cues")
 BOTTOM = Column("bottom_accuracy", float, ".1%", "accuracy on the images with the weakest cues")
 GAP = Column("gap", float, "+.1%", "accuracy with the strongest cues minus accuracy with the weakest")
+ENDS = (*with_interval(TOP), *with_interval(BOTTOM), *with_interval(GAP))
 END = Column("end", str, "", "end of the ranking", {"top": "strongest cues", "bottom": "weakest cues"})
-PLACE = (Column("row", int, ".0f", "row in the figure"), Column("column", int, ".0f", "column in the figure"))
-THUMBNAIL = Column("thumbnail", str, "", "picture")
-MODELS = (DATASET, SPLIT, SUBJECT, MODEL, ADAPTATION, SEED)
-QUESTIONS = {
-    "spurious_ranks": "Which images of a class show its cues most strongly?",
-    "feature_importance": "Which features of the encoder decide for a class?",
-    "spurious_gap": "How much less accurate are models where the cues of a class are weak?",
-    "spurious_pictures": "What do images with strong and with weak cues look like?",
-}
-COLUMNS = (
-    (DATASET, LABEL, IMAGE_ID, SPLIT, RANK, SCORE),
-    (DATASET, ENCODER, LABEL, FEATURE, IMPORTANCE, N_IMAGES),
-    (*MODELS, LABEL, K, *with_interval(TOP), *with_interval(BOTTOM), *with_interval(GAP)),
-    (DATASET, SPLIT, LABEL, END, RANK, IMAGE_ID, THUMBNAIL, TOP, BOTTOM, *PLACE),
+_IMAGES, _MODEL = (DATASET, SPLIT, LABEL), (SUBJECT, MODEL, ADAPTATION, SEED)
+_SHOWN = (RANK, END, Column("thumbnail", str, "", "picture"), TOP, BOTTOM)
+_TABLES = (
+    ("spurious_ranks", "Which images of a class show its cues most strongly?", (*_IMAGES, IMAGE_ID, RANK, SCORE)),
+    ("feature_importance", "Which features decide for a class?", (DATASET, ENCODER, LABEL, FEATURE, IMPORTANCE)),
+    ("spurious_gap", "How much less accurate are models where cues are weak?", (*_IMAGES, *_MODEL, K, *ENDS)),
+    ("spurious_pictures", "What do strong and weak cues look like?", (*_IMAGES, IMAGE_ID, *_SHOWN)),
 )
-SPECS = tuple(TableSpec(name, QUESTIONS[name], PAPER, its) for name, its in zip(QUESTIONS, COLUMNS, strict=True))
+SPECS = tuple(TableSpec(name, question, PAPER, columns) for name, question, columns in _TABLES)
 SPURIOUS_RANKS, FEATURE_IMPORTANCE, SPURIOUS_GAP, SPURIOUS_PICTURES = SPECS
-
-
-class Encoded(NamedTuple):
-    """The embedded images of one data set, and a linear layer on them where no file chooses the features."""
-
-    row: Mapping[str, Any]
-    items: pd.DataFrame
-    x: Float[np.ndarray, "images features"]
-    layer: Mapping[str, np.ndarray] | None
-    runs: list[str]
-
-
-def cue_ranks(features: Float[np.ndarray, "images chosen"], by: str) -> tuple[Any, Any]:
-    """Score and rank (1: strongest) of a class's images by their chosen features; ties get the mean of their ranks.
-
-    by: rank = mean rank over the features; zscore = mean of (f - mean) / standard deviation, 0 for a constant feature.
-
-    >>> cue_ranks(np.array([[0.0, 5.0], [2.0, 6.0], [1.0, 7.0]]), "rank")
-    (array([3. , 1.5, 1.5]), array([3. , 1.5, 1.5]))
-    """
-    if by == "rank":
-        score = rankdata(-features, axis=0).mean(axis=1)
-        return score, rankdata(score)
-    spread = features.std(axis=0)
-    score = ((features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)).mean(axis=1)
-    return score, rankdata(-score)
-
-
-def importance(
-    x: Float[np.ndarray, "images features"], labels: Int[np.ndarray, " images"], layer: Mapping[str, np.ndarray]
-) -> Iterator[tuple[Float[np.ndarray, " features"], int]]:
-    """Of each class mean(feature * class weight) over those images that the layer gets right, and their number."""
-    right = (x @ layer["weight"].T + layer["bias"]).argmax(axis=1) == labels
-    for label, weight in enumerate(layer["weight"]):
-        used = (labels == label) & right
-        used = used if used.any() else labels == label
-        yield x[used].mean(axis=0) * weight, int(used.sum())
 
 
 @dataclass(frozen=True)
@@ -121,139 +79,172 @@ class SpuriousRank:
     def __call__(self, store: Store) -> list[Table]:
         """Raises FcaError for no features (or no layer on them), several encoders, and a file that is wrong."""
         rows = every_row(store, self.query)
-        lines: list[list[pd.DataFrame]] = [[], [], [], []]
-        runs = list[str]()
-        for one in self._encoded(store, rows):
-            weights, chosen = self._chosen(one)
-            ranked = _ranked(one, chosen, self.by)
-            gaps, read = _gaps(store, narrowed(rows[rows["task"] == "predict"], self.query), one, ranked, self.k)
-            for at, part in enumerate((ranked, weights, gaps, _pictures(store, one, ranked, gaps, self.shown))):
-                lines[at].append(part)
-            runs += [*one.runs, *read]
-        digest = {} if self.features is None else {"sha256": file_sha256(self.features)}
-        parameters = {**asdict(self), **digest, "gap": "Newcombe's interval; of the mean, bootstrap over classes"}
-        return filled(SPECS, (pd.concat(part, ignore_index=True) for part in lines), parameters, runs)
+        tested = narrowed(rows[rows["task"] == "predict"], self.query)
+        lines, runs = list[Any](), list[str]()
+        for row, layers in self._encoded(rows):
+            items = store.items(row["fingerprint"])
+            x = store.array(row["run_id"], "features", lines=len(items)).astype(np.float32)
+            if self.features is None:
+                layer, train = load_file(store.folder(layers[0]) / "best.safetensors"), items["split"] == "train"
+                chosen = weights = important(x[train], items["label"][train], layer, self.top)
+            else:
+                chosen, weights = read_features(self.features, row, items, x.shape[1]), pd.DataFrame()
+            ranked = _ranked(items, x, chosen, self.by).assign(dataset=row["dataset"])
+            gaps, read = _gaps(store, tested, row, ranked, self.k)
+            weights = weights.assign(dataset=row["dataset"], encoder=row["encoder"])
+            lines.append((ranked, weights, gaps, _pictures(store, row["fingerprint"], ranked, gaps, self.shown)))
+            runs += [row["run_id"], *layers, *read]
+        parameters = asdict(self) | {"sha256": self.features and file_sha256(self.features)}
+        parameters |= {"gap": "Newcombe's interval; of the mean, bootstrap over classes"}
+        return filled(
+            SPECS, (pd.concat(part, ignore_index=True) for part in zip(*lines, strict=True)), parameters, runs
+        )
 
-    def _encoded(self, store: Store, rows: pd.DataFrame) -> Iterator[Encoded]:
-        """The features to rank by, one encoder a data set."""
-        of = (rows["task"] == "embed") & rows["split"].isin(["all", "train"]) & (rows["shift"] == "clean")
-        embedded = narrowed(rows[of], self.query)
+    def _encoded(self, rows: pd.DataFrame) -> Iterator[tuple[Row, list[str]]]:
+        """The embed run to rank by, one a data set; and where no file chooses the features, a layer on them."""
+        embedded = narrowed(rows[(rows["task"] == "embed") & (rows["split"] == "all")], self.query)
         if self.encoder is not None:
             embedded = embedded[(embedded["encoder"] == self.encoder) | (embedded["run_id"] == self.encoder)]
         linear = rows["adaptation"].isin(["probe", "head"]) & (rows["ncl"] == rows["num_classes"])
         layers = narrowed(rows[linear & rows["parent"].isin(embedded["run_id"])], self.query)
+        layers = layers.sort_values(["adaptation", "seed"], ascending=[False, True])  # the probe, which is exact, first
         if self.features is None:
             embedded = embedded[embedded["run_id"].isin(layers["parent"])]
         what = "embed rows of all images" + " with a probe or head on them" * (not self.features)
         require(embedded, what, len(rows), COMMAND)
         for dataset, part in embedded.groupby("dataset"):
             if len(part) > 1:
-                found = ", ".join(f"{row['encoder']} (run {row['run_id']})" for row in records(part))
+                found = ", ".join(part["encoder"] + " (run " + part["run_id"] + ")")
                 raise FcaError(f"encoders on {dataset}", found, "one", "choose it: analysis.encoder=NAME or run")
             [row] = records(part)
-            items = store.items(row["fingerprint"])
-            items = items if row["split"] == "all" else items[items["split"] == "train"]
-            x = store.array(row["run_id"], "features", lines=len(items)).astype(np.float32)
-            own = layers[layers["parent"] == row["run_id"]].sort_values(["adaptation", "seed"], ascending=[False, True])
-            used = [] if self.features else own["run_id"].head(1).tolist()  # the probe, which is exact, before a head
-            layer = load_file(store.folder(used[0]) / "best.safetensors") if used else None
-            yield Encoded(row, items.reset_index(drop=True), x, layer, [row["run_id"], *used])
-
-    def _chosen(self, one: Encoded) -> tuple[pd.DataFrame, dict[str, list[int]]]:
-        """The importance of the chosen features, where a layer gives it; and class -> its chosen features."""
-        if self.features is not None:
-            return FEATURE_IMPORTANCE.frame([]), read_features(self.features, one)
-        classes, train = one.items["label"].cat.categories.tolist(), (one.items["split"] == "train").to_numpy()
-        about, lines, chosen = {"dataset": one.row["dataset"], "encoder": one.row["encoder"]}, list[Any](), {}
-        labels = one.items["label"].cat.codes.to_numpy()[train]
-        for label, (weights, n) in zip(classes, importance(one.x[train], labels, one.layer or {}), strict=True):
-            chosen[label] = np.argsort(-weights, kind="stable")[: self.top].tolist()
-            of = {**about, "label": label, "n_images": n}
-            lines += [{**of, "feature": feature, "importance": float(weights[feature])} for feature in chosen[label]]
-        return FEATURE_IMPORTANCE.frame(lines), chosen
+            yield row, layers["run_id"][layers["parent"] == row["run_id"]].tolist()[: self.features is None]
 
 
-def read_features(file: str, one: Encoded) -> dict[str, list[int]]:
-    """Class -> its annotated features, from a CSV. Raises FcaError for a file, class or feature that is none."""
-    if not Path(file).is_file() or not {"class", "feature"} <= set(frame := pd.read_csv(file, dtype=str)):
+def important(x: Float[np.ndarray, "images features"], labels: pd.Series, layer: Any, top: int) -> pd.DataFrame:
+    """The `top` features of each class by mean(feature * weight) over its images that a linear layer gets right.
+
+    labels: categorical, in label order.    layer: weight and bias. Over all images of a class that it never gets right.
+    """
+    right, lines = (x @ layer["weight"].T + layer["bias"]).argmax(axis=1) == labels.cat.codes, list[dict[str, Any]]()
+    for label, weight in zip(labels.cat.categories, layer["weight"], strict=True):
+        own = labels == label
+        value = x[own & right if (own & right).any() else own].mean(axis=0) * weight
+        best = np.argsort(-value, kind="stable")[:top].tolist()
+        lines += [{"label": label, "feature": feature, "importance": value[feature]} for feature in best]
+    return pd.DataFrame(lines)
+
+
+def read_features(file: str, row: Row, items: pd.DataFrame, n: int) -> pd.DataFrame:
+    """Annotated features: columns label and feature. Raises FcaError for a file, class or feature that is none."""
+    frame = pd.read_csv(file, dtype=str) if Path(file).is_file() else pd.DataFrame()
+    if frame.empty or not {"class", "feature"} <= set(frame):
         raise FcaError("analysis.features", file, "a CSV file with columns class and feature", "correct it")
-    known = {"class": set(one.items["label"]), "feature": set(map(str, range(one.x.shape[1])))}
-    for column, names in known.items():
-        if len(wrong := frame.loc[~frame[column].isin(names), column]):
-            allowed = f"classes of {one.row['dataset']}" if column == "class" else f"0 to {one.x.shape[1] - 1}"
-            raise FcaError(f"{column} in {file}", wrong.iloc[0], allowed, f"features are of {one.row['encoder']}")
-    return {str(label): part.astype(int).tolist() for label, part in frame.groupby("class")["feature"]}
+    known = {"class": set(items["label"]), "feature": {str(feature) for feature in range(n)}}
+    for column, allowed in {"class": f"classes of {row['dataset']}", "feature": f"0 to {n - 1}"}.items():
+        if len(wrong := frame[column][~frame[column].isin(known[column])]):
+            raise FcaError(f"{column} in {file}", wrong.iloc[0], allowed, f"features are of {row['encoder']}")
+    return frame.rename(columns={"class": "label"}).astype({"feature": int})
 
 
-def _ranked(one: Encoded, chosen: Mapping[str, list[int]], by: str) -> pd.DataFrame:
-    """Every embedded image of the classes with chosen features, ranked within its class and split."""
-    frame = one.items[["label", "image_id", "split"]].astype({"label": str}).assign(dataset=one.row["dataset"])
-    groups: Any = frame.groupby(["label", "split"]).indices
-    for (label, _), at in groups.items():
-        if label in chosen:
-            score, rank = cue_ranks(one.x[np.ix_(at, chosen[label])], by)
-            frame.loc[at, ["score", "rank"]] = np.stack([score, rank], axis=1)
-    return SPURIOUS_RANKS.frame(frame.dropna(subset="rank"))
+def cue_ranks(features: Float[np.ndarray, "images chosen"], by: str) -> tuple[Any, Any]:
+    """Score and rank (1: strongest) of a class's images by their chosen features; ties get the mean of their ranks.
+
+    by: rank = mean rank over the features; zscore = mean of (f - mean) / standard deviation, 0 for a constant feature.
+
+    >>> cue_ranks(np.array([[0.0, 5.0], [2.0, 6.0], [1.0, 7.0]]), "rank")
+    (array([3. , 1.5, 1.5]), array([3. , 1.5, 1.5]))
+    """
+    if by == "rank":
+        score = rankdata(-features, axis=0).mean(axis=1)
+        return score, rankdata(score)
+    spread = features.std(axis=0)
+    score = ((features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)).mean(axis=1)
+    return score, rankdata(-score)
 
 
-def _gaps(store: Store, rows: pd.DataFrame, one: Encoded, ranked: pd.DataFrame, k: int) -> tuple[Any, list[str]]:
+def _ranked(items: pd.DataFrame, x: np.ndarray, chosen: pd.DataFrame, by: str) -> pd.DataFrame:
+    """The images of the classes with chosen features, ranked within class and split, strongest cues first."""
+    frame = items[["label", "image_id", "split"]].astype({"label": str})
+    for label, features in chosen.groupby("label")["feature"]:
+        for at in frame[frame["label"] == label].groupby("split").groups.values():
+            frame.loc[at, ["score", "rank"]] = np.stack(cue_ranks(x[np.ix_(at, features)], by), axis=1)
+    return frame.dropna(subset="rank").sort_values(["label", "split", "rank"], kind="stable")
+
+
+def _gaps(store: Store, rows: pd.DataFrame, encoded: Row, ranked: pd.DataFrame, k: int) -> tuple[Any, list[str]]:
     """Accuracies at both ends of every class, and their mean gap, of each model that predicted a ranked split."""
     whole = (rows["shift"] == "clean") & (rows["ncl"] == rows["num_classes"]) & rows["split"].isin(ranked["split"])
-    rows = rows[whole & (rows["snapshot"].fillna("best") == "best") & (rows["dataset"] == one.row["dataset"])]
-    lines, named = list[dict[str, Any]](), set[str]()
-    for row in records(rows.sort_values(["model", "adaptation", "seed", "run_id"])):
-        known = {name: None if pd.isna(row[name]) else row[name] for name in ("model", "adaptation", "seed")}
-        words = [f"seed {int(v)}" if name == "seed" else v for name, v in known.items() if v is not None]
-        subject = ", ".join([*words, *["the encoder"] * (row["model"] == one.row["encoder"])])
-        subject += f", run {row['run_id']}" * (subject + row["split"] in named)
-        named.add(subject + row["split"])
-        about = {**known, "dataset": row["dataset"], "split": row["split"], "subject": subject}
+    rows = rows[whole & (rows["snapshot"].fillna("best") == "best") & (rows["dataset"] == encoded["dataset"])]
+    rows = pd.concat([rows[:0], *(part.assign(**_named(part)) for _, part in rows.groupby("split"))])
+    lines = list[dict[Any, Any]]()
+    for row in records(rows.sort_values([SPLIT, SUBJECT]) if len(rows) else rows):
+        about = {column: row[column] for column in (DATASET, SPLIT, *_MODEL)}
+        about[SUBJECT] += ", the encoder" * (row[MODEL] == encoded["encoder"])
         found, items = predictions(store, row), store.items(row["fingerprint"])
-        right = pd.Series(found.right, items["image_id"][items["split"] == row["split"]].to_numpy()[found.images])
-        of = list[dict[str, Any]]()
-        for label, part in ranked[ranked["split"] == row["split"]].groupby("label", sort=False):
-            ordered = right.reindex(part.sort_values("rank", kind="stable")["image_id"]).dropna().to_numpy(dtype=bool)
+        right = pd.Series(found.right, items["image_id"][items["split"] == row[SPLIT]].to_numpy()[found.images])
+        of = list[dict[Any, Any]]()
+        for label, part in ranked[ranked["split"] == row[SPLIT]].groupby("label"):
+            ordered = right.reindex(part["image_id"]).dropna().to_numpy(dtype=bool)
             if n := min(k, len(ordered) // 3):
-                of.append({**about, "label": label, "k": n, **_gap(ordered[:n], ordered[-n:])})
+                of.append({**about, LABEL: label, K: n, **_gap(ordered[:n], ordered[-n:])})
         mean = mean_with_interval(np.array([line[GAP] for line in of]), within=SIGNED_FRACTION)
-        lines += [*of, {**about, "label": EVERY, **dict(zip(with_interval(GAP), mean, strict=True))}] if of else []
+        lines += [*of, {**about, LABEL: EVERY, **dict(zip(with_interval(GAP), mean, strict=True))}] if of else []
     return SPURIOUS_GAP.frame(lines), rows["run_id"].tolist()
 
 
-def _gap(top: np.ndarray, bottom: np.ndarray) -> dict[str, float]:
-    """Accuracies of both ends with Wilson's intervals; of their difference Newcombe's of independent images (1998).
+def _gap(top: np.ndarray, bottom: np.ndarray) -> dict[Any, float]:
+    """Accuracies of both ends with Wilson's intervals; their difference with that of Newcombe, 1998, method 10.
 
-    d - sqrt((p1 - l1)^2 + (u2 - p2)^2) to d + sqrt((u1 - p1)^2 + (p2 - l2)^2)    (Stat. Med. 17:873, method 10)
+    Of independent images: of pairs that are right together as often as the product of both accuracies.
     """
-    (p1, l1, u1), (p2, l2, u2) = ((end.mean(), *wilson(int(end.sum()), len(end))) for end in (top, bottom))
-    gap = (p1 - p2, p1 - p2 - np.hypot(p1 - l1, u2 - p2), p1 - p2 + np.hypot(u1 - p1, p2 - l2))
-    names = [str(end) for column in (TOP, BOTTOM, GAP) for end in with_interval(column)]
-    return {name: float(value) for name, value in zip(names, (p1, l1, u1, p2, l2, u2, *gap), strict=True)}
+    n, p, q = len(top), float(top.mean()), float(bottom.mean())
+    ends = paired_interval(n * p * q, n * p * (1 - q), n * (1 - p) * q, n * (1 - p) * (1 - q))
+    values = (p, *wilson(int(top.sum()), n), q, *wilson(int(bottom.sum()), n), p - q, *ends)
+    return dict(zip(ENDS, values, strict=True))
 
 
-def _pictures(store: Store, one: Encoded, ranked: pd.DataFrame, gaps: pd.DataFrame, shown: int) -> pd.DataFrame:
+def _pictures(store: Store, fingerprint: str, ranked: pd.DataFrame, gaps: pd.DataFrame, shown: int) -> pd.DataFrame:
     """The first and the last images of the classes with the widest gaps: test images if they are ranked, else train."""
-    split = "test" if (ranked["split"] == "test").any() else "train"
-    means = gaps[(gaps["split"] == split) & (gaps["label"] != EVERY)].astype({TOP: float, BOTTOM: float, GAP: float})
-    mean = means.groupby("label")[[TOP, BOTTOM, GAP]].mean().sort_values(GAP, ascending=False)
-    ranked, frames = ranked[ranked["split"] == split].sort_values("rank", kind="stable"), list[pd.DataFrame]()
-    for label in list(dict.fromkeys([*mean.index, *sorted(ranked["label"].unique())]))[:CLASSES]:
-        its = ranked[ranked["label"] == label].drop(columns="score")
-        n, (top, bottom) = min(shown, len(its) // 2), mean.reindex([label])[[TOP, BOTTOM]].to_numpy()[0]
-        for row, (end, part) in enumerate({"top": its.head(n), "bottom": its.tail(n)[::-1]}.items()):
-            frames.append(part.assign(end=end, row=row, column=range(n), top_accuracy=top, bottom_accuracy=bottom))
+    split = ranked["split"].min()
+    ranked = ranked[ranked["split"] == split].drop(columns="score")
+    mean = gaps[gaps["split"] == split].groupby("label")[[GAP, TOP, BOTTOM]].mean().reindex(ranked["label"].unique())
+    frames = list[pd.DataFrame]()
+    for label, _, top, bottom in mean.sort_values(GAP, ascending=False, kind="stable").head(CLASSES).itertuples():
+        its = ranked[ranked["label"] == label].assign(top_accuracy=top, bottom_accuracy=bottom)
+        n = min(shown, len(its) // 2)
+        frames += [its.head(n).assign(end="top"), its.tail(n)[::-1].assign(end="bottom")]
     frame = pd.concat(frames, ignore_index=True)
-    found = pictures(store, frame["image_id"].tolist(), one.row["fingerprint"]).thumbnails
+    found = pictures(store, frame["image_id"].tolist(), fingerprint).thumbnails
     return SPURIOUS_PICTURES.frame(frame.assign(thumbnail=pd.Series(found, dtype="object")))
 
 
-def ranks_of(
-    store: Store, table_id: str, data: ImageData, rows: Int[np.ndarray, " rows"]
-) -> Float[np.ndarray, " rows"]:
-    """The rank of each of these images (positions in items) in a saved table `spurious_ranks`; 1: strongest cues.
+def ranks_of(store: Store, table_id: str | None, data: ImageData, rows: Int[np.ndarray, " rows"]) -> Any:
+    """The rank of each of these images (positions in items); 1: strongest cues.
 
-    Raises FcaError for an id that is none, a class without ranks, and images that the table lacks.
+    table_id: of a saved table `spurious_ranks`; None: the images' own annotation column `rank`.
+    Raises FcaError for an id that is none, no such column, a class without ranks, and images that have none.
     """
+    wanted, keys, where = data.items.iloc[rows], ["label", "image_id"], f"table {table_id}"
+    if table_id is not None:
+        frame = _saved(store, table_id)
+        frame = frame[frame["dataset"] == data.name] if (frame["dataset"] == data.name).any() else frame
+        rank = frame.drop_duplicates(keys).set_index(keys)["rank"]
+        found = rank.reindex(pd.MultiIndex.from_frame(wanted[keys].astype(str))).to_numpy()
+    elif "rank" in wanted:
+        where, found = "column rank", pd.to_numeric(wanted["rank"], errors="coerce").to_numpy(np.float64)
+    else:
+        allowed = "id of a saved table spurious_ranks, or images with a column rank (dataset.ranks of hard_imagenet)"
+        raise FcaError("adaptation.ranks", None, allowed, STEP)
+    missing = np.isnan(found)
+    if lacking := sorted(set(wanted["label"]) - set(wanted["label"][~missing])):
+        raise FcaError("classes without ranks", ", ".join(lacking), f"classes of {where}", "rank them too")
+    if missing.any():
+        value = f"{wanted['image_id'].iloc[missing.argmax()]} and {missing.sum() - 1} others of {len(found)}"
+        raise FcaError(f"images without ranks in {where}", value, "none", f"rank {data.name} anew")
+    return found
+
+
+def _saved(store: Store, table_id: str) -> pd.DataFrame:
     folder, names = store.outputs / "tables", dict[str, str]()
     for path in sorted(folder.glob("*/table.json")):
         with suppress(DamagedFile):
@@ -261,25 +252,8 @@ def ranks_of(
     if names.get(table_id) != SPURIOUS_RANKS.name:
         known = ", ".join(found for found, name in names.items() if name == SPURIOUS_RANKS.name) or "none yet"
         value = f"{table_id}, a table {names[table_id]}" if table_id in names else table_id
-        step = "make one: fca analyse analysis=spurious_rank"
-        raise FcaError("adaptation.ranks", value, f"a saved table spurious_ranks: {known}", step)
+        raise FcaError("adaptation.ranks", value, f"a saved table spurious_ranks: {known}", STEP)
     try:
-        frame = read_frame(folder / table_id / "table.parquet", table_id)[
-            [str(name) for name in SPURIOUS_RANKS.columns]
-        ]
+        return read_frame(folder / table_id / "table.parquet", table_id)[list(SPURIOUS_RANKS.columns)]
     except (DamagedFile, KeyError) as error:
         raise FcaError("adaptation.ranks", table_id, f"a whole table: {error}", "save it again: fca analyse") from error
-    frame = frame[frame["dataset"] == data.name] if (frame["dataset"] == data.name).any() else frame
-    wanted = data.items.iloc[rows]
-    if len(lacking := set(wanted["label"]) - set(frame["label"])):
-        raise FcaError(
-            "classes without ranks", ", ".join(sorted(lacking)), f"classes of table {table_id}", "rank them too"
-        )
-    rank = frame.drop_duplicates(["label", "image_id"]).set_index(["label", "image_id"])["rank"]
-    found = rank.reindex(pd.MultiIndex.from_frame(wanted[["label", "image_id"]].astype(str))).to_numpy()
-    if (missing := np.isnan(found)).any():
-        what, first = f"images without ranks in table {table_id}", wanted["image_id"].iloc[missing.argmax()]
-        raise FcaError(
-            what, f"{first} and {missing.sum() - 1} others of {len(found)}", "none", f"rank {data.name} anew"
-        )
-    return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float, Int
 from safetensors.numpy import load_file
 
@@ -23,12 +25,8 @@ from fca.types import Column, FcaError, Finished, ImageData, Run, no_mask
 
 SALIENCY_WEIGHT = Column("saliency_weight", float, ".2g", "weight of the saliency penalty that val chose")
 STRENGTH = Column("inverse_penalty", float, ".2g", "C of logistic regressions that the worst group of val chose")
-RANKS = Column("ranks", str, "", "id of the saved table spurious_ranks that balanced the training images")
-ADAM, CORM, DFR = (
-    ("epochs", "lr", "weight_decay", "batch_size"),
-    ("sigma", "probability", "saliency_weight"),
-    ("ranks", "balanced", "solver"),
-)
+RANKS = Column("ranks", str, "", "what balanced the training images: id of a saved table, or digest of their own ranks")
+ADAM, CORM = ("epochs", "lr", "weight_decay", "batch_size"), ("sigma", "probability", "saliency_weight")
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,7 @@ class Remedy:
     epochs, lr, weight_decay, batch_size: of Adam; val chooses the epoch.
     sigma, probability: of the noise that corm adds to the background of a training image.
     saliency_weight:    candidates, of which val images with noise on all backgrounds choose.
-    ranks:    id of a saved table spurious_ranks; only dfr reads it, so that one sweep can set it for all four.
+    ranks:    id of a saved table spurious_ranks, which a sweep may set for all four; null: the images' column `rank`.
     balanced: images of either end of a class's ranking; of a smaller class either half, without an odd one between.
     solver:   of dfr: adam, or logistic (fca.training.remedies.logistic_head), which also reads ranks of val images.
     """
@@ -64,10 +62,7 @@ class Remedy:
         return "_".join(name for name in ("corm", "dfr") if getattr(self, name)) or "head"
 
     def check(self) -> None:
-        """Raise FcaError for dfr without ranks, and for the logistic solver where there is nothing that it solves."""
-        if self.dfr and self.ranks is None:
-            allowed = "id of a saved table spurious_ranks"
-            raise FcaError("adaptation.ranks", None, allowed, "make one: fca analyse analysis=spurious_rank")
+        """Raise FcaError for the logistic solver where there is nothing that it solves."""
         if self.solver == "logistic" and self.name != "dfr":
             raise FcaError("adaptation.solver", self.solver, f"adam for {self.name}", "take adaptation=dfr")
 
@@ -76,20 +71,17 @@ class Remedy:
 
         Raises FcaError for a model without weights, compat, corm without masks, and ranks that do not fit the images.
         """
+        ranks = self._images(setup, data)[2]
         need_weights(setup, self.name)
         if setup.compat:
             raise FcaError("adaptation", self.name, "scratch or finetune: compat has no remedies", "leave compat out")
         if self.corm and data.mask is no_mask:
             raise FcaError("adaptation", self.name, f"data with object masks; {data.name} has none", "take head or dfr")
-        self._images(setup, data)
-        features = embed_run(Forward(setup.model, data, ALL))
-        fields = (*(ADAM if self.solver == "adam" else ()), *(CORM if self.corm else ()), *(DFR if self.dfr else ()))
-        identity: dict[str, Any] = {
-            "data": data.fingerprint,
-            "classes": [data.classes[c] for c in setup.subset.classes],
-        }
-        identity |= {"model": setup.model.identity(), "adaptation": self.name, "seed": setup.seed}
-        identity |= {field: getattr(self, field) for field in fields}
+        features, keys = embed_run(Forward(setup.model, data, ALL)), [data.classes[c] for c in setup.subset.classes]
+        fields = (*ADAM * (self.solver == "adam"), *CORM * self.corm)
+        identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity(), "seed": setup.seed}
+        identity |= {"adaptation": self.name} | {field: getattr(self, field) for field in fields}
+        identity |= {"ranks": ranks, "balanced": self.balanced, "solver": self.solver} if self.dfr else {}
         about = {**about_training(setup, data, self.name), "seed": setup.seed}
         work = Probing(data, features.run_id)
         train = Run("train", identity, about, features.run_id, light=not self.corm, work=work)
@@ -107,57 +99,61 @@ class Remedy:
 
     def _adapted(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """The layer's training and its predictions on clean test images: those of these runs that are wanted."""
-        work, subset, found = runs[0].work, setup.subset, dict[str, Any]()
-        data, keys, kept = work.data, [work.data.classes[c] for c in subset.classes], str(runs[0].parent)
-        if runs[0].task == "train":
-            start, kept = time.perf_counter(), runs[0].run_id
-            weight, bias, found = self._layer(setup, work)
+        work, subset, train = runs[0].work, setup.subset, runs[0] if runs[0].task == "train" else None
+        data, keys = work.data, [work.data.classes[c] for c in subset.classes]
+        features = setup.store.array(work.features, "features")
+        if train:
+            start = time.perf_counter()
+            weight, bias, found = self._layer(setup, data, features)
             found["train_s"] = time.perf_counter() - start
-            keep_layer(weight, bias, keys, runs[0], setup)
-        layer, tested = load_file(setup.store.folder(kept) / "best.safetensors"), data.rows("test", subset.classes)
-        features = setup.store.array(work.features, "features")[tested].astype(np.float32)
-        logits, true = features @ layer["weight"].T + layer["bias"], subset.new_labels(data.labels[tested])
+            keep_layer(weight, bias, keys, train, setup)
+        kept = setup.store.folder(train.run_id if train else str(runs[0].parent))
+        layer, tested = load_file(kept / "best.safetensors"), data.rows("test", subset.classes)
+        true = subset.new_labels(data.labels[tested])
+        logits = features[tested].astype(np.float32) @ layer["weight"].T + layer["bias"]
         predicted = prediction_columns(logits, true, subset.classes)
         predicted |= {column: setup.store.row(work.features).get(column) for column in FORWARD}
         for run in runs:
-            if run.task == "train":
+            if run is train:
                 yield Finished(run, {**found, **adapted_columns(predicted, data, subset)}, {})
             else:
                 yield Finished(run, predicted, prediction_arrays(logits, true, keys))
 
-    def _images(self, setup: Setup, data: ImageData) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The images of train and val, as positions in items, and the groups of the ranked ones (see `halves`)."""
-        rows, groups = {split: data.rows(split, setup.subset.classes) for split in ("train", "val")}, {}
-        for split in ("train", "val")[: self.dfr + (self.solver == "logistic")]:
-            labels = setup.subset.new_labels(data.labels[rows[split]])
-            rank = ranks_of(setup.store, str(self.ranks), data, rows[split])
-            kept, groups[split] = halves(labels, rank, self.balanced if split == "train" else len(rank))
-            rows[split] = rows[split][kept]
-        return rows, groups
+    def _images(self, setup: Setup, data: ImageData) -> tuple[dict[str, Any], dict[str, Any], str | None]:
+        """The images of train and val, as positions in items; groups of the ranked ones (see `halves`); whose ranks."""
+        rows, groups, digest = {}, {}, hashlib.sha256()
+        for split, ranked in {"train": self.dfr, "val": self.solver == "logistic"}.items():
+            rows[split] = data.rows(split, setup.subset.classes)
+            if ranked:
+                rank = ranks_of(setup.store, self.ranks, data, rows[split])
+                most = self.balanced if split == "train" else len(rank)
+                kept, groups[split] = halves(setup.subset.new_labels(data.labels[rows[split]]), rank, most)
+                rows[split] = rows[split][kept]
+                digest.update(rank.astype("<f8").tobytes())
+        return rows, groups, (self.ranks or digest.hexdigest()[:12]) if self.dfr else None
 
-    def _layer(self, setup: Setup, work: Probing) -> tuple[Any, Any, dict[str, Any]]:
+    def _layer(self, setup: Setup, data: ImageData, features: np.ndarray) -> tuple[Any, Any, dict[str, Any]]:
         """Weight and bias, and the columns of their training."""
         from fca.tasks.at_input import AtInput
         from fca.training.remedies import Noised, logistic_head, stored, trained_head
 
-        (rows, groups), features = self._images(setup, work.data), setup.store.array(work.features, "features")
-        train, val = (setup.subset.new_labels(work.data.labels[rows[split]]) for split in ("train", "val"))
-        found: dict[Any, Any] = {N_TRAIN: len(train), N_VAL: len(val), RANKS: self.ranks if self.dfr else None}
-        x, z = (features[rows[split]].astype(np.float32) for split in ("train", "val"))
+        rows, groups, ranks = self._images(setup, data)
+        train, val = (setup.subset.new_labels(data.labels[of]) for of in rows.values())
+        x, z = (features[of].astype(np.float32) for of in rows.values())
+        found: dict[Any, Any] = {N_TRAIN: len(train), N_VAL: len(val), RANKS: ranks}
         if self.solver == "logistic":
             weight, bias, strength = logistic_head(x, groups["train"], z, groups["val"], setup.seed)
             right = float(((z @ weight.T + bias).argmax(axis=1) == val).mean())
             return weight, bias, {**found, VAL_TOP1: right, STRENGTH: strength}
+        adam: dict[str, Any] = {field: getattr(self, field) for field in ADAM}
         sees: list[Any]
         if self.corm:
-            built = setup.model.build()
-            shown = [AtInput(work.data, split, rows[split], built, setup) for split in ("train", "val")]
+            weights, built = self.saliency_weight, setup.model.build()
+            shown = [AtInput(data, split, of, built, setup) for split, of in rows.items()]
             chances = (self.probability, 1.0)
             sees = [Noised(built, one, self.sigma, p, setup.seed) for one, p in zip(shown, chances, strict=True)]
         else:
-            sees = [stored(each, setup.machine.accelerator) for each in (x, z)]
-        adam: dict[str, Any] = {field: getattr(self, field) for field in ADAM}
-        weights = self.saliency_weight if self.corm else [0.0]
+            weights, sees = [0.0], [stored(each, setup.machine.accelerator) for each in (x, z)]
         head = trained_head(sees[0], train, sees[1], val, weights, seed=setup.seed, **adam)
         found |= {VAL_TOP1: head.val_top1, BEST_EPOCH: head.epoch}
         return head.weight, head.bias, found | ({SALIENCY_WEIGHT: head.saliency_weight} if self.corm else {})
@@ -171,10 +167,8 @@ def halves(labels: Int[np.ndarray, " images"], rank: Float[np.ndarray, " images"
     >>> halves(np.zeros(5, int), np.array([3.0, 1.0, 2.0, 5.0, 4.0]), most=100)
     (array([1, 2, 3, 4]), array([1, 1, 0, 0]))
     """
-    group = np.full(len(labels), -1)
-    for label in np.unique(labels):
-        order = np.flatnonzero(labels == label)[np.argsort(rank[labels == label], kind="stable")]
-        k = min(most, len(order) // 2)
-        group[order[:k]], group[order[len(order) - k :]] = 2 * label + 1, 2 * label
-    kept = np.flatnonzero(group >= 0)
-    return kept, group[kept]
+    by_class = pd.Series(rank).groupby(labels)
+    place, size = by_class.rank("first").to_numpy(), by_class.transform("size").to_numpy()
+    k = np.minimum(most, size // 2)
+    kept = np.flatnonzero((place <= k) | (place > size - k))
+    return kept, 2 * labels[kept] + (place <= k)[kept]

@@ -9,18 +9,9 @@ import pandas as pd
 
 from fca.report import kinds, style
 from fca.report.figure import Figure
-from fca.studies.reliance.spurious_rank import (
-    BOTTOM,
-    END,
-    EVERY,
-    GAP,
-    RANK,
-    SPURIOUS_GAP,
-    SPURIOUS_PICTURES,
-    SUBJECT,
-    TOP,
-)
-from fca.studies.table import DATASET, LABEL
+from fca.studies.reliance import spurious_rank as made
+from fca.studies.reliance.spurious_rank import BOTTOM, END, EVERY, GAP, RANK, SUBJECT, TOP
+from fca.studies.table import DATASET, LABEL, SPLIT
 from fca.types import Table, with_interval
 
 STEP = 100  # pixels from the top of one picture to the next, with two lines of text between
@@ -30,14 +21,14 @@ def gap_figure(gap: Table) -> alt.FacetChart:
     """Accuracy with strong cues minus accuracy with weak ones, with intervals, one row a class, widest gap first."""
     if gap.frame.empty:
         raise style.NothingToDraw("no model predicted the ranked images; next: fca run task=predict")
-    frame = gap.frame.assign(panel=style.panels(gap.frame, DATASET))
+    frame = gap.frame.assign(panel=style.panels(gap.frame, DATASET, SPLIT))
     order = frame[frame[LABEL] != EVERY].groupby(LABEL)[GAP].mean().sort_values(ascending=False).index.tolist()
     rows = kinds.category(alt.Y, LABEL, [*order, EVERY], domain=False, labelPadding=12)
     coloured = kinds.hue(SUBJECT, frame, columns=2)
     chart = kinds.points_with_intervals(GAP, rows, gap.columns, coloured, dodge=SUBJECT, line=kinds.ZERO)
     chosen = "annotated features" if gap.parameters["features"] else "the features that matter most for the class"
     title = style.title(
-        "How much less accurate are models where the cues of a class are weak?",
+        gap.question,
         f"Cues: {chosen}, which may lie on the object. Accuracy on the top k minus on the bottom k images, 95 %.",
         "A model ranked by its own features (the encoder) has a gap by construction: it predicts from what ranks.",
     )
@@ -52,14 +43,15 @@ def pictures_figure(pictures: Table) -> alt.FacetChart:
         raise style.NothingToDraw("no pictures: the images are no longer at hand")
     ends = zip(frame[TOP], frame[BOTTOM], strict=True)
     right = ["" if pd.isna(top) else f"{top:.0%} right above, {bottom:.0%} below" for top, bottom in ends]
-    frame = frame.assign(right=right, place=frame[RANK].map("rank {:g}".format), words=frame[END].map(END.choices.get))
+    frame = frame.assign(right=right, row=(frame[END] == "bottom").astype(int))
+    frame["column"] = frame.groupby([DATASET, LABEL, END]).cumcount()
+    frame["place"], frame["words"] = frame[RANK].map("rank {:g}".format), frame[END].map(END.choices.get)
     frame["panel"] = style.panels(frame, DATASET, LABEL, "right")
-    hover = [column for column in pictures.columns if column not in ("thumbnail", "row", "column")]
     title = style.title(
-        "What do images with strong and with weak cues look like?",
+        pictures.question,
         "Above: strongest cues, below: weakest, with the share of the top and of the bottom k that models get right.",
     )
-    chart = kinds.pictures(frame, hover, "place", "words")
+    chart = kinds.pictures(frame, [column for column in pictures.columns if column != "thumbnail"], "place", "words")
     drawn = style.faceted(chart, frame, title, (DATASET,), height=2 * STEP, columns=2)
     drawn.spec.width = (int(frame["column"].max()) + 1) * (kinds.SIDE + 18)
     return drawn
@@ -80,7 +72,7 @@ def headlines(gap: pd.DataFrame) -> Iterator[str]:
 
 
 FIGURES = (
-    Figure("spurious_gap", "Accuracy with strong and weak cues", (SPURIOUS_GAP,), gap_figure),
-    Figure("spurious_pictures", "Images with strong and weak cues", (SPURIOUS_PICTURES,), pictures_figure),
+    Figure("spurious_gap", "Accuracy with strong and weak cues", (made.SPURIOUS_GAP,), gap_figure),
+    Figure("spurious_pictures", "Images with strong and weak cues", (made.SPURIOUS_PICTURES,), pictures_figure),
 )
-HEADLINES = {SPURIOUS_GAP.name: headlines}
+HEADLINES = {made.SPURIOUS_GAP.name: headlines}
