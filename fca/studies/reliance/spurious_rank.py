@@ -94,11 +94,10 @@ class SpuriousRank:
             weights = weights.assign(dataset=row["dataset"], encoder=row["encoder"])
             lines.append((ranked, weights, gaps, _pictures(store, row["fingerprint"], ranked, gaps, self.shown)))
             runs += [row["run_id"], *layers, *read]
-        parameters = asdict(self) | {"sha256": self.features and file_sha256(self.features)}
-        parameters |= {"gap": "Newcombe's interval; of the mean, bootstrap over classes"}
-        return filled(
-            SPECS, (pd.concat(part, ignore_index=True) for part in zip(*lines, strict=True)), parameters, runs
-        )
+        gap = "Newcombe's interval; of the mean, bootstrap over classes"
+        parameters = asdict(self) | {"sha256": self.features and file_sha256(self.features), "gap": gap}
+        frames = (pd.concat(part, ignore_index=True) for part in zip(*lines, strict=True))
+        return filled(SPECS, frames, parameters, runs)
 
     def _encoded(self, rows: pd.DataFrame) -> Iterator[tuple[Row, list[str]]]:
         """The embed run to rank by, one a data set; and where no file chooses the features, a layer on them."""
@@ -166,8 +165,9 @@ def _ranked(items: pd.DataFrame, x: np.ndarray, chosen: pd.DataFrame, by: str) -
     """The images of the classes with chosen features, ranked within class and split, strongest cues first."""
     frame = items[["label", "image_id", "split"]].astype({"label": str})
     for label, features in chosen.groupby("label")["feature"]:
-        for at in frame[frame["label"] == label].groupby("split").groups.values():
-            frame.loc[at, ["score", "rank"]] = np.stack(cue_ranks(x[np.ix_(at, features)], by), axis=1)
+        groups: Any = frame[frame["label"] == label].groupby("split").groups
+        for at in groups.values():
+            frame.loc[at, ["score", "rank"]] = np.stack(cue_ranks(x[at][:, features.tolist()], by), axis=1)
     return frame.dropna(subset="rank").sort_values(["label", "split", "rank"], kind="stable")
 
 
