@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,17 +105,17 @@ def trained_head(
     see: positions in `labels` and epoch (of val: 0) -> what is seen.    seed: of the first weights and the order.
     """
     with torch.no_grad():
-        parts = np.split(np.arange(len(val_labels)), range(batch_size, len(val_labels), batch_size))
+        parts = np.array_split(np.arange(len(val_labels)), -(-len(val_labels) // batch_size))
         val = torch.cat([see_val(part, 0).features for part in parts])
     truth, val_truth = (torch.from_numpy(each).to(val.device) for each in (labels, val_labels))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         first = nn.Linear(val.shape[1], int(labels.max()) + 1).to(val.device)
-    heads, best = nn.ModuleList(deepcopy(first) for _ in weights), (-1.0, 0.0)
+    heads = nn.ModuleList(deepcopy(first) for _ in weights)
     adam = torch.optim.Adam(heads.parameters(), lr, weight_decay=weight_decay)
-    for epoch in _progress(range(1, epochs + 1), "training the last layer"):
-        order = keyed(seed, epoch).permutation(len(labels))
-        for part in np.split(order, range(batch_size, len(order), batch_size)):
+    best, hidden = (-1.0, 0.0), not get_console().is_terminal
+    for epoch in track(range(1, epochs + 1), "training the last layer", transient=True, disable=hidden):
+        for part in np.array_split(keyed(seed, epoch).permutation(len(labels)), -(-len(labels) // batch_size)):
             seen = see(part, epoch)
             adam.zero_grad()
             for head, weight in zip(heads, weights, strict=True):
@@ -131,10 +132,6 @@ def trained_head(
                 layer = [each.detach().cpu().numpy().copy() for each in head.parameters()]
                 best, found = score, Head(layer[0], layer[1], right, weight, epoch)
     return found
-
-
-def _progress(steps: Any, name: str) -> Any:
-    return track(steps, name, transient=True, disable=not get_console().is_terminal)
 
 
 def logistic_head(
@@ -164,7 +161,8 @@ def logistic_head(
         each = [float(right[val_groups == group].mean()) for group in np.unique(val_groups)]
         return min(each), float(np.mean(each)), -strength
 
-    strength = -max(quality(each) for each in _progress(STRENGTHS, "choosing C"))[2]
-    layers = [solved(rows, strength) for rows in _progress(drawn, "solving")]
+    bar = partial(track, transient=True, disable=not get_console().is_terminal)
+    strength = -max(quality(each) for each in bar(STRENGTHS, "choosing C"))[2]
+    layers = [solved(rows, strength) for rows in bar(drawn, "solving")]
     weight, bias = (np.mean(parts, axis=0) for parts in zip(*layers, strict=True))
     return weight, bias, strength
