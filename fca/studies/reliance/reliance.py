@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from itertools import combinations
+from itertools import combinations, groupby
 from pathlib import PurePath
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -29,7 +29,6 @@ from fca.subset import Groups, read_groups
 from fca.types import Column, FcaError, Table, with_interval
 
 PAPER, RIVAL10 = "Moayeri, Singla and Feizi 2022 (Hard ImageNet)", "Moayeri et al. 2022 (RIVAL10, arXiv:2201.10766)"
-COMMAND = "fca run task=predict shift=reliance dataset=... model=..."
 CLEAN, SALIENCY, MEAN = "clean", "saliency", "mean over models"
 EXAMPLES = 4  # images that are shown under every change
 _ONLY_SHAPE = "the file has only whether shape was chosen: not whether else texture or neither"
@@ -150,11 +149,13 @@ class Reliance:
         shapes = list(_shapes(store, rows[rows["shift"] == CLEAN], self.responses))
         read = {*rows.loc[rows["shift"] != CLEAN, "dataset"], *(line["dataset"] for line in shapes)}
         rows = rows[rows["dataset"].isin(read)]
-        require(rows, "predictions of changed images", len(store.rows()), COMMAND)
+        command = "fca run task=predict shift=reliance dataset=... model=..."
+        require(rows, "predictions of changed images", len(store.rows()), command)
         maps, changed = rows[rows["shift"] == SALIENCY], rows[rows["shift"] != SALIENCY]
-        seen = [one for _, of in parts(changed, ["dataset", "subject"]) for one in self._predicted(store, of, groups)]
+        models = parts(changed, [DATASET, MODEL, ADAPTATION])
+        seen = [one for about, of in models for one in self._predicted(store, about, of, groups)]
         of_class = [line for one in (*seen, *_means(seen)) for line in self._by_class(one)]
-        classes = pd.DataFrame(of_class, columns=[str(column) for column in BY_CLASS.columns]).astype({KEPT: float})
+        classes = pd.DataFrame(of_class, columns=list(map(str, BY_CLASS.columns))).astype({KEPT: float})
         classes[RANK] = classes.groupby([DATASET, PROTOCOL, MODEL])[KEPT].rank(ascending=False, method="min")
         lines: Any = (
             [line for one in seen for line in self._accuracy(one)],
@@ -168,11 +169,11 @@ class Reliance:
         trust = {metric: f"{verdict} ({', '.join(cues)})" if cues else verdict for metric, (verdict, cues) in found}
         trust = trust or dict.fromkeys(self.refuted, "refuted")
         frames = [spec.frame(of) for spec, of in zip(self.tables, lines, strict=True)]
-        for frame in (of for of in frames if TRUST in of):
-            frame[TRUST] = [trust.get(metric) for metric in frame[TRUST]]  # lines name the metric
+        for frame in (of for of in frames if TRUST in of):  # where lines name the metric
+            frame[TRUST] = [trust.get(metric) for metric in frame[TRUST]]
         return filled(self.tables, frames, {**asdict(self), **METHOD}, rows["run_id"])
 
-    def _predicted(self, store: Store, rows: pd.DataFrame, groups: Groups | None) -> Iterator[Seen]:
+    def _predicted(self, store: Store, about: Any, rows: pd.DataFrame, groups: Groups | None) -> Iterator[Seen]:
         """The predictions of one model for one data set, by every protocol that its stored arrays allow."""
         masked = [run for run in rows["run_id"] if store.has_array(run, "mask_area")]
         found = [predictions(store, row) for row in records(rows) if masked]
@@ -184,17 +185,17 @@ class Reliance:
             right = pd.DataFrame(of).groupby(level=0).mean().T
             if set(right) - {CLEAN}:
                 right["mask_area"] = store.array(masked[0], "mask_area", lines=len(right))
-                about = {"protocol": protocol, "chance": chance}
-                yield self._usable(records(rows)[0], about, right, np.array(found[0].classes)[found[0].labels])
+                own = about | {"protocol": protocol, "chance": chance}
+                yield self._usable(own, right, np.array(found[0].classes)[found[0].labels])
 
-    def _usable(self, row: Mapping[str, Any], about: dict[str, Any], images: pd.DataFrame, labels: Any) -> Seen:
+    def _usable(self, about: dict[str, Any], images: pd.DataFrame, labels: Any) -> Seen:
         """The images with an object and surroundings at input size, of classes whose objects do not fill them."""
         area = images.pop("mask_area").to_numpy()
         mean = pd.Series(area[area > 0]).groupby(labels[area > 0]).mean()
-        inside, both = ~np.isin(labels, mean.index[mean > self.max_mask_area]), (area > 0) & (area < 1)
-        about |= {"left_out": int((inside & ~both).sum()), "classes_left_out": int((mean > self.max_mask_area).sum())}
-        about |= {"dataset": row["dataset"], "model": row["subject"], "adaptation": row["adaptation"]}
+        large = mean.index[mean > self.max_mask_area]
+        inside, both = ~np.isin(labels, large), (area > 0) & (area < 1)
         images.index = pd.MultiIndex.from_arrays([labels, images.index], names=["label", "image"])
+        about |= {"left_out": int((inside & ~both).sum()), "classes_left_out": len(large)}
         return Seen(about, images[inside & both].dropna(how="all"))  # none: the class is in no group
 
     def _line(self, seen: Seen, metric: str, **of: tuple[Any, ...]) -> dict[str, Any]:
@@ -229,7 +230,8 @@ class Reliance:
         labels = labels[np.isin(labels, list(row["classes"]))]
         names = (*METRIC.choices, "zero", "mask_area")
         of = {name: store.array(row["run_id"], name, lines=len(labels)).astype(float) for name in names}
-        seen = self._usable(row, {}, pd.DataFrame(of), np.array(keys)[labels])
+        about = {name: row[name] for name in (DATASET, MODEL, ADAPTATION)}
+        seen = self._usable(about, pd.DataFrame(of), np.array(keys)[labels])
         for metric in (name for name in METRIC.choices if seen.right[name].notna().any()):
             line = self._line(seen, f"saliency/{metric}", value=(np.positive, metric))
             yield line | {"metric": metric, "zero": seen.right["zero"].mean()}
@@ -259,20 +261,22 @@ def _ended(name: str, found: Sequence[float]) -> dict[str, Any]:
 
 
 def _rows(store: Store, query: str | None) -> pd.DataFrame:
-    """Predictions of full models that are clean or changed by masks, and saliency maps; with `condition`, `subject`."""
+    """Predictions of full models that are clean or changed by masks, and saliency maps; without draws in `condition`.
+
+    Where several networks have one name, `model` is with what differs: adaptation, weights and so on, see _WAYS.
+    """
     rows = every_row(store, query)
     maps = (rows["task"] == SALIENCY) & (rows["split"] == "test")
-    rows["shift"] = rows["shift"].fillna("").where(~maps, SALIENCY)  # a map is one more condition of the same model
-    wanted = maps | (by_full_models(rows) & rows["shift"].str.startswith((CLEAN, "ablate/", "noise/", "swap/")))
+    shift = rows["shift"].fillna("").where(~maps, SALIENCY)  # a map is one more condition of the same model
+    wanted = maps | (by_full_models(rows) & shift.str.startswith((CLEAN, "ablate/", "noise/", "swap/")))
     kept = narrowed(rows[wanted], query)  # by what is stored
-    [rows, _] = by_version(store, [_of_training(rows).loc[kept.index]], rows[:0])
-    name = rows["model"]
-    for way, word in _WAYS.items():  # those that differ among networks of one name
-        by = [name, rows["dataset"]] if way == "run" else name
-        differ = rows[way].groupby(by).transform("nunique", dropna=False) > 1
-        name += (", " + word + rows[way].astype("string")).where(differ).fillna("")
-    condition = rows["shift"].str.replace(r"/draw\d+$", "", regex=True)
-    return rows.assign(condition=condition, subject=name).sort_values("shift")
+    rows = _of_training(rows).assign(shift=shift, condition=shift.str.replace(r"/draw\d+$", "", regex=True))
+    [rows, _] = by_version(store, [rows.loc[kept.index]], rows[:0])
+    for way, word in _WAYS.items():
+        differ = rows.groupby([MODEL, DATASET] if way == "run" else MODEL)[way].transform("nunique", dropna=False) > 1
+        rows[MODEL] += (", " + word + rows[way].astype("string")).where(differ).fillna("")
+    twice = rows.duplicated([DATASET, MODEL, "shift"], keep=False)  # as maps of two layers
+    return rows.assign(model=rows[MODEL] + (", run " + rows["run_id"]).where(twice, "")).sort_values("shift")
 
 
 def _of_training(rows: pd.DataFrame) -> pd.DataFrame:
@@ -299,18 +303,17 @@ def _right(found: Predictions, groups: Groups | None) -> Iterator[tuple[str, flo
 
 def _means(seen: Sequence[Seen]) -> Iterator[Seen]:
     """By data set and protocol, the mean over models of their results for the images and conditions that all share."""
-    alike = defaultdict[Any, list[Seen]](list)
-    for one in seen:
-        alike[one.about["dataset"], one.about["protocol"]].append(one)
-    for several in alike.values():
-        if len(several) > 1:
-            mean = sum(one.right for one in several) / len(several)
-            yield Seen(several[0].about | {"model": MEAN}, mean.dropna(axis=1, how="all").dropna())
+    key = lambda one: (one.about["dataset"], one.about["protocol"])  # noqa: E731
+    for _, alike in groupby(sorted(seen, key=key), key):
+        of = list(alike)
+        if len(of) > 1:
+            mean = sum(one.right for one in of) / len(of)
+            yield Seen(of[0].about | {"model": MEAN}, mean.dropna(axis=1, how="all").dropna())
 
 
 def _examples(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
     """The first image of each of the first classes, as it is and under ablations, swaps and a middle noise."""
-    rows = rows[rows["subject"] == rows["subject"].mode()[0]]  # who has most of them
+    rows = rows[rows["model"] == rows["model"].mode()[0]]  # who has most of them
     kept = {row["condition"]: row for row in records(rows) if store.has_array(row["run_id"], "examples")}
     levels = sorted({float(name.split("/")[3]) for name in kept if "/gaussian/" in name}) or [0.0]
     middle = ["gaussian", f"{levels[len(levels) // 2]:g}"]
@@ -324,7 +327,7 @@ def _examples(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
             columns[name] = [data_uri(png_of(np.array(one))) for one in store.array(kept[name]["run_id"], "examples")]
         for across, (name, thumbnails) in enumerate(columns.items()):
             for down, (at, thumbnail) in enumerate(zip(first, thumbnails, strict=False)):
-                about = {"dataset": row["dataset"], "model": row["subject"], "condition": name}
+                about = {"dataset": row["dataset"], "model": row["model"], "condition": name}
                 about |= {"label": found.classes[found.labels[at]], "row": down, "column": across}
                 yield about | {"thumbnail": thumbnail}
 
@@ -341,7 +344,7 @@ def _shapes(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iterator[
             of = (texture >= 0) & (texture != found.labels)
             shape, other = (int((found.predicted_labels == at)[of].sum()) for at in (found.labels, texture))
             sets |= {PurePath(name).stem: row["dataset"] for name in items["image_id"][of]}
-            about = {"dataset": row["dataset"], "model": row["subject"], "who": "stored"}
+            about = {"dataset": row["dataset"], "model": row["model"], "who": "stored"}
             shares = _share("shape_bias", shape, shape + other) | _share("shape_share", shape, int(of.sum()))
             yield about | shares | {"images": int(of.sum()), "decisions": shape + other}
     for file in files:
