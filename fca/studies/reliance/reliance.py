@@ -154,6 +154,9 @@ class Reliance:
         maps, changed = rows[rows["shift"] == SALIENCY], rows[rows["shift"] != SALIENCY]
         models = parts(changed, [DATASET, MODEL, ADAPTATION])
         seen = [one for about, of in models for one in self._predicted(store, about, of, groups)]
+        if groups and not any(one.about["protocol"] == "grouped" for one in seen):
+            allowed = "groups of classes of a model whose logits are stored"
+            raise FcaError("analysis.groups", self.groups, allowed, "name another file, or run with task.keep=logits")
         of_class = [line for one in (*seen, *_means(seen)) for line in self._by_class(one)]
         classes = pd.DataFrame(of_class, columns=list(map(str, BY_CLASS.columns))).astype({KEPT: float})
         classes[RANK] = classes.groupby([DATASET, PROTOCOL, MODEL])[KEPT].rank(ascending=False, method="min")
@@ -217,7 +220,7 @@ class Reliance:
 
     def _sensitivity(self, seen: Seen) -> Iterator[dict[str, Any]]:
         rfs = partial(reliance.relative_foreground_sensitivity, compat=self.compat)
-        for inside in (name for name in seen.right if "/foreground/" in name):
+        for inside in (name for name in map(str, seen.right) if "/foreground/" in name):
             around, noise = inside.replace("/foreground/", "/background/"), inside.removeprefix("noise/foreground/")
             if around in seen.right:
                 of = {"acc_foreground": (np.positive, inside), "acc_background": (np.positive, around)}
@@ -230,7 +233,7 @@ class Reliance:
         labels = labels[np.isin(labels, list(row["classes"]))]
         names = (*METRIC.choices, "zero", "mask_area")
         of = {name: store.array(row["run_id"], name, lines=len(labels)).astype(float) for name in names}
-        about = {name: row[name] for name in (DATASET, MODEL, ADAPTATION)}
+        about = {name: row[name] for name in ("dataset", "model", "adaptation")}
         seen = self._usable(about, pd.DataFrame(of), np.array(keys)[labels])
         for metric in (name for name in METRIC.choices if seen.right[name].notna().any()):
             line = self._line(seen, f"saliency/{metric}", value=(np.positive, metric))
@@ -296,9 +299,9 @@ def _right(found: Predictions, groups: Groups | None) -> Iterator[tuple[str, flo
     if found.store.has_array(found.run_id, "logits"):
         if len(known) < every:
             yield "masked", 1 / len(known), masked_answers(found.logits, known) == found.true
-        if groups is not None:
-            code = groups.codes(found.logit_classes)
-            yield "grouped", 1 / len(set(code) - {-1}), reliance.grouped_right(found.logits, code, found.true)
+        code = groups.codes(found.logit_classes) if groups else np.array([-1])
+        if n := len(set(code) - {-1}):
+            yield "grouped", 1 / n, reliance.grouped_right(found.logits, code, found.true)
 
 
 def _means(seen: Sequence[Seen]) -> Iterator[Seen]:
@@ -307,7 +310,7 @@ def _means(seen: Sequence[Seen]) -> Iterator[Seen]:
     for _, alike in groupby(sorted(seen, key=key), key):
         of = list(alike)
         if len(of) > 1:
-            mean = sum(one.right for one in of) / len(of)
+            mean: Any = sum(one.right for one in of) / len(of)
             yield Seen(of[0].about | {"model": MEAN}, mean.dropna(axis=1, how="all").dropna())
 
 
@@ -322,14 +325,13 @@ def _examples(store: Store, rows: pd.DataFrame) -> Iterator[dict[str, Any]]:
         found, items = predictions(store, row), store.items(row["fingerprint"])
         first = np.unique(found.labels, return_index=True)[1][:EXAMPLES]
         ids = items.loc[items["split"] == row["split"], "image_id"].iloc[found.images[first]].tolist()
-        columns = {CLEAN: pictures(store, ids, row["fingerprint"]).thumbnails}
-        for name in shown:
-            columns[name] = [data_uri(png_of(np.array(one))) for one in store.array(kept[name]["run_id"], "examples")]
-        for across, (name, thumbnails) in enumerate(columns.items()):
-            for down, (at, thumbnail) in enumerate(zip(first, thumbnails, strict=False)):
-                about = {"dataset": row["dataset"], "model": row["model"], "condition": name}
-                about |= {"label": found.classes[found.labels[at]], "row": down, "column": across}
-                yield about | {"thumbnail": thumbnail}
+        about, clean = {"dataset": row["dataset"], "model": row["model"]}, pictures(store, ids, row["fingerprint"])
+        for across, name in enumerate([CLEAN, *shown]):
+            arrays = store.array(kept[name]["run_id"], "examples") if across else ()
+            thumbnails = [data_uri(png_of(np.array(one))) for one in arrays] or clean.thumbnails
+            for down, (at, thumbnail) in enumerate(zip(found.labels[first], thumbnails, strict=False)):
+                place = {"condition": name, "label": found.classes[at], "row": down, "column": across}
+                yield about | place | {"thumbnail": thumbnail}
 
 
 def _shapes(store: Store, rows: pd.DataFrame, files: Sequence[str]) -> Iterator[dict[str, Any]]:

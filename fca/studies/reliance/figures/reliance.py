@@ -67,7 +67,8 @@ def sensitivity_figure(shown: Table) -> alt.FacetChart:
         "Above 0 the object matters more, below 0 its surroundings; 95 % intervals over classes.",
         *_left_out(frame),
     )
-    return style.faceted(_pale(chart), frame, title, FILTERS, height=200).resolve_scale(x="independent")
+    figure = style.faceted(_pale(chart), frame, title, FILTERS, height=200)
+    return figure.resolve_scale(x="independent", xOffset="independent")
 
 
 def alignment_figure(shown: Table) -> alt.FacetChart:
@@ -79,9 +80,7 @@ def alignment_figure(shown: Table) -> alt.FacetChart:
     look: dict[str, Any] = {"dodge": DATASET, "scale": across}
     rows, coloured = kinds.category(alt.Y, MODEL), kinds.hue(DATASET, frame)
     chart = kinds.points_with_intervals(made.VALUE, rows, shown.columns, coloured, **look)
-    title = style.title(
-        "Is what decides the prediction on the object?", "GradCAM of each image's class; 95 % intervals."
-    )
+    title = style.title("Is what decides the prediction on the object?", "GradCAM of each class; 95 % intervals.")
     height = frame[MODEL].nunique() * (14 + 12 * frame[DATASET].nunique())
     return style.faceted(_pale(chart), frame, title, (DATASET, MODEL), height=height)
 
@@ -131,9 +130,7 @@ def examples_figure(shown: Table) -> alt.FacetChart:
     frame["column"] = frame["column"].rank(method="dense").astype(int) - 1  # without clean images the first is empty
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     chart = kinds.pictures(frame, (DATASET, made.CONDITION, LABEL), "change", LABEL)
-    title = style.title(
-        "What do the changed images look like?", "The first images of the first classes, at input size."
-    )
+    title = style.title("What do the changed images look like?", "First images of the first classes, at input size.")
     drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * STEP, columns=1)
     drawn.spec.width = wide * (kinds.SIDE + 30)
     return drawn
@@ -144,7 +141,7 @@ def shape_figure(shown: Table) -> alt.FacetChart:
     either = shown.frame.dropna(subset=made.BIAS).assign(**{made.WHO: "either"})
     either[list(with_interval(made.SHAPE))] = either[list(with_interval(made.BIAS))]
     frame = pd.concat([shown.frame, either], ignore_index=True)
-    frame = frame.assign(panel=style.panels(frame, DATASET))
+    frame["panel"] = style.panels(frame, DATASET)
     rows = kinds.category(alt.Y, MODEL, alt.EncodingSortField(made.SHAPE, op="min", order="descending"))
     words = dict(made.WHO.choices) | {"either": "stored predictions, among those for shape or texture"}
     coloured = kinds.hue(Column(made.WHO, choices=words), frame, (*kinds.CONTRAST, "#0072b2"), columns=2)
