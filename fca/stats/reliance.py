@@ -1,11 +1,7 @@
 """Does a classifier see the object or its surroundings? Accuracies by class when one of the two is changed.
 
-Every accuracy is the unweighted mean of class accuracies, as in Hard ImageNet (Moayeri et al. 2022) and RIVAL10
-(arXiv:2201.10766); what is drawn at random (noise) is averaged over its draws first.
-
-Two intervals. Over classes: whole classes are resampled, each with all of its images, so that the interval is about
-other classes of the same kind. Over images: images are resampled within each class, so that it is about these classes
-alone. With fewer than FEWEST_DRAWS classes only the second is possible.
+Accuracies are unweighted means of class accuracies, as in Hard ImageNet (Moayeri et al. 2022) and RIVAL10
+(arXiv:2201.10766); noise is averaged over its draws first.
 """
 
 from __future__ import annotations
@@ -20,25 +16,26 @@ from jaxtyping import Bool, Float, Integer, Num, Shaped
 from scipy.special import logsumexp
 
 from fca.stats.correlation import resampled_correlation
-from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, Estimated, cluster_draws, percentile_interval
+from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, UNKNOWN, Estimated, cluster_draws, percentile_interval
 from fca.types import FcaError, check_choice
 
 CLASSES, IMAGES = OVER = ("classes", "images")
 RELEASED = "released"
 _draws = lru_cache(maxsize=16)(cluster_draws)  # the same for every condition
 Share = Num[np.ndarray, "*values"] | float | int
+Values = Num[np.ndarray, "conditions images"]
+Labels = Integer[np.ndarray, " images"]
 
 
 def relative_foreground_sensitivity(acc_foreground: Share, acc_background: Share, compat: str | None = None) -> Any:
-    """How much more accuracy noise in the object costs than noise in its surroundings, in [-1, 1].
+    """How much more accuracy noise in the object costs than noise around it: 1 = only noise in it does, -1 = around it.
 
     RFS = (a_bg - a_fg) / (2 min(m, 1 - m)),   m = (a_fg + a_bg) / 2        (arXiv:2201.10766; Hard ImageNet, sec. 4.2)
 
-    2 min(m, 1 - m) is the largest difference of two accuracies with this mean. 1: only noise in the object costs
-    accuracy; -1: only noise in the surroundings.
+    2 min(m, 1 - m) is the largest difference of two accuracies with this mean. NaN at m = 0 and 1, where it is 0.
 
-    acc_foreground, acc_background: accuracies in [0, 1] with noise in the object, and in its surroundings.
-    compat: released = 0 where it is not defined, at m = 0 or 1, as the released code has it; else NaN there.
+    acc_foreground, acc_background: accuracies in [0, 1] with noise in the object, and around it.
+    compat: released = 0 instead of NaN, as in the released code.
     A float for two floats. Raises FcaError for an accuracy outside [0, 1] and another compat.
 
     >>> relative_foreground_sensitivity(0.5, 0.75), relative_foreground_sensitivity(1.0, 1.0, "released")
@@ -50,22 +47,18 @@ def relative_foreground_sensitivity(acc_foreground: Share, acc_background: Share
         if wrong := values[(values < 0) | (values > 1)].tolist():  # NaN is no such value
             raise FcaError(name, wrong[0], "an accuracy between 0 and 1", "give fractions, not percent")
     room = np.minimum(foreground + background, (1 - foreground) + (1 - background))
-    undefined = 0.0 if compat == RELEASED else np.nan
     with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.where(room == 0, undefined, (background - foreground) / room)
+        found = np.where(room == 0, 0.0 if compat == RELEASED else np.nan, (background - foreground) / room)
     found = np.clip(found, -1.0, 1.0)  # rounding where one of the two is 0 or 1
     return found if found.ndim else float(found)
 
 
 def class_accuracy(
-    right: Shaped[np.ndarray, "*conditions images"],
-    labels: Integer[np.ndarray, " images"],
-    classes: int,
+    right: Shaped[np.ndarray, "*conditions images"], labels: Labels, classes: int
 ) -> Float[np.ndarray, "*conditions classes"]:
-    """Mean over the images of each class, under each condition; NaN for a class without images.
+    """Mean over the images of each class (labels 0..classes-1), under each condition; NaN for a class without images.
 
     right: 1 or True where a prediction is right (a share of draws, or any other value of an image).
-    labels: 0..classes-1 of each image.
 
     >>> class_accuracy(np.array([[1, 0, 1], [0, 0, 1]]), np.array([0, 0, 1]), 2)
     array([[0.5, 1. ],
@@ -78,10 +71,7 @@ def class_accuracy(
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """Means over classes under some conditions, and the same in every bootstrap resample, jointly for all conditions.
-
-    drawn: how many classes, or images of the smallest class, each resample draws.
-    """
+    """Means over classes, and those of every bootstrap resample of `drawn` classes, or images of the smallest class."""
 
     mean: Float[np.ndarray, " conditions"]
     resampled: Float[np.ndarray, "conditions resamples"]
@@ -89,24 +79,20 @@ class ClassMeans:
 
     def estimate(self, of: Callable[..., Any], *conditions: int) -> Estimated:
         """A function of the means of these conditions, with its percentile interval; see `percentile_interval`."""
-        at = list(conditions)
+        both = np.column_stack([self.mean, self.resampled])[list(conditions)]
         with np.errstate(divide="ignore", invalid="ignore"):  # a ratio to an accuracy of 0
-            value, draws = (np.asarray(of(*means[at]), dtype=float) for means in (self.mean, self.resampled))
-        value, draws = (np.where(np.isfinite(found), found, np.nan) for found in (value, draws))
-        return Estimated(float(value), *percentile_interval(draws, self.drawn))
+            found = np.asarray(of(*both), dtype=float)
+        found[~np.isfinite(found)] = np.nan
+        return Estimated(float(found[0]), *percentile_interval(found[1:], self.drawn))
 
 
 def class_means(
-    values: Num[np.ndarray, "conditions images"],
-    labels: Integer[np.ndarray, " images"],
-    over: str = CLASSES,
-    seed: int = 0,
-    resamples: int = RESAMPLES,
+    values: Values, labels: Labels, over: str = CLASSES, seed: int = 0, resamples: int = RESAMPLES
 ) -> ClassMeans:
     """Class means of values in every condition, averaged over the classes that have images.
 
-    over: classes = whole classes are resampled, each with all of its images; images = the images within each class.
-    Fewer than FEWEST_DRAWS classes are never resampled: then it is images whatever `over` is.
+    over: classes = whole classes are resampled, each with all of its images, for intervals about other such classes;
+          images = images within each class, about these classes alone (as always below FEWEST_DRAWS classes).
     Raises FcaError without images, and for another `over`.
 
     >>> values, labels = np.array([[1, 0, 1, 1, 0], [0, 0, 1, 1, 0]]), np.arange(5)
@@ -116,21 +102,18 @@ def class_means(
     check_choice("resampled", over, OVER)
     if not len(labels):
         raise FcaError("images of these classes", 0, "at least one", "give images with an object and surroundings")
-    known, code = np.unique(labels, return_inverse=True)
+    known, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
     means = class_accuracy(values, code, len(known))
     if over == CLASSES and len(known) >= FEWEST_DRAWS:
-        weights = _draws(len(known), seed, resamples)
-        return ClassMeans(means.mean(axis=1), means @ weights.T / len(known), len(known))
-    total, counts = np.zeros((len(values), resamples)), np.bincount(code)
+        return ClassMeans(means.mean(axis=1), means @ _draws(len(known), seed, resamples).T / len(known), len(known))
+    total = np.zeros((len(values), resamples))
     for at, own in enumerate(np.random.default_rng(seed).integers(2**32, size=len(known)).tolist()):
         total += values[:, code == at] @ _draws(int(counts[at]), own, resamples).T / counts[at]
     return ClassMeans(means.mean(axis=1), total / len(known), int(counts.min()))
 
 
 def grouped_right(
-    logits: Float[np.ndarray, "images logits"],
-    group: Integer[np.ndarray, " logits"],
-    true: Integer[np.ndarray, " images"],
+    logits: Float[np.ndarray, "images logits"], group: Integer[np.ndarray, " logits"], true: Labels
 ) -> Float[np.ndarray, " images"]:
     """Whether the group with the largest summed probability is that of the image's class; NaN: its class has none.
 
@@ -142,8 +125,7 @@ def grouped_right(
     """
     known = np.unique(group[group >= 0])
     sums = np.stack([logsumexp(logits[:, group == g].astype(float), axis=1) for g in known], axis=1)
-    right = (known[sums.argmax(axis=1)] == group[true]).astype(float)
-    return np.where(group[true] < 0, np.nan, right)
+    return np.where(group[true] < 0, np.nan, known[sums.argmax(axis=1)] == group[true])
 
 
 def rank_stability(
@@ -151,16 +133,17 @@ def rank_stability(
 ) -> Estimated:
     """Spearman's correlation of two models' values of the same classes, with its bootstrap interval over classes.
 
-    1: both order the classes alike. A class without a value (NaN) in either is left out. NaN where it is not defined.
+    A class without a value (NaN) in either is left out. NaN where it is not defined.
 
     >>> rank_stability(np.array([0.1, 0.4, 0.2, np.nan]), np.array([0.3, 0.9, 0.5, 0.1])).value
     1.0
     """
     there = ~(np.isnan(first) | np.isnan(second))
-    x, y, n = first[there], second[there], int(there.sum())
-    [value] = resampled_correlation(x, y, np.ones((1, n), dtype=np.int64), "spearman").tolist()
-    draws = cluster_draws(n, seed) if n else np.zeros((1, 0), dtype=np.int64)
-    return Estimated(value, *percentile_interval(resampled_correlation(x, y, draws, "spearman"), n))
+    if not (n := int(there.sum())):
+        return UNKNOWN
+    draws = np.vstack([np.ones((1, n), dtype=np.int64), cluster_draws(n, seed)])
+    found = resampled_correlation(first[there], second[there], draws, "spearman")
+    return Estimated(float(found[0]), *percentile_interval(found[1:], n))
 
 
 # Saliency

@@ -145,6 +145,29 @@ def test_protocols_are_those_that_the_stored_logits_allow(invented, tmp_path):
     assert frame.loc[frame["protocol"] == "grouped", "n_classes"].eq(4).all()  # yak fills its images, dog has no group
 
 
+def test_groups_that_no_stored_logits_have_are_refused(invented, tmp_path):
+    (tmp_path / "groups.csv").write_text("class,group\nvan,vehicle\n")
+    with pytest.raises(FcaError, match=r"groups\.csv; allowed: groups of classes of a model whose logits are stored"):
+        Reliance(groups=str(tmp_path / "groups.csv"))(invented.store)
+
+
+def test_networks_of_one_name_differ_by_what_made_them_in_predictions_and_saliency(tmp_path):
+    made, maps = Invented(tmp_path / "outputs"), ("iou", "mass", "density_gap", "zero", "mask_area")
+    gray = {"pred": made.pred["vit", "clean"].astype(np.int32), "logit_classes": np.array([*KEYS, *EXTRA])}
+    for adaptation, seed in (("head", 0), ("head", 1), ("corm", 0)):
+        about = {"adaptation": adaptation, "seed": seed}
+        run = made.write("train", "vit", {}, **about)
+        made.write("predict", "vit", gray, parent=run, snapshot="best", **about)
+        made.write("predict", "vit", gray | {"mask_area": made.area}, shift="ablate/gray", parent=run, **about)
+        made.lab.write(dict.fromkeys(maps, made.area), task="saliency", model="vit", weights=f"{run}/best",
+                       ncl=6, classes=range(6))  # fmt: skip
+    for table in Reliance()(made.store)[:3:2]:  # of accuracies and of saliency
+        named = table.frame.drop_duplicates("model").set_index("model")["adaptation"]
+        of_vit = {"vit, head, seed 0": "head", "vit, head, seed 1": "head", "vit, corm": "corm"}
+        assert named.dropna().to_dict() == of_vit
+        assert set(named[named.isna()].index) == {"resnet", "vit"}
+
+
 def test_saliency_is_the_mean_over_classes_of_maps_that_are_defined(invented, tables):
     found = line(tables["reliance_saliency"], model="vit", metric="iou")
     of = [invented.iou[invented.usable & (invented.labels == label)].mean() for label in (0, 1, 3, 4, 5)]
