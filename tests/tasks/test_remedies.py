@@ -77,7 +77,7 @@ def test_ranks_of_the_data_set_itself_need_no_saved_table_and_are_part_of_what_a
         assert len(train) == trained, "other ranks, another run; the same ranks, the same"
     assert (code, f"classes without ranks = {PATIO}" in err) == (2, True)
     assert train["fingerprint"].nunique() == 1, "which the ranks are no part of"
-    assert train["ranks"].nunique() == 2
+    assert train["recipe_ranks"].nunique() == 2
     assert train["n_train"].tolist() == [8, 8], "two of either end of two classes"
 
 
@@ -100,7 +100,10 @@ def test_four_remedies_in_one_sweep_from_a_saved_ranking(fca, store):
     train = {row["adaptation"]: row for row in rows[rows["finished"] > rows["finished"].min()].to_dict("records")}
     assert set(train) == REMEDIES
     assert {name: row["n_train"] for name, row in train.items()} == {"head": 36, "corm": 36, "dfr": 24, "corm_dfr": 24}
-    assert {name for name, row in train.items() if row["ranks"] == saved["spurious_ranks"]} == {"dfr", "corm_dfr"}
+    assert {name for name, row in train.items() if row["recipe_ranks"] == saved["spurious_ranks"]} == {
+        "dfr",
+        "corm_dfr",
+    }
     assert all((row["saliency_weight"] in (0.001, 0.01, 0.1)) == ("corm" in name) for name, row in train.items())
     predict = store.rows("task == 'predict'")
     for row in train.values():

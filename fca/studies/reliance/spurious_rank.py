@@ -22,9 +22,9 @@ from fca.stats.intervals import SIGNED_FRACTION, mean_with_interval, wilson
 from fca.store import Store
 from fca.store.columns import ADAPTATION, Row
 from fca.store.files import DamagedFile, read_frame, read_object
-from fca.studies.answers import _named, predictions
+from fca.studies.answers import predictions
 from fca.studies.rows import every_row, narrowed, records, require
-from fca.studies.table import DATASET, ENCODER, IMAGE_ID, LABEL, MODEL, SEED, SPLIT, TableSpec, filled
+from fca.studies.table import DATASET, ENCODER, IMAGE_ID, LABEL, MODEL, RUN_ID, SEED, SPLIT, TableSpec, filled
 from fca.types import Column, FcaError, ImageData, Table, with_interval
 
 COMMAND = "fca run model=resnet50 model.weights=pretrained adaptation=probe"
@@ -175,7 +175,10 @@ def _gaps(store: Store, rows: pd.DataFrame, encoded: Row, ranked: pd.DataFrame, 
     """Accuracies at both ends of every class, and their mean gap, of each model that predicted a ranked split."""
     whole = (rows["shift"] == "clean") & (rows["ncl"] == rows["num_classes"]) & rows["split"].isin(ranked["split"])
     rows = rows[whole & (rows["snapshot"].fillna("best") == "best") & (rows["dataset"] == encoded["dataset"])]
-    rows = pd.concat([rows[:0], *(part.assign(**_named(part)) for _, part in rows.groupby("split"))])
+    rows = rows.assign(subject=rows[MODEL])
+    for column, word in (("adaptation", ""), (SEED, "seed "), (RUN_ID, "run ")):  # as far as names are alike
+        alike = rows.duplicated([SPLIT, SUBJECT], keep=False)
+        rows[SUBJECT] += (", " + word + rows[column].astype("string")).where(alike).fillna("")
     lines = list[dict[Any, Any]]()
     for row in records(rows.sort_values([SPLIT, SUBJECT]) if len(rows) else rows):
         about = {column: row[column] for column in (DATASET, SPLIT, *_MODEL)}

@@ -25,7 +25,6 @@ from fca.types import Column, FcaError, Finished, ImageData, Run, no_mask
 
 SALIENCY_WEIGHT = Column("saliency_weight", float, ".2g", "weight of the saliency penalty that val chose")
 STRENGTH = Column("inverse_penalty", float, ".2g", "C of logistic regressions that the worst group of val chose")
-RANKS = Column("ranks", str, "", "what balanced the training images: id of a saved table, or digest of their own ranks")
 ADAM, CORM = ("epochs", "lr", "weight_decay", "batch_size"), ("sigma", "probability", "saliency_weight")
 
 
@@ -41,7 +40,7 @@ class Remedy:
     solver:   of dfr: adam, or logistic (fca.training.remedies.logistic_head), which also reads ranks of val images.
     """
 
-    columns: ClassVar[tuple[Column, ...]] = (BEST_EPOCH, SALIENCY_WEIGHT, STRENGTH, RANKS)
+    columns: ClassVar[tuple[Column, ...]] = (BEST_EPOCH, SALIENCY_WEIGHT, STRENGTH)
 
     epochs: Annotated[int, Allowed(1)]
     lr: Annotated[float, Allowed(above=0)]
@@ -80,9 +79,11 @@ class Remedy:
         features, keys = embed_run(Forward(setup.model, data, ALL)), [data.classes[c] for c in setup.subset.classes]
         fields = (*ADAM * (self.solver == "adam"), *CORM * self.corm)
         identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity(), "seed": setup.seed}
-        identity |= {"adaptation": self.name} | {field: getattr(self, field) for field in fields}
-        identity |= {"ranks": ranks, "balanced": self.balanced, "solver": self.solver} if self.dfr else {}
-        about = {**about_training(setup, data, self.name), "seed": setup.seed}
+        recipe = {field: getattr(self, field) for field in fields}
+        recipe |= {"ranks": ranks, "balanced": self.balanced, "solver": self.solver} if self.dfr else {}
+        identity |= {"adaptation": self.name, **recipe}
+        shown = {f"recipe_{key}": ", ".join(map(str, v)) if isinstance(v, list) else v for key, v in recipe.items()}
+        about = {**about_training(setup, data, self.name), "seed": setup.seed, **shown}
         work = Probing(data, features.run_id)
         train = Run("train", identity, about, features.run_id, light=not self.corm, work=work)
         clean, *others = predictions_of(train, setup, data)
@@ -137,10 +138,10 @@ class Remedy:
         from fca.tasks.at_input import AtInput
         from fca.training.remedies import Noised, logistic_head, stored, trained_head
 
-        rows, groups, ranks = self._images(setup, data)
+        rows, groups, _ = self._images(setup, data)
         train, val = (setup.subset.new_labels(data.labels[of]) for of in rows.values())
         x, z = (features[of].astype(np.float32) for of in rows.values())
-        found: dict[Any, Any] = {N_TRAIN: len(train), N_VAL: len(val), RANKS: ranks}
+        found: dict[Any, Any] = {N_TRAIN: len(train), N_VAL: len(val)}
         if self.solver == "logistic":
             weight, bias, strength = logistic_head(x, groups["train"], z, groups["val"], setup.seed)
             right = float(((z @ weight.T + bias).argmax(axis=1) == val).mean())
