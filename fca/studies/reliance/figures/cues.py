@@ -65,7 +65,7 @@ defined for 2 of 18 networks).
     of_cue = truth[truth[CUE] != "all"]
     follows = of_cue[of_cue[VERDICT] == "follows"]
     if len(follows):
-        weakest = follows.loc[(follows["sign"] * follows[RHOS[1]]).idxmin()].to_dict()
+        weakest = follows.iloc[int((follows["sign"] * follows[RHOS[1]]).argmin())].to_dict()
         names = ", ".join(follows[METRIC].unique())
         weak = f"weakest: {weakest[METRIC]}, rank correlation for {_text(weakest)}"
         yield f"Networks are put in the order of their reliance, whatever the cue, by {names}; {weak}."
