@@ -183,7 +183,11 @@ def test_figures_are_drawn_and_headlines_name_what_fails(known):
         drawn = one.draw(*(tables[table.name] for table in one.tables))
         assert "<svg" in style.as_svg(style.spec(drawn))
     sentences = figure.headlines(analysis, tables)
-    assert len(sentences) == 4
-    [pasted] = [line for line in sentences if "pasted" in line]
-    assert "is refuted" in pasted
-    assert "texture none" in pasted
+    follows, *refuted = sentences
+    assert "by accuracy/ablate/gray, rfs/gaussian/0.25; weakest: " in follows
+    assert [line.split(":")[0] for line in refuted] == [
+        "accuracy/swap/background/pasted is refuted",
+        "rfs/l2/60/area_matched is refuted",
+    ]
+    assert "rank correlation for texture none" in refuted[0]
+    assert "colour none (not defined for 6 of 6 networks)" in refuted[1]

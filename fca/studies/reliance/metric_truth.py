@@ -131,6 +131,6 @@ def _metrics(accuracy: Mapping[str, float], saliency: pd.DataFrame) -> dict[str,
     for level in (shift.removeprefix("noise/foreground/") for shift in accuracy if "/foreground/" in shift):
         foreground, background = (accuracy.get(f"noise/{one}/{level}", np.nan) for one in ("foreground", "background"))
         found[f"rfs/{level}"] = relative_foreground_sensitivity(foreground, background)
-    for row in records(saliency.head(1)):
+    for row in records(saliency.tail(1)):  # the last one made, if there are several layers
         found |= {name.replace("_", "/", 1): row[name] for name in SALIENCY if name in row}
     return found

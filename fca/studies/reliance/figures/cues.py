@@ -32,7 +32,8 @@ def correlation_figure(truth: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(AGREES, along, hover, coloured, dodge=CUE, line=kinds.ZERO, scale=axis, size=50)
     title = style.title(
         "Which metrics follow the truth?",
-        "Rank correlation over networks, with its 95 % interval, times the sign that the metric claims.",
+        "Rank correlation over networks, with its 95 % interval, times the sign that the metric claims. The right",
+        "panel decides. A metric that follows puts networks in order; whether its zero means anything is not tested.",
     )
     return style.faceted(chart, frame, title, (CUE,), height=46 * frame["named"].nunique(), columns=2)
 
@@ -48,11 +49,12 @@ def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
         "What does each metric show of networks that rely more and more on the background?",
         "One point a network. Accuracy without the object should rise; all others should fall.",
     )
-    return style.faceted(points, frame, title, (CUE, MODEL), height=170, columns=4).resolve_scale(y="independent")
+    drawn = style.faceted(points, frame, title, (CUE, MODEL), height=170, columns=4)
+    return drawn.resolve_scale(y="independent").resolve_axis(x="independent")
 
 
 def headlines(truth: pd.DataFrame) -> Iterator[str]:
-    """A sentence a metric: whether it follows, and the correlations that show it, for a refuted one those that fail.
+    """Which metrics follow, with their weakest correlation, and a sentence for each that is refuted, with its failures.
 
     >>> line = {"metric": "rfs/l2/60", "cue": "color", "nets": 18, "undefined": 2, "sign": -1, "verdict": "refuted"}
     >>> line |= {"fails": "color", "rho_reliance": 0.31, "rho_reliance_low": -0.2, "rho_reliance_high": 0.7}
@@ -60,23 +62,25 @@ def headlines(truth: pd.DataFrame) -> Iterator[str]:
     rfs/l2/60 is refuted: it should fall as reliance rises; rank correlation for colour +0.31 [-0.20, +0.70] (not \
 defined for 2 of 18 networks).
     """
-    for metric, part in truth.groupby(METRIC, sort=False):
-        verdict, fails = part[VERDICT].iloc[0], part[FAILS].iloc[0].split(", ")
-        lines = part[part[CUE].isin(fails) if verdict == "refuted" else part[CUE] != "all"].to_dict("records")
-        texts = "rank correlation for " + ", ".join(f"{CUE.choices[line[CUE]]} {_text(line)}" for line in lines)
-        if verdict == "refuted":
-            way = "rise" if part["sign"].iloc[0] > 0 else "fall"
-            yield f"{metric} is refuted: it should {way} as reliance rises; {texts}."
-        elif verdict == "follows":
-            yield f"{metric} follows reliance whatever the cue; {texts}."
-        else:
-            yield f"{metric} is undecided: too few networks that differ in reliance."
+    of_cue = truth[truth[CUE] != "all"]
+    follows = of_cue[of_cue[VERDICT] == "follows"]
+    if len(follows):
+        weakest = follows.iloc[int((follows["sign"] * follows[RHOS[1]]).argmin())].to_dict()
+        names = ", ".join(follows[METRIC].unique())
+        weak = f"weakest: {weakest[METRIC]}, rank correlation for {_text(weakest)}"
+        yield f"Networks are put in the order of their reliance, whatever the cue, by {names}; {weak}."
+    for metric, part in of_cue[of_cue[VERDICT] == "refuted"].groupby(METRIC, sort=False):
+        failing = part[[cue in fails.split(", ") for cue, fails in zip(part[CUE], part[FAILS], strict=True)]]
+        way, texts = "rise" if part["sign"].iloc[0] > 0 else "fall", ", ".join(map(_text, failing.to_dict("records")))
+        yield f"{metric} is refuted: it should {way} as reliance rises; rank correlation for {texts}."
+    if names := ", ".join(of_cue.loc[of_cue[VERDICT] == "undecided", METRIC].unique()):
+        yield f"Undecided, because too few networks differ in reliance: {names}."
 
 
 def _text(line: Mapping[Any, Any]) -> str:
     undefined = f" (not defined for {line['undefined']} of {line[NETS]} networks)" if line["undefined"] else ""
     value, low, high = (f"{line[end]:+.2f}" for end in with_interval(RHOS[1]))
-    return f"none{undefined}" if value == "+nan" else f"{value} [{low}, {high}]{undefined}"
+    return f"{CUE.choices[line[CUE]]} {'none' if value == '+nan' else f'{value} [{low}, {high}]'}{undefined}"
 
 
 FIGURES = (
