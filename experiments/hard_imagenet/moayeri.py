@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
-PAPER = "Moayeri et al. 2022 (Hard ImageNet)"
+PAPER = "Moayeri, Singla & Feizi, 2022 (Hard ImageNet)"
 HARD, ORDINARY = "hard_imagenet", "rival10"
 MODELS = {"deit_small_patch16_224": "DeiT (Small)", "resnet50": "ResNet50"}
 CONF = {"deit_small_patch16_224": "deit_s", "resnet50": "resnet50"}

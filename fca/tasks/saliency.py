@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -53,7 +54,8 @@ class Saliency:
     A model that is to be trained (it has no weights, or an adaptation is given) is trained first, as by task=train.
     Shifts are predicted beside the maps, which are of clean images, so that one task does all that reliance needs.
 
-    layer: whose map, by the end of its name; null = the last that has one, in a ViT the norm before the last attention.
+    layer: whose map, a regular expression for the end of its name (layer2|blocks.2 for two kinds of network); null =
+           the last that has one, in a ViT the norm before the last attention.
     threshold: of a map at input size, from which on a pixel is salient.
     """
 
@@ -210,7 +212,7 @@ class Camera:
                 if not tokens or name.rpartition(".")[2] in NORMS:
                     side, found = one.shape[-1], name
         if wanted is not None:
-            found = next((name for name in reversed(maps) if f".{name}".endswith(f".{wanted}")), None)
+            found = next((name for name in reversed(maps) if re.search(rf"(^|\.)({wanted})$", name)), None)
         if found is None:
             allowed = f"a layer with a map of the image: {', '.join(list(maps)[-8:]) or 'this network has none'}"
             raise FcaError("task.layer", wanted, allowed, "choose one, or a convolutional network or a ViT")

@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from safetensors.numpy import save_file
 
 import fca.studies
 from fca.cli.configure import task_columns
@@ -26,6 +27,7 @@ from fca.subset import draw_subset
 from fca.types import FcaError, Table
 from tests.studies.conftest import RECIPE, Lab, copy_of
 from tests.studies.test_adaptive_tests import live
+from tests.studies.test_metric_truth import cue_data, network
 from tests.studies.test_object_statistics import salient
 
 JUDGED = {"label_error_rules", "label_error_curve"}  # empty without verdicts
@@ -43,10 +45,9 @@ def analyses():
 
 @pytest.fixture(scope="module")
 def written_study(written_study, tmp_path_factory):
-    """The two models also answered images in fog, one took an adaptive test, one has saliency maps."""
+    """The two models also answered images in fog, and one took an adaptive test."""
     study = copy_of(written_study, tmp_path_factory.mktemp("more") / "outputs")
     live(study, "slow", ncl=6, classes=range(6))
-    salient(study)
     for model in ("slow", "quick"):
         for severity in (1, 3):
             shift = f"corruption/fog/{severity}"
@@ -55,9 +56,40 @@ def written_study(written_study, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def tables_of(written_study):
-    """The tables of an analysis of the study, made once."""
-    return cache(lambda analysis: analysis()(written_study.store))
+def masked_study(tmp_path_factory):
+    """Networks trained on images with a cue, their answers with and without the object, maps, features and a layer."""
+    lab = Lab(Store(tmp_path_factory.mktemp("masked") / "outputs"))
+    area, rng = np.full(len(lab.true), 0.3, np.float32), np.random.default_rng(0)
+    for strength in (0.0, 1.0):
+        lab.data = cue_data("color", strength)
+        lab.store.keep_items(lab.data)
+        for seed in range(6):
+            of = {"parent": network(lab, seed, clean=1.0, swap__background=1 - strength), "snapshot": "best"}
+            gray = np.where(rng.random(len(area)) < 0.2 + 0.6 * strength, lab.true, (lab.true + 1) % 6)
+            arrays = {"pred": gray.astype(np.int32), "logit_classes": np.array(lab.data.classes), "mask_area": area}
+            arrays["examples"] = np.zeros((4, 64, 64, 3), np.uint8)
+            about = {"task": "predict", "model": "net", "ncl": 6, "classes": range(6), "seed": seed, **of}
+            for shift in ("ablate/gray_box", "noise/foreground/gaussian/0.25", "noise/background/gaussian/0.25"):
+                lab.write(arrays, shift=shift, **about)
+        salient(lab, **of)
+    x = rng.random((len(lab.data.items), 8)).astype(np.float16)
+    embed = lab.embed("net", x, split="all")
+    layer = lab.write(task="train", model="net", adaptation="probe", parent=embed, ncl=6, classes=range(6), top1=1.0)
+    weights = {"weight": np.eye(6, 8, dtype=np.float32), "bias": np.zeros(6, np.float32)}
+    save_file(weights, lab.store.folder(layer) / "best.safetensors")
+    return lab
+
+
+@pytest.fixture(scope="module")
+def lab_of(written_study, masked_study):
+    """The study that has what an analysis reads."""
+    return lambda analysis: masked_study if ".reliance." in analysis.__module__ else written_study
+
+
+@pytest.fixture(scope="module")
+def tables_of(lab_of):
+    """The tables of an analysis of its study, made once."""
+    return cache(lambda analysis: analysis()(lab_of(analysis).store))
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +170,8 @@ def test_one_row_is_answered_or_named_as_too_little(analysis, kind, only):
 
 @every_analysis
 @pytest.mark.slow
-def test_the_order_of_rows_changes_nothing(analysis, study):
+def test_the_order_of_rows_changes_nothing(analysis, lab_of, tmp_path):
+    study = copy_of(lab_of(analysis), tmp_path / "outputs")
     before = analysis()(study.store)
     rows = study.store.rows()
     shuffled = rows.sample(frac=1, random_state=1)["run_id"].tolist()
@@ -152,10 +185,11 @@ def test_the_order_of_rows_changes_nothing(analysis, study):
 
 
 @every_analysis
-def test_tables_can_be_kept_and_say_where_they_come_from(analysis, tables_of, written_study):
-    known = set(written_study.store.rows()["run_id"])
+def test_tables_can_be_kept_and_say_where_they_come_from(analysis, tables_of, lab_of):
+    store = lab_of(analysis).store
+    known = set(store.rows()["run_id"])
     for table in tables_of(analysis):
-        kept = pd.read_parquet(written_study.store.save(table) / "table.parquet")
+        kept = pd.read_parquet(store.save(table) / "table.parquet")
         assert len(kept) == len(table.frame)
         assert len(kept) or table.name in JUDGED | CONTRARY | SMALL
         assert table.question.endswith(("?", ")"))

@@ -32,6 +32,7 @@ def salient(lab, model="net", share=0.25, **columns):
     first = np.unique(lab.true, return_index=True)[1].astype(np.int32)
     arrays = {"map": rng.random((n, 2, 2)).astype(np.float16), "mask": np.packbits(masks.reshape(n, -1), axis=1)}
     arrays |= {"iou": iou, "mask_area": area, "mask_area_raw": area / 2, "retained": np.where(area > 0, 0.75, 0.0)}
+    arrays |= {"zero": np.zeros(n, bool), "mass": area, "density_gap": area}
     arrays |= {"centre": np.full(n, 0.5), "lowest": lowest, "first": first}
     arrays |= {
         "overlays": np.full((20, 64, 64, 3), 9, np.uint8),

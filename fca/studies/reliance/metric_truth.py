@@ -39,7 +39,7 @@ VERDICT = Column("verdict", str, "", "verdict on the metric", {name: name for na
 FAILS = Column("fails", str, "", "cues for which the metric fails")
 
 _OF = (METRIC, CUE, NETS, UNDEFINED, SPREAD, SIGN, *with_interval(RHOS[0]), *with_interval(RHOS[1]), VERDICT, FAILS)
-SOURCE = "own; metrics of Moayeri et al. 2022 (Hard ImageNet) and RIVAL10 (arXiv:2201.10766)"
+SOURCE = "own; metrics of Moayeri, Singla & Feizi, 2022 (Hard ImageNet) and RIVAL10 (arXiv:2201.10766)"
 TRUTH = TableSpec("metric_truth", "Which metrics of reliance follow the truth, and for which cues not?", SOURCE, _OF)
 _OF_NET = (DATASET, MODEL, SEED, RUN_ID, CUE, STRENGTH, TOP1, RELIANCE, METRIC, VALUE)
 NETWORKS = TableSpec("metric_truth_networks", "What does each metric show of a network?", SOURCE, _OF_NET)

@@ -28,7 +28,7 @@ from fca.studies.table import DATASET, LABEL, MODEL, NOTE, TOP1, TableSpec, fill
 from fca.subset import Groups, read_groups
 from fca.types import Column, FcaError, Table, with_interval
 
-PAPER, RIVAL10 = "Moayeri, Singla and Feizi 2022 (Hard ImageNet)", "Moayeri et al. 2022 (RIVAL10, arXiv:2201.10766)"
+PAPER, RIVAL10 = "Moayeri, Singla & Feizi, 2022 (Hard ImageNet)", "Moayeri et al., 2022 (RIVAL10, arXiv:2201.10766)"
 CLEAN, SALIENCY, MEAN = "clean", "saliency", "mean over models"
 EXAMPLES = 4  # images that are shown under every change
 _ONLY_SHAPE = "the file has only whether shape was chosen: not whether else texture or neither"
@@ -93,7 +93,11 @@ BY_CLASS = _spec(
     *(PROTOCOL, LABEL, TOP1_CLEAN, ABLATED, KEPT, RANK, IMAGES, TRUST, NOTE),
 )
 STABILITY = _spec(
-    ("class_stability", "Do models agree which classes lean on their surroundings?", "Spearman's rank correlation"),
+    (
+        "class_stability",
+        "Do models agree which classes lean on their surroundings?",
+        "Spearman, 1904, rank correlation",
+    ),
     *(PROTOCOL, OTHER, RHO, N_CLASSES, TRUST),
 )
 SHOWN = _spec(

@@ -29,7 +29,7 @@ from fca.types import Column, FcaError, ImageData, Table, with_interval
 
 COMMAND = "fca run model=resnet50 model.weights=pretrained adaptation=probe"
 STEP = "make one: fca analyse analysis=spurious_rank"
-PAPER, EVERY = "Moayeri et al. 2022 (Hard ImageNet), section 6", "all classes"
+PAPER, EVERY = "Moayeri, Singla & Feizi, 2022 (Hard ImageNet), section 6", "all classes"
 CLASSES = 6  # with pictures
 RANK = Column("rank", float, ".1f", "rank among the images of the class in its split, 1: strongest cues")
 SCORE = Column("score", float, ".3f", "mean rank over the features (lower: stronger), or mean z-score (higher)")
