@@ -32,6 +32,7 @@ from tests.studies.test_object_statistics import salient
 
 JUDGED = {"label_error_rules", "label_error_curve"}  # empty without verdicts
 SMALL = {"adaptive_asked", "adaptive_trajectories", "adaptive_sessions"}  # empty below nine images a session
+SMALL |= {"shape_bias"}  # empty where images have no second class
 CONTRARY = {"contradictions", "contradictions_shown"}  # empty where no image contradicts its level
 
 
