@@ -151,7 +151,7 @@ def gap_headlines(gap: pd.DataFrame) -> Iterator[str]:
     """The mean gap of each model over the classes, with its interval.
 
     >>> line = {"dataset": "zoo", "label": EVERY, "subject": "net", "gap": 0.12, "gap_low": 0.03, "gap_high": 0.21}
-    >>> list(headlines(pd.DataFrame([line])))
+    >>> list(gap_headlines(pd.DataFrame([line])))
     ['zoo: net is 12 points [3, 21] more accurate on images with the strongest cues of a class than with the weakest.']
     """
     for line in gap[gap[LABEL] == EVERY].dropna(subset=GAP).to_dict("records"):
