@@ -19,6 +19,7 @@ from fca.studies.table import DATASET, LABEL, MODEL, SPLIT
 from fca.types import Column, Table, with_interval
 
 STEP, STEP_OF_ENDS = 96, 100  # pixels from a row of pictures to the next
+SHOWN = 8  # panels of pictures
 MEASURED = Column("measured", float, ".1%", "")
 _NAMES = ("size in the stored image", "size in the input", "left by the crop", "off centre")
 SHORT = dict(zip(objects.MEANS, _NAMES, strict=True))
@@ -71,6 +72,9 @@ def pictures_figure(kind: str, question: str, line: str, shown: Table) -> alt.Fa
     """A grid of the pictures of one kind, one panel a data set (and a model)."""
     frame = shown.frame[shown.frame[KIND] == kind].dropna(subset="thumbnail")
     frame = frame.assign(panel=style.panels(frame, DATASET, *([MODEL] if kind == "lowest" else [])))
+    panels = list(dict.fromkeys(frame["panel"]))
+    frame = frame[frame["panel"].isin(panels[:SHOWN])].reset_index(drop=True)
+    line += f" The first {SHOWN} of {len(panels)}; all are in the table." * (len(panels) > SHOWN)
     frame["below"] = frame[IOU].map("IoU {:.2f}".format).where(frame[IOU].notna(), "")
     hover = [column for column in shown.columns if column not in objects.PLACE]
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
