@@ -157,7 +157,8 @@ def outputs_under(shifts: Sequence[InputShift], classifier: Classifier, shown: A
         for rows in track(batches, f"{len(shifts)} shifts of images", transient=True, disable=not long):
             area.append(shown.masks(rows).flatten(1).float().mean(1).cpu())
             for shift, done in zip(shifts, logits, strict=True):
-                done.append(module(classifier.normalise(shift.at_input(shown, rows))).float().cpu())
+                changed = shift.at_input(shown, rows).contiguous(memory_format=torch.channels_last)  # 1.5 times as fast
+                done.append(module(classifier.normalise(changed)).float().cpu())
         small = [interpolate(shift.at_input(shown, examples), (SIDE, SIDE), mode="area") for shift in shifts]
     pictures = [(one.permute(0, 2, 3, 1) * 255).round().byte().cpu().numpy() for one in small]
     return Under([torch.cat(done).numpy() for done in logits], pictures, torch.cat(area).numpy())
