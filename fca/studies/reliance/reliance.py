@@ -262,6 +262,8 @@ class Reliance:
             for first, second in combinations(wide, 2):
                 about |= {"model": first, "other": second, "n_classes": len(wide[[first, second]].dropna())}
                 rho = reliance.rank_stability(wide[first].to_numpy(), wide[second].to_numpy(), self.seed)
+                if abs(rho.value) == 1:  # every resample is in that order too: they show no spread to go by
+                    rho = rho._replace(low=np.nan, high=np.nan)
                 yield about | _ended("spearman", rho) | {"trust": f"accuracy/{self.measure}"}
 
 

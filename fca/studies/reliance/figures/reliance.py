@@ -218,8 +218,9 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
     for dataset, part in stability.dropna(subset=made.RHO).groupby(DATASET, sort=False):
         [line] = part.nsmallest(1, made.RHO).to_dict("records")
         rho, low, high = (f"{line[end]:+.2f}" for end in with_interval(made.RHO))
+        ends = "without interval" if pd.isna(line[made.RHO.low]) else f"[{low}, {high}]"
         pair = f"{line[MODEL]} and {line[made.OTHER]} agree{' least' if len(part) > 1 else ''}"
-        yield f"{dataset}: {pair} on which classes keep most of their accuracy: correlation {rho} [{low}, {high}]."
+        yield f"{dataset}: {pair} on which classes keep most of their accuracy: correlation {rho} {ends}."
 
 
 def shape_headlines(shapes: pd.DataFrame) -> Iterator[str]:
