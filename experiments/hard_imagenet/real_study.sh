@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Published ImageNet networks on real photographs with masks: silhouettes of texture-shape conflicts, boxes of 60 classes.
-#   DATA=... OUT=outputs/reliance LIMIT=20 bash experiments/hard_imagenet/real_study.sh    under an hour on a core; resumes
+#   DATA=... OUT=outputs/reliance LIMIT=20 bash experiments/hard_imagenet/real_study.sh    about an hour on a core; resumes
 # DATA: the folder of images/, weights/ and responses/.    LIMIT: images a class of the boxes (null: all, hours).
 set -euo pipefail
 : "${DATA:?the folder of images/, weights/ and responses/}" "${OUT:=outputs/reliance}"
