@@ -179,7 +179,8 @@ def _left_out(frame: pd.DataFrame) -> Iterator[str]:
     for dataset, part in frame.groupby(DATASET, sort=False):
         images, classes = int(part[made.LEFT_OUT].max()), int(part[made.CLASSES_OUT].max())
         if images or classes:
-            yield f"{dataset}: left out: {classes} whole classes (objects nearly fill them); of others {images} images."
+            whole = f"{classes} {'class' if classes == 1 else 'classes'} whose objects nearly fill their images"
+            yield f"{dataset}: left out are {whole} and {images} images of the others."
 
 
 def accuracy_headlines(accuracy: pd.DataFrame) -> Iterator[str]:
