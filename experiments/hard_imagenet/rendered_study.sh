@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Which metric of reliance follows the truth? Two networks learn rendered objects with a cue of known strength; accuracy
-# under all changes and saliency are measured, judged by the truth and put on a page. Two cores, 15 minutes; resumes.
+# under all changes and saliency are measured, judged by the truth and put on a page. Two cores, 14 minutes; resumes.
 #   OUT=outputs/rendered_cues bash experiments/hard_imagenet/rendered_study.sh
 set -euo pipefail
 : "${OUT:=outputs/rendered_cues}" "${JOBS:=2}"
