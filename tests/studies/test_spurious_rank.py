@@ -126,16 +126,16 @@ def test_annotated_features_need_no_layer_and_decide_which_classes_are_ranked(ma
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("class,node\nwolf,1\n", "columns class and feature"),
         ("class,feature\nwulf,1\n", "class in .* = wulf"),
         ("class,feature\nwolf,10\n", "feature in .* = 10; allowed: 0 to 9"),
     ],
 )
-def test_a_file_of_features_that_are_none_is_refused(made, tmp_path, content, said):
+def test_a_file_of_features_that_are_none_is_refused(made, tmp_path, content, message):
     (tmp_path / "chosen.csv").write_text(content)
-    with pytest.raises(FcaError, match=said):
+    with pytest.raises(FcaError, match=message):
         frames(made[0].store, features=str(tmp_path / "chosen.csv"))
     with pytest.raises(FcaError, match=r"nowhere\.csv"):
         frames(made[0].store, features="nowhere.csv")

@@ -21,7 +21,7 @@ def store(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["adaptation=dfr"], ["adaptation.ranks = None", "column rank", "analysis=spurious_rank"]),
         (["adaptation=dfr", "adaptation.ranks=abc", "model=hog"], ["adaptation.ranks = abc", "none yet"]),
@@ -33,10 +33,10 @@ def store(tmp_path):
     ],
     ids=str,
 )
-def test_a_remedy_that_cannot_be_is_refused_before_any_work(fca, store, words, said):
+def test_a_remedy_that_cannot_be_is_refused_before_any_work(fca, store, words, message):
     code, _, err = fca(*(DATA if "dataset=digits" not in words else ["logger=none"]), "model=test_resnet", *words)
     assert code == 2
-    assert all(part in err for part in said), err
+    assert all(part in err for part in message), err
     assert not store.run_ids()
 
 
