@@ -65,6 +65,37 @@ class Request:
         return self.prompt
 
 
+@dataclass(frozen=True)
+class Conditioned:
+    """One image under a combination of conditions that is wanted: of a subdomain of an evaluation domain.
+
+    label:  what is to be seen.             values: attribute -> value, such as time -> night.
+    seed:   of this image.                  prompt: what to draw, in words.
+    """
+
+    label: str
+    values: Mapping[str, Any]
+    seed: int
+    prompt: str
+
+    @property
+    def key(self) -> str:
+        """What errors call it.
+
+        >>> Conditioned("dog", {"time": "night", "weather": "sunny"}, 3, "").key
+        'dog, time: night, weather: sunny, seed 3'
+        """
+        return ", ".join(
+            [self.label, *(f"{name}: {value}" for name, value in self.values.items()), f"seed {self.seed}"]
+        )
+
+    def words(self) -> str:
+        return self.prompt
+
+
+Wanted = Request | Conditioned
+
+
 class Drawn(NamedTuple):
     """An image, where it shows its object (and would, were nothing in front), and JSON facts about how it came."""
 
@@ -94,7 +125,7 @@ class Generator(Protocol):
     def price(self) -> float:
         """Money an image; 0.0 where it is drawn on this machine. Raises FcaError where it is not known."""
 
-    def draw(self, request: Request) -> Drawn:
+    def draw(self, request: Wanted) -> Drawn:
         """The image. Raises Refused, Unavailable, or FcaError for a request that it can never draw."""
 
 

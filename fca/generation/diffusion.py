@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 
 from fca.allowed import Allowed
-from fca.generation import Drawn, Refused, Request, missing_package
+from fca.generation import Drawn, Refused, Wanted, missing_package
 from fca.identity import file_sha256
 from fca.types import FcaError, check_choice
 
@@ -68,7 +68,7 @@ class Diffusion:
     def price(self) -> float:
         return 0.0
 
-    def draw(self, request: Request) -> Drawn:
+    def draw(self, request: Wanted) -> Drawn:
         """The image, and its commit and device as facts.
 
         Raises Refused for what the safety checker flags, and FcaError where there is no prompt, no such pipeline, too

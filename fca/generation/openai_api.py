@@ -24,7 +24,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from fca.allowed import Allowed
-from fca.generation import Drawn, Refused, Request, Unavailable, missing_package
+from fca.generation import Drawn, Refused, Unavailable, Wanted, missing_package
 from fca.types import FcaError
 
 if TYPE_CHECKING:
@@ -166,7 +166,7 @@ class OpenAIImages(Service):
     def price(self) -> float:
         return check_price("generator.image_price", self.image_price)
 
-    def draw(self, request: Request) -> Drawn:
+    def draw(self, request: Wanted) -> Drawn:
         """The image at the size that the service gives it, and the service's facts about it.
 
         Raises Refused by its content policy, Unavailable after all retries, FcaError for a missing key or prompt, and
