@@ -63,6 +63,11 @@ def test_a_probe_is_a_model_that_answers_as_its_run_did(fca, store, learnt):
     assert code == 0, err
     again = row_of(store, f"parent == '{probe['run_id']}' and task == 'predict'")
     assert again["top1_open"] == probe["top1"]
+    items = store.items(probe["fingerprint"])
+    shown = (items["split"] == "test") & items["label"].isin(["2", "5", "7"])
+    features = store.array(row_of(store, "task == 'embed'")["run_id"], "features")[shown].astype(np.float32)
+    weight, bias = (layer.detach().numpy() for layer in classifier.head.parameters())
+    assert features @ weight.T + bias == pytest.approx(store.array(again["run_id"], "logits"), abs=1e-3)
 
 
 def test_from_scratch_weights_that_are_given_do_not_count(fca, store, learnt, tmp_path):

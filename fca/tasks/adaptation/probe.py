@@ -48,6 +48,7 @@ class Probe:
         features = embed_run(Forward(setup.model, data, ALL))
         keys = [data.classes[c] for c in setup.subset.classes]
         identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity(), "adaptation": "probe"}
+        identity["layer"] = "as solved"  # before, the stored layer had the same numbers in another order
         work = Probing(data, features.run_id)
         train = Run("train", identity, about_training(setup, data, "probe"), features.run_id, light=True, work=work)
         clean, *others = predictions_of(train, setup, data)
@@ -96,5 +97,6 @@ def keep_layer(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: R
     """Leave the probe in its run's folder as model=run reads it."""
     folder = setup.store.folder(run.run_id)
     write_json(folder / "model.json", describe_model(Probed.of(setup.model), keys))
-    state = {"weight": weight.astype(np.float32), "bias": bias.astype(np.float32)}
+    # C order: safetensors writes the memory as it lies, and reads it as if it were in that order
+    state = {name: np.ascontiguousarray(of, np.float32) for name, of in (("weight", weight), ("bias", bias))}
     write_whole(folder / "best.safetensors", lambda file: file.write(save(state)))
