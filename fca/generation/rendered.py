@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from fca.allowed import Allowed
-from fca.generation import Drawn, Request
+from fca.generation import Conditioned, Drawn, Wanted
 from fca.render import VERSION, render, scene_of
+from fca.render.conditions import VALUES, scene_under
 
 
 @dataclass(frozen=True)
 class RenderedGenerator:
     """`generator=rendered`: the ten attributes and background on the renderer's classes, levels placed by measurement.
+
+    It also draws subdomains of an evaluation domain, whose attributes and values must be among its `values`.
 
     size: pixels a side.
 
@@ -34,14 +38,23 @@ class RenderedGenerator:
     def price(self) -> float:
         return 0.0
 
-    def draw(self, request: Request) -> Drawn:
+    @property
+    def values(self) -> Mapping[str, tuple[str, ...]]:
+        """Attribute -> values of the conditions it can draw."""
+        return VALUES
+
+    def draw(self, request: Wanted) -> Drawn:
         """The image, its masks, and all true parameters as facts. Raises FcaError for a name the renderer lacks.
 
+        >>> from fca.generation import Request
         >>> request = Request("mug", "mug", "occlusion", "hard", 7, 0, 3, None)
         >>> drawn = RenderedGenerator(32).draw(request)
         >>> drawn.image.shape, bool(drawn.visible.sum() < drawn.full.sum()), drawn.facts["measure"]
         ((32, 32, 3), True, 'hidden_share')
         """
-        scene = scene_of(request.label, request.attribute, request.level, request.index, request.seed)
+        if isinstance(request, Conditioned):
+            scene = scene_under(request.label, request.values, request.seed)
+        else:
+            scene = scene_of(request.label, request.attribute, request.level, request.index, request.seed)
         image, visible, full = render(scene, self.size)
         return Drawn(image, visible, full, scene.parameters())

@@ -88,15 +88,15 @@ def scene_of(label: str, attribute: str, level: str, index: int, seed: int) -> S
     measure, low, high = band(attribute, level)
     if index < 0:
         raise FcaError("index", index, "0 or above", "take another index")
-    scene = replace(_base_scene(label, attribute, level, index, seed), measure=measure)
+    scene = replace(base_scene(label, attribute, level, index, seed), measure=measure)
     margin = INSET * (high - low)
     target = float(generator(scene.noise_key, level).uniform(low + margin, high - margin))
-    scene, hits = _placed(scene, target)
+    scene, hits = placed(scene, target)
     if attribute not in _LOOKS:
         return scene
     if low == high:  # an easy level in which nothing is changed
         return replace(scene, measured=low)
-    return _LOOKS[attribute](scene, _at_probe_size(scene, hits), target)
+    return _LOOKS[attribute](scene, at_probe_size(scene, hits), target)
 
 
 # What is measured in an image to place it in a level: properties of finished pixels or masks.
@@ -154,7 +154,7 @@ _JITTER = {  # lowest and highest value, drawn in this order
 }
 
 
-def _base_scene(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
+def base_scene(label: str, attribute: str, level: str, index: int, seed: int) -> Scene:
     """The scene before its attribute is set: the same for all levels of a (class, attribute, index, seed)."""
     key = f"{seed}/{label}/{attribute}/{index}"
     random = generator("fca.render", key)
@@ -202,7 +202,7 @@ def _tint_shares(label: str) -> Float[np.ndarray, "4"]:
 # Where the object is and from where it is seen: extent, position, rotation and view, from its mask.
 
 
-def _placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
+def placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
     """The scene with its place in the image: angles first, then the extent they lead to, then the shift.
 
     Beside it the hits of the image that the object fills, from which the place was measured.
@@ -224,7 +224,7 @@ def _placed(scene: Scene, target: float) -> tuple[Scene, Hits]:
     return (_shifted(scene, own * scene.scale, target) if scene.attribute == "position" else scene), hits
 
 
-def _at_probe_size(scene: Scene, hits: Hits) -> Hits:
+def at_probe_size(scene: Scene, hits: Hits) -> Hits:
     """The hits at the object's place in an image of PROBE pixels a side, from those of the image that it fills.
 
     Nearest neighbours: right to half a pixel of that image, which is enough to measure colours.
@@ -309,7 +309,7 @@ def _light(scene: Scene, hits: Hits, target: float) -> Scene:
     return replace(scene, measured=luminance(draw(scene, hits, PROBE)))
 
 
-def _occlusion(scene: Scene, hits: Hits, target: float) -> Scene:
+def hidden(scene: Scene, hits: Hits, target: float) -> Scene:
     """The cover reaches as far as hides the target share of the object's pixels."""
     random = generator(scene.noise_key, "occlusion")
     shade = np.array(scene.backdrop_colors[0]) * random.uniform(0.8, 0.92)  # or the cover is what a network looks at
@@ -368,7 +368,7 @@ def _background(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 _LOOKS: dict[str, Callable[[Scene, Hits, float], Scene]] = {
-    "color": _color, "light": _light, "occlusion": _occlusion, "texture": _texture, "style": _finished,
+    "color": _color, "light": _light, "occlusion": hidden, "texture": _texture, "style": _finished,
     "quality": _finished, "background": _background,
 }  # fmt: skip
 

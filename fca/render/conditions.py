@@ -1,0 +1,110 @@
+"""The usual scene of a class under conditions in words: its light, view, size, colour, texture, backdrop and cover.
+
+Each value sets parameters of the scene directly, so that a scene takes no longer than its image. What is not named is
+as in the easy images of all attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from colorsys import hsv_to_rgb
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fca.render.levels import at_probe_size, base_scene, hidden, placed
+from fca.render.objects import model
+from fca.render.scene import Scene
+from fca.types import check_choice, generator
+
+HALF = (0.42, 0.58)  # of a half hidden object's pixels is behind its cover
+RED, GREEN, BLUE, ANY = (-0.03, 0.03), (0.29, 0.35), (0.57, 0.63), (0, 1)  # hues
+Range = tuple[float | int, float | int]
+
+
+def _painted(hue: Range, saturation: Range, value: Range) -> dict[str, Any]:
+    """Colours of the main parts and, darker, of the second ones."""
+    return {"color": (hue, saturation, value), "accent": (hue, saturation, (0.3, 0.5))}
+
+
+def _patterned(texture: str, value: Range) -> dict[str, Any]:
+    return {"texture": texture, "texture_amount": (0.25, 0.45), "texture_color": (ANY, (0, 0.3), value)}
+
+
+def _before(backdrop: str, amount: Range, *colors: tuple[Range, Range, Range]) -> dict[str, Any]:
+    return {"backdrop": backdrop, "backdrop_amount": amount, "backdrop_colors": colors}
+
+
+# attribute -> value -> field of the scene -> a word, a range from which it is drawn uniformly, a colour (ranges of hue,
+# saturation and value), or two colours
+_SETTINGS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "light": {
+        "noon": {"exposure": (0.9, 1.1), "light_elevation": (45, 70)},
+        "dusk": {"exposure": (0.55, 0.7), "light_elevation": (0, 15), "ambient": (0.25, 0.35)},
+        "night": {"exposure": (0.32, 0.42), "light_elevation": (-20, 0), "ambient": (0.25, 0.35)},
+    },
+    "view": {  # azimuth: from where the class is usually seen, which is what top and bottom keep
+        "usual": {},
+        "turned": {"azimuth": (75, 105), "elevation": (5, 25)},
+        "top": {"elevation": (55, 70)},
+        "bottom": {"elevation": (-35, -20)},
+    },
+    "size": {"large": {"scale": (0.6, 0.78)}, "small": {"scale": (0.24, 0.32)}},
+    "color": {
+        "red": _painted(RED, (0.7, 0.95), (0.6, 0.9)),
+        "green": _painted(GREEN, (0.5, 0.8), (0.5, 0.8)),
+        "blue": _painted(BLUE, (0.5, 0.8), (0.6, 0.9)),
+        "gray": _painted(ANY, (0, 0.08), (0.4, 0.65)),
+    },
+    "texture": {"plain": {}, "striped": _patterned("stripes", (0.8, 1)), "spotted": _patterned("dots", (0, 0.2))},
+    "backdrop": {
+        "wall": _before("plain", (0.2, 0.5), (ANY, (0, 0.08), (0.55, 0.7)), (ANY, (0, 0.08), (0.75, 0.9))),
+        "greenery": _before(
+            "clouds", (0.4, 0.7), (GREEN, (0.25, 0.45), (0.4, 0.5)), (GREEN, (0.25, 0.45), (0.65, 0.85))
+        ),
+        "sky": _before("clouds", (0.6, 1.0), (BLUE, (0.35, 0.6), (0.7, 0.9)), (BLUE, (0, 0.15), (0.85, 1))),
+        "clutter": {"backdrop": "clutter", "backdrop_amount": (0.4, 0.6)},
+    },
+    "cover": {"fully visible": {}, "half hidden": {}},
+    "picture": {"sharp": {}, "noisy": {"quality": (0.3, 0.45)}},
+}
+VALUES: Mapping[str, tuple[str, ...]] = {name: tuple(of) for name, of in _SETTINGS.items()}
+
+
+def scene_under(label: str, values: Mapping[str, Any], seed: int) -> Scene:
+    """The scene of one image under these conditions; the same for the same arguments in any process or order.
+
+    label: the class.    values: attribute -> value, some or all of `VALUES`.    seed: of this image.
+
+    Raises FcaError for a class, an attribute or a value that is unknown, listing those that are known.
+
+    >>> scene = scene_under("car", {"size": "small", "cover": "half hidden"}, 0)
+    >>> scene.measure, 0.42 <= scene.measured <= 0.58
+    ('hidden_share', True)
+    """
+    words = ", ".join(f"{attribute}: {values[attribute]}" for attribute in sorted(values))
+    scene = base_scene(label, words, "", 0, seed)
+    for attribute, value in values.items():
+        check_choice("attribute of the renderer", attribute, VALUES)
+        check_choice(f"{attribute} of the renderer", value, VALUES[attribute])
+        random = generator(scene.noise_key, attribute)
+        changes: dict[str, Any] = {field: _drawn(of, random) for field, of in _SETTINGS[attribute][value].items()}
+        if "azimuth" in changes:
+            changes["azimuth"] += model(label).azimuth
+        scene = replace(scene, **changes)
+    scene, hits = placed(scene, 0.0)
+    if values.get("cover") != "half hidden":
+        return scene
+    share = float(generator(scene.noise_key, "cover").uniform(*HALF))
+    return replace(hidden(scene, at_probe_size(scene, hits), share), measure="hidden_share")
+
+
+def _drawn(setting: Any, random: np.random.Generator) -> Any:
+    """A field's value from its setting."""
+    if isinstance(setting, str):
+        return setting
+    if isinstance(setting[0], float | int):
+        return float(random.uniform(*setting))
+    drawn = tuple(_drawn(one, random) for one in setting)
+    return hsv_to_rgb(drawn[0] % 1, *drawn[1:]) if len(drawn) == 3 else drawn
