@@ -130,6 +130,15 @@ class Generator(Protocol):
 
 
 @runtime_checkable
+class Conditional(Protocol):
+    """A generator that draws known conditions alone: a domain can be checked before anything is drawn."""
+
+    @property
+    def values(self) -> Mapping[str, tuple[str, ...]]:
+        """Attribute -> values that it draws."""
+
+
+@runtime_checkable
 class Writer(Protocol):
     """Writes descriptions of images: a language model."""
 

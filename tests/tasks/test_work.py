@@ -13,11 +13,12 @@ from fca.tasks.adaptive import AdaptiveTest
 from fca.tasks.describe import Describe
 from fca.tasks.embed import Embed
 from fca.tasks.saliency import Saliency
+from fca.tasks.search import Search
 from fca.tasks.train import Train
 from fca.types import Column, Run
 from tests.conftest import SMALL
 
-TASKS = (AdaptiveTest, Describe, Embed, predict.Predict, Saliency, Train)
+TASKS = (AdaptiveTest, Describe, Embed, predict.Predict, Saliency, Search, Train)
 ADAPTATIONS = (Network, Scratch, Finetune, Probe)
 
 

@@ -194,7 +194,7 @@ def draw_all(
         yield from (draw_one(folder, generator, request) for request in requests)
         return
     # spawned: a fork of a process that has threads (the bar, BLAS) may hang
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), _bound_to_parent)
+    pool = ProcessPoolExecutor(processes, get_context("spawn"), bound_to_parent)
     waiting: deque[Future[Line]] = deque()
     try:
         for request in requests:
@@ -207,7 +207,8 @@ def draw_all(
         pool.shutdown(cancel_futures=True)
 
 
-def _bound_to_parent() -> None:
+def bound_to_parent() -> None:
+    """In a process that draws: leave Ctrl-C to the parent, and end when that is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its processes itself
     threading.Thread(target=_end_with_parent, daemon=True, name="fca-parent").start()
 

@@ -1,0 +1,545 @@
+"""`task=search`: under which conditions does a classifier fail? Images are drawn where a policy looks next.
+
+Subdomain by subdomain, a generator draws images, a filter keeps those that show what was asked for, the classifier
+predicts them, and the run's journal keeps every verdict before the next choice. A killed search goes on: it makes the
+same choices, and draws and predicts nothing twice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+from rich import get_console
+from rich.progress import Progress
+
+from fca.allowed import Allowed, fits
+from fca.data.files import decode, threads
+from fca.generation import Generator, Refused, Unavailable, Wanted
+from fca.generation.domain import EvaluationDomain
+from fca.identity import fingerprint
+from fca.stats.intervals import wilson
+from fca.stats.search.explain import find_rules, members
+from fca.stats.search.policies import POLICIES, Policy, make_policy
+from fca.store.columns import DEVICE, FINGERPRINT
+from fca.store.files import remove, write_whole
+from fca.store.journal import Journal, Line
+from fca.studies.answers import predictions as stored_predictions
+from fca.subset import read_groups
+from fca.tasks import Setup
+from fca.tasks.generate import bound_to_parent, price_of
+from fca.tasks.predict import Nameable, check_forward, predictions, whole_split
+from fca.types import Arrays, Classifier, Column, FcaError, Finished, ImageData, Model, Run, generator, with_interval
+
+ACCURACY = Column("accuracy", float, ".1%", "mean accuracy of the visited subdomains, which a policy chose")
+CLEAN = Column("clean_accuracy", float, ".1%", "share of the data set's test images judged rightly as target or not")
+OPTIONS = {"strength": None, "acquisition": None, "reserve": None, "starts": 10, "features": "one_hot", "visits": 1}
+BUDGETS = ("max_subdomains", "max_images", "max_hours", "max_money")
+OWN = (*BUDGETS, "images", "visits", "max_draws", "parallel", "stored_px", "confirm")  # what a search means, as it is
+IMAGES = {"visit": np.int32, "accepted": bool, "correct": bool, "p": np.float32, "score": np.float32, "second": np.int8}
+BARREN, SIDE = 5, 64  # visits in a row without an accepted image that end a search; pixels of a gallery's side
+log = logging.getLogger(__name__)
+
+Seconds = tuple[str | None, float]  # that a draw took, after why it was refused, if it was
+Visits = Int[np.ndarray, " visits"]
+
+
+class Work(NamedTuple):
+    """The work of a search.    data: its subdomains, for the store.    clean: the run that predicts test images."""
+
+    data: ImageData
+    model: Model
+    reader: Any  # the encoder as a classifier over prompts, where one is needed
+    clean: Run
+
+
+@dataclass(frozen=True)
+class Search:
+    """`task=search`: where in a domain a classifier is least accurate, from images of a part of its subdomains.
+
+    domain, generator, filter: what is asked for, what draws it, what is kept (by the run's encoder, where it reads).
+    second:   a model to compare with.    policy: see fca.stats.search.policies, as its options strength, acquisition,
+              reserve (null: its own), starts and features (one_hot, or words: prompts as the encoder embeds them).
+    images:   accepted images of the first, second, ... visit of a subdomain.    visits: of one subdomain, at most.
+    max_*:    visits, accepted images, hours of drawing and predicting, money; null: no limit. Visits in hand are
+              finished, and images that confirm rules come on top.    max_draws: of a visit.
+    parallel: visits in hand at once; a choice knows those that are over.    workers: that draw, 0 = one a core.
+    stored_px: the shorter side of larger images as they are kept and predicted; null: as drawn.
+    clean_accuracy: on the test images of the run's data set, below which nothing is searched; null: not looked at.
+    confirm:  subdomains with new images for each rule that was found, and as many outside all rules.
+    """
+
+    columns: ClassVar[tuple[Column, ...]] = (
+        Column("domain", str, "", "evaluation domain", filters=True),
+        Column("subject", str, "", "what every generated image shows"),
+        Column("target", str, "", "what the classifier should recognise: a class, or a group of them"),
+        Column("generator", str, "", "what drew the images", filters=True),
+        Column("filter", str, "", "which images were kept, and by which encoder"),
+        Column("policy", str, "", "policy that chose what to evaluate, with options that are not the default"),
+        Column("images", str, "", "accepted images of the first, second, ... visit of a subdomain"),
+        Column("second", str, "", "classifier that predicted the same images"),
+        Column("n_subdomains", int, ",", "valid subdomains of the domain"),
+        Column("n_visited", int, ",", "subdomains that were visited"),
+        Column("n_drawn", int, ",", "images that were asked for, refused ones included"),
+        Column("n_accepted", int, ",", "images that the filter kept"),
+        Column("acceptance", float, ".1%", "share of drawn images that the filter kept"),
+        *(ACCURACY, *with_interval(CLEAN)),
+        Column("ended", str, "", "the budget that ended the search, or that all subdomains were visited"),
+        Column("search_s", float, ".1f", "time of the search, seconds"),
+        Column("gpu_s", float, ".1f", "time of drawing and predicting, summed over images, seconds"),
+        Column("money", float, ".2f", "price of the drawn images"),
+        Column("skill", float, ".2f", "cross-validated share of variance that the policy's model explains"),
+        Column("covering", float, ".1%", "share of choices that covered the domain because the model had no skill"),
+        Column("warning", str, "", "what may mislead"),
+    )
+    summary: ClassVar[tuple[Column | str, ...]] = (ACCURACY, "{n_visited} of {n_subdomains} subdomains, end: {ended}")
+
+    domain: Any  # an EvaluationDomain
+    generator: Any  # a Generator
+    filter: Any  # a Filter
+    second: Any  # a Model, or null
+    policy: Annotated[str, Allowed(choices=tuple(POLICIES))]
+    strength: Annotated[int | None, Allowed(2, 5)]
+    acquisition: str | None
+    reserve: Annotated[float | None, Allowed(0, 1)]
+    starts: Annotated[int, Allowed(0)]
+    features: Annotated[str, Allowed(choices=("one_hot", "words"))]
+    images: Annotated[list[int], Allowed(1, filled=True)]
+    visits: Annotated[int, Allowed(1)]
+    max_subdomains: Annotated[int | None, Allowed(1)]
+    max_images: Annotated[int | None, Allowed(1)]
+    max_hours: Annotated[float | None, Allowed(above=0)]
+    max_money: Annotated[float | None, Allowed(above=0)]
+    max_draws: Annotated[int, Allowed(1)]
+    parallel: Annotated[int, Allowed(1)]
+    workers: Annotated[int, Allowed(0)]
+    stored_px: Annotated[int | None, Allowed(1)]
+    clean_accuracy: Annotated[float | None, Allowed(above=0, most=1)]
+    confirm: Annotated[int, Allowed(0)]
+
+    def check(self) -> None:
+        """Refuse a domain that is none, and fewer draws than the images they are for."""
+        self.domain.check()
+        if self.max_draws < max(self.images):
+            step = "raise it, or ask for fewer images"
+            raise FcaError("task.max_draws", self.max_draws, f"at least {max(self.images)}, as task.images", step)
+
+    def plan(self, setup: Setup) -> list[Run]:
+        """One run; before it the predictions of test images, where these are looked at. Raises FcaError."""
+        setup.clean_only("search")
+        domain, drawing, options, reader = self.domain, self.generator, self._options(), None
+        clean, data = whole_split(setup, "test")[0], listed(domain, drawing)
+        check_forward(clean.work)
+        self._policy(setup.seed, np.zeros((len(domain.space), 1)))  # refuses options that it does not have
+        price = None if self.max_money is None else drawing.price()
+        if price is not None and (self.max_money or 0) < price:
+            raise FcaError("task.max_money", self.max_money, f"at least {price}, the price of an image", "raise it")
+        if self.filter.texts(domain) or self.features == "words":
+            reader = reading(setup.encoder, domain.prompts)
+        before = [] if self.clean_accuracy is None else [clean]
+        parent = clean.run_id if before else None
+        meaning = {"data": data.fingerprint, "model": clean.identity["model"], "filter": self.filter.label()}
+        meaning |= {"encoder": reader and setup.encoder.identity(), "second": self.second and self.second.identity()}
+        meaning |= {"generator": [drawing.label(), drawing.version()], "policy": [self.policy, options]}
+        meaning |= {"price": price, "seed": setup.seed, "clean": parent}
+        meaning |= {name: getattr(self, name) for name in OWN}
+        about = {name: clean.about[name] for name in ("model", "weights", "snapshot")}
+        about |= {"dataset": domain.name, FINGERPRINT: data.fingerprint, "seed": setup.seed, "domain": domain.name}
+        about |= {"subject": domain.subject, "target": domain.target, "generator": drawing.label()}
+        about |= {"filter": self.filter.label() + (f", {name_of(setup.encoder)}" if reader else "")}
+        about |= {"policy": " ".join([self.policy, *(f"{key}={value}" for key, value in options.items())])}
+        about |= {"images": ",".join(map(str, self.images)), "n_subdomains": len(domain.space)}
+        about |= {"second": self.second and name_of(self.second)}
+        identity = {key: value for key, value in meaning.items() if value is not None}
+        return [*before, Run("search", identity, about, parent, work=Work(data, clean.work.model, reader, clean))]
+
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+        """Predict the test images if they are looked at, then search."""
+        yield from predictions([run for run in runs if run.task == "predict"], setup)
+        yield from (self._searched(run, setup) for run in runs if run.task == "search")
+
+    def _options(self) -> dict[str, Any]:
+        """Those of the policy that are not the default."""
+        return {name: getattr(self, name) for name, usual in OPTIONS.items() if getattr(self, name) != usual}
+
+    def _policy(self, seed: int, words: Float[np.ndarray, "subdomains features"] | None) -> Policy:
+        given = {name: words if name == "features" else value for name, value in self._options().items()}
+        return make_policy(self.policy, self.domain.space, seed, **given)
+
+    def _searched(self, run: Run, setup: Setup) -> Finished:
+        from fca.training.batches import device_name
+
+        columns, space = self._clean(run.work, setup), self.domain.space
+        setup.store.keep_items(run.work.data)
+        studio = Studio(self, run, setup)
+        chooser = Chooser(self, self._policy(setup.seed, studio.words))
+        try:
+            done = studio.all(chooser.next, "subdomains", self.max_subdomains)
+            check_kept(done)
+            rules = find_rules(space, *history_of(done))
+            fresh = self._fresh(rules, setup.seed)
+            planned = iter(fresh)
+            studio.all(lambda *_: next(planned, None), "confirming", len(fresh))
+        finally:
+            studio.pool.shutdown(cancel_futures=True)
+        history, more = history_of(done), history_of(fresh)
+        arrays = self._arrays(studio, done) | {"rules": np.array([json.dumps(rules)])}
+        arrays |= {f"fresh_{name}": of for name, of in zip(("subdomain", "correct", "shown"), more, strict=True)}
+        arrays |= {"fresh_rule": np.array([visit.rule for visit in fresh], np.int32)}
+        rates = pd.DataFrame(dict(zip(("at", "correct", "shown"), history, strict=True))).groupby("at").sum()
+        drawn, accepted = int(arrays["drawn"].sum()), int(rates["shown"].sum())
+        skill, price = getattr(chooser.policy, "skill", lambda *_: None)(*history), price_of(self.generator)
+        short = sum(visit.accepted < visit.wanted for visit in done)
+        warnings = ["the policy's model predicts no better than the mean"] * (skill is not None and skill <= 0)
+        warnings += [f"{short} of {len(done)} visits have fewer images than task.images asks for"] * bool(short)
+        columns |= {"n_visited": len(rates), "n_drawn": drawn, "n_accepted": accepted, "acceptance": accepted / drawn}
+        columns |= {ACCURACY: (rates["correct"] / rates["shown"]).mean(), "ended": chooser.ended, "skill": skill}
+        columns |= {"search_s": studio.elapsed, "gpu_s": sum(visit.seconds for visit in done + fresh)}
+        columns |= {"money": None if price is None else price * sum(visit.paid for visit in done + fresh)}
+        columns |= {"covering": chooser.covering / len(done), DEVICE: device_name(setup.machine.accelerator)}
+        return Finished(run, columns | {"warning": "; ".join(warnings) or None}, arrays)
+
+    def _clean(self, work: Work, setup: Setup) -> dict[str, Any]:
+        """Accuracy on test images as columns. Raises FcaError where it is too low for a search."""
+        if self.clean_accuracy is None:
+            return {}
+        stored = stored_predictions(setup.store, setup.store.row(work.clean.run_id))
+        target, n = self.domain.columns(stored.logit_classes), len(stored.true)
+        right = int((self.domain.judged(stored.logits, target)[0] == np.isin(stored.true, target)).sum())
+        if right / n < self.clean_accuracy:
+            allowed = f"at least {self.clean_accuracy}, as task.clean_accuracy, on {setup.data.name} ({right} of {n})"
+            raise FcaError("clean accuracy", f"{right / n:.4f}", allowed, "take a better model, or lower it")
+        return dict(zip(with_interval(CLEAN), (right / n, *wilson(right, n)), strict=True))
+
+    def _fresh(self, rules: list[dict[str, Any]], seed: int) -> list[Visit]:
+        """Visits with new images of subdomains of each rule, and of some outside all (-1), all drawn at random."""
+        masks, found = [members(self.domain.space, rule) for rule in rules], list[Visit]()
+        for rule, mask in [*enumerate(masks), (-1, ~np.any(masks, axis=0))] if rules else []:
+            rows = generator("confirm", seed, rule).permutation(np.flatnonzero(mask))[: self.confirm]
+            for subdomain in rows.tolist():
+                first = self.max_draws * sum(visit.subdomain == subdomain for visit in found)
+                name = f"fresh-{len(found):04d}-{subdomain}"
+                found.append(Visit(name, subdomain, self.images[0], self.max_draws, first, "fresh", rule))
+        return found
+
+    def _arrays(self, studio: Studio, done: list[Visit]) -> Arrays:
+        """As analyses of searches read them; images are in order of visits and draws."""
+        draws = [(at, number, *draw) for at, visit in enumerate(done) for number, draw in enumerate(visit.draws)]
+        images = pd.DataFrame(draws, columns=["visit", "number", *Draw._fields])
+        visited, correct, shown = history_of(done)
+        arrays = {"domain": np.array([self.domain.space.as_json()]), "prompts": np.array(self.domain.prompts)}
+        arrays |= {"visited": visited, "correct": correct, "shown": shown}
+        arrays |= {"drawn": np.array([len(visit.draws) for visit in done], np.int32)}
+        arrays |= {"visit_s": np.array([visit.seconds for visit in done], np.float32)}
+        arrays |= {f"image_{name}": images[name].to_numpy().astype(kind) for name, kind in IMAGES.items()}
+        rate = (correct / np.maximum(shown, 1))[images["visit"]]
+        lowest = images.iloc[np.argsort(rate, kind="stable")]
+        kept, right, there = lowest["accepted"], lowest["correct"], lowest["refused"].isna()
+        masks = ((kept & ~right, 48), (kept & right, 24), (~kept & there, 24))
+        chosen = pd.concat([lowest[mask].groupby("visit", sort=False).head(8).head(most) for mask, most in masks])
+        files = [studio.file(done[at], number) for at, number in zip(chosen["visit"], chosen["number"], strict=True)]
+        small = [Image.open(file).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC) for file in files]
+        gallery = np.array([np.asarray(image) for image in small], np.uint8)
+        return {**arrays, "gallery": gallery, "gallery_image": chosen.index.to_numpy().astype(np.int32)}
+
+
+# Visits, and which one is next.
+
+
+class Draw(NamedTuple):
+    """One image: kept? recognised? probability of the target, and of its own prompt; why it was refused."""
+
+    accepted: bool
+    correct: bool
+    p: float | None
+    score: float | None
+    second: int  # whether the second model recognises it; -1: there is none, or the image was not kept
+    refused: str | None
+
+
+@dataclass
+class Visit:
+    """A visit of a subdomain, over when `wanted` images are accepted or `most` are drawn.
+
+    name: of its folder.    first: number of its first image among those of the subdomain.    kind: of its seeds.
+    """
+
+    name: str
+    subdomain: int
+    wanted: int
+    most: int
+    first: int
+    kind: str = "search"
+    rule: int = -1
+    seconds: float = 0.0
+    draws: list[Draw] = field(default_factory=list)
+    waiting: list[Future[Seconds]] = field(default_factory=list)
+
+    @property
+    def accepted(self) -> int:
+        return sum(draw.accepted for draw in self.draws)
+
+    @property
+    def paid(self) -> int:
+        return sum(draw.refused is None for draw in self.draws)
+
+    @property
+    def left(self) -> int:
+        """Images to draw before it can be over; 0 when it is."""
+        return min(self.wanted - self.accepted, self.most - len(self.draws))
+
+    def take(self, line: Line) -> None:
+        """Add the draws in a line of the journal."""
+        self.draws += [Draw(*draw) for draw in line["draws"]]
+        self.seconds += line["seconds"]
+
+
+def history_of(done: Sequence[Visit], pending: Sequence[Visit] = ()) -> tuple[Visits, Visits, Visits]:
+    """Subdomain, images right and images shown of every visit, as policies read them; those pending show none."""
+    right = [sum(draw.correct for draw in visit.draws if draw.accepted) for visit in done]
+    values = [(v.subdomain, n, v.accepted) for v, n in zip(done, right, strict=True)]
+    visited, correct, shown = np.array([*values, *((v.subdomain, 0, 0) for v in pending)], np.int32).reshape(-1, 3).T
+    return visited, correct, shown
+
+
+@dataclass
+class Chooser:
+    """What a search visits next.    ended: the budget that ended it.    covering: choices that covered the domain."""
+
+    search: Search
+    policy: Policy
+    ended: str = ""
+    covering: int = 0
+
+    def next(self, done: list[Visit], pending: list[Visit]) -> Visit | None:
+        """The next visit; None where a budget is spent, be it on pending ones. Raises FcaError after barren visits."""
+        if len(done) >= BARREN:
+            check_kept(done[-BARREN:])
+        search, room = self.search, self._room(done, pending)
+        self.ended = next((name for name, left in room.items() if left <= 0), "")
+        if self.ended:
+            return None
+        history = history_of(done, pending)
+        self.covering += self.policy.covers(*history)
+        subdomain = self.policy.next(*history)
+        before = [visit for visit in done if visit.subdomain == subdomain]
+        wanted = search.images[min(len(before), len(search.images) - 1)]
+        wanted, most = min(wanted, room.get("max_images", wanted)), min(search.max_draws, room.get("max_money", 10**9))
+        name, first = f"{len(done) + len(pending):04d}-{subdomain}", sum(len(visit.draws) for visit in before)
+        return Visit(name, subdomain, wanted, most, first)
+
+    def _room(self, done: list[Visit], pending: list[Visit]) -> dict[str, Any]:
+        """What is left: subdomains that may be visited, and of each budget (of money: draws that it pays)."""
+        search, counts = self.search, Counter(visit.subdomain for visit in done)
+        closed = {v.subdomain for v in done if not v.accepted or counts[v.subdomain] >= search.visits}
+        room = {"all visited": len(search.domain.space) - len(closed | {v.subdomain for v in pending})}
+        used = {"max_subdomains": len(done) + len(pending), "max_hours": sum(v.seconds for v in done) / 3600}
+        used |= {"max_images": sum(v.accepted for v in done) + sum(v.wanted for v in pending)}
+        used |= {"max_money": sum(v.paid for v in done) + sum(v.most for v in pending)}
+        limits = {name: getattr(search, name) for name in used}
+        if search.max_money is not None:
+            price = search.generator.price()
+            limits["max_money"] = int(search.max_money / price + 1e-9) if price else None
+        return room | {name: most - used[name] for name, most in limits.items() if most is not None}
+
+
+# Drawing and judging.
+
+
+class Studio:
+    """Has visits drawn and judged, several at once; what was judged is in the journal of the run's folder.
+
+    Images are drawn ahead by processes (by one thread, where the generator is not parallel) while others are judged.
+    Raises FcaError where the model, or the second one, does not know the target.
+    """
+
+    def __init__(self, search: Search, run: Run, setup: Setup) -> None:
+        work: Work = run.work
+        self.search, self.folder, self.seed = search, setup.store.folder(run.run_id), setup.seed
+        self.accelerator, self.reader = setup.machine.accelerator, work.reader and work.reader.build()
+        networks = [model.build() for model in (work.model, search.second) if model]
+        self.networks = [(network, search.domain.columns(network.classes)) for network in networks]
+        processes = threads(search.workers) if search.generator.parallel else 1
+        # spawned: a fork of a process that has threads (torch, BLAS) may hang
+        many = partial(ProcessPoolExecutor, processes, get_context("spawn"), bound_to_parent)
+        self.pool = many() if processes > 1 else ThreadPoolExecutor(1, "fca-draw")
+        self.journal, lines = Journal(self.folder / "journal.jsonl", is_whole), list[Line]()
+        try:
+            lines = self.journal.lines()
+        except FcaError as error:
+            log.warning("all images are judged again: %s = %s; %s", *error.args[:3])
+            remove(self.journal.path)
+        self.journal.path.touch()  # from here on, the store keeps the folder of a search that fails
+        self.known = defaultdict[str, list[Line]](list)
+        for line in lines:
+            self.known[line["visit"]].append(line)
+        self.elapsed, self.mark = sum(line["elapsed"] for line in lines), time.perf_counter()
+
+    @property
+    def words(self) -> Float[np.ndarray, "subdomains features"] | None:
+        """The prompts as the encoder embeds them, of unit length; None without encoder."""
+        if self.reader is None:
+            return None
+        texts = self.reader.head.weight.detach().cpu().numpy().astype(np.float64)
+        return texts / np.linalg.norm(texts, axis=1, keepdims=True)
+
+    def all(self, next_visit: Callable[..., Visit | None], doing: str, total: int | None) -> list[Visit]:
+        """All visits, in the order in which they were begun, whichever images are drawn first.
+
+        next_visit: (visits that are over, pending ones) -> the next; None: wait, or end where none is pending.
+        """
+        done, pending = list[Visit](), list[Visit]()
+        with Progress(transient=True, disable=not get_console().is_terminal) as bar:
+            shown = bar.add_task(doing, total=total)
+            while True:
+                while len(pending) < self.search.parallel and (visit := next_visit(done, pending)) is not None:
+                    for line in self.known[visit.name]:
+                        visit.take(line)
+                    pending.append(visit)
+                if not pending:
+                    break
+                while pending[0].left:
+                    self._advance(pending)
+                done.append(pending.pop(0))
+                bar.advance(shown)
+        return done
+
+    def _advance(self, pending: Sequence[Visit]) -> None:
+        """Have images drawn for all visits, and judge those of the first one whose images are all there."""
+        for visit in pending:
+            if visit.left and not visit.waiting:
+                visit.waiting = [self._begin(visit, len(visit.draws) + ahead) for ahead in range(visit.left)]
+        ready = next((visit for visit in pending if visit.waiting and all(one.done() for one in visit.waiting)), None)
+        if ready is None:
+            wait([one for visit in pending for one in visit.waiting if not one.done()], return_when=FIRST_COMPLETED)
+            return
+        try:
+            self._add(ready, [one.result() for one in ready.waiting])
+        except Unavailable as error:
+            service, step = f"{self.search.generator.label()}: {error}", "try again later: the same command goes on"
+            raise FcaError("generator", service, "a service that answers", step) from error
+        ready.waiting = []
+
+    def _begin(self, visit: Visit, number: int) -> Future[Seconds]:
+        seed = int(generator(visit.kind, self.seed, visit.subdomain, visit.first + number).integers(2**32))
+        wanted, search = self.search.domain.wanted(visit.subdomain, seed), self.search
+        return self.pool.submit(draw, search.generator, wanted, self.file(visit, number), search.stored_px)
+
+    def _add(self, visit: Visit, drawn: list[Seconds]) -> None:
+        """Judge the images that were drawn for a visit; the journal has the verdicts when this returns."""
+        begun, draws = time.perf_counter(), [Draw(False, False, None, None, -1, refused) for refused, _ in drawn]
+        there = [at for at, draw in enumerate(draws) if draw.refused is None]
+        for at, verdict in zip(there, self._judged(visit, there), strict=True):
+            draws[at] = verdict
+        now = time.perf_counter()
+        line = {"visit": visit.name, "draws": draws, "seconds": sum(s for _, s in drawn) + now - begun}
+        self.journal.add(line | {"elapsed": now - self.mark})
+        visit.take(line)
+        self.elapsed, self.mark = self.elapsed + now - self.mark, now
+
+    def _judged(self, visit: Visit, ahead: list[int]) -> list[Draw]:
+        """Verdicts on images of a visit: those that are `ahead` of what it has."""
+        from fca.training.infer import logits_of
+
+        def logits(network: Classifier) -> Float[np.ndarray, "images logits"]:
+            pixels = np.stack([network.geometry(image)[0] for image in images])
+            return logits_of(network, pixels, np.arange(len(images)), accelerator=self.accelerator)
+
+        if not ahead:
+            return []
+        files, domain = [self.file(visit, len(visit.draws) + at) for at in ahead], self.search.domain
+        images, chosen = [decode(file.read_bytes(), str(file)) for file in files], self.search.filter
+        read = logits(self.reader) if chosen.texts(domain) else np.zeros((len(images), 0))
+        kept, scores = chosen.accept(read, visit.subdomain, domain)
+        (right, p), *others = (domain.judged(logits(one), of) for one, of in self.networks)
+        second = np.where(kept, others[0][0], -1) if others else np.full(len(images), -1)
+        score = [None if np.isnan(value) else value for value in scores.tolist()]
+        values = (kept.tolist(), right.tolist(), p.tolist(), score, second.tolist())
+        return [Draw(*of_one, None) for of_one in zip(*values, strict=True)]
+
+    def file(self, visit: Visit, number: int) -> Path:
+        """Where an image of a visit is kept."""
+        return self.folder / "images" / visit.name / f"{number:04d}.png"
+
+
+def draw(generator: Generator, wanted: Wanted, file: Path, side: int | None) -> Seconds:
+    """Draw an image into a file, which has its seconds too; one that is there already is not drawn again."""
+    with suppress(OSError, SyntaxError, ValueError, KeyError), Image.open(file) as kept:
+        kept.load()
+        return None, float(kept.info["seconds"])
+    begun = time.perf_counter()
+    try:
+        drawn = generator.draw(wanted)
+    except Refused as refusal:
+        return str(refusal), time.perf_counter() - begun
+    image, about = Image.fromarray(drawn.image), PngInfo()
+    if side is not None and (scale := side / min(image.size)) < 1:
+        image = image.resize((round(scale * image.width), round(scale * image.height)), Image.Resampling.BICUBIC)
+    seconds = time.perf_counter() - begun
+    for name, value in {"seconds": seconds, "prompt": wanted.words(), "facts": json.dumps(dict(drawn.facts))}.items():
+        about.add_text(name, str(value))
+    write_whole(file, partial(image.save, format="PNG", pnginfo=about))
+    return None, seconds
+
+
+def is_whole(line: Line) -> bool:
+    """Whether a line of the journal has verdicts on some draws of a visit."""
+    kinds = {"visit": str, "draws": list[list[Any]], "seconds": float, "elapsed": float}
+    whole = all(fits(line.get(name), kind) for name, kind in kinds.items())
+    verdict = (bool, bool, float | None, float | None, int, str | None)
+    return whole and all(len(draw) == len(verdict) and all(map(fits, draw, verdict)) for draw in line["draws"])
+
+
+def check_kept(visits: Sequence[Visit]) -> None:
+    """Raise FcaError where not one image of these visits was accepted."""
+    draws = [draw for visit in visits for draw in visit.draws]
+    if not any(draw.accepted for draw in draws):
+        refused = [draw.refused for draw in draws if draw.refused]
+        found = f"0 of {len(draws)} images accepted" + (f"; {len(refused)} refused: {refused[-1]}" if refused else "")
+        step = "look at the images in the run's folder; filter.rule=top_k is milder, task.max_draws allows more"
+        raise FcaError("filter", found, "a filter and a generator that leave some images", step)
+
+
+# What a search is about.
+
+
+def reading(encoder: Any, texts: Sequence[str]) -> Any:
+    """The encoder as a classifier over these texts. Raises FcaError for one that cannot read."""
+    if not isinstance(encoder, Nameable) or getattr(encoder, "weights", None) is None:
+        step = "add model@encoder=open_clip encoder.name=ViT-L-14 encoder.weights=openai, or take filter=none"
+        raise FcaError("encoder", name_of(encoder), "a model of images and texts, with weights", step)
+    named: Any = encoder
+    names = {f"{number:05d}": text for number, text in enumerate(texts)}
+    return replace(named, classes=list(names), names=names, templates=["{}"])
+
+
+def name_of(model: Any) -> str:
+    """A model with its weights, in tables."""
+    return " ".join(filter(None, [model.label(), model.weights_label()]))
+
+
+def listed(domain: EvaluationDomain, generator: Generator) -> ImageData:
+    """Its subdomains as the store lists what arrays are of; the fingerprint is of all that decides a verdict."""
+    of = {} if domain.groups is None else read_groups(domain.groups, domain.group_columns).of
+    named = domain.targets.get(domain.target, [domain.target])
+    target = sorted({*named, *(key for key, group in of.items() if group in named)})
+    meaning = [domain.subject, domain.prompt, target, domain.decision, domain.space.as_json()]
+    ids = [f"{number:05d} {prompt}" for number, prompt in enumerate(domain.prompts)]
+    items = pd.DataFrame({"image_id": ids, "label": domain.target, "split": "test"})
+    read = lambda row: generator.draw(domain.wanted(row, 0)).image  # noqa: E731
+    return ImageData(domain.name, items, (domain.target,), fingerprint(items, json.dumps(meaning)), read)
