@@ -25,13 +25,16 @@ from fca.studies.few_class.similarity import Similarity
 from fca.studies.few_class.variance import Variance
 from fca.subset import draw_subset
 from fca.types import FcaError, Table
+from tests.studies import search_lab
 from tests.studies.conftest import RECIPE, Lab, copy_of
 from tests.studies.test_adaptive_tests import live
 from tests.studies.test_metric_truth import cue_data, network
 from tests.studies.test_object_statistics import salient
+from tests.studies.test_search_benchmark import searched
 
 JUDGED = {"label_error_rules", "label_error_curve"}  # empty without verdicts
 SMALL = {"adaptive_asked", "adaptive_trajectories", "adaptive_sessions"}  # empty below nine images a session
+SMALL |= {"search_predictors"}  # empty below 21 subdomains
 SMALL |= {"shape_bias"}  # empty where images have no second class
 CONTRARY = {"contradictions", "contradictions_shown"}  # empty where no image contradicts its level
 
@@ -82,9 +85,28 @@ def masked_study(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def lab_of(written_study, masked_study):
+def searched_study(tmp_path_factory):
+    """A search that visited every subdomain."""
+    lab = Lab(Store(tmp_path_factory.mktemp("searched") / "outputs"))
+    searched(lab, (np.random.default_rng(0).random((6, 8)) < 0.6).astype(np.int8))
+    return lab
+
+
+@pytest.fixture(scope="module")
+def failing_study(tmp_path_factory):
+    """The same with all that a search leaves: images, pictures, and fresh images of its rules."""
+    lab = Lab(Store(tmp_path_factory.mktemp("failing") / "outputs"))
+    search_lab.searched(lab)
+    return lab
+
+
+@pytest.fixture(scope="module")
+def lab_of(written_study, masked_study, searched_study, failing_study):
     """The study that has what an analysis reads."""
-    return lambda analysis: masked_study if ".reliance." in analysis.__module__ else written_study
+    of = {"reliance": masked_study, "search": searched_study, "failures": failing_study}
+    return lambda analysis: next(
+        (of[part] for part in analysis.__module__.split(".")[::-1] if part in of), written_study
+    )
 
 
 @pytest.fixture(scope="module")
@@ -335,6 +357,8 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
     tested = {"policy", "estimator", "bank", "protocol", "n_asked", "n_pool", "rounds", "warning"}  # a line a test
     tested |= {f"asked_{level}" for level in ("easy", "medium", "hard")}
     tested |= {"n_zero", "n_empty", "saliency_layer", "geometry"}
+    tested |= {"domain", "subject", "target", "generator", "filter", "images", "second", "ended"}  # a line a search
+    counted |= {"n_subdomains", "n_visited", "n_drawn", "n_accepted"}
     provenance = {"device", "host", "command", "commit", "versions", "finished"}
     known = axes | identity | config | measured | counted | described | tested | provenance
     assert set(kinds) - known == set(), "is this an axis of the analyses, or a setting that rows may not differ in?"
