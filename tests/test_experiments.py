@@ -31,7 +31,8 @@ TASKS = {
     "progressive": {*BOTH, "describe"},
     "rendered_cues": {*BOTH, "saliency"},
 }
-OWN = {"hard_imagenet"}  # tests/tasks/test_hard_imagenet.py: it needs masks, ranks and weights
+# tests/tasks/test_hard_imagenet.py, test_search_diffusion.py and test_search.py: they need masks, weights, stored runs
+OWN = {"hard_imagenet", "failure_search", "rendered_failures"}
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml") if path.stem not in OWN)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fca.cli import report as report_command
 from fca.cli import results as results_command
 from fca.data.files import decode
 from fca.stats.search.policies import make_policy
@@ -244,10 +245,32 @@ def test_a_search_that_was_killed_goes_on_as_if_it_had_not_been(fca, start, tmp_
 @pytest.mark.slow
 def test_two_commands_at_once_draw_every_image_once(fca, start, tmp_path):
     run_id = trained(fca)
-    words = [*RENDERED.split(), "model=run", f"model.run_id={run_id}", "logger=none", "task.workers=1"]
+    words = [
+        *RENDERED.split(),
+        "model=run",
+        f"model.run_id={run_id}",
+        "logger=none",
+        "task.workers=1",
+        "task.confirm=0",
+    ]
     both = [start("run", *words, cwd=tmp_path) for _ in range(2)]
     assert [process.wait(100) for process in both] == [0, 0]
     store = Lab(tmp_path).store
     assert len(store.rows("task == 'search'")) == 1
     lines = Journal(store.folder(store.rows("task == 'search'")["run_id"].iloc[0]) / "journal.jsonl").lines()
     assert len(lines) == len({line["visit"] for line in lines}) == 14
+
+
+@pytest.mark.slow
+def test_a_search_of_drawn_objects_ends_in_a_page_that_names_conditions(fca, tmp_path):
+    run_id = trained(fca)
+    words = ["experiment=rendered_failures", f"model.run_id={run_id}", f"task.second.run_id={run_id}", "logger=none"]
+    words += ["dataset.size=32", "dataset.classes=[car,mug]", "limit=20", "generator.size=32", "task.images=[4]"]
+    code, out, err = fca(*words, "task.max_subdomains=60", "task.confirm=2", "task.policy=gp_pairwise")
+    assert code == 0, out + err
+    assert fca("report=failure_search", "report.analyses=[failure_search]", "logger=none", door=report_command)[0] == 0
+    page = (tmp_path / "outputs/reports/failure_search/index.html").read_text()
+    row = Lab(tmp_path).store.rows("task == 'search'").iloc[0]
+    lowest = page[page.index("search_runs") :]
+    assert row["second"].startswith("test_resnet")
+    assert all(f"{attribute}: " in lowest for attribute in ("light", "view", "backdrop"))

@@ -162,7 +162,7 @@ class FailureSearch:
 
     def _estimates(self, one: Search, full: tuple[pd.DataFrame, ...]) -> Iterator[tuple[str, Sequence[pd.DataFrame]]]:
         yield ALL, full
-        if len(one.first) < len(one.domain) or self.partial >= len(one.domain):
+        if len(np.unique(one.visits[0])) < len(one.domain) or self.partial >= len(one.domain):
             return
         images = one.images.query("accepted")
         place = images.groupby("subdomain").cumcount()
