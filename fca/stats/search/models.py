@@ -58,9 +58,8 @@ class Regression:
     def fitted(self, evidence: Evidence, resampled: bool = False, **forest: Any) -> Any:
         from sklearn import ensemble, linear_model, svm
 
-        linear = {"bo": linear_model.Lasso(1e-3), "bo_linear": linear_model.LinearRegression()}
-        one: Any = {**linear, "bo_svr": svm.SVR()}.get(self.kind)
-        if one is None:
+        one: Any = {"bo": linear_model.Lasso(1e-3), "bo_svr": svm.SVR()}.get(self.kind, linear_model.LinearRegression())
+        if self.kind == "bo_forest":
             one = ensemble.RandomForestRegressor(TREES, random_state=self.seed, **forest)
         elif resampled:
             one = ensemble.BaggingRegressor(one, RESAMPLES, random_state=self.seed)
@@ -92,26 +91,25 @@ class PairwiseGP:
     """
 
     ADDITIVE, PAIRWISE, OWN = (0.0, 0.25, 0.5, 1.0, 1.6), (0.0, 0.2, 0.4, 0.7), (0.0, 0.25, 0.5)
-    CONSTANT = 3.0  # sd of the constant around the mean of those visited
 
     def __init__(self, one: Float[np.ndarray, "subdomains values"], two: Float[np.ndarray, "subdomains pairs"]) -> None:
         self.features = np.hstack([np.ones((len(one), 1)), one, two])  # indicators of values and of pairs of values
         self.part = np.repeat([0, 1, 2], [1, one.shape[1], two.shape[1]])
 
     @staticmethod
-    def _logits(evidence: Evidence) -> tuple[Any, Any]:
+    def logits(evidence: Evidence) -> tuple[Any, Any]:
         right, wrong = evidence.correct + 0.5, evidence.shown - evidence.correct + 0.5
         return np.log(right / wrong), 1 / right + 1 / wrong
 
     def _moments(self, evidence: Evidence, own: float) -> tuple[Any, Any, float]:
-        target, noise = self._logits(evidence)
+        target, noise = self.logits(evidence)
         known, target, variance = self.features[evidence.at], target - target.mean(), noise + own**2
         weighted = known / variance[:, None]
         base = -0.5 * np.sum(np.log(variance) + target**2 / variance)
         return weighted.T @ known, weighted.T @ target, base
 
     def _solved(self, gram: Any, moment: Any, base: float, additive: float, pairwise: float) -> tuple[Any, ...]:
-        scale = np.array([self.CONSTANT, additive, pairwise])[self.part]
+        scale = np.array([3.0, additive, pairwise])[self.part]  # 3: of the constant, around the mean visited
         on = np.flatnonzero(scale)
         lower = np.linalg.cholesky(np.eye(len(on)) + scale[on, None] * gram[np.ix_(on, on)] * scale[on])
         half = solve_triangular(lower, scale[on] * moment[on], lower=True)
@@ -125,7 +123,7 @@ class PairwiseGP:
     def scale(self, evidence: Evidence, tuned: Tuned, spread: bool = True) -> Prediction:
         _, lower, half, on, scale = self._solved(*self._moments(evidence, tuned[2]), *tuned[:2])
         across = solve_triangular(lower, (self.features[:, on] * scale).T, lower=True)
-        (target, noise), own, at = self._logits(evidence), tuned[2] ** 2, evidence.at
+        (target, noise), own, at = self.logits(evidence), tuned[2] ** 2, evidence.at
         mean, shared = target.mean() + across.T @ half, np.sum(across**2, axis=0)
         kept = own / (noise + own)  # the share of a residual that is taken as the subdomain's own effect
         mean[at] += kept * (target - mean[at])

@@ -143,9 +143,8 @@ class Guided(Policy):
         return skill(self.model, pooled(*seen), tuned)
 
     def covers(self, visited: Visits, correct: Visits, shown: Visits) -> bool:
-        if not self.options["fallback"] or self._random(visited, shown):
-            return False
-        return self._state(visited, correct, shown)[2] < 1e-6  # 0, but for rounding
+        may = self.options["fallback"] and not self._random(visited, shown)
+        return may and self._state(visited, correct, shown)[2] < 1e-6  # 0, but for rounding
 
     def _state(self, visited: Visits, correct: Visits, shown: Visits) -> tuple[History, Tuned, float]:
         """Visits with images; what the model chose and its skill (1 below 30) when they had last grown by a tenth."""
@@ -171,10 +170,11 @@ class Guided(Policy):
         evidence, acquisition = pooled(*np.frombuffer(visits, np.int64).reshape(3, -1)), self.options["acquisition"]
         mean, sd = self.model.scale(evidence, tuned, spread=acquisition != "greedy")
         above, sd = mean - np.quantile(mean, WORST), np.maximum(sd, 1e-9)
+        noise = np.median(PairwiseGP.logits(evidence)[1])  # of a visit: what counts is what one would measure
         z = (evidence.accuracy.min() - mean) / sd
         improvement = sd * (z * ndtr(z) + np.exp(-z * z / 2) / np.sqrt(2 * np.pi))
         scores = {"greedy": -mean, "expected_improvement": np.log(np.maximum(improvement, 1e-300))}
-        scores |= {"worst_decile": -above / sd, "straddle": 1.96 * sd - np.abs(above)}
+        scores |= {"worst_decile": -above / np.sqrt(sd**2 + noise), "straddle": 1.96 * sd - np.abs(above)}
         return scores[acquisition].round(9)
 
 
@@ -184,7 +184,7 @@ def make_policy(name: str, domain: Domain, seed: int, **options: Any) -> Policy:
     visits:   how often a subdomain may be visited; never again where its images are missing or were all refused.
     strength: of nwise, 2 to 5.    starts, reserve: first visits at random, and the share of the later ones that is.
     acquisition: of bo*, `greedy` (the paper's: lowest prediction) or `expected_improvement`; of gp_pairwise,
-              `worst_decile` (probability of being below q, under which a tenth of the posterior means are) or
+              `worst_decile` (probability of measuring less than q, the tenth percentile of the posterior means) or
               `straddle` (1.96 sd - |mean - q|, which maps the boundary).    features: in place of one-hot columns.
     fallback: from 30 subdomains on, choices cover the pairs of values least visited while the model predicts no better
               than the mean, judged when visits have grown by a tenth.

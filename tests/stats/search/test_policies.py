@@ -11,6 +11,7 @@ from scipy.special import expit
 from fca.stats.search import POLICIES, Domain, make_policy
 from fca.types import FcaError
 
+NAMES = [pytest.param(name, marks=[pytest.mark.slow] if name == "bo_forest" else []) for name in POLICIES]
 GUIDED = [name for name, options in POLICIES.items() if "acquisition" in options]
 NONE = np.array([], dtype=np.int64)
 
@@ -71,7 +72,7 @@ def test_n_wise_follows_its_array_and_goes_on_at_random(small):
     assert sorted(visited) == list(range(len(small)))
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_policy_visits_all_once_and_then_refuses(small, name):
     policy = make_policy(name, small, 0)
     history = searched(policy, table(small, 1), len(small))
@@ -80,19 +81,19 @@ def test_a_policy_visits_all_once_and_then_refuses(small, name):
         policy.next(*history)
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_search_that_goes_on_after_a_kill_names_the_same_subdomains(dog, name):
     right = table(dog, 2)
-    whole = searched(make_policy(name, dog, 5), right, 36)
-    for visits in (0, 12, 33, 35):
+    whole = searched(make_policy(name, dog, 5), right, 33)
+    for visits in (0, 12, 32):
         assert make_policy(name, dog, 5).next(*(of[:visits] for of in whole)) == whole[0][visits]
     policy = make_policy(name, dog, 5)
-    backwards = [policy.next(*(of[:visits] for of in whole)) for visits in (35, 32, 11)]
-    assert backwards == whole[0][[35, 32, 11]].tolist(), "what it keeps between calls changes nothing"
+    backwards = [policy.next(*(of[:visits] for of in whole)) for visits in (32, 31, 11)]
+    assert backwards == whole[0][[32, 31, 11]].tolist(), "what it keeps between calls changes nothing"
     assert not np.array_equal(searched(make_policy(name, dog, 6), right, 12)[0], whole[0][:12])
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "domain", [Domain({"a": [0]}), Domain({"a": list(range(12))}), Domain({"a": [0], "b": [1, 2]})], ids=len
 )
@@ -103,7 +104,7 @@ def test_a_tiny_domain_and_equal_accuracies_work(name, domain, share):
     assert sorted(visited) == list(range(len(domain)))
 
 
-@pytest.mark.parametrize("name", POLICIES)
+@pytest.mark.parametrize("name", NAMES)
 def test_pending_and_refused_visits_close_a_subdomain_and_are_no_evidence(dog, name):
     options = {"visits": 9} | ({"fallback": False} if name in GUIDED else {})
     policy, right = make_policy(name, dog, 0, **options), table(dog, 3)
@@ -139,9 +140,9 @@ def test_a_single_bad_value_is_followed_at_once(dog, acquisition):
     assert bad[visited[25:]].mean() > (0.9 if acquisition == "greedy" else 0.35)  # a fifth of all by chance: 0.125
 
 
-def test_the_reserve_is_a_fixed_share_at_random_and_the_fallback_leaves_it(dog):
+def test_the_reserve_is_a_fixed_share_at_random(dog):
     right, all_random = table(dog, 4), make_policy("random", dog, 0)
-    history = searched(make_policy("gp_pairwise", dog, 0, reserve=0.25), right, 50)
+    history = searched(make_policy("genetic", dog, 0, reserve=0.25), right, 50)
     chance = [visits for visits in range(50) if all_random.next(*(of[:visits] for of in history)) == history[0][visits]]
     assert set(range(10)) | {11, 15, 19, 23, 27, 31, 35, 39, 43, 47} <= set(chance)
     assert len(chance) <= 22
@@ -152,12 +153,12 @@ def test_where_nothing_can_be_predicted_choices_cover_pairs_of_values(dog):
     pairs = np.hstack([cells for _, cells in dog.indicators(2)])
     for name in ("bo_linear", "gp_pairwise"):
         policy = make_policy(name, dog, 0, reserve=0.0)
-        history = searched(policy, right, 60)
-        covers = [policy.covers(*(of[:visits] for of in history)) for visits in range(60)]
-        assert not any(covers[:30])
-        assert np.mean(covers[30:]) > 0.5
+        history = searched(policy, right, 45)
+        covers = [policy.covers(*(of[:visits] for of in history)) for visits in range(28, 45)]
+        assert not any(covers[:2])
+        assert np.mean(covers[2:]) > 0.5
         assert policy.skill(*history) < 0.1
-        last = max(np.flatnonzero(covers))
+        last = 28 + max(np.flatnonzero(covers))
         seen = pairs[history[0][:last]].sum(axis=0)
         gain = pairs @ (1 / (1 + seen))
         gain[history[0][:last]] = 0
@@ -166,7 +167,7 @@ def test_where_nothing_can_be_predicted_choices_cover_pairs_of_values(dog):
     assert not make_policy("random", dog, 0).covers(*history)
 
 
-@pytest.mark.parametrize("name", GUIDED)
+@pytest.mark.parametrize("name", [name for name in NAMES if name.values[0] in GUIDED])
 def test_a_table_with_structure_is_predicted_hardly_covered_and_its_low_accuracies_are_visited(dog, name):
     right, policy = table(dog, 101), make_policy(name, dog, 0)
     history = searched(policy, right, 45)
