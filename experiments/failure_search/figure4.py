@@ -1,7 +1,7 @@
 """Figure 4 and the statements of the paper on guided failure search (Le Coz et al. 2024) beside ours.
 
-    python experiments/failure_search/figure4.py outputs                            searches of all subdomains in a store
-    python experiments/failure_search/figure4.py outputs --simulated structured     tables drawn at random
+    python experiments/failure_search/figure4.py outputs                        searches of all subdomains in a store
+    python experiments/failure_search/figure4.py outputs --simulated structured tables drawn at random
 
 Replays every policy on each table (minutes on two cores) and draws no image. What nothing stored decides stays empty,
 with the command that fills it. The paper's table is that of `fca run experiment=failure_search task.policy=random ...`.

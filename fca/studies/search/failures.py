@@ -54,7 +54,7 @@ ATTRIBUTE, VALUE = Column("attribute", str, "", "attribute"), Column("value", st
 OTHER, OTHER_VALUE = Column("other", str, "", "second attribute"), Column("other_value", str, "", "its value")
 BIAS = Column("bias", float, "+.1%", "difference from the mean of all subdomains")
 FRESH, FRESH_OUTSIDE = (Column(f"fresh{of}", float, ".1%", f"accuracy of fresh images{of}") for of in ("", "_outside"))
-_VERDICTS = ("confirmed", "not confirmed", "not tested")
+_VERDICTS = ("confirmed", "not confirmed", "undecided", "not tested")
 CONFIRMED = Column("confirmed", str, "", "by fresh images", dict(zip(_VERDICTS, _VERDICTS, strict=True)))
 FRESH_IMAGES = Column("fresh_images", int, ",.0f", "fresh images")
 SECOND = Column("second_accuracy", float, ".1%", "accuracy of the second classifier on the same images")
@@ -92,7 +92,8 @@ GALLERY = TableSpec("search_gallery", "What do failures look like?", f"{PAPER} s
 METHOD = {
     ACCURACY: "every subdomain counts the same; Student's interval over subdomains, which were drawn with their images",
     RULE: "greedy subgroup discovery by rank sums, 5 % after Bonferroni: fca.stats.search.explain.find_rules",
-    CONFIRMED: "intervals over fresh subdomains, of the condition and outside all rules, that do not overlap",
+    CONFIRMED: "intervals over fresh subdomains, of the condition and outside all rules, that do not overlap; "
+    "undecided where there is none, as with a single fresh subdomain or a few that are all alike",
     CAUSE: "of the lowest tenth of visited subdomains. A classifier fails where its Wilson interval is below its mean "
     "over visited subdomains; only this one does where the second does not, with an interval above that of this one. "
     "A score, the mean of all images drawn, is low below the first quarter of visited subdomains. All else: undecided",
@@ -225,7 +226,8 @@ def _rules(one: Search) -> Iterator[Any]:
     parts = [pooled(*(counts[one.of["fresh_rule"] == at] for counts in fresh)) for at in (*range(len(has)), -1)]
     *inside, outside = (mean_with_interval(part["accuracy"], within=FRACTION) for part in parts)
     for rule, valid, part, mean in zip(one.rules, has, parts, inside, strict=False):
-        verdict = _VERDICTS[2 if np.isnan([mean.low, outside.low]).any() else int(mean.high >= outside.low)]
+        unknown = np.isnan([mean.low, outside.low]).any()
+        verdict = _VERDICTS[3 if part.empty else 2 if unknown else int(mean.high >= outside.low)]
         means = (of["accuracy"][where[of.index]].mean() for where in (valid, free))
         of_rule = one.row[SUBJECT], _words(rule), valid[of.index].sum(), valid.sum()
         yield *of_rule, *means, *mean, *outside, part["shown"].sum(), verdict
