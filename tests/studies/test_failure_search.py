@@ -200,6 +200,14 @@ def test_sentences_name_the_conditions_and_what_is_wrong_with_the_search(made):
     assert not any(word in text for word in ("nan", "None"))
 
 
+def test_sentences_about_a_policy_without_model_do_not_judge_its_model(lab):
+    searched(lab, policy="random", skill=None)
+    made = FailureSearch(partial=15)(lab.store)
+    assert "the model behind the policy" not in "".join(
+        figure.headlines(FailureSearch(), {table.name: table for table in made})
+    )
+
+
 def test_a_domain_of_one_attribute_has_no_pairs(lab):
     domain = Domain({"weather": ["sunny", "raining", "snowing"]})
     arrays = arrays_of(domain, np.arange(3), right=np.array([0.9, 0.8, 0.1]))

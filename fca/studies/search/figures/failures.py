@@ -108,7 +108,7 @@ def runs_headlines(runs: pd.DataFrame) -> Iterator[str]:
         if count < total and not str(line["policy"]).startswith(("random", "nwise")):
             why = "because the policy looks for low ones"
             yield f"{name}: means of visited subdomains tend to be lower than those of the domain, {why}."
-        if line[of.SKILL] <= 0:
+        if pd.notna(line[of.SKILL]) and line[of.SKILL] <= 0:
             covered = "" if pd.isna(line["covering"]) else f"; {100 * line['covering']:.0f} % of choices only cover"
             worth = f"predicts no better than the mean (explained variance {line[of.SKILL]:+.2f})"
             yield f"{name}: the model behind the policy {worth}, so it did not guide the search{covered}."
