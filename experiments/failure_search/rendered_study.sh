@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Under which conditions is a drawn car not recognised? A network learns drawn objects, a probe reads mobilenetv1_050's
-# features; both predict 50 images of all 1,008 subdomains. Then two searches of a part, and the page. Resumes.
+# features; both predict 50 images of all 1,008 subdomains. Then two searches of a part, and the page, which compares
+# policies on the table of all. Resumes.
 #   WEIGHTS=.../mobilenetv1_050.safetensors OUT=outputs/failure_search bash experiments/failure_search/rendered_study.sh
 # Shrunk, for a first look: IMAGES=2 TRAIN=60 EPOCHS=3 PARTS=20
 set -euo pipefail
@@ -22,5 +23,4 @@ run $search
 for part in $PARTS; do
   run $search task.policy=gp_pairwise "task.max_subdomains=$part" task.confirm=10
 done
-fca analyse "outputs=$OUT" analysis=search_benchmark
 fca report report=failure_search "outputs=$OUT" logger=none
