@@ -130,11 +130,11 @@ class Generator(Protocol):
 
 
 @runtime_checkable
-class Conditional(Protocol):
+class Conditional(Generator, Protocol):
     """A generator that draws known conditions alone: a domain can be checked before anything is drawn."""
 
     @property
-    def values(self) -> Mapping[str, tuple[str, ...]]:
+    def conditions(self) -> Mapping[str, tuple[str, ...]]:
         """Attribute -> values that it draws."""
 
 

@@ -39,8 +39,8 @@ class RenderedGenerator:
         return 0.0
 
     @property
-    def values(self) -> Mapping[str, tuple[str, ...]]:
-        """Attribute -> values of the conditions it can draw."""
+    def conditions(self) -> Mapping[str, tuple[str, ...]]:
+        """Attribute -> values that it can draw."""
         return VALUES
 
     def draw(self, request: Wanted) -> Drawn:

@@ -30,7 +30,7 @@ from rich.progress import Progress
 
 from fca.allowed import Allowed, fits
 from fca.data.files import decode, threads
-from fca.generation import Generator, Refused, Unavailable, Wanted
+from fca.generation import Conditional, Generator, Refused, Unavailable, Wanted
 from fca.generation.domain import EvaluationDomain
 from fca.identity import fingerprint
 from fca.stats.intervals import wilson
@@ -44,7 +44,19 @@ from fca.subset import read_groups
 from fca.tasks import Setup
 from fca.tasks.generate import bound_to_parent, price_of
 from fca.tasks.predict import Nameable, check_forward, predictions, whole_split
-from fca.types import Arrays, Classifier, Column, FcaError, Finished, ImageData, Model, Run, generator, with_interval
+from fca.types import (
+    Arrays,
+    Classifier,
+    Column,
+    FcaError,
+    Finished,
+    ImageData,
+    Model,
+    Run,
+    check_choice,
+    generator,
+    with_interval,
+)
 
 ACCURACY = Column("accuracy", float, ".1%", "mean accuracy of the visited subdomains, which a policy chose")
 CLEAN = Column("clean_accuracy", float, ".1%", "share of the data set's test images judged rightly as target or not")
@@ -133,8 +145,15 @@ class Search:
     confirm: Annotated[int, Allowed(0)]
 
     def check(self) -> None:
-        """Refuse a domain that is none, and fewer draws than the images they are for."""
+        """Refuse a domain that is none or cannot be drawn, and fewer draws than the images they are for."""
         self.domain.check()
+        if isinstance(self.generator, Conditional):
+            for attribute, values in self.domain.attributes.items():
+                check_choice(f"attribute for {self.generator.label()}", attribute, self.generator.conditions)
+                for value in values:
+                    check_choice(
+                        f"{attribute} for {self.generator.label()}", value, self.generator.conditions[attribute]
+                    )
         if self.max_draws < max(self.images):
             step = "raise it, or ask for fewer images"
             raise FcaError("task.max_draws", self.max_draws, f"at least {max(self.images)}, as task.images", step)

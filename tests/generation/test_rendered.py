@@ -23,7 +23,7 @@ def test_it_is_a_generator_that_names_the_conditions_which_it_draws():
 
 
 def test_it_can_draw_all_of_its_domain_which_has_at_least_a_thousand_valid_subdomains():
-    found, known = domain(), RenderedGenerator(32).values
+    found, known = domain(), RenderedGenerator(32).conditions
     found.check()
     assert 1000 <= len(found.space) <= 1400
     assert all(set(values) <= set(known[name]) for name, values in found.attributes.items())

@@ -18,6 +18,11 @@ def lab(tmp_path):
     ("words", "message"),
     [
         (["task.max_images=0"], "task.max_images = 0; allowed: a whole number, at least 1, or null"),
+        (["domain=dog"], "attribute for rendered = weather; allowed: light, view, size, color"),
+        (
+            ["domain.attributes.light=[noon,dusk,night,midnight]"],
+            "light for rendered = midnight; allowed: noon, dusk, night",
+        ),
         pytest.param(
             ["task.max_subdomains=0"],
             "task.max_subdomains = 0; allowed: a whole number, at least 1, or null",
