@@ -151,14 +151,13 @@ def _coverage(frames: Frames, policies: Sequence[str], share: str = "at_20") -> 
 
 
 def _n_wise(frames: Frames) -> Found:
-    found = frames["search_found"]
-    own = found[found["policy"].str.startswith("nwise")].groupby("policy", sort=False)[["planned", "coverage_planned"]]
-    size = len(frames["search_curves"]) and frames["search_curves"]["explored"].max()
-    gains = {name: (one["coverage_planned"].mean(), one["planned"].mean() / size) for name, one in own}
-    words = "; ".join(
-        f"{name}: {found:.0%} of the worst tenth in {share:.0%} of all" for name, (found, share) in gains.items()
-    )
-    return words, all(abs(found - share) < 0.1 for found, share in gains.values())
+    curves = frames["search_curves"]
+    own = curves[curves["policy"].str.startswith("nwise")].groupby("policy", sort=False)
+    gains = {name: one.sort_values("explored").iloc[-1][["coverage", "share"]] for name, one in own}
+    words = [
+        f"{name}: {of['coverage']:.0%} of the worst tenth in {of['share']:.0%} of all" for name, of in gains.items()
+    ]
+    return "; ".join(words), all(abs(of["coverage"] - of["share"]) < 0.1 for of in gains.values())
 
 
 def _better(first: str, second: str, least: float) -> Callable[[Frames], Found]:

@@ -76,7 +76,7 @@ def predictors_figure(predictors: Table) -> alt.FacetChart:
 
 
 def _panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
-    return style.panels(frame.fillna({MODEL: ""}), DATASET, MODEL, *fields)
+    return style.panels(frame.assign(**{MODEL: frame[MODEL].astype("string").fillna("")}), DATASET, MODEL, *fields)
 
 
 def headlines(found: pd.DataFrame) -> Iterator[str]:

@@ -1,0 +1,48 @@
+"""The statements of the paper on guided failure search beside ours: empty cells name commands that compose."""
+
+import shlex
+
+import figure4
+import le_coz as paper
+import pytest
+from hydra import compose, initialize_config_dir
+
+from fca.cli.application import CONF, ROOTS, register
+from fca.store import Store
+from fca.studies.search.benchmark import SearchBenchmark
+
+
+def stated(page):
+    [table] = (table.frame for part in page.sections for table in part.tables if table.name == "statements")
+    return table.set_index("statement")
+
+
+def test_an_empty_store_decides_what_needs_no_search_and_names_commands_for_the_rest(tmp_path):
+    page = figure4.side_by_side(Store(tmp_path / "outputs"), SearchBenchmark())
+    lines = stated(page)
+    assert len(lines) == len(paper.STATEMENTS) == 12
+    assert page.headlines[0] == "3 of 12 statements are decided here: 1 agree."
+    decided = lines["agrees"].dropna()
+    assert decided.tolist() == [
+        "yes",
+        "no",
+        "no",
+    ]  # 1,032 valid; 118 dogs are not 119; 3-wise testing needs 200 at least
+    assert lines.loc[lines["agrees"].isna(), "command"].notna().all()
+    assert page.headlines[1].startswith("Figure 4 is not shown: ")
+    register()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        for command in lines["command"].dropna().unique():
+            _, root, *words = shlex.split(command)
+            assert root in ROOTS
+            compose(root, [word for word in words if word != "-m"])
+
+
+@pytest.mark.slow
+def test_every_statement_on_policies_is_decided_by_tables_of_all_subdomains(tmp_path):
+    small = {name: [f"{name}{value}" for value in range(5)] for name in ("a", "b", "c", "d")}
+    benchmark = SearchBenchmark(simulated="structured", attributes=small, rules=[], seeds=1)
+    page = figure4.side_by_side(Store(tmp_path / "outputs"), benchmark)
+    assert stated(page)["agrees"].notna().sum() == 10  # not the clean accuracy, and not the hours of a GPU
+    drawn = {part.key for part in page.sections if part.figure is not None}
+    assert {"search_curves", "search_histogram", "search_predictors"} <= drawn
