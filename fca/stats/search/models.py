@@ -58,7 +58,9 @@ class Regression:
     def fitted(self, evidence: Evidence, resampled: bool = False, **forest: Any) -> Any:
         from sklearn import ensemble, linear_model, svm
 
-        one: Any = {"bo": linear_model.Lasso(1e-3), "bo_svr": svm.SVR()}.get(self.kind, linear_model.LinearRegression())
+        one: Any = {"bo": linear_model.Lasso(1e-3, max_iter=10_000), "bo_svr": svm.SVR()}.get(
+            self.kind, linear_model.LinearRegression()
+        )
         if self.kind == "bo_forest":
             one = ensemble.RandomForestRegressor(TREES, random_state=self.seed, **forest)
         elif resampled:
