@@ -184,8 +184,8 @@ def test_searches_that_differ_in_the_seed_alone_have_names_of_their_own(lab):
     for seed in (0, 1):
         searched(lab, SOME, seed=seed)
     assert tables(lab)["search_runs"]["search"].tolist() == [
-        "car, resnet18, gp_pairwise, 0",
-        "car, resnet18, gp_pairwise, 1",
+        "car, resnet18, gp_pairwise, 40 visited, seed 0",
+        "car, resnet18, gp_pairwise, 40 visited, seed 1",
     ]
 
 

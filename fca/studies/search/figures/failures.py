@@ -35,7 +35,7 @@ def values_figure(values: Table) -> alt.FacetChart:
         "Mean accuracy over subdomains with its 95 % interval. What a policy visits is no random sample of the domain;",
         "its model estimates all subdomains, visited or not.",
     )
-    return style.faceted(chart, frame, title, (of.SEARCH,), columns=2, row=11 if several else 18)
+    return style.faceted(chart, frame, title, (of.SEARCH,), columns=2, row=5 if several else 18)
 
 
 def pairs_figure(pairs: Table) -> alt.FacetChart:
@@ -50,7 +50,7 @@ def pairs_figure(pairs: Table) -> alt.FacetChart:
     return drawn.resolve_scale(x="independent", y="independent")
 
 
-def rules_figure(rules: Table) -> alt.FacetChart:
+def rules_figure(rules: Table, *_: Table) -> alt.FacetChart:
     """Accuracy under each condition: in the search, on fresh images, and on fresh images outside all rules."""
     parts = []
     for where, column in zip(WHERE.choices, (of.ACCURACY, of.FRESH, of.FRESH_OUTSIDE), strict=True):
@@ -70,7 +70,7 @@ def rules_figure(rules: Table) -> alt.FacetChart:
     return style.faceted(chart, frame, title, (of.SEARCH,), columns=1, row=16)
 
 
-def accuracies_figure(accuracies: Table) -> alt.FacetChart:
+def accuracies_figure(accuracies: Table, *_: Table) -> alt.FacetChart:
     """How many visited subdomains have which accuracy."""
     frame = accuracies.frame.assign(panel=style.panels(accuracies.frame, of.SEARCH))
     frame["bin"] = [f"{100 * low:.0f} to {100 * low + 10:.0f}" for low in frame["at_least"]]
@@ -167,10 +167,10 @@ def _percent(line: Mapping[Any, Any], column: Column) -> str:
 
 
 FIGURES = (
-    Figure("search_rules", "Conditions of failure", (of.RULES,), rules_figure),
+    Figure("search_rules", "Conditions of failure", (of.RULES, of.RUNS), rules_figure),
     Figure("search_values", "Accuracy by attribute value", (of.VALUES,), values_figure),
     Figure("search_pairs", "Accuracy by pair of values", (of.PAIRS,), pairs_figure),
-    Figure("search_accuracies", "Accuracies", (of.BINS,), accuracies_figure),
+    Figure("search_accuracies", "Accuracies", (of.BINS, of.CAUSES, of.AGREES), accuracies_figure),
     Figure("search_gallery", "Pictures", (of.GALLERY,), gallery_figure),
 )
 HEADLINES = {
