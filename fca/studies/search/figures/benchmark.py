@@ -39,10 +39,11 @@ def curves_figure(curves: Table, found: Table) -> alt.FacetChart:
     lines: Any = base.mark_line(strokeWidth=2).encode(opacity=coloured.opacity())
     hover = (DATASET, MODEL, POLICY, EXPLORED, SHARE, HOURS, *with_interval(VALUE), ALL)
     dots: Any = base.mark_point(filled=True, size=30).encode(opacity=alt.value(0), tooltip=kinds.tooltips(hover))
+    whole, hours = frame[EXPLORED].max(), frame[HOURS].max()
     title = style.title(
         "How fast does each policy find the subdomains of lowest accuracy?",
         f"Mean over {frame[SEEDS].max()} searches of each, and one standard deviation to both sides.",
-        f"100 % explored are {frame[EXPLORED].max():,} subdomains and {frame[HOURS].max():,.0f} GPU hours.",
+        f"100 % are {whole:,} subdomains: {hours:,.0f} hours of a GPU at {60 * hours / whole:.3g} minutes each.",
     )
     layered = kinds.layers(band, lines, dots.add_params(coloured.picked))
     return style.faceted(layered, frame, title, _FILTERS, height=280, columns=3)
