@@ -65,7 +65,7 @@ def rules_figure(rules: Table, *_: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(MEASURED, along, hover, coloured, dodge=WHERE, scale=scale, size=60)
     title = style.title(
         "Which few conditions describe the failures, and do they hold on fresh images?",
-        "Accuracy in the search is too low, as these conditions were chosen for it; fresh images correct this.",
+        "Accuracy in a search tends to be too low, as these conditions were chosen for it; fresh images correct this.",
     )
     return style.faceted(chart, frame, title, (of.SEARCH,), columns=1, row=16)
 
