@@ -97,7 +97,7 @@ def test_its_group_is_chosen_and_swept_as_any_other(fca, toy):
 @pytest.mark.parametrize(
     ("word", "message"),
     [
-        ("domain=green", "domain = green; allowed: blue, red"),
+        ("domain=green", "domain = green; allowed: blue, dog, red, rendered"),
         ("domain.color=green", "key = domain.color; allowed: colour"),
         ("domian=red", "domian"),
         ("task.width=3", "key = task.width; allowed: depth, domain"),

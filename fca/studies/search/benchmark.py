@@ -98,13 +98,14 @@ class SearchBenchmark:
 
     def __call__(self, store: Store) -> list[Table]:
         """Its tables. Raises FcaError where neither a stored search visited all subdomains nor tables are simulated."""
-        rows = narrowed(every_row(store, self.query).query("task == 'search'"), self.query)
+        rows = every_row(store, self.query)
+        rows = narrowed(rows[rows["task"] == "search"], self.query)
         if self.simulated is not None:
             domain, rows = Domain(self.attributes, self.rules), rows[:0]
             drawn = [replays.simulated(domain, seed, self.simulated, self.images).right for seed in range(self.seeds)]
             tables = [(f"simulated {self.simulated}", None, domain, right, seed) for seed, right in enumerate(drawn)]
         else:
-            rows = rows.query("n_visited == n_subdomains") if len(rows) else rows
+            rows = rows[rows["n_visited"] == rows["n_subdomains"]] if len(rows) else rows
             what = "searches that visited every subdomain (for invented ones: analysis.simulated=structured)"
             require(rows, what, len(store.rows()), "fca run task=search model=MODEL, without a limit")
             several = rows.duplicated([DATASET, MODEL], keep=False)
@@ -133,7 +134,8 @@ class SearchBenchmark:
 def _stored(store: Store, row: dict[str, Any]) -> tuple[Domain, Right]:
     """The domain of a search of all subdomains, and the accepted images of each in the order drawn."""
     arrays = {name: store.array(row["run_id"], f"image_{name}") for name in ("visit", "accepted", "correct")}
-    found = pd.DataFrame(arrays).query("accepted").sort_values("visit", kind="stable")
+    found = pd.DataFrame(arrays).sort_values("visit", kind="stable")
+    found = found[found["accepted"]]
     subdomain = store.array(row["run_id"], "visited")[found["visit"]]
     place = found.groupby(subdomain).cumcount()
     domain = domain_of(str(store.array(row["run_id"], "domain")[0]))

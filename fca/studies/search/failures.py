@@ -166,7 +166,7 @@ class FailureSearch:
         yield ALL, full
         if len(np.unique(one.visits[0])) < len(one.domain) or self.partial >= len(one.domain):
             return
-        images = one.images.query("accepted")
+        images = one.images[one.images["accepted"]]
         place = images.groupby("subdomain").cumcount()
         right = np.full((len(one.domain), place.max() + 1), -1, np.int8)
         right[images["subdomain"], place] = images["correct"]
@@ -301,5 +301,7 @@ def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
         raise FcaError("arrays", ", ".join(outside) or "none", "those of a search", "restore the run, or remove it")
     visits, at = (of["visited"], of["correct"], of["shown"]), of["visited"][of["image_visit"]]
     images = pd.DataFrame({"subdomain": at} | {of_image[6:]: of[of_image] for of_image in ARRAYS["image_visit"]})
-    seen = images.query("accepted and second >= 0").assign(one=1)[["subdomain", "second", "one"]].to_numpy().T
+    seen = (
+        images[images["accepted"] & (images["second"] >= 0)].assign(one=1)[["subdomain", "second", "one"]].to_numpy().T
+    )
     return Search(name, row, domain, rules, visits, pooled(*visits), pooled(*seen), images, of)
