@@ -1,19 +1,16 @@
 """Searches replayed on tables of all subdomains, stored or drawn, against literal loops."""
 
-from unittest.mock import patch
-
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from fca.cli.configure import task_columns
 from fca.stats.search import Domain, make_policy
 from fca.stats.search import replay as replays
 from fca.store import Store
 from fca.studies.search import benchmark as made
 from fca.studies.search.benchmark import SearchBenchmark
-from fca.types import Column, FcaError
+from fca.types import FcaError
 from tests.studies.conftest import Lab
 
 TINY = Domain({"a": ["x", "y"], "b": ["u", "v", "w"]})
@@ -36,9 +33,7 @@ def searched(lab, right, domain=TINY, seed=0, complete=True, **columns):
     arrays |= {"shown": np.bincount(visit, accepted).astype(np.int32)}
     arrays |= {"image_visit": visit.astype(np.int32), "image_accepted": accepted, "image_correct": correct}
     about = {"task": "search", "dataset": "zoo", "model": "net", "n_subdomains": len(domain), "seed": seed}
-    counts = tuple(Column(name, int) for name in ("n_subdomains", "n_visited"))  # as task=search declares them
-    with patch("tests.studies.conftest.task_columns", lambda: (*task_columns(), *counts)):
-        return lab.write(arrays, **{**about, "n_visited": len(domain) - (not complete), **columns})
+    return lab.write(arrays, **{**about, "n_visited": len(domain) - (not complete), **columns})
 
 
 @pytest.fixture

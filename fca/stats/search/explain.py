@@ -14,23 +14,23 @@ from scipy.stats import rankdata
 from fca.stats.correlation import resampled_correlation
 from fca.stats.intervals import FRACTION, Estimated, cluster_draws, percentile_interval, t_mean
 from fca.stats.search.domain import Domain
+from fca.stats.search.models import Visits, pooled
 
 SUPPORT = 5  # visited subdomains that a rule needs, if it has so many
 
-Visits = Integer[np.ndarray, " visits"]
 Found = Float[np.ndarray, " subdomains"]
 Mask = Bool[np.ndarray, " subdomains"]
 
 
-def pooled(visited: Visits, correct: Visits, shown: Visits) -> pd.DataFrame:
+def by_subdomain(visited: Visits, correct: Visits, shown: Visits) -> pd.DataFrame:
     """Line a subdomain of which images were shown, all visits together: columns correct, shown, accuracy.
 
-    >>> pooled(np.array([4, 1, 4, 2]), np.array([1, 5, 4, 0]), np.array([10, 10, 10, 0]))["accuracy"].to_dict()
+    >>> by_subdomain(np.array([4, 1, 4, 2]), np.array([1, 5, 4, 0]), np.array([10, 10, 10, 0]))["accuracy"].to_dict()
     {1: 0.5, 4: 0.25}
     """
-    sums = pd.DataFrame({"correct": correct, "shown": shown}).groupby(np.asarray(visited)).sum()
-    sums = sums[sums["shown"] > 0]
-    return sums.assign(accuracy=sums["correct"] / sums["shown"])
+    of = pooled(visited, correct, shown)
+    counts = {"correct": of.correct.astype(np.int64), "shown": of.shown.astype(np.int64)}
+    return pd.DataFrame(counts | {"accuracy": of.accuracy}, index=of.at)
 
 
 def value_means(domain: Domain, visited: Visits, correct: Visits, shown: Visits) -> pd.DataFrame:
@@ -39,7 +39,7 @@ def value_means(domain: Domain, visited: Visits, correct: Visits, shown: Visits)
     Columns attribute, value, accuracy, low, high, visited. The 95 % interval is Student's over subdomains, for these
     were drawn, each with its images; it is missing where fewer than two were visited, or all are alike.
     """
-    return _means(domain, 1, pooled(visited, correct, shown), ["attribute", "value"])
+    return _means(domain, 1, by_subdomain(visited, correct, shown), ["attribute", "value"])
 
 
 def pair_means(domain: Domain, visited: Visits, correct: Visits, shown: Visits) -> pd.DataFrame:
@@ -48,7 +48,7 @@ def pair_means(domain: Domain, visited: Visits, correct: Visits, shown: Visits) 
     effect: of what main effects (least squares) leave unexplained, the mean square between the cells of two attributes
     over that within them (F); one number for each two attributes, missing where too few subdomains were visited.
     """
-    of = pooled(visited, correct, shown)
+    of = by_subdomain(visited, correct, shown)
     main = np.hstack([cells for _, cells in domain.indicators(1)])[of.index]
     rest = of["accuracy"].to_numpy() - main @ np.linalg.lstsq(main, of["accuracy"])[0]
     effects = {names: _f_ratio(cells[of.index].argmax(axis=1), rest) for names, cells in domain.indicators(2)}
@@ -97,7 +97,7 @@ def find_rules(domain: Domain, visited: Visits, correct: Visits, shown: Visits, 
     SUPPORT visited subdomains, or all of a rule that has fewer. Of the significant ones that with the lowest
     (mean inside - mean) sqrt(subdomains inside) is taken, narrowed by a second value if that is significantly worse.
     """
-    of = pooled(visited, correct, shown)
+    of = by_subdomain(visited, correct, shown)
     rules, cells = zip(*_rules(domain, 1), *_rules(domain, 2), strict=True)
     needed, has = np.minimum(np.sum(cells, axis=1), SUPPORT), np.array(cells)[:, of.index]
     accuracy, free, found = of["accuracy"].to_numpy(), np.ones(len(of), dtype=bool), list[dict[str, Any]]()

@@ -16,7 +16,7 @@ from fca.allowed import Seed
 from fca.report.pictures import ACROSS, data_uri, png_of
 from fca.stats.intervals import FRACTION, UNKNOWN, mean_with_interval, wilson
 from fca.stats.search.domain import Domain, domain_of
-from fca.stats.search.explain import agreement, members, pair_means, pooled, value_means
+from fca.stats.search.explain import agreement, by_subdomain, members, pair_means, value_means
 from fca.stats.search.policies import make_policy
 from fca.stats.search.replay import replay, worst
 from fca.store import Store
@@ -106,7 +106,7 @@ log = logging.getLogger(__name__)
 class Search(NamedTuple):
     """A search that ran.    visits: visited, correct, shown.    images: a line an image drawn.    of: all arrays.
 
-    first, second: results of the two classifiers by subdomain, see `pooled`; the second's on accepted images.
+    first, second: results of the two classifiers by subdomain, see `by_subdomain`; the second's on accepted images.
     """
 
     name: str
@@ -224,7 +224,7 @@ def _rules(one: Search) -> Iterator[Any]:
     of, fresh = one.first, [one.of[f"fresh_{name}"] for name in ("subdomain", "correct", "shown")]
     has = np.array([members(one.domain, rule) for rule in one.rules])
     free: Any = ~has.any(axis=0)
-    parts = [pooled(*(counts[one.of["fresh_rule"] == at] for counts in fresh)) for at in (*range(len(has)), -1)]
+    parts = [by_subdomain(*(counts[one.of["fresh_rule"] == at] for counts in fresh)) for at in (*range(len(has)), -1)]
     *inside, outside = (mean_with_interval(part["accuracy"], within=FRACTION) for part in parts)
     for rule, valid, part, mean in zip(one.rules, has, parts, inside, strict=False):
         p = _p_value(parts[-1]["accuracy"], part["accuracy"])
@@ -304,4 +304,4 @@ def _read(store: Store, name: str, row: Mapping[str, Any]) -> Search:
     seen = (
         images[images["accepted"] & (images["second"] >= 0)].assign(one=1)[["subdomain", "second", "one"]].to_numpy().T
     )
-    return Search(name, row, domain, rules, visits, pooled(*visits), pooled(*seen), images, of)
+    return Search(name, row, domain, rules, visits, by_subdomain(*visits), by_subdomain(*seen), images, of)
