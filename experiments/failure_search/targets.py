@@ -1,6 +1,6 @@
 """Numbers of the README on `gp_pairwise` and on fallbacks that no analysis prints, from simulated tables.
 
-    python experiments/failure_search/targets.py            seeds 0 to 9; about 6 minutes on 2 cores
+    python experiments/failure_search/targets.py            seeds 0 to 9; about 2 minutes on 2 cores
     python experiments/failure_search/targets.py --seeds 1
 
 Share explored when all of the worst tenth are visited: without random reserve, with the simulator's own standard

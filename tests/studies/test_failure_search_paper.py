@@ -5,9 +5,12 @@ import shlex
 import figure4
 import le_coz as paper
 import pytest
+import targets
 from hydra import compose, initialize_config_dir
 
 from fca.cli.application import CONF, ROOTS, register
+from fca.stats.search import Domain
+from fca.stats.search.replay import simulated, worst
 from fca.store import Store
 from fca.studies.search.benchmark import SearchBenchmark
 
@@ -46,3 +49,12 @@ def test_every_statement_on_policies_is_decided_by_tables_of_all_subdomains(tmp_
     assert stated(page)["agrees"].notna().sum() == 10  # not the clean accuracy, and not the hours of a GPU
     drawn = {part.key for part in page.sections if part.figure is not None}
     assert {"search_curves", "search_histogram", "search_predictors"} <= drawn
+
+
+@pytest.mark.slow
+def test_the_numbers_that_no_analysis_prints_are_measured_on_a_small_domain_too():
+    small = Domain({name: list(range(5)) for name in "abc"})
+    shares = {measure.__name__: measure(small, 0) for measure in targets.MEASURED}
+    assert all(0.1 <= share <= 1 for share in shares.values())
+    lowest = worst(simulated(small, 0).probability).sum()  # nobody finds these in fewer visits
+    assert lowest / 125 <= shares["observer"] < 1, "who knows the effects does not need all"
