@@ -45,26 +45,43 @@ class ResizeCrop:
         check_choice("interpolation", self.interpolation, INTERPOLATIONS, "set the model's interpolation")
 
     @property
+    def side(self) -> int:
+        """Shorter side of the resized image before it is cropped, in pixels."""
+        return math.floor(self.size / self.crop_pct)
+
+    @property
     def key(self) -> str:
         """Name of the result in the pixel cache: size, resized side and filter."""
-        return f"{self.size}-{self._side}-{self.interpolation}" + ("-squash" if self.squash else "")
+        return f"{self.size}-{self.original_key}"
+
+    @property
+    def original_key(self) -> str:
+        """Name of what `resized` returns in the pixel cache: resized side and filter."""
+        return f"{self.side}-{self.interpolation}" + ("-squash" if self.squash else "")
+
+    def resized(self, image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "new_height new_width 3"]:
+        """The image with its margins, from which a training crops at random: at the scale of the evaluation.
+
+        With `squash` it has the shape that the evaluation shows, side x side. A smaller image is enlarged here too.
+        """
+        return np.array(self._resized(image))
 
     def __call__(
         self, image: UInt8[np.ndarray, "height width 3"], mask: Bool[np.ndarray, "height width"] | None = None
     ) -> tuple[UInt8[np.ndarray, "size size 3"], Bool[np.ndarray, "size size"] | None]:
         """The image, and its mask if there is one, at input size."""
+        whole = self._resized(image)
+        left, top = (round((length - self.size) / 2) for length in whole.size)
+        box = (left, top, left + self.size, top + self.size)
+        pixels = np.array(whole.crop(box))
+        if mask is None:
+            return pixels, None
+        shape = Image.fromarray(mask.view(np.uint8)).resize(whole.size, Image.Resampling.NEAREST).crop(box)
+        return pixels, np.array(shape, dtype=bool)
+
+    def _resized(self, image: UInt8[np.ndarray, "height width 3"]) -> Image.Image:
         height, width = image.shape[:2]
-        side, shorter = self._side, min(height, width)
+        side, shorter = self.side, min(height, width)
         # the longer side is rounded down
         sides = (side, side) if self.squash else (side * width // shorter, side * height // shorter)
-        left, top = (round((length - self.size) / 2) for length in sides)
-        box = (left, top, left + self.size, top + self.size)
-        pixels = Image.fromarray(image).resize(sides, INTERPOLATIONS[self.interpolation]).crop(box)
-        if mask is None:
-            return np.array(pixels), None
-        shape = Image.fromarray(mask.view(np.uint8)).resize(sides, Image.Resampling.NEAREST).crop(box)
-        return np.array(pixels), np.array(shape, dtype=bool)
-
-    @property
-    def _side(self) -> int:
-        return math.floor(self.size / self.crop_pct)
+        return Image.fromarray(image).resize(sides, INTERPOLATIONS[self.interpolation])

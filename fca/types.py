@@ -102,6 +102,17 @@ class ImageData:
             chosen = chosen & np.isin(self.labels, np.asarray(classes))
         return np.flatnonzero(chosen)
 
+    def number(self, split: str, classes: Sequence[int]) -> int:
+        """How many rows there are; planning thousands of runs on a million images looks at them once."""
+        if split not in self._numbers:
+            every = range(len(self.classes))
+            self._numbers[split] = np.bincount(self.labels[self.rows(split, every)], minlength=len(every))
+        return int(self._numbers[split][list(set(classes))].sum())
+
+    @cached_property
+    def _numbers(self) -> dict[str, Int[np.ndarray, " classes"]]:
+        return {}
+
 
 @dataclass(frozen=True)
 class ClassSubset:
@@ -150,6 +161,24 @@ class Pixels(Protocol):
     """
 
     def __getitem__(self, rows: Any, /) -> UInt8[np.ndarray, "rows size size 3"]: ...
+
+
+class Packed(NamedTuple):
+    """Images of any shape, one after another: image i is `pixels[start:][: height[i] * width[i]]`, row by row."""
+
+    pixels: UInt8[np.ndarray, "pixels 3"]
+    height: Int[np.ndarray, " rows"]
+    width: Int[np.ndarray, " rows"]
+
+
+@runtime_checkable
+class Originals(Protocol):
+    """Images with their margins, to be cropped at random: resized as for a test, but not cropped.
+
+    An array of row numbers gives them packed. Raises UnreadableImage, naming its path, if one of them cannot be read.
+    """
+
+    def __getitem__(self, rows: Any, /) -> Packed: ...
 
 
 @dataclass(frozen=True)

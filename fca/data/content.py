@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -78,7 +78,7 @@ class Inventory:
         settled = pc.less(self.known["ctime_ns"], self.began - CLOCK_NS)
         kept = self.known.filter(pc.and_(settled, pc.not_equal(self.known["digest"], UNREADABLE)))  # and known
         if kept.num_rows or not _index(self.files).exists():
-            _write(_index(self.files), self.files, kept)
+            _write(_index(self.files), _about(self.files), kept)
 
 
 def inventory(files: Files) -> Inventory:
@@ -86,7 +86,7 @@ def inventory(files: Files) -> Inventory:
     if shared := _shared(files):
         return shared
     began, listing = time.time_ns(), files.listing()
-    found = Inventory(files, listing, _recognised(listing.files, _stored(_index(files), files)), began)
+    found = Inventory(files, listing, _recognised(listing.files, _stored(_index(files), _about(files))), began)
     share(found)
     return found
 
@@ -161,10 +161,10 @@ def _about(files: Files) -> bytes:
     return f"1 {Path(files.root).resolve()}".encode()
 
 
-def _write(path: Path, files: Files, table: pa.Table) -> None:
+def _write(path: Path, about: bytes, table: pa.Table) -> None:
     """The table, whole or not at all; where nothing can be written work goes on, and files are read again next time."""
     buffer = io.BytesIO()
-    marked = table.replace_schema_metadata({"fca": _about(files), "lines": str(table.num_rows)})
+    marked = table.replace_schema_metadata({"fca": about, "lines": str(table.num_rows)})
     pq.write_table(marked, buffer, write_page_checksum=True)
     try:
         remove_parts(path.parent)
@@ -179,14 +179,30 @@ def _warn(text: str) -> None:
     log.warning(text)
 
 
-def _stored(path: Path, files: Files) -> pa.Table:
-    """What `_write` left there; an empty table where that is missing, damaged or of another root or version."""
+def _stored(path: Path, about: bytes, columns: pa.Schema = _KNOWN) -> pa.Table:
+    """What `_write` left there; an empty table where that is missing, damaged or about something else."""
     with suppress(OSError, ValueError, pa.ArrowException):
         table = pq.read_table(path, page_checksum_verification=True)
-        marks = {b"fca": _about(files), b"lines": str(table.num_rows).encode()}
-        if table.schema.equals(_KNOWN) and table.schema.metadata == marks:
+        marks = {b"fca": about, b"lines": str(table.num_rows).encode()}
+        if table.schema.equals(columns) and table.schema.metadata == marks:
             return table.replace_schema_metadata(None)
-    return _KNOWN.empty_table()
+    return columns.empty_table()
+
+
+def inside(file: Path, meaning: str, columns: pa.Schema, look: Callable[[], pa.Table]) -> pa.Table:
+    """What `look` finds in a file that holds many images; remembered while path, size, times and inode stay.
+
+    meaning: of `look`: all that decides its table beside the file's bytes.
+    """
+    about, began = file.stat(), time.time_ns()
+    seen = f"1 {file.resolve()} {about.st_size} {about.st_mtime_ns} {about.st_ctime_ns} {about.st_ino} {meaning}"
+    path = _place() / "inside" / f"{hashlib.sha256(f'{file.resolve()} {meaning}'.encode()).hexdigest()[:16]}.parquet"
+    if (table := _stored(path, seen.encode(), columns)).num_rows:
+        return table
+    table = look()
+    if about.st_ctime_ns < began - CLOCK_NS:
+        _write(path, seen.encode(), table)
+    return table
 
 
 # What the processes of a sweep share.
@@ -212,7 +228,7 @@ def _shared(files: Files) -> Inventory | None:
     """What a process of this sweep found under a root, if there is a sweep and one has looked."""
     if SWEEP not in os.environ:
         return None
-    table = _stored(_of_sweep(files), files)
+    table = _stored(_of_sweep(files), _about(files))
     is_folder = pc.equal(table["size"], _FOLDER)
     known, folders = table.filter(pc.invert(is_folder)), table.filter(is_folder)["path"].to_pylist()
     listing = Listing(known.select(FILE.names), frozenset(folders))
@@ -223,7 +239,7 @@ def share(found: Inventory) -> None:
     """Let the other processes of this sweep have it; nothing outside of a sweep."""
     if SWEEP in os.environ:
         folders = pa.Table.from_pylist([{"path": path, "size": _FOLDER} for path in found.listing.folders], _KNOWN)
-        _write(_of_sweep(found.files), found.files, pa.concat_tables([found.known, folders]))
+        _write(_of_sweep(found.files), _about(found.files), pa.concat_tables([found.known, folders]))
 
 
 def _of_sweep(files: Files) -> Path:

@@ -13,6 +13,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -70,10 +71,19 @@ def upright_size(content: bytes, path: str) -> tuple[int, int]:
         return (image.width, image.height) if turned else (image.height, image.width)
 
 
+REDUCED: ContextVar[int] = ContextVar("REDUCED", default=0)
+"""Where it is set, images are read to be resized to this shorter side: libjpeg decodes at a half, quarter or eighth of
+the scale, as long as both sides stay at least twice as long."""
+
+
 def _upright(content: bytes, path: str, mode: str) -> Image.Image:
     with _naming(path), Image.open(io.BytesIO(content), formats=FORMATS) as image:
-        upright: Image.Image = ImageOps.exif_transpose(image)
-        return _eight_bits(upright).convert(mode)
+        if side := REDUCED.get():
+            image.draft(None, (2 * side, 2 * side))
+        ImageOps.exif_transpose(image, in_place=True)
+        image.load()
+        upright = _eight_bits(image)
+        return upright if upright.mode == mode else upright.convert(mode)  # a copy less, under Python's lock
 
 
 @contextmanager

@@ -85,14 +85,22 @@ def rank_in_class(items: pd.DataFrame, seed: int) -> Int[np.ndarray, " images"]:
 
     The order is repeatable: an image keeps its random key whatever other images the set has.
     """
-    keys = [hashlib.sha256(f"{seed}:{image_id}".encode()).digest() for image_id in items["image_id"].tolist()]
-    drawn = pd.DataFrame({"label": items["label"].to_numpy(), "key": keys})
-    return drawn.sort_values("key").groupby("label").cumcount().sort_index().to_numpy()
+    keys = b"".join(hashlib.sha256(f"{seed}:{image_id}".encode()).digest() for image_id in items["image_id"].tolist())
+    order = np.lexsort(np.frombuffer(keys, ">u8").reshape(-1, 4).T[::-1])
+    drawn = pd.DataFrame({"label": items["label"].to_numpy()}).iloc[order]
+    return drawn.groupby("label").cumcount().sort_index().to_numpy()
 
 
 def class_sizes(items: pd.DataFrame) -> Int[np.ndarray, " images"]:
     """How many images the class of each image has."""
     return np.asarray(items["label"].map(items["label"].value_counts()))
+
+
+def fixed_draw(data: ImageData, rows: Int[np.ndarray, " rows"], most: int) -> Int[np.ndarray, " drawn"]:
+    """At most so many of these rows, always the same: by class in proportion, of each one image if `most` allows."""
+    items = data.items.iloc[rows]
+    place = rank_in_class(items, 0) / class_sizes(items)
+    return np.sort(rows[np.argsort(place, kind="stable")[:most]])
 
 
 def held_out(items: pd.DataFrame, part: Share, group: str | None = None) -> Bool[np.ndarray, " images"]:

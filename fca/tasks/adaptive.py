@@ -193,16 +193,16 @@ class AdaptiveTest:
         data, shift, machine = run.work.forward.data, run.work.forward.shift, setup.machine
         clean = shift.label() == CLEAN.label()
         shown = data if clean else shifted(data, shift, "test")
-        # from the cache if another run decoded them all; else the evaluated images are read, and no others
-        decoded = (setup.cache / f"{shown.fingerprint}-{classifier.geometry.key}.npy").exists()
-        room = float("inf") if decoded else 0.0
+        places = items.rows if clean else np.searchsorted(data.rows("test"), items.rows)
+        # a limit of 0: what another run decoded is used; else the evaluated images are read, and no others
+        pixels = open_pixels(shown, classifier.geometry, setup.cache, machine.workers, 0.0, places)
         column = logit_columns(classifier.classes, data.classes)
         everything = np.arange(len(classifier.classes))
         return Evaluator(
             classifier=classifier,
             accelerator=machine.accelerator,
-            pixels=open_pixels(shown, classifier.geometry, setup.cache, machine.workers, room),
-            places=items.rows if clean else np.searchsorted(data.rows("test"), items.rows),
+            pixels=pixels,
+            places=places,
             image_id=data.items["image_id"].iloc[items.rows].tolist(),
             true=column[data.labels[items.rows]],
             allowed=everything if self.protocol == "open" else np.sort(column[classes]),

@@ -58,7 +58,8 @@ class AtInput:
         self.data, self.rows, self.device = data, rows, device_of(machine.accelerator)
         self._geometry, self._of_split, self._threads = classifier.geometry, data.rows(split), threads(machine.workers)
         self._open = partial(open_pixels, cache=setup.cache, workers=machine.workers, limit_gb=machine.cache_gb)
-        self._pixels = self._open(data, classifier.geometry)
+        self._pixels = self._open(data, classifier.geometry, rows=rows)
+        self._open_split = partial(self._open, rows=np.searchsorted(self._of_split, rows))
         self._kept = partial(replace, at_rows(data, self._of_split))
         self._split, self._last = split, dict[str, tuple[Any, Tensor]]()
 
@@ -115,7 +116,7 @@ class AtInput:
             return np.repeat(mask[..., None], 3, axis=2).view(np.uint8)
 
         names = {"name": f"masks of {self.data.name}", "fingerprint": f"{self.data.fingerprint}-{self._split}-mask"}
-        return self._open(self._kept(read=read, **names), MaskGeometry(self._geometry))
+        return self._open_split(self._kept(read=read, **names), MaskGeometry(self._geometry))
 
     @cached_property
     def _backgrounds(self) -> Pixels | None:
@@ -125,7 +126,7 @@ class AtInput:
         ids = self.data.items["image_id"].iloc[self._of_split].tolist()
         names = {"name": f"backgrounds of {self.data.name}"}
         names["fingerprint"] = f"{self.data.fingerprint}-{self._split}-background"
-        return self._open(self._kept(read=lambda at: background(ids[at]), **names), self._geometry)
+        return self._open_split(self._kept(read=lambda at: background(ids[at]), **names), self._geometry)
 
 
 SIDE = 64  # pixels of an example

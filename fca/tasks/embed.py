@@ -105,7 +105,7 @@ def embedded(run: Run, setup: Setup) -> Finished:
 
     built, machine = encoder.build(), setup.machine
     setup.store.keep_items(data)
-    pixels = open_pixels(data, built.geometry, setup.cache, machine.workers, machine.cache_gb)
+    pixels = open_pixels(data, built.geometry, setup.cache, machine.workers, machine.cache_gb, rows)
     start = time.perf_counter()
     features = features_of(built, pixels, rows, accelerator=machine.accelerator)
     took = forward_columns(built, len(rows), time.perf_counter() - start, machine.accelerator)
@@ -130,7 +130,7 @@ def compared(
     log.info(cost)
     print(cost, flush=True)
     # a limit of 0 reads these images only, not the whole set into the cache
-    pixels = open_pixels(data, encoder.geometry, setup.cache, setup.machine.workers, limit_gb=0.0)[chosen]
+    pixels = open_pixels(data, encoder.geometry, setup.cache, setup.machine.workers, 0.0, chosen)[chosen]
     start = time.perf_counter()
     similarity = _pairwise(encoder, pixels, data.labels[chosen], len(data.classes))
     columns: dict[str, Any] = {

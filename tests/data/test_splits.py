@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.data.splits import Share, assemble, for_training, held_out, our_splits
+from fca.data.splits import Share, assemble, fixed_draw, for_training, held_out, our_splits
 from fca.types import FcaError
 from tests.data.trees import VAL
 
@@ -82,6 +82,21 @@ def test_a_set_of_one_split_is_cut_70_10_20_for_training(sizes, seed):
         assert counts["test"][label] == max(1, int(0.2 * n + 0.5))
         assert counts["val"][label] == max(1, int(0.1 * n + 0.5))
         assert counts["train"][label] == n - counts["test"][label] - counts["val"][label] >= 1
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 60), min_size=2), st.data())
+def test_a_fixed_draw_has_so_many_images_of_every_class_in_proportion(sizes, draw):
+    data = data_of(listed({name: size + 1 for name, size in sizes.items()}))
+    rows = data.rows("test")
+    most = draw.draw(st.integers(len(sizes), len(rows)))
+    drawn = fixed_draw(data, rows, most)
+    assert len(set(drawn)) == most
+    assert (drawn == fixed_draw(data, rows, most)).all()
+    for label, size in sizes.items():
+        number = (data.items["label"].to_numpy()[drawn] == label).sum()
+        assert number >= 1
+        assert abs(number - most * (size + 1) / len(rows)) <= len(sizes)  # rounded, and one of each class comes first
 
 
 def test_for_training_is_repeatable_and_its_seed_matters():
