@@ -10,10 +10,13 @@ from fca.types import Run
 
 GOLDEN = {
     "": ["3bb7bc5f99e6", "b8721a0052fe"],
-    "subset.ncl=5 subset.seed=3 seed=1": ["4a7edee589b7", "8efd5926cb31"],
-    "model=cifar_resnet20 recipe.epochs=3": ["b6a6b0ea6644", "19732ed916e3"],
-    "recipe.ema=0.9 recipe.epochs=3 recipe.ema_warmup=false": ["d3cb36ab554d", "1095e1597e85"],  # before it warmed up
-    "recipe=fca_convnextv2_base": ["7c68ae6e11d1", "cd2a3b4560ee"],  # as released: without
+    "subset.ncl=5 subset.seed=3 seed=1 recipe.min_steps=0": ["4a7edee589b7", "8efd5926cb31"],
+    "model=cifar_resnet20 recipe.epochs=3 recipe.min_steps=0": ["b6a6b0ea6644", "19732ed916e3"],
+    "recipe.ema=0.9 recipe.epochs=3 recipe.min_steps=0 recipe.ema_warmup=false": [
+        "d3cb36ab554d",
+        "1095e1597e85",
+    ],  # before
+    "recipe=fca_convnextv2_base recipe.crop_from=input": ["7c68ae6e11d1", "cd2a3b4560ee"],  # as released: without
     "task=embed": ["5a324462bd3d"],
     "task=describe": ["e39133d33e47"],
 }
@@ -52,6 +55,28 @@ def test_what_changes_a_number_changes_the_id(word):
 def test_an_average_that_warms_up_is_another_run_and_means_nothing_without_an_average():
     assert set(ids("recipe.ema=0.9")).isdisjoint(ids("recipe.ema=0.9 recipe.ema_warmup=false"))
     assert ids("recipe.ema_warmup=false") == ids("")
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "recipe.patience=9", "recipe.val_max=145", "recipe.min_steps=210", "recipe.crop_from=input",
+        "trainer.profiler=simple", "trainer.callbacks=[{_target_:pytorch_lightning.callbacks.LearningRateMonitor}]",
+    ],
+)  # fmt: skip
+def test_a_key_that_cannot_matter_changes_no_id(word):
+    assert ids(word) == ids("")  # 1293 images and 145 of validation, 10 epochs of 21 steps
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        "recipe.patience=8", "recipe.val_max=144", "recipe.min_steps=211", "recipe.accumulate=2", "recipe.repeats=2",
+        "recipe.layer_decay=0.9", "+recipe.optimiser_options.eps=1e-6", "recipe/augment=trivial", "recipe.steps=100",
+    ],
+)  # fmt: skip
+def test_a_key_that_matters_changes_the_id(word):
+    assert set(ids(word)).isdisjoint(ids(""))
 
 
 def test_predictions_know_neither_subset_nor_seed_of_the_question(tmp_path):

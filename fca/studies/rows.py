@@ -39,6 +39,7 @@ CONFIG = (FINGERPRINT, NUM_CLASSES, SPLIT, SHIFT, SAMPLER, COMPAT)
 # These may differ between models; within one, even a missing value counts.
 OF_WEIGHTS = (ADAPTATION, WEIGHTS, SNAPSHOT, INPUT_SIZE)
 OF_MODELS = (DATASET, FINGERPRINT, MODEL, CLASSES)
+OF_SIZE = ("recipe_passes", "recipe_val_max")  # follow from how many images the classes have: one value for each subset
 NEEDED = {
     **dict.fromkeys(("train", "predict", "score", "adaptive_test"), OF_MODELS),
     "embed": (*OF_MODELS[:2], ENCODER),
@@ -233,7 +234,8 @@ def one_config(rows: pd.DataFrame, name: str, per_model: Sequence[str] = ()) -> 
     for column in [c for c in columns if c in CONFIG or c.startswith("recipe_")]:
         own_by_intention = column in per_model or ("recipe" in per_model and column.startswith("recipe_"))
         within = ["dataset", name] if own_by_intention else ["dataset"]
-        for (dataset, *_), part in rows.groupby(within):
+        by_classes = [rows["classes"].map(str)] if column in OF_SIZE else []
+        for (dataset, *_), part in rows.groupby([*within, *by_classes]):
             if len(_values(part[column].dropna())) > 1:
                 own = all(len(_values(p[column].dropna())) < 2 for _, p in part.groupby(name))
                 raise _differ(column, part[column].dropna(), dataset, name == "model" and own)

@@ -12,7 +12,9 @@ from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 from fca.allowed import Allowed
 from fca.store import Store
+from fca.training.devices import check_devices
 from fca.training.recipe import Recipe
+from fca.training.trainer import TrainerKeys
 from fca.types import ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift, Table
 
 # Columns of trainings and of descriptions of data sets.
@@ -27,9 +29,18 @@ class Machine:
     """Where the work runs; none of it changes a result, so none of it is part of a run's identity."""
 
     accelerator: Annotated[str, Allowed(choices=("auto", "cpu", "gpu"))]
+    devices: Any  # of one training: a number, auto (all there are) or a list of GPUs
+    strategy: Annotated[str, Allowed(choices=("auto", "ddp", "fsdp"))]  # of several devices
+    compile: Annotated[str, Allowed(choices=("auto", "true", "false"))]  # networks, where it pays
     workers: Annotated[int, Allowed(0)]  # threads that decode images; 0 = one a core
     # What is not larger, a data set or all shifts, is decoded once into outputs/cache; else it streams.
     cache_gb: Annotated[float, Allowed(0)]
+    checkpoint_s: Annotated[float, Allowed(0)]  # seconds between two checkpoints of a training; 0 = after every epoch
+    keep_weights: Annotated[str, Allowed(choices=("best", "snapshots", "none"))]  # of a training, once it has predicted
+
+    def check(self) -> None:
+        """Raise FcaError for devices that no machine has."""
+        check_devices(self.devices)
 
 
 @runtime_checkable
@@ -64,6 +75,7 @@ class Setup:
     adaptation: Adaptation
     compat: str | None
     machine: Machine
+    trainer: TrainerKeys
     store: Store
     tracker: Tracker
 

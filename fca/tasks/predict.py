@@ -290,9 +290,10 @@ def predicted(run: Run, classifier: Classifier, setup: Setup) -> Finished:
     rows, true, known = known_images(work, classifier)
     clean = work.shift.label() == CLEAN.label()
     shown = data if clean else shifted(data, work.shift, split)
-    room = machine.cache_gb if clean else machine.cache_gb / len(setup.shifts)  # for all of them together
-    pixels = open_pixels(shown, classifier.geometry, setup.cache, machine.workers, room)
     places = rows if clean else np.searchsorted(data.rows(split), rows)
+    together = 3 * classifier.input_size**2 * len(rows) * len(setup.shifts)  # bytes of all shifts: all of them or none
+    room = machine.cache_gb if clean or together <= 1e9 * machine.cache_gb else 0.0
+    pixels = open_pixels(shown, classifier.geometry, setup.cache, machine.workers, room, places)
     start = time.perf_counter()
     logits = logits_of(classifier, pixels, places, accelerator=machine.accelerator)
     seconds = time.perf_counter() - start

@@ -1,165 +1,59 @@
 """`fit`: train a classifier by Lightning, go on after a kill, leave its best weights.
 
-`Training` is what happens to one batch and the figures of an epoch; `Keeper` what is kept: the checkpoint to go on
-from, the requested snapshots, the best epoch.
+`Keeper` is what is kept: the checkpoint to go on from, the requested snapshots, the best epoch. What happens to a batch
+is in fca/training/module.py.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
-from torch.optim.swa_utils import AveragedModel
 
-from fca.store.damage import check_header
+from fca.store.damage import FITTED, PROGRESS, check_header
 from fca.store.files import DamagedFile, opened, read_object, remove, write_json, write_whole
-from fca.torchvision_ops import declare_torchvision_ops
-from fca.training.batches import DRAWS, Batch, Batches, Examples, as_input, device_of, keyed, warp
+from fca.torchvision_ops import before_lightning
+from fca.training import stop
+from fca.training.batches import Batch, Batches, Examples
+from fca.training.devices import Part, devices_of, launch
 from fca.training.infer import batch_size_of
+from fca.training.module import Diverged, Training
 from fca.training.recipe import Recipe, snapshot_file
+from fca.training.trainer import TrainerKeys
 from fca.types import Classifier, FcaError
 
-declare_torchvision_ops()
+before_lightning()
 
 import pytorch_lightning as pl  # noqa: E402
-import timm.optim  # noqa: E402
 from pytorch_lightning.plugins import TorchCheckpointIO  # noqa: E402
 from pytorch_lightning.plugins.environments import LightningEnvironment  # type: ignore[attr-defined]  # noqa: E402
-from torchvision.transforms.v2 import CutMix, MixUp, RandomChoice  # noqa: E402
+from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]  # noqa: E402
 
-CHECK_EVERY = 50  # steps between two checks of the loss, each of which waits for the device
-BEST, FITTED, CHECKPOINT = "best.safetensors", "fitted.json", "last.ckpt"
+COMPILED_FROM = 10**11  # pixels: 2 million images of 224 x 224, about a quarter of an hour of a ResNet-50 on one GPU
+BEST, CHECKPOINT = "best.safetensors", "last.ckpt"
+PROGRESS_S = 5.0  # between two writings of how far a training is
 # Warnings that no user can do anything about.
 _KNOWN = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",  # Lightning 2.6 still uses the old name with torch 2.13
     r"GPU available but not used",  # as configured: machine.accelerator=cpu
+    r"The `srun` command is available on your system but is not used",  # a launcher has placed the process
+    r"`torch\.jit\.script_method` is deprecated",  # torch.compile imports it itself
+    r"It is recommended to use `self\.log\(.*sync_dist=True",  # the figures are those of all processes
     r"Detected call of `lr_scheduler\.step\(\)` before `optimizer\.step\(\)`",  # 16-mixed skips its first steps
 )
-Tensors = tuple[Tensor, ...] | list[Tensor]
 log = logging.getLogger(__name__)
-
-
-class Diverged(Exception):
-    """The loss is no longer a finite number."""
-
-
-class Training(pl.LightningModule):
-    """Trains a classifier's network in place; `figures` holds the last epoch's train_loss, val_loss, val_top1 and lr.
-
-    steps: of the whole training, for the schedule.
-    seed:  everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
-    """
-
-    def __init__(self, classifier: Classifier, recipe: Recipe, steps: int, seed: int) -> None:
-        super().__init__()
-        self.network, self.normalise = classifier.module, classifier.normalise
-        self.recipe, self.steps, self.seed = recipe, steps, seed
-        kinds = ((MixUp, recipe.mixup), (CutMix, recipe.cutmix))
-        mixes = [kind(alpha=alpha, num_classes=len(classifier.classes)) for kind, alpha in kinds if alpha]
-        self.mix = RandomChoice(mixes) if len(mixes) > 1 else next(iter(mixes), None)
-        average = moving_average(recipe)
-        self.average = AveragedModel(self.network, multi_avg_fn=average, use_buffers=True) if recipe.ema else None
-        self.figures: dict[str, float] = {}
-
-    def configure_optimizers(self) -> Any:
-        """timm's optimiser, and the recipe's learning rate at every step."""
-        recipe = self.recipe
-        optimiser = timm.optim.create_optimizer_v2(  # type: ignore[attr-defined]
-            self.network, recipe.optimiser, recipe.lr, recipe.weight_decay, momentum=recipe.momentum
-        )
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: recipe.lr_share(step, self.steps))
-        return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-    def on_train_epoch_start(self) -> None:
-        """No random state passes from one epoch to the next, so a resumed training draws the same numbers."""
-        batches: Any = self.trainer.train_dataloader
-        batches.epoch = self.current_epoch
-        torch.manual_seed(int(keyed(self.seed, self.current_epoch, 1).integers(2**63)))
-        self.train_loss = torch.zeros((), device=self.device)
-
-    def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
-        recipe = self.recipe
-        images = as_input(batch.images)
-        if batch.draws is not None:
-            images = warp(images, batch.draws, recipe.flip, recipe.shift, recipe.scale_min)
-        images, targets = self.normalise(images), batch.labels
-        if self.mix is not None:
-            images, targets = self.mix(images, targets)
-        logits = self.network(images.contiguous(memory_format=torch.channels_last)).float()
-        loss = cross_entropy(logits, targets, label_smoothing=recipe.label_smoothing)
-        self.train_loss += loss.detach()
-        if (index + 1) % CHECK_EVERY == 0:
-            self.check_loss()
-        if self.logger is not None:
-            self.log("train_loss_step", loss.detach(), batch_size=len(batch.labels))
-        return loss
-
-    @property
-    def evaluated(self) -> nn.Module:
-        """The network that is validated and kept: the running average, if there is one."""
-        return self.network if self.average is None else self.average.module
-
-    def follow(self) -> None:
-        """Update the running average with the weights of a step."""
-        if self.average is not None:
-            self.average.update_parameters(self.network)
-
-    def check_loss(self) -> None:
-        """Raise Diverged if a loss of this epoch was not finite; waits for the device."""
-        if not torch.isfinite(self.train_loss):
-            raise Diverged
-
-    def on_validation_epoch_start(self) -> None:
-        self.val = torch.zeros(3, dtype=torch.float32, device=self.device)
-
-    def validation_step(self, batch: Batch, index: int) -> None:
-        """Add up loss, correct predictions and images, without waiting for the device."""
-        logits = self.evaluated(self.normalise(as_input(batch.images))).float()
-        loss = cross_entropy(logits, batch.labels, reduction="sum")
-        correct = (logits.argmax(1) == batch.labels).sum()
-        self.val += torch.stack([loss, correct, torch.full_like(loss, len(batch.labels))])
-
-    def on_validation_epoch_end(self) -> None:
-        """The epoch's figures, for the loggers and for the choice of the best epoch."""
-        loss, correct, images = self.val.tolist()
-        train_loss = self.train_loss.item() / self.trainer.num_training_batches
-        lr = self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps)
-        self.figures = {"train_loss": train_loss, "val_loss": loss / images, "val_top1": correct / images, "lr": lr}
-        self.log_dict(self.figures)
-
-
-def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor | int], None]:
-    """How torch's AveragedModel follows the weights and buffers after its first step, which it copies.
-
-        average ← d average + (1 - d) value,   d = min(ema, (1 + t) / (10 + t)) at its step t = 1, 2, ...
-
-    Without ema_warmup d = ema, which in fewer than some 3 / (1 - ema) steps leaves much of the first weights.
-    Counts (of the batches that a batch norm has seen) are copied.
-    """
-
-    @torch.no_grad()
-    def follow(averages: Tensors, values: Tensors, step: Tensor | int) -> None:
-        if not averages[0].is_floating_point():  # torch groups them by type
-            torch._foreach_copy_(averages, values)
-            return
-        t = int(step)
-        decay = min(recipe.ema, (1 + t) / (10 + t)) if recipe.ema_warmup else recipe.ema
-        torch._foreach_lerp_(averages, values, 1 - decay)
-
-    return follow
 
 
 class WholeFiles(TorchCheckpointIO):
@@ -174,41 +68,102 @@ def weights_of(module: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu().clone().contiguous() for name, value in module.state_dict().items()}
 
 
+def whole_weights(trainer: pl.Trainer, training: Training) -> dict[str, Tensor]:
+    """Those of the evaluated network; where processes share them out, the first one gets all and the others nothing."""
+    if isinstance(trainer.strategy, pl.strategies.FSDPStrategy):
+        found = trainer.strategy.lightning_module_state_dict()
+        return {name.removeprefix("network."): value for name, value in found.items()}
+    return weights_of(training.evaluated)
+
+
+class Sharded(Training):
+    """For FSDP: the optimiser is made while weights have their shapes, by which it tells what decays."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.made = super().configure_optimizers()
+
+    def configure_optimizers(self) -> Any:
+        """As it was made; the parameters are the same objects, with their share of the values."""
+        return self.made
+
+    def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, *_: Any, **__: Any) -> None:
+        """By the norm of all processes' shares."""
+        if gradient_clip_val:
+            self.trainer.strategy.model.clip_grad_norm_(gradient_clip_val)  # type: ignore[union-attr, operator]
+
+
 def save_weights(path: Path, weights: dict[str, Tensor]) -> None:
     """One .safetensors file, whole or not there."""
     write_whole(path, lambda file: file.write(save(weights)))
 
 
 class Keeper(pl.Callback):
-    """Keeps, in memory and inside every checkpoint, the best epoch so far; writes snapshots at their steps.
+    """Keeps the best epoch so far in memory and in every checkpoint; writes snapshots, checkpoints and the progress.
 
     The best epoch has the highest val_top1; among equal ones, the lowest val_loss; then the first. Epoch 0 = the
     weights that training began with, kept when not one epoch ended with finite losses.
+    A checkpoint is written at the end of an epoch, when checkpoint_s seconds have passed since the last one or since
+    the training began, and when a stop is requested; it lacks the best weights where they are those of its own epoch.
     """
 
-    def __init__(self, folder: Path, snapshots: dict[int, list[float]], network: nn.Module) -> None:
-        self.folder, self.snapshots, self.run = folder, snapshots, folder.name
+    def __init__(
+        self, folder: Path, snapshots: dict[int, list[float]], network: nn.Module, checkpoint_s: float = 0.0
+    ) -> None:
+        self.folder, self.snapshots, self.run, self.checkpoint_s = folder, snapshots, folder.name, checkpoint_s
         self.history: list[dict[str, float]] = []
         self.best: dict[str, Any] = {"epoch": 0, "rank": [-math.inf, -math.inf], "weights": weights_of(network)}
-        self.seconds, self.begun = 0.0, time.perf_counter()
+        self.seconds, self.images = 0.0, 0
+        self.begun = self.saved = self.shown = time.perf_counter()
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed training needs of the epochs before it."""
-        return {"history": self.history, "best": self.best, "seconds": self.seconds, "run": self.run}
+        best = {**self.best, "weights": None} if self.best["epoch"] == len(self.history) else self.best
+        return {"history": self.history, "best": best, "seconds": self.seconds, "run": self.run}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.history, self.best, self.seconds = (state_dict[name] for name in ("history", "best", "seconds"))
         log.info("go on after epoch %d", len(self.history))
 
-    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, *_: Any) -> None:
-        """Update the running average, then write the snapshots of this step."""
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """The clocks of checkpoints and progress begin; best weights are those of the network that was loaded."""
+        self.begun = self.saved = self.shown = time.perf_counter()
+        if self.best["weights"] is None:
+            self.best["weights"] = whole_weights(trainer, pl_module)
+
+    def on_train_batch_end(self, trainer: pl.Trainer, pl_module: Any, outputs: Any, batch: Batch, index: int) -> None:
+        """Update the running average, then write the snapshots of this step, and at times the progress."""
         pl_module.follow()
         for fraction in self.snapshots.get(trainer.global_step, ()):
             pl_module.check_loss()
-            save_weights(self.folder / snapshot_file(fraction), weights_of(pl_module.evaluated))
+            weights = whole_weights(trainer, pl_module)
+            if trainer.is_global_zero:
+                save_weights(self.folder / snapshot_file(fraction), weights)
+        self.images += len(batch.labels) * trainer.world_size
+        now = time.perf_counter()
+        if now - self.shown >= PROGRESS_S and trainer.is_global_zero:
+            with suppress(OSError):  # only somebody's view of it
+                write_json(self.folder / PROGRESS, self._progress(trainer, pl_module.device, index, now))
+            self.images, self.shown = 0, now
+
+    def _progress(self, trainer: pl.Trainer, device: torch.device, index: int, now: float) -> dict[str, Any]:
+        epoch, epochs = trainer.current_epoch, trainer.max_epochs or 1
+        share = (epoch + (index + 1) / trainer.num_training_batches) / epochs
+        return {
+            "epoch": epoch + 1,
+            "epochs": epochs,
+            "images_per_s": self.images / (now - self.shown),
+            "left_s": (self.seconds + now - self.begun) * (1 - share) / share,
+            "device": _name(device),
+        }
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Plain batch norm has other averages in every process: those of the first one are kept."""
+        for buffer in pl_module.evaluated.buffers() if trainer.world_size > 1 else ():
+            torch.distributed.broadcast(buffer, 0)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        """Compare the epoch with the best one, then write the checkpoint."""
+        """Compare the epoch with the best one, then write the checkpoint if it is due. Raises Preempted if asked to."""
         figures = pl_module.figures
         if not all(map(math.isfinite, figures.values())):
             raise Diverged
@@ -219,23 +174,48 @@ class Keeper(pl.Callback):
         log.info("epoch %d: %s", epoch, ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
         rank = [figures["val_top1"], -figures["val_loss"]]
         if rank > self.best["rank"]:
-            self.best = {"epoch": epoch, "rank": rank, "weights": weights_of(pl_module.evaluated)}
-        if epoch < pl_module.recipe.epochs:
+            self.best = {"epoch": epoch, "rank": rank, "weights": whole_weights(trainer, pl_module)}
+        if epoch == pl_module.recipe.epochs:
+            return
+        if (patience := pl_module.recipe.patience) and epoch - self.best["epoch"] >= patience:
+            trainer.should_stop = True
+            return  # without a checkpoint, from which a resumed training would go on
+        stopping, due = trainer.strategy.broadcast((stop.requested.is_set(), now - self.saved >= self.checkpoint_s))
+        if stopping or due:
             trainer.save_checkpoint(self.folder / CHECKPOINT, weights_only=False)
+            self.saved = time.perf_counter()
+        if stopping:
+            raise stop.Preempted(f"the training stopped after epoch {epoch} of {pl_module.recipe.epochs}")
+
+
+def _name(device: torch.device) -> str:
+    """The device as the machine counts it, whatever a launcher shows to this process: cuda:3."""
+    seen = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
+    at = device.index or 0
+    return f"cuda:{seen[at]}" if device.type == "cuda" and at < len(seen) else str(device)
 
 
 @dataclass(frozen=True)
 class Place:
     """Where a training works and what it shows there; none of it changes the result.
 
-    folder:   of the run; its weights and checkpoints go there.        accelerator: auto, cpu or gpu.
-    logger:   a Lightning logger for the curves, or False for none.    progress:    show a bar on the terminal.
+    folder:       of the run; its weights and checkpoints go there.    accelerator: auto, cpu or gpu.
+    devices:      a number, auto or a list of GPUs.                    strategy:    of several: auto, ddp or fsdp.
+    compile:      auto, true or false: auto compiles long trainings on CUDA and none on a CPU (see COMPILED_FROM).
+    checkpoint_s: seconds between two checkpoints, which are written at the ends of epochs; 0 = at each.
+    logger:       a Lightning logger for the curves, or False.         progress:    show a bar on the terminal.
+    trainer:      what else shows or watches it.
     """
 
     folder: Path
     accelerator: str = "auto"
+    devices: Any = 1
+    strategy: str = "auto"
+    compile: str = "auto"
+    checkpoint_s: float = 300.0
     logger: Any = False
     progress: bool = False
+    trainer: TrainerKeys | None = None
 
 
 @dataclass(frozen=True)
@@ -266,46 +246,84 @@ def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, 
     """Train `classifier.module` in place and leave it with the weights of the best epoch on `val`.
 
     Batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU, the same call gives the same bits,
-    whether it was interrupted or not. Called again in the same folder, it goes on after the last finished epoch, and
+    whether it was interrupted or not. Called again in the same folder, it goes on after the last checkpoint, and
     only loads the weights when all are done; from files that are not whole it begins anew, with a warning. torch's
     global generator is left in another state.
 
     A recipe whose learning rate is for other batches is scaled as from scratch; one that is scaled already stays.
     place.folder then has best.safetensors, snapshot-0.50.safetensors, ... as requested, and fitted.json.
-    Raises FcaError for a recipe out of range, an empty train or val set, a GPU that is not there.
+    On several devices each step is that of the whole batch: every process works on its share of the images. Plain batch
+    norm (on a CPU) sees that share, synchronised batch norm (on GPUs) all; dropout and mixup draw in each process.
+    Raises FcaError for a recipe out of range, an empty train or val set, devices that are not there or too many;
+    Preempted where fca.training.stop requests it, once there is a checkpoint.
     """
     recipe.check()
-    recipe = recipe.scaled(finetune=False)
-    device = device_of(place.accelerator)
+    recipe = recipe.scaled(finetune=False).sized(len(train), len(val))
+    devices = devices_of(place.accelerator, place.devices, place.strategy)
+    val_size = batch_size_of(classifier.input_size)
     for split, examples in (("train", train), ("val", val)):
         if not len(examples):
             raise FcaError(f"{split} images", 0, "at least 1", "take a larger dataset, or see: fca run task=describe")
-    if recipe.precision == "16-mixed" and device.type == "cpu":
+        size, parts = (recipe.batch_size, recipe.accumulate) if split == "train" else (val_size, 1)
+        if len(devices) > max(1, most := len(examples) // -(-len(examples) // size) // parts):
+            raise FcaError("machine.devices", place.devices, f"up to {most}, a batch of {split} images", "lower it")
+    if len(devices) > 1 and place.strategy == "fsdp" and (recipe.ema or recipe.accumulate > 1):
+        raise FcaError("machine.strategy", "fsdp", "ddp with recipe.ema or recipe.accumulate", "switch these off")
+    if recipe.precision == "16-mixed" and devices[0].type == "cpu":
         raise FcaError("recipe.precision", recipe.precision, "32-true or bf16-mixed on a CPU", "use bf16-mixed")
+    if recipe.layer_decay < 1 and not hasattr(classifier.module, "group_matcher"):
+        allowed = f"1 for {type(classifier.module).__name__}: only timm's own networks group their layers"
+        raise FcaError("recipe.layer_decay", recipe.layer_decay, allowed, "set recipe.layer_decay=1")
     if (fitted := _fitted(place.folder, classifier.module)) is not None:
         return fitted
     place.folder.mkdir(parents=True, exist_ok=True)
-    batches = Batches(train, recipe.batch_size, device, seed, DRAWS if recipe.warps else 0, place.progress)
-    val_batches = Batches(val, batch_size_of(classifier.input_size), device, progress=place.progress)
+    if len(devices) == 1:
+        return _train(classifier, train, val, recipe, seed, place, Part(devices))
+    given = (classifier, train, val, recipe, seed, replace(place, logger=bool(place.logger)))
+    launch(_train, given, devices, place.logger)
+    fitted = _fitted(place.folder, classifier.module)
+    assert fitted is not None, "the first process wrote it"
+    return fitted
+
+
+def _train(
+    classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, seed: int, place: Place, part: Part
+) -> Fitted:
+    """What one process does of a training; the first one writes."""
+    device, world = part.devices[part.rank], len(part.devices)
+    if world > 1:
+        logger = part.curves() if place.logger else False
+        place = replace(place, logger=logger, progress=place.progress and part.rank == 0)
+        if device.type == "cuda":  # by timm: torch's own would drop the activations inside timm's batch norms
+            convert_sync_batchnorm(classifier.module)  # type: ignore[no-untyped-call]
+    share = (place.progress, part.rank, world)
+    batches = Batches(train, recipe.batch_size, device, seed, recipe, *share)
+    val_batches = Batches(val, batch_size_of(classifier.input_size), device, None, None, *share)
     steps = len(batches) * recipe.epochs
-    keeper = Keeper(place.folder, recipe.snapshot_steps(steps), classifier.module)
-    training = Training(classifier, recipe, steps, seed)
-    training.train()
-    with _quiet():
-        trainer = _trainer(recipe, place, device, keeper, len(batches))
+    keeper = Keeper(place.folder, recipe.snapshot_steps(steps), classifier.module, place.checkpoint_s)
+    kind = Sharded if world > 1 and place.strategy == "fsdp" else Training
+    compiled = _compiles(place.compile, device, steps * recipe.batch_size * classifier.input_size**2)
+    with _quiet(), _tensor_cores(recipe.precision):
+        training = kind(classifier, recipe, steps, seed, compiled)
+        training.train()
+        trainer = _trainer(recipe, place, part, keeper, len(batches))
         checkpoint = _checkpoint(place.folder, training)
         diverged = False
         try:
             trainer.fit(training, batches, val_batches, ckpt_path=checkpoint, weights_only=True)
         except Diverged:
             diverged = True
+        finally:
+            remove(place.folder / PROGRESS)
     best, epoch = keeper.best, keeper.best["epoch"]
-    classifier.module.load_state_dict(best["weights"])
+    if world == 1:  # else the process that started this one loads them
+        classifier.module.float().load_state_dict(best["weights"])
     top1 = best["rank"][0] if epoch else None
     fitted = Fitted(epoch, top1, len(keeper.history), diverged, keeper.seconds, keeper.history)
-    save_weights(place.folder / BEST, best["weights"])
-    write_json(place.folder / FITTED, asdict(fitted))
-    (place.folder / CHECKPOINT).unlink(missing_ok=True)
+    if part.rank == 0:
+        save_weights(place.folder / BEST, best["weights"])
+        write_json(place.folder / FITTED, asdict(fitted))
+        (place.folder / CHECKPOINT).unlink(missing_ok=True)
     return fitted
 
 
@@ -355,27 +373,47 @@ def _begin_anew(error: Exception, *paths: Path) -> None:
         remove(path)
 
 
-def _trainer(recipe: Recipe, place: Place, device: torch.device, keeper: Keeper, steps: int) -> pl.Trainer:
-    callbacks: list[pl.Callback] = [keeper]
+def _trainer(recipe: Recipe, place: Place, part: Part, keeper: Keeper, steps: int) -> pl.Trainer:
+    watched: dict[str, Any] = {"enable_model_summary": False, "log_every_n_steps": 10, "callbacks": [], "logger": []}
+    watched |= place.trainer.arguments(place.folder) if place.trainer else {}
+    callbacks: list[pl.Callback] = [keeper, *watched.pop("callbacks")]
+    loggers = ([place.logger] if place.logger else []) + watched.pop("logger")
     if place.progress:
         callbacks.append(pl.callbacks.RichProgressBar(leave=False))
     return pl.Trainer(
-        accelerator=device.type,
-        devices=1,
-        precision=recipe.precision,  # type: ignore[arg-type]
+        **part.trainer(place.strategy),
+        precision=recipe.precision if recipe.precision.endswith("mixed") else "32-true",  # type: ignore[arg-type]
         max_epochs=recipe.epochs,
         gradient_clip_val=recipe.grad_clip or None,
-        logger=place.logger,
-        log_every_n_steps=min(10, steps),
+        logger=loggers or False,
         callbacks=callbacks,
-        # One process whatever the cluster: a launcher such as submitit has already placed it.
+        # No processes are started here, whatever the cluster: submitit or `launch` has already placed this one.
         plugins=[WholeFiles(), LightningEnvironment()],
         default_root_dir=place.folder,
         enable_checkpointing=False,
         enable_progress_bar=place.progress,
-        enable_model_summary=False,
         num_sanity_val_steps=0,
+        **{**watched, "log_every_n_steps": min(watched["log_every_n_steps"], steps)},
     )
+
+
+def _compiles(wanted: str, device: torch.device, pixels: int) -> bool:
+    """Whether to compile: auto = on CUDA, where a training shows so many pixels that minutes of compiling come back."""
+    return wanted == "true" or (wanted == "auto" and device.type == "cuda" and pixels >= COMPILED_FROM)
+
+
+@contextmanager
+def _tensor_cores(precision: str) -> Iterator[None]:
+    """TF32 in matrix products and convolutions where the precision is tf32; torch is left as it was."""
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    if precision == "tf32":
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before[0])
+        torch.backends.cudnn.allow_tf32 = before[1]
 
 
 @contextmanager

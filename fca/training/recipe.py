@@ -5,14 +5,22 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from inspect import signature
+from typing import Any
 
 from fca.torchvision_ops import imported
+from fca.training.augment import Augment
 from fca.types import FcaError
 
 SCHEDULES = ("cosine", "step", "constant")
-PRECISIONS = ("32-true", "bf16-mixed", "16-mixed")
+PRECISIONS = ("32-true", "tf32", "bf16-mixed", "bf16-true", "16-mixed")
+CROPS_FROM = ("original", "input")
 # Names that every timm has. Any other one is looked up in timm itself, which takes seconds to import.
 COMMON_OPTIMISERS = ("sgd", "momentum", "adam", "adamw", "nadam", "nadamw", "radam", "rmsprop", "lamb", "lion", "muon")
+# Arguments of timm's optimisers that a recipe has under a name of its own, or not at all.
+OF_RECIPES = {"model_or_params", "params", "opt", "lr", "weight_decay", "momentum", "layer_decay", "param_group_fn"}
+OF_RECIPES |= {"args", "kwargs", "defaults"}
+FEW_STEPS = 100  # of a training; see experiments/few_class_arena/min_steps.py
 ADAPTIVE = ("ada", "lamb")  # parts of the names of optimisers whose steps do not grow with the gradient
 
 
@@ -20,9 +28,16 @@ ADAPTIVE = ("ada", "lamb")  # parts of the names of optimisers whose steps do no
 class Recipe:
     """The fields of `recipe` in YAML. 0 switches off label_smoothing, mixup, cutmix, ema, shift, grad_clip, lr_min.
 
-    epochs:          passes over the training images.
-    batch_size:      images a step, at most: an epoch is cut into equal batches, so none is tiny.
+    epochs:          after each of them val is scored, and the learning rate's plan is counted in them.
+    steps:           length of the training in steps instead, rounded up to whole passes; 0 = as long as its epochs.
+    min_steps:       a training of fewer steps goes through its images several times an epoch, so that it has so many.
+    passes:          passes over the training images in an epoch; `sized` multiplies it for `min_steps`.
+    batch_size:      images a step on all devices, at most: an epoch is cut into equal batches, so none is tiny.
+    accumulate:      parts into which a batch is cut where it does not fit the device; batch norm sees a part.
     optimiser:       any name of timm.optim.create_optimizer_v2; biases and norms are not decayed.
+    optimiser_options: its own keywords, e.g. {betas: [0.9, 0.95], eps: 1e-6}.
+    layer_decay:     factor of the learning rate from each group of layers to the one before it, as timm groups those
+                     of its networks; 1 = the same for all.
     lr:              highest learning rate, from scratch and for batches of `lr_batch`; see `scaled`.
     lr_batch:        batch size that lr is meant for; 0 = any.
     finetune_lr:     share of lr to use when training begins with given weights.
@@ -34,7 +49,8 @@ class Recipe:
     milestones:      for `step`: shares of training, each in (0, 1).
     gamma:           for `step`.
     step_epochs:     for `step`: times gamma also each time so many epochs have passed; 0 = only at milestones.
-    precision:       32-true, bf16-mixed or 16-mixed (the latter needs a GPU).
+    precision:       32-true, tf32 (32-true with TF32 in matrix products of GPUs; in their convolutions both have it, by
+                     torch's default), bf16-mixed, bf16-true (weights and steps too) or 16-mixed (which needs a GPU).
     label_smoothing: share of the target spread over all classes.
     mixup:           alpha of mixup's Beta(alpha, alpha).    cutmix: likewise; with both, each batch takes one of them.
     ema:             decay of a running average of the weights, which is then validated and kept in their place.
@@ -42,13 +58,24 @@ class Recipe:
     flip:            mirror half of the images, left to right.
     shift:           largest random translation, as a share of the side: 0.125 = 4 of 32 pixels, filled with black.
     scale_min:       smallest area of a random resized crop, as a share of the image; 1 = no crop.
+    crop_from:       original = crops are cut from the whole image; input = from what a test shows the network.
+    repeats:         augmentations of an image in an epoch (arXiv:1901.09335), which shows 1 / repeats of the images.
+    augment:         further changes of training images, see fca/training/augment.py.
     grad_clip:       largest norm of all gradients together.
+    val_max:         validation images that choose the epoch, a fixed draw stratified by class; 0 = all.
+    patience:        stop after so many epochs without a better one; 0 = never. It excludes snapshots.
     snapshots:       intermediate weights to keep, as fractions of all steps, each in (0, 1].
     """
 
     epochs: int
+    steps: int
+    min_steps: int
+    passes: int
     batch_size: int
+    accumulate: int
     optimiser: str
+    optimiser_options: dict[str, Any]
+    layer_decay: float
     lr: float
     lr_batch: int
     finetune_lr: float
@@ -69,7 +96,12 @@ class Recipe:
     flip: bool
     shift: float
     scale_min: float
+    crop_from: str
+    repeats: int
+    augment: Augment
     grad_clip: float
+    val_max: int
+    patience: int
     snapshots: list[float]
 
     def check(self) -> None:
@@ -80,7 +112,16 @@ class Recipe:
 
         ranges = {
             "epochs": (self.epochs >= 1, "at least 1"),
+            "steps": (self.steps >= 0, "at least 0"),
+            "min_steps": (self.min_steps >= 0, "at least 0"),
+            "passes": (self.passes >= 1, "at least 1"),
+            "layer_decay": (0 < self.layer_decay <= 1, "above 0 and at most 1"),
+            "crop_from": (self.crop_from in CROPS_FROM, ", ".join(CROPS_FROM)),
+            "repeats": (self.repeats >= 1, "at least 1"),
+            "val_max": (self.val_max >= 0, "at least 0"),
+            "patience": (self.patience >= 0, "at least 0"),
             "batch_size": (self.batch_size >= 2, "at least 2"),
+            "accumulate": (1 <= self.accumulate <= self.batch_size, f"from 1 to batch_size={self.batch_size}"),
             "optimiser": _optimiser(self.optimiser),
             "lr": (0 < self.lr < math.inf, "a finite number above 0"),
             "lr_batch": (self.lr_batch >= 0, "at least 0"),
@@ -98,19 +139,49 @@ class Recipe:
             "mixup": number(self.mixup),
             "cutmix": number(self.cutmix),
             "ema": (0 <= self.ema < 1, "at least 0 and below 1"),
-            "shift": (0 <= self.shift < 1, "at least 0 and below 1, a share of the side"),
+            "shift": (
+                0 <= self.shift < (not self.crops) or not self.shift,
+                "a share of the side below 1; 0 with crops",
+            ),
             "scale_min": (0 < self.scale_min <= 1, "above 0 and at most 1, a share of the area"),
             "grad_clip": number(self.grad_clip),
             "snapshots": (all(0 < s <= 1 for s in self.snapshots), "fractions of all steps, each above 0, at most 1"),
         }
+        if self.snapshots:
+            ranges["patience"] = (self.patience == 0, "0 with snapshots, which are shares of the whole training")
+        if self.precision == "bf16-true":
+            ranges["ema"] = (self.ema == 0, "0 for bf16-true, in which an average stands still: see bf16-mixed")
         for name, (inside, allowed) in ranges.items():
             if not inside:
                 raise FcaError(f"recipe.{name}", getattr(self, name), allowed, f"set recipe.{name}=...")
+        if self.optimiser_options:
+            _check_options(self)
+
+    def essential(self, images: int, val_images: int) -> Recipe:
+        """This recipe as it enters a run's identity: `sized`, and keys that cannot matter have their neutral value."""
+        made = self.sized(images, val_images)
+        mattering: dict[str, Any] = {
+            "ema_warmup": made.ema > 0 and made.ema_warmup,
+            "crop_from": made.crop_from if made.scale_min < 1 else "input",
+            "patience": made.patience if made.patience < made.epochs - 1 else 0,  # the first epoch is the best so far
+        }
+        if made.augment.policy != "randaugment":
+            mattering["augment"] = replace(made.augment, ops=0, magnitude=0)
+        return replace(made, **mattering)
+
+    def steps_for(self, images: int) -> int:
+        """Steps of a training on so many images, of a recipe that is `sized` for them."""
+        return self.epochs * self.passes * -(-images // self.batch_size)
 
     @property
     def warps(self) -> bool:
         """Whether training images are flipped, shifted or cropped."""
         return self.flip or self.shift > 0 or self.scale_min < 1
+
+    @property
+    def crops(self) -> bool:
+        """Whether training images are cut from originals."""
+        return self.scale_min < 1 and self.crop_from == "original"
 
     def scaled(self, finetune: bool) -> Recipe:
         """This recipe with its effective learning rate filled in: lr_batch 0 and finetune_lr 1.
@@ -122,6 +193,24 @@ class Recipe:
         by_batch = ratio**0.5 if any(part in self.optimiser for part in ADAPTIVE) else ratio
         share = by_batch * (self.finetune_lr if finetune else 1.0)
         return replace(self, lr=self.lr * share, lr_min=self.lr_min * share, lr_batch=0, finetune_lr=1.0)
+
+    def sized(self, images: int, val_images: int) -> Recipe:
+        """This recipe for so many training images, without what asks for a length: steps and min_steps are 0.
+
+        images, val_images: of training and validation; where val_max is no less than the latter, it is 0.
+        """
+        batches = max(1, -(-images // self.batch_size))
+        epochs, passes = self.epochs, self.passes
+        if self.steps:
+            whole = -(-self.steps // batches)
+            epochs = min(epochs, whole)
+            passes = -(-whole // epochs)
+        else:
+            passes *= max(1, -(-self.min_steps // (epochs * passes * batches)))
+        share = epochs / self.epochs
+        lengths: dict[str, Any] = {"warmup_epochs": self.warmup_epochs * share, "step_epochs": self.step_epochs * share}
+        val_max = self.val_max if val_images > self.val_max else 0
+        return replace(self, epochs=epochs, passes=passes, steps=0, min_steps=0, val_max=val_max, **lengths)
 
     def lr_share(self, step: int, steps: int) -> float:
         """The learning rate of a step (from 0) of `steps`, as a share of `lr`.
@@ -164,3 +253,18 @@ def _optimiser(name: str) -> tuple[bool, str]:
         return True, ""
     names = imported("timm.optim").list_optimizers()
     return name in names, ", ".join(names)
+
+
+def _check_options(recipe: Recipe) -> None:
+    """Raise FcaError for keywords that an optimiser does not have, or values that it refuses."""
+    optim, torch, options = imported("timm.optim"), imported("torch"), recipe.optimiser_options
+    makers = (optim.create_optimizer_v2, optim.get_optimizer_class(recipe.optimiser, False))
+    known = {name for made in makers for name in signature(made).parameters} - OF_RECIPES
+    key, problem = ".".join(["recipe.optimiser_options", *sorted(set(options) - known)[:1]]), ""
+    if options.keys() <= known:
+        try:
+            optim.create_optimizer_v2([torch.nn.Parameter(torch.zeros(2, 2))], recipe.optimiser, recipe.lr, **options)
+            return
+        except Exception as error:  # optimisers refuse values with errors of every kind
+            problem = f" ({error})"
+    raise FcaError(key, options, f"keywords of {recipe.optimiser}: {', '.join(sorted(known))}{problem}", "correct it")

@@ -267,6 +267,22 @@ def test_a_recipe_for_each_model_must_be_declared(analysis, changed):
         analysis(per_model=["recipe_lr"])(changed(two_recipes_of_its_own).store)
 
 
+def longer_where_there_are_fewer_images(study):
+    study.train("short", draw_subset(6, 2, 0), 0.5, recipe_passes=5)
+    study.train("short", draw_subset(6, 3, 0), 0.5, recipe_passes=3)
+
+
+def two_lengths_of_one_subset(study):
+    longer_where_there_are_fewer_images(study)
+    study.train("longer", draw_subset(6, 2, 0), 0.5, recipe_passes=4)
+
+
+def test_passes_may_differ_between_subsets_but_not_within_one(changed):
+    assert FewClass()(changed(longer_where_there_are_fewer_images).store)
+    with pytest.raises(FcaError, match="recipe_passes of the rows read = 4, 5"):
+        FewClass()(changed(two_lengths_of_one_subset).store)
+
+
 def of_unknown_adaptation(study):
     study.predict("quick", study.logits(seed=9), snapshot="best", weights="in1k")
 
@@ -345,6 +361,7 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
         "n_test",
         "n_images",
         "best_epoch",
+        "epochs_run",
         "flag",
         "params",
         "class_min",

@@ -12,10 +12,13 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from fca.cli.configure import load_model
 from fca.training import batches
+from fca.training.augment import Augment
 from fca.training.batches import Batches, keyed
 from fca.training.infer import logits_of
-from fca.training.loop import Place, fit, seed_everything
+from fca.training.loop import Place, _compiles, fit, seed_everything
+from fca.training.module import Training
 from fca.types import FcaError
 from tests.training.tiny import SIZE, classifier, examples, recipe
 
@@ -77,7 +80,7 @@ def test_the_runner_computes_what_a_bare_loop_computes(tmp_path):
     loader = Batches(data, 16, torch.device("cpu"), seed=0)
     for loader.epoch in range(3):
         torch.manual_seed(int(keyed(0, loader.epoch, 1).integers(2**63)))
-        for images, labels, _ in loader:
+        for images, labels, *_ in loader:
             x = bare.normalise(images.permute(0, 3, 1, 2) / 255)
             loss = cross_entropy(bare.module(x), labels)
             optimiser.zero_grad()
@@ -156,7 +159,12 @@ def test_the_reported_figures_are_those_of_the_weights(tmp_path):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"precision": "bf16-mixed"}, {"mixup": 0.5, "label_smoothing": 0.1}, {"optimiser": "lamb", "schedule": "step"}],
+    [
+        {"precision": "bf16-mixed"},
+        {"passes": 2, "repeats": 2, "augment": Augment("randaugment", 2, 9, 0.2, 0.5)},
+        {"mixup": 0.5, "label_smoothing": 0.1},
+        {"optimiser": "lamb", "schedule": "step"},
+    ],
 )
 def test_every_recipe_trains_without_a_warning(tmp_path, changes):
     assert math.isfinite(train(tmp_path, {**changes, "flip": True, "shift": 0.1})[1].history[-1]["val_loss"])
@@ -199,3 +207,98 @@ def test_a_network_that_was_left_in_eval_mode_is_trained(tmp_path):
     fit(built, examples(60), examples(9), recipe(epochs=1), 0, Place(tmp_path, accelerator="cpu"))
     assert isinstance(built.module[0][1], nn.BatchNorm2d)
     assert int(built.module[0][1].num_batches_tracked) == 4
+
+
+def plain(ncl=3):
+    """Without batch norm and dropout: a batch and its parts have the same gradients."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv2d(3, 6, 3, stride=2), nn.ReLU(), nn.Flatten(), nn.Linear(54, ncl))
+    return replace(classifier(ncl), module=module)
+
+
+@pytest.mark.parametrize("parts", [3, 16])
+def test_a_batch_in_parts_has_the_gradients_of_the_whole_one(tmp_path, parts):
+    states = []
+    for accumulate in (1, parts):
+        asked = recipe(accumulate=accumulate, optimiser="sgd", mixup=0.4, grad_clip=0.5, snapshots=[1.0])
+        built = plain()
+        fitted = fit(built, examples(60), examples(9), asked, 0, Place(tmp_path / str(accumulate), "cpu"))
+        states.append((load_file(tmp_path / str(accumulate) / "snapshot-1.00.safetensors"), fitted.history))
+    for name, value in states[0][0].items():
+        torch.testing.assert_close(states[1][0][name], value, atol=1e-6, rtol=1e-5)  # order of sums, 12 steps
+    assert [line["lr"] for line in states[0][1]] == [line["lr"] for line in states[1][1]]
+    losses = ([line["train_loss"] for line in history] for _, history in states)
+    assert next(losses) == pytest.approx(next(losses), rel=1e-5)
+
+
+def test_training_stops_after_epochs_without_a_better_one_also_when_it_was_interrupted(tmp_path, monkeypatch):
+    asked = {"epochs": 40, "patience": 3, "lr": 0.05}
+    _, whole = train(tmp_path / "whole", asked)
+    assert whole.epochs_run == whole.best_epoch + 3 < 40
+    start, at = Training.on_train_epoch_start, whole.epochs_run - 1
+
+    def stops(self):
+        if self.current_epoch == at:
+            raise RuntimeError("stopped")
+        start(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "on_train_epoch_start", stops)
+        with pytest.raises(RuntimeError, match="stopped"):
+            train(tmp_path / "cut", asked, checkpoint_s=0.0)
+    _, resumed = train(tmp_path / "cut", asked, checkpoint_s=0.0)
+    assert resumed.history == whole.history
+
+
+def test_layers_learn_more_slowly_the_further_they_are_from_the_head():
+    built = load_model("test_vit", input_size=32).build(["a", "b"])
+    asked = recipe(layer_decay=0.5, warmup_epochs=0.0)
+    [optimiser, _] = Training(built, asked, 10, 0).configure_optimizers().values()
+    rate = {id(weight): group["lr"] for group in optimiser.param_groups for weight in group["params"]}
+    depth = len(built.module.blocks)
+    assert rate[id(built.module.head.weight)] == asked.lr
+    assert rate[id(built.module.blocks[0].mlp.fc1.weight)] == pytest.approx(asked.lr * 0.5**depth)
+    assert rate[id(built.module.patch_embed.proj.weight)] == pytest.approx(asked.lr * 0.5 ** (depth + 1))
+
+
+def test_layer_decay_needs_a_network_that_groups_its_layers(tmp_path):
+    with pytest.raises(FcaError, match=r"recipe\.layer_decay = 0\.5; allowed: 1 for Sequential: only timm's"):
+        train(tmp_path / "run", {"layer_decay": 0.5})
+    assert not (tmp_path / "run").exists()
+
+
+def test_tf32_is_on_while_it_trains_and_torch_is_left_as_it_was(tmp_path, monkeypatch):
+    seen, start = [], Training.on_train_epoch_start
+    monkeypatch.setattr(Training, "on_train_epoch_start", lambda self: (seen.append(flags()), start(self)))
+
+    def flags():
+        return torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+
+    before = flags()
+    for precision in ("32-true", "tf32"):
+        train(tmp_path / precision, {"epochs": 1, "precision": precision})
+    assert seen == [before, ("high", True)]
+    assert flags() == before
+
+
+def test_bfloat16_trains_and_leaves_weights_in_full_precision_in_the_module(tmp_path):
+    built, fitted = train(tmp_path, {"epochs": 8, "precision": "bf16-true"})
+    assert fitted.val_top1 > 0.9
+    assert {value.dtype for value in built.module.state_dict().values()} == {torch.float32, torch.int64}
+
+
+@pytest.mark.slow
+def test_a_compiled_network_learns_the_same_and_its_weights_keep_their_names(tmp_path):
+    built, fitted = train(tmp_path / "compiled", {"epochs": 8, "ema": 0.9}, compile="true")
+    eager, expected = train(tmp_path / "eager", {"epochs": 8, "ema": 0.9}, compile="auto")
+    assert built.module.state_dict().keys() == eager.module.state_dict().keys()
+    assert load_file(tmp_path / "compiled" / "best.safetensors").keys() == eager.module.state_dict().keys()
+    assert fitted.val_top1 > 0.9
+    assert expected.val_top1 > 0.9
+
+
+def test_only_long_trainings_on_cuda_are_compiled_unless_one_asks_for_it():
+    cuda, cpu, enough = torch.device("cuda"), torch.device("cpu"), 2_000_000 * 224**2
+    decided = [_compiles("auto", cuda, enough), _compiles("auto", cuda, enough // 100), _compiles("auto", cpu, enough)]
+    assert decided == [True, False, False]
+    assert (_compiles("true", cpu, 1), _compiles("false", cuda, enough)) == (True, False)

@@ -6,6 +6,10 @@ import pytest
 import torch
 from timm.optim import list_optimizers
 
+from fca.cli.application import composed
+from fca.cli.configure import job_of
+from fca.tasks.adaptation import network
+from fca.training.augment import Augment
 from fca.training.recipe import COMMON_OPTIMISERS
 from fca.types import FcaError
 from tests.training.tiny import recipe
@@ -22,7 +26,7 @@ from tests.training.tiny import recipe
         ("schedule", "linear", r"recipe\.schedule = linear; allowed: cosine, step, constant"),
         ("warmup_epochs", 4.0, r"recipe\.warmup_epochs = 4\.0; allowed: from 0 to epochs=3"),
         ("milestones", [0.5, 30.0], r"recipe\.milestones = \[0\.5, 30\.0\]"),
-        ("precision", "16", r"recipe\.precision = 16; allowed: 32-true, bf16-mixed, 16-mixed"),
+        ("precision", "16", r"recipe\.precision = 16; allowed: 32-true, tf32, bf16-mixed, bf16-true, 16-mixed"),
         ("scale_min", 0.0, r"recipe\.scale_min = 0\.0"),
         ("snapshots", [0.5, 1.5], r"recipe\.snapshots = \[0\.5, 1\.5\]"),
     ],
@@ -30,6 +34,43 @@ from tests.training.tiny import recipe
 def test_a_value_out_of_range_is_named_as_the_user_types_it(name, value, message):
     with pytest.raises(FcaError, match=message):
         recipe(**{name: value}).check()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"optimiser_options": {"epsilon": 1e-6}}, r"options\.epsilon = .*; .*adamw: amsgrad, betas, .*\beps\b"),
+        ({"optimiser_options": {"lr": 0.1}}, r"recipe\.optimiser_options\.lr = .*; allowed: keywords of adamw"),
+        ({"optimiser_options": {"betas": [0.9]}}, r"recipe\.optimiser_options = .*; allowed: .*out of range"),
+        ({"optimiser": "sgd", "optimiser_options": {"betas": [0.9, 0.9]}}, r"options\.betas = .* keywords of sgd"),
+        ({"patience": 2, "snapshots": [0.5]}, r"recipe\.patience = 2; allowed: 0 with snapshots"),
+        ({"precision": "bf16-true", "ema": 0.9}, r"recipe\.ema = 0\.9; allowed: 0 for bf16-true"),
+    ],
+)
+def test_values_that_do_not_fit_each_other_are_refused_before_the_run(changes, message):
+    with pytest.raises(FcaError, match=message):
+        recipe(**changes).check()
+
+
+@pytest.mark.parametrize("changes", [{"betas": [0.9, 0.95], "eps": 1e-6}, {"foreach": False}])
+def test_keywords_of_an_optimiser_are_accepted(changes):
+    recipe(optimiser_options=changes).check()
+
+
+def test_keys_that_cannot_matter_have_their_neutral_value_in_an_identity():
+    idle = recipe(epochs=5, patience=4, crop_from="original", ema_warmup=True, val_max=30)
+    assert idle.essential(60, 30) == recipe(epochs=5, ema_warmup=False)
+    acting = recipe(epochs=5, patience=3, crop_from="original", scale_min=0.5, ema=0.9, val_max=29)
+    assert acting.essential(60, 30) == acting
+    trivial = [recipe(augment=Augment("trivial", ops, 9, 0.0, 0.0)).essential(60, 30) for ops in (1, 2)]
+    assert trivial[0] == trivial[1]
+
+
+@pytest.mark.parametrize(("images", "passes", "steps"), [(60, 38, 152), (16, 150, 150), (6000, 1, 375)])
+def test_a_short_training_is_lengthened_by_passes_and_a_long_one_is_not(images, passes, steps):
+    made = recipe(epochs=1, warmup_epochs=0.5, batch_size=16, min_steps=150).sized(images, 10)
+    assert (made.passes, made.epochs, made.steps_for(images)) == (passes, 1, steps)
+    assert made.sized(images, 10) == made
 
 
 def test_an_optimiser_that_only_timm_knows_is_accepted():
@@ -105,3 +146,12 @@ def test_steps_by_epochs_are_torch_s():
     stepped = recipe(epochs=6, schedule="step", warmup_epochs=0.0, milestones=[], gamma=0.9, step_epochs=2.0)
     shares = [stepped.lr_share(step, 60) for step in range(60)]
     assert shares == pytest.approx([0.9 ** (step // 20) for step in range(60)])
+
+
+def test_a_plan_of_few_steps_warns_once_and_a_trial_does_not(caplog, monkeypatch):
+    monkeypatch.setattr(network, "_warned", set())
+    for words in (["recipe.min_steps=20", "subset.ncl=2"], ["recipe.min_steps=0", "subset.ncl=3"], ["debug=smoke"], []):
+        job_of(composed("run", ["logger=none", *words]), words)
+    [warning] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "digits: a training has 40 steps" in warning
+    assert "set recipe.min_steps=100" in warning

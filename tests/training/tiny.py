@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from fca.training.augment import Augment
 from fca.training.batches import Examples
 from fca.training.recipe import Recipe
 from fca.types import Classifier
@@ -53,6 +54,8 @@ def recipe(**changes):
         "schedule": "cosine", "warmup_epochs": 1.0, "milestones": [0.5, 0.75], "gamma": 0.1, "precision": "32-true",
         "lr_batch": 0, "finetune_lr": 1.0, "lr_min": 0.0, "step_epochs": 0.0, "cutmix": 0.0, "ema": 0.0,
         "ema_warmup": True, "label_smoothing": 0.0, "mixup": 0.0, "flip": False, "shift": 0.0, "scale_min": 1.0,
-        "grad_clip": 0.0, "snapshots": [],
+        "grad_clip": 0.0, "snapshots": [], "steps": 0, "min_steps": 0, "passes": 1, "accumulate": 1, "repeats": 1,
+        "optimiser_options": {}, "layer_decay": 1.0, "crop_from": "input", "val_max": 0, "patience": 0,
+        "augment": Augment("none", 0, 0, 0.0, 0.0),
     }  # fmt: skip
     return Recipe(**{**values, **changes})

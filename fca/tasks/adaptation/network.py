@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fca.data.pixels import open_pixels
+from fca.data.pixels import open_originals, open_pixels
+from fca.data.splits import fixed_draw
 from fca.identity import canonical
 from fca.models.stored import BEST, describe_model, snapshot_name
+from fca.store.columns import DEVICE
 from fca.store.files import write_json
 from fca.subset import full_set
 from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
 from fca.tasks.predict import adapted_columns, predicted, predictions
-from fca.training.recipe import Recipe
+from fca.training.recipe import FEW_STEPS, Recipe
 from fca.types import Classifier, Column, FcaError, Finished, ImageData, Model, Run
 
 BEST_EPOCH = Column("best_epoch", int, "d", "epoch whose weights are kept, the most accurate one on validation images")
+EPOCHS_RUN = Column("epochs_run", int, "d", "epochs of a training, fewer than planned if it stopped early or diverged")
+
+log = logging.getLogger(__name__)
+_warned: set[str] = set()  # data sets of which a plan has few steps: a sweep is warned once
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +44,7 @@ class Training:
 class Network:
     """`adaptation=null`: finetune the model if it has weights, else train it from scratch."""
 
-    columns: ClassVar[tuple[Column, ...]] = (BEST_EPOCH,)
+    columns: ClassVar[tuple[Column, ...]] = (BEST_EPOCH, EPOCHS_RUN)
 
     def plan(self, setup: Setup, data: ImageData) -> list[Run]:
         """The training and its predictions."""
@@ -50,7 +58,7 @@ class Network:
             classifier, columns, diverged = _fitted(first, setup)
             setup.store.keep_items(first.work.data)  # a model that cannot be built leaves no file
             clean = predicted(first.work.clean, classifier, setup)
-            columns |= adapted_columns(clean.columns, first.work.data, setup.subset, diverged)
+            columns = adapted_columns(clean.columns, first.work.data, setup.subset, diverged) | columns
             yield Finished(first, columns, {})
             rest = [run for run in runs[1:] if run.run_id != clean.run.run_id]
             if len(rest) < len(runs) - 1:
@@ -89,9 +97,16 @@ def _plan(setup: Setup, data: ImageData, *, finetune: bool) -> list[Run]:
     Raises FcaError for a recipe out of range.
     """
     setup.recipe.check()
-    recipe = setup.recipe.scaled(finetune)
-    recipe = replace(recipe, flip=recipe.flip and data.mirror, ema_warmup=recipe.ema > 0 and recipe.ema_warmup)
-    values = asdict(recipe)
+    images, val_images = (sum(data.number(split, setup.subset.classes) for split in part) for part in _parts(setup))
+    recipe = replace(setup.recipe, flip=setup.recipe.flip and data.mirror)
+    recipe = replace(recipe, val_max=0) if setup.compat else recipe  # there all test images choose the epoch
+    recipe = recipe.scaled(finetune).essential(images, val_images)
+    steps = recipe.steps_for(images)
+    if steps < FEW_STEPS and recipe.epochs > 1 and data.name not in _warned:  # one epoch is a trial
+        _warned.add(data.name)
+        few = "%s: a training has %d steps, on %d images; with fewer than %d, many networks stay near chance: set "
+        log.warning(few + "recipe.min_steps=%d, or more epochs", data.name, steps, images, FEW_STEPS, FEW_STEPS)
+    values, own = asdict(recipe), setup.trainer.meaning()
     identity = {
         "data": data.fingerprint,
         "classes": [data.classes[c] for c in setup.subset.classes],
@@ -99,12 +114,15 @@ def _plan(setup: Setup, data: ImageData, *, finetune: bool) -> list[Run]:
         "recipe": canonical("recipe", values),
         "seed": setup.seed,
         **({"compat": setup.compat} if setup.compat else {}),
+        **({"callbacks": own} if own else {}),
     }
+    values |= {"augment": recipe.augment.label() or "none", "callbacks": json.dumps(own)}
+    values["optimiser_options"] = json.dumps(recipe.optimiser_options, sort_keys=True)
     about = {
         **about_training(setup, data, "finetune" if finetune else "scratch"),
         "compat": setup.compat,
         "seed": setup.seed,
-        **{f"recipe_{key}": value for key, value in values.items()},
+        **{f"recipe_{key}": value for key, value in values.items() if key not in ("steps", "min_steps")},  # see passes
     }
     train = Run("train", identity, about)
     snapshots = list(dict.fromkeys([BEST, *map(snapshot_name, recipe.snapshots)]))
@@ -112,32 +130,46 @@ def _plan(setup: Setup, data: ImageData, *, finetune: bool) -> list[Run]:
     return [replace(train, work=Training(data, setup.model, recipe, clean)), clean, *others]
 
 
+def _parts(setup: Setup) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Splits that are trained on, and those that choose the epoch: as released (compat), all test images."""
+    return (("train", "val"), ("test",)) if setup.compat else (("train",), ("val",))
+
+
 def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
     """The trained network, the columns of its training, and whether that diverged.
 
-    As released (compat), the head has all classes and the test images choose the epoch.
+    As released (compat), the head has all classes.
     """
     from fca.training.batches import Examples
+    from fca.training.devices import devices_name
     from fca.training.loop import Place, fit, seed_everything
 
     work: Training = run.work
     data, machine = work.data, setup.machine
     head = full_set(len(data.classes)) if setup.compat else setup.subset
     keys = [data.classes[c] for c in head.classes]
-    *fitting, test = (data.rows(split, setup.subset.classes) for split in ("train", "val", "test"))
-    chosen = [np.sort(np.concatenate(fitting)), test] if setup.compat else fitting
+    recipe, classes = work.recipe, setup.subset.classes
+    fitting, choosing = (np.sort(np.hstack([data.rows(each, classes) for each in part])) for part in _parts(setup))
+    choosing = fixed_draw(data, choosing, recipe.val_max) if recipe.val_max else choosing
     seed_everything(setup.seed)
     classifier = work.model.build(keys)
-    pixels = open_pixels(data, classifier.geometry, setup.cache, machine.workers, machine.cache_gb)
-    train, val = (Examples(pixels, rows, head.new_labels(data.labels[rows])) for rows in chosen)
-    place = Place(setup.store.folder(run.run_id), machine.accelerator, setup.tracker.start(run))
+    where = (setup.cache, machine.workers, machine.cache_gb)
+    shown = choosing if recipe.crops else np.concatenate([fitting, choosing])
+    pixels = open_pixels(data, classifier.geometry, *where, rows=shown)
+    originals = open_originals(data, classifier.geometry, *where, rows=fitting) if recipe.crops else None
+    train = Examples(pixels, fitting, head.new_labels(data.labels[fitting]), originals)
+    val = Examples(pixels, choosing, head.new_labels(data.labels[choosing]))
+    shared = {known.name: getattr(machine, known.name) for known in fields(Place) if hasattr(machine, known.name)}
+    place = Place(setup.store.folder(run.run_id), logger=setup.tracker.start(run), trainer=setup.trainer, **shared)
     write_json(place.folder / "model.json", describe_model(work.model, keys))
-    fitted = fit(classifier, train, val, work.recipe, setup.seed, place)
+    fitted = fit(classifier, train, val, recipe, setup.seed, place)
     columns: dict[str, Any] = {
         N_TRAIN: len(train),
         N_VAL: len(val),
         VAL_TOP1: fitted.val_top1,
         BEST_EPOCH: fitted.best_epoch,
+        EPOCHS_RUN: fitted.epochs_run,
         "train_s": fitted.train_s,
+        DEVICE: devices_name(machine.accelerator, machine.devices),
     }
     return classifier, columns, fitted.diverged
