@@ -22,6 +22,7 @@ from fca.cli.configure import Job
 from fca.store import ClaimLost, State, Store, claims
 from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND
 from fca.store.files import DamagedFile, write_text
+from fca.training import stop
 from fca.types import FcaError, Finished, Run
 
 POLL_S = 1.0
@@ -101,10 +102,7 @@ def execute(job: Job, *, alone: bool) -> None:
     store, found = job.setup.store, list[str]()
     keep_items(job, {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE})
     while left := [run for run in job.plan if store.state(run.run_id) not in (State.DONE, State.FAILED)]:
-        orphans = [run for run in left if run.parent and store.state(run.parent) is State.FAILED]
-        for run in orphans:
-            cause = store.error(str(run.parent))["error"]
-            record_failure(job, run, f"run {run.parent}, which it needs, failed: {cause}", None)
+        orphans = record_orphans(job, left)
         with _claimed(left, store) as tokens:
             won = [run for run in left if run.run_id in tokens]
             try:
@@ -117,6 +115,16 @@ def execute(job: Job, *, alone: bool) -> None:
             if not alone:
                 return
             time.sleep(POLL_S)
+
+
+def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
+    """Record as failed, and return, those of these runs that need one that failed."""
+    store = job.setup.store
+    orphans = [run for run in runs if run.parent and store.state(run.parent) is State.FAILED]
+    for run in orphans:
+        cause = store.error(str(run.parent))["error"]
+        record_failure(job, run, f"run {run.parent}, which it needs, failed: {cause}", None)
+    return orphans
 
 
 def keep_items(job: Job, done: set[str]) -> None:
@@ -192,6 +200,8 @@ def _write(job: Job, finished: Finished, token: str) -> None:
     }
     columns = (*job.task.columns, *job.setup.adaptation.columns)
     job.setup.tracker.finish(job.setup.store.write(row, finished.arrays, token, columns))
+    if stop.requested.is_set():
+        raise stop.Preempted
 
 
 def _fail(job: Job, left: Sequence[Run], message: str, trace: str | None) -> list[Run]:

@@ -20,13 +20,24 @@ from fca.plugins import PLUGINS
 from fca.types import FcaError
 
 OURS = "hydra_plugins.fca.sweeper.FcaSweeper"
+LAUNCHERS = ("hydra/launcher/gpus", "hydra/launcher/ray", "hydra/launcher/submitit_slurm")  # files of ours
 OF_CLUSTERS = ("partition", "qos", "account", "constraint", "gres", "comment")  # texts of a launcher that run nothing
 HYDRA_KEYS = "mode, sweeper.params, and numbers or flags of launcher"
 TYPED = "type it on the command line, or move it to your own conf/local/default.yaml, if you know what it does"
 _PLAIN = re.compile(r"[\w.:,=/@+-]*")
 _REFERENCE = re.compile(r"\$\{(now:[^${}]*|hydra:[\w.]+|[\w.@/\[\]-]+)\}")  # to a key, the time, Hydra's own values
 
-_load = ConfigLoaderImpl._load_single_config
+_plain = ConfigLoaderImpl._load_single_config
+
+
+def _load(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
+    """Load a file. A preset of ours has more keys than the schema which its plugin gives Hydra under the same name."""
+    if default.config_path in LAUNCHERS:
+        repo.get_schema_source().store.repo["hydra"]["launcher"].pop(f"{Path(default.config_path).name}.yaml", None)
+    return _plain(loader, default, repo)
+
+
+ConfigLoaderImpl._load_single_config = _load  # type: ignore  # also in workers, which import this with the launchers
 
 
 def watch(conf: Path) -> None:
@@ -35,7 +46,7 @@ def watch(conf: Path) -> None:
     def load(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:
         result = _load(loader, default, repo)
         address, file = urlsplit(result.path), str(default.config_path)
-        users = default.primary or file.startswith("local/")
+        users = default.primary or file.startswith("local/") or file in LAUNCHERS
         ours = users and address.scheme == "file" and Path(address.path) == conf
         installed = result.provider == "hydra" or address.netloc.startswith("hydra_plugins.")
         if address.scheme in ("file", "pkg") and not ours and not installed:
