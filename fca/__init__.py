@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from fca.cli.configure import load_data, load_model
     from fca.cli.report import write_report
     from fca.cli.results import results
+    from fca.cli.status import status
     from fca.subset import draw_subset
 
-__all__ = ["analyse", "draw_subset", "load_data", "load_model", "results", "write_report"]
+__all__ = ["analyse", "draw_subset", "load_data", "load_model", "results", "status", "write_report"]
 
 _HOMES = {
     "analyse": "fca.cli.analyse",
@@ -23,6 +24,7 @@ _HOMES = {
     "load_data": "fca.cli.configure",
     "load_model": "fca.cli.configure",
     "results": "fca.cli.results",
+    "status": "fca.cli.status",
     "write_report": "fca.cli.report",
 }
 

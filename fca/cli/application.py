@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stderr
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
@@ -28,7 +28,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from fca.allowed import Allowed, Seed, allowed_of, check_values, declared
@@ -86,6 +86,7 @@ class RunConfig:
     recipe: Any
     logger: Any
     machine: Any
+    trainer: Any
     subset: SubsetConfig = field(default_factory=SubsetConfig)
     sweep: SweepConfig = field(default_factory=SweepConfig)
     seed: Seed = 0
@@ -160,24 +161,25 @@ def register() -> None:
         ConfigStore.instance().store(name=f"{name}_schema", node=schema)
 
 
-def check_root(root: str, config: DictConfig) -> None:
+def check_root(root: str, config: Mapping[str, Any]) -> None:
     """Raise FcaError for a key that is neither declared above nor a group that the task brought, and for a value.
 
-    Groups are checked when they are made, by `component`.
+    config: resolved, or with Hydra's nodes. Groups are checked when they are made, by `component`.
     """
     known = declared(ROOTS[root])
-    for key in config:
-        if key not in known and not (isinstance(config[key], DictConfig) and "_target_" in config[key]):
+    values: Any = OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
+    for key in values:
+        if key not in known and not (isinstance(values[key], dict) and "_target_" in values[key]):
             raise FcaError("key", key, ", ".join(known), "correct its name")
     for name, (hint, _) in known.items():
-        if name not in config or OmegaConf.is_missing(config, name):
+        if values.get(name, MISSING) == MISSING:
             typed = "model@encoder" if name == "encoder" else name
             raise FcaError(typed, "null", "a value: it is needed", f"leave out ~{typed} or {typed}=null")
         inner = {known.name for known in fields(hint)} if is_dataclass(hint) else None
-        if inner and (odd := [key for key in config[name] if key not in inner]):
+        if inner and (odd := [key for key in values[name] if key not in inner]):
             raise FcaError("key", f"{name}.{odd[0]}", ", ".join(sorted(inner)), "correct its name")
-    check_values(ROOTS[root], {name: config[name] for name, (hint, _) in known.items() if hint is not Any})
-    check_folder("outputs", config.outputs)
+    check_values(ROOTS[root], {name: values[name] for name, (hint, _) in known.items() if hint is not Any})
+    check_folder("outputs", values["outputs"])
 
 
 def check_folder(key: str, folder: str) -> None:

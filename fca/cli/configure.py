@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 _MADE: dict[str, Any] = {}  # planning thousands of runs makes each component once
 
 
-def component(config: DictConfig, group: str) -> Any:
+def component(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
     """The object that a group's node describes: `_target_` names its dataclass, whose fields are the keys and types.
 
     Equal nodes give the same object. Raises FcaError for an unknown key, a wrong type or a missing value, naming it as
@@ -125,14 +125,14 @@ def typed(values: Mapping[str, Any], name: str) -> Any:
         return OmegaConf.merge(_schema(kind), given)
 
 
-def _values(config: DictConfig, group: str) -> Any:
+def _values(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
     """A group's node as a dictionary. Raises FcaError for a plain value, which a YAML of the user's put there."""
     node = config[group]
-    if not isinstance(node, DictConfig):
+    if not isinstance(node, dict | DictConfig):
         folder = "model@encoder" if group == "encoder" else group
         step = f"choose it in the defaults list, `- override /{folder}: {node}`, or type {folder}={node}"
         raise FcaError(group, node, f"an option of the group {folder}; a YAML has it as a plain value", step)
-    return OmegaConf.to_container(node, resolve=True)
+    return node if isinstance(node, dict) else OmegaConf.to_container(node, resolve=True)
 
 
 @contextmanager
@@ -196,45 +196,53 @@ class Job:
     task: Task
     setup: Setup
     plan: list[Run]
-    config: str  # the resolved YAML, kept beside every run
+    values: Mapping[str, Any]  # the resolved configuration
     command: str
+
+    @property
+    def config(self) -> str:
+        """The resolved configuration as YAML, kept beside every run; writing it takes as long as planning does."""
+        return OmegaConf.to_yaml(self.values)
 
 
 def job_of(config: DictConfig, overrides: list[str]) -> Job:
     """Check a configuration whole and plan it; decodes no image and writes nothing to the store."""
-    check_root("run", config)
-    data = data_of(config)
+    values: Any = OmegaConf.to_container(config, resolve=True)
+    check_root("run", values)
+    data = data_of(values)
     setup = Setup(
         data=data,
-        model=component(config, "model"),
-        encoder=component(config, "encoder"),
-        shifts=list({shift.label(): shift for shift in component(config, "shift").shifts()}.values()),
-        recipe=component(config, "recipe"),
-        subset=_subset(config, data),
-        seed=config.seed,
-        adaptation=Network() if config.adaptation is None else component(config, "adaptation"),
-        compat=config.compat,
-        machine=component(config, "machine"),
-        store=Store(Path(config.outputs)),
-        tracker=component(config, "logger"),
+        model=component(values, "model"),
+        encoder=component(values, "encoder"),
+        shifts=list({shift.label(): shift for shift in component(values, "shift").shifts()}.values()),
+        recipe=component(values, "recipe"),
+        subset=_subset(values["subset"], data),
+        seed=values["seed"],
+        adaptation=Network() if values["adaptation"] is None else component(values, "adaptation"),
+        compat=values["compat"],
+        machine=component(values, "machine"),
+        trainer=component(values, "trainer"),
+        store=Store(Path(values["outputs"])),
+        tracker=component(values, "logger"),
     )
-    task = component(config, "task")
+    task = component(values, "task")
     words = [word for word in overrides if not word.startswith("sweep.")]
     if any(word.startswith("experiment=") for word in words):
         words.append("hydra.mode=RUN")  # this configuration alone, of an experiment that may sweep
     command = shlex.join(["fca", "run", *words])
     with keys_of("task", task), keys_of("model", setup.model):
         plan = task.plan(setup)
-    return Job(task, setup, plan, OmegaConf.to_yaml(config, resolve=True), command)
+    return Job(task, setup, plan, values, command)
 
 
-def data_of(config: DictConfig) -> ImageData:
+def data_of(config: Mapping[str, Any] | DictConfig) -> ImageData:
     """The images of a configuration, listed once in a process."""
     loader = component(config, "dataset")
-    key = (id(loader), config.limit)  # equal nodes are one loader, which lives as long as the process
+    limit = config["limit"]
+    key = (id(loader), limit)  # equal nodes are one loader, which lives as long as the process
     if key not in _LOADED:
         data = loader.load()
-        _LOADED[key] = data if config.limit is None else first_images(data, config.limit)
+        _LOADED[key] = data if limit is None else first_images(data, limit)
     return _LOADED[key]
 
 
@@ -289,15 +297,15 @@ def _config_of(path: Path) -> DictConfig:
     return DictConfig(OmegaConf.create(text))
 
 
-def _subset(config: DictConfig, data: ImageData) -> ClassSubset:
-    wanted, total = config.subset, len(data.classes)
-    if wanted.classes is not None:
-        if wanted.ncl not in (None, len(wanted.classes)):
-            allowed = f"{len(wanted.classes)}, as subset.classes has"
-            raise FcaError("subset.ncl", wanted.ncl, allowed, "give only one of them")
-        return named_subset(data.classes, list(wanted.classes))
-    if wanted.ncl is None and wanted.sampler == "fca":  # made to draw: all classes need subset=all
+def _subset(wanted: Mapping[str, Any], data: ImageData) -> ClassSubset:
+    ncl, classes, sampler, total = wanted["ncl"], wanted["classes"], wanted["sampler"], len(data.classes)
+    if classes is not None:
+        if ncl not in (None, len(classes)):
+            allowed = f"{len(classes)}, as subset.classes has"
+            raise FcaError("subset.ncl", ncl, allowed, "give only one of them")
+        return named_subset(data.classes, classes)
+    if ncl is None and sampler == "fca":  # made to draw: all classes need subset=all
         raise FcaError("subset.ncl", None, f"2 to {total} for subset=fca", "add subset.ncl=5, or take subset=all")
-    if wanted.ncl is None:
+    if ncl is None:
         return full_set(total)
-    return draw_subset(total, number_of_classes(wanted.ncl, total), wanted.seed, wanted.sampler)
+    return draw_subset(total, number_of_classes(ncl, total), wanted["seed"], sampler)

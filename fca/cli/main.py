@@ -19,9 +19,10 @@ COMMANDS = {
     "report": "one page of figures, tables and commands:  fca report report=few_class",
     "generate": "test images in levels of difficulty:  fca generate generator=rendered plan=rendered",
     "results": "stored runs as a table:  fca results --format csv --query 'ncl <= 5'",
-    "status": "what is done, running and failed, and why",
+    "status": "what is done, running and failed, why, and how long it will take",
+    "clean": "what takes room and can be made again; removes it with --yes",
 }
-WITHOUT_HYDRA = ("results", "status")
+WITHOUT_HYDRA = ("results", "status", "clean")
 GRACE_S = 10.0  # batch systems kill 30 s after SIGTERM
 _received: list[int] = []  # signals that are to end this process
 

@@ -12,6 +12,7 @@ from fca.cli.application import application, typed_words
 from fca.cli.configure import job_of
 from fca.cli.execute import end_with_parent, execute
 from fca.cli.show import show_job
+from fca.cli.weights import Weights
 from fca.store import State
 from fca.store.claims import clear
 
@@ -34,6 +35,7 @@ def run(config: DictConfig) -> None:
         clear(store.folder(planned.run_id))
     job.setup.tracker.connect()
     execute(job, alone=True)
+    Weights([job]).remove_unneeded()
     if show_job(job):
         raise SystemExit(1)
 

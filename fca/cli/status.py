@@ -1,43 +1,190 @@
-"""`fca status`: what is done, running, failed and damaged, and why."""
+"""`fca status`: what is done, running, failed and damaged, why, and how long it will take."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+import re
+import signal
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from fca.cli import Words, refused
-from fca.cli.show import check_store, show_failures
-from fca.store import State, Store
-from fca.store.files import DamagedFile
+from fca.cli.show import check_store
+from fca.store import State, Store, claims
+from fca.store.damage import PROGRESS
+from fca.store.files import DamagedFile, read_object
 from fca.types import FcaError
+
+WATCH_S = 2.0
+COLUMNS = (
+    *("run_id", "state", "task", "error", "command", "host", "pid", "device"),
+    *("epoch", "epochs", "images_per_s", "left_s", "beat_s", "finished"),
+)
+_NEEDED = re.compile(r"run [0-9a-f]{12}, which it needs, failed: ")
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print counts, every damaged file and every failure; exit code 0, or 2 where there is no such store."""
+    """Print counts, workers, every damaged file and the failures by their errors; exit code 2 for no such store."""
     parser = Words(prog="fca status", description=__doc__)
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
+    parser.add_argument("--watch", action="store_true", help="show it again and again, until Ctrl-C")
+    parser.add_argument("--retry-failed", action="store_true", help="forget failures; the same sweep runs them again")
+    parser.add_argument("--release-stale", action="store_true", help="remove the claims of workers that died")
     try:
-        outputs = parser.parse_args(arguments).outputs
-        check_store(outputs)
+        options = parser.parse_args(arguments)
+        check_store(options.outputs)
     except FcaError as error:
         return refused(error)
-    store = Store(Path(outputs))
-    states = {run_id: store.state(run_id) for run_id in store.run_ids()}
-    counts, damaged = Counter(states.values()), store.damaged()
-    abandoned = f", {counts[State.ABSENT]} begun and left (the same command goes on)" if counts[State.ABSENT] else ""
-    broken = f", {len(damaged)} damaged (the same command does them again)" if damaged else ""
-    whole = f"{counts[State.DONE]} done, {counts[State.RUNNING]} running, {counts[State.FAILED]} failed"
-    print(f"{whole}{broken}{abandoned}")
-    for one in damaged:
-        print(f"damaged {one}{_command(store, one)}")
-    show_failures(store, [run_id for run_id, state in states.items() if state is State.FAILED], most=len(states))
+    store, acts = Store(Path(options.outputs)), options.release_stale or options.retry_failed
+    if options.release_stale:
+        dead = [path for path, sweep in claims.sweeps(store.outputs) if sweep is None]
+        released = [run_id for run_id in store.run_ids() if claims.clear(store.folder(run_id)) is not None]
+        for path in dead:
+            path.unlink(missing_ok=True)
+        print(f"released {len(released) + len(dead)} stale claims")
+    if options.retry_failed:
+        known = _status(store)
+        failed = known[known["state"] == "failed"]
+        for run_id in failed["run_id"]:
+            store.forgive(run_id)
+        again = "; run the same sweep again, or" if len(failed) else ""
+        print(f"forgot {len(failed)} failures{again}", *failed["command"].dropna().unique(), sep="\n")
+    if options.watch:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is how it ends, no failure
+        with suppress(KeyboardInterrupt):
+            _watch(store)
+    elif not acts:
+        Console(soft_wrap=True, highlight=False).print(_shown(store), end="")
     return 0
 
 
-def _command(store: Store, damaged: DamagedFile) -> str:
-    """The command of a damaged run, below it, where its row still has it."""
-    with suppress(FcaError, DamagedFile, KeyError):
-        return f"\n  {store.row(damaged.path.parent.name)['command']}"
-    return ""
+def status(outputs: str | Path = "outputs") -> pd.DataFrame:
+    """Where every run stands that was begun, one line each.
+
+    state: done, running, failed, damaged, stale (its worker died), or left (begun, and given back by its worker).
+    error: of failed and damaged ones.    command: does the run again.
+    host, pid, device, epoch, epochs, images_per_s, left_s (its own estimate), beat_s (since its heartbeat): of running
+    ones, of trainings some seconds after they begin.
+    A value that is not known is missing. Raises FcaError for a folder that is no store.
+
+    >>> status("no/such/folder")
+    Traceback (most recent call last):
+    fca.types.FcaError: outputs = no/such/folder; allowed: a folder that fca run filled; next: ...
+    """
+    check_store(outputs, "outputs")
+    return _status(Store(Path(outputs)))
+
+
+def _status(store: Store) -> pd.DataFrame:
+    lines = [{"run_id": run_id, **_line(store, run_id)} for run_id in store.run_ids()]
+    frame = pd.DataFrame(lines, columns=list(COLUMNS)).set_index("run_id")
+    rows = store.rows().set_index("run_id")[["task", "command", "finished"]]  # from the index: no file is read
+    return frame.fillna(rows.reindex(frame.index)).reset_index().infer_objects()
+
+
+def _line(store: Store, run_id: str) -> dict[str, Any]:
+    folder = store.folder(run_id)
+    state, damaged = store.look(run_id)
+    if state is State.RUNNING and (claim := claims.holder(folder)) is not None:
+        known = {"state": "running", "host": claim["host"], "pid": claim["pid"]}
+        known["beat_s"] = max(0.0, time.time() - claim["beat"])
+        with suppress(FileNotFoundError, DamagedFile):
+            if (folder / PROGRESS).stat().st_mtime >= claim["started"]:  # not of an earlier worker
+                known |= read_object(folder / PROGRESS, epoch=int, epochs=int, images_per_s=float, left_s=float)
+        return known
+    if damaged is not None:
+        return {"state": "damaged", "error": str(damaged)}
+    with suppress(FileNotFoundError, DamagedFile):  # forgotten a moment ago
+        if state is State.FAILED:
+            return {**store.error(run_id), "state": "failed"}
+    return {"state": "done" if state is State.DONE else "stale" if (folder / claims.CLAIM).exists() else "left"}
+
+
+def _shown(store: Store) -> Text:
+    """The whole status, as lines."""
+    frame, items = _status(store), store.damaged_items()
+    by_state = {str(state): part for state, part in frame.groupby("state")}
+    none = frame[:0]
+    counts = {state: len(part) for state, part in by_state.items()}
+    notes = {
+        "damaged (the same command does them again)": counts.get("damaged", 0) + len(items),
+        "stale (their workers died; the same command takes over)": counts.get("stale", 0),
+        "begun and left (the same command goes on)": counts.get("left", 0),
+    }
+    parts = [f"{counts.get(state, 0)} {state}" for state in ("done", "running", "failed")]
+    text = Text(", ".join([*parts, *(f"{number} {note}" for note, number in notes.items() if number)]) + "\n", "bold")
+    text.append("".join(_estimates(store, frame)), "not bold")
+    text.append("".join(_workers(by_state.get("running", none))), "not bold cyan")
+    for line in by_state.get("damaged", none).to_dict("records"):
+        text.append(f"damaged {line['error']}\n", "not bold yellow")
+        text.append(f"  {line['command']}\n" if isinstance(line["command"], str) else "", "not bold")
+    text.append("".join(f"damaged {one}\n" for one in items), "not bold yellow")
+    for error, command in _failures(by_state.get("failed", none)):
+        text.append(f"{error}\n", "not bold red").append(f"  {command}\n", "not bold")
+    again = "run them again: fca status --retry-failed, then the same sweep; or the sweep with sweep.retry=true\n"
+    return text.append(again if "failed" in counts else "", "not bold")
+
+
+def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
+    """When the sweeps at work will be done, by their pace so far; without any, the trainings. Nothing if unknown."""
+    known = frame.set_index("run_id")
+    at_work = [sweep for _, sweep in claims.sweeps(store.outputs) if sweep is not None]
+    for sweep in at_work:
+        runs = known.reindex(sweep["runs"])
+        left = int((~runs["state"].isin(["done", "failed"])).sum())
+        finished = pd.to_datetime(runs["finished"], utc=True, format="ISO8601")
+        done = int((finished >= pd.Timestamp(sweep["started"], unit="s", tz="UTC")).sum())
+        passed = time.time() - sweep["started"]
+        pace = f", {done} done in {as_time(passed)}: {as_time(passed / done * left)} to go" if done else ""
+        yield f"sweep on {sweep['host']} (pid {sweep['pid']}): {left} of {len(runs)} runs left{pace}\n"
+    if not at_work and frame["left_s"].notna().any():
+        yield f"the trainings at work end in about {as_time(frame['left_s'].max())}\n"
+
+
+def _workers(running: pd.DataFrame) -> Iterator[str]:
+    """A line for each process: the run that shows how far it is, or the first that it has claimed."""
+    for (host, pid), of_one in running.sort_values("epochs").groupby(["host", "pid"], sort=True):
+        line = of_one.iloc[0]
+        far, more = "", f" and {len(of_one) - 1} more" if len(of_one) > 1 else ""
+        if pd.notna(line["epoch"]):
+            far = f"  {line['device']}  epoch {line['epoch']:.0f} of {line['epochs']:.0f}"
+            far += f"  {line['images_per_s']:,.0f} images/s  {as_time(line['left_s'])} to go"
+        yield f"running {line['run_id']}{more}  {host} pid {pid:.0f}{far}  heartbeat {line['beat_s']:.0f} s ago\n"
+
+
+def _failures(failed: pd.DataFrame) -> Iterator[tuple[str, str]]:
+    """For each error its number of runs and a command that repeats one; those that need a failed run count to it."""
+    cause = failed["error"].map(lambda error: _NEEDED.sub("", error))
+    first = failed.assign(own=cause != failed["error"]).sort_values(
+        "own", kind="stable"
+    )  # those that failed themselves
+    for error, of_one in first.groupby(cause, sort=False):
+        line = of_one.iloc[0]
+        runs = line["run_id"] if len(of_one) == 1 else f"{len(of_one)} runs, such as {line['run_id']}"
+        yield f"failed {runs} ({line['task']}): {error}", line["command"]
+
+
+def _watch(store: Store) -> None:
+    """Show it for ever; a large store is not read all the time."""
+    with Live(console=Console(highlight=False), auto_refresh=False) as live:
+        while True:
+            begun = time.monotonic()
+            live.update(_shown(store), refresh=True)
+            time.sleep(max(WATCH_S, 4 * (time.monotonic() - begun)))
+
+
+def as_time(seconds: float) -> str:
+    """A time in the unit in which one thinks of it.
+
+    >>> as_time(42.0), as_time(150.0), as_time(9000.0), as_time(400_000.0)
+    ('42 s', '2.5 min', '2.5 h', '4.6 d')
+    """
+    units = (("d", 86400), ("h", 3600), ("min", 60))
+    return next((f"{seconds / size:.1f} {unit}" for unit, size in units if seconds >= size), f"{seconds:.0f} s")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import math
 import os
@@ -27,9 +26,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fca.allowed import check_values
 from fca.cli.application import SweepConfig, hydra_words, typed_words
+from fca.cli.compose import Composer
 from fca.cli.configure import Job, data_of, job_of
-from fca.cli.execute import POLL_S, execute, keep_items, record_failure
+from fca.cli.execute import POLL_S, execute, keep_items, record_failure, record_orphans
 from fca.cli.show import show_failures
+from fca.cli.weights import Weights
 from fca.data.content import one_look
 from fca.plugins import use_plugins
 from fca.store import State, Store, claims
@@ -42,6 +43,10 @@ PROGRAMS = {"submitit_slurm": ("srun", "sbatch")}  # that a launcher needs
 LOOK_S = 1.0
 ANSWERS_S = 5.0
 BARREN = 3  # launches in a row from which nothing came
+
+
+class LostJob(Exception):
+    """A job of a cluster ended without the record of any end; the message is why, as far as it is known."""
 
 
 @contextmanager
@@ -117,7 +122,8 @@ class ResumingSweep:
         self.config = config
         use_plugins(config.plugins)
         _check_launcher(config.hydra, starts=not OmegaConf.select(config, "sweep.print"))
-        self.loader = hydra_context.config_loader
+        self.context = hydra_context
+        self.loader: Any = hydra_context.config_loader
         self.launcher = Plugins.instance().instantiate_launcher(
             hydra_context=hydra_context, task_function=task_function, config=config
         )
@@ -147,10 +153,16 @@ class ResumingSweep:
         os.environ.setdefault("WANDB_RUN_GROUP", "-".join(name))  # the workers inherit it
         if left:
             points[0].job.setup.tracker.connect()
-        with progress(store, left, total=len(runs)):
+        weights = Weights(point.job for point in points)
+        with (
+            progress(store, left, total=len(runs)),
+            repeating(weights.remove_unneeded, LOOK_S),
+            claims.announced(store.outputs, left),
+        ):
             while left:
                 self._work(points, left)
                 left = _wait(store, left)
+        weights.remove_unneeded()
         failed = [run_id for run_id in runs if store.state(run_id) is State.FAILED]
         if failed:
             show_failures(store, failed)
@@ -172,6 +184,8 @@ class ResumingSweep:
         """
         store = launches[0].job.setup.store
         jobs: Sequence[Any] = ()
+        if isinstance(params := getattr(self.launcher, "params", {}), dict) and params.get("timeout_from_rows"):
+            params["timeout_min"] = _time_limit(launches, left, self.config.hydra.launcher.timeout_min)
         try:
             with _noting_deaths() as dead:
                 jobs = self.launcher.launch([point.overrides for point in launches], initial_job_idx=0)
@@ -189,8 +203,11 @@ class ResumingSweep:
         finally:
             for run_id in left:
                 claims.clear(store.folder(run_id))
-        for job in jobs:
-            _ = job.return_value  # raises what ended a job outside of its runs
+        for point, job in zip(launches, jobs, strict=False):  # none when the launcher itself failed
+            try:
+                _ = job.return_value  # raises what ended a job outside of its runs
+            except LostJob as loss:
+                _record_loss(point, str(loss))
 
     def _cannot_start(self, error: Exception) -> Exception:
         """The error of a launcher from which nothing came, as a user's; folders that it made are removed if empty."""
@@ -207,22 +224,12 @@ class ResumingSweep:
     def _configurations(self, arguments: list[str]) -> list[Configuration]:
         """Every point of the grid, composed, checked and planned; without subsets that a data set is too small for."""
         axes = self._axes(arguments)
-        groups = {*self.loader.list_groups(""), *self.config.hydra.runtime.choices}
-        composed: dict[tuple[str, ...], DictConfig] = {}
+        words = {word: len(axis) for axis in axes.values() for value in axis for word in hydra_words(value)}
+        composer = self.context.config_loader = Composer(self.loader, words)
         points, skipped = [], Skipped()
         for values in itertools.product(*axes.values()):
-            pairs = zip(values, axes.values(), strict=True)
-            choices = {word: len(axis) for value, axis in pairs for word in hydra_words(value)}
-            overrides = list(choices)
-            whole = tuple(word for word, number in choices.items() if _composes(word, number, groups))
-            if whole not in composed:
-                fresh = self.loader.load_sweep_config(self.config, list(whole))
-                with open_dict(fresh):
-                    del fresh["hydra"]
-                composed[whole] = fresh
-            config = copy.deepcopy(composed[whole])
-            for override in OverridesParser.create().parse_overrides([o for o in overrides if o not in whole]):
-                OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+            overrides = [word for value in values for word in hydra_words(value)]
+            config = composer.point(self.config, overrides)
             with skipped.unless_drawn(config):
                 points.append(Configuration(overrides, job_of(config, typed_words(self.config.hydra, overrides))))
         if line := skipped.line():
@@ -258,6 +265,8 @@ def _check_launcher(hydra: DictConfig, *, starts: bool) -> None:
     if starts and lacking:
         allowed = f"a machine that has {' and '.join(PROGRAMS[name])}; {' and '.join(lacking)} not found"
         raise FcaError("hydra/launcher", name, allowed, "go to a machine of the cluster, or take hydra/launcher=joblib")
+    if name == "ray" and not isinstance(launcher.ray, DictConfig):
+        raise FcaError("hydra.launcher.ray", launcher.ray, "init and remote", "set their keys")
     if starts and name == "ray" and isinstance(init := OmegaConf.select(launcher, "ray.init"), DictConfig):
         _prepare_ray(init)
 
@@ -306,12 +315,6 @@ def _values(override: Override, head: int | None) -> list[str]:
     return [f"{key}={value}" for value in itertools.islice(override.sweep_string_iterator(), head)]
 
 
-def _composes(override: str, values: int, groups: set[str]) -> bool:
-    """Whether Hydra is to compose an override (100 ms): a group, an addition, or a key with one value only."""
-    key = override.partition("=")[0]
-    return values == 1 or key.startswith(("+", "~")) or key.partition("@")[0].partition("/")[0] in groups
-
-
 def _wait(store: Store, left: set[str]) -> set[str]:
     """Wait for runs that other sweeps compute; returns those that were abandoned and are to be done again."""
     while any(store.state(run_id) is State.RUNNING for run_id in left):
@@ -349,6 +352,29 @@ def _bury(launches: Sequence[Configuration], dead: Mapping[int, int], message: s
                 blamed.add(claim["pid"])
                 cause = _cause({claim["pid"]: dead[claim["pid"]]}) if dead else message
                 record_failure(point.job, run, cause, None)
+                record_orphans(point.job, point.job.plan)
+
+
+def _record_loss(point: Configuration, message: str) -> None:
+    """Record for a job that was lost the first of its runs that nobody did, and those that need it."""
+    store, plan = point.job.setup.store, point.job.plan
+    _wait(store, {run.run_id for run in plan})  # its claim may be one of a host that is gone
+    if left := [run for run in plan if store.state(run.run_id) in (State.ABSENT, State.DAMAGED)]:
+        record_failure(point.job, left[0], message, None)
+        record_orphans(point.job, left[1:])
+
+
+def _time_limit(launches: Sequence[Configuration], left: set[str], given: int) -> int:
+    """Minutes for a job: 3 times the longest stored training of the same models and data, plus 5; at most `given`.
+
+    As given where some model of the launches was never trained on its data.
+    """
+    rows = launches[0].job.setup.store.rows("task == 'train'")
+    longest: Any = rows.groupby(["dataset", "model"])["train_s"].max() if len(rows) else {}
+    runs = [run.about for point in launches for run in point.job.plan if run.task == "train" and run.run_id in left]
+    seconds = [longest.get((about["dataset"], about["model"])) for about in runs]
+    known = [one for one in seconds if one is not None]
+    return min(given, math.ceil(max(known) * 3 / 60) + 5) if known and len(known) == len(seconds) else given
 
 
 def _cause(dead: Mapping[int, int]) -> str:

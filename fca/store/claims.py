@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,13 @@ from fca.store.files import DamagedFile, abandon_parts, part_of, read_object, re
 BEAT_S = 15.0
 STALE_S = 120.0
 CLAIM = "claim.json"
+SWEEPS = "sweeps"  # in outputs: what sweeps are at work on
 _held: dict[Path, str] = {}  # folder -> token of every claim of this process
 
 
 def is_held(folder: Path) -> bool:
     """Whether a live worker has claimed this run folder."""
-    claim = _read(folder / CLAIM)
-    return claim is not None and not _is_stale(folder / CLAIM, claim)
+    return holder(folder) is not None
 
 
 def acquire(folder: Path) -> str | None:
@@ -44,15 +44,8 @@ def acquire(folder: Path) -> str | None:
         _take_away(path, claim.get("token"))
     remove_parts(folder)
     token = uuid.uuid4().hex
-    mine = {
-        "token": token,
-        "host": socket.gethostname(),
-        "pid": os.getpid(),
-        "process_started": psutil.Process().create_time(),
-        "started": time.time(),
-    }
     part = part_of(path)
-    write_json(part, mine)
+    write_json(part, {"token": token, **_worker()})
     _held[folder] = token  # before there is a file that `abandon` would have to remove
     try:
         os.link(part, path)  # fails if a claim is there: exclusive, and never half written
@@ -62,6 +55,43 @@ def acquire(folder: Path) -> str | None:
     finally:
         part.unlink()
     return token
+
+
+def _worker() -> dict[str, Any]:
+    """What a claim has of this process."""
+    me = psutil.Process()
+    begun = {"process_started": me.create_time(), "started": time.time()}
+    return {"host": socket.gethostname(), "pid": me.pid, "job": _job(), **begun}
+
+
+def holder(folder: Path) -> dict[str, Any] | None:
+    """The claim of a run folder that is held, with `beat`, the time of its last heartbeat; None if nobody holds it."""
+    claim = _read(folder / CLAIM)
+    with suppress(FileNotFoundError):
+        if claim is not None and not _is_stale(folder / CLAIM, claim):
+            return {**claim, "beat": (folder / CLAIM).stat().st_mtime}
+    return None
+
+
+@contextmanager
+def announced(outputs: Path, runs: Iterable[str]) -> Iterator[None]:
+    """Let others see, while the body runs, which runs a sweep is about to do."""
+    path = outputs / SWEEPS / f"{uuid.uuid4().hex[:12]}.json"
+    write_json(path, {"token": path.stem, **_worker(), "runs": sorted(runs)})
+    try:
+        with repeating(path.touch, BEAT_S):
+            yield
+    finally:
+        with suppress(OSError):
+            path.unlink()
+            path.parent.rmdir()  # if no other sweep is at work
+
+
+def sweeps(outputs: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
+    """The sweeps that announced themselves: the file, and what it has (`started`, `runs`); None of one that is dead."""
+    for path in sorted((outputs / SWEEPS).glob("*.json")):
+        known = _read(path)
+        yield path, known if known and isinstance(known.get("runs"), list) and not _is_stale(path, known) else None
 
 
 def is_mine(folder: Path, token: str) -> bool:
@@ -140,9 +170,18 @@ def _read(path: Path) -> dict[str, Any] | None:
     return None
 
 
+def _job() -> str:
+    """The job of SLURM around this process, and how often it was queued again: 17.0; empty outside of one."""
+    job = os.environ.get("SLURM_JOB_ID")
+    return f"{job}.{os.environ.get('SLURM_RESTART_COUNT', 0)}" if job else ""
+
+
 def _is_stale(path: Path, claim: dict[str, Any]) -> bool:
     if not claim or claim["started"] > time.time() + STALE_S:
         return True
+    mine, theirs = _job(), str(claim.get("job"))
+    if mine and mine != theirs and mine.partition(".")[0] == theirs.partition(".")[0]:
+        return True  # this very job held it, before it was queued again
     if claim["host"] == socket.gethostname():
         try:
             process = psutil.Process(claim["pid"])

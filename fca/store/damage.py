@@ -34,8 +34,19 @@ from fca.store.files import (
 from fca.types import Column
 
 ROW, ERROR, NOTE = "row.json", "error.json", "damaged.json"
+FITTED = "fitted.json"  # beside the weights of a network that was trained whole
+PROGRESS = "progress.json"  # of a training at work: epoch, epochs, images_per_s, left_s (of its own estimate), device
+REMOVED = "removed.json"  # files: weights that the row lists and that were removed on purpose; why
 FILES = Column("files", tuple, "", "name, bytes, xxh3_128, dtype and shape of each file of the run, and of the row")
-OTHERS = ("config.yaml", "log.txt", "journal.jsonl", "last.ckpt", "findings.csv")  # files that no row lists
+OTHERS = (
+    "config.yaml",
+    "log.txt",
+    "journal.jsonl",
+    "last.ckpt",
+    "findings.csv",
+    PROGRESS,
+    REMOVED,
+)  # files that no row lists
 WEIGHTS = (".safetensors", "model.json", "fitted.json")  # ends of names, beside arrays
 SHOWN = 5  # damaged files that are named, where others follow
 _RUN_ID = re.compile(r"[0-9a-f]{12}")
@@ -133,13 +144,25 @@ def problem_of(folder: str | Path) -> DamagedFile | None:
         if whole.files is None:
             _look_at_unlisted(folder, whole.mtime_ns, noted)
         for name, entry in (whole.files or {}).items():
-            _look_at(f"{folder}/{name}", entry, whole.mtime_ns, always=noted)
+            try:
+                _look_at(f"{folder}/{name}", entry, whole.mtime_ns, always=noted)
+            except DamagedFile:
+                if os.path.lexists(f"{folder}/{name}") or name not in removed(folder):
+                    raise
     except DamagedFile as damage:
         return damage
     if noted:  # repaired by hand
         with suppress(OSError):
             Path(folder, NOTE).unlink()
     return None
+
+
+def removed(folder: str | Path) -> dict[str, str]:
+    """The weights of a run that were removed on purpose -> why."""
+    with suppress(FileNotFoundError, DamagedFile):
+        record = read_object(f"{folder}/{REMOVED}", files=list, why=str)
+        return {name: record["why"] for name in map(str, record["files"]) if name.endswith(".safetensors")}
+    return {}
 
 
 def _look_at(path: str, entry: Entry, written_ns: int, *, always: bool) -> None:

@@ -68,10 +68,16 @@ def part_of(path: Path) -> Path:
 
 def remove_parts(folder: Path) -> None:
     """Remove what killed processes of this host left unfinished in a folder."""
+    for part in abandoned_parts(folder):
+        part.unlink(missing_ok=True)
+
+
+def abandoned_parts(folder: Path) -> Iterator[Path]:
+    """What killed processes of this host left unfinished in a folder."""
     for part in folder.glob(".*.part"):
         writer = _WRITER.search(part.name)
         if writer and writer[2] == socket.gethostname() and not psutil.pid_exists(int(writer[1])):
-            part.unlink(missing_ok=True)
+            yield part
 
 
 def abandon_parts() -> None:

@@ -21,7 +21,7 @@ import pandas as pd
 
 from fca.store import claims, damage
 from fca.store.columns import Row, checked
-from fca.store.damage import ERROR, NOTE, ROW
+from fca.store.damage import ERROR, FITTED, NOTE, REMOVED, ROW
 from fca.store.files import (
     DamagedFile,
     make_way,
@@ -84,13 +84,14 @@ class Store:
 
     def state(self, run_id: str) -> State:
         """Where a run stands now."""
-        return self._look_at(run_id)[0]
+        return self.look(run_id)[0]
 
     def problem(self, run_id: str) -> DamagedFile | None:
         """What is wrong with the files of a finished or failed run; None if nothing is, and for one that is neither."""
-        return self._look_at(run_id)[1]
+        return self.look(run_id)[1]
 
-    def _look_at(self, run_id: str) -> tuple[State, DamagedFile | None]:
+    def look(self, run_id: str) -> tuple[State, DamagedFile | None]:
+        """Both at once."""
         folder = self.folder(run_id)
         found, damaged = State.ABSENT, None
         try:
@@ -111,7 +112,11 @@ class Store:
 
     def damaged(self) -> list[DamagedFile]:
         """The damaged runs, each by its first damaged file, and the damaged items tables of the others."""
-        found = [damaged for run_id in self.run_ids() if (damaged := self.problem(run_id))]
+        return [damaged for run_id in self.run_ids() if (damaged := self.problem(run_id))] + self.damaged_items()
+
+    def damaged_items(self) -> list[DamagedFile]:
+        """The items tables that are damaged, of those that finished runs need."""
+        found = []
         for fingerprint in self.rows()["fingerprint"].dropna().unique():
             try:
                 self.items(fingerprint)
@@ -176,9 +181,26 @@ class Store:
         if not claims.is_mine(folder, token):
             raise ClaimLost(f"run {row['run_id']} was taken over by another worker")
         write_whole(folder / ROW, lambda file: file.write(content))
-        for name in (ERROR, NOTE):
+        for name in (ERROR, NOTE, REMOVED):
             remove(folder / name)
         return row
+
+    def weights(self, run_id: str) -> list[Path]:
+        """The weights that a training of a whole network left: of its best epoch, and snapshots.
+
+        Those of a single layer are few bytes, which analyses read; they are none of these.
+        """
+        folder = self.folder(run_id)
+        return sorted(folder.glob("*.safetensors")) if (folder / FITTED).exists() else []
+
+    def remove_weights(self, run_id: str, paths: Iterable[Path], why: str) -> None:
+        """Remove weights of a finished run, which stays whole: a record of them is written first."""
+        names = [path.name for path in paths]
+        if names:
+            known = damage.removed(self.folder(run_id))
+            write_json(self.folder(run_id) / REMOVED, {"files": sorted({*known, *names}), "why": why})
+        for name in names:
+            remove(self.folder(run_id) / name)
 
     def fail(self, run_id: str, error: Mapping[str, Any]) -> None:
         """Record why a run failed: message, traceback and the command that repeats it."""
@@ -199,7 +221,7 @@ class Store:
         make_way(*(path for path in paths if damage.is_ours(path.name)))
         if damaged is None:
             return
-        doomed = [folder / name for name in (ROW, ERROR, NOTE)]
+        doomed = [folder / name for name in (ROW, ERROR, NOTE, REMOVED)]
         if damaged.path not in doomed:
             doomed += [path for path in paths if damage.is_listed(path.name)]
         for path in doomed:

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 WORK = {
-    "run": ["dataset=digits", "limit=4", "model=test_resnet", "recipe.epochs=1", "logger=none", "subset.ncl=2"],
+    "run": [
+        "dataset=digits",
+        "limit=4",
+        "model=test_resnet",
+        "recipe.epochs=1",
+        "recipe.min_steps=0",
+        "logger=none",
+        "subset.ncl=2",
+    ],
     "analyse": ["analysis=few_class"],
     "report": ["report=few_class", "logger=none"],
 }

@@ -61,6 +61,9 @@ VALUES = {  # what stands before them -> key -> wrong values
         "recipe.mixup": ["-1", "inf"],
         "recipe.snapshots": ["[0]", "[1.5]"],
         "recipe.flip": ["perhaps"],
+        "recipe.layer_decay": ["0"],
+        "trainer.profiler": ["fast"],
+        "trainer.callbacks": ["5"],
         "machine.accelerator": ["tpu", "CPU", "null"],
         "machine.workers": ["-1", "many", "null"],
         "machine.cache_gb": ["nan", "inf", "-1"],
@@ -173,7 +176,7 @@ LINES = {  # line -> part of its error
     "run -m seed": "word = seed; allowed: KEY=VALUE",
     "run foo.bar=1": "key = foo; allowed: dataset, model",
     "run subset.nlc=3": "key = subset.nlc; allowed: ncl, seed",
-    "run recipe.epoch=3": "key = recipe.epoch; allowed: epochs",
+    "run recipe.epoch=3": "key = recipe.epoch; allowed: epochs, steps",
     "run sweep.heads=1": "key = sweep.heads; allowed: print, retry, head, max",
     "run dataset.val.sede=1": "key = dataset.val.sede; allowed: share, seed",
     "run recipe..epochs=1": "recipe..epochs = 1; allowed: a value that Hydra can read",
@@ -188,6 +191,8 @@ LINES = {  # line -> part of its error
     "run ++foo=1": "key = foo; allowed: dataset",
     "run +foo._target_=fca.shifts.Clean": "key = foo._target_; allowed: dataset",
     "run '++foo={_target_: fca.shifts.Clean}'": "key = foo; allowed: dataset",
+    "run +recipe.optimiser_options.epsilon=1": "recipe.optimiser_options.epsilon = {'epsilon': 1}; allowed: keywords",
+    "run 'trainer.callbacks=[{_target_: os.system}]'": "trainer.callbacks[0] = os.system; allowed: pytorch_lightning",
     "run +recipe.foo=1": "recipe.foo = 1; allowed: recipe.epochs",
     "run ++recipe.foo=1": "recipe.foo = 1; allowed: recipe.epochs",
     "run +subset.foo=1": "key = subset.foo; allowed: classes, ncl",
@@ -198,7 +203,7 @@ LINES = {  # line -> part of its error
     "run ~nosuch": "'nosuch' does not exist",
     "run recipe=null": "recipe = null; allowed: a value: it is needed",
     "run encoder=hog": "encoder = hog; allowed: an option of the group model@encoder",
-    "run hydra/launcher=nosuch": "hydra/launcher = nosuch; allowed: basic, joblib",
+    "run hydra/launcher=nosuch": "hydra/launcher = nosuch; allowed: basic, gpus, joblib",
     "run hydra.nosuch=1": "key = hydra.nosuch",
     "run outputs=/proc/store": "outputs = /proc/store",
     "run subset.classes=[1,2,3] subset.ncl=2": "subset.ncl = 2; allowed: 3",
@@ -240,6 +245,7 @@ LINES = {  # line -> part of its error
     "run -m hydra/launcher=joblib hydra.launcher.n_jobs=0 seed=1,2": "hydra.launcher.n_jobs = 0; allowed: 1 or more",
     "run -m hydra.launcher.n_jobs=2 seed=1,2": "key = hydra.launcher.n_jobs",
     "run -m hydra.launcher=5 seed=1,2": "hydra.launcher = 5; allowed: what hydra/launcher=NAME brings",
+    "run -m hydra/launcher=gpus hydra.launcher.slots_per_gpu=0 seed=1,2": "slots_per_gpu = 0; allowed: auto",
     "run -m hydra/launcher=submitit_slurm seed=1,2": "hydra/launcher = submitit_slurm; allowed: a machine that has "
     "srun and sbatch; srun and sbatch not found; next: go to a machine of the cluster, or take hydra/launcher=joblib",
     "run -m hydra/launcher=ray +hydra.launcher.ray.init.address=127.0.0.1:1 seed=1,2": "hydra.launcher.ray.init."
@@ -304,7 +310,7 @@ LINES = {  # line -> part of its error
     f"status --outputs {'a' * 300}": "; allowed: a folder that fca run filled",
     "status --query x": "words = --query x",
     "status foo": "words = foo; allowed: what fca status --help lists",
-    "trian": "command = trian; allowed: run, analyse, report, generate, results, status",
+    "trian": "command = trian; allowed: run, analyse, report, generate, results, status, clean",
 }
 OF_VALUES = {
     f"{start} '{key}={value}'": f"{key} = "
@@ -370,6 +376,7 @@ def _chooses(override, repository):
 def typed(line, monkeypatch, capsys):
     """Type a line after `fca`, in this process; returns (exit code, output, errors)."""
     monkeypatch.setattr(sys, "argv", ["fca", *shlex.split(line)])
+    monkeypatch.setattr(shutil, "which", lambda _: None)  # as where there is no cluster
     with pytest.raises(SystemExit) as left:
         main.main()
     return left.value.code, *capsys.readouterr()

@@ -10,7 +10,7 @@ import pytest
 
 from fca.store import results
 
-LONG = ["subset.ncl=10", "logger=none", "recipe.epochs=12"]
+LONG = ["subset.ncl=10", "logger=none", "recipe.epochs=12", "machine.checkpoint_s=0"]
 PARALLEL = ["-m", "seed=0,1,2", *LONG, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
 LINE = "stopped by {}; the same command goes on from what is done"
 

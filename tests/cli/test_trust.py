@@ -263,7 +263,9 @@ def test_no_module_has_a_call_that_would_run_what_a_file_says():
         for line in path.read_text().splitlines()
     ]
     assert len(lines) > 20_000
-    assert not [found for found in lines if re.search(FORBIDDEN, found[1])]
+    between = [found for found in lines if found[0] == "devices.py" and "pickle.loads(" in found[1]]
+    assert len(between) == 2, "what one process of a training pickled for another, through a pipe of their own"
+    assert not [found for found in lines if re.search(FORBIDDEN, found[1]) and found not in between]
     loads = [line for _, line in lines if re.search(r"\b(torch|np)\.load\(", line) and "print" not in line]
     safe = r"weights_only=True|allow_pickle=False|import torch, safetensors"
     assert all(re.search(safe, line) for line in loads), loads

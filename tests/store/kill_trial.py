@@ -27,6 +27,7 @@ GRID = [
     "subset.seed=0,1",
     "limit=20",
     "recipe.epochs=5",
+    "recipe.min_steps=0",
     "sweep.retry=true",
 ]
 JOBLIB = ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]

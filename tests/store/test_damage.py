@@ -134,7 +134,15 @@ def analyses(store, every):
 def lab(tmp_path_factory):
     folder = tmp_path_factory.mktemp("damage")
     outputs = folder / "outputs"
-    fixed = ["dataset=digits", "limit=3", "model=test_resnet", "recipe.epochs=1", "logger=none", f"outputs={outputs}"]
+    fixed = [
+        "dataset=digits",
+        "limit=3",
+        "model=test_resnet",
+        "recipe.epochs=1",
+        "recipe.min_steps=0",
+        "logger=none",
+        f"outputs={outputs}",
+    ]
 
     def job(command):
         words = [*fixed, *command.split()]
@@ -146,7 +154,7 @@ def lab(tmp_path_factory):
         execute(jobs[-1], alone=True)
     trained = jobs[0].plan[0].run_id
     jobs.append(job(f"task=predict model=run model.run_id={trained} subset.ncl=4"))
-    broken = Job(Breaks(), jobs[0].setup, Breaks().plan(jobs[0].setup), jobs[0].config, "fca run broken")
+    broken = Job(Breaks(), jobs[0].setup, Breaks().plan(jobs[0].setup), jobs[0].values, "fca run broken")
     jobs.append(broken)
     for one in jobs[-2:]:
         execute(one, alone=True)

@@ -85,8 +85,8 @@ def test_a_trained_run_is_still_a_model_whatever_its_class_was_called(outputs):
     "command",
     [
         "task=embed model@encoder=hog",
-        "model=cifar_resnet20 task=train subset.ncl=3 subset.seed=1 recipe.epochs=1",
-        "model=test_resnet task=train recipe.epochs=1 recipe.snapshots=[0.5] shift=corruption/fog",
+        "model=cifar_resnet20 task=train subset.ncl=3 subset.seed=1 recipe.epochs=1 recipe.min_steps=0",
+        "model=test_resnet task=train recipe.epochs=1 recipe.min_steps=0 recipe.snapshots=[0.5] shift=corruption/fog",
     ],
 )
 def test_the_same_command_finds_its_runs_done(outputs, command):

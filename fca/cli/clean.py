@@ -1,0 +1,145 @@
+"""`fca clean`: what of a store can go without losing a result, how large it is, what it costs to make again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from fca.cli import Words, refused
+from fca.cli.show import check_store
+from fca.cli.status import as_time
+from fca.models.stored import BEST
+from fca.store import State, Store, claims
+from fca.store.damage import PROGRESS, is_run_id
+from fca.store.files import DamagedFile, abandoned_parts, read_array, remove
+from fca.types import FcaError
+
+KINDS = {
+    "checkpoints": "checkpoints of runs that are done",
+    "weights": "weights of trained networks, but for snapshots",
+    "snapshots": "weights of their snapshots",
+    "cache": "decoded pixels",
+    "hydra": "Hydra's folders of earlier sweeps",
+    "stale": "claims and half-written files of processes that died",
+}
+FREE = ("checkpoints", "hydra", "stale")  # nobody misses them: what --yes removes where no kind is named
+QUIET = ("weights", "snapshots", "cache", "hydra")  # kinds that stay while anything is at work
+
+
+class Waste(NamedTuple):
+    """A file or folder that can go.    train_s: of the training that makes it again.    images: to decode again."""
+
+    kind: str
+    path: Path
+    size: int
+    train_s: float = 0.0
+    images: int = 0
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what would go, or with --yes remove it; exit code 2 for no such store."""
+    parser = Words(prog="fca clean", description=f"{__doc__} Rows, arrays, journals, tables and reports always stay.")
+    parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
+    parser.add_argument("--yes", action="store_true", help=f"remove it; without a kind: {', '.join(FREE)}")
+    for kind, what in KINDS.items():
+        parser.add_argument(f"--{kind}", action="store_true", help=what)
+    try:
+        options = parser.parse_args(arguments)
+        check_store(options.outputs)
+    except FcaError as error:
+        return refused(error)
+    store, named = Store(Path(options.outputs)), [kind for kind in KINDS if getattr(options, kind)]
+    busy, found = waste(store)
+    kinds = named or (FREE if options.yes else KINDS)
+    if busy and any(kind in QUIET for kind in kinds):
+        print(f"{busy} runs or sweeps are at work here: {', '.join(QUIET)} stay until they end")
+    chosen = [one for one in found if one.kind in kinds]
+    for kind in kinds:
+        print(_line(kind, [one for one in chosen if one.kind == kind]))
+    total = as_bytes(sum(one.size for one in chosen))
+    if not options.yes:
+        by_name = "" if named else f" ({', '.join(FREE)}; the others by their names, as in fca clean --weights --yes)"
+        print(f"{total} would go; nothing was removed; to remove it: add --yes{by_name}")
+        return 0
+    for one in chosen:
+        _remove(store, one)
+    print(f"removed {total}")
+    return 0
+
+
+def waste(store: Store) -> tuple[int, list[Waste]]:
+    """How many runs and sweeps are at work, and what can go: no link, nothing behind one, nothing of a run at work."""
+    trained, outputs = store.rows().set_index("run_id")["train_s"].dropna(), store.outputs
+    found, busy = list[Waste](), 0
+    for folder in _inside(outputs / "runs"):
+        if not (is_run_id(folder.name) and folder.is_dir()):
+            continue
+        if claims.is_held(folder):
+            busy += 1
+        elif store.state(folder.name) is State.DONE:
+            weights = {path: "weights" if path.stem == BEST else "snapshots" for path in store.weights(folder.name)}
+            kinds = weights | {folder / "last.ckpt": "checkpoints"} | dict.fromkeys(_dead(folder), "stale")
+            seconds = {path: float(trained.get(folder.name, 0.0)) for path in weights}
+            found += [_of(kinds[path], path, seconds.get(path, 0.0)) for path in _inside(folder) if path in kinds]
+        else:
+            found += [_of("stale", path) for path in _dead(folder)]
+    for path, sweep in claims.sweeps(outputs):
+        busy += sweep is not None
+        found += [_of("stale", path)] if sweep is None else []
+    found += [_of("stale", path) for room in ("items", "tables", "cache") for path in abandoned_parts(outputs / room)]
+    if not busy:
+        found += [_of("cache", path) for path in _inside(outputs / "cache") if path.suffix != ".part"]
+        found += [_of("hydra", path) for path in _inside(outputs / ".hydra")]
+    return busy, [one for one in found if not (busy and one.kind in QUIET)]
+
+
+def _inside(folder: Path) -> list[Path]:
+    """What is in a folder of the store, without links; nothing if it is a link itself."""
+    there = folder.is_dir() and not folder.is_symlink()
+    return sorted(path for path in folder.iterdir() if not path.is_symlink()) if there else []
+
+
+def _dead(folder: Path) -> list[Path]:
+    """What a process that died left in a run's folder."""
+    parts = {*abandoned_parts(folder), folder / claims.CLAIM, folder / PROGRESS}
+    return [path for path in _inside(folder) if path in parts]
+
+
+def _of(kind: str, path: Path, train_s: float = 0.0) -> Waste:
+    images = 0
+    if kind == "cache" and path.suffix == ".npy":
+        with suppress(DamagedFile):
+            images = len(read_array(path))
+    files = [Path(at, name) for at, _, names in os.walk(path) for name in names] or [path]
+    return Waste(kind, path, sum(file.lstat().st_size for file in files), train_s, images)
+
+
+def _line(kind: str, found: Sequence[Waste]) -> str:
+    """How many files of a kind there are, their bytes and what it costs to make them again."""
+    seconds = sum({one.path.parent: one.train_s for one in found}.values())  # one training makes all of its weights
+    cost = f"{as_time(seconds)} of training" if seconds else ""
+    cost = f"decoding {sum(one.images for one in found):,} images" if kind == "cache" and found else cost
+    return f"{kind:<12}{len(found):>7,}{as_bytes(sum(one.size for one in found)):>12}  {cost:<26}{KINDS[kind]}"
+
+
+def _remove(store: Store, one: Waste) -> None:
+    run_id = one.path.parent.name
+    if one.kind in ("weights", "snapshots"):
+        store.remove_weights(run_id, [one.path], "fca clean")
+    elif one.path.name == claims.CLAIM:
+        claims.clear(one.path.parent)
+    else:
+        remove(one.path)
+
+
+def as_bytes(size: int) -> str:
+    """A number of bytes in powers of 1,000, as disks are sold.
+
+    >>> as_bytes(0), as_bytes(4_096), as_bytes(6_400_000)
+    ('0 B', '4.1 kB', '6.4 MB')
+    """
+    power = min(4, max(0, len(str(size)) - 1) // 3)
+    return f"{size / 1000**power:.1f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}" if power else f"{size} B"
