@@ -1,18 +1,21 @@
-"""torchvision beside a CPU build of torch: its compiled operators do not load, and then it cannot be imported at all.
+"""What has to be done before torchvision, timm or Lightning is imported.
 
+torchvision beside a CPU build of torch: its compiled operators do not load, and then it cannot be imported at all.
 Declaring the schemas of the two operators that its Python files register fake kernels for is enough: fca never calls
-them. This file may go when a CPU build of torchvision is on PyPI for the pinned torch: tests/test_torchvision_ops.py
-fails on the day that torchvision imports without it.
+them. That may go when a CPU build of torchvision is on PyPI for the pinned torch: tests/test_torchvision_ops.py fails
+on the day that torchvision imports without it.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 from functools import cache
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
+UNUSED = frozenset({"matplotlib", "scipy", "transformers"})
 BOXES = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 
 
@@ -42,3 +45,29 @@ def declare_torchvision_ops() -> Any:
     for name in ("nms", "qnms"):
         library.define(name + BOXES)  # type: ignore[no-untyped-call]
     return library
+
+
+def before_lightning() -> None:
+    """Call before the first import of Lightning, which then takes 2 CPU seconds less.
+
+    Its metrics, torchmetrics, import plots, audio and text with what is installed of UNUSED (torchmetrics #2242,
+    pytorch-lightning #12786); here they find none of it, unless somebody who may use them has imported them already.
+    """
+    declare_torchvision_ops()
+    if "torchmetrics" in sys.modules:
+        return
+    from lightning_utilities.core import imports
+
+    distribution, available = metadata.distribution, imports.package_available
+
+    def unless_unused(name: str) -> metadata.Distribution:
+        if name in UNUSED:
+            raise metadata.PackageNotFoundError(name)
+        return distribution(name)
+
+    metadata.distribution = unless_unused  # type: ignore[assignment]
+    imports.package_available = lambda name: name not in UNUSED and available(name)  # type: ignore[assignment]
+    try:
+        import_module("torchmetrics")
+    finally:
+        metadata.distribution, imports.package_available = distribution, available

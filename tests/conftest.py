@@ -17,7 +17,7 @@ from fca.cli import run as run_door
 
 gc.disable()  # until all modules are imported: they stay
 
-SMALL = ["logger=none", "limit=8", "recipe.epochs=1"]
+SMALL = ["logger=none", "limit=8", "recipe.epochs=1", "recipe.min_steps=0"]
 
 
 def pytest_collection_modifyitems(items):

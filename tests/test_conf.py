@@ -18,6 +18,8 @@ ROOTS = {
 }
 YAMLS = sorted(path.relative_to(CONF) for path in CONF.glob("*/*.yaml") if path.parent.name not in ("hydra", "local"))
 OVERLAYS = ("subset", "debug", "experiment")  # they name no class
+SHARED = CONF.joinpath("recipe", "shared.yaml").relative_to(CONF)  # a recipe but for its augmentation
+COMPONENTS = [path for path in YAMLS if path.parent.name not in OVERLAYS and path != SHARED]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,7 +48,7 @@ def test_every_overlay_composes_into_its_root(path):
     assert OmegaConf.is_config(compose("run", [f"{path.parent.name}={path.stem}"]))
 
 
-@pytest.mark.parametrize("path", [path for path in YAMLS if path.parent.name not in OVERLAYS], ids=str)
+@pytest.mark.parametrize("path", COMPONENTS, ids=str)
 def test_every_component_composes_and_binds_to_the_fields_of_its_class(path):
     group = path.parent.name
     config = composed(group, path.stem)
@@ -79,6 +81,11 @@ OF_ITEM_RESPONSES = [  # of Sharma et al. (2023), beside those that are above
     "mobilenetv3_large", "alexnet", "vgg19", "densenet121",
 ]  # fmt: skip
 
+OTHERS = [
+    "cifar_resnet20", "cifar_resnet56", "resnet18_cifar", "deit_s", "dinov2_vit_b14", "efficientnet_b0",
+    "mobilenetv1_025", "mobilenetv1_050", "mobilenetv1_100", "resnet50_robust", "squeezenet1_0",
+]  # fmt: skip
+
 
 @pytest.mark.parametrize("model", PAPER)
 def test_a_model_of_the_paper_takes_its_own_recipe_ours_or_as_released(model):
@@ -108,4 +115,4 @@ def test_two_names_of_one_network_plan_the_same_runs():
 
 def test_every_recipe_is_of_a_model():
     names = {path.stem.removeprefix("fca_") for path in YAMLS if path.parent.name == "recipe"}
-    assert names == {*PAPER, *OF_ITEM_RESPONSES, "default"}
+    assert names == {*PAPER, *OF_ITEM_RESPONSES, *OTHERS, "default", "shared"}

@@ -37,7 +37,14 @@ def test_published_weights_score_as_published_and_masked_pairs_come_from_their_l
 def test_sub_models_of_cifar10_correlate_with_the_similarity_of_their_classes(fca, tmp_path, real):
     encoder = f"encoder.weights={real / 'weights' / 'mobilenetv1_025.safetensors'}"
     data = ["dataset=folder", f"dataset.root={real / 'images' / 'cifar10.zip'}", "limit=100"]
-    grid = ["model=test_resnet", "subset.ncl=2,3,5", "subset.seed=0,1,2", "task=train,embed", "recipe.epochs=5"]
+    grid = [
+        "model=test_resnet",
+        "subset.ncl=2,3,5",
+        "subset.seed=0,1,2",
+        "task=train,embed",
+        "recipe.epochs=5",
+        "recipe.min_steps=0",
+    ]
     code, _, err = fca("-m", *data, *grid, "model@encoder=mobilenetv1_025", encoder, "logger=none")
     assert code == 0, err
     table = Correlation()(Store(tmp_path / "outputs"))[0].frame
@@ -50,7 +57,15 @@ def test_sub_models_of_cifar10_correlate_with_the_similarity_of_their_classes(fc
 
 def test_sub_models_train_on_a_dozen_photographs_of_groceries(fca, tmp_path, real):
     data = ["dataset=folder", f"dataset.root={real / 'images' / 'grocery.zip'}"]
-    code, _, err = fca(*data, "model.input_size=64", "subset.ncl=2", "subset.seed=1", "recipe.epochs=30", "logger=none")
+    code, _, err = fca(
+        *data,
+        "model.input_size=64",
+        "subset.ncl=2",
+        "subset.seed=1",
+        "recipe.epochs=30",
+        "recipe.min_steps=0",
+        "logger=none",
+    )
     assert code == 0, err
     row = results(tmp_path / "outputs", "task == 'train'").iloc[0]
     assert (row["n_train"], row["n_test"]) == (12, 14)

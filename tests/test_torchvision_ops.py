@@ -28,3 +28,18 @@ def test_with_the_declarations_torchvision_and_timm_import():
 
 def test_declaring_twice_is_declaring_once():
     assert declare_torchvision_ops() is declare_torchvision_ops()
+
+
+def test_a_training_imports_no_metrics_of_text_and_audio_and_no_plots():
+    done = run(
+        "import fca.training.loop, sys, torchmetrics, importlib.metadata as m; m.version('scipy')\n"
+        "print({'transformers', 'matplotlib', 'scipy.signal'} & set(sys.modules), torchmetrics.Metric.__name__)"
+    )
+    assert done.stdout == "set() Metric\n", done.stderr
+
+
+def test_what_predicts_imports_no_lightning():
+    code = "import fca.tasks.predict, fca.training.infer, fca.models.timm_models, fca.cli.run, sys\n"
+    code += "fca.models.timm_models._timm()\nprint({'pytorch_lightning', 'torchmetrics'} & set(sys.modules))"
+    done = run(code)
+    assert done.stdout == "set()\n", done.stderr

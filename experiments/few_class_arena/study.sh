@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The real runs behind README.md: DATA=folder of images/ and weights/, OUT=the store. Two cores, about an hour; resumes.
+# The real runs behind README.md: DATA=folder of images/ and weights/, OUT=the store. Two cores, about three hours; resumes.
 #   DATA=... OUT=outputs bash experiments/few_class_arena/study.sh
 set -euo pipefail
 : "${DATA:?the folder of images/ and weights/}" "${OUT:=outputs}"
 export OMP_NUM_THREADS=1
-run() { fca run -m "outputs=$OUT" logger=none hydra/launcher=joblib "hydra.launcher.n_jobs=${JOBS:-2}" "$@" || true; }
+run() { fca run -m "outputs=$OUT" logger=none hydra/launcher=joblib "hydra.launcher.n_jobs=${JOBS:-2}" recipe.min_steps=0 "$@" || true; }
 images="$DATA/images" weights="$DATA/weights"
 mobilenet() { echo "model=mobilenetv1_$1 model.weights=$weights/mobilenetv1_$1.safetensors"; }
 encoder="model@encoder=mobilenetv1_050 encoder.weights=$weights/mobilenetv1_050.safetensors"
@@ -17,7 +17,6 @@ for depth in 20 56; do
 done
 run $cifar task=embed $encoder
 run $cifar $grid seed=0,1 model=test_resnet,test_efficientnet,test_vit
-run $cifar subset.ncl=2 "subset.seed=range(0,5)" model=cifar_resnet20
 run $cifar $grid $(mobilenet 025) adaptation=probe
 
 # ImageNet, one image a class: four published networks under every protocol
@@ -31,13 +30,46 @@ small() { # dataset words, after which the sizes
   run "$@" subset.ncl=2,3,5,10 'subset.seed=range(0,5)' model=test_resnet model.input_size=64 recipe.epochs=30
   run "$@" subset.ncl=2,3,5,10 'subset.seed=range(0,5)' $(mobilenet 025) adaptation=probe
 }
-small dataset=folder dataset.root="$images/clothing.zip"
-small dataset=folder dataset.root="$images/signdigits.zip" dataset.mirror=false
+clothing=(dataset=folder dataset.root="$images/clothing.zip")
+signdigits=(dataset=folder dataset.root="$images/signdigits.zip" dataset.mirror=false)
 # its two drawings lists share the Greek letters
-small dataset=manifest dataset.root="$images/omniglot_small.zip" dataset.file=index.csv dataset.name=omniglot_small dataset.mirror=false \
-  "dataset.where=\"split == 'small1' or alphabet != 'Greek'\"" 'dataset.splits={small1: test, small2: test}'
-small dataset=manifest dataset.root="$images/grocery.zip" dataset.file=index.csv dataset.name=grocery
-small dataset=manifest dataset.root="$images/grocery.zip" dataset.file=index.csv dataset.name=grocery_coarse 'dataset.columns={label: coarse_id}'
+omniglot=(dataset=manifest dataset.root="$images/omniglot_small.zip" dataset.file=index.csv dataset.name=omniglot_small
+  dataset.mirror=false "dataset.where=\"split == 'small1' or alphabet != 'Greek'\"" 'dataset.splits={small1: test, small2: test}')
+grocery=(dataset=manifest dataset.root="$images/grocery.zip" dataset.file=index.csv)
+small "${clothing[@]}"
+small "${signdigits[@]}"
+small "${omniglot[@]}"
+small "${grocery[@]}" dataset.name=grocery
+small "${grocery[@]}" dataset.name=grocery_coarse 'dataset.columns={label: coarse_id}'
 
 # Grocery with all its 81 products: a full model whose answers can be grouped to their kinds (its own classes.csv)
-run dataset=manifest dataset.root="$images/grocery.zip" dataset.file=index.csv dataset.name=grocery $(mobilenet 100) adaptation=probe
+run "${grocery[@]}" dataset.name=grocery $(mobilenet 100) adaptation=probe
+
+# A fair contest on CIFAR-10, in a store of its own: sub-models and full models of the same 300 images a class.
+# 385 to 405 steps each; a second full model saw every image as often as a sub-model of two classes did (1,900 steps).
+# Learning rates: the best of three by val_top1 on the subsets of seed 100 with 2 and 5 classes, 10 epochs.
+contest() {
+  local fair="recipe.flip=true recipe.shift=0.125 recipe.scale_min=1.0 recipe.val_max=0"
+  fit() { OUT="$OUT/contest" run $cifar $fair "recipe.epochs=$1" "recipe.warmup_epochs=$2" "${@:3}"; }
+  fit 44 5 "$@" subset.ncl=2 'subset.seed=range(0,5)'
+  fit 31 3.5 "$@" subset.ncl=3 'subset.seed=range(0,5)'
+  fit 18 2 "$@" subset.ncl=5 'subset.seed=range(0,5)'
+  fit 9 1 "$@"
+  fit 44 5 "$@"
+}
+contest model=cifar_resnet20 recipe.lr=0.003
+contest model=test_vit +model.kwargs.patch_size=4 recipe.lr=0.0015
+
+# Similarity and accuracy on 30 subsets and more of each of five sets, in a store of its own
+similar() { # numbers of classes, dataset words; the training from scratch in $scratch
+  local all=("${@:2}")
+  OUT="$OUT/similarity" run "${all[@]}" task=embed $encoder
+  OUT="$OUT/similarity" run "${all[@]}" "subset.ncl=$1" 'subset.seed=range(0,10)' $(mobilenet 025) adaptation=probe
+  OUT="$OUT/similarity" run "${all[@]}" "subset.ncl=$1" 'subset.seed=range(0,10)' model=test_resnet $scratch
+}
+scratch="" similar 2,3,4,5 $cifar
+scratch="model.input_size=64 recipe.epochs=30"
+similar 2,3,4,5,10 "${clothing[@]}"
+similar 2,3,4,5,10 "${signdigits[@]}"
+similar 2,3,4,5,10 "${omniglot[@]}"
+similar 2,3,4,5,10 "${grocery[@]}" dataset.name=grocery

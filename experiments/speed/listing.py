@@ -2,6 +2,7 @@
 
     python experiments/speed/listing.py            2 minutes; --files 10000 for a first look
 
+Expect: 100,000 files of 4 kB listed and hashed in under 10 s, again in under 2 s.
 First the digests of large files against reading the same bytes (a cold disk is slower for both); then a folder of many
 small images as a data set: the first time, again, and in a worker of the same sweep, beside one bare `stat` a file.
 """
@@ -61,16 +62,17 @@ def main():
             read, hashed = timed(bare_reading, large), timed(digests, large)
             rate = read.result / hashed.wall / 1e6
             print(f"first digests: {rate:.0f} MB/s, {hashed.wall / read.wall:.2f} times reading the bytes")
-        small = write_files(Path(place, "small"), size.files, 1500)
+        small = write_files(Path(place, "small"), size.files, 4000)
         for turn in range(size.turns):
             os.environ["FCA_CACHE"] = f"{place}/small{turn}"
             look, first, again = timed(bare_look, small), timed(load, small), timed(load, small)
             with one_look():
                 _, worker = load(small), timed(load, small)
             assert first.result.fingerprint == again.result.fingerprint == worker.result.fingerprint
+            times = f"{again.cpu:.2f} CPU s, {again.cpu / look.cpu:.1f} times one stat a file"
             print(
-                f"{size.files} files: first {first.wall:.2f} s, again {again.wall:.2f} s ({again.cpu:.2f} CPU s, "
-                f"{again.cpu / look.cpu:.1f} times one stat a file), in a worker {worker.wall:.2f} s ({worker.cpu:.2f})"
+                f"{size.files} files: first {first.wall:.2f} s ({first.cpu:.2f} CPU s), again {again.wall:.2f} s "
+                f"({times}), in a worker {worker.wall:.2f} s ({worker.cpu:.2f})"
             )
     machine()
 

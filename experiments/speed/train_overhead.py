@@ -27,7 +27,7 @@ WORDS = (
     *("model=resnet18", "model.stem=cifar", "model.input_size=32", "+model.kwargs.channels=[16,32,64,128]"),
     *("model.crop_pct=1.0", "model.mean=[0.47,0.47,0.47]", "model.std=[0.25,0.25,0.25]", "recipe.optimiser=sgd"),
     *(f"recipe.batch_size={BATCH}", f"recipe.lr={LR}", "recipe.weight_decay=0", "recipe.warmup_epochs=0"),
-    "recipe.grad_clip=0",
+    *("recipe.grad_clip=0", "recipe.min_steps=0"),
 )
 
 

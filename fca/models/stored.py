@@ -12,7 +12,7 @@ from fca.allowed import fits
 from fca.models import identity_of
 from fca.plugins import class_of
 from fca.store import Store
-from fca.store.damage import compare, is_run_id, noting
+from fca.store.damage import compare, is_run_id, noting, removed
 from fca.store.files import DamagedFile, read_object
 from fca.types import Classifier, FcaError, Model
 
@@ -88,9 +88,15 @@ class StoredRun:
 
     def _weights(self) -> Path:
         self._trained()
-        files = Path(self.outputs, "runs", self.run_id).glob(f"*{SUFFIX}")
-        found = {snapshot_name(path.stem.removeprefix("snapshot-")): path for path in files}
+        folder = Path(self.outputs, "runs", self.run_id)
+        found = {_snapshot_of(path): path for path in folder.glob(f"*{SUFFIX}")}
         if self._name not in found:
+            if why := {_snapshot_of(Path(name)): why for name, why in removed(folder).items()}.get(self._name):
+                words = str(Store(Path(self.outputs)).row(self.run_id).get("command")).split(" ")
+                command = " ".join(word for word in words if not word.startswith("machine.keep_weights="))
+                step = f"train it again: rm -r {folder}; {command} machine.keep_weights=snapshots"
+                allowed = f"weights that are there; those of run {self.run_id} were removed by {why}"
+                raise FcaError("model.snapshot", self.snapshot, allowed, step)
             allowed = f"what run {self.run_id} kept: {', '.join(sorted(found)) or 'nothing yet'}"
             step = "choose one, or train with recipe.snapshots=[...]"
             raise FcaError("model.snapshot", self.snapshot, allowed, step)
@@ -189,6 +195,10 @@ def model_from(description: object, path: str = DESCRIPTION) -> tuple[Any, list[
         if key in values and not fits(values[key], hint):
             raise FcaError(f"{key} in {path}", repr(values[key])[:80], f"a value of {hint}", "train this run again")
     return kind(**values), about["classes"]
+
+
+def _snapshot_of(path: Path) -> str:
+    return snapshot_name(path.stem.removeprefix("snapshot-"))
 
 
 def snapshot_name(name: str | float) -> str:

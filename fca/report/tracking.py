@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from fca.report.pictures import is_pictures, picture
-from fca.torchvision_ops import declare_torchvision_ops
+from fca.torchvision_ops import before_lightning
 from fca.types import Run, Table, check_choice
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class WandbTracker:
 
     def start(self, run: Run) -> Any:
         """A Lightning logger for a run that is about to train, or False (WANDB_MODE=disabled; workers of a DDP run)."""
-        declare_torchvision_ops()
+        before_lightning()
         from pytorch_lightning.loggers import WandbLogger
         from pytorch_lightning.utilities import rank_zero_only
 

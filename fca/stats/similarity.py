@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Integer
+from scipy.sparse import csr_array
 
 from fca.types import FcaError
 
@@ -62,12 +63,12 @@ def class_similarity(features: Features, labels: Labels) -> Similarity:
     """
     classes, own, counts = np.unique(labels, return_inverse=True, return_counts=True)
     check_pairs(classes, counts)
-    units = unit_vectors(features)
-    means = np.stack([units[own == c].mean(axis=0) for c in range(len(classes))])
-    similarity: Similarity = units @ means.T
-    similarity += 1.0
-    similarity /= 2.0
+    vectors, norms = _with_norms(features)
     rows, n = np.arange(len(own)), counts[own]
+    means = csr_array((1 / (norms * n), (own, rows)), shape=(len(classes), len(own))) @ vectors
+    similarity: Similarity = vectors @ means.T  # two thirds of the time
+    similarity *= 0.5 / norms[:, None]
+    similarity += 0.5
     similarity[rows, own] = (n * similarity[rows, own] - 1.0) / (n - 1.0)
     return np.clip(similarity, 0.0, 1.0, out=similarity)  # rounding alone leaves the range
 
@@ -172,14 +173,20 @@ def unit_vectors(features: Features) -> Features:
     >>> unit_vectors(np.array([[3.0, 4.0]]))
     array([[0.6, 0.8]])
     """
-    units = features.astype(np.float64)
-    norms = np.sqrt(np.einsum("if,if->i", units, units))
+    vectors, norms = _with_norms(features)
+    vectors /= norms[:, None]
+    return vectors
+
+
+def _with_norms(features: Features) -> tuple[Features, PerImage]:
+    """A copy in float64, and the length of each row."""
+    vectors = features.astype(np.float64)
+    norms = np.sqrt(np.einsum("if,if->i", vectors, vectors))
     bad = np.flatnonzero(~np.isfinite(norms) | (norms == 0))
     if len(bad):
         where, step = ", ".join(str(i) for i in bad[:10]), f"{len(bad)} images: look at them and the encoder"
         raise FcaError("features of image", where, "finite numbers, not all zero", step)
-    units /= norms[:, None]
-    return units
+    return vectors, norms
 
 
 # The released Few-Class Arena (github.com/fewclassarena/fca, tools/ncls/fc-sim.py and configs/_base_/sim.py) goes

@@ -17,7 +17,6 @@ from fca.generation.filters import NoFilter
 from fca.store import Store
 from fca.store.claims import acquire, release
 from fca.subset import full_set
-from fca.tasks import Machine
 from fca.tasks.search import Search
 from fca.types import Classifier, ImageData
 
@@ -147,7 +146,7 @@ class Lab:
         self.store = Store(folder / "outputs")
 
     def setup(self, model=None, **changed):
-        machine = Machine("cpu", 1, 0.0)
+        machine = replace(plain().machine, accelerator="cpu", workers=1, cache_gb=0.0)
         given = {"data": photographs(), "model": model or Eye(), "subset": full_set(2), "store": self.store}
         return replace(plain(), machine=machine, **given, **changed)
 

@@ -96,6 +96,16 @@ def test_as_released_the_head_has_all_classes_and_the_test_images_choose(fca, st
     assert train["n_train"] == ours["n_train"] + ours["n_val"]
 
 
+def test_a_few_images_of_every_class_choose_the_epoch_and_the_row_has_the_recipe_in_plain_values(fca, store):
+    words = ["recipe.val_max=5", "+recipe.optimiser_options.eps=1e-6", "recipe.patience=1", "recipe.epochs=6"]
+    assert fca(*LINE, *words)[0] == 0
+    row = row_of(store, "task == 'train'")
+    assert (row["n_val"], row["recipe_val_max"]) == (5, 5)
+    assert (row["recipe_optimiser_options"], row["recipe_augment"]) == ('{"eps": 1e-06}', "none")
+    assert row["epochs_run"] == min(row["best_epoch"] + 1, 6)
+    assert not {"recipe_steps", "recipe_min_steps"} & set(row)
+
+
 def test_digits_are_never_mirrored(fca, store):
     assert fca(*LINE, "recipe.flip=true")[0] == 0
     before = len(store.rows())

@@ -34,6 +34,7 @@ def study(tmp_path_factory):
         patch.chdir(folder)
         patch.setattr(sys, "argv", list(sys.argv))
         words = "model=test_resnet model.input_size=32 recipe.epochs=6 recipe.batch_size=20 recipe.lr=0.02"
+        words += " recipe.min_steps=0"
         assert run_door.main([*DATA, *words.split()]) in (0, None)
     return folder
 

@@ -69,7 +69,8 @@ def made(**given):
 
 @pytest.fixture
 def setup(tmp_path):
-    store, machine = Store(tmp_path / "outputs"), Machine("cpu", 1, 1.0)
+    store = Store(tmp_path / "outputs")
+    machine = Machine("cpu", 1, "auto", "auto", workers=1, cache_gb=1.0, checkpoint_s=0.0, keep_weights="snapshots")
     return made(data=colours(), encoder=Closeness(), shifts=[Clean()], machine=machine, store=store)
 
 

@@ -83,7 +83,7 @@ def test_ranks_of_the_data_set_itself_need_no_saved_table_and_are_part_of_what_a
 
 @pytest.mark.slow
 def test_four_remedies_in_one_sweep_from_a_saved_ranking(fca, store):
-    code, _, err = fca(*DATA, "model=test_resnet", "model.input_size=32", "recipe.epochs=3")
+    code, _, err = fca(*DATA, "model=test_resnet", "model.input_size=32", "recipe.epochs=3", "recipe.min_steps=0")
     assert code == 0, err
     [network] = store.rows("task == 'train'")["run_id"]
     model = ["model=run", f"model.run_id={network}"]

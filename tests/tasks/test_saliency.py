@@ -278,7 +278,7 @@ def test_a_model_that_is_to_be_trained_is_trained_first_and_its_maps_are_those_o
 ):
     base = LINE[LINE.index("task=saliency") + 1 :] if adaptation == "head" else ["model=test_resnet", "logger=none"]
     words = [*DATA, *base, *([weights] if adaptation == "head" else ["model.input_size=32"]), "shift=ablate/gray"]
-    code, _, err = fca("task=saliency", *words, f"adaptation={adaptation}", "recipe.epochs=1")
+    code, _, err = fca("task=saliency", *words, f"adaptation={adaptation}", "recipe.epochs=1", "recipe.min_steps=0")
     assert code == 0, err
     store = Store(tmp_path / "outputs")
     rows = store.rows("task != 'embed'")

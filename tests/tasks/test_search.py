@@ -211,7 +211,7 @@ RENDERED = "task=search domain=rendered generator=rendered generator.size=32 tas
 
 def trained(fca):
     words = "dataset=rendered dataset.size=32 dataset.classes=[car,mug] model=test_resnet model.input_size=32 limit=20"
-    assert fca(*words.split(), "recipe.epochs=2", "logger=none")[0] == 0
+    assert fca(*words.split(), "recipe.epochs=2", "recipe.min_steps=0", "logger=none")[0] == 0
     return Lab(Path()).store.rows("task == 'train'")["run_id"].iloc[0]
 
 
