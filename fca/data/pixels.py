@@ -101,12 +101,20 @@ class Stored:
 
     one: One
     threads: int
-    maps: tuple[UInt8[np.ndarray, "_ 3"], ...]
+    paths: tuple[str, ...]
+    maps: tuple[UInt8[np.ndarray, "_ 3"], ...] = field(repr=False)
     shard: Int[np.ndarray, " images"]
     start: Int[np.ndarray, " images"]
     height: Int[np.ndarray, " images"]
     width: Int[np.ndarray, " images"]
     lease: Lease | None = field(repr=False)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "maps": ()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process, under the lease of the one that opened them."""
+        vars(self).update(state, maps=tuple(map(_mapped, state["paths"])))
 
     def __len__(self) -> int:
         return len(self.shard)
@@ -207,16 +215,21 @@ def _stored(
             with suppress(Timeout), FileLock(cache / f".{name}.lock", timeout=wait):
                 path = cache / f"{name}.rgb"
                 records[name] = _whole(path, len(kept[name])) or _build(path, one, kept[name], workers, doing)
-    fields, maps = np.full((4, len(data.items)), -1), list[UInt8[np.ndarray, "_ 3"]]()
+    fields, paths = np.full((4, len(data.items)), -1), list[str]()
     for name, record in records.items():
         height, width = np.array(record["height"], np.int64), np.array(record["width"], np.int64)
         start = np.cumsum(height * width) - height * width
-        fields[:, kept[name]] = np.full(len(start), len(maps)), start, height, width
+        fields[:, kept[name]] = np.full(len(start), len(paths)), start, height, width
         fields[0, [int(row) for row in record["unreadable"]]] = -1
-        with pa.memory_map(str(cache / f"{name}.rgb")) as file:  # its mapping stays, without an open file
-            maps.append(np.frombuffer(file.read_buffer(), np.uint8).reshape(-1, 3))
+        paths.append(str((cache / f"{name}.rgb").resolve()))
     named = dict(zip(("shard", "start", "height", "width"), fields, strict=True))
-    return {"one": one, "threads": threads(workers), "maps": tuple(maps), "lease": lease, **named}
+    files = {"paths": tuple(paths), "maps": tuple(map(_mapped, paths))}
+    return {"one": one, "threads": threads(workers), "lease": lease, **files, **named}
+
+
+def _mapped(path: str) -> UInt8[np.ndarray, "_ 3"]:
+    with pa.memory_map(path) as file:  # its mapping stays, without an open file
+        return np.frombuffer(file.read_buffer(), np.uint8).reshape(-1, 3)
 
 
 class Lease:

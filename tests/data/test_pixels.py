@@ -2,6 +2,7 @@ import errno
 import json
 import multiprocessing
 import os
+import pickle
 import resource
 import signal
 import sys
@@ -356,6 +357,13 @@ def test_a_thousand_shards_hold_no_file_open(data, tmp_path, monkeypatch):
     assert len(files(tmp_path / "cache")) == 40
     assert len(list(Path("/proc/self/fd").iterdir())) <= before + 1, "its lease alone"
     assert (pixels[np.arange(40)] == expected(data)).all()
+
+
+def test_another_process_maps_the_shards_again_and_gets_no_copy_of_them(data, tmp_path):
+    opened = replace(open_pixels(data, Squash(64, "squash.64"), tmp_path / "cache"), one=png)  # by its name
+    sent = pickle.dumps(opened)
+    assert len(sent) < opened[np.arange(40)].nbytes / 50
+    assert (pickle.loads(sent)[np.arange(40)] == opened[np.arange(40)]).all()
 
 
 # Originals.
