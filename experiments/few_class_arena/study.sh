@@ -46,19 +46,24 @@ small "${grocery[@]}" dataset.name=grocery_coarse 'dataset.columns={label: coars
 run "${grocery[@]}" dataset.name=grocery $(mobilenet 100) adaptation=probe
 
 # A fair contest on CIFAR-10, in a store of its own: sub-models and full models of the same 300 images a class.
-# 385 to 405 steps each; a second full model saw every image as often as a sub-model of two classes did (1,900 steps).
-# Learning rates: the best of three by val_top1 on the subsets of seed 100 with 2 and 5 classes, 10 epochs.
-contest() {
+# 385 to 405 steps each; another full model saw every image as often as a sub-model of two classes did (1,900 steps).
+# Learning rates: the best of three by val_top1 on the subsets of seed 100 with 2 and 5 classes, in $OUT/tune.
+contest() { # learning rate, the others, words of the model
   local fair="recipe.flip=true recipe.shift=0.125 recipe.scale_min=1.0 recipe.val_max=0"
-  fit() { OUT="$OUT/contest" run $cifar $fair "recipe.epochs=$1" "recipe.warmup_epochs=$2" "${@:3}"; }
-  fit 44 5 "$@" subset.ncl=2 'subset.seed=range(0,5)'
-  fit 31 3.5 "$@" subset.ncl=3 'subset.seed=range(0,5)'
-  fit 18 2 "$@" subset.ncl=5 'subset.seed=range(0,5)'
-  fit 9 1 "$@"
+  fit() { OUT="$OUT/contest" run $cifar $fair "recipe.lr=$lr" "recipe.epochs=$1" "recipe.warmup_epochs=$2" "${@:3}"; }
+  tune() { OUT="$OUT/tune" run $cifar $fair "recipe.epochs=$1" "${@:2}"; }
+  local lr=$1 others=$2
+  shift 2
+  tune 10 "recipe.lr=$lr,$others" subset.ncl=2,5 subset.seed=100 "$@"
+  tune 9 "recipe.lr=$others" "$@"
+  fit 44 5 subset.ncl=2 'subset.seed=range(0,5)' "$@"
+  fit 31 3.5 subset.ncl=3 'subset.seed=range(0,5)' "$@"
+  fit 18 2 subset.ncl=5 'subset.seed=range(0,5)' "$@"
+  fit 9 1 seed=0,1,2 "$@"
   fit 44 5 "$@"
 }
-contest model=cifar_resnet20 recipe.lr=0.003
-contest model=test_vit +model.kwargs.patch_size=4 recipe.lr=0.0015
+contest 0.003 0.001,0.01 model=cifar_resnet20
+contest 0.0015 0.0005,0.005 model=test_vit +model.kwargs.patch_size=4
 
 # Similarity and accuracy on 30 subsets and more of each of five sets, in a store of its own
 similar() { # numbers of classes, dataset words; the training from scratch in $scratch

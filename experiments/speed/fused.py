@@ -28,7 +28,7 @@ from torch.nn.functional import cross_entropy, pad
 from fca.cli.configure import component
 from fca.models.networks import CifarBlock
 
-CLASSES, BATCH, SIDE, TOLERANCE, ENOUGH_S = 5, 64, 32, 1e-5, 3.0
+CLASSES, BATCH, SIDE, TOLERANCE, ENOUGH_S = 5, 64, 32, 1e-5, 1.0
 NETWORKS = ("test_resnet", "test_vit", "cifar_resnet20")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -245,7 +245,7 @@ def half(name, count, steps, threads, barrier):
 
 
 def main():
-    size = options(__doc__, most=(16, 2), steps=(5, 1), repeats=(3, 1))
+    size = options(__doc__, most=(16, 2), steps=(5, 1), repeats=(2, 1))
     ways = ("loop", "2 procs", "vmap", "grouped", "streams", "graphs")
     print(f"{DEVICE}, torch {torch.__version__}, {torch.get_num_threads()} threads; milliseconds a network and step,")
     print("(times as fast as the loop, times as fast as two processes)")
