@@ -1,5 +1,6 @@
 """Every recipe trains the smallest network of its family, on two classes of real scans, far above chance."""
 
+import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 
@@ -39,8 +40,8 @@ def test_every_family_has_a_network_small_enough_to_try():
 def test_a_recipe_trains_its_family_far_above_chance(recipe, fca):
     length = ["recipe.steps=600", "recipe.batch_size=32", "recipe.precision=32-true"]  # 16-mixed needs a GPU
     words = [f"recipe={recipe}", *length, *SMALLEST[recipe.removeprefix("fca_")]]
-    code, out, err = fca(*words, "subset.classes=[3,8]", "logger=none")
+    code, out, err = fca(*words, "subset.classes=[0,1]", "logger=none")
     assert code == 0, out + err
     [row] = results("outputs", "task == 'train'").to_dict("records")
-    assert row["flag"] is None, "at chance or diverged"
-    assert row["top1_low"] > 0.75, "chance is 0.5 of 72 scans"
+    assert pd.isna(row["flag"]), row["flag"]
+    assert row["top1_low"] > 0.75, f"{row['top1']:.3f} of 72 scans, where chance is 0.5"
