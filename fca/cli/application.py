@@ -407,9 +407,10 @@ def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError
 def _no_option(file: str, options: Sequence[str], words: Sequence[str]) -> FcaError:
     """A group has no such option; the group as it was typed, where it was."""
     parts = file.split("/")
-    at = 2 if parts[0] == "hydra" else 1
+    keys = [word.partition("=")[0].lstrip("+") for word in words]
+    at = 2 if parts[0] == "hydra" or "/".join(parts[:2]) in keys else 1  # recipe/augment is a group, shift/fog is none
     group, name = "/".join(parts[:at]), "/".join(parts[at:])
-    typed = (word.partition("=")[0].lstrip("+") for word in words if name in word.partition("=")[2].split(","))
+    typed = (key for key, word in zip(keys, words, strict=True) if name in word.partition("=")[2].split(","))
     key = next((key for key in typed if key.partition("@")[0] == group), group)
     return FcaError(key, name, ", ".join([*options, *nested_options(group)]), f"choose one, or add conf/{file}.yaml")
 

@@ -14,7 +14,7 @@ from fca.cli.status import as_time
 from fca.models.stored import BEST
 from fca.store import State, Store, claims
 from fca.store.damage import PROGRESS, is_run_id
-from fca.store.files import DamagedFile, abandoned_parts, read_array, remove
+from fca.store.files import DamagedFile, abandoned_parts, read_object, remove
 from fca.types import FcaError
 
 KINDS = {
@@ -110,9 +110,9 @@ def _dead(folder: Path) -> list[Path]:
 
 def _of(kind: str, path: Path, train_s: float = 0.0) -> Waste:
     images = 0
-    if kind == "cache" and path.suffix == ".npy":
+    if kind == "cache" and path.suffix == ".json":  # the record of a shard
         with suppress(DamagedFile):
-            images = len(read_array(path))
+            images = read_object(path, images=int)["images"]
     files = [Path(at, name) for at, _, names in os.walk(path) for name in names] or [path]
     return Waste(kind, path, sum(file.lstat().st_size for file in files), train_s, images)
 

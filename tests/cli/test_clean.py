@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from fca.cli import clean
+from fca.cli.configure import load_data
 from fca.cli.weights import Weights
+from fca.data.pixels import open_pixels
+from fca.geometry import ResizeCrop
 from fca.models.stored import StoredRun
 from fca.store import State, Store, claims, results
 from fca.store.files import DamagedFile
@@ -38,8 +41,7 @@ def store(tmp_path):
     cache, hydra = store.outputs / "cache", store.outputs / ".hydra" / "2026-01-01"
     for folder in (cache, hydra, store.outputs / "tables", store.outputs / "items"):
         folder.mkdir(parents=True)
-    np.save(cache / "f-224.npy", np.zeros((7, 2, 2, 3), np.uint8))
-    (cache / "f-224.json").write_text("{}")
+    open_pixels(load_data("digits"), ResizeCrop(2), cache)
     (hydra / "multirun.yaml").write_text("x")
     (store.outputs / "tables" / "t.csv").write_text("a,b")
     return store
@@ -62,7 +64,7 @@ def test_without_yes_nothing_goes_and_every_kind_is_shown_with_its_cost(store, c
     assert re.search(r"checkpoints +3 +3.0 kB  ", lines["checkpoints"])
     assert re.search(r"weights +2 +2.0 kB  3.4 min of training ", lines["weights"])  # 100 s + 101 s, and no layer
     assert re.search(r"snapshots +2 +2.0 kB  3.4 min of training ", lines["snapshots"])
-    assert re.search(r"cache +2 +214 B  decoding 7 images ", lines["cache"])
+    assert re.search(r"cache +\d+ +[\d.]+ kB  decoding 1,797 images ", lines["cache"])
     assert "nothing was removed" in out
 
 
