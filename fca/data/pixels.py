@@ -212,7 +212,8 @@ def _stored(
         lengths, doing = [len(rows) for name, rows in kept.items() if name not in records], f"decoding {data.name}"
         long = sum(lengths) >= LONG > max(lengths, default=0)  # else each shard has a bar
         for name in watched([name for name in kept if name not in records], doing, long=long):
-            with suppress(Timeout), FileLock(cache / f".{name}.lock", timeout=wait):
+            make_way(lock := cache / f".{name}.lock")
+            with suppress(Timeout), FileLock(lock, timeout=wait):
                 path = cache / f"{name}.rgb"
                 records[name] = _whole(path, len(kept[name])) or _build(path, one, kept[name], workers, doing)
     fields, paths = np.full((4, len(data.items)), -1), list[str]()
@@ -246,7 +247,8 @@ class Lease:
 
 def _end(path: Path, file: Any, owner: int) -> None:
     if os.getpid() == owner:  # and not its forked child
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
     file.close()
 
 
@@ -289,14 +291,15 @@ def _there(cache: Path) -> dict[str, tuple[int, int]]:
 
 
 def _in_use(cache: Path) -> dict[str, int]:
-    """Shards that other processes, or this one, lease; what dead ones left is removed."""
+    """Shards that other processes, or this one, lease; what dead ones left, and what is no lease, is removed."""
     found: dict[str, int] = {}
     for path in cache.glob(".*.lease"):
-        with path.open("r+") as file:
+        make_way(path)  # a pipe would be waited for
+        with suppress(FileNotFoundError, DamagedFile), path.open("r+") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                found |= json.load(file)
+                found |= {name: size for name, size in read_object(path).items() if isinstance(size, int)}
             else:
                 path.unlink()
     return found
