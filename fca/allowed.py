@@ -71,8 +71,9 @@ def allowed_of(kind: Any, name: str) -> str:
     hint, rule = declared(kind)[name]
     options = list(get_args(hint)) if isinstance(hint, UnionType) else [hint]
     origins = [get_origin(option) or option for option in options if option is not NoneType]
-    first = KINDS.get(origins[-1], "")
-    each = "each " if origins[-1] in (list, dict) and str(rule) else ""
+    last, nested = origins[-1], is_dataclass(origins[-1])
+    first = f"keys with values: {', '.join(declared(last))}" if nested else KINDS.get(last, "")
+    each = "each " if last in (list, dict) and str(rule) else ""
     words = [each + str(rule)] if rule.choices and not each else [first, each + str(rule)]
     return ", ".join(filter(None, words)) + (", or null" if NoneType in options else "")
 

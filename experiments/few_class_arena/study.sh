@@ -4,7 +4,7 @@
 set -euo pipefail
 : "${DATA:?the folder of images/ and weights/}" "${OUT:=outputs}"
 export OMP_NUM_THREADS=1
-run() { fca run -m "outputs=$OUT" logger=none hydra/launcher=joblib "hydra.launcher.n_jobs=${JOBS:-2}" recipe.min_steps=0 "$@" || true; }
+run() { fca run -m "outputs=$OUT" logger=none hydra/launcher=joblib "hydra.launcher.n_jobs=${JOBS:-2}" "$@" || true; }
 images="$DATA/images" weights="$DATA/weights"
 mobilenet() { echo "model=mobilenetv1_$1 model.weights=$weights/mobilenetv1_$1.safetensors"; }
 encoder="model@encoder=mobilenetv1_050 encoder.weights=$weights/mobilenetv1_050.safetensors"
@@ -49,7 +49,7 @@ run "${grocery[@]}" dataset.name=grocery $(mobilenet 100) adaptation=probe
 # 385 to 405 steps each; another full model saw every image as often as a sub-model of two classes did (1,900 steps).
 # Learning rates: the best of three by val_top1 on the subsets of seed 100 with 2 and 5 classes, in $OUT/tune.
 contest() { # learning rate, the others, words of the model
-  local fair="recipe.flip=true recipe.shift=0.125 recipe.scale_min=1.0 recipe.val_max=0"
+  local fair="recipe.flip=true recipe.shift=0.125 recipe.scale_min=1.0 recipe.val_max=0 recipe.min_steps=0"
   fit() { OUT="$OUT/contest" run $cifar $fair "recipe.lr=$lr" "recipe.epochs=$1" "recipe.warmup_epochs=$2" "${@:3}"; }
   tune() { OUT="$OUT/tune" run $cifar $fair "recipe.epochs=$1" "${@:2}"; }
   local lr=$1 others=$2

@@ -200,6 +200,7 @@ LINES = {  # line -> part of its error
     "run +seed=1": "An item is already at 'seed'",
     "run ~seed": "seed = null; allowed: a value: it is needed",
     "run ~recipe.epochs": "recipe.epochs = None; allowed: a whole number",
+    "run recipe=shared": "recipe.augment = None; allowed: keys with values: policy, ops",
     "run ~nosuch": "'nosuch' does not exist",
     "run recipe=null": "recipe = null; allowed: a value: it is needed",
     "run encoder=hog": "encoder = hog; allowed: an option of the group model@encoder",
