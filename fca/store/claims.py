@@ -85,6 +85,7 @@ def announced(outputs: Path, runs: Iterable[str]) -> Iterator[None]:
         with suppress(OSError):
             path.unlink()
             path.parent.rmdir()  # if no other sweep is at work
+            outputs.rmdir()  # if nothing came of it
 
 
 def sweeps(outputs: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
