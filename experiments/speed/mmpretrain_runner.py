@@ -32,7 +32,7 @@ RUN = (
     *(f"+model.kwargs.channels={[WIDTH * 2**k for k in range(4)]}".replace(" ", ""), "model.crop_pct=1.0"),
     *(f"model.mean={[MEAN] * 3}".replace(" ", ""), f"model.std={[STD] * 3}".replace(" ", "")),
     *("recipe.optimiser=sgd", "recipe.weight_decay=0", "recipe.warmup_epochs=0", "recipe.grad_clip=0"),
-    *(f"recipe.batch_size={BATCH}", f"recipe.lr={LR}"),
+    *(f"recipe.batch_size={BATCH}", f"recipe.lr={LR}", "recipe.min_steps=0"),
 )
 
 
