@@ -24,10 +24,6 @@ imagenet="dataset=folder dataset.root=$images/imagenet_sample.zip task=predict"
 for width in 025 050 100; do run $imagenet $(mobilenet $width); done
 run $imagenet model=squeezenet1_0 model.weights="$weights/squeezenet1_0.safetensors"
 
-# Grocery with all its 81 products: a full model whose answers can be grouped to their kinds (its own classes.csv)
-grocery=(dataset=manifest dataset.root="$images/grocery.zip" dataset.file=index.csv dataset.name=grocery)
-run "${grocery[@]}" $(mobilenet 100) adaptation=probe
-
 # A fair contest on CIFAR-10, in a store of its own: sub-models and full models of the same 300 images a class.
 # 385 to 405 steps each; another full model saw every image as often as a sub-model of two classes did (1,900 steps).
 # Learning rates: the best of three by val_top1 on the subsets of seed 100 with 2 and 5 classes, in $OUT/tune.
@@ -60,9 +56,12 @@ signdigits=(dataset=folder dataset.root="$images/signdigits.zip" dataset.mirror=
 # its two drawings lists share the Greek letters
 omniglot=(dataset=manifest dataset.root="$images/omniglot_small.zip" dataset.file=index.csv dataset.name=omniglot_small
   dataset.mirror=false "dataset.where=\"split == 'small1' or alphabet != 'Greek'\"" 'dataset.splits={small1: test, small2: test}')
+grocery=(dataset=manifest dataset.root="$images/grocery.zip" dataset.file=index.csv dataset.name=grocery)
 scratch="" similar 2,3,4,5 $cifar
 scratch="model.input_size=64 recipe.epochs=30"
 similar 2,3,4,5,10 "${clothing[@]}"
 similar 2,3,4,5,10 "${signdigits[@]}"
 similar 2,3,4,5,10 "${omniglot[@]}"
 similar 2,3,4,5,10 "${grocery[@]}"
+# with all 81 products: a full model whose answers can be grouped to their kinds (its own classes.csv)
+OUT="$OUT/similarity" run "${grocery[@]}" $(mobilenet 100) adaptation=probe

@@ -43,7 +43,7 @@ def main() -> None:
         if _received:
             _leave_nothing()
             sys.exit(128 + _received[0])
-    gc.freeze()  # else Python looks through all that torch and timm have made before it ends: 1.7 s
+    gc.freeze()  # else Python looks through all that torch, timm and Lightning have made before it ends: 1.7 s
     sys.exit(code)
 
 
