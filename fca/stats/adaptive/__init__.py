@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Integer, Shaped
 
-from fca.stats.adaptive.estimators import Estimate, difference, mixed_logit, p_irt, pooled, session_mean, stratified
+from fca.stats.adaptive.estimators import Estimate, difference, p_irt, pooled, session_mean, stratified
+from fca.stats.adaptive.mixed_logit import mixed_logit
 from fca.stats.adaptive.policies import (
     MAPPING_L,
     MAPPING_Q,

@@ -1,13 +1,7 @@
-"""Both targets of every group from the responses to a test: shares by stratum, an item bank, or a mixed logit.
+"""Both targets of every group from the responses to a test: shares by stratum, or what an item bank adds to them.
 
-The mixed logit has one random effect a session: responses to easy items predict those to hard items never asked.
-
-    P(right | session, level) = 1 / (1 + exp(-(β_level + s u))),   u ~ N(0, 1) for each session
-
-with β and s of each group, which are themselves drawn around those of all groups, with a spread learned from the
-groups: similar groups inform each other, dissimilar ones are estimated alone. An adaptive test chooses items by
-responses that the model conditions on, so its likelihood can ignore the rule (missing at random, Rubin 1976); shares
-of right responses cannot.
+Design-based ones (stratified, session_mean, pooled) trust the random draw alone; p_irt trusts an item bank, and
+difference corrects the bank by the draw. fca.stats.adaptive.mixed_logit trusts a model of the sessions.
 """
 
 from __future__ import annotations
@@ -15,8 +9,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
-from scipy.special import expit, log_expit, ndtri, stdtrit
+from jaxtyping import Float, Int, Shaped
+from scipy.special import ndtri, stdtrit
 
 from fca.stats.adaptive.policies import ability_of, chances, check_bank
 from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Marks, Pool, Record, Sample, fixed_size_variance
@@ -27,55 +21,84 @@ from fca.types import FcaError
 Z = float(ndtri(0.5 + LEVEL / 2))
 STEP = 1e-4  # of ability, for slopes
 Targets = Float[np.ndarray, "groups targets"]
+Counted = Int[np.ndarray, "strata 3"]
+ByLevel = Float[np.ndarray, "groups 3"]
+
+
+class Interval(NamedTuple):
+    """Targets as shares, with standard errors and the ends of 95 % intervals, in [0, 1]; NaN where nothing is known."""
+
+    value: Targets
+    se: Targets
+    low: Targets
+    high: Targets
 
 
 class Estimate(NamedTuple):
-    """Targets of the finite pool, as shares: with every item asked, `value` is the truth and `se` is 0.
+    """Targets of the finite pool by group: with every item asked, `value` is the truth and `se` is 0.
 
     NaN where no response helps: a level of which a group was asked no item.
 
-    shared: the part of the errors that all groups have in common: each group's standard deviations along independent
-    factors, whose squares are in se². None: the errors of the groups are independent.
-    df: degrees of freedom of each se. None: se is as good as known, and intervals are those of a normal.
+    overall: of the mean over groups, each counting the same (one line).
     """
 
     value: Targets
     se: Targets
-    shared: Float[np.ndarray, "groups targets factors"] | None = None
-    df: Targets | None = None
+    low: Targets
+    high: Targets
+    overall: Interval
 
-    @property
-    def overall(self) -> Estimate:
-        """The mean over groups, each counting the same, as an estimate of one group.
 
-            se² = Σ_g (se_g² - Σ_f shared_gf²) / G² + Σ_f (Σ_g shared_gf / G)²
+def normal_estimate(
+    value: Targets, se: Targets, shared: Float[np.ndarray, "groups targets factors"] | None = None
+) -> Estimate:
+    """Intervals of a normal, value ± 1.96 se.
 
-        Degrees of freedom by Welch (1947) and Satterthwaite (1946).
+    shared: the part of the errors that all groups have in common: each group's standard deviations along independent
+    factors, whose squares are in se². None: the errors of the groups are independent. Of the mean over groups
 
-        >>> se, common = np.full((4, 1), 0.2), np.full((4, 1, 1), 0.2)
-        >>> [Estimate(se, se, shared).overall.se.item() for shared in (None, common)]
-        [0.1, 0.2]
-        """
-        shared = np.zeros((*self.se.shape, 1)) if self.shared is None else self.shared
-        own = np.maximum(self.se**2 - (shared**2).sum(axis=2), 0.0)
-        together = shared.mean(axis=0)
-        variance = own.sum(axis=0) / len(own) ** 2 + (together**2).sum(axis=1)
-        df = None if self.df is None else welch(self.se**2, self.df)[None]
-        return Estimate(self.value.mean(axis=0)[None], np.sqrt(variance)[None], together[None], df)
+        se² = Σ_g (se_g² - Σ_f shared_gf²) / G² + Σ_f (Σ_g shared_gf / G)²
 
-    @property
-    def low(self) -> Targets:
-        """Lower end of the 95 % interval, value - 1.96 se (more for few degrees of freedom), at least 0."""
-        return np.maximum(self.value - self._half, 0.0)
+    >>> se, common = np.full((4, 1), 0.2), np.full((4, 1, 1), 0.2)
+    >>> [normal_estimate(se, se, shared).overall.se.item() for shared in (None, common)]
+    [0.1, 0.2]
+    """
+    shared = np.zeros((*se.shape, 1)) if shared is None else shared
+    own = np.maximum(se**2 - (shared**2).sum(axis=2), 0.0)
+    of_mean = np.sqrt(own.sum(axis=0) / len(own) ** 2 + (shared.mean(axis=0) ** 2).sum(axis=1))
+    return Estimate(*_normal(value, se), _normal(value.mean(axis=0)[None], of_mean[None]))
 
-    @property
-    def high(self) -> Targets:
-        """Upper end, at most 1."""
-        return np.minimum(self.value + self._half, 1.0)
 
-    @property
-    def _half(self) -> Targets:
-        return self.se * (Z if self.df is None else stdtrit(self.df, 0.5 + LEVEL / 2))
+def _normal(value: Targets, se: Targets) -> Interval:
+    return Interval(value, se, np.maximum(value - Z * se, 0.0), np.minimum(value + Z * se, 1.0))
+
+
+def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, added: ByLevel) -> Interval:
+    """Targets from the shares right of each level.
+
+    share, variance, df: the share, its variance, and the degrees of freedom of that.    n: responses behind it.
+    added: the variance of a response that was added to those observed, to estimate `variance`.
+
+    The interval of a level is Wilson's with p (1 - p) / variance responses, where p counts `added` responses of each
+    kind beside the n, and t of Student with the degrees of freedom of the sum (Welch, Satterthwaite) for 1.96. The ends
+    of the sum Σ w_l p_l lie sqrt(Σ w_l² (p_l - end_l)²) off it (Zou and Donner 2008, Stat. Med. 27:1693): near 0 and 1
+    they are as lopsided as those of the levels.
+
+    >>> one = np.ones((1, 3))
+    >>> found = level_interval(one, 0.25 / 12**2 * one, 11 * one, 12 * one, 0.25 * one)
+    >>> found.low.round(2), found.high
+    (array([[0.85, 0.82]]), array([[1., 1.]]))
+    """
+    weight = LEVEL_WEIGHTS.T[:, None] ** 2  # (levels, 1, targets)
+    parts = variance.T[:, :, None] * weight
+    p = (share * n + added) / (n + 2 * added)
+    t = stdtrit(welch(parts, df.T[:, :, None] + 0 * parts), 0.5 + LEVEL / 2)
+    part = (variance / (p * (1 - p))).T[:, :, None] * t**2
+    value, right = share @ LEVEL_WEIGHTS.T, share.T[:, :, None]
+    half = np.sqrt(part * right * (1 - right) + part**2 / 4)
+    low, high = ((right + part / 2 + sign * half) / (1 + part) for sign in (-1, 1))
+    below, above = (np.sqrt((weight * (right - end) ** 2).sum(axis=0)) for end in (low, high))
+    return Interval(value, np.sqrt(parts.sum(axis=0)), np.maximum(value - below, 0.0), np.minimum(value + above, 1.0))
 
 
 def welch(variance: Float[np.ndarray, "parts ..."], df: Float[np.ndarray, "parts ..."]) -> Float[np.ndarray, "..."]:
@@ -98,40 +121,67 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     No model of responses: unbiased where a session's own responses do not decide how many of its items are asked
     (static_k, random, optimal_allocation), and biased where they do (gre_two_stage).
 
-    A single item of a session and level takes the mean s² of the others, and where all are single the variance of the
-    whole level. One response of the largest variance, 1/4, counts beside those observed, so that shares of 0 and 1 are
-    not certain. A session without any item takes the level's mean, and the level's variance for what it may differ.
-    Intervals are Student's, with Satterthwaite's degrees of freedom.
+    Sessions too small to be asked are one stratum (see `strata`); a single item of a stratum takes the mean s² of its
+    group's others. A few responses say little of a variance: beside those of a group's level counts one with the
+    variance of the whole level, and beside those of the whole level one with the largest, 1/4. Intervals: see
+    `level_interval`; those of the mean over groups pool the groups level by level.
 
     >>> from fca.stats.adaptive.pool import make_pool
     >>> pool, record = make_pool(np.repeat([0, 1, 2], 4), np.zeros(12, int), np.zeros(12, int)), Record(12)
     >>> record.add(np.array([0, 1, 4, 5, 8, 9]), np.array([True, True, True, False, False, False]))
     >>> found = stratified(pool, record)
     >>> found.value.round(3), found.se.round(3)
-    (array([[0.5  , 0.286]]), array([[0.132, 0.136]]))
+    (array([[0.5  , 0.286]]), array([[0.125, 0.12 ]]))
     """
-    n, right, size = pool.by_stratum(record.asked), pool.by_stratum(record.right), pool.sizes
-    seen, many = n > 0, n > 1
+    n, right, size, group = strata(pool, record)
+    many, asked, sizes = n > 1, sums(n, group), sums(size, group)
     share = right / np.maximum(n, 1)
-    asked, correct, sessions = pool.by_group(n), pool.by_group(right), pool.by_group(seen.astype(int))
     with np.errstate(invalid="ignore", divide="ignore"):
-        of_seen = size / pool.by_group(size * seen)[pool.session_group]  # the share of a session among those asked
-        own = np.where(many, share * (1 - share) * n / (n - 1), 0.0)
-        usual = pool.by_group(own) / pool.by_group(many.astype(int))
-    level = np.where(asked > 0, pool.by_group(np.where(seen, of_seen, 0.0) * share), np.nan)
-    factor = np.where(seen, of_seen**2 * (1 - n / size) / np.maximum(n, 1), 0.0)
-    within = pool.by_group(factor * np.where(many, own, np.nan_to_num(usual)[pool.session_group]))
-    df = pool.by_group(np.maximum(n - 1, 0))
-    whole = (correct + 1) * (asked - correct + 1) / (asked + 2) ** 2  # of the level, one response of each kind added
-    factors = pool.by_group(factor)
-    variance = np.where(df > 0, (df * within + factors / 4) / (df + 1), factors * whole)
-    of_unseen = np.where(seen, 0.0, size / pool.group_sizes[pool.session_group])
-    variance += (pool.by_group(of_unseen**2) + pool.by_group(of_unseen) ** 2 / np.maximum(sessions, 1)) * whole
-    parts = variance.T[:, :, None] * LEVEL_WEIGHTS.T[:, None] ** 2  # (levels, groups, targets)
-    freedom = np.maximum(np.where(df > 0, df, asked - 1), 1).T[:, :, None]
-    value = level @ LEVEL_WEIGHTS.T
-    se = np.where(np.isnan(value), np.nan, np.sqrt(parts.sum(axis=0)))
-    return Estimate(value, se, df=welch(parts, freedom + 0 * parts))
+        level = np.where(asked > 0, sums(size * share, group) / sizes, np.nan)
+        spread = np.where(many, share * (1 - share) * n / (n - 1), 0.0)
+        usual = (sums(spread, group) / sums(many, group))[group]
+        factor = np.where(n > 0, (size / sizes[group]) ** 2 * (1 / n - 1 / size), 0.0)
+    of_level, df = level_variance(n, right, spread), sums(np.maximum(n - 1, 0), group)
+    own = sums(factor * np.where(many, spread, np.where(np.isnan(usual), of_level, usual)), group)
+    factor, added = sums(factor, group), np.broadcast_to(of_level, level.shape)
+    found = level_interval(level, (df * own + factor * of_level) / (df + 1), df + 1, asked, added)
+    added = np.where(df.any(axis=0), 1 / 4, of_level)
+    variance = (df.sum(axis=0) * own.sum(axis=0) + factor.sum(axis=0) * added) / (df.sum(axis=0) + 1) / len(own) ** 2
+    of_mean = level.mean(axis=0), variance, welch(own, df + 1), asked.sum(axis=0), added
+    return Estimate(*found, level_interval(*(one[None] for one in of_mean)))
+
+
+def strata(pool: Pool, record: Record) -> tuple[Counted, Counted, Counted, Int[np.ndarray, " strata"]]:
+    """Items asked, items right and all items of every stratum by level, and the group of each stratum.
+
+    First the sessions, then one stratum a group for its small sessions: those whose part of the items asked of the
+    level is below one, and those that were asked none. Where none of these was asked any, it has all sessions.
+    """
+    n, right, group = pool.by_stratum(record.asked), pool.by_stratum(record.right), pool.session_group
+    small = (n == 0) | (pool.by_group(n)[group] * pool.sizes < pool.group_sizes[group])
+    small |= (pool.by_group(small.astype(int)) > 0)[group] & (pool.by_group(n * small) == 0)[group]
+    n, right, size = (np.concatenate([one * ~small, pool.by_group(one * small)]) for one in (n, right, pool.sizes))
+    return n, right, size, np.concatenate([group, np.arange(pool.groups)])
+
+
+def sums(values: Shaped[np.ndarray, "strata 3"], group: Int[np.ndarray, " strata"]) -> ByLevel:
+    """Sums over the strata of each group.
+
+    >>> sums(np.ones((3, 3)), np.array([0, 1, 0]))
+    array([[2., 2., 2.],
+           [1., 1., 1.]])
+    """
+    return np.stack([np.bincount(group, weights=column) for column in values.T], axis=1)
+
+
+def level_variance(n: Counted, right: Counted, spread: Float[np.ndarray, "strata 3"]) -> Float[np.ndarray, " 3"]:
+    """Variance of a response within the strata of each level, from all groups and one more response of variance 1/4.
+
+    spread: that of each stratum. Where every stratum has a single response, the variance of all responses to the level.
+    """
+    df, asked, correct = (one.sum(axis=0) for one in (np.maximum(n - 1, 0), n, right))
+    within = ((np.maximum(n - 1, 0) * spread).sum(axis=0) + 1 / 4) / (df + 1)
+    return np.where(df > 0, within, (correct + 1) * (asked - correct + 1) / (asked + 2) ** 2)
 
 
 def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
@@ -155,7 +205,7 @@ def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Es
     within = np.where(many, spread, usual) * (1 - asked / pool.sizes) / np.maximum(asked, 1)
     variance = np.where(some, within, whole[pool.session_group])
     total = pool.by_group(pool.sizes**2 * variance) / pool.group_sizes**2
-    return Estimate(level @ LEVEL_WEIGHTS.T, np.sqrt(total @ LEVEL_WEIGHTS.T**2))
+    return normal_estimate(level @ LEVEL_WEIGHTS.T, np.sqrt(total @ LEVEL_WEIGHTS.T**2))
 
 
 def pooled(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
@@ -169,7 +219,7 @@ def pooled(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate
     with np.errstate(invalid="ignore"):
         level = right / asked
     variance = level * (1 - level) * (1 - asked / pool.group_sizes) / np.maximum(asked - 1, 1)
-    return Estimate(level @ LEVEL_WEIGHTS.T, np.sqrt(variance @ LEVEL_WEIGHTS.T**2))
+    return normal_estimate(level @ LEVEL_WEIGHTS.T, np.sqrt(variance @ LEVEL_WEIGHTS.T**2))
 
 
 def p_irt(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
@@ -188,7 +238,7 @@ def p_irt(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
         _sums(pool, w) for w in (pool.weights * expected, pool.weights**2 * left, pool.weights * slope)
     )
     shared = shared * ability_se
-    return Estimate(value, np.sqrt(own + shared**2), shared[:, :, None])
+    return normal_estimate(value, np.sqrt(own + shared**2), shared[:, :, None])
 
 
 def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
@@ -211,7 +261,7 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     found = [_corrected(pool, record, bank, *pair) for pair in zip(record.samples, asked, strict=True)]
     value, variance, weight = (np.stack(parts) for parts in zip(*found, strict=True))
     weight = (weight / weight.sum(axis=0))[:, :, None]
-    return Estimate((weight * value).sum(axis=0), np.sqrt((weight**2 * variance).sum(axis=0)))
+    return normal_estimate((weight * value).sum(axis=0), np.sqrt((weight**2 * variance).sum(axis=0)))
 
 
 def _corrected(
@@ -234,174 +284,3 @@ def _corrected(
 
 def _sums(pool: Pool, values: Float[np.ndarray, "targets items"]) -> Targets:
     return np.stack([np.bincount(pool.group, weights=row, minlength=pool.groups) for row in values], axis=1)
-
-
-NODES = np.linspace(-4.8, 4.8, 49)  # equal steps: the trapezoid rule is as good as exact for analytic tails
-LOG_WEIGHTS = -(NODES**2) / 2 - np.log(np.exp(-(NODES**2) / 2).sum())
-ALONE = np.array([10.0, 10.0, 10.0, 3.0])  # standard deviations of β and s of a group alone: only to keep them finite
-SPREADS = np.geomspace(0.02, 4.0, 40)  # of β or s among groups, in logits
-STEPS = 100
-TOLERANCE = 1e-5
-Parameters = Float[np.ndarray, "groups 4"]  # β of the three levels, and s
-Four = Float[np.ndarray, " 4"]
-
-
-class Counts(NamedTuple):
-    """Sessions with equal counts in the same group, once each."""
-
-    asked: Int[np.ndarray, "patterns 3"]
-    right: Int[np.ndarray, "patterns 3"]
-    group: Int[np.ndarray, " patterns"]  # ascending
-    times: Int[np.ndarray, " patterns"]
-    of_session: Int[np.ndarray, " sessions"]
-
-
-class Prior(NamedTuple):
-    """Independent normals of β and s of a group, and the variance of their estimated means."""
-
-    mean: Four
-    variance: Four
-    mean_variance: Four
-
-
-class Local(NamedTuple):
-    """At some parameters: the penalised log-likelihood of each group, and the posterior of u in each session."""
-
-    height: Float[np.ndarray, " groups"]
-    posterior: Float[np.ndarray, "patterns nodes"]
-    chance: Float[np.ndarray, "groups 3 nodes"]
-    by_node: Float[np.ndarray, "patterns 4 nodes"]  # score of β and s, were u known
-
-
-def mixed_logit(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Responses where asked; elsewhere the mean probability given all responses of the session.
-
-    Each group is fitted alone first; the fits show how β and s vary among groups, and each is fitted again with that as
-    its prior (empirical Bayes). Variance of the finite pool: of responses not asked for given u, of u given the
-    session's responses, and of β and s (inverse information, and the variance of their mean), linear in them.
-    """
-    counts = count_patterns(pool, record)
-    prior = Prior(np.zeros(4), ALONE**2, np.zeros(4))
-    share = pool.by_group(pool.by_stratum(record.right)) + 0.5
-    share /= pool.by_group(pool.by_stratum(record.asked)) + 1
-    start = np.column_stack([np.log(share / (1 - share)), np.ones(pool.groups)])
-    parameters, local = fit(counts, prior, start)
-    if pool.groups > 1:
-        variance = np.diagonal(np.linalg.inv(curvature(counts, prior, local)), axis1=1, axis2=2)
-        prior = learn_prior(parameters, variance)
-        parameters, local = fit(counts, prior, parameters)
-    return predict(pool, counts, prior, local)
-
-
-def learn_prior(parameters: Parameters, variance: Parameters) -> Prior:
-    """Mean and spread of β and s among groups, from each group's own estimate and its variance.
-
-    The spread is its posterior mean under a flat prior on SPREADS, given the residual likelihood of normal estimates;
-    with few groups that is wide, so that two groups that are similar by luck are not taken for one.
-    """
-    total = variance[:, :, None] + SPREADS**2  # (groups, 4, spreads)
-    precision = (1 / total).sum(axis=0)
-    mean = (parameters[:, :, None] / total).sum(axis=0) / precision
-    height = -((parameters[:, :, None] - mean) ** 2 / total + np.log(total)).sum(axis=0) / 2 - np.log(precision) / 2
-    mass = np.exp(height - height.max(axis=1, keepdims=True)) * np.gradient(SPREADS)
-    mass /= mass.sum(axis=1, keepdims=True)
-    spread = (mass * SPREADS).sum(axis=1)
-    weight = 1 / (variance + spread**2)
-    mean_variance = 1 / weight.sum(axis=0)
-    return Prior((parameters * weight).sum(axis=0) * mean_variance, spread**2, mean_variance)
-
-
-def count_patterns(pool: Pool, record: Record) -> Counts:
-    """Asked and right by level of every session, equal ones of a group merged."""
-    asked, right = pool.by_stratum(record.asked), pool.by_stratum(record.right)
-    rows = np.column_stack([pool.session_group, asked, right])
-    _, first, of_session, times = np.unique(rows, axis=0, return_index=True, return_inverse=True, return_counts=True)
-    return Counts(asked[first], right[first], pool.session_group[first], times, of_session)
-
-
-def evaluate(counts: Counts, prior: Prior, parameters: Parameters) -> Local:
-    """The likelihood over a grid of u, and the posterior of u in each session."""
-    eta = parameters[:, :3, None] + parameters[:, 3, None, None] * NODES
-    chance = expit(eta)
-    lines = np.einsum("pl,pln->pn", counts.right, log_expit(eta)[counts.group])
-    lines += np.einsum("pl,pln->pn", counts.asked - counts.right, log_expit(-eta)[counts.group]) + LOG_WEIGHTS
-    top = lines.max(axis=1, keepdims=True)
-    mass = np.exp(lines - top)
-    total = mass.sum(axis=1, keepdims=True)
-    terms = counts.times * (np.log(total) + top)[:, 0]
-    height = np.bincount(counts.group, weights=terms, minlength=len(parameters))
-    height -= ((parameters - prior.mean) ** 2 / (2 * prior.variance)).sum(axis=1)
-    surplus = counts.right[:, :, None] - counts.asked[:, :, None] * chance[counts.group]
-    by_node = np.concatenate([surplus, surplus.sum(axis=1, keepdims=True) * NODES], axis=1)
-    return Local(height, mass / total, chance, by_node)
-
-
-def group_sums(counts: Counts, values: Float[np.ndarray, "patterns ..."]) -> Float[np.ndarray, "groups ..."]:
-    """Sums over the sessions of each group."""
-    starts = np.searchsorted(counts.group, np.arange(counts.group[-1] + 1))
-    return np.add.reduceat((values.T * counts.times).T, starts, axis=0)
-
-
-def curvature(counts: Counts, prior: Prior, local: Local) -> Float[np.ndarray, "groups 4 4"]:
-    """Negative Hessian of the penalised log-likelihood: information if u were known, less what u hides (Louis 1982)."""
-    seen = np.einsum("pn,pkn->pk", local.posterior, local.by_node)
-    hidden = (local.by_node * local.posterior[:, None]) @ local.by_node.swapaxes(1, 2)
-    hidden -= seen[:, :, None] * seen[:, None]
-    noise = (local.chance * (1 - local.chance))[counts.group] * counts.asked[:, :, None]
-    powers = np.stack([np.ones_like(NODES), NODES, NODES**2])
-    levels, slope, curve = np.moveaxis(noise @ (local.posterior[:, None] * powers).swapaxes(1, 2), 2, 0)
-    known = np.zeros_like(hidden)
-    known[:, range(3), range(3)] = levels
-    known[:, :3, 3] = known[:, 3, :3] = slope
-    known[:, 3, 3] = curve.sum(axis=1)
-    return group_sums(counts, known - hidden) + np.diag(1 / prior.variance)
-
-
-def fit(counts: Counts, prior: Prior, parameters: Parameters) -> tuple[Parameters, Local]:
-    """β and s at the mode, by Newton's method with steps halved where the likelihood would fall; s stays above 0."""
-    local = evaluate(counts, prior, parameters)
-    for _ in range(STEPS):
-        score = group_sums(counts, np.einsum("pn,pkn->pk", local.posterior, local.by_node))
-        score -= (parameters - prior.mean) / prior.variance
-        values, vectors = np.linalg.eigh(curvature(counts, prior, local))
-        turned = np.einsum("gki,gk->gi", vectors, score) / np.maximum(np.abs(values), 1e-3)  # uphill, also off a saddle
-        step = np.einsum("gki,gi->gk", vectors, turned)
-        # shorter where too long or where s would reach 0, at which its slope vanishes whatever lies beyond
-        long = np.maximum(np.abs(step).max(axis=1) / 2, -step[:, 3] / (0.7 * parameters[:, 3]))
-        step /= np.maximum(long, 1.0)[:, None]
-        new = evaluate(counts, prior, parameters + step)
-        while (fell := new.height < local.height - 1e-9 * np.abs(local.height)).any():
-            step[fell] /= 2
-            new = evaluate(counts, prior, parameters + step)
-        parameters, local = parameters + step, new
-        if np.abs(step).max() < TOLERANCE:
-            break
-    return parameters, local
-
-
-def predict(pool: Pool, counts: Counts, prior: Prior, local: Local) -> Estimate:
-    """Both targets of the pool and their standard errors; see `mixed_logit`."""
-    covariance = np.linalg.inv(curvature(counts, prior, local))
-    pull = covariance / prior.variance
-    covariance = covariance + (pull * prior.mean_variance) @ pull.swapaxes(1, 2)
-    chance = local.chance[counts.group]
-    mean = np.einsum("pn,pln->pl", local.posterior, chance)
-    noise = mean - np.einsum("pn,pln->pl", local.posterior, chance**2)
-    together = (chance * local.posterior[:, None]) @ chance.swapaxes(1, 2) - mean[:, :, None] * mean[:, None]
-    slopes = np.zeros((len(mean), 3, 4))
-    bend = chance * (1 - chance)
-    slopes[:, range(3), range(3)] = noise
-    slopes[:, :, 3] = np.einsum("pn,pln,n->pl", local.posterior, bend, NODES)
-    seen = np.einsum("pn,pkn->pk", local.posterior, local.by_node)
-    slopes += (chance * local.posterior[:, None]) @ local.by_node.swapaxes(1, 2) - mean[:, :, None] * seen[:, None]
-    of = counts.of_session
-    left = pool.sizes - counts.asked[of]
-    a_item = LEVEL_WEIGHTS[:, None] / pool.group_sizes[pool.session_group]  # (targets, sessions, levels)
-    weight = a_item * left
-    value = (a_item * (counts.right[of] + left * mean[of])).sum(axis=2)
-    variance = (a_item**2 * left * noise[of]).sum(axis=2)
-    variance += np.einsum("tsl,slm,tsm->ts", weight, together[of], weight)
-    towards = pool.by_group(np.einsum("tsl,slk->stk", weight, slopes[of]))
-    of_parameters = np.einsum("gtk,gkm,gtm->gt", towards, covariance, towards)
-    shared = np.einsum("gtk,gkm,m->gtm", towards, pull, np.sqrt(prior.mean_variance))  # the prior's mean serves all
-    return Estimate(pool.by_group(value.T), np.sqrt(pool.by_group(variance.T) + of_parameters), shared)

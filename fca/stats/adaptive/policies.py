@@ -37,6 +37,7 @@ PerGroup = Int[np.ndarray, " groups"]
 NONE: Positions = np.empty(0, dtype=np.int64)
 
 FIRST = np.array([1, 2, 1])  # easy, medium, hard items of the first of two rounds
+ONE = np.ones(3, dtype=np.int64)
 SECOND = 5  # items of the second
 PILOT = 0.05  # of the budget, for a first estimate of the ability
 ROUNDS = 4  # of fisher_cat after its pilot
@@ -191,7 +192,7 @@ class OptimalAllocation(Policy):
     Items of a level in proportion to c sqrt(p (1 - p)) (Neyman 1934), with c its weight in the objective and p the
     share right in the OTHER groups so far (half a response of each kind added), spread evenly over sessions. Its own
     responses decide nothing of what a group is asked: else a level with unlucky first responses would be asked little
-    more and stay low, a bias of a point in pools of a few hundred items.
+    more and stay low, a bias of a point in pools of a few hundred items. The first round is at most half of the budget.
 
     >>> from fca.stats.adaptive.pool import make_pool
     >>> pool = make_pool(np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int))
@@ -207,25 +208,34 @@ class OptimalAllocation(Policy):
     ) -> None:
         self.weight = LEVEL_WEIGHTS[objective_row(objective)]
         self.total = self.step = share_of_groups(pool, budget)
-        check_room(pool, FIRST)
-        if (self.total <= FIRST.sum() * np.bincount(pool.session_group)).any():
-            least = FIRST.sum() * len(pool.sizes) / pool.items
-            raise FcaError("budget", budget, f"above {least:.3g}, the first round", "raise it")
+        if (self.total < 6).any():
+            raise FcaError("budget", budget, "six items of every group, or more", "raise it")
         super().__init__(pool, pool.stratum)
 
     def select(self, rng: np.random.Generator) -> Positions:
         pool = self.pool
         if self.round == 1:
-            self.chosen = rng.random(len(pool.sizes))  # sessions in random order, the same when the test goes on
-            return self.below(np.tile(FIRST, len(pool.sizes)))
+            self.start = rng.random(len(pool.sizes))  # of each session; the same when the test goes on
+            most = FIRST.sum() * np.bincount(pool.session_group)
+            of_groups = zip(np.minimum(most, self.total // 2), pool.group_sizes, strict=True)
+            return self.first([spread(int(n), FIRST.astype(float), ONE, sizes) for n, sizes in of_groups])
         asked, right = (pool.by_group(pool.by_stratum(marked)) for marked in (self.record.asked, self.record.right))
         asked_elsewhere, right_elsewhere = asked.sum(axis=0) - asked, right.sum(axis=0) - right
         share = (right_elsewhere + 0.5) / (asked_elsewhere + 1)
         rows = zip(self.total, self.weight * np.sqrt(share * (1 - share)), asked, pool.group_sizes, strict=True)
-        wanted = np.stack([spread(int(n), size, least, most) for n, size, least, most in rows])
-        cell = 3 * pool.group + pool.level  # within it: low ranks first, sessions of equal rank in random order
-        place = ranks_within(cell, np.lexsort((self.chosen[pool.session], self.rank, cell)))
-        return np.flatnonzero((place < wanted.ravel()[cell]) & ~self.record.asked)
+        return self.first([spread(int(n), size, least, most) for n, size, least, most in rows])
+
+    def first(self, wanted: Sequence[Levels]) -> Positions:
+        """Items not asked so far that are among the first `wanted` of their group and level.
+
+        A session's items stand at equal steps from a random start, so that of any number each session has its share,
+        rounded up or down.
+        """
+        pool = self.pool
+        place = (self.rank + self.start[pool.session]) / pool.sizes[pool.session, pool.level]
+        cell = 3 * pool.group + pool.level
+        ranks = ranks_within(cell, np.lexsort((place, cell)))
+        return np.flatnonzero((ranks < np.stack(wanted).ravel()[cell]) & ~self.record.asked)
 
     def again(self) -> None:  # a larger total, of which the items already asked are part
         self.total, self.round = np.minimum(self.total + self.step, self.pool.group_sizes.sum(axis=1)), 1

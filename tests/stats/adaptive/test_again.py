@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fca.stats.adaptive import POLICIES, estimate, make_pool, replay, start_policy
-from fca.stats.adaptive.estimators import Estimate
+from fca.stats.adaptive.estimators import normal_estimate
 
 ESTIMATOR = {
     "static_k": "session_mean",
@@ -74,10 +74,10 @@ def test_samples_one_after_the_other_are_averaged_without_bias_and_with_their_va
 
 def test_the_mean_over_groups_knows_what_their_errors_share():
     se, value = np.array([[0.3, 0.4], [0.3, 0.0]]), np.array([[0.2, 0.5], [0.4, 0.7]])
-    alone = Estimate(value, se).overall
+    alone = normal_estimate(value, se).overall
     assert alone.value.ravel() == pytest.approx([0.3, 0.6])
     assert alone.se.ravel() == pytest.approx([np.sqrt(2 * 0.09) / 2, 0.2])
-    opposed = Estimate(value, se, np.array([[[0.3], [0.4]], [[-0.3], [0.0]]])).overall
+    opposed = normal_estimate(value, se, np.array([[[0.3], [0.4]], [[-0.3], [0.0]]])).overall
     assert opposed.se.ravel() == pytest.approx([0.0, 0.2], abs=1e-12)
 
 

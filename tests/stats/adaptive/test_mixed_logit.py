@@ -8,7 +8,7 @@ from scipy.special import expit
 from scipy.stats import norm
 
 from fca.stats.adaptive import make_pool, run_policy, start_policy
-from fca.stats.adaptive.estimators import (
+from fca.stats.adaptive.mixed_logit import (
     ALONE,
     Counts,
     Prior,
