@@ -98,7 +98,8 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
     half = np.sqrt(part * right * (1 - right) + part**2 / 4)
     low, high = ((right + part / 2 + sign * half) / (1 + part) for sign in (-1, 1))
     below, above = (np.sqrt((weight * (right - end) ** 2).sum(axis=0)) for end in (low, high))
-    return Interval(value, np.sqrt(parts.sum(axis=0)), np.maximum(value - below, 0.0), np.minimum(value + above, 1.0))
+    se = np.where(np.isnan(value), np.nan, np.sqrt(parts.sum(axis=0)))
+    return Interval(value, se, np.maximum(value - below, 0.0), np.minimum(value + above, 1.0))
 
 
 def welch(variance: Float[np.ndarray, "parts ..."], df: Float[np.ndarray, "parts ..."]) -> Float[np.ndarray, "..."]:
