@@ -20,28 +20,33 @@ from fca.stats.adaptive.policies import (
     NeymanIrt,
     OptimalAllocation,
     Policy,
+    Proportional,
     Random,
     StartPolicy,
     StaticK,
     check_mapping,
 )
-from fca.stats.adaptive.pool import LEVEL_WEIGHTS, POINTS, TARGETS, Pool, Record, make_pool
+from fca.stats.adaptive.pool import ALL, LEVEL_WEIGHTS, POINTS, TARGETS, Pool, Record, make_pool
+from fca.stats.adaptive.simple import hypergeometric
 from fca.stats.irt import ItemBank
-from fca.types import LEVELS, FcaError
+from fca.types import FcaError
 
 __all__ = [
-    "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPINGS", "MAPPING_L", "MAPPING_Q", "POINTS", "POLICIES", "TARGETS", "WARNINGS",
-    "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt", "OptimalAllocation", "Policy", "Pool", "Random", "Record",
-    "StartPolicy", "StaticK", "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
+    "ALL", "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPINGS", "MAPPING_L", "MAPPING_Q", "OF_LEVELS", "POINTS", "POLICIES",
+    "TARGETS", "WARNINGS", "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt", "OptimalAllocation", "Policy", "Pool",
+    "Proportional", "Random", "Record", "StartPolicy", "StaticK", "check_mapping", "estimate", "make_pool", "replay",
+    "run_policy", "start_policy",
 ]  # fmt: skip
 
 POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
     {"static_k": StaticK, "random": Random, "gre_two_stage": GreTwoStage}
     | {"optimal_allocation": OptimalAllocation, "neyman_irt": NeymanIrt, "fisher_cat": FisherCat}
+    | {"proportional": Proportional}
 )
 ESTIMATORS: Mapping[str, Callable[[Pool, Record, ItemBank | None], Estimate]] = MappingProxyType(
-    {one.__name__: one for one in (stratified, session_mean, pooled, mixed_logit, p_irt, difference)}
+    {one.__name__: one for one in (stratified, session_mean, pooled, mixed_logit, hypergeometric, p_irt, difference)}
 )
+OF_LEVELS = ("stratified", "session_mean", "pooled", "mixed_logit")  # estimators that need levels
 # the known bias of an estimator; those that are right under every policy they take have none
 WARNINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -70,9 +75,14 @@ def start_policy(policy: str | StartPolicy, pool: Pool, budget: int | float, ban
 
 
 def estimate(estimator: str, pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
-    """Both targets of every group from a test so far; raises FcaError for an unknown name or a missing bank."""
+    """Every target of every group from a test so far.
+
+    Raises FcaError for an unknown name, a missing bank, and an estimator that needs levels where there are none.
+    """
     if estimator not in ESTIMATORS:
         raise FcaError("estimator", repr(estimator), ", ".join(ESTIMATORS), "stratified needs no bank")
+    if estimator in OF_LEVELS:
+        pool.check_levels("estimator", estimator, ", ".join(name for name in ESTIMATORS if name not in OF_LEVELS))
     if not record.asked.any():
         raise FcaError("items asked", 0, "1 or more", "ask the policy's first round before estimating")
     return ESTIMATORS[estimator](pool, record, bank)
@@ -87,9 +97,9 @@ def run_policy(policy: Policy, correct: Bool[np.ndarray, " items"], rng: np.rand
 
 def replay(
     correct: Shaped[np.ndarray, "models items"],
-    levels: Integer[np.ndarray, " items"],
+    levels: Integer[np.ndarray, " items"] | None,
     sessions: Shaped[np.ndarray, " items"],
-    groups: Shaped[np.ndarray, " items"],
+    groups: Shaped[np.ndarray, " items"] | None,
     policy: str | StartPolicy,
     estimator: str = "mixed_logit",
     budget: int | float = 0.25,
@@ -101,6 +111,7 @@ def replay(
 
     correct:  right or wrong, of every model on every item of the pool.
     levels:   0 easy, 1 medium, 2 hard.    sessions: (class, attribute).    groups: what is averaged over: attribute.
+              None: items without levels, of one group; sessions are then classes, and the one target is accuracy.
     policy:   a name of POLICIES, or a policy's class with options bound: partial(GreTwoStage, mapping=MAPPING_L).
     budget:   share of the pool to ask.    bank: the pool's items, fitted on other models.
     seed:     with the positions of model and repeat it seeds each test's draws: adding models changes no other.
@@ -127,12 +138,12 @@ def replay(
             rng = np.random.default_rng([seed, model, repeat])
             record = run_policy(start_policy(policy, pool, budget, bank), responses, rng).record
             found = estimate(estimator, pool, record, bank)
-            asked = np.repeat(pool.by_group(pool.by_stratum(record.asked)), len(TARGETS), axis=0)
+            asked = np.repeat(pool.by_group(pool.by_stratum(record.asked)), len(pool.targets), axis=0)
             numbers = [part.ravel() for part in (truth, found.value, found.se, found.low, found.high)]
             tests.append(np.column_stack([*numbers, asked.sum(axis=1), asked]))
-    axes = {"model": range(len(correct)), "repeat": range(repeats), "group": pool.group_names, "target": TARGETS}
+    axes = {"model": range(len(correct)), "repeat": range(repeats), "group": pool.group_names, "target": pool.targets}
     lines = pd.MultiIndex.from_product(list(axes.values()), names=list(axes))
-    counts = ["asked", *(f"asked_{level}" for level in LEVELS)]
+    counts = ["asked", *(f"asked_{level}" for level in pool.levels)]
     table = pd.DataFrame(np.concatenate(tests), lines, ["truth", "estimate", "se", "low", "high", *counts])
     table = table.astype(dict.fromkeys(counts, np.int64)).reset_index()
     table.insert(1, "group", table.pop("group"))

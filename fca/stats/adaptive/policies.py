@@ -39,6 +39,7 @@ NONE: Positions = np.empty(0, dtype=np.int64)
 FIRST = np.array([1, 2, 1])  # easy, medium, hard items of the first of two rounds
 ONE = np.ones(3, dtype=np.int64)
 SECOND = 5  # items of the second
+FLAT = "proportional, random, neyman_irt, fisher_cat"  # policies that need no levels
 PILOT = 0.05  # of the budget, for a first estimate of the ability
 ROUNDS = 4  # of fisher_cat after its pilot
 LEAST_VARIANCE = 0.005  # of a response that a bank takes as certain: surprises there are rare, but would weigh much
@@ -121,6 +122,7 @@ class StaticK(_SimpleSample):
     """
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
+        pool.check_levels("policy", "static_k", FLAT)
         self.k = round(check_budget(budget) * pool.items / pool.sizes.size)
         if self.k < 1:
             allowed = f"{pool.sizes.size / pool.items:.3g} or more: k = 1"
@@ -140,6 +142,39 @@ class Random(_SimpleSample):
 
     def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
         super().__init__(pool, pool.group, np.maximum(share_of_groups(pool, budget), 1))
+
+
+class Proportional(Policy):
+    """`proportional`: a random sample of every group, spread over its sessions (classes) in proportion to their size.
+
+    Systematic along the sessions, in random order within each: every item of a group has the same chance n / N, and a
+    session of N_s items gets n N_s / N of them, rounded up or down at random. The share right then varies no more than
+    in a simple random sample, up to rounding, and less where sessions differ (Cochran 1977, sections 5.6 and 8.6).
+
+    >>> from fca.stats.adaptive.pool import make_pool
+    >>> pool, rng = make_pool(None, np.repeat(["cat", "dog"], 6)), np.random.default_rng(0)
+    >>> np.bincount(pool.session[Proportional(pool, 0.5).ask(rng)])
+    array([3, 3])
+    """
+
+    rounds = 1
+
+    def __init__(self, pool: Pool, budget: int | float, bank: ItemBank | None = None) -> None:
+        super().__init__(pool, pool.group)
+        self.n = np.maximum(share_of_groups(pool, budget), 1)
+
+    def select(self, rng: np.random.Generator) -> Positions:
+        inclusion, drawn = np.ones(self.pool.items), [NONE]
+        for group, n in enumerate(self.n):
+            items = np.flatnonzero((self.pool.group == group) & ~self.record.asked)
+            if len(items):
+                inclusion[items] = min(n / len(items), 1.0)
+                drawn.append(items[systematic(inclusion[items], rng, along=self.pool.session[items].astype(float))])
+        self.record.samples.append(Sample(self.record.asked.copy(), inclusion, None))
+        return np.concatenate(drawn)
+
+    def again(self) -> None:  # as many of those that are left: still every item has the same chance
+        self.round = 0
 
 
 class GreTwoStage(Policy):
@@ -162,6 +197,7 @@ class GreTwoStage(Policy):
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, mapping: Mapping = MAPPING_Q
     ) -> None:
+        pool.check_levels("policy", "gre_two_stage", FLAT)
         table = check_mapping(mapping)
         items = pool.items / len(pool.sizes)  # of a session
         if items < 9:
@@ -206,6 +242,7 @@ class OptimalAllocation(Policy):
     def __init__(
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, objective: str = "accuracy"
     ) -> None:
+        pool.check_levels("policy", "optimal_allocation", FLAT)
         self.weight = LEVEL_WEIGHTS[objective_row(objective)]
         self.total = self.step = share_of_groups(pool, budget)
         if (self.total < 6).any():
@@ -279,7 +316,7 @@ class NeymanIrt(_WithBank):
         self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, objective: str = "accuracy"
     ) -> None:
         super().__init__(pool, budget, bank)
-        self.weight = pool.weights[objective_row(objective)]
+        self.weight = pool.weights[objective_row(objective, pool.targets)]
 
     def select(self, rng: np.random.Generator) -> Positions:
         if self.round == 1:
@@ -368,14 +405,14 @@ def check_mapping(mapping: Mapping) -> Int[np.ndarray, "10 3"]:
     return np.array(mapping, dtype=np.int64)
 
 
-def objective_row(objective: str) -> int:
-    """Which target a policy spends its budget on; raises FcaError for another name.
+def objective_row(objective: str, targets: Sequence[str] = TARGETS) -> int:
+    """Which of the targets a policy spends its budget on; raises FcaError for another name.
 
     >>> objective_row("score")
     1
     """
-    check_choice("objective", objective, TARGETS)
-    return TARGETS.index(objective)
+    check_choice("objective", objective, targets)
+    return targets.index(objective)
 
 
 def spread(n: int, size: Float[np.ndarray, " levels"], least: Levels, most: Levels) -> Levels:

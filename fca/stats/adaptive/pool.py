@@ -5,8 +5,9 @@ one estimate for each target. Both targets of a group are weighted sums over its
 
     accuracy = (easy + medium + hard) / 3,   score = (easy + 2 medium + 4 hard) / 7
 
-of its level accuracies (Huang et al. 2025, arXiv 2503.13058, section 5.3), each over all items of that level. Samples
-are drawn without replacement: in shuffled order within strata, or with unequal chances of known size.
+of its level accuracies (Huang et al. 2025, arXiv 2503.13058, section 5.3), each over all items of that level. Items
+without levels are all of one level, and have one target, the plain accuracy. Samples are drawn without replacement: in
+shuffled order within strata, or with unequal chances of known size.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from fca.types import LEVELS, FcaError
 TARGETS = ("accuracy", "score")
 POINTS = np.array([1, 2, 4])  # for a right response by level
 LEVEL_WEIGHTS = np.stack([np.full(3, 1 / 3), POINTS / POINTS.sum()])  # (targets, levels)
+ALL = "all"  # the one level (and group) of items that have none
 
 PerItem = Float[np.ndarray, " items"]
 Codes = Int[np.ndarray, " items"]
@@ -36,15 +38,17 @@ class Pool:
 
     level, session, group: codes of every item.    session_group: the group of every session.
     sizes: how many items each session has by level.    session_names, group_names: the names behind the codes.
+    levels: easy, medium and hard; or one, `all`, of items without levels.
     """
 
     level: Codes
     session: Codes
     group: Codes
     session_group: Int[np.ndarray, " sessions"]
-    sizes: Int[np.ndarray, "sessions 3"]
+    sizes: Int[np.ndarray, "sessions levels"]
     session_names: Shaped[np.ndarray, " sessions"]
     group_names: Shaped[np.ndarray, " groups"]
+    levels: tuple[str, ...] = LEVELS
 
     @property
     def items(self) -> int:
@@ -56,24 +60,39 @@ class Pool:
         """Number of groups."""
         return len(self.group_names)
 
-    @cached_property
-    def stratum(self) -> Codes:
-        """Code of every item's (session, level): 3 session + level."""
-        return 3 * self.session + self.level
+    @property
+    def has_levels(self) -> bool:
+        """Whether items are easy, medium or hard."""
+        return self.levels == LEVELS
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """What can be estimated: accuracy and score, or without levels the accuracy alone."""
+        return TARGETS if self.has_levels else TARGETS[:1]
+
+    @property
+    def level_weights(self) -> Float[np.ndarray, "targets levels"]:
+        """Weight of each level in each target."""
+        return LEVEL_WEIGHTS if self.has_levels else np.ones((1, 1))
 
     @cached_property
-    def group_sizes(self) -> Int[np.ndarray, "groups 3"]:
+    def stratum(self) -> Codes:
+        """Code of every item's (session, level): of three levels, 3 session + level."""
+        return len(self.levels) * self.session + self.level
+
+    @cached_property
+    def group_sizes(self) -> Int[np.ndarray, "groups levels"]:
         """How many items each group has by level."""
         return self.by_group(self.sizes)
 
     @cached_property
     def weights(self) -> Float[np.ndarray, "targets items"]:
-        """w_i of both targets: the weight of its level over the items of that level in its group."""
-        return LEVEL_WEIGHTS[:, self.level] / self.group_sizes[self.group, self.level]
+        """w_i of every target: the weight of its level over the items of that level in its group."""
+        return self.level_weights[:, self.level] / self.group_sizes[self.group, self.level]
 
-    def by_stratum(self, values: Marks) -> Int[np.ndarray, "sessions 3"]:
+    def by_stratum(self, values: Marks) -> Int[np.ndarray, "sessions levels"]:
         """How many items of each session and level are marked."""
-        return np.bincount(self.stratum[values], minlength=self.sizes.size).reshape(-1, 3)
+        return np.bincount(self.stratum[values], minlength=self.sizes.size).reshape(-1, len(self.levels))
 
     def by_group(self, values: Shaped[np.ndarray, "sessions ..."]) -> Shaped[np.ndarray, "groups ..."]:
         """Sums over the sessions of each group."""
@@ -81,13 +100,21 @@ class Pool:
         return np.add.reduceat(values, starts, axis=0)
 
     def truth(self, correct: Marks) -> Float[np.ndarray, "groups targets"]:
-        """Both targets of every group when every item is asked.
+        """Every target of every group when every item is asked.
 
         >>> pool = make_pool(np.array([0, 1, 2]), np.zeros(3, int), np.zeros(3, int))
         >>> pool.truth(np.array([True, True, False])).round(3)
         array([[0.667, 0.429]])
         """
-        return (self.by_group(self.by_stratum(correct)) / self.group_sizes) @ LEVEL_WEIGHTS.T
+        return (self.by_group(self.by_stratum(correct)) / self.group_sizes) @ self.level_weights.T
+
+    def check_levels(self, what: str, name: str, others: str) -> None:
+        """Raises FcaError where a policy or estimator needs levels that the items do not have.
+
+        what: policy or estimator.    others: those that need none.
+        """
+        if not self.has_levels:
+            raise FcaError(what, name, f"{others}: these items have no levels", "take one of these")
 
 
 class Sample(NamedTuple):
@@ -123,17 +150,26 @@ class Record:
         self.right[positions] = correct
 
 
-def make_pool(levels: Integer[np.ndarray, " items"], sessions: Names, groups: Names) -> Pool:
+def make_pool(
+    levels: Integer[np.ndarray, " items"] | None, sessions: Names, groups: Shaped[np.ndarray, " items"] | None = None
+) -> Pool:
     """Codes and counts of a pool; raises FcaError where a session lacks a level or lies in two groups.
 
-    levels: 0 easy, 1 medium, 2 hard.    sessions, groups: any names.
+    levels: 0 easy, 1 medium, 2 hard; None: the items have no levels.
+    sessions, groups: any names, without levels e.g. classes. groups None: one group, `all`.
 
     >>> make_pool(np.array([2, 1, 0, 0]), np.array(["dog"] * 4), np.array(["size"] * 4)).sizes
     array([[2, 1, 1]])
+    >>> pool = make_pool(None, np.array(["dog", "cat", "dog"]))
+    >>> pool.sizes.tolist(), pool.levels, pool.truth(np.array([True, True, False])).round(3)
+    ([[1], [2]], ('all',), array([[0.667]]))
     """
-    if not len(levels):
+    if not len(sessions):
         raise FcaError("items of the pool", 0, "1 or more", "add items")
-    wrong = levels[~np.isin(levels, [0, 1, 2])]
+    kinds = (ALL,) if levels is None else LEVELS
+    levels = np.zeros(len(sessions), dtype=np.int64) if levels is None else levels
+    groups = np.full(len(sessions), ALL) if groups is None else groups
+    wrong = levels[~np.isin(levels, range(len(kinds)))]
     if len(wrong):
         raise FcaError("level of an item", int(wrong[0]), "0 (easy), 1 (medium), 2 (hard)", "code levels so")
     session_names, first, session = np.unique(sessions, return_index=True, return_inverse=True)
@@ -145,14 +181,15 @@ def make_pool(levels: Integer[np.ndarray, " items"], sessions: Names, groups: Na
         raise FcaError(f"groups of session {sessions[stray[0]]}", where, "one", step)
     order = np.argsort(group[first], kind="stable")
     session = np.argsort(order)[session]
-    sizes = np.bincount(3 * session + levels, minlength=3 * len(order)).reshape(-1, 3)
+    cells = len(kinds) * session + levels
+    sizes = np.bincount(cells, minlength=len(kinds) * len(order)).reshape(-1, len(kinds))
     lacking = np.argwhere(sizes == 0)
     if len(lacking):
         name, level = session_names[order[lacking[0][0]]], LEVELS[lacking[0][1]]
         step = f"add such items or leave the session out ({len(lacking)} such gaps)"
         raise FcaError(f"{level} items of session {name}", 0, "1 or more", step)
     codes = levels.astype(np.int64), session, group, group[first][order]
-    return Pool(*codes, sizes, session_names[order], group_names)
+    return Pool(*codes, sizes, session_names[order], group_names, kinds)
 
 
 def ranks_within(stratum: Codes, order: Codes) -> Codes:

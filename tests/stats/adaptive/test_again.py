@@ -13,6 +13,7 @@ ESTIMATOR = {
     "optimal_allocation": "mixed_logit",
     "neyman_irt": "difference",
     "fisher_cat": "p_irt",
+    "proportional": "difference",
 }
 
 
