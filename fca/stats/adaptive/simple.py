@@ -10,51 +10,19 @@ from __future__ import annotations
 import numpy as np
 from scipy.stats import hypergeom
 
-from fca.stats.adaptive.estimators import Estimate, Targets
+from fca.stats.adaptive.estimators import Estimate, Interval
 from fca.stats.adaptive.pool import Pool, Record
 from fca.stats.intervals import LEVEL
 from fca.stats.irt import ItemBank
 from fca.types import FcaError
 
 
-class Bounded(Estimate):
-    """An estimate whose interval is not value ± a multiple of se."""
-
-    ends: tuple[Targets, Targets]
-
-    def __new__(cls, value: Targets, se: Targets, low: Targets, high: Targets) -> Bounded:
-        """Of independent groups."""
-        made = super().__new__(cls, value, se)
-        made.ends = low, high
-        return made
-
-    @property
-    def low(self) -> Targets:
-        """Lower end of the 95 % interval."""
-        return self.ends[0]
-
-    @property
-    def high(self) -> Targets:
-        """Upper end."""
-        return self.ends[1]
-
-    @property
-    def overall(self) -> Estimate:
-        """The mean over groups, each counting the same; its interval from those of the groups.
-
-            mean - sqrt(Σ (value_g - low_g)²) / G  to  mean + sqrt(Σ (high_g - value_g)²) / G
-
-        (method of variance estimates recovery, Zou & Donner 2008); of one group it is that group's.
-        """
-        mean, se = self.value.mean(axis=0)[None], np.sqrt((self.se**2).sum(axis=0))[None] / len(self.se)
-        down, up = (np.sqrt(((self.value - end) ** 2).sum(axis=0))[None] / len(self.se) for end in self.ends)
-        return Bounded(mean, se, mean - down, mean + up)
-
-
-def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> Bounded:
+def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
     """The share right of the items asked of every group, with the exact interval of a simple random sample.
 
         se² = (1 - n / N) p (1 - p) / (n - 1);   interval: see `exact_interval`
+
+    The mean over G groups reaches sqrt(Σ (end_g - value_g)²) / G to either side (Zou and Donner 2008).
 
     For `random`, where the interval holds the truth in 95 % or more of all samples, whatever the model; and for
     `proportional`, which varies no more. Needs no bank and no model of responses. Raises FcaError after a policy under
@@ -79,7 +47,9 @@ def hypergeometric(pool: Pool, record: Record, bank: ItemBank | None = None) -> 
     variance = (1 - asked / size) * share * (1 - share) / np.maximum(asked - 1, 1)
     counts = zip(right.ravel().tolist(), asked.ravel().tolist(), size.ravel().tolist(), strict=True)
     low, high = np.array([exact_interval(*each) for each in counts]).T[:, :, None]
-    return Bounded(share, np.sqrt(variance), low, high)
+    value, reach = share.mean(axis=0)[None], [variance, (share - low) ** 2, (high - share) ** 2]
+    se, below, above = (np.sqrt(one.sum(axis=0))[None] / pool.groups for one in reach)
+    return Estimate(share, np.sqrt(variance), low, high, Interval(value, se, value - below, value + above))
 
 
 def _alike(pool: Pool, inclusion: np.ndarray, open_: np.ndarray) -> bool:
