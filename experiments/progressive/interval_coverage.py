@@ -1,74 +1,194 @@
-"""How often do the intervals of adaptive tests hold the truth, on small pools and for networks of different kinds?
+"""Do the intervals of adaptive tests hold the truth, on designs that no estimator was made for?
 
-    python experiments/progressive/interval_coverage.py                  planted networks, 2 minutes on a core
-    python experiments/progressive/interval_coverage.py outputs          and those whose predictions lie in outputs
+    python experiments/progressive/interval_coverage.py                                  planted networks, an hour on a core
+    python experiments/progressive/interval_coverage.py --outputs OUT --answers FOLDER   with real ones: the whole table
+    ... --methods "optimal_allocation + stratified" --repeats 200                        one method, a quick look
 
-432 images: 3 classes x 4 attributes x 3 levels x 12. A test asks an eighth or a quarter of them, then goes on as with
-`task.width`. Of the mean accuracy over attributes: bias in points, root mean squared error, width of the 95 % interval
-and how often it holds the truth, each with its Monte Carlo standard error where that matters.
+Pools: `even`, 432 images (3 classes x 4 attributes x 3 levels x 12); `uneven`, as many sessions, of 2 to 39 images a
+level; `networks`, the predictions that lie in the store OUT (study.sh leaves a weak and a strong one); `ImageNet`, 3,600
+images of 100 classes with levels by the accuracy of 45 other models, or at random, for a weak, a middling and a strong
+one of 20 tested models (imagenetv2_val50k_top1.npz in FOLDER, see replay.py).
+
+A test asks 10, 25, 50 or 70 %, or goes on by 10 % until its interval is as wide as that of half the images is on
+average. Of the mean accuracy over attributes: bias in points, and how often the 95 % interval holds the truth. In the
+planted rows every test has a network of its own; standard errors are at most .7 points of coverage at 1,000 repeats.
 """
 
-import sys
+import argparse
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from replay import design
+from scipy.special import expit
 
 from fca.stats.adaptive import estimate, make_pool, run_policy, start_policy
+from fca.stats.irt import fit_irt
 from fca.store import Store
 from fca.studies.progressive.levels import pool_of, responses_by_level
+from fca.types import FcaError
 
-REPEATS = 1000
-METHODS = (("optimal_allocation", "stratified"), ("gre_two_stage", "mixed_logit"))
-SESSIONS = np.repeat(np.arange(12), 36)
-POOL = make_pool(np.tile(np.repeat([0, 1, 2], 12), 12), SESSIONS, SESSIONS // 3)
-PLANTED = {  # chance of a right prediction
-    "guesses (.26)": lambda rng: np.full(432, 0.26),
-    "a class a level (.33)": lambda rng: np.where(POOL.session % 3 == POOL.level, 0.9, 0.05),
-    "a chance a session and level (.27)": lambda rng: (0.8 * rng.random((12, 3)) ** 2)[POOL.session, POOL.level],
-    "near the ceiling (.95)": lambda rng: np.array([0.99, 0.97, 0.9])[POOL.level],
+METHODS = (
+    *(("optimal_allocation", "stratified"), ("optimal_allocation", "mixed_logit"), ("gre_two_stage", "mixed_logit")),
+    *(("static_k", "stratified"), ("static_k", "session_mean"), ("random", "pooled")),
+    *(("neyman_irt", "difference"), ("random", "difference")),
+)
+SHARES = (0.1, 0.25, 0.5, 0.7)
+WIDTH = "width"
+MEANS = np.array([2.0, 0.5, -1.0])  # logits of the levels
+BANK = 20  # planted networks behind a bank
+
+
+def even():
+    session = np.repeat(np.arange(12), 36)
+    return make_pool(np.tile(np.repeat([0, 1, 2], 12), 12), session, session // 3)
+
+
+def uneven():
+    sizes = np.random.default_rng(0).integers(2, 40, (12, 3))
+    session = np.repeat(np.arange(12), sizes.sum(axis=1))
+    return make_pool(np.concatenate([np.repeat([0, 1, 2], row) for row in sizes]), session, session // 3)
+
+
+def effects(pool, rng, by_level, shared=True):
+    """Chances of a session effect that all levels have, or of an effect for each level."""
+    u = rng.normal(size=(len(pool.sizes), 1 if shared else 3))
+    return expit(MEANS + by_level * u)[pool.session, pool.level]
+
+
+def three_kinds(pool, rng):
+    """Classes that are known, known when easy, or not known."""
+    kinds = np.array([[0.98, 0.95, 0.9], [0.95, 0.5, 0.05], [0.1, 0.05, 0.02]])
+    return kinds[rng.integers(0, 3, len(pool.sizes))][pool.session, pool.level]
+
+
+PLANTED = {  # the chance of a right prediction of every image
+    "guesses (.26)": lambda pool, rng: np.full(pool.items, 0.26),
+    "near the ceiling (.95)": lambda pool, rng: np.array([0.99, 0.97, 0.9])[pool.level],
+    "an effect a session": lambda pool, rng: effects(pool, rng, 1.5),
+    "an effect that grows with level": lambda pool, rng: effects(pool, rng, np.array([0.5, 1.5, 3.0])),
+    "an effect for each level": lambda pool, rng: effects(pool, rng, 1.5, shared=False),
+    "three kinds of sessions": three_kinds,
+    "another class at each level": lambda pool, rng: np.where(pool.session % 3 == pool.level, 0.9, 0.05),
+    "one attribute fails": lambda pool, rng: np.where(pool.group == 0, 0.3, 0.99),
 }
 
 
-def planted(chance):
-    return POOL, lambda rng: rng.random(432) < chance(rng)
+def planted(make, chance):
+    """A pool, how to draw a network's responses, and a bank of other such networks, of several abilities."""
+    pool, rng = make(), np.random.default_rng(1)
+    others = [expit(np.log(p / (1 - p)) + rng.normal()) for p in (chance(pool, rng) for _ in range(BANK))]
+    bank = fit_irt((rng.random((BANK, pool.items)) < others).astype(float)).bank
+    return pool, lambda rng: rng.random(pool.items) < chance(pool, rng), bank
 
 
-def networks(outputs):
-    for one in responses_by_level(Store(Path(outputs)), None, "open"):
-        for model, correct in zip(one.models, one.correct, strict=True):
-            yield f"{model} ({correct.mean():.2f})", (pool_of(one.items), lambda rng, correct=correct: correct)
+def imagenet(folder, place, at_random):
+    """Ten classes of each of ten groups; of the tested models the place-th from the weakest."""
+    correct, levels, session, group, bank = design(folder, 0)
+    rng = np.random.default_rng(0)
+    kept = np.concatenate([rng.choice(np.unique(session[group == g]), 10, replace=False) for g in range(10)])
+    images = np.flatnonzero(np.isin(session, kept))
+    levels = rng.permuted(levels[images].reshape(100, 36), axis=1).ravel() if at_random else levels[images]
+    right = correct[np.argsort(correct.mean(axis=1))[place], images]
+    bank = type(bank)(bank.model, *(values[images] for values in bank[1:]))
+    return make_pool(levels, session[images], group[images]), lambda rng: right, bank
 
 
-def measure(pool, draw, policy, estimator, budget, stretches):
-    """Share asked, error, width and whether it holds the truth, of every repeat and stretch."""
-    found = np.empty((REPEATS, stretches, 4))
-    for repeat in range(REPEATS):
-        rng = np.random.default_rng(repeat)
-        correct = draw(rng)
-        truth = pool.truth(correct)[:, 0].mean()
-        test = start_policy(policy, pool, budget)
-        for stretch in range(stretches):
-            record = run_policy(test, correct, rng).record
-            one = estimate(estimator, pool, record).overall
-            low, value, high = one.low[0, 0], one.value[0, 0], one.high[0, 0]
-            found[repeat, stretch] = record.asked.mean(), value - truth, high - low, low <= truth <= high
-            test.again()
-    return found
+def network(outputs, dataset, at):
+    """A stored network."""
+    [one] = [one for one in responses_by_level(Store(outputs)) if one.dataset == dataset]
+    return pool_of(one.items), lambda rng: one.correct[at], None
+
+
+def designs(outputs, answers):
+    """How to make each design, by name."""
+    made = {
+        f"{make.__name__}: {name}": partial(planted, make, p) for make in (even, uneven) for name, p in PLANTED.items()
+    }
+    for one in responses_by_level(Store(outputs)) if outputs else ():
+        for at, (model, right) in enumerate(zip(one.models, one.correct, strict=True)):
+            made[f"networks: {model} ({right.mean():.2f})"] = partial(network, outputs, one.dataset, at)
+    for place, name in ((0, "weak"), (10, "middling"), (19, "strong")) if answers else ():
+        made[f"ImageNet: levels by accuracy, {name}"] = partial(imagenet, answers, place, False)
+        made[f"ImageNet: levels at random, {name}"] = partial(imagenet, answers, place, True)
+    return made
+
+
+def one_test(case, policy, estimator, budget, width, seed):
+    """Share asked, error, width, and whether the interval holds the truth; the same by group in the last."""
+    pool, draw, bank = case
+    rng = np.random.default_rng(seed)
+    correct = draw(rng)
+    truth, test = pool.truth(correct), start_policy(policy, pool, budget, bank)
+    while True:
+        record = run_policy(test, correct, rng).record
+        found = estimate(estimator, pool, record, bank)
+        low, high = found.overall.low[0], found.overall.high[0]
+        if width is None or record.asked.all() or high[0] - low[0] <= width:
+            break
+        test.again()
+    mean = truth.mean(axis=0)
+    held = (low <= mean + 1e-12) & (mean <= high + 1e-12)
+    of_groups = ((found.low <= truth + 1e-12) & (truth <= found.high + 1e-12)).mean()
+    return record.asked.mean(), *(found.overall.value[0] - mean), high[0] - low[0], *held, of_groups
+
+
+def measure(name, make, method, repeats):
+    """A line a share that the method can ask of this pool."""
+    case, half, lines = make(), None, []
+    for share in (*SHARES, WIDTH):
+        budget, width = (0.1, half) if share == WIDTH else (share, None)
+        try:
+            tests = [one_test(case, *method, budget, width, seed) for seed in range(repeats)]
+        except FcaError:  # no bank, too few images a session, or a share that the policy cannot ask
+            continue
+        asked, error, of_score, wide, held, score_held, groups = np.mean(tests, axis=0)
+        half = wide if share == 0.5 else half
+        line = {"design": name, "method": " + ".join(method), "share": share, "asked": asked, "width": 100 * wide}
+        line |= {"bias": 100 * error, "bias_se": 100 * np.std([one[1] for one in tests]) / repeats**0.5}
+        lines.append(
+            line
+            | {
+                "held": 100 * held,
+                "bias_score": 100 * of_score,
+                "held_score": 100 * score_held,
+                "held_groups": 100 * groups,
+            }
+        )
+    return pd.DataFrame(lines)
+
+
+def shown(lines):
+    """Bias, coverage by design and share."""
+    cells = lines["bias"].map("{:+.1f}".format) + "; " + lines["held"].map("{:.1f}".format)
+    return lines.assign(cell=cells).pivot_table("cell", "design", "share", "first", sort=False).fillna("")
 
 
 def main():
-    cases = {name: planted(chance) for name, chance in PLANTED.items()}
-    cases |= dict(networks(sys.argv[1])) if len(sys.argv) > 1 else {}
-    print("| network | test | asked | bias | error | width | coverage |\n|---|---|---|---|---|---|---|")
-    for name, case in cases.items():
-        for policy, estimator in METHODS:
-            shares = ((0.12, 1), (0.25, 3)) if policy == "optimal_allocation" else ((0.25, 3),)
-            for part in (measure(*case, policy, estimator, *share) for share in shares):
-                for asked, error, width, held in part.transpose(1, 2, 0):
-                    bias = f"{100 * error.mean():+.1f} ± {100 * error.std() / REPEATS**0.5:.1f}"
-                    coverage = f"{100 * held.mean():.1f} ± {100 * held.std() / REPEATS**0.5:.1f} %"
-                    numbers = f"{100 * (error**2).mean() ** 0.5:.1f} | {100 * width.mean():.1f} | {coverage}"
-                    print(f"| {name} | {policy} | {100 * asked.mean():.0f} % | {bias} | {numbers} |", flush=True)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--outputs", type=Path, help="a store with predictions for images with attribute and level")
+    parser.add_argument("--answers", type=Path, help="folder with imagenetv2_val50k_top1.npz")
+    parser.add_argument("--repeats", type=int, default=1000)
+    parser.add_argument("--methods", nargs="*", default=[" + ".join(method) for method in METHODS])
+    parser.add_argument("--designs", default="", help="only those with this in their name")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--csv", type=Path, help="all figures: also of the score and of single attributes")
+    options = parser.parse_args()
+    made = {name: make for name, make in designs(options.outputs, options.answers).items() if options.designs in name}
+    everything = []
+    for method in (one.split(" + ") for one in options.methods):
+        work = (delayed(measure)(name, make, method, options.repeats) for name, make in made.items())
+        lines = pd.concat(Parallel(options.jobs)(work))
+        everything.append(lines)
+        print(f"{' + '.join(method)}: bias in points; coverage in %\n{shown(lines).to_string()}")
+        print(
+            f"bias {lines['bias'].min():+.2f} to {lines['bias'].max():+.2f}, coverage {lines['held'].min():.1f} to {lines['held'].max():.1f} %\n",
+            flush=True,
+        )
+    if options.csv:
+        pd.concat(everything).to_csv(options.csv, index=False)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ class Estimate(NamedTuple):
     NaN where no response helps: a level of which a group was asked no item.
 
     overall: of the mean over groups, each counting the same (one line).
+    warning: what the responses at hand showed to be wrong with the estimator that was asked for; else empty.
     """
 
     value: Targets
@@ -47,6 +48,7 @@ class Estimate(NamedTuple):
     low: Targets
     high: Targets
     overall: Interval
+    warning: str = ""
 
 
 def normal_estimate(

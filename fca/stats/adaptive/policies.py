@@ -216,7 +216,9 @@ class GreTwoStage(Policy):
         if self.round == 2:
             right = self.pool.by_stratum(self.record.right) - self.before
             wanted = self.table[right @ POINTS // self.times]
-        return self.below(self.pool.by_stratum(self.record.asked) + wanted)
+        positions = self.below(self.pool.by_stratum(self.record.asked) + wanted)
+        self.record.led[positions] = self.round == 2
+        return positions
 
     def again(self) -> None:
         self.round, self.before = 0, self.pool.by_stratum(self.record.right)
@@ -330,7 +332,8 @@ class NeymanIrt(_WithBank):
                 inclusion[items] = capped_inclusion(size[items], int(n))
                 drawn.append(items[systematic(inclusion[items], rng, along=chance[items])])
         self.record.samples.append(Sample(self.record.asked.copy(), inclusion, chance))
-        return np.concatenate(drawn)
+        self.record.led[positions := np.concatenate(drawn)] = True
+        return positions
 
 
 class FisherCat(_WithBank):
@@ -350,7 +353,8 @@ class FisherCat(_WithBank):
         informative = np.where(self.record.asked, -1.0, information(self.bank, ability))
         place = ranks_within(self.pool.group, np.lexsort((-informative, self.pool.group)))
         now = self.rest * (self.round - 1) // ROUNDS - self.rest * (self.round - 2) // ROUNDS  # of every group
-        return np.flatnonzero(place < now[self.pool.group])
+        self.record.led[positions := np.flatnonzero(place < now[self.pool.group])] = True
+        return positions
 
 
 def check_budget(budget: int | float) -> float:

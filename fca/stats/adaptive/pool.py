@@ -134,12 +134,20 @@ class Record:
     """The items asked and the responses so far, and how the policy chose the items.
 
     asked, right: of every item (right is False where not asked).
+    led:          items that responses led to: asked because of what their own session, or an item bank, had shown.
     samples:      those drawn one after the other, each from the items left then; none where chances are unknown.
     """
 
     def __init__(self, items: int) -> None:
-        self.asked, self.right = np.zeros((2, items), dtype=bool)
+        self.asked, self.right, self.led = np.zeros((3, items), dtype=bool)
         self.samples: list[Sample] = []
+
+    @property
+    def blind(self) -> Record:
+        """The part that was asked whatever the responses: within a session and level, a simple random sample."""
+        part = Record(len(self.asked))
+        part.asked, part.right = self.asked & ~self.led, self.right & ~self.led
+        return part
 
     def add(self, positions: Integer[np.ndarray, " asked"], correct: Bool[np.ndarray, " asked"]) -> None:
         """Responses to the items at these positions, each asked for the first time."""
