@@ -2,24 +2,38 @@
 
 Huang et al. (2025, arXiv 2503.13058), section 3.2: of the eight patterns of right (1) and wrong (0) on a triplet, four
 follow the principle that a model which solves the harder image also solves the easier: 000, 100, 110 and 111.
+
+Such a score has three parts, which mean different things:
+
+    level rates      what independent answers at the model's accuracies by level give;
+    session excess   what the level accuracies of each session (a class and an attribute) add: classes and attributes
+                     differ in difficulty. Answers that are independent inside every session have it too;
+    matched excess   what the matching of images adds: matched minus random triplets of the same session. Only this part
+                     shows that it is the same object that fails first when hard and last when easy.
 """
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer, Num, Shaped
+from scipy.stats import hypergeom
 
 from fca.stats.correlation import Correlation, correlation, t_test
 from fca.stats.intervals import (
+    EVERYWHERE,
     FEWEST_DRAWS,
     FRACTION,
     RESAMPLES,
+    SIGNED_FRACTION,
+    UNKNOWN,
     Estimated,
     cluster_draws,
     percentile_interval,
     t_mean,
+    widened,
 )
 from fca.types import LEVELS, FcaError
 
@@ -43,12 +57,27 @@ class TripletScore(NamedTuple):
     patterns: dict[str, int | float]
 
 
-class ScoreInterval(NamedTuple):
-    """A score, the score by chance and their difference, each with its 95 % bootstrap interval over sessions."""
+class Rates(NamedTuple):
+    """Scores that accuracies make, without any matching of images, each with its 95 % interval over classes.
+
+    session: of the level accuracies of each session.    level: of those over all sessions.    excess: the difference.
+    """
+
+    session: Estimated
+    level: Estimated
+    excess: Estimated
+
+
+class Matched(NamedTuple):
+    """score: of matched triplets.    excess: over the mean of all matchings within sessions.
+
+    p: one-sided, exact: how often a random matching within sessions gives this score or a higher one. NaN, as the
+    excess, where no session has two triplets, so that there is only one matching.
+    """
 
     score: Estimated
-    chance: Estimated
     excess: Estimated
+    p: float
 
 
 def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
@@ -64,14 +93,13 @@ def hierarchical_score(correct: Bool[np.ndarray, "triplets 3"]) -> TripletScore:
     return TripletScore(sum(patterns[name] for name in FOLLOWING) / len(correct), patterns)
 
 
-def chance_score(easy: Rate, medium: Rate, hard: Rate) -> Rate:
+def score_of_rates(easy: Rate, medium: Rate, hard: Rate) -> Rate:
     """Score expected of a model that is right at these rates, image by image independently.
 
     (1 - m)(1 - h) + e m: in the sum of 000 and 100 e cancels, in that of 110 and 111 h does. High accuracy on easy
-    images and low accuracy on hard ones force much of a score; the rest, beyond chance, means that a model fails on the
-    same objects.
+    images and low accuracy on hard ones force much of a score.
 
-    >>> round(chance_score(0.9, 0.7, 0.3), 2)
+    >>> round(score_of_rates(0.9, 0.7, 0.3), 2)
     0.84
     """
     return (1 - medium) * (1 - hard) + easy * medium
@@ -94,33 +122,116 @@ def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> Tr
     for name in PATTERNS:
         easy, medium, hard = (right[int(mark), :, level] for level, mark in enumerate(name))
         patterns[name] = float(triplets * np.mean(easy * medium * hard))
-    return TripletScore(float(np.mean(chance_score(*rates.T))), patterns)
+    return TripletScore(float(np.mean(score_of_rates(*rates.T))), patterns)
 
 
-def score_interval(
-    correct: Right, levels: Levels, sessions: Sessions, seed: int = 0, resamples: int = RESAMPLES
-) -> ScoreInterval:
-    """Score over all triplets, that of chance at the same overall level accuracies, and the excess, with intervals.
+def score_from_rates(
+    rates: Float[np.ndarray, "sessions 3"],
+    classes: Shaped[np.ndarray, " sessions"],
+    seed: int = 0,
+    resamples: int = RESAMPLES,
+) -> Rates:
+    """What accuracies alone make of a score: those of each session by level, those by level, and the difference.
 
-    Whole sessions are resampled: another draw of classes and attributes, with their images unchanged. Both scores are
-    computed anew in each resample. Level accuracies are means over sessions, which count equally. Of fewer than
-    FEWEST_DRAWS sessions only the score has an interval, Student's; one session has no
-    interval (NaN).
+    session: the mean over sessions of (1 - m)(1 - h) + e m, which is the score over all triplets of a session.
+    level:   the same of the mean accuracies e, m and h over sessions, which count equally.
+    excess:  positive where sessions differ, that is classes and attributes. It does not mean that the same object fails
+             first when hard: answers that are independent inside every session have it as well.
 
-    >>> levels, session = np.tile([0, 1, 2], 4), np.repeat(np.arange(4), 3)
-    >>> found = score_interval(levels < np.array([0, 1, 2, 3])[session], levels, session)
-    >>> found.score.value, round(found.chance.value, 3)
+    rates: accuracy of each session by level (see level_rates).    classes: the class of each session. Whole classes are
+    resampled, since sessions of one class share a network's grasp of it (see cluster_interval).
+
+    >>> rates = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=float)
+    >>> found = score_from_rates(rates, np.arange(4))
+    >>> found.session.value, round(found.level.value, 3)
     (1.0, 0.75)
     """
-    rates = level_rates(correct, levels, sessions)
-    each = np.asarray(chance_score(*rates.T))
-    score, chance = float(each.mean()), float(chance_score(*rates.mean(axis=0)))
-    share = cluster_draws(len(rates), seed, resamples) / len(rates)
-    scores, chances = share @ each, np.asarray(chance_score(*(share @ rates).T))
-    ends = [percentile_interval(values, len(rates)) for values in (scores, chances, scores - chances)]
-    if len(rates) < FEWEST_DRAWS:  # only the score is a mean over sessions
-        ends[0] = t_mean(each, np.arange(len(each)), FRACTION)
-    return ScoreInterval(*(Estimated(v, *end) for v, end in zip((score, chance, score - chance), ends, strict=True)))
+    each = np.asarray(score_of_rates(*rates.T))
+    names, cluster = np.unique(classes, return_inverse=True)
+    weight = cluster_draws(len(names), seed, resamples)[:, cluster]
+    share = weight / weight.sum(axis=1, keepdims=True)
+    session, level = share @ each, np.asarray(score_of_rates(*(share @ rates).T))
+    ends = [_ends(drawn, len(names)) for drawn in (session, level, session - level)]
+    if len(names) < FEWEST_DRAWS:  # only the first is a mean
+        ends[0] = t_mean(each, cluster, FRACTION)
+    of_sessions, of_levels = float(each.mean()), float(score_of_rates(*rates.mean(axis=0)))
+    values = (of_sessions, of_levels, of_sessions - of_levels)
+    return Rates(*(Estimated(value, *end) for value, end in zip(values, ends, strict=True)))
+
+
+def matched_score(
+    right: Bool[np.ndarray, "triplets 3"],
+    sessions: Shaped[np.ndarray, " triplets"],
+    classes: Shaped[np.ndarray, " triplets"],
+    seed: int = 0,
+) -> Matched:
+    """Score of matched triplets, and what of it is due to the matching: the same object, from easy to hard.
+
+    excess = mean over triplets of [follows - ((1 - m)(1 - h) + e m)],   e, m, h: accuracies of its session's triplets
+
+    which is the score minus its mean over all matchings within sessions, and equals the mean of cov(e, m) + cov(m, h)
+    over the triplets of a session. It is 0 for answers that are independent inside sessions, however these differ.
+    p: given m, the triplets of a session that follow the order are those with m wrong and h wrong, and those with m and
+    e right; over random matchings both counts are hypergeometric and independent, and their sum over sessions is a
+    convolution.
+
+    right: one row a triplet, easy to hard.    classes: of each triplet; resampled whole (see cluster_interval).
+    Raises FcaError without triplets.
+
+    >>> right = np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]], dtype=bool)
+    >>> found = matched_score(right, np.array(["car", "car", "cup", "cup"]), np.array(["car", "car", "cup", "cup"]))
+    >>> found.score.value, found.excess.value, found.p
+    (1.0, 0.375, 0.125)
+    """
+    score = hierarchical_score(right).score
+    _, at, n = np.unique(sessions, return_inverse=True, return_counts=True)
+    counts = np.stack([np.bincount(at, weights=level) for level in right.T], axis=1)
+    follows = ((right[:, 0] >= right[:, 1]) & (right[:, 1] >= right[:, 2])).astype(float)
+    by_session = np.asarray(score_of_rates(*(counts / n[:, None]).T))
+    over = follows - by_session[at]
+    interval = cluster_interval(follows, classes, seed, FRACTION)
+    if n.max() < 2:
+        return Matched(Estimated(score, *interval), UNKNOWN, float("nan"))
+    excess = Estimated(float(over.mean()), *cluster_interval(over, classes, seed, SIGNED_FRACTION))
+    return Matched(Estimated(score, *interval), excess, _p_of_matching(counts.astype(int), n, round(follows.sum())))
+
+
+def cluster_interval(
+    values: Num[np.ndarray, " points"],
+    clusters: Shaped[np.ndarray, " points"],
+    seed: int = 0,
+    within: tuple[float, float] = EVERYWHERE,
+) -> tuple[float, float]:
+    """95 % interval of a mean: whole clusters are resampled, percentiles are widened for few (see `widened`).
+
+    Of fewer than FEWEST_DRAWS clusters Student's; of one, or of few that are all alike, NaN, NaN.
+
+    >>> [round(end, 2) for end in cluster_interval(np.arange(10) / 10, np.arange(10))]
+    [0.25, 0.65]
+    """
+    cluster = np.unique(clusters, return_inverse=True)[1]
+    sums, points = np.bincount(cluster, weights=values), np.bincount(cluster)
+    if len(sums) < FEWEST_DRAWS:
+        return t_mean(values, cluster, within)
+    draws = cluster_draws(len(sums), seed)
+    return _ends((draws @ sums) / (draws @ points), len(sums))
+
+
+def _ends(drawn: Float[np.ndarray, " resamples"], clusters: int) -> tuple[float, float]:
+    return percentile_interval(drawn, clusters, widened(max(clusters, 2)))
+
+
+def _p_of_matching(
+    counts: Integer[np.ndarray, "sessions 3"], n: Integer[np.ndarray, " sessions"], follow: int
+) -> float:
+    """How often random matchings within sessions have `follow` or more triplets in order; counts: right by level."""
+    easy, medium, hard = counts.T
+    total = np.concatenate([n, n])
+    marked, drawn = np.concatenate([n - hard, easy]), np.concatenate([n - medium, medium])
+    of_sum = reduce(
+        np.convolve, [hypergeom.pmf(np.arange(k + 1), t, m, k) for t, m, k in zip(total, marked, drawn, strict=True)]
+    )
+    return min(1.0, float(of_sum[follow:].sum()))
 
 
 def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.ndarray, "sessions 3"]:
@@ -141,12 +252,12 @@ def level_rates(correct: Right, levels: Levels, sessions: Sessions) -> Float[np.
     return (right / items).reshape(-1, 3)
 
 
-def score_and_accuracy(score: Models, accuracy: Models, chance: Models) -> tuple[Correlation, Correlation]:
-    """Pearson's correlation of score and accuracy over models (figure 4), plain and given the score of chance.
+def score_and_accuracy(score: Models, accuracy: Models, by_level: Models) -> tuple[Correlation, Correlation]:
+    """Pearson's correlation of score and accuracy over models (figure 4), plain and given the level rates' score.
 
-    Partial: of the residuals of both after a straight line on `chance`; p has one degree of freedom less. Accurate
-    models score high by chance alone; only the partial correlation is about the order of failure. NaN with fewer than
-    four models, or where nothing varies.
+    Partial: of the residuals of both after a straight line on `by_level`, the score that each model's accuracies by
+    level make; p has one degree of freedom less. Accurate models have a high one, whatever the order in which single
+    images fail. NaN with fewer than four models, or where nothing varies.
 
     >>> plain, _ = score_and_accuracy(np.array([0.8, 0.84, 0.9]), np.array([0.4, 0.5, 0.6]), np.array([0.7, 0.75, 0.8]))
     >>> round(plain.r, 3)
@@ -154,11 +265,11 @@ def score_and_accuracy(score: Models, accuracy: Models, chance: Models) -> tuple
     """
     plain = correlation(score, accuracy)
     nothing = Correlation(float("nan"), float("nan"), len(score))
-    if len(score) < 4 or np.ptp(chance) == 0:
+    if len(score) < 4 or np.ptp(by_level) == 0:
         return plain, nothing
-    line = np.column_stack([np.ones(len(chance)), chance])
+    line = np.column_stack([np.ones(len(by_level)), by_level])
     left = [values - line @ np.linalg.lstsq(line, values, rcond=None)[0] for values in (score, accuracy)]
     if any(np.abs(rest).max() < 1e-12 * np.ptp(values) for rest, values in zip(left, (score, accuracy), strict=True)):
-        return plain, nothing  # chance explains everything: only rounding is left
+        return plain, nothing  # the level rates explain everything: only rounding is left
     r = correlation(*left).r
     return plain, Correlation(r, t_test(r, len(score) - 3), len(score))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer, Num, Shaped
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 LEVEL = 0.95
 RESAMPLES = 2000
@@ -94,6 +94,19 @@ def no_interval(draws: int, what: str) -> str | None:
 def resampled(what: str) -> str:
     """How the interval of a mean is made (see mean_with_interval): for the parameters of a table."""
     return f"{RESAMPLES} bootstrap resamples of {what}, of fewer than {FEWEST_DRAWS} Student's t"
+
+
+def widened(draws: int, level: float = LEVEL) -> float:
+    """The level whose percentile interval of a mean of so few draws holds the mean about as often as `level` says.
+
+    2 Φ(t sqrt(k / (k - 1))) - 1 with Student's t of k - 1 degrees of freedom: Hesterberg's expanded percentiles (2015,
+    Am. Stat. 69:371). Of ten normal draws the plain interval holds the mean in 90 to 92 %, this one in 94 %.
+
+    >>> round(widened(10), 3), round(widened(1000), 3)
+    (0.983, 0.95)
+    """
+    half = float(stdtrit(draws - 1, 0.5 + level / 2)) * (draws / (draws - 1)) ** 0.5
+    return 2 * float(ndtr(half)) - 1
 
 
 def percentile_interval(

@@ -1,4 +1,4 @@
-"""Figures of hierarchy hold every model, its chance and its coefficients, and compute nothing."""
+"""Figures of hierarchy hold every model, its parts and its coefficients, and compute nothing."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,8 @@ def test_every_model_has_three_scores_the_most_accurate_first(tables):
     [line] = tables["hierarchy"].frame.query("model == 'net2'").to_dict("records")
     of_series = points[points["model"] == "net2"].set_index("series")["value"]
     assert of_series["matched triplets"] == line["hierarchical_score"]
-    assert of_series["chance, at the same accuracy by level"] == line["chance"]
+    assert of_series["accuracies of each session alone"] == line["session_rates"]
+    assert of_series["accuracies by level alone"] == line["level_rates"]
     assert marks(spec, "symbol", model=["net2"]) == 3
     assert not computes(spec)
 
@@ -39,10 +40,22 @@ def test_every_model_has_three_scores_the_most_accurate_first(tables):
 def test_without_triplets_there_is_no_matched_score(tmp_path):
     bare = made(tmp_path, change=lambda items: items.drop(columns="triplet"))
     series = set(values(style.spec(figures.hierarchy_figure(bare["hierarchy"])))["series"])
-    assert series == {"all triplets of a session", "chance, at the same accuracy by level"}
+    assert series == {"accuracies of each session alone", "accuracies by level alone"}
+    parts = style.spec(figures.parts_figure(bare["hierarchy"]))
+    assert set(values(parts)["series"]) == {"sessions minus levels: these differ"}
+    assert "No triplets are named" in str(parts["title"])
+    [line] = figures.hierarchy_headlines(bare["hierarchy"].frame)
+    assert "No triplets are named: objects are not tested" in line
     for name in ("hierarchy_patterns", "hierarchy_correlation"):
         assert len(bare[name].frame)
     assert drawn(style.spec(figures.correlation_figure(bare["hierarchy"], bare["hierarchy_correlation"])))
+
+
+def test_every_model_has_both_parts_of_what_is_beyond_its_accuracy(tables):
+    spec = style.spec(figures.parts_figure(tables["hierarchy"]))
+    assert values(spec).groupby("model").size().tolist() == [2] * MODELS
+    assert drawn(spec)
+    assert not computes(spec)
 
 
 def test_each_model_shows_eight_patterns_of_two_kinds(tables):
@@ -61,7 +74,7 @@ def test_the_heading_has_both_coefficients(tables):
     [panel] = set(values(spec)["panel"])
     r = both[1].frame.set_index("kind")["r"]
     assert panel.startswith(f"steps\ncorrelation {r['pearson']:.2f}".replace("0.", ".", 1))
-    assert f"given chance {r['partial']:.2f}".replace("0.", ".", 1) in panel
+    assert f"given level rates {r['partial']:.2f}".replace("0.", ".", 1) in panel
     assert drawn(spec)
     assert not computes(spec)
 
@@ -70,18 +83,23 @@ def test_few_models_have_no_coefficient_as_the_headline_states(tmp_path):
     few = made(tmp_path, models=2)
     [line] = figures.correlation_headlines(few["hierarchy_correlation"].frame)
     assert line == (
-        "steps: accuracy and hierarchical score over 2 models: correlation not defined; given chance not defined."
+        "steps: accuracy and hierarchical score over 2 models: correlation not defined; given level rates not defined."
     )
     assert drawn(style.spec(figures.correlation_figure(few["hierarchy"], few["hierarchy_correlation"])))
 
 
-def test_the_headline_counts_models_beyond_chance(tables):
-    frame = tables["hierarchy"].frame.assign(excess_low=np.array([-0.1, 0.01, 0.02, -0.3, 0.2]))
-    [line] = figures.hierarchy_headlines(frame)
-    assert "the excess is significant for 3 of 5 models" in line
+def test_the_headline_counts_models_whose_objects_fail_in_order(tables):
+    low = {"matched_excess_low": np.array([-0.1, 0.01, 0.02, -0.3, 0.2]), "session_excess_low": 0.1}
+    frame = tables["hierarchy"].frame.assign(**low)
+    [few] = figures.hierarchy_headlines(frame)
+    assert "(p of the matching below .05); no interval: 4 classes, 5 needed." in few
+    [line] = figures.hierarchy_headlines(frame.assign(classes=5))
+    assert "in 3 of 5 models (matched minus all triplets" in line
+    assert line.endswith("classes and attributes differ in 5 of 5.")
 
 
 def test_without_a_line_there_is_nothing_to_draw(tables):
     refuses_empty(figures.hierarchy_figure, [tables["hierarchy"]])
+    refuses_empty(figures.parts_figure, [tables["hierarchy"]])
     refuses_empty(figures.patterns_figure, [tables["hierarchy_patterns"]])
     refuses_empty(figures.correlation_figure, [tables["hierarchy"], tables["hierarchy_correlation"]])

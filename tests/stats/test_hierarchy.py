@@ -4,16 +4,18 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fca.stats.hierarchy import (
     PATTERNS,
     all_triplets_score,
-    chance_score,
     hierarchical_score,
+    matched_score,
     score_and_accuracy,
-    score_interval,
+    score_from_rates,
+    score_of_rates,
 )
 from fca.types import FcaError
 
@@ -43,12 +45,12 @@ rate = st.floats(0, 1)
 
 
 @given(rate, rate, rate)
-def test_chance_is_the_sum_of_the_four_patterns_of_independent_answers(e, m, h):
+def test_the_score_of_rates_is_the_sum_of_the_four_patterns_of_independent_answers(e, m, h):
     total = 0.0
     for pattern in itertools.product([0, 1], repeat=3):
         if follows(*pattern):
             total += np.prod([p if right else 1 - p for p, right in zip((e, m, h), pattern, strict=True)])
-    assert chance_score(e, m, h) == pytest.approx(total, abs=1e-12)
+    assert score_of_rates(e, m, h) == pytest.approx(total, abs=1e-12)
 
 
 def test_the_closed_form_is_the_mean_over_every_triplet_of_every_session():
@@ -78,40 +80,103 @@ def test_random_matchings_average_to_the_closed_form():
     assert np.mean(matched) == pytest.approx(expected, abs=5 * np.std(matched) / 1500**0.5)
 
 
-def simulated(rng, sd, sessions=60):
-    """Twelve images a level; sessions differ by a common effect of this standard deviation in logits."""
-    eta = np.repeat([2.0, 1.0, -1.0], 12) + sd * rng.standard_normal((sessions, 1))
-    correct = rng.random((sessions, 36)) < 1 / (1 + np.exp(-eta))
-    return correct.ravel(), np.tile(np.repeat([0, 1, 2], 12), sessions), np.repeat(np.arange(sessions), 36)
+def simulated(rng, classes=20, of_class=0.0, of_session=0.0, of_object=0.0):
+    """Right answers of (classes, 5 attributes, 12 triplets, 3 levels), with effects of these sds in logits."""
+    eta = np.array([2.0, 1.0, -1.0]) + of_class * rng.standard_normal((classes, 1, 1, 1))
+    eta = eta + of_session * rng.standard_normal((classes, 5, 1, 1))
+    eta = eta + of_object * rng.standard_normal((classes, 5, 12, 1))
+    return rng.random((classes, 5, 12, 3)) < 1 / (1 + np.exp(-eta))
 
 
-def test_independent_answers_have_no_excess_over_chance_and_shared_failures_have():
-    rng = np.random.default_rng(2)
-    found = score_interval(*simulated(rng, 0.0))
-    # sampled rates of 12 images pair within a session: no bias, for the three levels are sampled apart
-    assert found.excess.low < 0 < found.excess.high
-    assert score_interval(*simulated(rng, 2.0)).excess.low > 0
+def parts(right, seed=0):
+    """Both functions' answers for such right answers."""
+    classes = np.repeat(np.arange(len(right)), 5 * 12)
+    return of_rates(right, seed), matched_score(right.reshape(-1, 3), np.arange(len(classes)) // 12, classes, seed)
 
 
-def test_the_interval_covers_the_score_of_the_population():
-    rng = np.random.default_rng(3)
-    truth = score_interval(*simulated(rng, 1.5, sessions=20_000), resamples=1)
-    found = [score_interval(*simulated(rng, 1.5), seed=k, resamples=300) for k in range(200)]
-    for true, parts in zip(truth, zip(*found, strict=True), strict=True):  # score, chance and excess
-        covered = np.mean([part.low <= true.value <= part.high for part in parts])
-        assert covered == pytest.approx(0.95, abs=0.05)  # three standard errors of 200, and percentiles of 60 sessions
+def of_rates(right, seed=0, resamples=2000):
+    classes = np.repeat(np.arange(len(right)), 5)
+    return score_from_rates(right.mean(axis=2).reshape(-1, 3), classes, seed, resamples)
+
+
+def test_answers_at_one_rate_by_level_have_neither_part():
+    made, matched = parts(simulated(np.random.default_rng(2)))
+    assert made.excess.low < 0 < made.excess.high
+    assert matched.excess.low < 0 < matched.excess.high
+    assert made.session.value + matched.excess.value == pytest.approx(matched.score.value)
+    assert made.level.value + made.excess.value == pytest.approx(made.session.value)
+
+
+def test_sessions_that_differ_show_in_the_session_excess_alone():
+    made, matched = parts(simulated(np.random.default_rng(3), of_class=1.0, of_session=1.0))
+    assert made.excess.low > 0.03
+    assert abs(matched.excess.value) < 0.0135  # three standard errors of 100 sessions
+
+
+def test_objects_that_fail_in_order_show_in_the_matched_excess():
+    made, matched = parts(simulated(np.random.default_rng(4), of_object=1.5))
+    assert matched.excess.low > 0
+    assert matched.p < 1e-6
+    # twelve objects a session: a twelfth of all triplets are the matched ones
+    assert made.excess.value == pytest.approx(matched.excess.value / 11, abs=0.02)
+
+
+def test_intervals_hold_no_effect_in_nineteen_of_twenty_and_p_is_uniform():
+    rng = np.random.default_rng(5)
+    found = [parts(simulated(rng, 10, of_class=1.0, of_session=1.0), k)[1] for k in range(80)]
+    inside = np.mean([one.excess.low <= 0 <= one.excess.high for one in found])
+    assert inside == pytest.approx(0.95, abs=0.075)  # three standard errors of 80
+    assert np.mean([one.p < 0.1 for one in found]) == pytest.approx(0.1, abs=0.1)
+
+
+def test_the_interval_covers_the_scores_of_the_population():
+    rng = np.random.default_rng(6)
+    effects = {"of_class": 1.0, "of_session": 1.0}
+    truth = of_rates(simulated(rng, 8000, **effects), resamples=1)
+    found = [of_rates(simulated(rng, **effects), k, resamples=500) for k in range(150)]
+    for true, of_all in zip(truth, zip(*found, strict=True), strict=True):  # session, level and excess
+        covered = np.mean([part.low <= true.value <= part.high for part in of_all])
+        assert covered == pytest.approx(0.95, abs=0.055)
+
+
+def test_the_p_of_a_matching_is_its_share_of_all_matchings():
+    rng = np.random.default_rng(8)
+    right = rng.random((7, 3)) < [0.8, 0.5, 0.3]  # sessions of four and three triplets
+    sessions = np.repeat([0, 1], [4, 3])
+    score = hierarchical_score(right).score
+    every = []
+    permuted = [list(itertools.permutations(range(n))) for n in (4, 3)]
+    for easy, hard in itertools.product(itertools.product(*permuted), repeat=2):
+        e, h = ([*first, *(4 + k for k in second)] for first, second in (easy, hard))
+        every.append(hierarchical_score(np.stack([right[e, 0], right[:, 1], right[h, 2]], axis=1)).score)
+    found = matched_score(right, sessions, sessions)
+    assert found.p == pytest.approx(np.mean(np.array(every) >= score - 1e-12))
+    assert found.score.value - found.excess.value == pytest.approx(np.mean(every))
+
+
+def test_one_triplet_a_session_cannot_show_objects():
+    right = np.random.default_rng(9).random((8, 3)) < 0.5
+    found = matched_score(right, np.arange(8), np.arange(8))
+    assert 0 <= found.score.low <= found.score.high <= 1
+    assert np.isnan([*found.excess, found.p]).all()
 
 
 def test_the_interval_depends_on_its_seed_alone():
-    answers = simulated(np.random.default_rng(4), 1.0)
-    assert score_interval(*answers, seed=1) == score_interval(*answers, seed=1)
-    assert score_interval(*answers, seed=1) != score_interval(*answers, seed=2)
+    right = simulated(np.random.default_rng(4), of_session=1.0)
+    assert parts(right, 1) == parts(right, 1)
+    assert parts(right, 1) != parts(right, 2)
 
 
-def test_one_session_has_a_score_and_no_interval():
-    found = score_interval(*simulated(np.random.default_rng(5), 0.0, sessions=1))
-    assert 0 <= found.score.value <= 1
-    assert np.isnan([found.score.low, found.chance.high, found.excess.low]).all()
+def test_few_classes_have_students_interval_of_means_alone():
+    made, matched = parts(simulated(np.random.default_rng(5), classes=4))
+    each = score_of_rates(*simulated(np.random.default_rng(5), classes=4).mean(axis=2).reshape(-1, 3).T)
+    means = np.asarray(each).reshape(4, 5).mean(axis=1)
+    half = scipy.stats.t.ppf(0.975, 3) * means.std(ddof=1) / 2
+    assert made.session == pytest.approx((means.mean(), means.mean() - half, min(1, means.mean() + half)))
+    assert np.isnan([made.level.low, made.excess.high]).all()
+    assert np.isfinite([matched.score.low, matched.excess.low]).all()
+    made, _ = parts(simulated(np.random.default_rng(5), classes=1))
+    assert np.isnan([made.session.low, made.level.high, made.excess.low]).all()
 
 
 def test_the_partial_correlation_is_the_recursive_formula_of_the_three_plain_ones():
@@ -139,7 +204,7 @@ def test_few_models_have_no_partial_correlation(models):
     assert np.isnan(score_and_accuracy(x, x**2, x)[1].r)
 
 
-def test_what_chance_explains_whole_leaves_nothing_to_correlate():
+def test_what_level_rates_explain_whole_leaves_nothing_to_correlate():
     x = np.linspace(0.1, 0.8, 7)
     assert np.isnan(score_and_accuracy(2 * x + 0.1, x**2, x)[1].r)
 

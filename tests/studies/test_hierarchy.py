@@ -1,4 +1,4 @@
-"""Scores of hierarchy are those of predictions, beside chance; over models they correlate, plain and given chance."""
+"""Scores of hierarchy are those of predictions, beside what accuracies make; over models they correlate, both ways."""
 
 import itertools
 
@@ -47,29 +47,60 @@ def test_the_score_is_the_share_of_matched_triplets_in_order(steps):
     easy, medium, hard = (right[level == name].mean() for name in LEVELS)
     assert line["accuracy"] == pytest.approx((easy + medium + hard) / 3)
     assert line["score"] == pytest.approx((easy + 2 * medium + 4 * hard) / 7)
-    assert line["chance"] == pytest.approx((1 - medium) * (1 - hard) + easy * medium)
-    assert shares["chance"].sum() == pytest.approx(1)
-    assert shares.loc["110", "chance"] == pytest.approx(easy * medium * (1 - hard))
-    for name in ("accuracy", "score", "hierarchical_score", "all_triplets", "chance", "excess"):
+    assert line["level_rates"] == pytest.approx((1 - medium) * (1 - hard) + easy * medium)
+    assert shares["level_rates"].sum() == shares["session_rates"].sum() == pytest.approx(1)
+    assert shares.loc["110", "level_rates"] == pytest.approx(easy * medium * (1 - hard))
+    assert shares.loc[shares["follows"], "session_rates"].sum() == pytest.approx(line["session_rates"])
+    parts = line["level_rates"] + line["session_excess"] + line["matched_excess"]
+    assert parts == pytest.approx(line["hierarchical_score"])
+    assert 0 < line["p_matched"] <= 1
+    for name in ("accuracy", "score", "hierarchical_score", "session_rates", "matched_excess"):
         assert line[f"{name}_low"] <= line[name] <= line[f"{name}_high"]
+    assert (line["classes"], pd.isna(line["session_excess_low"])) == (4, True)  # no bootstrap of four classes
 
 
-def test_a_model_in_perfect_order_scores_1_and_more_than_chance(steps):
-    items = items_of(steps)
-    strength = items.groupby(["label", "attribute"]).ngroup() % 4  # how many levels each session is solved at
-    right = strength.to_numpy() > items["level"].map(LEVELS.index).to_numpy()
-    respond(steps, "net", right)
-    [line] = tables(steps)["hierarchy"].to_dict("records")
-    assert line["hierarchical_score"] == line["all_triplets"] == 1
-    assert line["chance"] < 0.8
-    assert line["excess_low"] > 0
+MANY = tuple(f"c{number}" for number in range(8))  # classes
 
 
-def test_predictions_at_random_have_no_more_than_chance(tmp_path):
-    lab = steps_lab(tmp_path / "outputs", attributes=tuple("abcdefghij"), per_level=6)
+def test_whole_sessions_in_order_show_that_sessions_differ_and_nothing_about_objects(tmp_path):
+    lab = steps_lab(tmp_path / "outputs", classes=MANY)
+    items = items_of(lab)
+    strength = items.groupby(["label", "attribute"]).ngroup() * 5 % 4  # how many levels each session is solved at
+    respond(lab, "net", strength.to_numpy() > items["level"].map(LEVELS.index).to_numpy())
+    [line] = tables(lab)["hierarchy"].to_dict("records")
+    assert line["hierarchical_score"] == line["session_rates"] == 1
+    assert line["level_rates"] < 0.8
+    assert line["session_excess_low"] > 0
+    assert (line["matched_excess"], line["p_matched"]) == (0, 1)
+
+
+def test_objects_that_fail_in_order_show_in_the_matching_alone(tmp_path):
+    lab = steps_lab(tmp_path / "outputs", classes=MANY, per_level=8)
+    items = items_of(lab)
+    strength = items["triplet"].str.rsplit("-", n=1).str[-1].astype(int) % 4  # of the object, alike in all sessions
+    respond(lab, "net", strength.to_numpy() > items["level"].map(LEVELS.index).to_numpy())
+    [line] = tables(lab)["hierarchy"].to_dict("records")
+    assert line["session_excess"] == pytest.approx(0)
+    assert line["matched_excess"] == pytest.approx(1 - line["session_rates"])
+    assert line["p_matched"] < 1e-6
+
+
+def test_predictions_at_random_have_no_part_beyond_their_accuracy(tmp_path):
+    lab = steps_lab(tmp_path / "outputs", attributes=tuple("abcdefghij"), per_level=6, classes=MANY)
     respond(lab, "net", np.random.default_rng(3).random(len(lab.true)) < 0.6)
     [line] = tables(lab)["hierarchy"].to_dict("records")
-    assert line["excess_low"] < 0 < line["excess_high"]
+    assert line["session_excess_low"] < 0 < line["session_excess_high"]
+    assert line["matched_excess_low"] < 0 < line["matched_excess_high"]
+    assert line["p_matched"] > 0.05
+
+
+def test_whole_classes_are_resampled(tmp_path):
+    lab = steps_lab(tmp_path / "outputs", attributes=tuple("abcdefghij"), classes=MANY)
+    solved = items_of(lab)["label"].isin(MANY[:4]).to_numpy()  # every session of a class alike
+    respond(lab, "net", solved)
+    [line] = tables(lab)["hierarchy"].to_dict("records")
+    assert line["accuracy"] == 0.5
+    assert line["accuracy_high"] - line["accuracy_low"] > 0.6  # of 8 classes; of 80 sessions taken apart it is .22
 
 
 def test_without_triplets_the_score_is_over_all_that_a_session_forms(tmp_path):
@@ -78,9 +109,11 @@ def test_without_triplets_the_score_is_over_all_that_a_session_forms(tmp_path):
     found = tables(lab)
     [line] = found["hierarchy"].to_dict("records")
     assert pd.isna(line["triplets"])
-    assert line["hierarchical_score"] == line["all_triplets"]
+    assert line["hierarchical_score"] == line["session_rates"]
+    assert pd.isna(line["matched_excess"])
+    assert pd.isna(line["p_matched"])
     shares = found["hierarchy_patterns"]
-    assert shares.loc[shares["follows"], "share"].sum() == pytest.approx(line["all_triplets"])
+    assert shares.loc[shares["follows"], "share"].sum() == pytest.approx(line["session_rates"])
     assert shares["share"].sum() == pytest.approx(1)
 
 
@@ -105,9 +138,11 @@ def test_masked_accuracy_stands_beside_the_open_one(steps):
 
 
 def models_frame(accuracy, beyond=0.0, names=None):
-    chance = 0.6 + 0.3 * accuracy**2
+    by_level = 0.6 + 0.3 * accuracy**2
     names = [f"net{number}" for number in range(len(accuracy))] if names is None else names
-    return pd.DataFrame({"model": names, "accuracy": accuracy, "chance": chance, "hierarchical_score": chance + beyond})
+    return pd.DataFrame(
+        {"model": names, "accuracy": accuracy, "level_rates": by_level, "hierarchical_score": by_level + beyond}
+    )
 
 
 def test_fewer_than_four_models_have_no_correlation():
@@ -118,14 +153,16 @@ def test_fewer_than_four_models_have_no_correlation():
     ]
 
 
-def test_what_chance_makes_is_taken_out_of_the_partial_correlation():
+def test_what_level_rates_make_is_taken_out_of_the_partial_correlation():
     rng = np.random.default_rng(0)
     accuracy = rng.uniform(0.3, 0.9, 12)
     frame = models_frame(accuracy, rng.normal(0, 0.01, 12))
     pearson, partial = over_models("steps", frame)
     assert pearson["r"] == pytest.approx(scipy.stats.pearsonr(frame["accuracy"], frame["hierarchical_score"])[0])
-    left = [np.polynomial.Polynomial.fit(frame["chance"], frame[c], 1) for c in ("accuracy", "hierarchical_score")]
-    rest = [frame[c] - fit(frame["chance"]) for c, fit in zip(("accuracy", "hierarchical_score"), left, strict=True)]
+    left = [np.polynomial.Polynomial.fit(frame["level_rates"], frame[c], 1) for c in ("accuracy", "hierarchical_score")]
+    rest = [
+        frame[c] - fit(frame["level_rates"]) for c, fit in zip(("accuracy", "hierarchical_score"), left, strict=True)
+    ]
     assert partial["r"] == pytest.approx(scipy.stats.pearsonr(*rest)[0])
     assert pearson["r_low"] > 0.9
     assert partial["r_low"] < 0 < partial["r_high"]

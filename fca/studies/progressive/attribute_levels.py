@@ -16,6 +16,7 @@ from fca.store import Store
 from fca.studies.progressive.levels import (
     ACCURACY,
     BY_LEVEL,
+    N_CLASSES,
     PAPER,
     SCORE,
     Line,
@@ -39,7 +40,6 @@ STEP = Column("step", str, "", "step from one level to the next", {step: step fo
 _VERDICTS = {FALLS: "falls", RISES: "rises", UNCLEAR: "does not change significantly"}
 VERDICT = Column("verdict", str, "", "change", _VERDICTS)
 MODELS_FALLING = Column("models_falling", int, ".0f", "models whose accuracy falls")
-N_CLASSES = Column("classes", int, ".0f", "classes")
 RANK = Column("rank", int, ".0f", "rank of the model, 1 is the best")
 MONOTONE = Column("monotone", bool, "", "whether easy is above medium and medium above hard")
 

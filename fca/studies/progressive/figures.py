@@ -13,7 +13,7 @@ from fca.report.figure import Figure
 from fca.studies.progressive import attribute_levels, hierarchy, validate_levels
 from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, FALLS
 from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
-from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, SCORE
+from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, N_CLASSES, SCORE
 from fca.studies.progressive.validate_levels import CONFIDENCE, ValidateLevels
 from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, N_TEST, NOTE, no_interval
 from fca.types import LEVELS, Column, Table, with_interval
@@ -21,28 +21,44 @@ from fca.types import LEVELS, Column, Table, with_interval
 STEP_PX = kinds.SIDE + 40  # from the top of one picture to the next, with two lines of text between
 _SERIES = {
     hierarchy.HIERARCHICAL_SCORE: "matched triplets",
-    hierarchy.ALL_TRIPLETS: "all triplets of a session",
-    hierarchy.CHANCE: "chance, at the same accuracy by level",
+    hierarchy.SESSION_RATES: "accuracies of each session alone",
+    hierarchy.LEVEL_RATES: "accuracies by level alone",
+}
+_PARTS = {
+    hierarchy.MATCHED_EXCESS: "matched minus all: the same object",
+    hierarchy.SESSION_EXCESS: "sessions minus levels: these differ",
 }
 SERIES = Column("series", str, "", "triplets", {name: name for name in _SERIES.values()})
+PART = Column("series", str, "", "difference", {name: name for name in _PARTS.values()})
 VALUE = Column("value", float, ".1%", "triplets that follow the order")
 _HOVER = (DATASET, MODEL, SERIES, *with_interval(VALUE), ACCURACY, SCORE, *BY_LEVEL)
-_HOVER += (hierarchy.TRIPLETS, hierarchy.SESSIONS, N_TEST)
+_HOVER += (hierarchy.P_MATCHED, hierarchy.TRIPLETS, hierarchy.SESSIONS, N_TEST)
+DIFFERENCE = Column("value", float, "+.1%", "share of triplets")
 _COLOURS = ("#0072b2", "#009e73", kinds.GREY)
 _SHAPES = ("circle", "square", "diamond")
+_DARK = "#333a44"
 _RIGHT = {
     pattern: "".join(level[0] for level, mark in zip(LEVELS, pattern, strict=True) if mark == "1") or "none"
     for pattern in ("000", "100", "110", "111", "001", "010", "011", "101")
 }
 RIGHT = Column("right", str, "", "levels that are right")
-_FOLLOWS = {True: "harder images fail first", False: "a harder image is right, an easier one wrong"}
+_PATTERN_HOVER = (
+    DATASET,
+    MODEL,
+    RIGHT,
+    hierarchy.SHARE,
+    hierarchy.SESSION_RATES,
+    hierarchy.LEVEL_RATES,
+    hierarchy.TRIPLETS,
+)
+_FOLLOWS = {True: "harder images fail first", False: "an easier image fails first"}
 ORDER = Column(hierarchy.FOLLOWS, str, "", "order of failure", {words: words for words in _FOLLOWS.values()})
 BIN = Column("middle", str, "", "confidence (%)")
 _BEST_FIRST = alt.EncodingSortField(ACCURACY, op="max", order="descending")
 
 
 def hierarchy_figure(models: Table) -> alt.FacetChart:
-    """The score of every model with its interval, over matched and over all triplets, and that of chance."""
+    """The score of every model with its interval, and what accuracies alone make of it, by session and by level."""
     frame = _series(models.frame, _SERIES)
     frame = frame[frame[hierarchy.TRIPLETS].notna() | (frame[SERIES] != "matched triplets")].reset_index(drop=True)
     coloured = kinds.hue(SERIES, frame, _COLOURS, _SHAPES)
@@ -51,8 +67,26 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(VALUE, along, _HOVER, coloured, dodge=SERIES, scale=axis, size=70)
     title = style.title(
         "Do models fail hard images before easy ones, beyond what accuracy makes of it?",
-        "Hierarchical score with its 95 % interval over sessions (class and attribute); most accurate model first.",
-        "Chance: independent predictions at the model's accuracies on easy, medium and hard images.",
+        "Hierarchical score with its 95 % interval over classes; most accurate model first.",
+        "Alone: independent predictions at these accuracies, in each session (class and attribute) or in all alike.",
+    )
+    return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
+
+
+def parts_figure(models: Table) -> alt.FacetChart:
+    """What the matching adds to the score of session rates, and what these add to the score of level rates."""
+    known = models.frame[hierarchy.MATCHED_EXCESS].notna()
+    frame = _series(models.frame, _PARTS)
+    frame = frame[frame[VALUE].notna()].reset_index(drop=True)
+    coloured = kinds.hue(PART, frame, _COLOURS[:2], _SHAPES[:2])
+    along = kinds.category(alt.Y, MODEL, _BEST_FIRST)
+    hover = (DATASET, MODEL, PART, *with_interval(DIFFERENCE), *_HOVER[6:])
+    chart = kinds.points_with_intervals(DIFFERENCE, along, hover, coloured, dodge=PART, line=kinds.ZERO, size=70)
+    named = "" if known.any() else " No triplets are named here, so that this part is unknown."
+    title = style.title(
+        "Is it the same object that fails first when hard?",
+        "Differences of scores with their 95 % intervals over classes; most accurate model first.",
+        f"Only matched minus all triplets shows that; the other part only that sessions differ.{named}",
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
 
@@ -68,27 +102,29 @@ def _series(frame: pd.DataFrame, names: Mapping[Column, str]) -> pd.DataFrame:
 
 
 def patterns_figure(patterns: Table) -> alt.FacetChart:
-    """How often each model shows each of the eight patterns, and how often by chance; one panel a model."""
+    """How often each model shows each of the eight patterns, and how often accuracies alone; one panel a model."""
     frame = patterns.frame.sort_values([DATASET, ACCURACY], ascending=[True, False], kind="stable")
     frame = frame.assign(right=frame["pattern"].map(_RIGHT), follows=frame[hierarchy.FOLLOWS].map(_FOLLOWS))
     frame["panel"] = style.panels(frame, DATASET, MODEL)
     coloured = kinds.hue(ORDER, frame, ("#2b9c6f", "#b0568f"))
     x = kinds.category(alt.X, RIGHT, list(_RIGHT.values()), RIGHT.meaning, grid=False)
     y = kinds.quantity(alt.Y, hierarchy.SHARE, "triplets", zero=True, padding=0)
-    bars = kinds.bars(x, y, (DATASET, MODEL, RIGHT, hierarchy.SHARE, hierarchy.CHANCE, hierarchy.TRIPLETS), coloured)
-    ticks: Any = alt.Chart().mark_tick(thickness=2, size=22, color=kinds.GREY)
+    bars = kinds.bars(x, y, _PATTERN_HOVER, coloured)
+    ticks: Any = alt.Chart().mark_tick(thickness=2, size=22, opacity=1).encode(x=x)
     title = style.title(
         "Which of easy, medium and hard does a model get right together?",
-        "e easy, m medium, h hard. Grey ticks: chance at the same accuracies by level.",
+        "e easy, m medium, h hard. Ticks: accuracies alone; black of each session, grey by level.",
     )
-    chart = kinds.layers(bars, ticks.encode(x=x, y=f"{hierarchy.CHANCE}:Q"))
+    greys = {hierarchy.LEVEL_RATES: kinds.GREY, hierarchy.SESSION_RATES: _DARK}
+    marks = [ticks.encode(y=f"{column}:Q", color=alt.value(grey)) for column, grey in greys.items()]
+    chart = kinds.layers(bars, *marks)
     return style.faceted(chart, frame, title, (DATASET, MODEL), height=190)
 
 
 def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
-    """Score against accuracy, a point a model, beside chance at the same accuracies; the coefficients as headings."""
+    """Score against accuracy, a point a model, beside what accuracies by level make; coefficients as headings."""
     heading = {str(name): _heading(part) for name, part in correlation.frame.groupby(DATASET)}
-    names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.CHANCE: _SERIES[hierarchy.CHANCE]}
+    names = {hierarchy.HIERARCHICAL_SCORE: "hierarchical score", hierarchy.LEVEL_RATES: _SERIES[hierarchy.LEVEL_RATES]}
     frame = _series(models.frame, names)
     frame["panel"] = [f"{panel}\n{heading[name]}" for panel, name in zip(frame["panel"], frame[DATASET], strict=True)]
     ends = {"lower": VALUE.low, "upper": VALUE.high}  # names stand beyond the interval, or else beyond the point
@@ -108,7 +144,7 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     ]
     title = style.title(
         "Do more accurate models follow the order more?",
-        "One point a model with its 95 % interval. Given chance: the correlation after chance is taken out.",
+        "One point a model with its 95 % interval. Given level rates: what these make is taken out.",
     )
     return style.faceted(kinds.layers(rules, points, *texts), frame, title, (DATASET, MODEL), height=300)
 
@@ -235,30 +271,37 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
 
 
 def hierarchy_headlines(models: pd.DataFrame) -> Iterator[str]:
-    """The range of the scores, and the range of chance alone.
+    """The range of the scores, what accuracies alone make of them, and for how many models the matching adds to it.
 
-    >>> line = {"dataset": "zoo", "hierarchical_score": 0.9, "chance": 0.8, "excess_low": 0.01, "sessions": 9}
-    >>> print(*hierarchy_headlines(pd.DataFrame([line, {**line, "chance": 0.86, "excess_low": -0.02}])))
-    zoo: 2 models follow the order of levels in 90 to 90 % of triplets, where chance at their accuracies gives 80 to \
-86 %; the excess is significant for 1 of 2 models (95 % interval over sessions above 0).
+    >>> line = {"dataset": "zoo", "hierarchical_score": 0.9, "session_rates": 0.88, "level_rates": 0.8, "classes": 9}
+    >>> of_net = {**line, "matched_excess": 0.02, "matched_excess_low": 0.01, "session_excess_low": 0.04}
+    >>> print(*hierarchy_headlines(pd.DataFrame([of_net, {**of_net, "matched_excess_low": -0.01}])))
+    zoo: 2 models follow the order of levels in 90 to 90 % of triplets; their accuracies by level alone make 80 to \
+80 %, those of each class and attribute 88 to 88 %. The same object fails first when hard, beyond that, in 1 of 2 \
+models (matched minus all triplets: 95 % interval over classes above 0); classes and attributes differ in 2 of 2.
     """
     for dataset, part in models.groupby(DATASET, sort=False):
-        score, chance = (
-            f"{100 * part[column].min():.0f} to {100 * part[column].max():.0f} %"
-            for column in (hierarchy.HIERARCHICAL_SCORE, hierarchy.CHANCE)
+        score, by_session, by_level = (f"{100 * part[c].min():.0f} to {100 * part[c].max():.0f} %" for c in _SERIES)
+        same, differ = (f"{(part[c.low] > 0).sum()} of {len(part)}" for c in _PARTS)
+        objects = (
+            f"The same object fails first when hard, beyond that, in {same} models (matched minus all triplets: 95 % "
+            f"interval over classes above 0); classes and attributes differ in {differ}"
         )
-        count = f"{(part[hierarchy.EXCESS.low] > 0).sum()} of {len(part)} models"
-        excess = f"the excess is significant for {count} (95 % interval over sessions above 0)"
-        if few := no_interval(int(part[hierarchy.SESSIONS].min()), "sessions"):
-            excess = f"the excess over chance cannot be tested: {few}"
+        if part[hierarchy.MATCHED_EXCESS].isna().all():
+            objects = f"No triplets are named: objects are not tested; classes and attributes differ in {differ}"
+        elif few := no_interval(int(part[N_CLASSES].min()), "classes"):
+            same = f"{(part[hierarchy.P_MATCHED] < 0.05).sum()} of {len(part)} models"
+            objects = (
+                f"The same object fails first when hard, beyond that, in {same} (p of the matching below .05); {few}"
+            )
         yield (
-            f"{dataset}: {len(part)} models follow the order of levels in {score} of triplets, where chance at their "
-            f"accuracies gives {chance}; {excess}."
+            f"{dataset}: {len(part)} models follow the order of levels in {score} of triplets; their accuracies by "
+            f"level alone make {by_level}, those of each class and attribute {by_session}. {objects}."
         )
 
 
 def correlation_headlines(correlation: pd.DataFrame) -> Iterator[str]:
-    """Accuracy and score over models, plain and given chance."""
+    """Accuracy and score over models, plain and given the level rates' score."""
     for dataset, part in correlation.groupby(DATASET, sort=False):
         models = part[MODELS].iloc[0]
         yield f"{dataset}: accuracy and hierarchical score over {models} models: {_heading(part)}."
@@ -266,7 +309,7 @@ def correlation_headlines(correlation: pd.DataFrame) -> Iterator[str]:
 
 def _heading(lines: pd.DataFrame) -> str:
     by_kind = {line[hierarchy.KIND]: r_text(line) for line in lines.to_dict("records")}
-    return f"correlation {by_kind['pearson']}; given chance {by_kind['partial']}"
+    return f"correlation {by_kind['pearson']}; given level rates {by_kind['partial']}"
 
 
 def r_text(line: Mapping[Any, Any]) -> str:
@@ -340,6 +383,7 @@ def contradictions_headlines(shown: pd.DataFrame) -> Iterator[str]:
 _BINS, _TRENDS, _CONTRADICTIONS, _ = ValidateLevels.tables
 FIGURES = (
     Figure("hierarchy", "Hard images fail first", (HIERARCHY,), hierarchy_figure),
+    Figure("hierarchy_parts", "Objects or sessions", (HIERARCHY,), parts_figure),
     Figure("hierarchy_patterns", "Patterns of right and wrong", (HIERARCHY_PATTERNS,), patterns_figure),
     Figure("hierarchy_correlation", "Order and accuracy", (HIERARCHY, HIERARCHY_CORRELATION), correlation_figure),
     Figure("attribute_scores", "Scores by attribute", (ATTRIBUTE_SCORES,), scores_figure),

@@ -1,10 +1,9 @@
-"""Do models fail hard images before easy ones? The hierarchical score, beside what accuracy alone makes of it."""
+"""Do models fail hard images before easy ones? The hierarchical score, and what accuracies alone make of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from itertools import chain
 from typing import ClassVar
 
 import numpy as np
@@ -14,11 +13,12 @@ from jaxtyping import Bool, Float, Integer
 from fca.stats import hierarchy as stats
 from fca.stats.adaptive import LEVEL_WEIGHTS
 from fca.stats.correlation import fisher_interval, resampled_correlation
-from fca.stats.intervals import FEWEST_DRAWS, FRACTION, RESAMPLES, cluster_draws, percentile_interval, resampled
+from fca.stats.intervals import FEWEST_DRAWS, FRACTION, RESAMPLES, Estimated, cluster_draws, percentile_interval
 from fca.store import Store
 from fca.studies.progressive.levels import (
     ACCURACY,
     BY_LEVEL,
+    N_CLASSES,
     PAPER,
     SCORE,
     ByLevel,
@@ -26,22 +26,24 @@ from fca.studies.progressive.levels import (
     OfLevels,
     cells,
     levels_of,
-    mean_cells,
     responses_by_level,
-    score_cells,
     sessions_of,
     whole_sessions,
 )
-from fca.studies.table import DATASET, IMAGE_ID, MODEL, MODELS, N_TEST, NOTE, TableSpec, filled, no_interval
+from fca.studies.table import DATASET, IMAGE_ID, LABEL, MODEL, MODELS, N_TEST, NOTE, TableSpec, filled, no_interval
 from fca.types import LEVELS, Column, Table, with_interval
 
 Triplets = Integer[np.ndarray, "triplets 3"]
 FEWEST = 4  # models that a correlation over models needs
 
 HIERARCHICAL_SCORE = Column("hierarchical_score", float, ".1%", "share of matched triplets that follow the order")
-ALL_TRIPLETS = Column("all_triplets", float, ".1%", "share of all triplets of a session that follow the order")
-CHANCE = Column("chance", float, ".1%", "share by chance, at the same accuracies by level")
-EXCESS = Column("excess", float, "+.1%", "all triplets minus chance")
+SESSION_RATES = Column("session_rates", float, ".1%", "share that each session's accuracies by level make")
+LEVEL_RATES = Column("level_rates", float, ".1%", "share that the accuracies by level make")
+SESSION_EXCESS = Column(
+    "session_excess", float, "+.1%", "session rates minus level rates: classes and attributes differ"
+)
+MATCHED_EXCESS = Column("matched_excess", float, "+.1%", "matched minus all triplets of a session: the same object")
+P_MATCHED = Column("p_matched", float, ".2g", "p value of the matching, one-sided, exact")
 ACCURACY_MASKED = Column("accuracy_masked", float, ".1%", "accuracy among the classes of the images")
 SCORE_MASKED = Column("score_masked", float, ".1%", "score among the classes of the images")
 TRIPLETS = Column("triplets", int, ".0f", "matched triplets")
@@ -49,27 +51,27 @@ SESSIONS = Column("sessions", int, ".0f", "sessions (class and attribute)")
 PATTERN = Column("pattern", str, "", "right (1) and wrong (0) on easy, medium, hard", {p: p for p in stats.PATTERNS})
 FOLLOWS = Column("follows", bool, "", "whether harder images fail first")
 SHARE = Column("share", float, ".1%", "share of triplets")
-KIND = Column("kind", str, "", "correlation", {"pearson": "plain", "partial": "given chance"})
+KIND = Column("kind", str, "", "correlation", {"pearson": "plain", "partial": "given level rates"})
 R = Column("r", float, ".2f", "correlation of accuracy and hierarchical score")
 P = Column("p", float, ".2g", "p value as if models were independent")
 NETWORKS = Column("networks", int, ".0f", "networks, whatever their seed")
 
 HIERARCHY = TableSpec(
     "hierarchy",
-    "How often does a model solve the easier image where it solves the harder, and how often would chance?",
-    f"{PAPER} section 3.2 and figure 4 (top right), with intervals, the closed form over all triplets, and chance",
+    "How often does a model solve the easier image where it solves the harder, and what makes it do so?",
+    f"{PAPER} section 3.2 and figure 4 (top right), with intervals, and what accuracies alone make of the score",
     (
         *(DATASET, MODEL, *with_interval(ACCURACY), *with_interval(SCORE), *BY_LEVEL),
-        *(*with_interval(HIERARCHICAL_SCORE), *with_interval(ALL_TRIPLETS)),
-        *(*with_interval(CHANCE), *with_interval(EXCESS)),
-        *(ACCURACY_MASKED, SCORE_MASKED, TRIPLETS, SESSIONS, N_TEST),
+        *(*with_interval(HIERARCHICAL_SCORE), *with_interval(SESSION_RATES), *with_interval(LEVEL_RATES)),
+        *(*with_interval(MATCHED_EXCESS), P_MATCHED, *with_interval(SESSION_EXCESS)),
+        *(ACCURACY_MASKED, SCORE_MASKED, TRIPLETS, SESSIONS, N_CLASSES, N_TEST),
     ),
 )
 HIERARCHY_PATTERNS = TableSpec(
     "hierarchy_patterns",
     "Which of the eight patterns of right (1) and wrong (0) on easy, medium, hard does a model show?",
-    f"{PAPER} figure 4 (left), with the shares by chance at the same accuracies",
-    (DATASET, MODEL, ACCURACY, PATTERN, FOLLOWS, SHARE, CHANCE, TRIPLETS),
+    f"{PAPER} figure 4 (left), with the shares that accuracies alone make",
+    (DATASET, MODEL, ACCURACY, PATTERN, FOLLOWS, SHARE, SESSION_RATES, LEVEL_RATES, TRIPLETS),
 )
 HIERARCHY_CORRELATION = TableSpec(
     "hierarchy_correlation",
@@ -80,15 +82,24 @@ HIERARCHY_CORRELATION = TableSpec(
 METHOD = {
     "accuracy, score": "(e + m + h) / 3 and (e + 2 m + 4 h) / 7 of the accuracies on easy, medium and hard images, "
     "means over sessions (a class and an attribute), which count equally",
-    "hierarchical_score": "share of matched triplets with the patterns 000, 100, 110 or 111; all_triplets where no "
+    "hierarchical_score": "share of matched triplets with the patterns 000, 100, 110 or 111; session_rates where no "
     "triplets are named",
-    "all_triplets": "the same over every triplet that the images of a session form: no noise of matching",
-    "chance": "(1 - m)(1 - h) + e m: a model with the same accuracy at each level and independent predictions",
-    "excess": "all_triplets minus chance",
+    "session_rates": "(1 - m)(1 - h) + e m of each session's own accuracies, mean over sessions: the share of all "
+    "triplets that the images of a session form, or the mean over all matchings within sessions",
+    "level_rates": "(1 - m)(1 - h) + e m of e, m and h themselves: independent answers, all sessions alike",
+    "session_excess": "session_rates minus level_rates: how much classes and attributes differ; answers that are "
+    "independent inside every session have it too",
+    "matched_excess": "hierarchical_score minus the mean over all matchings of the same images within sessions: only "
+    "this shows that the same object fails first when hard and last when easy. Missing without named triplets. What "
+    "the images of a triplet share is the data set's: drawn ones their object and scene, generated ones their seed",
+    "p_matched": "share of all matchings within sessions with this score or a higher one; of a single model",
     "triplets": "matched ones; missing where none are named",
-    "intervals": f"95 %: {resampled('whole sessions')} (chance and excess: none)",
+    "intervals": f"95 %: {RESAMPLES} bootstrap resamples of whole classes with all their sessions, percentiles widened "
+    f"for few classes (Hesterberg 2015); of fewer than {FEWEST_DRAWS} classes Student's t, and none for level_rates "
+    "and session_excess",
     "r": f"over models, from {FEWEST} on; 95 %: {RESAMPLES} resamples of networks without those of too few different "
-    "ones; of four networks Fisher's z for the plain one; p as if models were independent; partial: given chance",
+    "ones; of four networks Fisher's z for the plain one; p as if models were independent; images stay as they are; "
+    "partial: given level_rates",
 }
 
 
@@ -134,8 +145,8 @@ def matched_triplets(items: pd.DataFrame) -> Triplets:
 
 
 def over_models(dataset: str, models: pd.DataFrame, seed: int = 0) -> Iterator[Line]:
-    """Correlation of score and accuracy over the models of one data set, plain and given chance."""
-    values = models[[HIERARCHICAL_SCORE, ACCURACY, CHANCE]].to_numpy(dtype=float).T
+    """Correlation of score and accuracy over the models of one data set, plain and given the level rates' score."""
+    values = models[[HIERARCHICAL_SCORE, ACCURACY, LEVEL_RATES]].to_numpy(dtype=float).T
     network = pd.factorize(models[MODEL].str.split(", ").str[0])[0]  # `resnet18, seed 1` is one more resnet18
     networks = int(network.max()) + 1
     about = {"dataset": dataset, "models": len(models), "networks": networks}
@@ -156,15 +167,15 @@ def _resampled(
     values: Float[np.ndarray, "3 models"], times: Integer[np.ndarray, "resamples models"]
 ) -> tuple[Float[np.ndarray, " resamples"], Float[np.ndarray, " resamples"]]:
     """Both coefficients in every resample; NaN where so few models differ that they lie on a line anyway."""
-    score, accuracy, chance = values
+    score, accuracy, by_level = values
     plain, of_score, of_accuracy = (
-        resampled_correlation(x, y, times) for x, y in ((score, accuracy), (score, chance), (accuracy, chance))
+        resampled_correlation(x, y, times) for x, y in ((score, accuracy), (score, by_level), (accuracy, by_level))
     )
     left = (1 - of_score**2) * (1 - of_accuracy**2)
     with np.errstate(divide="ignore", invalid="ignore"):
         partial = (plain - of_score * of_accuracy) / np.sqrt(left)
     different = (times > 0).sum(axis=1)
-    defined = (different > 3) & (left > 1e-12)  # else chance explains everything and only rounding is left
+    defined = (different > 3) & (left > 1e-12)  # else these explain everything: only rounding is left
     return np.where(different > 2, plain, np.nan), np.where(defined, partial, np.nan)
 
 
@@ -174,28 +185,36 @@ def _of_model(source: ByLevel, at: int, masked: Bool[np.ndarray, " items"], trip
     masked: what it gets right when only the classes of the images may be predicted.
     """
     correct, levels, sessions = source.correct[at], levels_of(source.items), sessions_of(source.items)
+    labels = source.items[LABEL].to_numpy(dtype=str)
     rates, rates_masked = (stats.level_rates(right, levels, sessions) for right in (correct, masked))
-    line = score_cells(rates, seed)
+    classes = labels[np.unique(sessions, return_index=True)[1]]
+    line = cells(BY_LEVEL, rates.mean(axis=0).tolist())
+    for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
+        each = rates @ weights
+        line |= _cells(target, Estimated(each.mean(), *stats.cluster_interval(each, classes, seed, FRACTION)))
     line |= cells((ACCURACY_MASKED, SCORE_MASKED), (LEVEL_WEIGHTS @ rates_masked.mean(axis=0)).tolist())
-    every = stats.score_interval(correct, levels, sessions, seed)
-    line |= cells((*with_interval(ALL_TRIPLETS), *with_interval(CHANCE), *with_interval(EXCESS)), chain(*every))
-    line |= {SESSIONS: len(rates), N_TEST: len(correct), TRIPLETS: len(triplets) or None}
+    made = stats.score_from_rates(rates, classes, seed)
+    for column, part in zip((SESSION_RATES, LEVEL_RATES, SESSION_EXCESS), made, strict=True):
+        line |= _cells(column, part)
+    line |= {SESSIONS: len(rates), N_CLASSES: len(set(labels)), N_TEST: len(correct), TRIPLETS: len(triplets) or None}
     if not len(triplets):
-        return line | cells(with_interval(HIERARCHICAL_SCORE), every.score)
-    right = correct[triplets]
-    follows = (right[:, 0] >= right[:, 1]) & (right[:, 1] >= right[:, 2])
-    return line | mean_cells(HIERARCHICAL_SCORE, follows.astype(float), sessions[triplets[:, 0]], seed, FRACTION)
+        return line | _cells(HIERARCHICAL_SCORE, made.session)
+    easy = triplets[:, 0]
+    found = stats.matched_score(correct[triplets], sessions[easy], labels[easy], seed)
+    return line | _cells(HIERARCHICAL_SCORE, found.score) | _cells(MATCHED_EXCESS, found.excess) | {P_MATCHED: found.p}
+
+
+def _cells(column: Column, found: Estimated) -> Line:
+    return cells(with_interval(column), found)
 
 
 def _patterns(source: ByLevel, at: int, triplets: Triplets, line: Line) -> Iterator[Line]:
-    """How often a model shows each pattern, and how often chance would."""
-    if len(triplets):
-        found = stats.hierarchical_score(source.correct[at][triplets])
-    else:
-        found = stats.all_triplets_score(source.correct[at], levels_of(source.items), sessions_of(source.items))
-    total = sum(found.patterns.values())
+    """How often a model shows each pattern, and how often accuracies alone, by session and by level, make it."""
+    every = stats.all_triplets_score(source.correct[at], levels_of(source.items), sessions_of(source.items))
+    found = stats.hierarchical_score(source.correct[at][triplets]) if len(triplets) else every
+    total, of_sessions = (sum(score.patterns.values()) for score in (found, every))
     about: Line = {column: line[column] for column in (DATASET, MODEL, ACCURACY, TRIPLETS)}
     for pattern, count in found.patterns.items():
-        chances = [line[level] if mark == "1" else 1 - line[level] for level, mark in zip(LEVELS, pattern, strict=True)]
-        shares = {SHARE: count / total, CHANCE: float(np.prod(chances))}
-        yield about | {PATTERN: pattern, FOLLOWS: pattern in stats.FOLLOWING} | shares
+        rates = [line[level] if mark == "1" else 1 - line[level] for level, mark in zip(LEVELS, pattern, strict=True)]
+        made = {SESSION_RATES: every.patterns[pattern] / of_sessions, LEVEL_RATES: float(np.prod(rates))}
+        yield about | {PATTERN: pattern, FOLLOWS: pattern in stats.FOLLOWING, SHARE: count / total} | made

@@ -34,6 +34,7 @@ PROTOCOLS = ("open", "masked")
 ACCURACY = Column("accuracy", float, ".1%", "accuracy, (easy + medium + hard) / 3")
 SCORE = Column("score", float, ".1%", "score, (easy + 2 medium + 4 hard) / 7")
 BY_LEVEL = tuple(Column(level, float, ".1%", f"share right of {level} images") for level in LEVELS)
+N_CLASSES = Column("classes", int, ".0f", "classes")
 TRIPLET = Column("triplet", str, "", "triplet of an easy, a medium and a hard image")
 ITEM = (IMAGE_ID, LABEL, ATTRIBUTE, LEVEL, TRIPLET)
 
@@ -132,12 +133,11 @@ def whole_sessions(found: ByLevel) -> ByLevel:
 def mean_cells(
     column: Column,
     values: Float[np.ndarray, " n"],
-    groups: Shaped[np.ndarray, " n"] | None = None,
     seed: int = 0,
     within: tuple[float, float] = SIGNED_FRACTION,
 ) -> Line:
     """The cells of a mean of shares, or of differences of shares, and of both ends of its interval."""
-    return cells(with_interval(column), mean_with_interval(values, groups, seed, within))
+    return cells(with_interval(column), mean_with_interval(values, None, seed, within))
 
 
 def score_cells(rates: Float[np.ndarray, "n 3"], seed: int = 0) -> Line:
