@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from fca.studies.progressive.validate_levels import ValidateLevels
 from fca.types import FcaError
@@ -78,6 +79,23 @@ def test_an_attribute_whose_hard_images_are_not_hard_is_not_called_falling(steps
     respond(steps, "net", able(steps, 1.5), np.where(light, 0.8, confidence))
     verdicts = tables(steps)["confidence_trends"].set_index("value")["verdict"]
     assert verdicts[["size", "light", "view"]].tolist() == ["falls", "rises", "falls"]
+
+
+def test_a_rise_has_to_survive_the_number_of_steps(tmp_path):
+    attributes = tuple(f"a{number}" for number in range(30))
+    lab = steps_lab(tmp_path / "outputs", attributes=attributes, per_level=1, classes=tuple("abcdefgh"))
+    rising = items_of(lab)["attribute"].eq("a7") & items_of(lab)["level"].eq("hard")
+    confidence = 0.3 + 0.1 * np.random.default_rng(7).random(len(lab.true)) + 0.3 * rising.to_numpy()
+    respond(lab, "net", np.ones(len(lab.true), dtype=bool), confidence)
+    trends = tables(lab)["confidence_trends"]
+    of_attributes = trends[trends["by"] == "attribute"].set_index("value")
+    below = (of_attributes[["drop_medium_high", "drop_hard_high"]] < 0).any(axis=1)
+    assert below.sum() > 1, "of sixty steps without a change some intervals lie below 0"
+    assert of_attributes.index[of_attributes["verdict"] == "rises"].tolist() == ["a7"]
+    of_a7 = items_of(lab).assign(confidence=confidence.astype(np.float32)).query("attribute == 'a7'")
+    wide = of_a7.pivot_table(index="label", columns="level", values="confidence")
+    p = scipy.stats.ttest_rel(wide["medium"], wide["hard"], alternative="less").pvalue
+    assert of_attributes.loc["a7", "p_rise_hard"] == pytest.approx(60 * p, rel=1e-3)  # the smallest of 60
 
 
 def test_contradictions_are_the_planted_images_the_most_confident_first(steps):

@@ -68,7 +68,8 @@ METHOD = {
     "drop": "accuracy on the easier level minus that on this one; of attribute_steps the mean over models",
     "intervals": f"of drops, scores and their accuracies, 95 %: {resampled('classes')}; models stay as they are",
     "monotone": "easy above medium above hard, of the numbers as they are",
-    "verdict": f"{FALLS} where the interval of the drop is above 0, {RISES} where it is below, else {UNCLEAR}",
+    "verdict": f"{FALLS} where the interval of the drop is above 0, {RISES} where it is below, else {UNCLEAR}; each "
+    "step by itself, without correction for their number",
     "rank": "of the models by score on one attribute; 1 is best",
 }
 

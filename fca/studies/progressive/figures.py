@@ -241,7 +241,7 @@ def trends_figure(trends: Table) -> alt.FacetChart:
     title = style.title(
         "Does confidence fall from easy to medium to hard?",
         "Mean over models. Named where it does not fall at both steps: trend, only as a whole (Page's test, Holm);",
-        "rises, the interval of a step is below 0; undecided, neither.",
+        "rises, at a step (paired t, Holm); undecided, neither.",
     )
     return style.faceted(kinds.layers(rules, dots), frame, title, (DATASET,), columns=2, row=20)
 

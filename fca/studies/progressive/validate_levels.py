@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy.stats import page_trend_test
+from scipy.stats import page_trend_test, ttest_1samp
 
 from fca.report.pictures import ACROSS, Pictures, pictures
 from fca.stats.comparison import holm
@@ -46,6 +46,10 @@ BLOCKS = Column("blocks", int, ".0f", "blocks of the test")
 PAGE_L = Column("page_l", float, ".0f", "Page's L")
 P = Column("p", float, ".2g", "p value of Page's test")
 P_HOLM = Column("p_holm", float, ".2g", "p value after Holm's correction")
+P_RISES = tuple(
+    Column(f"p_rise_{level}", float, ".2g", f"p value that confidence rises to {level}, after Holm's correction")
+    for level in LEVELS[1:]
+)
 DROPS = tuple(Column(f"drop_{level}", float, "+.1%", f"confidence lost to {level}") for level in LEVELS[1:])
 _VERDICTS = {
     FALLS: "falls at both steps",
@@ -79,7 +83,7 @@ CONFIDENCE_TRENDS = TableSpec(
     (
         *(DATASET, BY, VALUE, *BY_LEVEL, BLOCKS, PAGE_L, P, P_HOLM),
         *(end for drop in DROPS for end in with_interval(drop)),
-        VERDICT,
+        *(*P_RISES, VERDICT),
     ),
 )
 _ABOUT = (*ITEM, TOP1, CONFIDENCE, WANTED, MODELS)
@@ -104,7 +108,9 @@ METHOD = {
     "blocks are classes for an attribute, attributes for a class; p_holm: Holm's correction over all lines of one by",
     "drop": f"of mean confidence from the level before; 95 %: {resampled('blocks')}",
     "verdict": f"{FALLS}: p_holm below .05 and both drops' intervals above 0; {TREND}: p_holm below .05 alone; "
-    f"{RISES}: an interval below 0; else {UNCLEAR}",
+    f"{RISES}: at one step p_rise below .05 and the interval below 0; else {UNCLEAR}",
+    "p_rise": "one-sided paired t over blocks that mean confidence rises at a step; Holm's correction over both steps "
+    "of all lines of one by",
     "contradictions": "easy, but no model is right; hard, but all are, on average as confident as of the median easy "
     "image of its attribute (column wanted) or more; the most confident first",
 }
@@ -156,12 +162,27 @@ def trends(source: ByLevel, seed: int = 0) -> pd.DataFrame:
         means = about.pivot_table("confidence", [by, block], "level")[list(LEVELS)]
         of_value = means.groupby(level=0)
         frame = pd.DataFrame([{VALUE: str(value), **_trend(part.to_numpy(float), seed)} for value, part in of_value])
-        tested = frame[P].notna().to_numpy()
-        frame[str(P_HOLM)] = np.nan
-        frame.loc[tested, P_HOLM] = holm(frame.loc[tested, P].to_numpy())
+        frame[str(P_HOLM)] = _corrected(frame[P].to_numpy())
+        frame[list(map(str, P_RISES))] = _corrected(frame[list(P_RISES)].to_numpy())
         frame[str(VERDICT)] = [_verdict(line) for line in frame.to_dict("records")]
         frames.append(frame.assign(by="class" if by == "label" else by))
     return CONFIDENCE_TRENDS.frame(pd.concat(frames, ignore_index=True).assign(dataset=source.dataset))
+
+
+def _corrected(p: Float[np.ndarray, "*tests"]) -> Float[np.ndarray, "*tests"]:
+    """After Holm's correction over all tests that there are; NaN stays NaN."""
+    found = np.full(p.shape, np.nan)
+    found[~np.isnan(p)] = holm(p[~np.isnan(p)])
+    return found
+
+
+def _p_rise(drops: Float[np.ndarray, " blocks"]) -> float:
+    """One-sided paired t that drops are below 0; NaN for one block."""
+    if len(drops) < 2:
+        return float("nan")
+    if np.ptp(drops) < 1e-12:  # blocks are all alike: t is infinite, or there is no change
+        return 0.0 if drops.mean() < -1e-12 else 1.0
+    return float(ttest_1samp(drops, 0.0, alternative="less").pvalue)
 
 
 def _trend(means: Float[np.ndarray, "blocks 3"], seed: int) -> Line:
@@ -171,14 +192,14 @@ def _trend(means: Float[np.ndarray, "blocks 3"], seed: int) -> Line:
     if len(means) > 1:
         found = page_trend_test(means, predicted_ranks=[3, 2, 1])
         line |= {PAGE_L: float(found.statistic), P: float(found.pvalue)}
-    for drop, values in zip(DROPS, (means[:, :-1] - means[:, 1:]).T, strict=True):
-        line |= mean_cells(drop, values, seed=seed)
+    for drop, p, values in zip(DROPS, P_RISES, (means[:, :-1] - means[:, 1:]).T, strict=True):
+        line |= mean_cells(drop, values, seed=seed) | {p: _p_rise(values)}
     return line
 
 
 def _verdict(line: Mapping[Any, Any]) -> str:
     steps = [verdict(line[drop.low], line[drop.high]) for drop in DROPS]
-    if RISES in steps:
+    if any(step == RISES and line[p] < 0.05 for step, p in zip(steps, P_RISES, strict=True)):
         return RISES
     if not line[P_HOLM] < 0.05:
         return UNCLEAR
