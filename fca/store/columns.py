@@ -30,6 +30,7 @@ SNAPSHOT = Column("snapshot", str, "", "which weights of a training: best, or a 
 ENCODER = Column("encoder", str, "", "encoder whose features are compared")
 SHIFT = Column("shift", str, "", "change of the images, e.g. corruption/fog/3")
 ADAPTATION, COMPAT = Column("adaptation"), Column("compat")
+ZERO_SHOT = Column("zero_shot_classes", meaning="what a zero-shot model chooses among, if not the data set's classes")
 NCL = Column("ncl", int, ".0f", "ncl, number of classes", filters=True)
 SUBSET_SEED = Column("subset_seed", int, ".0f", "seed of the draw of the classes")
 SAMPLER = Column("sampler", str, "", "how the classes were drawn")

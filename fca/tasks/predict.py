@@ -16,18 +16,21 @@ from scipy.special import softmax
 from fca.allowed import Allowed
 from fca.data.pixels import open_pixels, shifted
 from fca.data.splits import as_trained_on, for_training
+from fca.models import class_keys
 from fca.models.stored import StoredRun
 from fca.shifts import Clean, InputShift
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_top1
 from fca.store import State, Store
-from fca.store.columns import DEVICE, FINGERPRINT_KIND, IMAGES_PER_S, INPUT_SIZE, PARAMS, PREDICT_S, Row
+from fca.store.columns import DEVICE, FINGERPRINT_KIND, IMAGES_PER_S, INPUT_SIZE, PARAMS, PREDICT_S, ZERO_SHOT, Row
 from fca.studies.answers import predictions as stored_predictions
+from fca.studies.table import LEVEL
 from fca.subset import Groups, read_groups
 from fca.tasks import Setup
 from fca.types import SPLITS, Arrays, Classifier, ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift
 
 CLEAN = Clean()
+IMAGENET = "imagenet-1k"
 LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16
 LOGITS_HELD_BYTES = 2**31  # of several shifts of stage `input` at once
 EXAMPLES = 8  # shifted images that are kept
@@ -62,6 +65,8 @@ class Scoring:
 class Nameable(Protocol):
     """A model that predicts any classes whose names it is given (zero-shot)."""
 
+    classes: Any
+
     def naming(self, classes: Sequence[str]) -> Model: ...
 
 
@@ -77,6 +82,7 @@ class Predict:
     columns: ClassVar[tuple[Column, ...]] = (
         Column("groups", str, meaning="file of the groups of classes that top1_grouped is of"),
         Column("n_grouped", int, ",", "test images whose class is in a group"),
+        ZERO_SHOT,
     )
     summary: ClassVar[tuple[Column | str, ...]] = ()
 
@@ -125,11 +131,27 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
         data = for_training(ungrouped) if older else as_trained_on(data, trained["fingerprint"], group)
         if trained.get("compat") and (older or data.fingerprint == trained["fingerprint"]):
             classes = trained["classes"]
-    model = setup.model.naming(data.classes) if isinstance(setup.model, Nameable) else setup.model
+    model, among = named(setup.model, data)
     identity = model.identity()
-    about = {"model": model.label(), "weights": model.weights_label(), "snapshot": identity.get("snapshot")}
+    about = {"model": model.label(), "weights": model.weights_label(), "snapshot": identity.get("snapshot"), **among}
     works = (Forward(model, data, split, shift, classes, keep_logits) for shift in setup.shifts)
     return [predict_run(work, identity, about) for work in works]
+
+
+def named(model: Model, data: ImageData) -> tuple[Model, dict[str, str]]:
+    """The model with the classes that it chooses among, if it is zero-shot; a column where these are not the data's.
+
+    Classes that the configuration gives stay. Else they are those of the data set; but of a set with levels of
+    difficulty whose classes are some of ImageNet's 1,000, all of these: networks trained on ImageNet choose among them
+    too, and a model that is asked fewer has an easier test. From the stored logits the masked protocol counts the few.
+    """
+    if not isinstance(model, Nameable):
+        return model, {}
+    if model.classes is not None:
+        return model, {ZERO_SHOT: IMAGENET if model.classes == IMAGENET else "given"}
+    if LEVEL in data.items and set(data.classes) <= set(keys := class_keys(IMAGENET)):
+        return model.naming(keys), {ZERO_SHOT: IMAGENET}
+    return model.naming(data.classes), {}
 
 
 def check_forward(work: Forward) -> None:

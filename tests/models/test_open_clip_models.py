@@ -1,15 +1,23 @@
 """The real package with random weights: small towers, CLIP's own tokeniser."""
 
+import itertools
 import logging
+from dataclasses import replace
 
+import pandas as pd
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
 from torch.nn.functional import normalize
 
+from fca.models import class_keys
 from fca.models.open_clip_models import display_names
+from fca.store import Store
+from fca.studies.progressive.hierarchy import Hierarchy
+from fca.tasks.predict import named
 from fca.torchvision_ops import declare_torchvision_ops
-from fca.types import FcaError
+from fca.types import FcaError, ImageData
 
 declare_torchvision_ops()
 import open_clip  # noqa: E402
@@ -131,8 +139,6 @@ def test_display_names_come_from_the_key_from_wordnet_or_from_the_user():
 
 
 def test_all_of_imagenet_has_names_of_its_own():
-    from fca.models import class_keys
-
     assert len(set(display_names(class_keys("imagenet-1k"), {}))) == 1000
 
 
@@ -192,3 +198,38 @@ def test_a_page_in_place_of_weights_is_named(model, tmp_path):
     made = model("open_clip", f"model.name={NAME}", f"model.weights={tmp_path}/open_clip_pytorch_model.bin")
     with pytest.raises(FcaError, match="this is an HTML or XML page"):
         made.identity()
+
+
+def test_a_set_with_levels_of_some_imagenet_classes_is_asked_all_of_them(asked, tmp_path):
+    keys = ("n02012849", "n03126707")  # two cranes
+    items = pd.DataFrame({"image_id": ["a", "b"], "label": keys, "split": "test"})
+    plain = ImageData("cranes", items, keys, "cranes", read=lambda _: None)
+    levels = replace(plain, items=items.assign(level=["easy", "hard"]))
+    model, about = named(asked(), levels)
+    assert (list(model.classes), about) == (list(class_keys("imagenet-1k")), {"zero_shot_classes": "imagenet-1k"})
+    assert model.identity() != asked().naming(keys).identity()
+    few = replace(levels, items=levels.items.replace(dict.fromkeys(keys, "crane")), classes=("crane",))
+    for data, model in ((plain, asked()), (few, asked()), (levels, asked("model.classes=[n02012849,n03126707]"))):
+        found, about = named(model, data)
+        assert list(found.classes) == list(data.classes)
+        assert about == ({} if model.classes is None else {"zero_shot_classes": "given"})
+
+
+def test_clip_on_a_generated_set_chooses_among_the_classes_that_a_network_of_imagenet_does(fca, clip, tmp_path):
+    (tmp_path / "drawn" / "images").mkdir(parents=True)
+    lines = []
+    for number, (key, level) in enumerate(itertools.product(("n02012849", "n03126707"), ("easy", "medium", "hard"))):
+        path = f"images/{number}.png"
+        Image.new("RGB", (32, 32), (40 * number, 90, 30)).save(tmp_path / "drawn" / path)
+        about = {"image_id": str(number), "path": path, "split": "test", "label": key, "level": level}
+        lines.append({**about, "attribute": "size", "triplet": key, "state": "drawn"})
+    pd.DataFrame(lines).to_csv(tmp_path / "drawn" / "manifest.csv", index=False)
+    words = ["dataset=generated", f"dataset.root={tmp_path}/drawn", "task=predict", "logger=none", "model=open_clip"]
+    code, out, err = fca(*words, f"model.name={NAME}", f"model.weights={clip[1]}")
+    assert code == 0, out + err
+    store = Store(tmp_path / "outputs")
+    [row] = store.rows("task == 'predict'").to_dict("records")
+    assert (row["zero_shot_classes"], row["ncl"], row["n_test"]) == ("imagenet-1k", 2, 6)
+    assert store.array(row["run_id"], "logits").shape == (6, 1000)
+    [table, *_] = Hierarchy(protocol="masked")(store)  # the two classes of the images, from the same logits
+    assert table.frame["accuracy"].iloc[0] == table.frame["accuracy_masked"].iloc[0]

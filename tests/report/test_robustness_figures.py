@@ -34,9 +34,10 @@ def tables(classes=5, datasets=("zoo",), kinds=("fog", "snow"), mode="count", co
         for kind in kinds:
             spread = rng.uniform(0.01, 0.2, classes)
             rank, verdict = ranks(-spread), verdicts(-spread)
+            written = list(zip(ranks(spread), verdicts(spread), strict=True))
             for c in range(classes):
                 key, e = f"class {c}", spread[c]
-                told = (e, e - 0.01, e + 0.01, -e, rank[c], verdict[c], 0.9 if verdict[c] else np.nan)
+                told = (e, e - 0.01, e + 0.01, -e, rank[c], verdict[c], 0.9 if verdict[c] else np.nan, *written[c])
                 moves = (-0.1, -0.12, -0.08, -0.2, -0.3, -0.1, ("harder", "easier", "unclear")[c % 3])
                 lines.append((dataset, kind, mode, key, 100, 5, *told, *moves))
                 for parameter, names in SEGMENTS.items():

@@ -90,6 +90,9 @@ def test_rank_one_is_the_most_robust_and_every_image_is_counted_once(moved):
         assert ordered["rank"].tolist() == [1, 2, 3, 4, 5, 6]
         assert ordered["robustness"].is_monotonic_decreasing
         assert (ordered["robustness"] == -ordered["instability"]).all()
+        assert part.sort_values("rank_as_written")["instability"].is_monotonic_decreasing
+        robust = set(part.loc[part["verdict"] == "robust", "label"])
+        assert robust == set(part.loc[part["verdict_as_written"] == "susceptible", "label"])
         assert ordered["verdict"].tolist()[:2] == ["robust"] * 2
         assert ordered["verdict"].tolist()[-2:] == ["susceptible"] * 2
         assert ordered["verdict"][2:-2].isna().all()
@@ -106,6 +109,7 @@ def test_compat_turns_the_sign_and_cuts_each_severity(moved, monkeypatch):
     theirs = tables(moved, compat="seed001")
     lines = theirs["class_robustness"]
     assert (lines["robustness"] == lines["instability"]).all()
+    assert (lines["rank"] == lines["rank_as_written"]).all()
     first = lines[lines["rank"] == 1].set_index("corruption")["instability"]
     assert (first == lines.groupby("corruption")["instability"].max()).all()
     each = theirs["class_severity"].groupby(["corruption", "parameter", "severity", "segment"])["items"].sum()

@@ -1,5 +1,6 @@
 """A fit of its own for every corruption and severity, and whether its abilities order models as accuracy does."""
 
+import numpy as np
 import pytest
 
 from fca.stats.correlation import kendall
@@ -36,3 +37,13 @@ def test_one_parameter_orders_models_exactly_as_accuracy_does(read):
     [table] = Reliability(model="1pl")(read.store)
     assert table.frame["tau"].tolist() == pytest.approx([1.0] * 5, abs=1e-12)
     assert set(table.frame["irt_model"]) == {"1pl"}
+
+
+def test_a_snapshot_that_answers_one_class_is_named(tmp_path):
+    lab = Lab(Store(tmp_path / "outputs"))
+    rng = np.random.default_rng(0)
+    for number in range(4):
+        lab.answered(f"net{number}", rng.random(len(lab.true)) < 0.4 + 0.1 * number)
+    lab.answered("stuck", lab.true == 2)
+    [table] = Reliability()(lab.store)
+    assert table.frame["one_class"].tolist() == [("stuck",)]

@@ -222,7 +222,7 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     title = style.title(
         "Are the tests right about attributes?",
         "Every attribute of every test: the estimate with its 95 % interval, against the truth. On the dashes",
-        "both are equal; one interval in twenty may miss.",
+        "both are equal; of valid 95 % intervals one in twenty misses.",
     )
     return style.faceted(kinds.layers(diagonal, rules, points), frame, title, _FILTERS, height=300, columns=2)
 

@@ -27,6 +27,8 @@ MODE = Column("mode", str, "", "what moves: shares of the class's images in segm
 INSTABILITY = Column("instability", float, ".3f", "standard deviation over severities")
 RANK = Column("rank", int, ".0f", "rank of the class, 1 is the most robust")
 VERDICT = Column("verdict", str, "", "verdict", {SUSCEPTIBLE: SUSCEPTIBLE, ROBUST: ROBUST})
+RANK_WRITTEN = Column("rank_as_written", int, ".0f", "rank by the paper's words: 1 has the highest deviation")
+VERDICT_WRITTEN = Column("verdict_as_written", str, "", "verdict by the paper's words", dict(VERDICT.choices))
 _MOVED = {"harder": "harder than clean", "easier": "easier than clean", "unclear": "not significantly different"}
 DIRECTION = Column("direction", str, "", "corrupted against clean images", _MOVED)
 
@@ -38,6 +40,7 @@ CLASS_ROBUSTNESS = TableSpec(
         *(DATASET, CORRUPTION, MODE, LABEL, IMAGES, Column("severities", int, ".0f", "severities above 0")),
         *(*with_interval(INSTABILITY), Column("robustness", float, ".3f", "score of robustness"), RANK, VERDICT),
         Column("verdict_kept", float, ".0%", "share of bootstrap resamples with the same verdict"),
+        *(RANK_WRITTEN, VERDICT_WRITTEN),
         *with_interval(Column("trend", float, "+.3f", "change a severity step")),
         *with_interval(Column("change", float, "+.3f", "change from clean images")),
         DIRECTION,
@@ -81,6 +84,9 @@ STATED = {
     "instability": "standard deviation over the severities above 0 of the share of the class's images in a segment, "
     "averaged over segments; mode=mean_b: standard deviation of the class's mean difficulty b",
     "robustness": "-instability; compat=seed001: +instability, as written there",
+    "as_written": "the paper contradicts itself: robustness is consistency over severities, the score is a standard "
+    "deviation, and the most robust classes are those of a high score, the least consistent. rank and verdict follow "
+    "the first (compat=seed001: the last), rank_as_written and verdict_as_written the last: the ends change places",
     "trend": "slope a severity step of the class's mean expected success (below 0: harder); mode=mean_b: of its mean "
     "difficulty b (above 0: harder)",
     "change": "of the same mean, from clean images to the mean over the severities above 0; only this shows a class "
@@ -190,6 +196,8 @@ def robustness_lines(images: Grid, found: Quartered, how: ClassRobustness) -> pd
     columns |= {name: part for name, part in scored._asdict().items() if name != "resampled"}
     columns |= {"severities": len(severity), "robustness": score, "rank": segments.ranks(score)}
     columns |= {"verdict": segments.verdicts(score), "verdict_kept": kept}
+    written = scored.instability
+    columns |= {RANK_WRITTEN: segments.ranks(written), VERDICT_WRITTEN: segments.verdicts(written)}
     easier = 1.0 if counted else -1.0  # the sign of a change to easier images
     low, high = np.sort(easier * np.stack([scored.change_low, scored.change_high]), axis=0)
     words: Any = [None, "harder", "easier"]  # None: no interval; unclear: it contains 0

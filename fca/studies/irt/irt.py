@@ -22,6 +22,7 @@ from fca.allowed import Seed
 from fca.stats.correlation import kendall
 from fca.stats.intervals import RESAMPLES
 from fca.stats.irt import IrtFit, Scored, fit_items
+from fca.stats.irt.subjects import one_class
 from fca.store import Store
 from fca.studies.answers import Gathered, at_severity, clean_with_subjects, shifted_responses
 from fca.studies.irt import fits
@@ -59,6 +60,9 @@ TAU = Column("tau", float, ".4f", "Kendall's tau of ability with accuracy")
 HELD_OUT_NLL = Column("held_out_nll", float, ".4f", "log loss of held-out responses")
 HELD_OUT_AUC = Column("held_out_auc", float, ".3f", "AUC of held-out responses")
 BASELINE_NLL = Column("baseline_nll", float, ".4f", "log loss from the means of subjects and items alone")
+ONE_CLASS = Column(
+    "one_class", tuple, "", "subjects that answer one class nearly always: no scale of ability holds them"
+)
 CONVERGED = Column("converged", bool, "", "whether the fit converged")
 GUESS = Column("guess", float, ".2f", "chance of a right response without ability")
 SHARE = Column("share", float, ".1%", "share of the items")
@@ -80,7 +84,7 @@ IRT_FITS = TableSpec(
     (
         *(DATASET, CORRUPTION, SEVERITY, TRAIT, Column("calibration", str, "", "how severities share a scale")),
         *(*_FITTED, Column("share_missing", float, ".1%", "share without a response")),
-        *(*with_interval(TAU), HELD_OUT_NLL, HELD_OUT_AUC, BASELINE_NLL, CONVERGED),
+        *(*with_interval(TAU), HELD_OUT_NLL, HELD_OUT_AUC, BASELINE_NLL, ONE_CLASS, CONVERGED),
     ),
 )
 IRT_CHOICE = TableSpec(
@@ -136,7 +140,7 @@ RELIABILITY = TableSpec(
     "reliability",
     "Does ability order the models as accuracy does, under every corruption and severity?",
     f"{PAPER}, table 2 (its severity is 1), with intervals; {THEORY}",
-    (DATASET, CORRUPTION, SEVERITY, *_FITTED, *with_interval(TAU), CONVERGED),
+    (DATASET, CORRUPTION, SEVERITY, *_FITTED, *with_interval(TAU), ONE_CLASS, CONVERGED),
 )
 METHOD = {  # these words are part of the id of a saved bank
     "ability": "95 %: Laplace, given the learned hyperparameters",
@@ -378,7 +382,9 @@ def _trust(responses: Responses, fit: IrtFit) -> dict[str, Any]:
     tau = kendall(fit.ability, responses.accuracy, models.tolist())
     counts = {"n_subjects": len(models), "n_models": models.nunique(), "n_items": len(responses.items)}
     interval = {"tau": tau.value, "tau_low": tau.low, "tau_high": tau.high}
-    return {"irt_model": fit.model, **counts, **interval, "converged": fit.converged}
+    single = one_class(responses.correct, responses.items["label"].to_numpy())
+    named = {"one_class": tuple(responses.subjects["subject"][single])}
+    return {"irt_model": fit.model, **counts, **interval, **named, "converged": fit.converged}
 
 
 def ceiling_of(irt_model: str) -> str:

@@ -107,6 +107,7 @@ def table_figure(named: Table) -> alt.FacetChart:
     title = style.title(
         "Which classes are susceptible to a corruption, and which robust?",
         f"The two classes that move most and the two that move least{as_written(named.parameters)}.",
+        "The paper calls robust what is consistent, and what deviates most: by its other sign both change places.",
     )
     tall = max(80, 24 * frame[CORRUPTION].nunique())
     figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=tall, columns=1)

@@ -63,6 +63,23 @@ def _tau(line: Mapping[Any, Any]) -> str:
     return tau if pd.isna(line[TAU]) or why is None else f"{tau} ({why})"
 
 
+def _one_class(line: Mapping[Any, Any]) -> str:
+    """The subjects that answer one class nearly always, three by name, and what to do about them.
+
+    >>> _one_class({"one_class": ("vit/0.01", "vgg/0.01")})
+    ' 2 subjects answer one class nearly always (vit/0.01, vgg/0.01), which no scale of ability holds: leave them out.'
+    >>> _one_class({"one_class": ()})
+    ''
+    """
+    names = line.get("one_class") or ()
+    if not len(names):
+        return ""
+    shown = ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
+    who = "1 subject answers" if len(names) == 1 else f"{len(names)} subjects answer"
+    it = "it" if len(names) == 1 else "them"
+    return f" {who} one class nearly always ({shown}), which no scale of ability holds: leave {it} out."
+
+
 def plane_figure(plane: Table) -> alt.FacetChart:
     """Discrimination against difficulty of sampled items, coloured by the highest chance of a right response."""
     fields = (DATASET, CORRUPTION) if style.differs(plane.frame[CORRUPTION]) else (CORRUPTION, DATASET)
@@ -195,7 +212,7 @@ def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
         clean, shifted = (part[(part[CORRUPTION] == "clean") == is_clean] for is_clean in (True, False))
         for line in clean.to_dict("records"):
             counts = f"{line['n_subjects']} subjects ({line['n_models']} models) and {line['n_items']:,} items"
-            yield f"{dataset}: {line[TRAIT]} against accuracy over {counts}: Kendall's {_tau(line)}."
+            yield f"{dataset}: {line[TRAIT]} against accuracy over {counts}: Kendall's {_tau(line)}.{_one_class(line)}"
             if pd.notna(line["held_out_nll"]):
                 scores = f"log loss {line['held_out_nll']:.3f} and AUC {line['held_out_auc']:.3f}"
                 worse = ", no worse" if line["baseline_nll"] <= line["held_out_nll"] else ""
