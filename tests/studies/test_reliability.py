@@ -7,8 +7,13 @@ from fca.stats.correlation import kendall
 from fca.stats.irt import fit_irt
 from fca.store import Store
 from fca.studies.answers import at_severity, shifted_responses
-from fca.studies.irt.irt import Reliability
+from fca.studies.irt.figures.irt import fit_headlines
+from fca.studies.irt.irt import Irt, Reliability
 from tests.studies.conftest import Lab
+
+
+def by_name(tables):
+    return {table.name: table.frame for table in tables}
 
 
 @pytest.fixture(scope="module")
@@ -47,3 +52,16 @@ def test_a_snapshot_that_answers_one_class_is_named(tmp_path):
     lab.answered("stuck", lab.true == 2)
     [table] = Reliability()(lab.store)
     assert table.frame["one_class"].tolist() == [("stuck",)]
+    assert "1 subject answers one class nearly always (stuck)" in next(
+        fit_headlines(by_name(Irt()(lab.store))["irt_fits"])
+    )
+
+
+def test_without_labels_nobody_is_judged(tmp_path):
+    rng = np.random.default_rng(1)
+    lines = [f"net{n}," + ",".join(str(int(cell)) for cell in rng.random(30) < 0.3 + 0.1 * n) for n in range(5)]
+    (tmp_path / "answers.csv").write_text("subject," + ",".join(f"i{n}" for n in range(30)) + "\n" + "\n".join(lines))
+    tables = by_name(Irt(responses=[str(tmp_path / "answers.csv")])(Store(tmp_path / "outputs")))
+    assert tables["irt_fits"]["one_class"].isna().all()
+    [line, *_] = fit_headlines(tables["irt_fits"])
+    assert "one class" not in line

@@ -60,9 +60,7 @@ TAU = Column("tau", float, ".4f", "Kendall's tau of ability with accuracy")
 HELD_OUT_NLL = Column("held_out_nll", float, ".4f", "log loss of held-out responses")
 HELD_OUT_AUC = Column("held_out_auc", float, ".3f", "AUC of held-out responses")
 BASELINE_NLL = Column("baseline_nll", float, ".4f", "log loss from the means of subjects and items alone")
-ONE_CLASS = Column(
-    "one_class", tuple, "", "subjects that answer one class nearly always: no scale of ability holds them"
-)
+ONE_CLASS = Column("one_class", tuple, "", "subjects that answer one class nearly always; missing without labels")
 CONVERGED = Column("converged", bool, "", "whether the fit converged")
 GUESS = Column("guess", float, ".2f", "chance of a right response without ability")
 SHARE = Column("share", float, ".1%", "share of the items")
@@ -382,8 +380,9 @@ def _trust(responses: Responses, fit: IrtFit) -> dict[str, Any]:
     tau = kendall(fit.ability, responses.accuracy, models.tolist())
     counts = {"n_subjects": len(models), "n_models": models.nunique(), "n_items": len(responses.items)}
     interval = {"tau": tau.value, "tau_low": tau.low, "tau_high": tau.high}
-    single = one_class(responses.correct, responses.items["label"].to_numpy())
-    named = {"one_class": tuple(responses.subjects["subject"][single])}
+    labels = responses.items["label"]
+    single = one_class(responses.correct, labels.to_numpy())
+    named = {"one_class": tuple(responses.subjects["subject"][single]) if len(labels.dropna().unique()) > 1 else None}
     return {"irt_model": fit.model, **counts, **interval, **named, "converged": fit.converged}
 
 

@@ -71,8 +71,8 @@ def _one_class(line: Mapping[Any, Any]) -> str:
     >>> _one_class({"one_class": ()})
     ''
     """
-    names = line.get("one_class") or ()
-    if not len(names):
+    names = line.get("one_class")
+    if not isinstance(names, tuple) or not names:  # missing without labels
         return ""
     shown = ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
     who = "1 subject answers" if len(names) == 1 else f"{len(names)} subjects answer"
