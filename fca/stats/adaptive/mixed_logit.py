@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Num
 from scipy.special import expit, log_expit, ndtri
 
 from fca.stats.adaptive.estimators import Estimate, Interval, normal_estimate, stratified
@@ -216,8 +216,8 @@ def evaluate(counts: Counts, prior: Prior, parameters: Parameters, times: Int[np
 
 
 def group_sums(
-    counts: Counts, values: Float[np.ndarray, "patterns ..."], times: Int[np.ndarray, " patterns"]
-) -> Float[np.ndarray, "groups ..."]:
+    counts: Counts, values: Num[np.ndarray, "patterns ..."], times: Int[np.ndarray, " patterns"]
+) -> Num[np.ndarray, "groups ..."]:
     """Sums over the rows of each group."""
     starts = np.searchsorted(counts.group, np.arange(counts.group[-1] + 1))
     return np.add.reduceat((values.T * times).T, starts, axis=0)
@@ -225,7 +225,7 @@ def group_sums(
 
 def curvature(
     counts: Counts, prior: Prior, local: Local, times: Int[np.ndarray, " patterns"]
-) -> Float[np.ndarray, "groups k k"]:
+) -> Num[np.ndarray, "groups ..."]:
     """Negative Hessian of the penalised log-likelihood: information if u were known, less what u hides (Louis 1982)."""
     seen = np.einsum("pn,pkn->pk", local.posterior, local.by_node)
     hidden = (local.by_node * local.posterior[:, None]) @ local.by_node.swapaxes(1, 2)
