@@ -21,15 +21,17 @@ from jaxtyping import Bool, Float, Int, Integer
 from fca.allowed import Allowed, fits
 from fca.data.pixels import open_pixels, shifted
 from fca.stats import adaptive
-from fca.stats.adaptive import MAPPINGS, TARGETS, Estimate, Policy, Pool, StartPolicy
+from fca.stats.adaptive import MAPPINGS, TARGETS, Estimate, Policy, Pool, Record, StartPolicy
+from fca.stats.adaptive.policies import FLAT, ability_of
 from fca.stats.irt import ItemBank
 from fca.stats.protocols import logit_columns
-from fca.store import State, Store
-from fca.store.files import read_object, remove
+from fca.store import Store
+from fca.store.files import remove
 from fca.store.journal import Journal, Line
 from fca.studies.adaptive import adaptive_tests as tests
-from fca.studies.irt.ability import read_bank
-from fca.studies.progressive.levels import PROTOCOLS, pool_of
+from fca.studies.irt.bank import bank_id, origin_of, read_bank
+from fca.studies.irt.fits import ABILITY
+from fca.studies.progressive.levels import PROTOCOLS, has_levels, pool_of
 from fca.tasks import Setup
 from fca.tasks.predict import (
     CLEAN,
@@ -42,17 +44,33 @@ from fca.tasks.predict import (
 )
 from fca.types import LEVELS, Classifier, Column, FcaError, Finished, ImageData, Pixels, Run, Shift, with_interval
 
-ACCURACY = Column("accuracy", float, ".1%", "estimated accuracy, the mean over attributes; each level counts the same")
+ACCURACY = Column("accuracy", float, ".1%", "estimated accuracy; with levels the mean over attributes and levels")
 SCORE = Column("score", float, ".1%", "estimated mean over attributes of (easy + 2 medium + 4 hard) / 7")
 NAME = "journal.jsonl"
 TOGETHER = 2048  # images a line of the journal, at most
-OF_POLICY = {"mapping": ("gre_two_stage",), "objective": ("optimal_allocation", "neyman_irt")}
-BLIND = ("static_k", "random", "optimal_allocation")  # to what a session answered, so that plain shares are unbiased
+OF_POLICY = {
+    "mapping": ("gre_two_stage",),
+    "objective": ("optimal_allocation", "neyman_irt"),
+    "batch": ("fisher_cat",),
+    "randomesque": ("fisher_cat",),
+}
+LEVELS_NEEDED = ("static_k", "gre_two_stage", "optimal_allocation")
+ESTIMATOR_OF = {"gre_two_stage": "mixed_logit", "neyman_irt": "difference", "fisher_cat": "p_irt"}
+BLIND = (
+    "static_k",
+    "random",
+    "proportional",
+    "optimal_allocation",
+)  # to what a session answered, so that plain shares are unbiased
 OF_BANK = ("neyman_irt", "fisher_cat", "difference", "p_irt")
-KNOWN_CHANCES = ("neyman_irt", "random", "static_k")  # policies that estimator difference can take
+EQUAL_CHANCES = ("proportional", "random")  # those that estimator hypergeometric can take
+KNOWN_CHANCES = ("neyman_irt", "random", "static_k", "proportional")  # policies that estimator difference can take
 LEAKED = "task.bank was fitted on this model's own answers too; fit it on others"
 OTHER_DATA = "task.bank was fitted on another version of these data: its items may have shown other pixels"
+FEWEST = 20  # right and wrong responses each; with fewer, intervals of `difference` held the truth in 83 to 96 %
+FEW = "only {} of the rarer responses (right or wrong) were seen, too few for the interval of estimator difference"
 EXHAUSTED = "every image was asked before the interval was as narrow as task.width"
+EXHAUSTED_SE = "every image was asked before the ability was as certain as task.ability_se"
 log = logging.getLogger(__name__)
 
 
@@ -69,9 +87,10 @@ class Items(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """A policy with its options: how to start it, its options that are not the default, and its name in tables."""
+    """A policy with its options: how to start it, its name, options that are not the default, its name in tables."""
 
     start: StartPolicy
+    policy: str
     options: dict[str, Any]
     label: str
 
@@ -87,6 +106,7 @@ class Examination:
     forward: Forward
     classes: Sequence[int]
     policy: Chosen
+    estimator: str
     predictions: Sequence[Run]
 
 
@@ -94,10 +114,16 @@ class Examination:
 class AdaptiveTest:
     """`task=adaptive_test`: accuracy and score of the test images (see fca.stats.adaptive) from a part of them.
 
-    policy, estimator: names of fca.stats.adaptive.    budget: share of the images to evaluate.
+    Images without attribute and level are one group; their one target is the accuracy.
+    policy, estimator: names of fca.stats.adaptive; null: what is unbiased whatever the responses. Of images with levels
+               optimal_allocation and stratified, without levels proportional and hypergeometric; with a bank neyman_irt
+               and difference.
+    budget:    share of the images to evaluate.
     width:     go on, a budget more at a time, until the 95 % interval of the mean accuracy over attributes is at most
                this wide; stopping by what was observed makes intervals a little too narrow.
-    bank:      id of a saved table `irt_items`, fitted on other models.
+    bank:      id of a saved table `irt_items`, or a file that `fca bank` wrote; fitted on other models.
+    ability_se: go on in the same way until the ability on the bank's scale has this standard error.
+    batch, randomesque: of fisher_cat, see there.
     mapping:   of gre_two_stage: Q, L or ten triples.    objective: of optimal_allocation and neyman_irt.
     protocol:  open, any class that the model knows may be predicted; masked, only those of the evaluated images.
     The run's seed draws which images are evaluated.
@@ -109,44 +135,54 @@ class AdaptiveTest:
         *with_interval(SCORE),
         Column("score_se", float, ".4f", "standard error of score"),
         *(tests.POLICY, tests.ESTIMATOR, tests.BUDGET, tests.WIDTH),
-        Column("bank", str, "", "id of the saved table irt_items that was used"),
+        Column("bank", str, "", "id of the item bank that was used"),
+        *(ABILITY, Column("ability_se", float, ".3f", "standard error of ability, the items taken as known")),
+        Column("ability_se_at_most", float, ".3~", "standard error of ability at which the test stops"),
         Column("protocol", str, "", "whether any class of the model (open) or of the images (masked) may be predicted"),
         *(tests.N_EVALUATED, tests.N_POOL, tests.SHARE, *tests.EVALUATED, tests.ROUNDS, tests.WARNING),
     )
-    summary: ClassVar[tuple[Column | str, ...]] = (ACCURACY, SCORE, "asked {n_asked} of {n_pool} images")
+    summary: ClassVar[tuple[Column | str, ...]] = (
+        *(ACCURACY, SCORE, "ability {ability:.2f} (se {ability_se:.2f})"),
+        "{policy} + {estimator} asked {n_asked} of {n_pool} images",
+    )
 
-    policy: Annotated[str, Allowed(choices=tuple(adaptive.POLICIES))]
-    estimator: Annotated[str, Allowed(choices=tuple(adaptive.ESTIMATORS))]
+    policy: Annotated[str | None, Allowed(choices=tuple(adaptive.POLICIES))]
+    estimator: Annotated[str | None, Allowed(choices=tuple(adaptive.ESTIMATORS))]
     budget: Annotated[float, Allowed(above=0, most=1)]
     width: Annotated[float | None, Allowed(above=0, below=1)]
     bank: str | None
     mapping: Any
     objective: Annotated[str, Allowed(choices=TARGETS)]
     protocol: Annotated[str, Allowed(choices=PROTOCOLS)]
+    ability_se: Annotated[float | None, Allowed(above=0)] = None
+    batch: Annotated[int | None, Allowed(1)] = None
+    randomesque: Annotated[int, Allowed(1)] = 1
 
     def plan(self, setup: Setup) -> list[Run]:
         """A run a shift. Raises FcaError for what cannot be tested: options, pool, budget, bank."""
-        policy = self._checked()
         predictions = whole_split(setup, "test")
         data, own = predictions[0].work.data, predictions[0].work.classes  # as released, a model has its own classes
         classes = [c for c in setup.subset.classes if own is None or c in own]
         items = items_of(data, "test", classes)
+        policy, estimator = self._checked(items.pool)
         for shift in setup.shifts if self.bank else setup.shifts[:1]:
             policy.start(items.pool, self.budget, self._bank(setup, data, items, shift))  # refuses what cannot be
         check_forward(predictions[0].work)
         protocol = None if self.protocol == "open" else self.protocol
         keys = [data.classes[c] for c in classes] if len(classes) < len(data.classes) else None
-        options = {"width": self.width, "bank": self.bank, "protocol": protocol, "classes": keys}
-        meaning = {"policy": self.policy, **policy.options, "estimator": self.estimator, "budget": self.budget}
-        if self.policy == "optimal_allocation":
+        bank = None if self.bank is None else bank_id(self.bank)
+        options = {"width": self.width, "bank": bank, "protocol": protocol, "classes": keys}
+        options["ability_se"] = self.ability_se
+        meaning = {"policy": policy.policy, **policy.options, "estimator": estimator, "budget": self.budget}
+        if policy.policy == "optimal_allocation":
             meaning["shares"] = "of other groups"  # before, those of the group itself decided what it was asked
         meaning |= {"seed": setup.seed, **{key: value for key, value in options.items() if value is not None}}
-        own_columns = ("estimator", "budget", "width", "bank", "protocol")
-        about = {**subset_columns(setup.subset), **{name: getattr(self, name) for name in own_columns}}
-        about |= {"policy": policy.label, "seed": setup.seed}
+        about = {**subset_columns(setup.subset), "budget": self.budget, "width": self.width, "bank": bank}
+        about |= {"protocol": self.protocol, "ability_se_at_most": self.ability_se}
+        about |= {"policy": policy.label, "estimator": estimator, "seed": setup.seed}
         runs = []
         for whole in predictions:
-            work = Examination(whole.work, classes, policy, predictions)
+            work = Examination(whole.work, classes, policy, estimator, predictions)
             runs.append(Run("adaptive_test", {**whole.identity, **meaning}, {**whole.about, **about}, work=work))
         return runs
 
@@ -166,16 +202,21 @@ class AdaptiveTest:
         bank = self._bank(setup, data, items, shift)
         evaluator = self._evaluator(run, setup, classifier, classes, items)
         policy = work.policy.start(items.pool, self.budget, bank)
-        current = partial(adaptive.estimate, self.estimator, items.pool, policy.record, bank)
-        order, rounds, found = examine(policy, evaluator, current, self.width, setup.seed)
+        current = partial(adaptive.estimate, work.estimator, items.pool, policy.record, bank)
+        enough = partial(self._enough, policy.record, bank)
+        order, rounds, found = examine(policy, evaluator, current, enough, setup.seed)
+        ability = (
+            {} if bank is None else dict(zip(("ability", "ability_se"), ability_of(policy.record, bank), strict=True))
+        )
         columns = {
             "ncl": len(classes),
             "classes": classes,
             **estimates(found),
+            **ability,
             **counts(items.pool, order),
             "rounds": int(rounds[-1]),
             **forward_columns(classifier, len(order), evaluator.seconds, setup.machine.accelerator),
-            "warning": self._warning(setup.store, work.predictions, exhausted=len(order) == items.pool.items),
+            "warning": self._warning(setup.store, work, policy.record),
         }
         arrays = {
             "asked": items.places[order].astype(np.int32),  # among the test images, as in the arrays of a predict run
@@ -209,31 +250,63 @@ class AdaptiveTest:
             file=setup.store.folder(run.run_id) / NAME,
         )
 
-    def _checked(self) -> Chosen:
-        """The policy. Raises FcaError for an option that is out of range or does not go with another one."""
-        of_bank = [name for name in (self.policy, self.estimator) if name in OF_BANK]
+    def _checked(self, pool: Pool) -> tuple[Chosen, str]:
+        """The policy and the estimator. Raises FcaError for an option that does not go with another one."""
+        policy = self.policy or self._policy_of(pool)
+        if policy in LEVELS_NEEDED:
+            pool.check_levels("task.policy", policy, FLAT)
+        usual = ("difference" if self.bank else "hypergeometric") if not pool.has_levels else "stratified"
+        estimator = self.estimator or ESTIMATOR_OF.get(policy, usual)
+        of_bank = [name for name in (self.policy, self.estimator, policy, estimator) if name in OF_BANK]
         if of_bank and self.bank is None:
             step = "fit one on other models' answers, fca analyse analysis=irt, and give the id of its table irt_items"
             raise FcaError("task.bank", None, f"an item bank: {of_bank[0]} needs one", step)
         if self.bank is not None and not of_bank:
             step = f"leave it out, or take one of {', '.join(OF_BANK)}"
-            raise FcaError("task.bank", self.bank, f"null for {self.policy} with {self.estimator}", step)
-        chosen = choose_policy(self.policy, self.mapping, self.objective)
-        if self.estimator == "difference" and self.policy not in KNOWN_CHANCES:
+            raise FcaError("task.bank", self.bank, f"null for {policy} with {estimator}", step)
+        if self.ability_se is not None and self.bank is None:
+            raise FcaError("task.ability_se", self.ability_se, "null without task.bank", "give task.bank")
+        chosen = choose_policy(policy, self.mapping, self.objective, self.batch, self.randomesque)
+        if estimator == "difference" and policy not in KNOWN_CHANCES:
             allowed = f"{', '.join(KNOWN_CHANCES)}: each item's chance to be asked is known"
-            raise FcaError("task.policy", self.policy, allowed, "take one of these, or task.estimator=mixed_logit")
-        return chosen
+            raise FcaError("task.policy", policy, allowed, "take one of these, or task.estimator=mixed_logit")
+        if estimator == "hypergeometric" and pool.has_levels:
+            raise FcaError("task.estimator", f"{estimator} of items with levels", "stratified", "leave it out")
+        if estimator == "hypergeometric" and policy not in EQUAL_CHANCES:
+            allowed = f"{', '.join(EQUAL_CHANCES)}: every item has the same chance"
+            raise FcaError("task.policy", policy, allowed, "take one of these, or leave out task.estimator")
+        if estimator in adaptive.OF_LEVELS:
+            others = ", ".join(name for name in adaptive.ESTIMATORS if name not in adaptive.OF_LEVELS)
+            pool.check_levels("task.estimator", estimator, others)
+        return chosen, estimator
+
+    def _policy_of(self, pool: Pool) -> str:
+        """The policy that is taken where none is named."""
+        if self.bank is not None or self.estimator in OF_BANK:
+            return "fisher_cat" if self.estimator == "p_irt" else "neyman_irt"
+        return "optimal_allocation" if pool.has_levels else "proportional"
+
+    def _enough(self, record: Record, bank: ItemBank | None, found: Estimate) -> bool:
+        """Whether all that is to be known is known so precisely."""
+        width = found.overall.high[0, 0] - found.overall.low[0, 0]  # NaN, where undefined, is never narrow enough
+        if self.width is not None and not width <= self.width:
+            return False
+        return self.ability_se is None or bank is None or ability_of(record, bank)[1] <= self.ability_se
 
     def _bank(self, setup: Setup, data: ImageData, items: Items, shift: Shift) -> ItemBank | None:
         return None if self.bank is None else bank_of(setup.store, self.bank, data, items.rows, shift)
 
-    def _warning(self, store: Store, predictions: Sequence[Run], *, exhausted: bool) -> str | None:
+    def _warning(self, store: Store, work: Examination, record: Record) -> str | None:
         """Known faults of the estimates; see also the width of their intervals."""
-        known = [None if self.policy in BLIND else adaptive.WARNINGS.get(self.estimator)]
-        if self.width is not None and exhausted:
-            known.append(EXHAUSTED)
+        asked, right = int(record.asked.sum()), int(record.right.sum())
+        exhausted, rare = asked == len(record.asked), min(right, asked - right)
+        known = [None if work.policy.policy in BLIND else adaptive.WARNINGS.get(work.estimator)]
+        if work.estimator == "difference" and rare < FEWEST and not exhausted:
+            known.append(FEW.format(rare))
+        goals = ((self.width, EXHAUSTED), (self.ability_se, EXHAUSTED_SE))
+        known += [problem for goal, problem in goals if exhausted and goal is not None]
         if self.bank:
-            known += faults_of_bank(store, self.bank, predictions)
+            known += faults_of_bank(store, self.bank, work.predictions)
         return "; ".join(filter(None, known)) or None
 
 
@@ -252,26 +325,23 @@ def _known(classifier: Classifier, work: Examination, setup: Setup) -> list[int]
 
 
 def items_of(data: ImageData, split: str, classes: Sequence[int]) -> Items:
-    """The images of a split and of these label indices that have an attribute and a level.
+    """The images of a split and of these label indices: those with an attribute and a level, where any has them.
 
-    Raises FcaError for a data set without such columns or images, for a level of another name, and for a session that
-    lacks a level.
+    Raises FcaError for a data set without such images, for a level of another name, and for a session that lacks a
+    level.
     """
-    lacking = [column for column in ("attribute", "level") if column not in data.items]
-    if lacking:
-        there = ", ".join(map(str, data.items.columns))
-        step = "take dataset=rendered, or give a manifest's images these columns"
-        raise FcaError(f"columns of {data.name}", there, f"also {' and '.join(lacking)}", step)
     listed = data.rows(split, classes)
     items = data.items.iloc[listed]
-    places = np.flatnonzero(items["attribute"].notna() & items["level"].notna())
-    items = items.iloc[places]
-    if wrong := sorted(set(items["level"].astype(str)) - set(LEVELS)):
-        raise FcaError(f"level of images of {data.name}", ", ".join(wrong[:5]), ", ".join(LEVELS), "name levels so")
+    places = np.arange(len(listed))
+    if has_levels(items):
+        places = np.flatnonzero(items["attribute"].notna() & items["level"].notna())
+        items = items.iloc[places]
+        if wrong := sorted(set(items["level"].astype(str)) - set(LEVELS)):
+            raise FcaError(f"level of images of {data.name}", ", ".join(wrong[:5]), ", ".join(LEVELS), "name levels so")
     return Items(listed[places], places, pool_of(items))
 
 
-def choose_policy(policy: str, mapping: Any, objective: str) -> Chosen:
+def choose_policy(policy: str, mapping: Any, objective: str, batch: int | None = None, randomesque: int = 1) -> Chosen:
     """A policy by name. Raises FcaError for an unknown one, a mapping that is none, an option of another policy.
 
     mapping: Q or L, or ten triples, for gre_two_stage.    objective: accuracy or score, where a policy has one.
@@ -286,24 +356,25 @@ def choose_policy(policy: str, mapping: Any, objective: str) -> Chosen:
     table = adaptive.check_mapping(MAPPINGS[mapping] if isinstance(mapping, str) else mapping).tolist()
     named = next((name for name, known in MAPPINGS.items() if table == [list(line) for line in known]), "own")
     given: dict[str, Any] = {} if named == "Q" else {"mapping": table}
-    if objective != "accuracy":
-        given["objective"] = objective
-    for option in given:
+    others = {"objective": (objective, "accuracy"), "batch": (batch, None), "randomesque": (randomesque, 1)}
+    given |= {name: value for name, (value, default) in others.items() if value != default}
+    for option, value in given.items():
         if policy not in OF_POLICY[option]:
             step = f"leave it out, or set task.policy={OF_POLICY[option][0]}"
-            raise FcaError(f"task.{option}", objective if option == "objective" else named, f"none for {policy}", step)
+            raise FcaError(f"task.{option}", named if option == "mapping" else value, f"none for {policy}", step)
     words = [policy, *(f"{key}={named if key == 'mapping' else value}" for key, value in given.items())]
     start: Any = adaptive.POLICIES[policy]
-    return Chosen(partial(start, **given), given, " ".join(words))
+    return Chosen(partial(start, **given), policy, given, " ".join(words))
 
 
-def bank_of(store: Store, table_id: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift) -> ItemBank:
+def bank_of(store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift) -> ItemBank:
     """The bank's items of these images under the shift, in their order.
 
-    Raises FcaError for an id that is no bank, for images that it lacks, and where two of its items have one name.
+    bank: an id or a file. Raises FcaError for one that is no bank, for images that it lacks, and where two of its items
+    have one name.
     """
     kind = shift.label().split("/")[1] if "/" in shift.label() else shift.label()
-    frame = read_bank(store, table_id)
+    frame = read_bank(store, bank)
     for column, wanted in (("dataset", data.name), ("corruption", kind)):
         same = frame[frame[column] == wanted]
         frame = same if len(same) else frame  # files of responses have names of their own
@@ -318,24 +389,21 @@ def bank_of(store: Store, table_id: str, data: ImageData, rows: Int[np.ndarray, 
     if (at < 0).any():
         missing = names[at < 0]
         shown = ", ".join(missing[:5]) + (", ..." if len(missing) > 5 else "")
-        what = f"items that task.bank {table_id} lacks"
+        what = f"items that task.bank {bank} lacks"
         step = "fit one on other models' answers to all of these images: fca analyse analysis=irt"
         raise FcaError(what, f"{shown} ({len(missing)} of {len(names)})", "none", step)
     parameters: Any = [frame[name].to_numpy(dtype=np.float64)[at] for name in ItemBank._fields[1:]]
     return ItemBank(str(frame["irt_model"].iloc[0]), *parameters)
 
 
-def faults_of_bank(store: Store, table_id: str, predictions: Sequence[Run]) -> list[str]:
+def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[str]:
     """What is wrong with a bank for a test, by the stored runs whose responses it was fitted on.
 
     predictions: the runs that would predict every image.
     """
-    about = read_object(store.outputs / "tables" / table_id / "table.json", runs=list)
-    # rows one by one: `store.rows` may write the index of all rows, and only readers may do that
-    fitted = [store.row(run_id) for run_id in about["runs"] if store.state(run_id) is State.DONE]
-    fitted = [row for row in fitted if row["dataset"] == predictions[0].about["dataset"]]
-    leaked = {row["run_id"] for row in fitted} & {run.run_id for run in predictions}
-    other = {row["fingerprint"] for row in fitted} - {run.about["fingerprint"] for run in predictions}
+    origin, about = origin_of(store, bank), predictions[0].about
+    leaked = {*origin.runs} & {run.run_id for run in predictions}
+    other = {*origin.fingerprints.get(about["dataset"], ())} - {run.about["fingerprint"] for run in predictions}
     return [LEAKED] * bool(leaked) + [OTHER_DATA] * bool(other)
 
 
@@ -421,9 +489,9 @@ class Evaluator:
 
 
 def examine(
-    policy: Policy, evaluator: Evaluator, current: Callable[[], Estimate], width: float | None, seed: int
+    policy: Policy, evaluator: Evaluator, current: Callable[[], Estimate], enough: Callable[[Estimate], bool], seed: int
 ) -> tuple[Int[np.ndarray, " evaluated"], Int[np.ndarray, " evaluated"], Estimate]:
-    """Evaluate in rounds until the policy ends and, with a width, the 95 % interval of the mean accuracy is so narrow.
+    """Evaluate in rounds until the policy ends and the estimate is precise `enough`, or every image is evaluated.
 
     Returns the positions in the order of evaluation, the round of each, and the last of the `current` estimates. The
     draws are those of `fca.stats.adaptive.replay` for its first model and repeat, with the same seed.
@@ -437,17 +505,16 @@ def examine(
             policy.observe(positions, evaluator.correct(len(rounds), positions))
             log.info("round %d: %d of %d images asked", len(rounds), asked.sum(), len(asked))
         found = current()
-        interval = found.overall.high[0, 0] - found.overall.low[0, 0]  # NaN, where undefined, is never narrow enough
-        if width is None or asked.all() or interval <= width:
+        if asked.all() or enough(found):
             number = np.repeat(np.arange(1, len(rounds) + 1), [len(positions) for positions in rounds])
             return np.concatenate(rounds), number, found
         policy.again()
 
 
 def estimates(found: Estimate) -> dict[str, float]:
-    """The mean over groups of both targets, with standard error and 95 % interval; what is undefined stays out."""
+    """The mean over groups of every target, with standard error and 95 % interval; what is undefined stays out."""
     mean, columns = found.overall, {}
-    for target, name in enumerate(TARGETS):
+    for target, name in enumerate(TARGETS[: found.value.shape[1]]):  # without levels accuracy alone
         numbers = (mean.value, mean.low, mean.high, mean.se)
         for end, number in zip(("", "_low", "_high", "_se"), numbers, strict=True):
             if np.isfinite(number[0, target]):
@@ -457,6 +524,7 @@ def estimates(found: Estimate) -> dict[str, float]:
 
 def counts(pool: Pool, order: Int[np.ndarray, " evaluated"]) -> dict[str, Any]:
     """How many images were evaluated, and of which level."""
-    by_level = np.bincount(pool.level[order], minlength=len(LEVELS))
-    levels = {f"asked_{level}": int(count) for level, count in zip(LEVELS, by_level, strict=True)}
+    by_level = np.bincount(pool.level[order], minlength=len(pool.levels))
+    levels = {f"asked_{level}": int(count) for level, count in zip(pool.levels, by_level, strict=True)}
+    levels = levels if pool.has_levels else {}
     return {"n_asked": len(order), "n_pool": pool.items, "share": len(order) / pool.items, **levels}

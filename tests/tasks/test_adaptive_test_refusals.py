@@ -12,7 +12,7 @@ from fca.stats.adaptive import ESTIMATORS, POLICIES, estimate, make_pool, run_po
 from fca.stats.irt import ItemBank
 from fca.store import Store
 from fca.store.index import INDEX
-from fca.studies.irt.ability import read_bank
+from fca.studies.irt.bank import read_bank
 from fca.studies.irt.irt import IRT_ITEMS
 from fca.tasks.adaptive import KNOWN_CHANCES, LEAKED, OF_BANK, OTHER_DATA, faults_of_bank
 from fca.types import FcaError, Run, Table
@@ -34,9 +34,17 @@ GRE = "task.policy=gre_two_stage"
     ("words", "told"),
     [
         (
-            ["dataset=digits", "logger=none"],
-            "columns of digits = image_id, label, split; allowed: also attribute and level",
+            ["dataset=digits", "logger=none", "task.policy=static_k"],
+            "task.policy = static_k; allowed: proportional, random, neyman_irt, fisher_cat: these items have no levels",
         ),
+        (
+            ["dataset=digits", "logger=none", "task.policy=random", "task.estimator=stratified"],
+            "task.estimator = stratified; allowed: hypergeometric, p_irt, difference: these items have no levels",
+        ),
+        (["task.policy=random", "task.estimator=hypergeometric"], "hypergeometric of items with levels"),
+        (["task.ability_se=0.3"], "task.ability_se = 0.3; allowed: null without task.bank"),
+        (["task.batch=16"], "task.batch = 16; allowed: none for optimal_allocation"),
+        (["task.randomesque=0"], "task.randomesque = 0; allowed: a whole number, at least 1"),
         (["task.policy=gre"], "task.policy = gre; allowed: static_k, random, gre_two_stage"),
         (["task.estimator=mean"], "task.estimator = mean; allowed: stratified, session_mean"),
         (["task.protocol=shut"], "task.protocol = shut; allowed: open, masked"),
@@ -57,11 +65,15 @@ GRE = "task.policy=gre_two_stage"
         (["task.mapping=L"], "task.mapping = L; allowed: none for optimal_allocation"),
         (["task.policy=neyman_irt"], "task.bank = None; allowed: an item bank: neyman_irt needs one"),
         (["task.estimator=p_irt"], "task.bank = None; allowed: an item bank: p_irt needs one"),
-        (["task.bank=x"], "task.bank = x; allowed: null for optimal_allocation with stratified"),
         (
-            ["task.estimator=difference", "task.bank=x"],
-            "task.policy = optimal_allocation; allowed: neyman_irt, random, static_k",
+            ["task.policy=optimal_allocation", "task.bank=x"],
+            "task.bank = x; allowed: null for optimal_allocation with stratified",
         ),
+        (
+            ["task.policy=optimal_allocation", "task.estimator=difference", "task.bank=x"],
+            "task.policy = optimal_allocation; allowed: neyman_irt, random, static_k, proportional",
+        ),
+        (["task.bank=x"], "bank = x; allowed: a saved table irt_items: none yet; or a file of fca bank"),
         (["task.estimator=p_irt", "task.bank=x"], "bank = x; allowed: a saved table irt_items: none yet"),
         (["dataset.where=\"level != 'hard'\""], "hard items of session blue/size = 0"),
         (["dataset.where=\"level != 'hard' or label != 'red'\""], "hard items of session red/size = 0"),

@@ -337,23 +337,50 @@ class NeymanIrt(_WithBank):
 
 
 class FisherCat(_WithBank):
-    """`fisher_cat`: a random twentieth of the budget, then four rounds of the most informative items.
+    """`fisher_cat`: a random twentieth of the budget, then rounds of the most informative items.
 
     Item information at the ability so far, P'² / (P (1 - P)), largest first, equally many of every group. For ranking
     models: the items it asks are not like the pool, so estimates of accuracy rely on the bank alone. Needs a bank.
+
+    batch:       items a round, of all groups together; None: four rounds a budget. Larger ones keep a GPU busy.
+    randomesque: items of a round are drawn at random among so many times as many of the most informative ones, so that
+                 tests of equally able models differ (Kingsbury & Zara 1989); 1: always the most informative.
     """
 
     name = "fisher_cat"
-    rounds = 1 + ROUNDS
+
+    def __init__(
+        self,
+        pool: Pool,
+        budget: int | float,
+        bank: ItemBank | None = None,
+        *,
+        batch: int | None = None,
+        randomesque: int = 1,
+    ) -> None:
+        super().__init__(pool, budget, bank)
+        for option, value in (("batch", batch), ("randomesque", randomesque)):
+            if value is not None and value < 1:
+                raise FcaError(option, value, "1 or more", "raise it")
+        self.batch, self.randomesque = batch, randomesque
+
+    @property
+    def rounds(self) -> int:  # type: ignore[override]  # depends on what is left
+        """The pilot and, after it, as many rounds as batches."""
+        return 1 + (ROUNDS if self.batch is None else -(-int(self.rest.sum()) // self.batch))
 
     def select(self, rng: np.random.Generator) -> Positions:
         if self.round == 1:
             return self.below(self.pilot)
+        group, times = self.pool.group, self.rounds - 1
         ability = ability_of(self.record, self.bank)[0]
         informative = np.where(self.record.asked, -1.0, information(self.bank, ability))
-        place = ranks_within(self.pool.group, np.lexsort((-informative, self.pool.group)))
-        now = self.rest * (self.round - 1) // ROUNDS - self.rest * (self.round - 2) // ROUNDS  # of every group
-        self.record.led[positions := np.flatnonzero(place < now[self.pool.group])] = True
+        place = ranks_within(group, np.lexsort((-informative, group)))
+        now = (self.rest * (self.round - 1) // times - self.rest * (self.round - 2) // times)[group]
+        if self.randomesque > 1:
+            among = (place < self.randomesque * now) & ~self.record.asked
+            place = ranks_within(group, np.lexsort((np.where(among, rng.random(len(group)), 1.0), group)))
+        self.record.led[positions := np.flatnonzero((place < now) & ~self.record.asked)] = True
         return positions
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from itertools import chain, takewhile
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
 
 from fca.stats.irt import ItemBank, score_ability
 from fca.store import Store
-from fca.store.files import DamagedFile, read_frame, read_object
 from fca.studies.answers import Gathered, clean_responses, shifted_responses
+from fca.studies.irt.bank import bank_id, read_bank
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
-from fca.studies.irt.irt import IRT_ITEMS, SEVERAL, Irt, calibrated, items, ranked
+from fca.studies.irt.irt import SEVERAL, Irt, calibrated, items, ranked
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
 from fca.types import FcaError, Table, with_interval
 
@@ -35,7 +32,8 @@ class Ability:
     """`analysis=ability`; scores `predict` rows of full models and files against saved items, fitting no item again.
 
     query:     narrows the rows.    responses: files of responses.
-    bank:      id of a saved table `irt_items`; null: items are fitted here (2pl) from the same clean responses.
+    bank:      id of a saved table `irt_items`, or a file of `fca bank`; null: items are fitted here (2pl) from the same
+               clean responses.
     Stored rows are scored with the items of their data set, files with those that have their names. Items of the bank
     without a response of a subject count as missing. Raises FcaError for an id that is no bank, and when it has none
     of the items.
@@ -67,39 +65,9 @@ class Ability:
             known = ", ".join(f"{dataset} {kind}" for dataset, kind, _ in groups)
             raise FcaError("items of these responses in the bank", "none", known, "take a bank of their data set")
         parameters = {**asdict(self), **METHOD, "answers": [digest_of(one) for one in used]}
+        parameters["bank"] = None if self.bank is None else bank_id(self.bank)
         runs = sorted({run for one in used for run in one.runs})
         return [BANK_ABILITY.table(pd.concat(frames, ignore_index=True), parameters, runs)]
-
-
-def read_bank(store: Store, table_id: str) -> pd.DataFrame:
-    """The items of a saved table `irt_items`: one line an item, in the columns of that table.
-
-    Raises FcaError, listing the banks there are, for an id that is none; and for a bank whose severities are on scales
-    of their own.
-    """
-    folder = store.outputs / "tables"
-    about = dict(_saved(folder))
-    banks = [found for found, table in about.items() if table["name"] == IRT_ITEMS.name]
-    if (folder / table_id / "table.json").exists() and table_id not in about:
-        raise FcaError("bank", table_id, "a table whose table.json is whole", "save it again: fca analyse")
-    if table_id not in banks:
-        value = f"{table_id}, a table {about[table_id]['name']}" if table_id in about else table_id
-        allowed = f"a saved table irt_items: {', '.join(banks) or 'none yet'}"
-        raise FcaError("bank", value, allowed, "make one: fca analyse analysis=irt")
-    if about[table_id]["parameters"].get("calibration") == "separate":
-        allowed = "one of calibration joint or ability, with one scale for all severities"
-        raise FcaError("bank", f"{table_id}, of calibration separate", allowed, "fca analyse analysis=irt")
-    try:
-        return read_frame(folder / table_id / "table.parquet", table_id)[list(IRT_ITEMS.columns)]
-    except (DamagedFile, KeyError) as error:
-        raise FcaError("bank", table_id, f"a whole table: {error}", "save it again: fca analyse") from error
-
-
-def _saved(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The id and the description of every saved table; those that are damaged are no tables."""
-    for path in sorted(folder.glob("*/table.json")):
-        with suppress(DamagedFile):
-            yield path.parent.name, read_object(path, name=str, parameters=dict, runs=list)
 
 
 def _fits(gathered: Gathered, corruption: str, dataset: str, kind: str) -> bool:

@@ -107,8 +107,18 @@ def sessions_of(items: pd.DataFrame) -> Shaped[np.ndarray, " items"]:
     return (items["label"].astype(str) + "/" + items["attribute"].astype(str)).to_numpy(dtype=str)
 
 
+def has_levels(items: pd.DataFrame) -> bool:
+    """Whether any image has an attribute and a level."""
+    return {ATTRIBUTE, LEVEL} <= set(items) and bool(items[[ATTRIBUTE, LEVEL]].notna().all(axis=1).any())
+
+
 def pool_of(items: pd.DataFrame) -> Pool:
-    """The pool of an adaptive test: images by level, session (class and attribute) and group (attribute)."""
+    """The pool of an adaptive test: images by level, session (class and attribute) and group (attribute).
+
+    Of images without levels one group, whose sessions are the classes.
+    """
+    if not has_levels(items):
+        return make_pool(None, items["label"].to_numpy(dtype=str))
     return make_pool(levels_of(items), sessions_of(items), items["attribute"].to_numpy(dtype=str))
 
 

@@ -1,0 +1,198 @@
+"""Item banks: a saved table `irt_items`, or a file that `fca bank` wrote from one, to be shipped and cited.
+
+A file is JSON: the items and their parameters, who they were fitted on (subjects, and the ids of their runs), how well
+the fit predicts held-out responses, and how to cite it. Its identity is that of its bytes. Files come from strangers:
+what is read of one is numbers and names, each checked.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from fca.allowed import fits
+from fca.identity import file_sha256
+from fca.stats.irt import MODELS
+from fca.store import State, Store
+from fca.store.files import DamagedFile, read_frame, read_object, write_json
+from fca.studies.irt.irt import IRT_ABILITIES, IRT_FITS, IRT_ITEMS
+from fca.types import FcaError
+
+FORMAT = 1  # of the files; another one is refused
+STEP = "make one: fca analyse analysis=irt, then fca bank"
+NAMES = ("dataset", "corruption", "item", "irt_model")
+PARAMETERS = {  # of an item, and what they may be
+    "difficulty": (-1e6, 1e6),
+    "discrimination": (0.0, 1e6),
+    "feasibility": (0.0, 1.0),
+    "guess": (0.0, 1.0),
+}
+
+
+class Origin(NamedTuple):
+    """Where a bank comes from: the runs that it was fitted on, and the versions of each data set, by name."""
+
+    runs: tuple[str, ...]
+    fingerprints: Mapping[str, list[str]]
+
+
+def bank_id(bank: str) -> str:
+    """What a bank is in identities: the id of its table; of a file, 12 hex digits of its content."""
+    return file_sha256(bank)[:12] if _is_file(bank) else bank
+
+
+def read_bank(store: Store, bank: str) -> pd.DataFrame:
+    """The items of a bank: one line an item, in the columns of table `irt_items`.
+
+    bank: the id of a saved table, or a file. Raises FcaError, listing the saved banks, for what is neither; for a file
+    that is damaged or no bank; and for a table whose severities are on scales of their own.
+    """
+    if _is_file(bank):
+        return _items_of(bank, _content(bank)["items"])
+    folder = store.outputs / "tables"
+    _about(folder, bank)
+    try:
+        return read_frame(folder / bank / "table.parquet", bank)[list(IRT_ITEMS.columns)]
+    except (DamagedFile, KeyError) as error:
+        raise FcaError("bank", bank, f"a whole table: {error}", "save it again: fca analyse") from error
+
+
+def origin_of(store: Store, bank: str) -> Origin:
+    """Where a bank comes from. Raises FcaError as `read_bank`."""
+    if _is_file(bank):
+        content = _content(bank)
+        return Origin(tuple(content["runs"]), content["fingerprints"])
+    runs = tuple(_about(store.outputs / "tables", bank)["runs"])
+    # rows one by one: `store.rows` may write the index of all rows, and only readers may do that
+    rows = [store.row(run_id) for run_id in runs if store.state(run_id) is State.DONE]
+    fingerprints = defaultdict[str, set[str]](set)
+    for row in rows:
+        fingerprints[str(row["dataset"])].add(str(row["fingerprint"]))
+    return Origin(runs, {name: sorted(found) for name, found in sorted(fingerprints.items())})
+
+
+def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None, licence: str | None = None) -> Path:
+    """Write a saved table `irt_items` as a file, with what `fca analyse analysis=irt` saved beside it; its path.
+
+    Raises FcaError for an id that is no bank, and where the tables beside it (subjects, held-out score) are gone.
+    """
+    folder = store.outputs / "tables"
+    items, about = read_bank(store, table_id), _about(folder, table_id)
+    beside = {spec: _beside(folder, about, spec.name) for spec in (IRT_ABILITIES, IRT_FITS)}
+    subjects = beside[IRT_ABILITIES][["dataset", "corruption", "subject", "model", "snapshot", "top1"]]
+    origin = origin_of(store, table_id)
+    kept = ("model", "calibration", "compat", "seed", "trait", "answers")
+    content = {
+        "fca_bank": FORMAT,
+        "cite": cite,
+        "licence": licence,
+        "fitted": {"fca": version("fca"), "table": table_id}
+        | {name: about["parameters"].get(name) for name in kept}
+        | {"fits": _lines(beside[IRT_FITS])},
+        "subjects": _lines(subjects),
+        "runs": list(origin.runs),
+        "fingerprints": dict(origin.fingerprints),
+        "items": {name: _plain(items[name]) for name in items},
+    }
+    write_json(path, content)
+    return path
+
+
+def saved_banks(store: Store) -> dict[str, dict[str, Any]]:
+    """The saved tables `irt_items`: id -> what table.json has."""
+    return {found: table for found, table in _saved(store.outputs / "tables") if table["name"] == IRT_ITEMS.name}
+
+
+def _is_file(bank: str) -> bool:
+    return Path(bank).expanduser().is_file()
+
+
+def _about(folder: Path, table_id: str) -> dict[str, Any]:
+    """The description of a saved bank; see `read_bank` for what is refused."""
+    about = dict(_saved(folder))
+    banks = [found for found, table in about.items() if table["name"] == IRT_ITEMS.name]
+    if (folder / table_id / "table.json").exists() and table_id not in about:
+        raise FcaError("bank", table_id, "a table whose table.json is whole", "save it again: fca analyse")
+    if table_id not in banks:
+        value = f"{table_id}, a table {about[table_id]['name']}" if table_id in about else table_id
+        allowed = f"a saved table irt_items: {', '.join(banks) or 'none yet'}; or a file of fca bank"
+        raise FcaError("bank", value, allowed, "make one: fca analyse analysis=irt")
+    if about[table_id]["parameters"].get("calibration") == "separate":
+        allowed = "one of calibration joint or ability, with one scale for all severities"
+        raise FcaError("bank", f"{table_id}, of calibration separate", allowed, "fca analyse analysis=irt")
+    return about[table_id]
+
+
+def _saved(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The id and the description of every saved table; those that are damaged are no tables."""
+    for path in sorted(folder.glob("*/table.json")):
+        with suppress(DamagedFile):
+            yield path.parent.name, read_object(path, name=str, parameters=dict, runs=list)
+
+
+def _beside(folder: Path, about: Mapping[str, Any], name: str) -> pd.DataFrame:
+    """The table of this name that the same analysis saved."""
+    for table_id, other in _saved(folder):
+        if other["name"] == name and other["parameters"] == about["parameters"] and other["runs"] == about["runs"]:
+            with suppress(DamagedFile):
+                return read_frame(folder / table_id / "table.parquet", table_id)
+    raise FcaError(f"table {name} of this bank", "missing", "the one saved with it", "fca analyse analysis=irt again")
+
+
+def _content(bank: str) -> dict[str, Any]:
+    """What a file of a bank has. Raises FcaError for one that is damaged or something else."""
+    try:
+        content = read_object(Path(bank).expanduser(), fca_bank=int, runs=list, fingerprints=dict, items=dict)
+    except (DamagedFile, FileNotFoundError) as error:
+        raise FcaError("bank", bank, f"a file of fca bank: {error}", STEP) from error
+    if content["fca_bank"] != FORMAT:
+        raise FcaError("bank", f"{bank}, of format {content['fca_bank']}", f"format {FORMAT}", "take a newer fca")
+    if not (fits(content["runs"], list[str]) and fits(content["fingerprints"], dict[str, list[str]])):
+        raise FcaError("bank", bank, "a file of fca bank: runs and fingerprints are names", STEP)
+    return content
+
+
+def _items_of(bank: str, columns: Mapping[str, Any]) -> pd.DataFrame:
+    """The items of a file, checked; columns that it lacks are missing."""
+    lengths = {len(values) if isinstance(values, list) else -1 for values in columns.values()}
+    lacking = [name for name in (*NAMES, *PARAMETERS) if name not in columns]
+    if lacking or len(lengths) != 1 or lengths <= {0, -1}:
+        allowed = f"a file of fca bank: columns {', '.join((*NAMES, *PARAMETERS))}, as long as each other"
+        raise FcaError("bank", bank, allowed, STEP)
+    for name in (*NAMES, *PARAMETERS):
+        for at, value in enumerate(columns[name]):
+            if not _may_be(name, value):
+                raise FcaError(f"{name} of item {at} of bank {bank}", f"{value!s:.60}", _allowed(name), STEP)
+    frame = pd.DataFrame({name: columns[name] for name in map(str, IRT_ITEMS.columns) if name in columns})
+    return IRT_ITEMS.frame(frame.astype(dict.fromkeys(PARAMETERS, float)))
+
+
+def _may_be(name: str, value: object) -> bool:
+    if name in NAMES:
+        return isinstance(value, str) and (name != "irt_model" or value in MODELS)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    low, high = PARAMETERS[name]
+    return low <= value <= high and (name != "discrimination" or value > 0)
+
+
+def _allowed(name: str) -> str:
+    if name in NAMES:
+        return ", ".join(MODELS) if name == "irt_model" else "a text"
+    return "a number above 0" if name == "discrimination" else "a number from {} to {}".format(*PARAMETERS[name])
+
+
+def _lines(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    columns = {str(name): _plain(frame[name]) for name in frame}
+    return [dict(zip(columns, line, strict=True)) for line in zip(*columns.values(), strict=True)]
+
+
+def _plain(column: pd.Series) -> list[Any]:
+    """The values as JSON has them; null for what is missing."""
+    return [None if pd.isna(value) else value for value in column.astype(object).tolist()]
