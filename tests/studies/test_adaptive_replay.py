@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit
 
 from fca.stats.adaptive import MAPPING_L, MAPPING_Q, replay
 from fca.stats.irt import fit_irt
 from fca.store import Store
+from fca.studies.adaptive.pools import answers_of, of_levels
 from fca.studies.adaptive.replay import METHODS, AdaptiveReplay, Setting, banks_of_others, replays, two_stage
 from fca.studies.progressive.levels import levels_of, pool_of, responses_by_level, sessions_of
 from fca.types import FcaError
@@ -82,7 +84,7 @@ def test_the_mean_over_models_and_the_ratio_to_static(tables):
 
 def test_banks_are_fitted_on_other_networks(tmp_path):
     [one] = responses_by_level(answered(tmp_path / "outputs", models=4).store)
-    two_seeds = one._replace(models=("net0", "net1, seed 0", "net1, seed 1", "net2"))
+    two_seeds = of_levels(one._replace(models=("net0", "net1, seed 0", "net1, seed 1", "net2")))
     banks = banks_of_others(two_seeds, "2pl")
     assert banks.lacking is None
     alone = fit_irt(one.correct[[0, 3]].astype(float), "2pl").bank
@@ -96,7 +98,7 @@ def test_banks_are_fitted_on_other_networks(tmp_path):
 def test_without_other_networks_policies_with_a_bank_are_left_out(tmp_path):
     [one] = responses_by_level(answered(tmp_path / "outputs", models=2).store)
     frame, left_out = replays(
-        one,
+        of_levels(one),
         pool_of(one.items),
         [Setting("neyman_irt", "difference", 0.5), Setting("random", "pooled", 0.5)],
         1,
@@ -188,3 +190,70 @@ def test_a_session_that_lacks_a_level_is_left_out(tmp_path):
     lab = answered(tmp_path / "outputs", models=1, per_level=12, change=without)
     tables = {table.name: table for table in AdaptiveReplay(budgets=[], repeats=1)(lab.store)}
     assert (tables["adaptive_asked"].frame["sessions"] == 7).all()
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory):
+    """A file of responses of eight networks, one of them in two snapshots, to 120 images; one response is missing."""
+    rng = np.random.default_rng(0)
+    difficulty = rng.normal(-0.5, 1.2, 120)
+    names = [f"net{n}" for n in range(7)] + ["net7/0.1", "net7/1.0"]
+    right = rng.random((9, 120)) < expit(1.3 * (np.linspace(-1, 2, 9)[:, None] - difficulty))
+    frame = pd.DataFrame(right.astype(float), names, [f"img{n}" for n in range(120)])
+    frame.iloc[3, 7] = np.nan
+    file = tmp_path_factory.mktemp("files") / "zoo.csv"
+    frame.rename_axis("subject").to_csv(file)
+    return str(file)
+
+
+def test_tests_are_replayed_on_a_file_of_responses_as_one_group(zoo, tmp_path):
+    found = {one.name: one for one in AdaptiveReplay(responses=[zoo], budgets=[0.5], repeats=4)(Store(tmp_path / "no"))}
+    assert list(found) == NAMES
+    methods = found["adaptive_methods"].frame
+    names = ["random + hypergeometric", "proportional + hypergeometric", "random + difference"]
+    names += ["neyman_irt + difference", "fisher_cat + p_irt"]
+    assert set(methods["method"]) == set(names)
+    assert set(methods["target"]) == {"accuracy"}
+    assert (methods["groups"] == 1).all()
+    assert (methods["models"] == 9).all()
+    quarter = methods[methods["budget"] == 0.25].set_index("method")
+    assert quarter.loc["random + hypergeometric", "ratio"] == 1
+    assert 0 < quarter.loc["neyman_irt + difference", "ratio"] < 1.5
+    assert (methods["share"] - methods["budget"]).abs().max() < 0.01
+    assert found["adaptive_asked"].frame.empty, "of images with levels only"
+    assert found["adaptive_methods"].parameters["left_out"] == []
+
+
+def test_the_images_without_a_missing_response_are_the_pool_and_snapshots_are_one_network(zoo, tmp_path, caplog):
+    [one] = answers_of(Store(tmp_path / "no"), None, [zoo], "open")
+    assert "zoo: 1 of 120 images lack a response" in caplog.text
+    assert one.correct.shape == (9, 119)
+    assert "img7" not in set(one.items["image_id"])
+    assert one.networks[-2:] == ("net7", "net7")
+    banks = banks_of_others(one, "2pl")
+    assert banks.of_model[-1] is banks.of_model[-2]
+    alone = fit_irt(one.correct[:7].astype(float), "2pl").bank
+    np.testing.assert_array_equal(banks.of_model[-1].difficulty, alone.difficulty)
+
+
+def test_a_stored_set_with_levels_stands_before_a_file_without(zoo, lab):
+    names = [one.dataset for one in answers_of(lab.store, None, [zoo], "open")]
+    assert names == ["steps", "zoo"]
+
+
+def test_a_stored_set_without_levels_is_read_where_none_has_them(tmp_path):
+    lab = steps_lab(tmp_path / "outputs", per_level=12, change=lambda items: items.drop(columns=["attribute", "level"]))
+    rng = np.random.default_rng(0)
+    for number in range(4):
+        respond(lab, f"net{number}", rng.random(len(lab.true)) < 0.5 + 0.1 * number)
+    [one] = answers_of(lab.store, None, [], "open")
+    assert (one.dataset, len(one.items), one.models) == ("steps", 288, ("net0", "net1", "net2", "net3"))
+    tables = AdaptiveReplay(budgets=[], repeats=1)(lab.store)
+    assert "proportional + hypergeometric" in set(tables[1].frame["method"])
+
+
+def test_a_file_that_no_two_subjects_share_is_refused(tmp_path):
+    file = tmp_path / "gaps.csv"
+    file.write_text("subject,a,b\nnet0,1,\nnet1,,0\n")
+    with pytest.raises(FcaError, match=r"images of gaps that every subject responded to = none of 2"):
+        AdaptiveReplay(responses=[str(file)])(Store(tmp_path / "no"))

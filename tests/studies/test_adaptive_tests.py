@@ -138,3 +138,25 @@ def test_a_query_narrows_and_an_empty_store_is_refused(steps):
     assert set(frame["model"]) == {"web"}
     with pytest.raises(FcaError, match=r"adaptive tests = none among the 2 stored rows.*task=adaptive_test"):
         read(steps, query="model == 'wed'")
+
+
+def test_a_test_of_images_without_levels_has_one_target_and_no_attributes(tmp_path):
+    lab = steps_lab(tmp_path / "outputs", change=lambda items: items.drop(columns=["attribute", "level"]))
+    right = np.random.default_rng(0).random(len(lab.true)) < 0.7
+    respond(lab, "net", right, weights="net.tag")
+    arrays = {"groups": np.array(["all"]), "group_asked": np.array([[18]], dtype=np.int32)}
+    arrays["group_estimate"] = np.array([[[0.7, 0.05, 0.6, 0.8]]])
+    row = {"task": "adaptive_test", "model": "net", "weights": "net.tag", "policy": "proportional", "protocol": "open"}
+    row |= {"estimator": "hypergeometric", "budget": 0.25, "ncl": 4, "classes": range(4), "seed": 3, "rounds": 1}
+    row |= {"accuracy": 0.7, "accuracy_low": 0.6, "accuracy_high": 0.8, "accuracy_se": 0.05, "predict_s": 1.5}
+    lab.write(arrays, **row, n_asked=18, n_pool=72, share=0.25)
+    overall, by_attribute = AdaptiveTests()(lab.store)
+    [line] = overall.frame.to_dict("records")
+    assert (line["target"], line["estimate"], line["truth"]) == ("accuracy", 0.7, pytest.approx(right.mean()))
+    assert by_attribute.frame.empty
+    live(steps_lab(tmp_path / "outputs", per_level=4), "net")  # beside one of images with levels
+    overall, by_attribute = AdaptiveTests()(lab.store)
+    assert overall.frame.groupby("policy")["target"].apply(list).to_dict() == {
+        "gre_two_stage": ["accuracy", "score"],
+        "proportional": ["accuracy"],
+    }

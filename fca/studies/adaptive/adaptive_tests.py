@@ -15,7 +15,7 @@ from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import PREDICT_S, SHIFT, WEIGHTS
 from fca.studies.answers import predictions
-from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, pool_of
+from fca.studies.progressive.levels import ACCURACY, SCORE, Line, cells, columns_of, has_levels, pool_of
 from fca.studies.rows import by_version, every_row, narrowed, records, require
 from fca.studies.table import ATTRIBUTE, DATASET, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TableSpec, filled
 from fca.types import BEST, LEVELS, Column, Table
@@ -104,10 +104,12 @@ def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(None if pd.isna(part) else part for part in parts)
 
 
-def truth_of(store: Store, test: Mapping[str, Any], full: Mapping[str, Any]) -> Float[np.ndarray, "groups 2"] | None:
+def truth_of(
+    store: Store, test: Mapping[str, Any], full: Mapping[str, Any]
+) -> Float[np.ndarray, "groups targets"] | None:
     """Accuracy and score of every attribute on all images of the test's classes; None where they are not stored.
 
-    full: the row of the predict run.
+    Of images without levels one accuracy.    full: the row of the predict run.
     """
     if not set(test["classes"]) <= set(full["classes"]):
         return None
@@ -121,26 +123,33 @@ def truth_of(store: Store, test: Mapping[str, Any], full: Mapping[str, Any]) -> 
         return None
     items = store.items(full["fingerprint"])
     items = items[items["split"] == full["split"]].iloc[found.images]
-    there = found.of_classes(test["classes"]) & items[["attribute", "level"]].notna().all(axis=1).to_numpy()
+    there = found.of_classes(test["classes"])
+    if has_levels(items[there]):
+        there = there & items[["attribute", "level"]].notna().all(axis=1).to_numpy()
     return pool_of(items[there]).truth(right[there])
 
 
 def _overall(
-    row: Mapping[str, Any], full: Mapping[str, Any] | None, truth: Float[np.ndarray, "groups 2"] | None
+    row: Mapping[str, Any], full: Mapping[str, Any] | None, truth: Float[np.ndarray, "groups targets"] | None
 ) -> Iterator[Line]:
-    """A line a target: the mean over attributes."""
+    """A line a target that the images have: the mean over attributes."""
     about = _cells_of(row, (*_TEST, *_COUNTS, WARNING))
     if full is not None:
         about[FULL_S] = full["predict_s"]
         if row["device"] == full["device"] and row["host"] == full["host"]:
             about[TIME_SHARE] = row["predict_s"] / full["predict_s"]
-    for at, target in enumerate(TARGETS):
+    targets = TARGETS if pd.notna(row.get(EVALUATED[0])) else TARGETS[:1]  # without levels no score
+    for at, target in enumerate(targets):
         numbers = (row[target], row[f"{target}_low"], row[f"{target}_high"])
         yield about | _result(target, *numbers, None if truth is None else truth[:, at].mean())
 
 
-def _by_attribute(store: Store, row: Mapping[str, Any], truth: Float[np.ndarray, "groups 2"] | None) -> Iterator[Line]:
-    """A line an attribute and target."""
+def _by_attribute(
+    store: Store, row: Mapping[str, Any], truth: Float[np.ndarray, "groups targets"] | None
+) -> Iterator[Line]:
+    """A line an attribute and target; none for images without levels."""
+    if pd.isna(row.get(EVALUATED[0])):
+        return
     about = _cells_of(row, _TEST)
     arrays = (store.array(row["run_id"], name) for name in ("groups", "group_asked", "group_estimate"))
     for group, (name, evaluated, estimates) in enumerate(zip(*arrays, strict=True)):

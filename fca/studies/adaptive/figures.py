@@ -20,10 +20,11 @@ from fca.types import Column, Table, with_interval
 SHOWN = 6  # tests drawn by attribute
 _EVEN, _ADAPTIVE = "evenly drawn", "adaptive, needs levels only"
 _BANK, _BIASED = "needs an item bank", "biased by its adaptive draw"
-_NEEDS = {"static_k": _EVEN, "random": _EVEN, "neyman_irt": _BANK, "fisher_cat": _BANK}
+_NEEDS = {"static_k": _EVEN, "random": _EVEN, "proportional": _EVEN}
+_WITH_BANK = ("difference", "p_irt")
 NEEDS = Column("kind", str, "", "what the test needs", {name: name for name in (_EVEN, _ADAPTIVE, _BANK, _BIASED)})
 MSE = Column("mse", float, ".2f", "squared error (squared % points), log scale")
-_WAYS = {f"{policy} + {estimator}": f"{policy} + {estimator}" for policy, estimator in replay.METHODS}
+_WAYS = {name: name for name in map(" + ".join, (*replay.METHODS, *replay.WITHOUT_LEVELS))}
 WAY = Column("way", str, "", "policy and estimator", _WAYS)
 _TITLES = dict(TARGET.choices)
 _MEASURES = (
@@ -90,7 +91,8 @@ def _measured(frame: pd.DataFrame) -> pd.DataFrame:
     """Errors above 0 with what each method needs, and a panel a data set and target; for a logarithmic axis."""
     frame = frame[frame[replay.MSE] > 0].rename(columns={replay.MSE: MSE}).reset_index(drop=True)
     frame.loc[~(frame[MSE.low] > 0), [MSE.low, MSE.high]] = None
-    needs = frame[POLICY].map(_NEEDS).fillna(_ADAPTIVE).where(frame[live.WARNING].isna(), _BIASED)
+    needs = frame[POLICY].map(_NEEDS).fillna(_ADAPTIVE).where(~frame[ESTIMATOR].isin(_WITH_BANK), _BANK)
+    needs = needs.where(frame[live.WARNING].isna(), _BIASED)
     frame = frame.assign(kind=needs, way=frame[POLICY] + " + " + frame[ESTIMATOR], named=frame[TARGET].map(_TITLES))
     return frame.assign(panel=style.panels(frame, DATASET, "named"))
 
@@ -256,12 +258,13 @@ optimal_allocation + stratified.']
     """
     for (dataset, target), part in methods.groupby([DATASET, TARGET], sort=False):
         part = part[part["budget"] == part["budget"].min()]
-        base = part[part[POLICY] == "static_k"]
-        unbiased = part[part["warning"].isna() & (part[POLICY] != "static_k")].dropna(subset="ratio")
+        even = (part[POLICY] == "static_k") | (part["method"] == " + ".join(replay.BASE_WITHOUT))
+        base, unbiased = part[even], part[part["warning"].isna() & ~even].dropna(subset="ratio")
         if base.empty or unbiased.empty:
             continue
         best = unbiased.sort_values("ratio", kind="stable").head(1)
-        shown = pd.concat([unbiased[unbiased["method"] == " + ".join(replay.DEFAULT)], best]).drop_duplicates("method")
+        default = unbiased["method"].isin([" + ".join(replay.DEFAULT), " + ".join(replay.DEFAULT_WITHOUT)])
+        shown = pd.concat([unbiased[default], best]).drop_duplicates("method")
         ratios = " and ".join(_ratio(line) for line in shown.to_dict("records"))
         share, static = _percents(base[SHARE].head(1)), base["method"].iloc[0]
         error = f"the squared error of {target} relative to {static} is {ratios}"

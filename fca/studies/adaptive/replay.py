@@ -28,7 +28,8 @@ from fca.stats.irt import ItemBank, check_responses, fit_irt
 from fca.stats.irt.model import NAMES
 from fca.store import Store
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
-from fca.studies.progressive.levels import PAPER, ByLevel, Line, cells, pool_of, responses_by_level, whole_sessions
+from fca.studies.adaptive.pools import Answers, answers_of
+from fca.studies.progressive.levels import PAPER, Line, cells, pool_of
 from fca.studies.table import DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec, filled
 from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
@@ -42,11 +43,16 @@ METHODS = (  # every policy with the estimator that is right for it
     ("neyman_irt", "difference"),
     ("fisher_cat", "p_irt"),
 )
+BASE_WITHOUT, DEFAULT_WITHOUT = ("random", "hypergeometric"), ("proportional", "hypergeometric")
+WITHOUT_LEVELS = (  # the same of images without levels
+    *(BASE_WITHOUT, DEFAULT_WITHOUT, ("random", "difference"), ("neyman_irt", "difference")),
+    ("fisher_cat", "p_irt"),
+)
 BESIDE = (  # the first two are biased
     *(("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled")),
     ("optimal_allocation", "mixed_logit"),
 )
-OF_BANK = ("neyman_irt", "fisher_cat")
+OF_BANK = ("neyman_irt", "fisher_cat", "difference", "p_irt")
 FOLDS = 10  # of networks; one in each where they are fewer
 SHOWN_MODELS, SHOWN_SESSIONS = 6, 6  # drawn one by one
 
@@ -157,9 +163,11 @@ class TwoStage(NamedTuple):
 
 @dataclass(frozen=True)
 class AdaptiveReplay:
-    """`analysis=adaptive_replay`; reads `predict` rows of full models on images with columns attribute and level.
+    """`analysis=adaptive_replay`; reads `predict` rows of full models, and files of responses.
 
-    query:    narrows the rows.    protocol: open or masked (see `responses_by_level`).
+    Of images with columns attribute and level; others are one group, read where files are named or no set has levels.
+    query:    narrows the rows.    responses: files of responses, each a data set, or more subjects of a stored one.
+    protocol: open or masked (see `responses_by_level`).
     budget:   share of the images that a test may evaluate.    budgets: those of the curves.
     repeats:  tests of each kind and model.
     model:    of item responses, for tests that need an item bank.    seed: of all draws.
@@ -171,6 +179,7 @@ class AdaptiveReplay:
     )
 
     query: str | None = None
+    responses: list[str] = field(default_factory=list)
     protocol: str = "open"
     budget: Annotated[float, Allowed(above=0, most=1)] = 0.25
     budgets: Annotated[list[int | float], Allowed(above=0, most=1, filled=True)] = field(
@@ -187,9 +196,9 @@ class AdaptiveReplay:
         parts: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
         left_out: list[str] = []
         runs: set[str] = set()
-        for one in map(whole_sessions, responses_by_level(store, self.query, self.protocol)):
+        for one in answers_of(store, self.query, self.responses, self.protocol):
             pool = pool_of(one.items)
-            wanted = settings(self.budget, self.budgets)
+            wanted = settings(self.budget, self.budgets, levels=pool.has_levels)
             tests, refused = replays(one, pool, wanted, self.repeats, self.model, self.seed)
             left_out += refused
             runs |= set(one.runs)
@@ -198,10 +207,12 @@ class AdaptiveReplay:
         lines: list[Any] = [pd.concat(found, ignore_index=True) if found else [] for found in parts.values()]
         return filled(self.tables, lines, {**asdict(self), **NOTES, "left_out": left_out}, runs)
 
-    def _frames(self, one: ByLevel, pool: Pool, tests: pd.DataFrame) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
+    def _frames(self, one: Answers, pool: Pool, tests: pd.DataFrame) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
         """Of one data set; without the tables of two-stage tests where the pool is too small for these."""
-        at_budget = (tests[BUDGET] == self.budget) | (tests[BUDGET] == 2 * self.budget) & (tests[POLICY] == BASE[0])
-        of_curves = [method in METHODS for method in zip(tests[POLICY], tests[ESTIMATOR], strict=True)]
+        at_budget = (tests[BUDGET] == self.budget) | (tests[BUDGET] == 2 * self.budget) & is_base(tests)
+        of_curves = [
+            method in (*METHODS, *WITHOUT_LEVELS) for method in zip(tests[POLICY], tests[ESTIMATOR], strict=True)
+        ]
         by_model = tests[at_budget].groupby(MODEL, sort=False)
         models = [overall(part, self.budget).assign(model=name) for name, part in by_model]
         yield ADAPTIVE_ERRORS, pd.concat(models, ignore_index=True).drop(columns=[RANK_TAU, MODELS])
@@ -213,18 +224,25 @@ class AdaptiveReplay:
             yield ADAPTIVE_SESSIONS, session_lines(one, pool, self.budget, self.seed)
 
 
-def settings(budget: float, budgets: Iterable[int | float]) -> list[Setting]:
-    """Every method at the budget and at those of the curves; at the budget alone those of BESIDE, and
-    `static_k` with twice as many images."""
+def settings(budget: float, budgets: Iterable[int | float], levels: bool = True) -> list[Setting]:
+    """Every method at the budget and at those of the curves; at the budget alone those of BESIDE, and the evenly drawn
+    one with twice as many images."""
+    methods, beside, base = (METHODS, BESIDE, BASE) if levels else (WITHOUT_LEVELS, (), BASE_WITHOUT)
     others = sorted({*map(float, budgets)} - {float(budget)})
-    every = [Setting(*method, share) for method in METHODS for share in (float(budget), *others)]  # never a repetition
-    every += [Setting(*method, float(budget)) for method in BESIDE]
-    twice = Setting(*BASE, 2.0 * budget)
+    every = [Setting(*method, share) for method in methods for share in (float(budget), *others)]  # never a repetition
+    every += [Setting(*method, float(budget)) for method in beside]
+    twice = Setting(*base, 2.0 * budget)
     return [*every, twice] if twice.budget <= 1 and twice not in every else every
 
 
+def is_base(tests: pd.DataFrame) -> pd.Series:
+    """Which tests are those that others are compared with: drawn evenly, as many of every level where there are any."""
+    pairs = [test in (BASE, BASE_WITHOUT) for test in zip(tests[POLICY], tests[ESTIMATOR], strict=True)]
+    return pd.Series(pairs, tests.index)
+
+
 def replays(
-    one: ByLevel, pool: Pool, tests: Sequence[Setting], repeats: int, model: str, seed: int
+    one: Answers, pool: Pool, tests: Sequence[Setting], repeats: int, model: str, seed: int
 ) -> tuple[pd.DataFrame, list[str]]:
     """All tests of all models that the pool allows, and the others, each with its reason.
 
@@ -242,7 +260,7 @@ def replays(
             left_out.append(f"{one.dataset}: {test.policy} at budget {test.budget:g}: {refused}")
             continue
         frame = pd.concat(_of_model(one, pool, test, banks, at, repeats, seed) for at in range(len(one.models)))
-        size = frame["asked"].sum() / (len(one.models) * repeats * 2)
+        size = frame["asked"].sum() / (len(one.models) * repeats * len(pool.targets))
         if (*test[:2], round(size)) in done:
             continue
         done.add((*test[:2], round(size)))
@@ -252,7 +270,7 @@ def replays(
 
 def why_not(test: Setting, pool: Pool, banks: Banks) -> str | None:
     """The reason why a pool cannot be tested so, or None."""
-    if test.policy in OF_BANK and banks.lacking is not None:
+    if {test.policy, test.estimator} & {*OF_BANK} and banks.lacking is not None:
         return banks.lacking
     try:
         start_policy(test.policy, pool, test.budget, banks.of_model[0])
@@ -261,9 +279,9 @@ def why_not(test: Setting, pool: Pool, banks: Banks) -> str | None:
     return None
 
 
-def banks_of_others(one: ByLevel, model: str) -> Banks:
+def banks_of_others(one: Answers, model: str) -> Banks:
     """Each model's bank is fitted on other networks, in ten folds at most; another seed makes no other network."""
-    networks = [name.split(", ")[0] for name in one.models]
+    networks = one.networks
     names = sorted(set(networks))
     fold = [names.index(network) % min(FOLDS, len(names)) for network in networks]
     banks = {}
@@ -277,9 +295,9 @@ def banks_of_others(one: ByLevel, model: str) -> Banks:
     return Banks(tuple(banks[this] for this in fold), None)
 
 
-def _of_model(one: ByLevel, pool: Pool, test: Setting, banks: Banks, at: int, repeats: int, seed: int) -> pd.DataFrame:
+def _of_model(one: Answers, pool: Pool, test: Setting, banks: Banks, at: int, repeats: int, seed: int) -> pd.DataFrame:
     """Tests of one model, with draws of its own."""
-    codes = (pool.level, pool.session, pool.group)
+    codes = (pool.level if pool.has_levels else None, pool.session, pool.group)
     found = replay(one.correct[[at]], *codes, *test, banks.of_model[at], repeats, draws_of(seed, at))
     return found.assign(model=one.models[at], group=pool.group_names[found["group"].to_numpy(dtype=np.int64)])
 
@@ -310,7 +328,7 @@ def overall(frame: pd.DataFrame, budget: float) -> pd.DataFrame:
     """
     models, groups = frame[MODEL].nunique(), frame["group"].nunique()
     draws = shares(models, seed=0), shares(groups, seed=1)
-    static = frame[(frame[POLICY] == BASE[0]) & (frame[BUDGET] == budget)]
+    static = frame[is_base(frame) & (frame[BUDGET] == budget)]
     base: dict[Any, Cells] = {target: squared(part) for target, part in static.groupby(TARGET)}
     lines = []
     for values, part in frame.groupby([str(column) for column in _TEST], sort=False):
@@ -395,7 +413,7 @@ def two_stage(pool: Pool, right: Bool[np.ndarray, " items"], budget: float, mapp
     return TwoStage(round_of, pool.by_stratum(right & (round_of == 1)) @ POINTS // test.times)
 
 
-def evaluated_lines(one: ByLevel, pool: Pool, budget: float, repeats: int, seed: int) -> pd.DataFrame:
+def evaluated_lines(one: Answers, pool: Pool, budget: float, repeats: int, seed: int) -> pd.DataFrame:
     """One line a model, mapping and level: images a session in the first round, the second and both (table 1)."""
     lines: list[Line] = []
     for at, (model, right) in enumerate(zip(one.models, one.correct, strict=True)):
@@ -410,7 +428,7 @@ def evaluated_lines(one: ByLevel, pool: Pool, budget: float, repeats: int, seed:
     return pd.DataFrame(lines)
 
 
-def trajectory_lines(one: ByLevel, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
+def trajectory_lines(one: Answers, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
     """One line a model and points: how many sessions have them, their next images, and what they get right."""
     lines: list[Line] = []
     for at, (model, correct) in enumerate(zip(one.models, one.correct, strict=True)):
@@ -428,7 +446,7 @@ def trajectory_lines(one: ByLevel, pool: Pool, budget: float, seed: int) -> pd.D
     return pd.DataFrame(lines)
 
 
-def session_lines(one: ByLevel, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
+def session_lines(one: Answers, pool: Pool, budget: float, seed: int) -> pd.DataFrame:
     """One line an evaluated image, in order, of a few sessions of a few models: from few points to many, weak to
     strong."""
     order = np.argsort(one.correct.mean(axis=1), kind="stable")
@@ -436,7 +454,7 @@ def session_lines(one: ByLevel, pool: Pool, budget: float, seed: int) -> pd.Data
     return pd.concat(parts, ignore_index=True)
 
 
-def _sessions(one: ByLevel, pool: Pool, budget: float, seed: int, at: int) -> pd.DataFrame:
+def _sessions(one: Answers, pool: Pool, budget: float, seed: int, at: int) -> pd.DataFrame:
     """The sessions of one model: random ones of every rank by points."""
     right = one.correct[at]
     test = two_stage(pool, right, budget, "Q", [draws_of(seed, at), 0, 0])

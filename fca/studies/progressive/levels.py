@@ -79,14 +79,19 @@ def responses_by_level(store: Store, query: str | None = None, protocol: str = "
     the 1,000 classes of ImageNet on images of 100 of them). Where a model knows no other class, both are the same.
     Raises FcaError for an unknown protocol, a level of another name, and when there is nothing.
     """
+    found = sets_with_levels(store, query, protocol)
+    what = "predictions of full models on test images with columns attribute and level"
+    require(found, what, len(store.rows()), COMMAND)
+    return found
+
+
+def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[ByLevel]:
+    """The same, also when there is nothing."""
     if protocol not in PROTOCOLS:
         raise FcaError("analysis.protocol", protocol, " or ".join(PROTOCOLS), "take one of them")
     rows = answering_rows(store, query)
     rows = rows[(rows["shift"] == "clean") & (rows["snapshot"].fillna(BEST) == BEST)]
-    found = [one for name, part in rows.groupby("dataset") for one in _of_dataset(store, str(name), part, protocol)]
-    what = "predictions of full models on test images with columns attribute and level"
-    require(found, what, len(store.rows()), COMMAND)
-    return found
+    return [one for name, part in rows.groupby("dataset") for one in _of_dataset(store, str(name), part, protocol)]
 
 
 def levels_of(items: pd.DataFrame) -> Integer[np.ndarray, " items"]:
