@@ -71,6 +71,8 @@ FEWEST = 20  # right and wrong responses each; with fewer, intervals of `differe
 FEW = "only {} of the rarer responses (right or wrong) were seen, too few for the interval of estimator difference"
 EXHAUSTED = "every image was asked before the interval was as narrow as task.width"
 EXHAUSTED_SE = "every image was asked before the ability was as certain as task.ability_se"
+# estimators that answered otherwise in an earlier version; part of a test's identity
+REVISED = {"stratified": "intervals by level", "mixed_logit": "kinds of effects"}
 log = logging.getLogger(__name__)
 
 
@@ -175,7 +177,10 @@ class AdaptiveTest:
         options["ability_se"] = self.ability_se
         meaning = {"policy": policy.policy, **policy.options, "estimator": estimator, "budget": self.budget}
         if policy.policy == "optimal_allocation":
-            meaning["shares"] = "of other groups"  # before, those of the group itself decided what it was asked
+            # before, those of the group itself decided what it was asked, and the first round had a fixed size
+            meaning["shares"] = "of other groups, at most half first"
+        if estimator in REVISED:
+            meaning["revised"] = REVISED[estimator]
         meaning |= {"seed": setup.seed, **{key: value for key, value in options.items() if value is not None}}
         about = {**subset_columns(setup.subset), "budget": self.budget, "width": self.width, "bank": bank}
         about |= {"protocol": self.protocol, "ability_se_at_most": self.ability_se}
@@ -216,7 +221,7 @@ class AdaptiveTest:
             **counts(items.pool, order),
             "rounds": int(rounds[-1]),
             **forward_columns(classifier, len(order), evaluator.seconds, setup.machine.accelerator),
-            "warning": self._warning(setup.store, work, policy.record),
+            "warning": self._warning(setup.store, work, policy.record, found),
         }
         arrays = {
             "asked": items.places[order].astype(np.int32),  # among the test images, as in the arrays of a predict run
@@ -296,11 +301,13 @@ class AdaptiveTest:
     def _bank(self, setup: Setup, data: ImageData, items: Items, shift: Shift) -> ItemBank | None:
         return None if self.bank is None else bank_of(setup.store, self.bank, data, items.rows, shift)
 
-    def _warning(self, store: Store, work: Examination, record: Record) -> str | None:
+    def _warning(self, store: Store, work: Examination, record: Record, found: Estimate) -> str | None:
         """Known faults of the estimates; see also the width of their intervals."""
         asked, right = int(record.asked.sum()), int(record.right.sum())
         exhausted, rare = asked == len(record.asked), min(right, asked - right)
-        known = [None if work.policy.policy in BLIND else adaptive.WARNINGS.get(work.estimator)]
+        known = [found.warning, None if work.policy.policy in BLIND else adaptive.WARNINGS.get(work.estimator)]
+        if found.warning:
+            log.warning(found.warning)
         if work.estimator == "difference" and rare < FEWEST and not exhausted:
             known.append(FEW.format(rare))
         goals = ((self.width, EXHAUSTED), (self.ability_se, EXHAUSTED_SE))
