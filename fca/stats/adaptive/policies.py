@@ -29,6 +29,7 @@ from fca.stats.adaptive.pool import (
     systematic,
 )
 from fca.stats.irt import ItemBank, score_ability
+from fca.stats.irt.information import information
 from fca.types import LEVELS, FcaError, check_choice
 
 Positions = Int[np.ndarray, " asked"]
@@ -472,16 +473,3 @@ def ability_of(record: Record, bank: ItemBank) -> tuple[float, float]:
 def chances(record: Record, bank: ItemBank) -> Float[np.ndarray, " items"]:
     """The bank's probability of a right response to every item, at the ability so far."""
     return bank.probability(np.array([ability_of(record, bank)[0]]))[0]
-
-
-def information(bank: ItemBank, ability: float) -> Float[np.ndarray, " items"]:
-    """Fisher information of every item at an ability: P'² / (P (1 - P)).
-
-    >>> one = np.ones(1)
-    >>> information(ItemBank("2pl", 0 * one, 2 * one, one, 0 * one), 0.0)
-    array([1.])
-    """
-    p = bank.probability(np.array([ability]))[0]
-    span = bank.feasibility - bank.guess
-    share = (p - bank.guess) / span
-    return (bank.discrimination * span * share * (1 - share)) ** 2 / np.maximum(p * (1 - p), 1e-300)
