@@ -120,3 +120,10 @@ def test_no_bank_yet_is_said(lab):
     lab.answered("net", 0.5)
     with pytest.raises(FcaError, match=r"^bank = 0123; allowed: a saved table irt_items: none yet; next: .*irt"):
         scored(lab, bank="0123")
+
+
+def test_expected_abilities_lie_close_to_the_most_probable_ones(lab):
+    lab.corrupted({f"net{k}": k - 1.5 for k in range(4)}, kinds=())
+    modes, means = (Ability(score=score)(lab.store)[0].frame.set_index("subject") for score in ("map", "eap"))
+    assert modes["ability"].to_dict() != means["ability"].to_dict()
+    assert means["ability"].to_numpy() == pytest.approx(modes["ability"][means.index].to_numpy(), abs=0.1)

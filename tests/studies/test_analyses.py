@@ -36,6 +36,7 @@ JUDGED = {"label_error_rules", "label_error_curve"}  # empty without verdicts
 SMALL = {"adaptive_asked", "adaptive_trajectories", "adaptive_sessions"}  # empty below nine images a session
 SMALL |= {"search_predictors"}  # empty below 21 subdomains
 SMALL |= {"shape_bias"}  # empty where images have no second class
+SMALL |= {"dependent_pairs", "dif_shown"}  # empty below five right and five wrong responses an image
 CONTRARY = {"contradictions", "contradictions_shown"}  # empty where no image contradicts its level
 
 
@@ -101,9 +102,17 @@ def failing_study(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def lab_of(written_study, masked_study, searched_study, failing_study):
+def grouped_study(tmp_path_factory):
+    """Answers of transformers and of other networks."""
+    lab = Lab(Store(tmp_path_factory.mktemp("grouped") / "outputs"))
+    lab.corrupted(dict.fromkeys(("vit", "swin", "slow", "quick"), 0.5), kinds=())
+    return lab
+
+
+@pytest.fixture(scope="module")
+def lab_of(written_study, masked_study, searched_study, failing_study, grouped_study):
     """The study that has what an analysis reads."""
-    of = {"reliance": masked_study, "search": searched_study, "failures": failing_study}
+    of = {"reliance": masked_study, "search": searched_study, "failures": failing_study, "dif": grouped_study}
     return lambda analysis: next(
         (of[part] for part in analysis.__module__.split(".")[::-1] if part in of), written_study
     )

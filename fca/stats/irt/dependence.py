@@ -16,10 +16,14 @@ Scaled = Float[np.ndarray, "subjects items"]
 
 
 class Pairs(NamedTuple):
-    """Pairs of items, the most dependent first."""
+    """Pairs of items, the most dependent first.
+
+    z: their residual covariance in standard deviations.   q3: the correlation of their residuals.
+    """
 
     first: Int[np.ndarray, " pairs"]
     second: Int[np.ndarray, " pairs"]
+    z: Float[np.ndarray, " pairs"]
     q3: Float[np.ndarray, " pairs"]
 
 
@@ -34,8 +38,6 @@ class MeanQ3(NamedTuple):
 
 def pairable(responses: Matrix, fit: IrtFit) -> Int[np.ndarray, " kept"]:
     """Items with five expected right and five expected wrong responses or more.
-
-    Two items that the same single subject missed have Q3 = 1, whatever they show.
 
     >>> from fca.stats.irt import fit_irt
     >>> responses = np.repeat([[1.0, 0.0, 1.0], [1.0, 1.0, 0.0]], 10, axis=0)
@@ -62,25 +64,39 @@ def scaled_residuals(responses: Matrix, probability: Matrix) -> Scaled:
     return residuals / np.maximum(np.linalg.norm(residuals, axis=0), 1e-12)
 
 
-def most_dependent(scaled: Scaled, number: int) -> Pairs:
-    """The pairs of highest Q3 = corr(x_i - P_i, x_j - P_j) (Yen 1984), a block of items at a time.
+def most_dependent(responses: Matrix, probability: Matrix, number: int) -> Pairs:
+    """The pairs of highest z, a block of items at a time, with their Q3 = corr(x_i - P_i, x_j - P_j) (Yen 1984).
 
-    >>> most_dependent(np.array([[0.8, 0.8, -0.6], [-0.6, -0.6, 0.8]]), 1)
-    Pairs(first=array([0]), second=array([1]), q3=array([1.]))
+    z = Σ_s (x_i - P_i)(x_j - P_j) / sqrt(Σ_s P_i (1 - P_i) P_j (1 - P_j))   (score test; Glas & Suárez Falcón 2003)
+
+    Pairs are ranked by z, because among thousands of items answered by few subjects many share all responses, and then
+    have Q3 = 1, although the few weakest subjects missed both: z is small there.
+
+    >>> x = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0], [0.0, 0.0, 0.0]])
+    >>> found = most_dependent(x, np.full((4, 3), 0.5), 1)
+    >>> found.first, found.second, found.z, found.q3
+    (array([0]), array([1]), array([2.]), array([1.]))
     """
-    short = scaled.astype(np.float32)
-    best = Pairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
+    present = ~np.isnan(responses)
+    residuals = np.where(present, responses - probability, 0.0)
+    noise = probability * (1 - probability) * present
+    short, short_noise = residuals.astype(np.float32), noise.astype(np.float32)
+    first, second, z = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32)
     for start in range(0, short.shape[1], BLOCK):
-        products = short[:, start : start + BLOCK].T @ short[:, start:]
+        part = slice(start, start + BLOCK)
+        products = short[:, part].T @ short[:, start:]
+        products /= np.sqrt(np.maximum(short_noise[:, part].T @ short_noise[:, start:], np.float32(1e-12)))
         products[np.tril_indices_from(products)] = -np.inf  # each pair once, and none with itself
-        least = max(best.q3.min() if len(best.q3) >= number else -np.inf, _threshold(products, number))
-        row, column = np.nonzero(products >= max(least, -1.5))
-        new = (row + start, column + start, products[row, column])
-        joined = [np.append(*both) for both in zip(best, new, strict=True)]
-        order = np.argsort(-joined[2], kind="stable")[:number]
-        best = Pairs(*(values[order] for values in joined))
-    exact = np.einsum("sp,sp->p", scaled[:, best.first], scaled[:, best.second])
-    return Pairs(best.first, best.second, exact)
+        least = max(z.min() if len(z) >= number else -np.inf, _threshold(products, number))
+        row, column = np.nonzero((products >= least) & np.isfinite(products))
+        joined = np.append(z, products[row, column])
+        order = np.argsort(-joined, kind="stable")[:number]
+        first, second = (np.append(old, new + start)[order] for old, new in ((first, row), (second, column)))
+        z = joined[order]
+    chosen = (np.einsum("sp,sp->p", part[:, first], part[:, second]) for part in (residuals, noise))
+    covariance, variance = chosen
+    scaled = [scaled_residuals(responses[:, at], probability[:, at]) for at in (first, second)]
+    return Pairs(first, second, covariance / np.sqrt(variance), np.einsum("sp,sp->p", *scaled))
 
 
 def _threshold(products: np.ndarray, number: int) -> float:
@@ -114,13 +130,13 @@ def mean_q3(scaled: Scaled, label: Integer[np.ndarray, " items"]) -> MeanQ3:
     return MeanQ3(float(mean), float(np.sqrt(max(squares - mean**2, 0.0))), within, some)
 
 
-def highest(scaled: Scaled) -> float:
-    """The highest Q3 of any pair, less the mean of all pairs (Christensen, Makransky & Horton 2017: Q3*).
+def highest(responses: Matrix, probability: Matrix) -> float:
+    """The highest z of any pair (see `most_dependent`).
 
-    No fixed cut such as .2 holds for 20 to 90 subjects and millions of pairs; compare with `highest` of responses that
-    were drawn from the fit and fitted again (`fca.stats.irt.item_fit.replicates`).
+    No fixed cut such as Q3 = .2 holds for 20 to 90 subjects and millions of pairs; compare with `highest` of responses
+    drawn from the fit and fitted again (`fca.stats.irt.item_fit.replicates`; Christensen, Makransky & Horton 2017).
 
-    >>> round(highest(np.array([[0.8, 0.8, -0.6], [-0.6, -0.6, 0.8]])), 3)
-    1.307
+    >>> highest(np.array([[1.0, 1.0], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]]), np.full((4, 2), 0.5))
+    2.0
     """
-    return float(most_dependent(scaled, 1).q3[0]) - mean_q3(scaled, np.zeros(scaled.shape[1], np.int64)).mean
+    return float(most_dependent(responses, probability, 1).z[0])

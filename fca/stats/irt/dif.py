@@ -17,6 +17,7 @@ FEWEST = 5  # right and wrong responses of an item among the subjects that are c
 STEPS = 25
 RIDGE = 1e-6  # keeps a step finite where an item is separated; no statistic depends on it
 LONGEST = 5.0  # of one step
+SEPARATED = 12.0  # logits: coefficients that grow without end
 
 Member = Bool[np.ndarray, " subjects"]
 Design = Float[np.ndarray, "subjects k"]
@@ -37,6 +38,11 @@ class MantelHaenszel(NamedTuple):
     def delta(self) -> Items:
         """-2.35 log odds (Holland & Thayer 1988)."""
         return ETS * self.log_odds
+
+    @property
+    def delta_se(self) -> Items:
+        """Its standard error."""
+        return -ETS * self.log_odds_se
 
 
 class Regression(NamedTuple):
@@ -115,7 +121,7 @@ def ets_class(found: MantelHaenszel) -> list[str | None]:
     >>> ets_class(MantelHaenszel(*values))
     ['C']
     """
-    size, se = np.abs(found.delta), abs(ETS) * found.log_odds_se
+    size, se = np.abs(found.delta), found.delta_se
     small = (size < MODERATE) | (found.p >= 0.05)
     large = (size >= LARGE) & ((size - MODERATE) / se > norm.ppf(0.95))
     named = np.where(small, "A", np.where(large, "C", "B"))
@@ -127,7 +133,8 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
 
     logit P = b0 + b1 θ + b2 g + b3 θ g;   uniform: b2 with b3 = 0 against 0;   non-uniform: b3 against 0; each χ²(1)
 
-    NaN below five right or five wrong responses of an item, and where a group has no response to it.
+    NaN below five right or five wrong responses of an item, where a group has no response to it, and everywhere if no
+    ability is reached by both groups; log_odds also where ability and group separate right from wrong.
 
     >>> rng = np.random.default_rng(0)
     >>> ability, focal = rng.normal(size=200), np.arange(200) < 100
@@ -138,11 +145,13 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
     present = ~np.isnan(responses)
     totals = np.stack([(responses == value).sum(axis=0) for value in (0, 1)])
     known = (totals.min(axis=0) >= FEWEST) & present[focal].any(axis=0) & present[~focal].any(axis=0)
+    known &= (strata_of(ability, focal, 1) >= 0).any()
     theta, group = (ability - ability.mean()) / ability.std(), focal.astype(float)
     design = np.stack([np.ones_like(theta), theta, group, theta * group], axis=1)
     of_known = [_maximised(responses[:, known], design[:, :k]) for k in (2, 3, 4)]
     found = np.full((3, len(known)), np.nan)
-    found[0, known] = of_known[1][1][2]
+    beyond = np.abs(of_known[1][1]).max(axis=0, initial=0.0) > SEPARATED
+    found[0, known] = np.where(beyond, np.nan, of_known[1][1][2])
     for at in (1, 2):
         ratio = 2 * np.maximum(of_known[at][0] - of_known[at - 1][0], 0.0)
         found[at, known] = chi2.sf(ratio, 1)

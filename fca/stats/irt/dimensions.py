@@ -41,7 +41,7 @@ class MultiFit(NamedTuple):
     def probability(self) -> Matrix:
         """Predicted chance that each subject is right on each item, averaged over what the items may be.
 
-        P = σ(z / sqrt(1 + π v / 8)), v the posterior variance of the logit z (MacKay 1992)
+        P = 1 / (1 + exp(-z / sqrt(1 + π v / 8))), v the posterior variance of the logit z (MacKay 1992)
         """
         design = _design(self.ability)
         variance = np.einsum("sk,ikl,sl->si", design, self.spread, design, optimize=True)

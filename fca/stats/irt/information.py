@@ -68,10 +68,11 @@ def nodes() -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
     return at, weight / weight.sum()
 
 
-def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0) -> int:
+def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0) -> int | None:
     """How many items drawn at random from a bank (with copies, if it is too small) reach a marginal reliability.
 
-    Solves `marginal_reliability(bank, share) = reliability` for share; the number is share times the items.
+    Solves `marginal_reliability(bank, share) = reliability` for share; the number is share times the items. None where
+    no number does: abilities that do not differ (spread 0) cannot be ordered by any test.
 
     >>> one = np.ones(100)
     >>> items_needed(ItemBank("1pl", 0 * one, one, one, 0 * one), 0.95)
@@ -82,6 +83,8 @@ def items_needed(bank: ItemBank, reliability: float = 0.95, spread: float = 1.0)
     def above(log_share: float) -> float:
         return marginal_reliability(bank, float(np.exp(log_share)), spread, known) - reliability
 
+    if above(30.0) < 0:
+        return None
     return int(np.ceil(np.exp(brentq(above, -30.0, 30.0)) * len(bank.difficulty)))
 
 

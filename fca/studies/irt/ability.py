@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from itertools import chain, takewhile
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import pandas as pd
 
+from fca.allowed import Allowed
 from fca.stats.irt import ItemBank, score_ability
+from fca.stats.irt.scoring import score_eap
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, shifted_responses
 from fca.studies.irt.bank import bank_id, read_bank
@@ -24,7 +26,11 @@ BANK_ABILITY = TableSpec(
     f"{PAPER}, section 2; {THEORY}",
     (DATASET, CORRUPTION, SUBJECT, MODEL, SNAPSHOT, TOP1, *with_interval(ABILITY), N_ITEMS),
 )
-METHOD = {"ability": "most probable given the items, prior N(0, 1); 95 %: Fisher information, the items taken as known"}
+SCORES = {"map": score_ability, "eap": score_eap}
+METHOD = {
+    "ability": "prior N(0, 1), the items taken as known; map: most probable, 95 % by Fisher information; eap: "
+    "posterior mean, 95 % by the posterior standard deviation"
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Ability:
     query:     narrows the rows.    responses: files of responses.
     bank:      id of a saved table `irt_items`, or a file of `fca bank`; null: items are fitted here (2pl) from the same
                clean responses.
+    score:     map = most probable ability, eap = expected ability; they differ after few items.
     Stored rows are scored with the items of their data set, files with those that have their names. Items of the bank
     without a response of a subject count as missing. Raises FcaError for an id that is no bank, and when it has none
     of the items.
@@ -44,6 +51,7 @@ class Ability:
     query: str | None = None
     responses: list[str] = field(default_factory=list)
     bank: str | None = None
+    score: Annotated[str, Allowed(choices=tuple(SCORES))] = "map"
 
     def __call__(self, store: Store) -> list[Table]:
         """Table bank_ability: one line a subject, data set and corruption, ablest first."""
@@ -58,7 +66,9 @@ class Ability:
         frames, used = [], []
         for corruption, gathered in chain(clean, under):
             for dataset, kind, part in groups:
-                if _fits(gathered, corruption, dataset, kind) and len(scored := _scored(gathered, kind, part)):
+                if _fits(gathered, corruption, dataset, kind) and len(
+                    scored := _scored(gathered, kind, part, self.score)
+                ):
                     frames.append(scored)
                     used.append(gathered)
         if not frames:
@@ -77,7 +87,7 @@ def _fits(gathered: Gathered, corruption: str, dataset: str, kind: str) -> bool:
     return kind == SEVERAL or bool((gathered.responses.items["corruption"] == kind).any())
 
 
-def _scored(gathered: Gathered, kind: str, bank: pd.DataFrame) -> pd.DataFrame:
+def _scored(gathered: Gathered, kind: str, bank: pd.DataFrame, score: str) -> pd.DataFrame:
     """The subjects with a response to any of these items."""
     responses = gathered.responses
     at = pd.Index(responses.items["item"]).get_indexer(pd.Index(bank["item"]))
@@ -86,6 +96,6 @@ def _scored(gathered: Gathered, kind: str, bank: pd.DataFrame) -> pd.DataFrame:
     if not len(some):
         return BANK_ABILITY.frame([])
     parameters = bank[list(ItemBank._fields[1:])].to_numpy(dtype=np.float64).T
-    scored = score_ability(correct[some], ItemBank(str(bank["irt_model"].iloc[0]), *parameters))
+    scored = SCORES[score](correct[some], ItemBank(str(bank["irt_model"].iloc[0]), *parameters))
     frame = ranked(responses.subjects.iloc[some], correct[some], scored)
     return BANK_ABILITY.frame(frame.assign(dataset=gathered.dataset, corruption=kind))

@@ -39,6 +39,7 @@ OUTFIT_Z = Column("outfit_z", float, "+.2f", "outfit in standard deviations from
 INFIT_Z = Column("infit_z", float, "+.2f", "infit in standard deviations from its expectation")
 _MISFIT = (OUTFIT, OUTFIT_EXPECTED, OUTFIT_Z, INFIT, INFIT_EXPECTED, INFIT_Z)
 Q3 = Column("q3", float, "+.2f", "correlation of residuals (Q3)")
+PAIR_Z = Column("z", float, ".1f", "covariance of residuals, in standard deviations")
 WITHIN = Column("q3_within", float, "+.3f", "mean Q3 of pairs of one class")
 
 ITEM_FIT = TableSpec(
@@ -70,9 +71,9 @@ DEPENDENCE = TableSpec(
         *(Column("misfit_outfit", float, ".1%", "share of items with |outfit z| above 1.96"),),
         *(Column("q3_mean", float, "+.4f", "mean Q3 of all pairs"), Column("q3_sd", float, ".3f", "its spread")),
         *(*with_interval(WITHIN), Column("n_paired", int, ".0f", "items whose pairs were searched")),
-        *(Column("q3_highest", float, ".2f", "highest Q3 less the mean"),),
-        *(Column("q3_by_chance", float, ".2f", "the same in simulated responses, highest of the replicates"),),
-        Column("pairs_beyond", int, ".0f", "pairs above all simulated ones"),
+        *(Column("z_highest", float, ".1f", "highest residual covariance of a pair, in sd"),),
+        *(Column("z_by_chance", float, ".1f", "the same in simulated responses, highest of the replicates"),),
+        Column("pairs_beyond", int, ".0f", "pairs above all simulated ones, 20 at most"),
     ),
 )
 DEPENDENT_PAIRS = TableSpec(
@@ -81,7 +82,8 @@ DEPENDENT_PAIRS = TableSpec(
     YEN,
     (
         *(DATASET, Column("first", str, "", "item"), Column("second", str, "", "item")),
-        *(Column("first_label", str, "", "its class"), Column("second_label", str, "", "its class"), Q3),
+        *(Column("first_label", str, "", "its class"), Column("second_label", str, "", "its class"), PAIR_Z),
+        *(Q3, Column("q3_adjusted", float, "+.2f", "Q3 less the mean of all pairs")),
         Column("beyond_chance", bool, "", "whether it is above all pairs of simulated responses"),
     ),
 )
@@ -125,7 +127,7 @@ class ItemFit:
 
 
 class _Simulated(NamedTuple):
-    """Of every replicate: mean squares of items and of subjects, and the highest Q3 of any pair."""
+    """Of every replicate: mean squares of items and of subjects, and the highest z of any pair."""
 
     items: list[MeanSquares]
     subjects: list[MeanSquares]
@@ -168,7 +170,7 @@ def _simulated(
         for known, part in zip(found[:2], mean_squares(again, of), strict=True):
             known.append(part)
         if len(paired) > 1:
-            found.highest.append(highest(scaled_residuals(again[:, paired], of.probability()[:, paired])))
+            found.highest.append(highest(again[:, paired], of.probability()[:, paired]))
     return found
 
 
@@ -192,21 +194,21 @@ def _dependence(
     line = {"irt_model": fit.model, "n_subjects": subjects, "n_items": n_items, "n_paired": len(paired)}
     if len(paired) < 2:
         return line, DEPENDENT_PAIRS.frame([])
-    scaled = scaled_residuals(responses.correct[:, paired], fit.probability()[:, paired])
+    correct, p = responses.correct[:, paired], fit.probability()[:, paired]
     items = responses.items.iloc[paired]
     codes, _ = pd.factorize(items["label"].fillna("?"))
-    means = mean_q3(scaled, codes)
+    means = mean_q3(scaled_residuals(correct, p), codes)
     line |= {"q3_mean": means.mean, "q3_sd": means.sd}
     if items["label"].notna().all() and (some := means.pairs_within > 0).sum() > 1:
         # pairs of a class stand together; every class counts by its pairs
         weight = means.pairs_within[some] / means.pairs_within[some].mean()
         value = mean_with_interval(means.within[some] * weight)
         line |= dict(zip(map(str, with_interval(WITHIN)), value, strict=True))
-    best = most_dependent(scaled, LISTED)
-    limit = max(chance) + means.mean
-    line |= {"q3_highest": float(best.q3[0]) - means.mean, "q3_by_chance": max(chance)}
-    line["pairs_beyond"] = int((best.q3 > limit).sum())
-    frame = pd.DataFrame({"q3": best.q3, "beyond_chance": best.q3 > limit})
+    best = most_dependent(correct, p, LISTED)
+    line |= {"z_highest": float(best.z[0]), "z_by_chance": max(chance)}
+    line["pairs_beyond"] = int((best.z > max(chance)).sum())
+    frame = pd.DataFrame({"z": best.z, "q3": best.q3, "q3_adjusted": best.q3 - means.mean})
+    frame["beyond_chance"] = best.z > max(chance)
     for name, at in (("first", best.first), ("second", best.second)):
         frame[name], frame[f"{name}_label"] = items["item"].to_numpy()[at], items["label"].to_numpy()[at]
     return line, frame

@@ -20,11 +20,15 @@ def test_q3_is_the_correlation_of_residuals_whatever_the_blocks(fitted, monkeypa
     responses, fit = fitted
     monkeypatch.setattr("fca.stats.irt.dependence.BLOCK", 7)
     residuals = responses - fit.probability()
+    p = fit.probability()
     direct = np.corrcoef(residuals.T)[np.triu_indices(60, 1)]
-    scaled = scaled_residuals(responses, fit.probability())
-    found = most_dependent(scaled, 25)
-    assert found.q3 == pytest.approx(np.sort(direct)[::-1][:25], abs=1e-12)
-    assert (found.first < found.second).all()
+    scaled, found = scaled_residuals(responses, p), most_dependent(responses, p, 25)
+    noise = p * (1 - p)
+    z = (residuals.T @ residuals / np.sqrt(noise.T @ noise))[np.triu_indices(60, 1)]
+    assert found.z == pytest.approx(np.sort(z)[::-1][:25], abs=1e-12)
+    for a, b, q3 in zip(found.first, found.second, found.q3, strict=True):
+        assert a < b
+        assert q3 == pytest.approx(np.corrcoef(residuals[:, a], residuals[:, b])[0, 1], abs=1e-12)
     label = np.arange(60) % 3
     means = mean_q3(scaled, label)
     assert means.mean == pytest.approx(direct.mean(), abs=1e-12)
@@ -59,13 +63,21 @@ def test_planted_copies_are_found_above_all_simulated_pairs():
     fit = fit_irt(responses)
     kept = pairable(responses, fit)
 
-    def scaled(x, of):
-        return scaled_residuals(x, of.probability())[:, kept]
-
-    found = most_dependent(scaled(responses, fit), 3)
+    found = most_dependent(responses[:, kept], fit.probability()[:, kept], 3)
     assert {(int(kept[a]), int(kept[b])) for a, b in zip(found.first, found.second, strict=True)} == planted_pairs
-    chance = [highest(scaled(*pair)) for pair in replicates(responses, fit, np.random.default_rng(0), 10)]
-    assert found.q3.min() > max(chance)
+    assert found.q3.min() > 0.8
+    drawn = replicates(responses, fit, np.random.default_rng(0), 10)
+    assert found.z.min() > max(highest(x[:, kept], of.probability()[:, kept]) for x, of in drawn)
+
+
+def test_items_that_share_all_responses_are_not_dependent_for_that():
+    """The five weakest of 65 missed both: nothing that ability does not explain, and yet Q3 = 1."""
+    ability, responses = np.linspace(-2, 2, 65), np.ones((65, 2))
+    responses[:5] = 0.0
+    p = 1 / (1 + np.exp(-3 * (ability[:, None] - np.array([-1.75, -1.75]))))
+    found = most_dependent(responses, p, 1)
+    assert found.q3[0] == pytest.approx(1)
+    assert found.z[0] < 2.5
 
 
 def test_classes_with_an_ability_of_their_own_are_dependent_within():
@@ -82,8 +94,8 @@ def test_missing_responses_draw_q3_towards_zero(fitted):
     pair = np.column_stack([responses[:, 0], responses[:, 0]])
     p = np.repeat(fit.probability()[:, :1], 2, axis=1)
     holed = with_holes(pair, 0.5)
-    assert most_dependent(scaled_residuals(pair, p), 1).q3[0] == pytest.approx(1)
-    assert 0 < most_dependent(scaled_residuals(holed, p), 1).q3[0] < 0.9
+    assert most_dependent(pair, p, 1).q3[0] == pytest.approx(1)
+    assert 0 < most_dependent(holed, p, 1).q3[0] < 0.9
 
 
 def test_items_that_nearly_all_solve_are_not_paired(fitted):

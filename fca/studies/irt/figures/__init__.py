@@ -1,6 +1,6 @@
 """The figures of item response theory."""
 
-from fca.studies.irt.figures import classes, irt, labels
+from fca.studies.irt.figures import classes, irt, labels, psychometrics
 
-FIGURES = (*irt.FIGURES, *classes.FIGURES, *labels.FIGURES)
-HEADLINES = irt.HEADLINES | classes.HEADLINES | labels.HEADLINES
+FIGURES = (*irt.FIGURES, *classes.FIGURES, *labels.FIGURES, *psychometrics.FIGURES)
+HEADLINES = irt.HEADLINES | classes.HEADLINES | labels.HEADLINES | psychometrics.HEADLINES

@@ -1,0 +1,201 @@
+"""Which images are harder for one kind of network than for another of equal ability (analysis=dif)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Int
+from scipy.stats import false_discovery_control
+
+from fca.allowed import Allowed, Seed
+from fca.stats.comparison import holm
+from fca.stats.irt import ItemBank, score_ability
+from fca.stats.irt.dif import MantelHaenszel, ets_class, logistic_dif, mantel_haenszel, strata_of
+from fca.stats.irt.model import Items, Subjects
+from fca.store import Store
+from fca.studies.answers import Gathered, clean_with_subjects
+from fca.studies.irt import fits
+from fca.studies.irt.fits import DIFFICULTY, ITEM, N_ITEMS
+from fca.studies.responses import Responses
+from fca.studies.table import DATASET, LABEL, TableSpec, filled
+from fca.types import Column, FcaError, Table
+
+PAPER = "Holland & Thayer, 1988; Swaminathan & Rogers, 1990; classes: Dorans & Holland, 1993"
+TRANSFORMERS = ("*vit*", "*deit*", "*beit*", "*swin*", "*dino*", "*transformer*")
+LEVEL = 0.05
+SHOWN = 2000  # items a data set in the figure
+CLASSES = {"A": "A: negligible", "B": "B: moderate", "C": "C: large"}
+
+DELTA = Column("delta", float, "+.2f", "ETS delta; below 0: harder for the focal group")
+DELTA_SE = Column("delta_se", float, ".2f", "standard error of delta")
+ETS_CLASS = Column("ets_class", str, "", "size of DIF", CLASSES)
+P_BH = Column("p_bh", float, ".3f", "p value of Mantel and Haenszel, false discovery rate")
+P_HOLM = Column("p_holm", float, ".3f", "the same, corrected after Holm")
+LOG_ODDS = Column("log_odds", float, "+.2f", "logits that the item is easier for the focal group, by regression")
+FOCAL_TOP1 = Column("focal_top1", float, ".0%", "share right, focal group")
+REFERENCE_TOP1 = Column("reference_top1", float, ".0%", "share right, reference group")
+
+DIF_ITEMS = TableSpec(
+    "dif_items",
+    "Which items are harder for one group than for subjects of equal ability of the other?",
+    PAPER,
+    (
+        *(DATASET, ITEM, LABEL, DIFFICULTY, REFERENCE_TOP1, FOCAL_TOP1, DELTA, DELTA_SE, ETS_CLASS),
+        *(Column("p", float, ".3f", "p value of Mantel and Haenszel"), P_BH, P_HOLM, LOG_ODDS),
+        *(Column("p_uniform", float, ".3f", "p value of uniform DIF, by regression"),),
+        *(Column("p_uniform_bh", float, ".3f", "the same, false discovery rate"),),
+        *(Column("p_non_uniform", float, ".3f", "p value of non-uniform DIF, by regression"),),
+        Column("p_non_uniform_bh", float, ".3f", "the same, false discovery rate"),
+    ),
+)
+DIF_SHOWN = TableSpec("dif_shown", "Which items have DIF? (a sample)", PAPER, DIF_ITEMS.columns)
+DIF_SUMMARY = TableSpec(
+    "dif_summary",
+    "Do the items measure both groups alike?",
+    PAPER,
+    (
+        *(DATASET, Column("focal", tuple, "", "focal group"), Column("reference", tuple, "", "reference group")),
+        *(Column("n_focal", int, ".0f", "its models"), Column("n_reference", int, ".0f", "its models")),
+        *(Column("n_matched", int, ".0f", "models within the range of ability that both reach"), N_ITEMS),
+        *(Column("n_tested", int, ".0f", "items with enough responses"),),
+        *(Column(f"class_{name.lower()}", int, ".0f", f"items of class {name}") for name in CLASSES),
+        *(Column("beyond_bh", int, ".0f", "items with DIF at a false discovery rate of 5 %"),),
+        *(Column("beyond_holm", int, ".0f", "items with DIF after Holm, 5 %"),),
+        *(Column("uniform_bh", int, ".0f", "with uniform DIF by regression, false discovery rate 5 %"),),
+        Column("non_uniform_bh", int, ".0f", "with non-uniform DIF, false discovery rate 5 %"),
+    ),
+)
+METHOD = {
+    "subjects": "one a model: its ablest snapshot, since snapshots of a model are not independent",
+    "matching": "ability of a 2pl of both groups; then again by the items that are not in class C",
+    "strata": "of like ability, within the range that both groups reach, for Mantel and Haenszel",
+    "size": "simulated without DIF at 34 to 65 subjects: Mantel and Haenszel flag .5 to 2 % at p < .05, the regression "
+    "5 to 6 % (uniform) and 7 to 11 % (non-uniform: too many below 65 subjects)",
+}
+
+
+@dataclass(frozen=True)
+class Dif:
+    """`analysis=dif`; reads full models' responses to clean test images, and files of responses.
+
+    query:     narrows the rows.    responses: files of responses.
+    focal:     names of models of the one group, with * and ?.    reference: of the other; empty: all the rest.
+    strata:    of like ability.    seed: of the items that are drawn.
+    """
+
+    tables: ClassVar = (DIF_SUMMARY, DIF_ITEMS, DIF_SHOWN)
+
+    query: str | None = None
+    responses: list[str] = field(default_factory=list)
+    focal: list[str] = field(default_factory=lambda: list(TRANSFORMERS))
+    reference: list[str] = field(default_factory=list)
+    strata: Annotated[int, Allowed(1, 100)] = 5
+    seed: Seed = 0
+
+    def __call__(self, store: Store) -> list[Table]:
+        """One line a data set, one an item, and those that are drawn; raises FcaError where no set has both groups."""
+        every = clean_with_subjects(store, self.query, self.responses)
+        grouped = [(one, *groups) for one in every if (groups := self._groups(one.responses)) is not None]
+        if not grouped:
+            names = sorted({name for one in every for name in one.responses.subjects["model"]})
+            allowed = "two models or more in each group of one data set"
+            step = f"name groups among {', '.join(names[:20])}: analysis.focal=[...] analysis.reference=[...]"
+            raise FcaError("analysis.focal", ", ".join(self.focal), allowed, step)
+        found = [_lines(gathered, kept, focal, self) for gathered, kept, focal in grouped]
+        lines = [pd.concat(part, ignore_index=True) for part in zip(*found, strict=True)]
+        runs = {run for gathered, *_ in grouped for run in gathered.runs}
+        digests = [fits.digest_of(gathered) for gathered, *_ in grouped]
+        return filled(self.tables, lines, {**asdict(self), **METHOD, "answers": digests}, runs)
+
+    def _groups(self, responses: Responses) -> tuple[Int[np.ndarray, " kept"], Bool[np.ndarray, " kept"]] | None:
+        """Positions of the compared subjects, one a model, and which are of the focal group."""
+        models = responses.subjects["model"]
+        focal = models.map(lambda name: _named(name, self.focal))
+        other = models.map(lambda name: _named(name, self.reference or ["*"])) & ~focal
+        order = np.argsort(-responses.accuracy, kind="stable")
+        best = models.iloc[order].drop_duplicates().index
+        kept = np.sort(best[(focal | other)[best]].to_numpy())
+        member = focal.to_numpy()[kept]
+        return (kept, member) if min(member.sum(), (~member).sum()) >= 2 else None
+
+
+def _named(name: str, patterns: list[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _lines(
+    gathered: Gathered, kept: Int[np.ndarray, " kept"], focal: Bool[np.ndarray, " kept"], how: Dif
+) -> tuple[pd.DataFrame, ...]:
+    every = gathered.responses
+    known = ~np.isnan(every.correct[kept]).all(axis=0)
+    subjects = every.subjects.iloc[kept].reset_index(drop=True)
+    part = gathered._replace(responses=Responses(every.correct[kept][:, known], subjects, every.items[known]))
+    found, ability, stratum, difficulty = _matched(part, focal, how.strata)
+    items = _items(part, focal, found, ability).assign(difficulty=difficulty)
+    models = subjects["model"].to_numpy()
+    line: dict[str, Any] = {"dataset": gathered.dataset, "n_items": len(items)}
+    line |= {"focal": tuple(models[focal]), "reference": tuple(models[~focal]), "n_focal": int(focal.sum())}
+    line |= {"n_reference": int((~focal).sum()), "n_matched": int((stratum >= 0).sum())}
+    line |= {"n_tested": int(items["p"].notna().sum())}
+    line |= {f"class_{name.lower()}": int((items["ets_class"] == name).sum()) for name in CLASSES}
+    beyond = {"beyond_bh": "p_bh", "beyond_holm": "p_holm", "uniform_bh": "p_uniform_bh"}
+    beyond |= {"non_uniform_bh": "p_non_uniform_bh"}
+    line |= {name: int((items[column] < LEVEL).sum()) for name, column in beyond.items()}
+    tested = items[items["delta"].notna()]
+    drawn = np.random.default_rng(how.seed).permutation(len(tested))[:SHOWN]
+    return pd.DataFrame([line]), items, tested.iloc[np.sort(drawn)]
+
+
+def _matched(
+    part: Gathered, focal: Bool[np.ndarray, " kept"], strata: int
+) -> tuple[MantelHaenszel, Subjects, Int[np.ndarray, " kept"], Items]:
+    """DIF at equal ability, found by all items and then by those that are not in class C; and their difficulties."""
+    fit, correct = fits.fitted(part), part.responses.correct
+    ability = fit.ability
+    stratum = strata_of(ability, focal, strata)
+    found = mantel_haenszel(correct, focal, stratum)
+    fair = np.array([name != "C" for name in ets_class(found)])
+    if not fair.all() and not np.isnan(correct[:, fair]).all(axis=1).any():
+        bank = ItemBank(fit.model, *(values[fair] for values in fit.bank[1:]))
+        ability = score_ability(correct[:, fair], bank).ability
+        stratum = strata_of(ability, focal, strata)
+        found = mantel_haenszel(correct, focal, stratum)
+    return found, ability, stratum, fit.difficulty
+
+
+def _items(part: Gathered, focal: Bool[np.ndarray, " kept"], found: MantelHaenszel, ability: Subjects) -> pd.DataFrame:
+    correct = part.responses.correct
+    regression = logistic_dif(correct, focal, ability)
+    return part.responses.items[["item", "label"]].assign(
+        dataset=part.dataset,
+        reference_top1=_share(correct[~focal]),
+        focal_top1=_share(correct[focal]),
+        delta=found.delta,
+        delta_se=found.delta_se,
+        ets_class=np.array(ets_class(found), dtype=object),
+        p=found.p,
+        p_bh=_corrected(found.p, false_discovery_control),
+        p_holm=_corrected(found.p, holm),
+        log_odds=regression.log_odds,
+        p_uniform=regression.uniform,
+        p_uniform_bh=_corrected(regression.uniform, false_discovery_control),
+        p_non_uniform=regression.non_uniform,
+        p_non_uniform_bh=_corrected(regression.non_uniform, false_discovery_control),
+    )
+
+
+def _share(correct: np.ndarray) -> np.ndarray:
+    number = (~np.isnan(correct)).sum(axis=0)
+    return np.where(number > 0, np.nansum(correct, axis=0) / np.maximum(number, 1), np.nan)
+
+
+def _corrected(p: np.ndarray, how: Any) -> np.ndarray:
+    """Corrected for the number of items that were tested."""
+    known, corrected = ~np.isnan(p), np.full(len(p), np.nan)
+    if known.any():
+        corrected[known] = how(p[known])
+    return corrected

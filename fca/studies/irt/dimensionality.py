@@ -1,0 +1,100 @@
+"""How many abilities do the responses show (analysis=dimensionality)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from rich.progress import track
+
+from fca.allowed import Allowed, Seed
+from fca.stats.intervals import mean_with_interval, resampled
+from fca.stats.irt.dimensions import held_out_dimensions
+from fca.store import Store
+from fca.studies.answers import Gathered, clean_with_subjects
+from fca.studies.irt import fits
+from fca.studies.irt.fits import N_ITEMS, N_MODELS, N_SUBJECTS
+from fca.studies.table import DATASET, TableSpec, filled
+from fca.types import Column, Table, with_interval
+
+HIDDEN = {"cells": "cells: a tenth of the responses", "networks": "networks: items fitted without them"}
+HOLD_OUT = Column("hold_out", str, "", "what was hidden", HIDDEN)
+DIMENSIONS = Column("dimensions", int, ".0f", "dimensions of ability")
+NLL = Column("held_out_nll", float, ".4f", "log loss of hidden responses")
+GAIN = Column("gain", float, "+.4f", "log loss saved by the last dimension; above 0: it predicts better")
+DIMENSIONALITY = TableSpec(
+    "dimensionality",
+    "Does one ability explain the responses, or do more predict held-out ones better?",
+    "Reckase (Multidimensional item response theory, 2009); predictive comparison as in arXiv:2106.00840",
+    (
+        *(DATASET, HOLD_OUT, DIMENSIONS, NLL, *with_interval(GAIN)),
+        *(Column("chosen", bool, "", "whether this number is taken"), N_SUBJECTS, N_MODELS, N_ITEMS),
+    ),
+)
+METHOD = {
+    "model": "compensatory 2pl: logit P = sum of loading x ability + intercept",
+    "gain": f"of the mean loss a subject, paired; 95 %: {resampled('networks')}",
+    "chosen": "one more dimension as long as the interval of its gain lies above 0",
+}
+
+
+@dataclass(frozen=True)
+class Dimensionality:
+    """`analysis=dimensionality`; reads full models' responses to clean test images, and files of responses.
+
+    query: narrows the rows.    responses: files of responses.    most: dimensions at most.
+    items: of a data set at most, drawn by `seed`, which also hides responses.
+    """
+
+    tables: ClassVar = (DIMENSIONALITY,)
+
+    query: str | None = None
+    responses: list[str] = field(default_factory=list)
+    most: Annotated[int, Allowed(1, 6)] = 3
+    items: Annotated[int, Allowed(2)] = 4000
+    seed: Seed = 0
+
+    def __call__(self, store: Store) -> list[Table]:
+        """One line a data set, way of hiding, and number of dimensions."""
+        frames, runs, digests = [], set[str](), []
+        for gathered in clean_with_subjects(store, self.query, self.responses):
+            frames.append(_lines(gathered, self))
+            runs |= set(gathered.runs)
+            digests.append(fits.digest_of(gathered))
+        parameters = {**asdict(self), **METHOD, "answers": digests}
+        return filled(self.tables, [pd.concat(frames, ignore_index=True)], parameters, runs)
+
+
+def _lines(gathered: Gathered, how: Dimensionality) -> pd.DataFrame:
+    correct = gathered.responses.correct
+    # an item that all solve, or none, tells nothing of dimensions
+    varied = np.flatnonzero(np.nanmax(correct, axis=0) > np.nanmin(correct, axis=0))
+    drawn = np.sort(np.random.default_rng(how.seed).permutation(varied)[: how.items])
+    correct = correct[:, drawn]
+    subjects = ~np.isnan(correct).all(axis=1)
+    correct, models = correct[subjects], gathered.responses.subjects["model"][subjects]
+    network, names = pd.factorize(models)
+    most = min(how.most, len(correct) - 1)
+    found = held_out_dimensions(correct, network, most, how.seed)
+    total = most * (2 if len(names) > 2 else 1)
+    about: dict[str, Any] = {
+        "dataset": gathered.dataset,
+        "n_subjects": len(correct),
+        "n_models": len(names),
+        "n_items": len(drawn),
+    }
+    lines: list[dict[str, Any]] = []
+    loss = np.zeros(0)
+    for one in track(found, "dimensions", total, transient=True, disable=correct.size < 50_000):
+        line = {**about, "hold_out": one.hold_out, "dimensions": one.dimensions, "chosen": one.dimensions == 1}
+        line["held_out_nll"] = float(np.nanmean(one.loss))
+        if one.dimensions > 1:
+            gain = mean_with_interval(loss - one.loss, network)
+            line |= dict(zip(map(str, with_interval(GAIN)), gain, strict=True))
+            if lines[-1]["chosen"] and gain.low > 0:
+                line["chosen"], lines[-1]["chosen"] = True, False
+        loss = one.loss
+        lines.append(line)
+    return pd.DataFrame(lines)

@@ -1,0 +1,97 @@
+"""Where a set of images measures ability well, and how reliably (analysis=test_information)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import pandas as pd
+
+from fca.allowed import Seed
+from fca.stats.irt import IrtFit
+from fca.stats.irt.information import empirical_reliability, items_needed, marginal_reliability, total_information
+from fca.store import Store
+from fca.studies.answers import Gathered, clean_with_subjects
+from fca.studies.irt import fits
+from fca.studies.irt.fits import ABILITY, IRT_MODEL, N_ITEMS, N_SUBJECTS
+from fca.studies.table import DATASET, TableSpec, filled
+from fca.types import Column, Table
+
+SOURCE = "Birnbaum, 1968; Green, Bock, Humphreys, Linn & Reckase, 1984"
+GRID = 61
+INFORMATION = Column("information", float, ".1f", "Fisher information of all items")
+ERROR = Column("standard_error", float, ".3f", "standard error of ability there")
+KIND = Column("kind", str, "", "curve of the test, or a subject")
+
+TEST_INFORMATION = TableSpec(
+    "test_information",
+    "At which abilities do the images measure well?",
+    SOURCE,
+    (DATASET, KIND, Column("subject", str, "", "subject"), ABILITY, INFORMATION, ERROR),
+)
+TEST_RELIABILITY = TableSpec(
+    "test_reliability",
+    "How reliable are abilities, and how many images would do?",
+    SOURCE,
+    (
+        *(DATASET, IRT_MODEL, N_SUBJECTS, N_ITEMS),
+        *(Column("marginal", float, ".4f", "marginal reliability, expected from the items"),),
+        *(Column("empirical", float, ".4f", "empirical reliability, of these subjects"),),
+        *(Column("items_90", int, ".0f", "items at random for a reliability of .90"),),
+        *(Column("items_95", int, ".0f", "items at random for .95"),),
+        Column("items_99", int, ".0f", "items at random for .99"),
+    ),
+)
+METHOD = {
+    "reliability": "squared correlation of ability with its estimate, for subjects like these; items taken as known, "
+    "although their slopes are learned from few subjects and come out too steep",
+}
+
+
+@dataclass(frozen=True)
+class Information:
+    """`analysis=test_information`; reads full models' responses to clean test images, and files of responses.
+
+    query: narrows the rows.    responses: files of responses.    model, seed: as of analysis=irt.
+    """
+
+    tables: ClassVar = (TEST_INFORMATION, TEST_RELIABILITY)
+
+    query: str | None = None
+    responses: list[str] = field(default_factory=list)
+    model: fits.IrtModel = "2pl"
+    seed: Seed = 0
+
+    def __call__(self, store: Store) -> list[Table]:
+        """The curve of each data set with its subjects on it, and one line a data set."""
+        curves, lines, digests = [], [], []
+        runs: set[str] = set()
+        for gathered in clean_with_subjects(store, self.query, self.responses):
+            fit = fits.fitted(gathered, self.model, seed=self.seed)
+            curves.append(_curve(gathered, fit))
+            lines.append(_line(gathered, fit))
+            runs |= set(gathered.runs)
+            digests.append(fits.digest_of(gathered))
+        parameters = {**asdict(self), **METHOD, "answers": digests}
+        return filled(self.tables, [pd.concat(curves, ignore_index=True), lines], parameters, runs)
+
+
+def _curve(gathered: Gathered, fit: IrtFit) -> pd.DataFrame:
+    grid = np.linspace(fit.ability.min() - 1, fit.ability.max() + 1, GRID)
+    at = np.concatenate([grid, fit.ability])
+    information = total_information(fit.bank, at)
+    names = [None] * GRID + gathered.responses.subjects["subject"].tolist()
+    kind = ["curve"] * GRID + ["subject"] * len(fit.ability)
+    values = {"ability": at, "information": information, "standard_error": 1 / np.sqrt(information)}
+    return pd.DataFrame({"dataset": gathered.dataset, "kind": kind, "subject": names, **values})
+
+
+def _line(gathered: Gathered, fit: IrtFit) -> dict[str, object]:
+    spread = float(np.sqrt(np.mean(fit.ability**2)))  # 1 but for the 1pl, whose unit is a logit
+    needed = {f"items_{percent}": items_needed(fit.bank, percent / 100, spread) for percent in (90, 95, 99)}
+    about: dict[str, object] = {"dataset": gathered.dataset, "irt_model": fit.model}
+    about |= {"n_subjects": len(fit.ability), "n_items": len(fit.difficulty)}
+    reliability = {"marginal": marginal_reliability(fit.bank, spread=spread)}
+    reliability["empirical"] = empirical_reliability(fit.ability, fit.ability_se)
+    return {**about, **reliability, **needed}
