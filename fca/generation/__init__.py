@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -127,6 +127,27 @@ class Generator(Protocol):
 
     def draw(self, request: Wanted) -> Drawn:
         """The image. Raises Refused, Unavailable, or FcaError for a request that it can never draw."""
+
+
+@runtime_checkable
+class Batched(Generator, Protocol):
+    """A generator that draws several images in one pass, on one device or in a process for each of several."""
+
+    @property
+    def batch_size(self) -> int:
+        """Images in one pass. An image is the same in any batch, but for rounding."""
+
+    def places(self) -> Sequence[str]:
+        """Devices that it draws on; one that is named twice gets two processes."""
+
+    def on(self, device: str) -> Batched:
+        """The same on one device."""
+
+    def prepare(self) -> None:
+        """Load what it needs, so that the time of the first images is theirs alone."""
+
+    def draw_batch(self, requests: Sequence[Wanted]) -> list[Drawn | Refused]:
+        """The images; Refused in the place of one that it will not draw. Raises what `draw` raises."""
 
 
 @runtime_checkable

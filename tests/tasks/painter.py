@@ -55,6 +55,33 @@ class Painter:
 
 
 @dataclass
+class Press(Painter):
+    """Paints several images in a pass.    passes: their keys."""
+
+    batch_size: int = 5
+    passes: list = field(default_factory=list)
+
+    def places(self):
+        return ["cpu"]
+
+    def on(self, device):
+        return self
+
+    def prepare(self):
+        """Nothing to load."""
+
+    def draw_batch(self, requests):
+        self.passes.append([request.key for request in requests])
+        return [self._tried(request) for request in requests]
+
+    def _tried(self, request):
+        try:
+            return self.draw(request)
+        except Refused as refusal:
+            return refusal
+
+
+@dataclass
 class Scribe:
     """Describes, at a price; refuses what it is told to."""
 

@@ -11,7 +11,7 @@ from fca.data.manifest import Generated
 from fca.tasks.generate import Budget, generate
 from fca.tasks.generate.folder import Folder
 from fca.types import FcaError
-from tests.tasks.painter import NINE, Painter, Scribe, plan
+from tests.tasks.painter import NINE, Painter, Press, Scribe, plan
 
 ALL = 2 * 2 * 3 * 2  # images of the plan
 KEY = "n01/size/medium/01-5"
@@ -104,6 +104,39 @@ def test_a_budget_is_of_the_folder_and_stops_cleanly(folder, budget, drawn):
 
 def test_what_was_refused_takes_nothing_of_the_budget(folder):
     assert generate(plan(), Painter(refuses={"n01/size/easy/00-1"}), folder, Budget(images=3)).drawn == 3
+
+
+def test_passes_of_several_images_leave_what_single_ones_leave(folder, tmp_path):
+    press = Press(refuses={KEY})
+    done = generate(plan(), press, folder)
+    assert (done.drawn, done.refused, done.left, done.money) == (ALL - 1, 1, 0, 0.5 * (ALL - 1))
+    assert [len(keys) for keys in press.passes] == [5, 5, 5, 5, 4]
+    alone = Folder(tmp_path / "alone")
+    generate(plan(), Painter(refuses={KEY}), alone)
+    own = {"seconds", "together"}
+    pairs = zip(folder.journal.lines(), alone.journal.lines(), strict=True)
+    assert all({k: a[k] for k in a.keys() - own} == {k: b[k] for k in b.keys() - own} for a, b in pairs)
+    assert {line["together"] for line in folder.journal.lines()} == {keys[0] for keys in press.passes}
+
+
+@pytest.mark.parametrize(("budget", "drawn"), [(Budget(images=7), 7), (Budget(money=2.2), 4), (Budget(images=11), 11)])
+def test_a_budget_is_kept_to_the_image_by_passes_of_several(folder, budget, drawn):
+    refused = {request.key for request in list(plan().requests())[1:7:2]}
+    press = Press(refuses=refused)
+    assert generate(plan(), press, folder, budget).drawn == drawn
+    assert generate(plan(), press, folder, budget).drawn == 0
+    assert generate(plan(), press, folder).drawn == ALL - len(refused) - drawn
+    keys = [key for keys in press.passes for key in keys]
+    assert len(keys) == len(set(keys)) == ALL, "nothing is drawn twice"
+
+
+def test_a_pass_that_failed_is_drawn_again_and_the_ones_before_are_kept(folder):
+    with pytest.raises(FcaError, match="painter: overloaded"):
+        generate(plan(), Press(works=13), folder)
+    assert len(folder.journal.lines()) == 10
+    press = Press()
+    assert generate(plan(), press, folder).drawn == ALL - 10
+    assert press.passes[0][0] == list(plan().requests())[10].key
 
 
 @pytest.mark.parametrize("budget", [Budget(images=0), Budget(money=0), Budget(money=-1.0)])

@@ -7,16 +7,17 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context, parent_process
+from typing import Any
 
 from rich import get_console
 from rich.progress import track
 
 from fca.data.files import threads
-from fca.generation import Generator, Refused, Request, Unavailable, Writer
+from fca.generation import Batched, Drawn, Generator, Refused, Request, Unavailable, Writer
 from fca.store.files import write_text
 from fca.store.journal import Line
 from fca.tasks.generate.folder import Folder, check_generator, latest, request_line
@@ -130,19 +131,22 @@ def _fill(
     write_text(folder.root / "plan.yaml", plan.as_yaml())
     wanted = outstanding(plan, folder, before)
     images, money = sum(line["kind"] == "image" for line in before), spent(before)
-    drawn = refused = 0
+    drawn = refused = taken = 0
     price = price_of(generator) or 0.0
 
-    def affordable() -> Iterator[Request]:
-        for number, request in enumerate(wanted):  # what was refused takes nothing of the budget
-            ahead = number - refused
+    def take(most: int) -> list[Request]:
+        nonlocal taken
+        start = taken
+        while taken < min(len(wanted), start + most):
+            ahead = taken - refused  # what was refused takes nothing of the budget
             if not budget.allows(images + ahead, money + ahead * price, price):
-                return
-            yield request
+                break
+            taken += 1
+        return wanted[start:taken]
 
     if paid:
         most = len(wanted) if budget.images is None else min(len(wanted), max(budget.images - images, 0))
-        lines = draw_all(folder, generator, affordable(), most, workers)
+        lines = draw_all(folder, generator, take, most, workers)
         for line in track(lines, "images", most, transient=True, disable=not get_console().is_terminal):
             folder.journal.add(line)
             drawn, refused = drawn + (line["kind"] == "image"), refused + (line["kind"] == "refusal")
@@ -160,20 +164,48 @@ def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
     return [request for request in plan.requests() if not is_done(request)]
 
 
-# Drawing: one image as a line of the journal, and many of them, in processes where the generator allows it.
+# Drawing: images as lines of the journal, several in a pass and in processes where the generator allows it.
+
+_DEVICE: list[str] = []  # of this process, if it draws on one of several
 
 
 def draw_one(folder: Folder, generator: Generator, request: Request) -> Line:
     """Draw an image and write its files; returns its line, which is not yet in the journal. Refusals are lines too."""
+    return draw_pass(folder, generator, [request])[0]
+
+
+def draw_pass(folder: Folder, generator: Generator, requests: Sequence[Request]) -> list[Line]:
+    """The lines of images that are drawn in one pass, each with its share of the seconds.
+
+    `together` is the key of the first one, by which the images of a pass know each other.
+    """
+    if isinstance(generator, Batched):
+        generator = generator.on(_DEVICE[0]) if _DEVICE else generator
+        generator.prepare()
     started = time.perf_counter()
-    line = request_line(request, generator)
+    lines = [
+        _line(folder, generator, request, drawn)
+        for request, drawn in zip(requests, _drawn(generator, requests), strict=True)
+    ]
+    seconds = _since(started) / len(lines)
+    return [{**line, "seconds": round(seconds, 4), "together": requests[0].key} for line in lines]
+
+
+def _drawn(generator: Generator, requests: Sequence[Request]) -> Sequence[Drawn | Refused]:
+    if isinstance(generator, Batched):
+        return generator.draw_batch(requests)
     try:
-        drawn = generator.draw(request)
+        return [generator.draw(request) for request in requests]
     except Refused as refusal:
-        return {"kind": "refusal", **line, "refused": str(refusal), "seconds": _since(started)}
+        return [refusal]
+
+
+def _line(folder: Folder, generator: Generator, request: Request, drawn: Drawn | Refused) -> Line:
+    line = request_line(request, generator)
+    if isinstance(drawn, Refused):
+        return {"kind": "refusal", **line, "refused": str(drawn)}
     files = folder.keep(request, drawn)
-    cost = {"money": price_of(generator), "seconds": _since(started), "facts": dict(drawn.facts)}
-    return {"kind": "image", **line, **files, **cost}
+    return {"kind": "image", **line, **files, "money": price_of(generator), "facts": dict(drawn.facts)}
 
 
 def is_of(line: Line, request: Request) -> bool:
@@ -182,29 +214,56 @@ def is_of(line: Line, request: Request) -> bool:
 
 
 def draw_all(
-    folder: Folder, generator: Generator, requests: Iterable[Request], most: int, workers: int
+    folder: Folder, generator: Generator, take: Callable[[int], list[Request]], most: int, workers: int
 ) -> Iterator[Line]:
-    """Their lines, in order; at most a few images a process are drawn ahead of the line that is yielded.
+    """Their lines, in order; at most a few passes a process are drawn ahead of the line that is yielded.
 
-    most: how many there may be, so that no process is started for a few.    workers: processes, 0 = one a core; a
-    generator that is not parallel draws one after another.
+    take: the next images, up to a number; it may give more after lines were yielded, as refusals cost nothing.
+    most: how many there may be, so that no process is started for a few.    workers: see `processes_of`.
     """
-    processes = min(threads(workers), -(-most // START_IMAGES)) if generator.parallel else 1
+    size, processes = pass_size(generator), processes_of(generator, most, workers)
     if processes <= 1:
-        yield from (draw_one(folder, generator, request) for request in requests)
+        while requests := take(size):
+            yield from draw_pass(folder, generator, requests)
         return
     # spawned: a fork of a process that has threads (the bar, BLAS) may hang
-    pool = ProcessPoolExecutor(processes, get_context("spawn"), bound_to_parent)
-    waiting: deque[Future[Line]] = deque()
+    context = get_context("spawn")
+    devices = context.SimpleQueue()
+    for device in generator.places() if isinstance(generator, Batched) else ():
+        devices.put(device)
+    begin = (_take_device, (devices,)) if isinstance(generator, Batched) else (bound_to_parent, ())
+    pool = ProcessPoolExecutor(processes, context, *begin)
+    waiting: deque[Future[list[Line]]] = deque()
     try:
-        for request in requests:
-            waiting.append(pool.submit(draw_one, folder, generator, request))
-            if len(waiting) >= 4 * processes:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        while True:
+            while len(waiting) < 4 * processes and (requests := take(size)):
+                waiting.append(pool.submit(draw_pass, folder, generator, requests))
+            if not waiting:
+                return
+            yield from waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def pass_size(generator: Generator) -> int:
+    """Images that it draws in one pass."""
+    return generator.batch_size if isinstance(generator, Batched) else 1
+
+
+def processes_of(generator: Generator, most: int, workers: int) -> int:
+    """How many processes draw `most` images.
+
+    workers: of a generator that is parallel, 0 = one a core. One that draws in batches has a process a device, any
+             other draws one image after another.
+    """
+    if isinstance(generator, Batched):
+        return min(len(generator.places()), -(-most // generator.batch_size))
+    return min(threads(workers), -(-most // START_IMAGES)) if generator.parallel else 1
+
+
+def _take_device(devices: Any) -> None:
+    bound_to_parent()
+    _DEVICE.append(devices.get())
 
 
 def bound_to_parent() -> None:
