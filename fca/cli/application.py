@@ -132,6 +132,7 @@ class GenerateConfig:
     generator: Any
     plan: Any
     writer: Any = None
+    checks: Any = None
     outputs: str = "outputs"
     out: str | None = None
     per_level: Annotated[int | None, Allowed(1, 10_000)] = None

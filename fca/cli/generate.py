@@ -27,6 +27,7 @@ def generation(config: DictConfig) -> None:
     writer: Writer | None = None if config.writer is None else component(config, "writer")
     root = Path(config.out or Path(config.outputs) / "generated" / plan.name)
     check_folder("outputs" if config.out is None else "out", str(root))
+    checks = None if config.checks is None else component(config, "checks")
     folder = Folder(root)
     budget = Budget(config.budget.images, config.budget.money)
     budget.check()
@@ -37,6 +38,8 @@ def generation(config: DictConfig) -> None:
     why = f", {budget} reached" if done.left else ""
     refused = f", {done.refused} refused" if done.refused else ""
     print(f"{done.drawn:,} drawn{refused}, {done.left:,} left{why}; {done.money:,.2f} for all so far")
+    if checks is not None:
+        print(checks.examine(plan, folder))
     for name in (MANIFEST, REVIEW):
         if (folder.root / name).exists():
             print(f"{name.partition('.')[0]}: {folder.root / name}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -226,7 +226,8 @@ class Generated:
     root:   the folder.    name: of the data set; None = the folder's.
     mirror: whether a mirrored image still shows its class.
 
-    Refused and struck images are left out, so that levels may differ in their numbers.
+    Left out are refused images, those that a person struck, and those that the checks rejected and no person kept; so
+    levels may differ in their numbers.
     """
 
     root: str
@@ -238,19 +239,38 @@ class Generated:
         folder, step = Path(self.root).expanduser(), f"run or go on with: fca generate out={self.root}"
         if not (folder / MANIFEST).is_file():
             raise FcaError("dataset.root", self.root, f"a folder with a {MANIFEST}", step)
-        struck = struck_ids(folder)
-        listed = pd.read_csv(folder / MANIFEST, usecols=["image_id"], dtype="str", na_filter=False)["image_id"]
-        if unknown := sorted(struck - set(listed)):
+        word = word_of(folder)
+        wanted = ("image_id", "rejected")  # the latter only since there are checks
+        listed = pd.read_csv(folder / MANIFEST, usecols=lambda name: name in wanted, dtype="str", na_filter=False)
+        if unknown := sorted((word.struck | word.kept) - set(listed["image_id"])):
             raise FcaError(f"images in {folder / STRUCK}", shown(unknown), "image ids of the manifest", "correct them")
-        where = f"state == 'drawn' and image_id not in {sorted(struck)!r}"
+        out = word.out(listed["image_id"][listed["rejected"] != ""] if "rejected" in listed else ())
+        where = f"state == 'drawn' and image_id not in {sorted(out)!r}"
         return Manifest(self.root, MANIFEST, Share(0.1, 0), self.name, where=where, mirror=self.mirror).load()
 
 
-def struck_ids(folder: Path) -> set[str]:
-    """The ids that a person struck: one per line of struck.txt, if it exists; lines that begin with # are comments."""
+class Word(NamedTuple):
+    """What a person said of a generated set: images to leave out, and images to keep whatever the checks say."""
+
+    struck: frozenset[str]
+    kept: frozenset[str]
+
+    def out(self, rejected: Iterable[str]) -> set[str]:
+        """All images to leave out.
+
+        >>> sorted(Word(frozenset("a"), frozenset("b")).out("bc"))
+        ['a', 'c']
+        """
+        return {*self.struck, *(set(rejected) - self.kept)}
+
+
+def word_of(folder: Path) -> Word:
+    """A person's word in struck.txt, if it exists: an id a line strikes an image, behind + it keeps one; # comments."""
     path = folder / STRUCK
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return {line.strip() for line in lines if line.strip() and not line.startswith("#")}
+    words = {line.strip() for line in lines if line.strip() and not line.startswith("#")}
+    kept = frozenset(word[1:].strip() for word in words if word.startswith("+"))
+    return Word(frozenset(word for word in words if not word.startswith("+")), kept)
 
 
 # Masks that workers drew (section 3.2 of Hard ImageNet).

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, UInt8
+from jaxtyping import Bool, Float, UInt8
 from PIL import Image, ImageDraw
 
 from fca.render.march import Hits, Plane, Points, march
@@ -151,10 +151,12 @@ def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
     shade, gloss = _light(scene, hits)
     tints = {"main": scene.color, "accent": scene.accent, "dark": DARK, "light": LIGHT}
     table = np.array([tints[part.tint] for part in hits.solid.model.parts], np.float32)
-    lit = table[hits.part] * shade[:, None] + gloss[:, None]
-    if scene.texture != "plain":  # painted in the colour that is to be seen, whatever the light
-        on = _texture(scene, hits.points)[:, None] * np.float32(scene.texture_amount)
-        lit = lit + on * (np.array(scene.texture_color, np.float32) - lit)
+    paint = table[hits.part]
+    if scene.texture != "plain":  # on the surface, in light and shadow like the rest of it
+        foreign = np.array(scene.texture_color, np.float32)
+        pattern = np.where(_texture(scene, hits.points)[:, None], foreign, 1 - foreign)
+        paint = paint + np.float32(scene.texture_amount) * (pattern - paint)
+    lit = paint * shade[:, None] + gloss[:, None]
     if scene.blend and len(shade):
         flat = 0.8 + 0.2 * shade / max(float(shade.mean()), 1e-3)
         hidden = (0.4 * behind.mean(axis=0) + 0.6 * behind) * flat[:, None]
@@ -162,8 +164,8 @@ def surface(scene: Scene, hits: Hits, behind: Colours) -> Colours:
     return lit
 
 
-def _texture(scene: Scene, points: Points) -> Plane:
-    """1 where the texture has its second colour, else 0."""
+def _texture(scene: Scene, points: Points) -> Bool[np.ndarray, " points"]:
+    """Where the texture has its colour; elsewhere it has the complement."""
     check_choice("texture", scene.texture, TEXTURES)
     random = generator(scene.noise_key, "texture")
     cells = np.float32(random.uniform(4.0, 6.0))
@@ -178,7 +180,7 @@ def _texture(scene: Scene, points: Points) -> Plane:
     else:  # patches
         waves = random.normal(size=(4, 3)).astype(np.float32) * 2
         on = sum(np.sin(w[0] * x + w[1] * y + w[2] * z) for w in waves) > 0
-    return np.asarray(on, np.float32)
+    return np.asarray(on, bool)
 
 
 def _light(scene: Scene, hits: Hits) -> tuple[Plane, Plane]:

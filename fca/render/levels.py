@@ -23,6 +23,7 @@ from fca.types import LEVELS, FcaError, check_choice, generator
 
 CLEAR = 0.28  # least root mean square distance of the object's colours, half lit, from the background's middle
 TRIES = 40
+PAINTS = 12  # colours of a texture to choose from
 LIT = 0.7  # of a colour is what a surface shows on average
 USUAL_ELEVATION = 20.0
 OWN = 48  # pixels a side of the image in which an object is measured: it fills it
@@ -38,9 +39,9 @@ Measure = Callable[[Scene], float]
 
 _BANDS: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
     # root mean square distance of the object's colours from those behind it, of full scale
-    "color": ("contrast", ((0.18, 1.0), (0.18, 0.22), (0.15, 0.17))),
+    "color": ("contrast", ((0.18, 1.0), (0.26, 0.3), (0.15, 0.18))),
     # mean luminance of the object's pixels
-    "light": ("luminance", ((0.12, 1.0), (0.1, 0.12), (0.07, 0.085))),
+    "light": ("luminance", ((0.12, 1.0), (0.12, 0.14), (0.065, 0.08))),
     # share of the object's pixels behind the cover, medium as in the paper, hard within its 70 to 90 %
     "occlusion": ("hidden_share", ((0.0, 0.0), (0.3, 0.5), (0.7, 0.8))),
     # share of the object outside the frame
@@ -53,7 +54,7 @@ _BANDS: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
     "size": ("extent", ((0.42, 0.8), (0.3, 0.36), (0.21, 0.25))),
     "style": ("correlation", ((1.0, 1.0), (0.82, 0.9), (0.4, 0.55))),
     # root mean square change of the object's pixels by the pattern, as a share of their distance from those behind
-    "texture": ("pattern_share", ((0.0, 0.0), (0.35, 0.45), (0.6, 0.7))),
+    "texture": ("pattern_share", ((0.0, 0.0), (0.28, 0.38), (0.46, 0.56))),
     # degrees between the direction to the viewer and the usual one
     "view": ("degrees", ((0.0, 37.0), (42.0, 54.0), (62.0, 80.0))),
     # root mean square distance of the background's pixels from their mean
@@ -321,9 +322,8 @@ def hidden(scene: Scene, hits: Hits, target: float) -> Scene:
 
 
 def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
-    """A pattern in the background's middle colour, which breaks up the object's outline."""
-    red, green, blue = np.array(scene.backdrop_colors).mean(axis=0).tolist()
-    scene = replace(scene, texture_color=(red, green, blue))
+    """A pattern on the surface, in a colour that is neither the object's nor the background's."""
+    scene = replace(scene, texture_color=_foreign_colour(scene))
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
     plain = np.clip(surface(scene, hits, behind), 0, 1)
     whole = contrast(plain, behind)
@@ -333,6 +333,14 @@ def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
 
     kinds = generator(scene.noise_key, "pattern").permutation(TEXTURES[1:]).tolist()
     return _fitted((replace(scene, texture=kind) for kind in kinds), "texture_amount", measured, target)
+
+
+def _foreign_colour(scene: Scene) -> tuple[float, float, float]:
+    """Of some random paints the one that, lit, is farthest from the object's colours and the background's."""
+    random = generator(scene.noise_key, "paint")
+    known = np.stack([LIT * np.array(scene.color), LIT * np.array(scene.accent), *np.array(scene.backdrop_colors)])
+    paints = [hsv_to_rgb(*random.uniform((0, 0.2, 0.05), (1, 1, 1))) for _ in range(PAINTS)]
+    return max(paints, key=lambda paint: float(np.square(LIT * np.array(paint) - known).mean(axis=1).min()))
 
 
 def _finished(scene: Scene, hits: Hits, target: float) -> Scene:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, UInt8
 ATTRIBUTES = ("color", "light", "occlusion", "position", "quality", "rotation", "size", "style", "texture", "view")
 BACKGROUND = "background"  # beside the ten: what is behind the object
 
-VERSION = "5"  # of the drawing: another one whenever a scene or its pixels change
+VERSION = "6"  # of the drawing: another one whenever a scene or its pixels change
 
 Colour = tuple[float, float, float]
 Mask = Bool[np.ndarray, "size size"]
@@ -41,7 +41,8 @@ class Scene:
                 image's, as a share of the side, right and down.
     color, accent: of the main and the second parts, RGB in [0, 1].    blend: how far all its colours are pulled to the
                 background's (0 = not, 1 = wholly).
-    texture:    pattern on the object; texture_amount its strength in [0, 1]; texture_color its colour as seen.
+    texture:    pattern on the object's surface, of texture_color and its complement (paints, before light falls on
+                them); texture_amount their share in [0, 1], the rest is the object's own colours.
     light_azimuth, light_elevation: where the light comes from, degrees; ambient: its share from everywhere; exposure:
                 factor on the whole image.
     cover:      kind of what stands before the object; cover_limit the value of its field below which it covers.

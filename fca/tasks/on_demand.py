@@ -15,7 +15,7 @@ import pandas as pd
 from jaxtyping import Bool, UInt8
 
 from fca.data.files import content_of, decode, decode_mask, open_root
-from fca.data.manifest import struck_ids
+from fca.data.manifest import word_of
 from fca.data.splits import Share, assemble
 from fca.generation import Generator, Request, Unavailable
 from fca.store.files import write_text
@@ -52,7 +52,7 @@ class OnDemand:
             plan.check_words()
         folder = Folder(Path(self.root).expanduser())
         check_generator(folder.journal.lines(), self.generator, folder.root)
-        struck = struck_ids(folder.root)
+        struck = word_of(folder.root).struck
         requests = {request.key: request for request in plan.requests() if request.key not in struck}
         meaning = sorted((request.key, request.prompt, request.seed) for request in requests.values())
         digest = hashlib.sha256(json.dumps(meaning).encode()).hexdigest()

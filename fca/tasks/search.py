@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -43,7 +43,8 @@ from fca.studies.answers import predictions as stored_predictions
 from fca.subset import read_groups
 from fca.tasks import Setup
 from fca.tasks.generate import bound_to_parent, price_of
-from fca.tasks.predict import Nameable, check_forward, predictions, whole_split
+from fca.tasks.predict import check_forward, predictions, whole_split
+from fca.tasks.reading import name_of, reading
 from fca.types import (
     Arrays,
     Classifier,
@@ -535,21 +536,6 @@ def check_kept(visits: Sequence[Visit]) -> None:
 
 
 # What a search is about.
-
-
-def reading(encoder: Any, texts: Sequence[str]) -> Any:
-    """The encoder as a classifier over these texts. Raises FcaError for one that cannot read."""
-    if not isinstance(encoder, Nameable) or getattr(encoder, "weights", None) is None:
-        step = "add model@encoder=open_clip encoder.name=ViT-L-14 encoder.weights=openai, or take filter=none"
-        raise FcaError("encoder", name_of(encoder), "a model of images and texts, with weights", step)
-    named: Any = encoder
-    names = {f"{number:05d}": text for number, text in enumerate(texts)}
-    return replace(named, classes=list(names), names=names, templates=["{}"])
-
-
-def name_of(model: Any) -> str:
-    """A model with its weights, in tables."""
-    return " ".join(filter(None, [model.label(), model.weights_label()]))
 
 
 def listed(domain: EvaluationDomain, generator: Generator) -> ImageData:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -15,7 +15,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 from PIL import Image
 
-from fca.data.manifest import MANIFEST, STRUCK, struck_ids
+from fca.data.manifest import MANIFEST, STRUCK, Word, word_of
 from fca.generation import Drawn, Generator, Request
 from fca.store.files import write_text, write_whole
 from fca.store.journal import Journal, Line
@@ -25,11 +25,18 @@ REVIEW = "review.html"
 MADE_FIRST = {".lock", "plan.yaml", "images", "masks"}  # before the journal has its first line
 # What lines of the journal have, by their kind; null and numbers are not looked at.
 _IMAGE = ("key", "label", "name", "attribute", "level", "generator", "version")
-_TEXTS = {"image": (*_IMAGE, "file"), "refusal": (*_IMAGE, "refused"), "description": ("label", "attribute")}
-_OTHERS = {"image": ("prompt", "seed", "mask", "full_mask", "facts"), "refusal": ("prompt", "seed")}
+_TEXTS: dict[str, tuple[str, ...]] = {
+    "image": (*_IMAGE, "file"), "refusal": (*_IMAGE, "refused"), "description": ("label", "attribute"),
+    "check": ("key", "by"), "verdict": (),
+}  # fmt: skip
+_OTHERS = {
+    "image": ("prompt", "seed", "mask", "full_mask", "facts"), "refusal": ("prompt", "seed"),
+    "check": ("object", "attribute"), "verdict": ("rejected",),
+}  # fmt: skip
 LISTED = (
     *("image_id", "path", "mask", "full_mask", "split", "label", "attribute", "level", "sublevel", "index", "triplet"),
     *("seed", "prompt", "generator", "version", "money", "state", "reason", "accepted"),
+    *("object_score", "attribute_score", "rejected"),
 )
 
 
@@ -37,7 +44,8 @@ LISTED = (
 class Folder:
     """Where a generated set lies: images/, masks/, journal.jsonl, plan.yaml, manifest.csv, review.html, struck.txt.
 
-    A line of the journal is added when an image is whole; its "kind" is image, refusal or description.
+    A line of the journal is added when an image is whole; its "kind" is image, refusal or description. What
+    `checks` found are lines, too: check (scores of an image) and verdict (all that are rejected, with reasons).
     """
 
     root: Path
@@ -87,9 +95,9 @@ class Folder:
 
     def write_lists(self, lines: list[Line], name: str) -> None:
         """Write manifest.csv and review.html of these lines, each whole.    name: of the plan."""
-        struck = struck_ids(self.root)
-        write_text(self.root / MANIFEST, manifest(lines, struck).to_csv(index=False))
-        write_text(self.root / REVIEW, review(lines, struck, name))
+        word = word_of(self.root)
+        write_text(self.root / MANIFEST, manifest(lines, word).to_csv(index=False))
+        write_text(self.root / REVIEW, review(lines, word, name))
 
 
 def is_whole(line: Line) -> bool:
@@ -105,7 +113,21 @@ def is_whole(line: Line) -> bool:
 
 def latest(lines: list[Line]) -> dict[str, Line]:
     """The last line of every image, which holds."""
-    return {line["key"]: line for line in lines if line["kind"] != "description"}
+    return {line["key"]: line for line in lines if line["kind"] in ("image", "refusal")}
+
+
+def checked(lines: Sequence[Line]) -> tuple[dict[str, Line], dict[str, list[str]]]:
+    """Image -> its scores, and image -> why it is rejected, by the latest check since it was drawn."""
+    scores, rejected = dict[str, Line](), dict[str, list[str]]()
+    for line in lines:
+        if line["kind"] == "check":
+            scores[line["key"]] = line
+        elif line["kind"] == "verdict":
+            rejected = dict(line["rejected"])
+        elif line["kind"] != "description":
+            scores.pop(line["key"], None)
+            rejected.pop(line["key"], None)
+    return scores, rejected
 
 
 def check_generator(lines: list[Line], generator: Generator, root: Path) -> None:
@@ -124,33 +146,43 @@ def request_line(request: Request, generator: Generator) -> Line:
     return {**about, "generator": generator.label(), "version": generator.version()}
 
 
-def manifest(lines: list[Line], struck: set[str]) -> pd.DataFrame:
+def manifest(lines: list[Line], word: Word) -> pd.DataFrame:
     """One line an image of the journal, which `dataset=generated` reads.
 
     Columns image_id, path, mask, full_mask, split, label, attribute, level, sublevel, index, triplet, seed,
-    prompt, generator, version, money, state (drawn or refused), reason (of a refusal), accepted (drawn, not struck).
+    prompt, generator, version, money, state (drawn or refused), reason (of a refusal), accepted (drawn, neither
+    struck nor rejected, or kept by a person), object_score, attribute_score and rejected (why) of the checks.
     """
+    scores, rejected = checked(lines)
     frame = pd.DataFrame([line for _, line in sorted(latest(lines).items())])
-    drawn = frame["kind"] == "image"
-    state, accepted = np.where(drawn, "drawn", "refused"), drawn & ~frame["key"].isin(struck)
+    drawn, keys = frame["kind"] == "image", frame["key"]
+    state, accepted = np.where(drawn, "drawn", "refused"), drawn & ~keys.isin(word.out(rejected))
     named = frame.rename(columns={"key": "image_id", "file": "path", "refused": "reason"})
-    return named.assign(split="test", state=state, accepted=accepted).reindex(columns=LISTED)
+    seen = {f"{name}_score": [scores.get(key, {}).get(name) for key in keys] for name in ("object", "attribute")} | {
+        "rejected": ["; ".join(rejected.get(key, [])) or None for key in keys]
+    }
+    return named.assign(split="test", state=state, accepted=accepted, **seen).reindex(columns=LISTED)
 
 
-def review(lines: list[Line], struck: set[str], name: str) -> str:
+def review(lines: list[Line], word: Word, name: str) -> str:
     """The page with every image under its class and attribute, and a box to strike it; it exports struck.txt.
 
-    Images are read from beside it, all else is in it.
+    Images are read from beside it, all else is in it. What the checks rejected is ticked, until a person unticks it.
     """
     groups: dict[tuple[str, str, str], list[list[Any]]] = {}
+    scores, rejected = checked(lines)
     for line in latest(lines).values():
         group = groups.setdefault((line["label"], line["name"], line["attribute"]), [])
-        drawn = line["kind"] == "image"
+        drawn, seen = line["kind"] == "image", scores.get(line["key"], {})
         text = line["facts"].get("revised_prompt") or line["prompt"] or "" if drawn else f"refused: {line['refused']}"
-        group.append([line["key"], line["file"] if drawn else None, LEVELS.index(line["level"]), text])
+        for kind in ("object", "attribute"):
+            text += f"\n{kind} {seen[kind]:.3f}" if seen.get(kind) is not None else ""
+        why = "; ".join(rejected.get(line["key"], []))
+        group.append([line["key"], line["file"] if drawn else None, LEVELS.index(line["level"]), text, why])
     data = {
         "groups": [[*key, sorted(images)] for key, images in sorted(groups.items())],
-        "struck": sorted(struck),
+        "struck": sorted(word.struck),
+        "kept": sorted(word.kept),
         "levels": LEVELS,
         "file": STRUCK,
     }

@@ -1,0 +1,33 @@
+"""A model of images and texts as a classifier over any texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from fca.tasks.predict import Nameable
+from fca.types import FcaError
+
+
+def reading(encoder: Any, texts: Sequence[str], key: str = "encoder") -> Any:
+    """The encoder as a classifier over these texts, in this order. Raises FcaError for one that cannot read.
+
+    key: what the encoder is called on the command line.
+    """
+    if not reads(encoder):
+        step = f"add model@{key}=open_clip {key}.name=ViT-L-14 {key}.weights=openai, or do without"
+        raise FcaError(key, name_of(encoder), "a model of images and texts, with weights", step)
+    named: Any = encoder
+    names = {f"{number:05d}": text for number, text in enumerate(texts)}
+    return replace(named, classes=list(names), names=names, templates=["{}"])
+
+
+def reads(model: Any) -> bool:
+    """Whether it compares images with texts."""
+    return isinstance(model, Nameable) and getattr(model, "weights", None) is not None
+
+
+def name_of(model: Any) -> str:
+    """A model with its weights, in tables."""
+    return " ".join(filter(None, [model.label(), model.weights_label()]))
