@@ -138,6 +138,8 @@ class GenerateConfig:
     per_level: Annotated[int | None, Allowed(1, 10_000)] = None
     workers: Annotated[int, Allowed(0)] = 0
     dry: bool = False
+    pilot: Annotated[int, Allowed(0)] = 0
+    hour_price: Annotated[int | float | None, Allowed(0)] = None
     verbose: bool = False
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     plugins: list[str] = field(default_factory=list)

@@ -14,13 +14,17 @@ from fca.data.manifest import MANIFEST
 from fca.generation import Generator, Request, Writer
 from fca.tasks.generate import Budget, generate, outstanding, price_of, spent, undescribed, with_descriptions
 from fca.tasks.generate.folder import REVIEW, Folder, check_generator
+from fca.tasks.generate.pilot import pilot
 from fca.tasks.generate.plan import Plan
 
 FEW = (1, 5, 9)  # sublevels whose prompts a dry run shows
 
 
 def generation(config: DictConfig) -> None:
-    """Draw what is left, or with dry=true only show what would be drawn and what it would cost."""
+    """Draw what is left, or with dry=true only show what would be drawn and what it would cost.
+
+    A pilot draws a few of the images, which are kept.
+    """
     check_root("generate", config)
     plan: Plan = component(config, "plan").resolved(config.per_level)
     generator: Generator = component(config, "generator")
@@ -33,6 +37,9 @@ def generation(config: DictConfig) -> None:
     budget.check()
     if config.dry:
         _preview(plan, generator, writer, folder, config.verbose)
+        if config.pilot:
+            found = pilot(plan, generator, folder, budget, writer, config.workers, config.pilot)
+            print(found.text(price_of(generator), config.hour_price))
         return
     done = generate(plan, generator, folder, budget, writer, config.workers)
     why = f", {budget} reached" if done.left else ""

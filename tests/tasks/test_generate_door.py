@@ -32,6 +32,17 @@ def test_a_dry_run_says_what_it_would_do_and_draws_nothing(call, tmp_path):
     assert not (tmp_path / "outputs").exists()
 
 
+def test_a_pilot_is_kept_and_says_what_the_rest_takes(call, tmp_path):
+    code, out, err = call(*SMALL, "dry=true", "pilot=6", "hour_price=2")
+    assert (code, err) == (0, "")
+    assert "6 drawn, timed and kept; the 30 that are left take" in out
+    assert re.search(r"hours of a device: [\d.e-]+ \[[\d.e-]+, [\d.e-]+\]\n  GB on disk: .*\n  money: ", out), out
+    assert len(Folder(tmp_path / "outputs" / "generated" / "three").journal.lines()) == 6
+    assert "30 drawn, 0 left" in call(*SMALL)[1]
+    code, _, err = call(*SMALL, "dry=true", "pilot=3", "per_level=6")
+    assert (code, "pilot = 3; allowed: 4 to 35: 3 passes of 1" in err) == (2, True), err
+
+
 def test_a_plan_becomes_a_data_set_that_a_model_can_be_tested_on(call, fca, tmp_path):
     code, out, err = call(*SMALL)
     assert (code, err) == (0, "")

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from multiprocessing import get_context, parent_process
@@ -94,12 +94,14 @@ def generate(
     budget: Budget = Budget(),
     writer: Writer | None = None,
     workers: int = 1,
+    only: Container[str] | None = None,
 ) -> Done:
     """Draw what is left of a plan into a folder, then write its manifest and review page.
 
     Every image is kept as soon as it is whole.
     budget:  of the folder in all.    writer: a language model that describes every class and attribute first, once.
     workers: processes of a generator that allows several, 0 = one a core.
+    only:    keys of the images to draw; None = all.
 
     Raises FcaError for a plan, budget or generator that cannot be used, and when a service is down for good; the images
     so far are kept, and the same call goes on.
@@ -111,7 +113,7 @@ def generate(
     with folder.held(wait=False):
         check_generator(folder.journal.lines(), generator, folder.root)
         try:
-            return _fill(plan, generator, folder, budget, writer, workers)
+            return _fill(plan, generator, folder, budget, writer, workers, only)
         except Unavailable as error:
             step = "try again later: the same command goes on where this one ended"
             raise FcaError("generator", f"{generator.label()}: {error}", "a service that answers", step) from error
@@ -121,15 +123,22 @@ def generate(
 
 
 def _fill(
-    plan: Plan, generator: Generator, folder: Folder, budget: Budget, writer: Writer | None, workers: int
+    plan: Plan,
+    generator: Generator,
+    folder: Folder,
+    budget: Budget,
+    writer: Writer | None,
+    workers: int,
+    only: Container[str] | None,
 ) -> Done:
-    paid = not generator.prompted or writer is None or describe(plan, writer, folder, budget)
+    paid = not generator.prompted or writer is None or describe(plan, writer, folder, budget, only)
     before = folder.journal.lines()
     plan = with_descriptions(plan, before)
-    if generator.prompted and writer is not None and paid:
+    if generator.prompted and writer is not None and paid and only is None:
         plan.check_words()
     write_text(folder.root / "plan.yaml", plan.as_yaml())
-    wanted = outstanding(plan, folder, before)
+    left = outstanding(plan, folder, before)
+    wanted = [request for request in left if only is None or request.key in only]
     images, money = sum(line["kind"] == "image" for line in before), spent(before)
     drawn = refused = taken = 0
     price = price_of(generator) or 0.0
@@ -144,13 +153,15 @@ def _fill(
             taken += 1
         return wanted[start:taken]
 
-    if paid:
-        most = len(wanted) if budget.images is None else min(len(wanted), max(budget.images - images, 0))
+    if paid:  # a pilot has as many processes as what follows it
+        most = len(left) if budget.images is None else min(len(left), max(budget.images - images, 0))
         lines = draw_all(folder, generator, take, most, workers)
-        for line in track(lines, "images", most, transient=True, disable=not get_console().is_terminal):
+        for line in track(
+            lines, "images", min(most, len(wanted)), transient=True, disable=not get_console().is_terminal
+        ):
             folder.journal.add(line)
             drawn, refused = drawn + (line["kind"] == "image"), refused + (line["kind"] == "refusal")
-    return Done(drawn, refused, len(wanted) - drawn - refused, spent(folder.journal.lines()))
+    return Done(drawn, refused, len(left) - drawn - refused, spent(folder.journal.lines()))
 
 
 def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
@@ -294,10 +305,16 @@ def undescribed(plan: Plan, lines: list[Line]) -> list[tuple[str, str]]:
     return [pair for pair in pairs if pair not in tried and not plan.descriptions.get(pair[0], {}).get(pair[1])]
 
 
-def describe(plan: Plan, writer: Writer, folder: Folder, budget: Budget) -> bool:
-    """Have all missing descriptions written; false when the budget ended before. Raises Unavailable."""
+def describe(plan: Plan, writer: Writer, folder: Folder, budget: Budget, only: Container[str] | None = None) -> bool:
+    """Have all missing descriptions written; false when the budget ended before. Raises Unavailable.
+
+    only: keys of images; what no one of them needs is not written. None: all.
+    """
     lines = folder.journal.lines()
+    needed = {(one.label, one.attribute) for one in plan.requests() if only is None or one.key in only}
     for label, attribute in undescribed(plan, lines):
+        if (label, attribute) not in needed:
+            continue
         if not budget.pays(spent(lines), price_of(writer)):
             return False
         lines.append(_description(plan.classes[label], label, attribute, writer))

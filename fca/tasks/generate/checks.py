@@ -23,7 +23,7 @@ from fca.data.duplicates import exact_pairs, near_pairs, signature
 from fca.data.files import decode, in_order
 from fca.store.journal import Line
 from fca.tasks.generate import with_descriptions
-from fca.tasks.generate.folder import Folder, checked, latest
+from fca.tasks.generate.folder import SCORES, Folder, checked, latest
 from fca.tasks.generate.plan import SUBLEVELS, TURNS, Plan
 from fca.tasks.reading import name_of, reading, reads
 from fca.types import LEVELS, Classifier, FcaError, check_choice
@@ -87,7 +87,7 @@ class Checks:
         scores, _ = checked(lines)
         rejected: Rejected = {}
         for line in images:
-            found = {name: (scores[line["key"]][name], getattr(self, name)) for name in ("object", "attribute")}
+            found = {name: (scores[line["key"]][name], getattr(self, name)) for name in SCORES}
             reasons = [
                 f"{name} {score:.3f} < {least:g}"
                 for name, (score, least) in found.items()

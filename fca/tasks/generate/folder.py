@@ -33,6 +33,7 @@ _OTHERS = {
     "image": ("prompt", "seed", "mask", "full_mask", "facts"), "refusal": ("prompt", "seed"),
     "check": ("object", "attribute"), "verdict": ("rejected",),
 }  # fmt: skip
+SCORES = ("object", "attribute")  # of the checks
 LISTED = (
     *("image_id", "path", "mask", "full_mask", "split", "label", "attribute", "level", "sublevel", "index", "triplet"),
     *("seed", "prompt", "generator", "version", "money", "state", "reason", "accepted"),
@@ -158,9 +159,8 @@ def manifest(lines: list[Line], word: Word) -> pd.DataFrame:
     drawn, keys = frame["kind"] == "image", frame["key"]
     state, accepted = np.where(drawn, "drawn", "refused"), drawn & ~keys.isin(word.out(rejected))
     named = frame.rename(columns={"key": "image_id", "file": "path", "refused": "reason"})
-    seen = {f"{name}_score": [scores.get(key, {}).get(name) for key in keys] for name in ("object", "attribute")} | {
-        "rejected": ["; ".join(rejected.get(key, [])) or None for key in keys]
-    }
+    seen: dict[str, Any] = {f"{name}_score": [scores.get(key, {}).get(name) for key in keys] for name in SCORES}
+    seen["rejected"] = ["; ".join(rejected.get(key, [])) or None for key in keys]
     return named.assign(split="test", state=state, accepted=accepted, **seen).reindex(columns=LISTED)
 
 
@@ -175,7 +175,7 @@ def review(lines: list[Line], word: Word, name: str) -> str:
         group = groups.setdefault((line["label"], line["name"], line["attribute"]), [])
         drawn, seen = line["kind"] == "image", scores.get(line["key"], {})
         text = line["facts"].get("revised_prompt") or line["prompt"] or "" if drawn else f"refused: {line['refused']}"
-        for kind in ("object", "attribute"):
+        for kind in SCORES:
             text += f"\n{kind} {seen[kind]:.3f}" if seen.get(kind) is not None else ""
         why = "; ".join(rejected.get(line["key"], []))
         group.append([line["key"], line["file"] if drawn else None, LEVELS.index(line["level"]), text, why])
