@@ -1,7 +1,8 @@
 """Test images, and descriptions of them, from a service that speaks OpenAI's API.
 
 OpenAI itself (GPT Image, GPT) or a server of your own. How any service is called stands first, then `generator=openai`,
-then `writer=openai`. The key is OPENAI_API_KEY of the environment: it is stored nowhere and stays out of messages.
+then `writer=openai`. The key is OPENAI_API_KEY of the environment: it is stored nowhere and stays out of messages; a
+server on this machine needs none.
 Every failure is Refused, Unavailable or FcaError.
 """
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import openai
 
 KEY = "OPENAI_API_KEY"
+HERE = ("127.0.0.1", "localhost", "::1")  # hosts that need no key
 REFUSALS = ("content_policy_violation", "moderation_blocked", "content_filter")  # OpenAI's codes, and Azure's
 TEMPORARY = (408, 409, 429)  # timeout, conflict, rate limit; and 500 and above
 SHOWN = 300  # characters of a service's own message
@@ -62,7 +64,7 @@ class Service:
             raise missing_package("openai") from error
         failure: Exception
         try:
-            client = _client(self.base_url, self.retries, self.timeout_s, _key())
+            client = _client(self.base_url, self.retries, self.timeout_s, self._key())
             return attrgetter(method)(client)(**request, extra_body=options)
         except openai.APIConnectionError as error:  # timeouts are of its kind
             why = _one_line(error.__cause__ or error) or "timeout"
@@ -81,8 +83,18 @@ class Service:
     @property
     def host(self) -> str:
         """Its name in messages: a URL may hold a password."""
-        url = self.base_url or os.environ.get("OPENAI_BASE_URL")
+        url = self._url()
         return urlsplit(url).netloc.rpartition("@")[2] or url if url else "OpenAI"
+
+    def _url(self) -> str | None:
+        return self.base_url or os.environ.get("OPENAI_BASE_URL")
+
+    def _key(self) -> str:
+        key, host = os.environ.get(KEY), urlsplit(self._url() or "").hostname or ""
+        if not key and host not in HERE:
+            step = f"export {KEY}=...; a server of your own that needs none takes any word"
+            raise FcaError(KEY, "not set", "your key of the service, in the environment and nowhere else", step)
+        return key or "none"
 
     def _failure(self, model: str, error: openai.APIStatusError) -> Exception:
         """What a response with an error status means."""
@@ -107,16 +119,10 @@ def _client(url: str | None, retries: int, timeout_s: float, key: str) -> openai
     return openai.OpenAI(api_key=key, base_url=url, max_retries=retries, timeout=openai.Timeout(timeout_s))
 
 
-def _key() -> str:
-    if not (key := os.environ.get(KEY)):
-        step = f"export {KEY}=...; a server of your own that needs none takes any word"
-        raise FcaError(KEY, "not set", "your key of the service, in the environment and nowhere else", step)
-    return key
-
-
 def _one_line(message: object) -> str:
     """A service's own words without the key, which it may repeat."""
-    return " ".join(str(message).split()).replace(_key(), "(key)")
+    text, key = " ".join(str(message).split()), os.environ.get(KEY)
+    return text.replace(key, "(key)") if key else text
 
 
 def check_price(key: str, price: float | None) -> float:

@@ -103,9 +103,23 @@ def test_the_key_is_in_no_error_log_or_name_even_if_the_service_repeats_it(servi
 
 def test_without_a_key_nothing_is_requested(service, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY")
-    with pytest.raises(FcaError, match="OPENAI_API_KEY = not set"):
-        images(service).draw(REQUEST)
+    for elsewhere in (None, "https://images.example.org/v1", "http://127.evil.example.org/v1"):
+        with pytest.raises(FcaError, match="OPENAI_API_KEY = not set"):
+            images(service, base_url=elsewhere).draw(REQUEST)
     assert not service.requests
+
+
+def test_a_server_on_this_machine_needs_no_key(service, monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY")
+    service.reply_with(image_reply(PIXELS), failure(400, "none of these sizes"))
+    assert np.array_equal(images(service, options={"response_format": "b64_json"}).draw(REQUEST).image, PIXELS)
+    _, headers, body = service.requests[0]
+    assert (headers["authorization"], body["response_format"]) == ("Bearer none", "b64_json")
+    with pytest.raises(FcaError, match="none of these sizes"):
+        images(service).draw(REQUEST)
+    monkeypatch.setenv("OPENAI_BASE_URL", service.url.replace("127.0.0.1", "localhost"))
+    service.reply_with(image_reply(PIXELS))
+    assert np.array_equal(images(service, base_url=None).draw(REQUEST).image, PIXELS)
 
 
 def test_a_request_that_the_service_rejects_is_an_error_with_its_reason(service):

@@ -79,3 +79,16 @@ def test_a_money_budget_needs_a_price(generated, service):
     assert code != 0
     assert "generator.image_price" in err
     assert not service.requests
+
+
+def test_a_server_of_one_s_own_writes_and_draws_without_a_key_or_a_price(generated, service, tmp_path, monkeypatch):
+    """As docs/generate.md types it."""
+    monkeypatch.delenv("OPENAI_API_KEY")
+    service.reply_with(DESCRIBED, DESCRIBED, IMAGE)
+    code, out, err = generated(
+        "generator.image_price=0", "writer.call_price=0", "+generator.options.response_format=b64_json"
+    )
+    assert (code, err) == (0, "")
+    assert "6 drawn, 0 left; 0.00" in out
+    assert {body.get("response_format") for body in service.bodies[2:]} == {"b64_json"}
+    assert b"Bearer" not in contents(tmp_path)[1]
