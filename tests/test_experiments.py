@@ -31,8 +31,9 @@ TASKS = {
     "progressive": {*BOTH, "describe"},
     "rendered_cues": {*BOTH, "saliency"},
 }
-# tests/tasks/test_hard_imagenet.py, test_search_diffusion.py and test_search.py: they need masks, weights, stored runs
-OWN = {"hard_imagenet", "failure_search", "rendered_failures"}
+# tests/tasks/test_hard_imagenet.py, test_search_diffusion.py, test_search.py and test_seven_models.py: they need masks,
+# weights, stored runs, a generated set
+OWN = {"hard_imagenet", "failure_search", "rendered_failures", "progressive_models", "progressive_clips"}
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml") if path.stem not in OWN)
 
 
