@@ -133,6 +133,7 @@ class GenerateConfig:
     plan: Any
     writer: Any = None
     checks: Any = None
+    segmenter: Any = None
     outputs: str = "outputs"
     out: str | None = None
     per_level: Annotated[int | None, Allowed(1, 10_000)] = None

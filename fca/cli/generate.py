@@ -14,6 +14,7 @@ from fca.data.manifest import MANIFEST
 from fca.generation import Generator, Request, Writer
 from fca.tasks.generate import Budget, generate, outstanding, price_of, spent, undescribed, with_descriptions
 from fca.tasks.generate.folder import REVIEW, Folder, check_generator
+from fca.tasks.generate.masks import add_masks
 from fca.tasks.generate.pilot import pilot
 from fca.tasks.generate.plan import Plan
 
@@ -32,6 +33,7 @@ def generation(config: DictConfig) -> None:
     root = Path(config.out or Path(config.outputs) / "generated" / plan.name)
     check_folder("outputs" if config.out is None else "out", str(root))
     checks = None if config.checks is None else component(config, "checks")
+    segmenter = None if config.segmenter is None else component(config, "segmenter")
     folder = Folder(root)
     budget = Budget(config.budget.images, config.budget.money)
     budget.check()
@@ -45,6 +47,8 @@ def generation(config: DictConfig) -> None:
     why = f", {budget} reached" if done.left else ""
     refused = f", {done.refused} refused" if done.refused else ""
     print(f"{done.drawn:,} drawn{refused}, {done.left:,} left{why}; {done.money:,.2f} for all so far")
+    if segmenter is not None:
+        print(add_masks(folder, segmenter, plan.name))
     if checks is not None:
         print(checks.examine(plan, folder))
     for name in (MANIFEST, REVIEW):

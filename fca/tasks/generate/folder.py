@@ -27,17 +27,17 @@ MADE_FIRST = {".lock", "plan.yaml", "images", "masks"}  # before the journal has
 _IMAGE = ("key", "label", "name", "attribute", "level", "generator", "version")
 _TEXTS: dict[str, tuple[str, ...]] = {
     "image": (*_IMAGE, "file"), "refusal": (*_IMAGE, "refused"), "description": ("label", "attribute"),
-    "check": ("key", "by"), "verdict": (),
+    "check": ("key", "by"), "verdict": (), "mask": ("key", "by"),
 }  # fmt: skip
 _OTHERS = {
     "image": ("prompt", "seed", "mask", "full_mask", "facts"), "refusal": ("prompt", "seed"),
-    "check": ("object", "attribute"), "verdict": ("rejected",),
+    "check": ("object", "attribute"), "verdict": ("rejected",), "mask": ("mask",),
 }  # fmt: skip
 SCORES = ("object", "attribute")  # of the checks
 LISTED = (
     *("image_id", "path", "mask", "full_mask", "split", "label", "attribute", "level", "sublevel", "index", "triplet"),
     *("seed", "prompt", "generator", "version", "money", "state", "reason", "accepted"),
-    *("object_score", "attribute_score", "rejected"),
+    *("object_score", "attribute_score", "rejected", "mask_by"),
 )
 
 
@@ -45,8 +45,8 @@ LISTED = (
 class Folder:
     """Where a generated set lies: images/, masks/, journal.jsonl, plan.yaml, manifest.csv, review.html, struck.txt.
 
-    A line of the journal is added when an image is whole; its "kind" is image, refusal or description. What
-    `checks` found are lines, too: check (scores of an image) and verdict (all that are rejected, with reasons).
+    A line of the journal is added when an image is whole; its "kind" is image, refusal or description. What others find
+    in an image are lines, too: check (its scores), verdict (all images that are rejected, with reasons) and mask.
     """
 
     root: Path
@@ -125,10 +125,21 @@ def checked(lines: Sequence[Line]) -> tuple[dict[str, Line], dict[str, list[str]
             scores[line["key"]] = line
         elif line["kind"] == "verdict":
             rejected = dict(line["rejected"])
-        elif line["kind"] != "description":
+        elif line["kind"] in ("image", "refusal"):
             scores.pop(line["key"], None)
             rejected.pop(line["key"], None)
     return scores, rejected
+
+
+def masked(lines: Sequence[Line]) -> dict[str, Line]:
+    """Image -> the line of a segmenter's mask of it, since it was drawn."""
+    found = dict[str, Line]()
+    for line in lines:
+        if line["kind"] == "mask":
+            found[line["key"]] = line
+        elif line["kind"] in ("image", "refusal"):
+            found.pop(line["key"], None)
+    return found
 
 
 def check_generator(lines: list[Line], generator: Generator, root: Path) -> None:
@@ -152,15 +163,18 @@ def manifest(lines: list[Line], word: Word) -> pd.DataFrame:
 
     Columns image_id, path, mask, full_mask, split, label, attribute, level, sublevel, index, triplet, seed,
     prompt, generator, version, money, state (drawn or refused), reason (of a refusal), accepted (drawn, neither
-    struck nor rejected, or kept by a person), object_score, attribute_score and rejected (why) of the checks.
+    struck nor rejected, or kept by a person), object_score, attribute_score and rejected (why) of the checks;
+    mask_by: the segmenter that made the mask, if the generator did not.
     """
-    scores, rejected = checked(lines)
-    frame = pd.DataFrame([line for _, line in sorted(latest(lines).items())])
+    (scores, rejected), masks = checked(lines), masked(lines)
+    frame = pd.DataFrame([{"mask": None, **line} for _, line in sorted(latest(lines).items())])
     drawn, keys = frame["kind"] == "image", frame["key"]
     state, accepted = np.where(drawn, "drawn", "refused"), drawn & ~keys.isin(word.out(rejected))
     named = frame.rename(columns={"key": "image_id", "file": "path", "refused": "reason"})
     seen: dict[str, Any] = {f"{name}_score": [scores.get(key, {}).get(name) for key in keys] for name in SCORES}
     seen["rejected"] = ["; ".join(rejected.get(key, [])) or None for key in keys]
+    seen["mask"] = [mask or masks.get(key, {}).get("mask") for key, mask in zip(keys, frame["mask"], strict=True)]
+    seen["mask_by"] = [masks[key]["by"] if key in masks and masks[key]["mask"] else None for key in keys]
     return named.assign(split="test", state=state, accepted=accepted, **seen).reindex(columns=LISTED)
 
 
