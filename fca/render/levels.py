@@ -39,7 +39,7 @@ Measure = Callable[[Scene], float]
 
 _BANDS: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
     # root mean square distance of the object's colours from those behind it, of full scale
-    "color": ("contrast", ((0.18, 1.0), (0.26, 0.3), (0.15, 0.18))),
+    "color": ("contrast", ((0.18, 1.0), (0.25, 0.3), (0.15, 0.18))),
     # mean luminance of the object's pixels
     "light": ("luminance", ((0.12, 1.0), (0.12, 0.14), (0.065, 0.08))),
     # share of the object's pixels behind the cover, medium as in the paper, hard within its 70 to 90 %
@@ -54,7 +54,7 @@ _BANDS: dict[str, tuple[str, tuple[tuple[float, float], ...]]] = {
     "size": ("extent", ((0.42, 0.8), (0.3, 0.36), (0.21, 0.25))),
     "style": ("correlation", ((1.0, 1.0), (0.82, 0.9), (0.4, 0.55))),
     # root mean square change of the object's pixels by the pattern, as a share of their distance from those behind
-    "texture": ("pattern_share", ((0.0, 0.0), (0.28, 0.38), (0.46, 0.56))),
+    "texture": ("pattern_share", ((0.0, 0.0), (0.28, 0.38), (0.44, 0.56))),
     # degrees between the direction to the viewer and the usual one
     "view": ("degrees", ((0.0, 37.0), (42.0, 54.0), (62.0, 80.0))),
     # root mean square distance of the background's pixels from their mean
@@ -323,7 +323,6 @@ def hidden(scene: Scene, hits: Hits, target: float) -> Scene:
 
 def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
     """A pattern on the surface, in a colour that is neither the object's nor the background's."""
-    scene = replace(scene, texture_color=_foreign_colour(scene))
     behind = backdrop(scene, PROBE).reshape(-1, 3)[hits.pixels]
     plain = np.clip(surface(scene, hits, behind), 0, 1)
     whole = contrast(plain, behind)
@@ -332,15 +331,18 @@ def _texture(scene: Scene, hits: Hits, target: float) -> Scene:
         return contrast(np.clip(surface(changed, hits, behind), 0, 1), plain) / whole
 
     kinds = generator(scene.noise_key, "pattern").permutation(TEXTURES[1:]).tolist()
-    return _fitted((replace(scene, texture=kind) for kind in kinds), "texture_amount", measured, target)
+    ways = ((kind, paint) for paint in _foreign_colours(scene) for kind in kinds)
+    scenes = (replace(scene, texture=kind, texture_color=paint) for kind, paint in ways)
+    return _fitted(scenes, "texture_amount", measured, target)
 
 
-def _foreign_colour(scene: Scene) -> tuple[float, float, float]:
-    """Of some random paints the one that, lit, is farthest from the object's colours and the background's."""
+def _foreign_colours(scene: Scene) -> list[tuple[float, float, float]]:
+    """Paints: first the one that, lit, is farthest from the colours of object and background; the last is white."""
     random = generator(scene.noise_key, "paint")
     known = np.stack([LIT * np.array(scene.color), LIT * np.array(scene.accent), *np.array(scene.backdrop_colors)])
     paints = [hsv_to_rgb(*random.uniform((0, 0.2, 0.05), (1, 1, 1))) for _ in range(PAINTS)]
-    return max(paints, key=lambda paint: float(np.square(LIT * np.array(paint) - known).mean(axis=1).min()))
+    paints.sort(key=lambda paint: -float(np.square(LIT * np.array(paint) - known).mean(axis=1).min()))
+    return [*paints[:3], (1.0, 1.0, 1.0)]  # with black, its complement: what changes most
 
 
 def _finished(scene: Scene, hits: Hits, target: float) -> Scene:
