@@ -69,9 +69,18 @@ class Budget:
         """
         return (self.images is None or drawn < self.images) and self.pays(money, price)
 
+    def room(self, left: int, drawn: int) -> int:
+        """How many of `left` images it has room for after so many; money not looked at."""
+        return left if self.images is None else min(left, max(self.images - drawn, 0))
+
     def __str__(self) -> str:
         limits = (("images", self.images), ("money", self.money))
         return ", ".join(f"budget.{key}={limit}" for key, limit in limits if limit is not None)
+
+
+def drawn_in(lines: list[Line]) -> int:
+    """Images that were drawn, those that were drawn again included."""
+    return sum(line["kind"] == "image" for line in lines)
 
 
 def spent(lines: list[Line]) -> float:
@@ -134,14 +143,13 @@ def _fill(
     paid = not generator.prompted or writer is None or describe(plan, writer, folder, budget, only)
     before = folder.journal.lines()
     plan = with_descriptions(plan, before)
-    if generator.prompted and writer is not None and paid and only is None:
+    if generator.prompted and paid and only is None:
         plan.check_words()
     write_text(folder.root / "plan.yaml", plan.as_yaml())
     left = outstanding(plan, folder, before)
     wanted = [request for request in left if only is None or request.key in only]
-    images, money = sum(line["kind"] == "image" for line in before), spent(before)
+    images, money, price = drawn_in(before), spent(before), price_of(generator) or 0.0
     drawn = refused = taken = 0
-    price = price_of(generator) or 0.0
 
     def take(most: int) -> list[Request]:
         nonlocal taken
@@ -154,11 +162,9 @@ def _fill(
         return wanted[start:taken]
 
     if paid:  # a pilot has as many processes as what follows it
-        most = len(left) if budget.images is None else min(len(left), max(budget.images - images, 0))
-        lines = draw_all(folder, generator, take, most, workers)
-        for line in track(
-            lines, "images", min(most, len(wanted)), transient=True, disable=not get_console().is_terminal
-        ):
+        lines = draw_all(folder, generator, take, most := budget.room(len(left), images), workers)
+        quiet = not get_console().is_terminal
+        for line in track(lines, "images", min(most, len(wanted)), transient=True, disable=quiet):
             folder.journal.add(line)
             drawn, refused = drawn + (line["kind"] == "image"), refused + (line["kind"] == "refusal")
     return Done(drawn, refused, len(left) - drawn - refused, spent(folder.journal.lines()))

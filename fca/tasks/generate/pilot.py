@@ -11,7 +11,7 @@ from scipy.stats import t
 
 from fca.generation import Generator, Writer
 from fca.store.journal import Line
-from fca.tasks.generate import Budget, generate, outstanding, pass_size, processes_of, with_descriptions
+from fca.tasks.generate import Budget, drawn_in, generate, outstanding, pass_size, processes_of, with_descriptions
 from fca.tasks.generate.folder import Folder
 from fca.tasks.generate.plan import Plan
 from fca.types import FcaError
@@ -57,7 +57,8 @@ def pilot(
     """
     before = folder.journal.lines()
     wanted = outstanding(with_descriptions(plan.resolved(), before), folder, before)
-    processes, size = processes_of(generator, len(wanted), workers), pass_size(generator)
+    room = budget.room(len(wanted), drawn_in(before))
+    processes, size = processes_of(generator, room, workers), pass_size(generator)
     least = (processes + LEAST) * size
     if not least <= images < len(wanted):
         allowed = f"{least:,} to {len(wanted) - 1:,}: {LEAST} passes of {size} beyond the first of each process"
