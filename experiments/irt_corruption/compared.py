@@ -13,7 +13,7 @@ from sharma import (
     IMAGES,
     MODEL,
     MOVES,
-    RULE,
+    RULES,
     SEGMENTS,
     TABLE1,
     TABLE2,
@@ -171,12 +171,12 @@ def statements(ours: Frames, theirs: Frames, dataset: str, verdicts: bool) -> pd
         (found, agrees), (found_theirs, agrees_theirs) = look(ours), look(theirs)
         command = run_command(dataset, kind) if found is None else None
         lines.append((where, statement, found, found_theirs, agrees, agrees_theirs, command))
-    errors = _errors(ours["label_error_rules"])
+    errors, errors_theirs = (_errors(ours["label_error_rules"], rule) for rule in RULES)  # one table has both
     given = f"python experiments/irt_corruption/side_by_side.py outputs {dataset} VERDICTS.csv"
     command = None if errors else run_command(dataset) if verdicts else given
     low, high = ERRORS
     words = f"items low in discrimination and feasibility are {low:.0%} to {high:.0%} of the annotation errors"
-    lines.append(("section 3.1", words, errors, None, None, None, command))  # the analysis has no way of the paper's
+    lines.append(("section 3.1", words, errors, errors_theirs, None, None, command))
     columns = ["where", "statement", "ours", "as_paper", "agrees", "agrees_as_paper", "command"]
     return pd.DataFrame(lines, columns=columns).astype({"agrees": "boolean", "agrees_as_paper": "boolean"})
 
@@ -228,8 +228,8 @@ def _strong(frames: Frames) -> Finding:
     return f"Spearman's rho {rho:.2f} over {len(rank)} subjects; most hard images right: {share.idxmax()}", rho > 0
 
 
-def _errors(rules: pd.DataFrame) -> str | None:
-    for line in rules[rules["rule"] == RULE].to_dict("records"):
+def _errors(rules: pd.DataFrame, rule: str) -> str | None:
+    for line in rules[rules["rule"] == rule].to_dict("records"):
         shares = [
             f"{line[f'recall_{share}']:.0%} [{line[f'recall_{share}_low']:.0%}, {line[f'recall_{share}_high']:.0%}]"
             f" among the lowest {share} %"

@@ -9,7 +9,7 @@ import yaml
 
 PAPER = "Sharma et al. (Do models see corruption as we see?, 2023)"
 TEXTS = yaml.safe_load((Path(__file__).parent / "paper.yaml").read_text())
-DATASET, MODEL, RULE = TEXTS["dataset"], TEXTS["model"], TEXTS["rule"]
+DATASET, MODEL, RULES = TEXTS["dataset"], TEXTS["model"], TEXTS["rules"]
 SEGMENTS, SUBJECTS, IMAGES, ERRORS = (TEXTS[name] for name in ("segments", "subjects", "images", "errors"))
 TABLE1 = {kind: tuple(map(tuple, pairs)) for kind, pairs in TEXTS["table1"].items()}
 TABLE2, TABLE3, TABLE3_KIND = TEXTS["table2"], TEXTS["table3"], TEXTS["table3_kind"]

@@ -97,7 +97,7 @@ def analysed(store: Store, dataset: str, verdicts: str | None, query: str | None
         for tables, way in enumerate(("ours", "as the paper did"))
     ]
     if verdicts is not None:
-        made.append(("label_errors", 0, LabelErrors(own, [], verdicts, COLUMN, MODEL)))
+        made.append(("label_errors", 0, LabelErrors(own, [], verdicts, COLUMN, MODEL, "seed001")))
     ways: Ways = ({}, {})
     reasons: dict[str, str] = {}
     for name, way, analysis in made:

@@ -118,9 +118,17 @@ def suspicion(
         scores["low_p_max"] = -p_max
     scores["low_item_rest"] = -np.nan_to_num(item_rest(correct))  # its covariance is 0 where all are alike
     if discrimination is not None and feasibility is not None:
-        ranks = rankdata(-discrimination) + rankdata(-feasibility)
-        scores["low_discrimination_feasibility"] = ranks.astype(np.float64)
+        scores["low_discrimination_feasibility"] = low_in_both(discrimination, feasibility)
     return scores
+
+
+def low_in_both(discrimination: Score, feasibility: Score) -> Score:
+    """Low discrimination and low feasibility, by the sum of their ranks; equal values share a rank.
+
+    >>> low_in_both(np.array([1.0, 2.0]), np.array([0.9, 0.9])).tolist()
+    [3.5, 2.5]
+    """
+    return (rankdata(-discrimination) + rankdata(-feasibility)).astype(np.float64)
 
 
 def auc(score: Score, marked: Marked) -> Estimated:

@@ -147,6 +147,9 @@ def test_verdicts_give_the_share_of_annotation_errors(page, found, store, verdic
     low, high = line["recall_25_low"], line["recall_25_high"]
     assert f"{line['recall_25']:.0%} [{low:.0%}, {high:.0%}] among the lowest 25 %" in stated
     assert "12 errors" in stated
+    theirs = found["statements"].set_index("where").loc["section 3.1", "as_paper"]
+    assert "12 errors" in theirs
+    assert theirs != stated
     assert any("Stated (section 3.1)" in line for line in page.headlines)
     assert not any("nan" in line for line in page.headlines)
 

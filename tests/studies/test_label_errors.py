@@ -4,7 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fca.stats.irt import fit_irt
+from fca.stats.label_errors import auc, low_in_both
 from fca.store import Store
+from fca.studies.irt.figures.labels import rules_headlines
 from fca.studies.irt.label_errors import SUSPECTS, LabelErrors, judge, positions, read_verdicts
 from fca.types import FcaError
 
@@ -77,6 +80,22 @@ def test_every_rule_is_judged_by_the_verdicts(empty, answers, judged):
     suspects = tables["label_suspects"].frame
     assert suspects["verdict"].head(6).tolist() == ["error"] * 6
     assert (suspects["verdict"] == "right").sum() == 14
+
+
+def test_the_paper_s_rule_is_judged_by_both_fits_where_its_own_is_asked_for(empty, answers, judged):
+    tables = asked(empty, responses=[answers], verdicts=judged, compat="seed001")
+    rules = tables["label_error_rules"].frame.set_index("rule")
+    ours, theirs = (rules.loc[f"low_discrimination_feasibility{end}"] for end in ("", "_seed001"))
+    assert list(rules.index) == [*RULES, ours.name, theirs.name]
+    with np.load(answers) as read:
+        correct = (read["pred"] == read["labels"]).astype(float)
+    fit = fit_irt(correct, "3pl-upper", compat="seed001")
+    error = np.arange(60) < 6
+    assert theirs["auc"] == pytest.approx(auc(low_in_both(fit.discrimination, fit.feasibility), error).value, abs=1e-9)
+    assert ours["auc"] != theirs["auc"]
+    names = [str(word) for line in rules_headlines(tables["label_error_rules"].frame) for word in line.split("; ")]
+    assert any("our fit" in name for name in names)
+    assert any("as the paper fitted it" in name for name in names)
 
 
 def test_the_curve_meets_the_recalls_of_the_table(empty, answers, judged):

@@ -69,8 +69,8 @@ class IrtFit:
     discrimination: a > 0, slope at b; 1 in 1pl.    feasibility, guess: asymptotes; 1 and 0 where not learned.
     *_se:           standard errors (Laplace), given the learned hyperparameters; 0 for what is not learned.
     log_posterior:  at the mode, given the learned hyperparameters.    converged: False if the steps ran out.
-    Under compat="seed001" the discrimination may be negative, *_se are posterior standard deviations under mean field
-    (too small by construction), and log_posterior is the evidence lower bound.
+    Under compat="seed001" they are what `fit_variational` says: posterior means and standard deviations, and the
+    evidence lower bound for log_posterior.
     """
 
     model: str

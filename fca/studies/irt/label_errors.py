@@ -28,6 +28,7 @@ from fca.studies.irt.fits import (
     MODAL_WRONG_SHARE,
     P_MAX,
     PAPER,
+    Compat,
     IrtModel,
 )
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
@@ -45,8 +46,10 @@ _RULES = {
     "low_top1": "few models right",
     "low_p_max": "low p_max",
     "low_item_rest": "low item-rest correlation",
-    "low_discrimination_feasibility": "low discrimination, feasibility",
+    "low_discrimination_feasibility": "low discrimination and feasibility, our fit",
+    "low_discrimination_feasibility_seed001": "low discrimination and feasibility, as the paper fitted it",
 }
+AS_PAPER = "low_discrimination_feasibility_seed001"
 RULE = Column("rule", str, "", "rule that ranks the images", _RULES)
 AUC = Column("auc", float, ".3f", "chance that an image with a wrong label ranks above another")
 AUC_REVIEWED = Column("auc_reviewed", float, ".3f", "AUC among reviewed images")
@@ -107,6 +110,7 @@ METHOD = {
     "recall": "share of the errors among the 5, 10, 25 % most suspect items; 95 %: Wilson over the errors; by chance "
     "as large as the share flagged",
     "precision_at_k": "95 %: Wilson over the k most suspect; by chance: errors / n_items",
+    "as the paper fitted it": "compat=seed001: 3pl-upper by fca.stats.irt.variational.fit_variational",
     "equal scores": "in random order; reported is the expectation over it",
     "claim of the paper": "30 to 40 % of the errors are low in discrimination and feasibility; the share flagged is "
     "not stated",
@@ -120,7 +124,8 @@ class LabelErrors:
     query:           narrows the rows.    responses: files with predicted classes (`pred`), each one more data set.
     verdicts:        CSV file of labels that people reviewed; without one suspects are ranked and nothing is judged.
     verdict_columns: its columns of item names and of verdicts, 1 = the label is wrong.
-    model:           of item response theory, for p_max and the rule of the paper.    seed: of its fit.
+    model:           of item response theory, for p_max and the paper's rule as our fit has it.    seed: of the fits.
+    compat:          seed001 adds that rule as the paper fitted it: its model 3pl-upper, by `fit_variational`.
     k:               precision among the k most suspect; null: as many as there are known errors.
     """
 
@@ -131,6 +136,7 @@ class LabelErrors:
     verdicts: str | None = None
     verdict_columns: list[str] = field(default_factory=lambda: ["item", "error"])
     model: IrtModel = "3pl-upper"
+    compat: Compat = None
     k: Annotated[int | None, Allowed(1)] = None
     seed: Seed = 0
 
@@ -143,7 +149,7 @@ class LabelErrors:
             what = f"responses of {', '.join(source.dataset for source in every)}"
             step = "give the predicted classes (pred), not only whether they are right"
             raise FcaError(what, "only right or wrong", "classes: wrong ones are compared", step)
-        scored = [_scored(source, self.model, self.seed, verdicts) for source in sources]
+        scored = [_scored(source, self.model, self.compat, self.seed, verdicts) for source in sources]
         judged = [one for one in scored if one.judged is not None]
         if verdicts is not None and not judged:
             raise no_match(str(self.verdicts), verdicts, sources[0].responses.items["item"])
@@ -240,7 +246,7 @@ class Scored(NamedTuple):
     judged: Judged | None
 
 
-def _scored(source: Gathered, model: str, seed: int, verdicts: pd.Series | None) -> Scored:
+def _scored(source: Gathered, model: str, compat: str | None, seed: int, verdicts: pd.Series | None) -> Scored:
     responses = source.responses
     assert responses.pred is not None  # others are left out
     fit = fits.fitted(source, model, None, seed)
@@ -258,7 +264,11 @@ def _scored(source: Gathered, model: str, seed: int, verdicts: pd.Series | None)
     about |= {"modal_wrong_share": agreed.share, "top1": top1, "item_rest": stats.item_rest(responses.correct)}
     frame = responses.items[["image_id", "label"]].reset_index(drop=True)
     frame = LABEL_ERROR_SCORES.frame(frame.assign(**about, **of_fit, difficulty=fit.difficulty))
-    return Scored(source.dataset, frame, stats.suspicion(responses.correct, responses.pred, **of_fit), judged)
+    rules = stats.suspicion(responses.correct, responses.pred, **of_fit)
+    if compat is not None:
+        theirs = fits.fitted(source, "3pl-upper", compat, seed)
+        rules[AS_PAPER] = stats.low_in_both(theirs.discrimination, theirs.feasibility)
+    return Scored(source.dataset, frame, rules, judged)
 
 
 def _rates(scored: Scored, k: int | None) -> Iterator[dict[str, Any]]:
