@@ -26,6 +26,10 @@ page() { fca report report=irt_corruption "outputs=$published" logger=none "repo
 imagenet_verdicts="verdicts: $DATA/responses/labelerrors_imagenet_mturk.csv.gz, verdict_columns: [file, err_given_lt3], k: 500"
 page imagenet_val "65 models on ImageNet" "{responses: [$answers/imagenet_val.npz], $imagenet_verdicts}"
 page cifar10_test "34 models on CIFAR-10" "{responses: [$answers/cifar10_test.npz], verdicts: $answers/cifar10_verdicts.csv}"
+judge() { fca analyse analysis=label_errors "outputs=$published" analysis.compat=seed001 "$@"; }  # the rule by both fits
+judge "analysis.responses=[$answers/imagenet_val.npz]" analysis.k=500 \
+  "analysis.verdicts=$DATA/responses/labelerrors_imagenet_mturk.csv.gz" "analysis.verdict_columns=[file,err_given_lt3]"
+judge "analysis.responses=[$answers/cifar10_test.npz]" "analysis.verdicts=$answers/cifar10_verdicts.csv"
 fca report report=irt_corruption "outputs=$OUT" logger=none \
   "+report.options={verdicts: $answers/cifar10_verdicts.csv}"
 python "$here/side_by_side.py" "$OUT" cifar10 "$answers/cifar10_verdicts.csv"

@@ -46,8 +46,8 @@ _RULES = {
     "low_top1": "few models right",
     "low_p_max": "low p_max",
     "low_item_rest": "low item-rest correlation",
-    "low_discrimination_feasibility": "low discrimination and feasibility, our fit",
-    "low_discrimination_feasibility_seed001": "low discrimination and feasibility, as the paper fitted it",
+    "low_discrimination_feasibility": "our fit: low discrimination, feasibility",
+    "low_discrimination_feasibility_seed001": "as the paper fitted it: low in both",
 }
 AS_PAPER = "low_discrimination_feasibility_seed001"
 RULE = Column("rule", str, "", "rule that ranks the images", _RULES)
