@@ -11,6 +11,7 @@ from fca.report.figure import visuals_of
 from fca.stats.label_errors import RULES
 from fca.studies.irt.figures import labels
 from fca.studies.irt.label_errors import (
+    AS_PAPER,
     AUC,
     AUC_REVIEWED,
     LABEL_ERROR_CURVE,
@@ -79,7 +80,7 @@ def test_without_a_line_there_is_nothing_to_draw(shown):
 
 
 def test_the_rules_of_the_figures_are_those_of_the_analysis():
-    assert set(RULE.choices) == set(RULES)
+    assert set(RULE.choices) == {*RULES, AS_PAPER}
 
 
 def test_every_rate_is_drawn_with_its_interval():
@@ -124,7 +125,9 @@ def test_sentences_repeat_the_table():
     best = table.loc[table["auc"].idxmax()]
     assert sentence.startswith("zoo: of 54 known wrong labels, the 25 % most suspect images hold")
     assert f"{100 * best['recall_25']:.0f} [" in sentence
-    paper = table.set_index("rule").loc[labels.PAPER]
-    assert f"by low discrimination, feasibility (AUC {paper['auc']:.3f}" in sentence
+    paper = table.set_index("rule").loc[list(labels.PAPER)]
+    for words, auc in zip(("our fit: low discrimination", "as the paper fitted it"), paper["auc"], strict=True):
+        assert f"by {words}" in sentence
+        assert f"(AUC {auc:.3f}" in sentence
     assert "30 to 40 %" in sentence
     assert list(labels.rules_headlines(table.iloc[:0])) == []
