@@ -47,11 +47,13 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
     frame = persons.frame.assign(panel=style.panels(persons.frame, DATASET))
     rows = kinds.category(alt.Y, SUBJECT, alt.EncodingSortField(INFIT, order="descending"))
     base: Any = alt.Chart().encode(y=rows, tooltip=kinds.tooltips(persons.columns))
-    ticks = base.mark_tick(thickness=2, color=kinds.GREY, size=12).encode(x=kinds.quantity(alt.X, INFIT_EXPECTED, ""))
+    ticks = base.mark_tick(thickness=2, color=kinds.GREY, size=12).encode(
+        x=kinds.quantity(alt.X, INFIT_EXPECTED, "infit")
+    )
     dots = base.mark_point(filled=True, size=55).encode(x=kinds.quantity(alt.X, INFIT, "infit"))
     title = style.title(
         "Which subjects respond unlike the others of their ability?",
-        "Dots: infit, above the tick where a subject fails on easy and solves hard images too often.",
+        "Dots: infit, to the right of the tick where a subject fails on easy and solves hard images too often.",
         "Ticks: infit if the model held, from simulated responses.",
     )
     return style.faceted(kinds.layers(ticks, dots), frame, title, (DATASET,), row=14)
@@ -93,7 +95,8 @@ def dimensionality_figure(table: Table) -> alt.FacetChart:
     frame = frame.assign(panel=style.panels(frame, DATASET))
     coloured = kinds.hue(HOLD_OUT, frame, title="hidden")
     along = alt.X(f"{DIMENSIONS}:O", title="dimensions", axis=alt.Axis(labelAngle=0))
-    chart = kinds.points_with_intervals(GAIN, along, table.columns, coloured, dodge=HOLD_OUT, line=kinds.ZERO)
+    up = kinds.quantity(alt.Y, GAIN, "log loss saved")
+    chart = kinds.points_with_intervals(GAIN, along, table.columns, coloured, dodge=HOLD_OUT, line=kinds.ZERO, scale=up)
     title = style.title(
         "Does one ability explain the responses?",
         "Log loss of held-out responses that one more dimension saves, with its 95 % interval over networks;",
@@ -149,7 +152,7 @@ def dependence_headlines(dependence: pd.DataFrame) -> Iterator[str]:
             known = pd.notna(line["q3_within"])
             within = f"mean Q3 of images of one class {line['q3_within']:+.3f}{ends}; " if known else ""
             count = int(line["pairs_beyond"])
-            number = f"{'no pair' if not count else f'{count} or more pairs' if count == 20 else f'{count} pairs'}"
+            number = {0: "no pair", 1: "1 pair", 20: "20 pairs or more"}.get(count, f"{count} pairs")
             yield f"{line[DATASET]}: {within}{number} of {int(line['n_paired']):,} images above chance."
 
 
@@ -170,13 +173,11 @@ def dimensionality_headlines(table: pd.DataFrame) -> Iterator[str]:
 
     >>> line = {"dataset": "zoo", "hold_out": "networks", "dimensions": 1, "chosen": True, "held_out_nll": 0.5}
     >>> list(dimensionality_headlines(pd.DataFrame([line])))
-    ['zoo: 1 dimension predicts held-out responses of networks best (log loss 0.5000).']
+    ['zoo: held-out networks show 1 dimension of ability (log loss 0.5000).']
     """
     for line in table[table["chosen"].astype(bool)].to_dict("records"):
-        words = "dimension predicts" if line[DIMENSIONS] == 1 else "dimensions predict"
-        of = "cells" if line[HOLD_OUT] == "cells" else "responses of networks"
-        loss = f"log loss {line['held_out_nll']:.4f}"
-        yield f"{line[DATASET]}: {line[DIMENSIONS]} {words} held-out {of} best ({loss})."
+        count = f"{line[DIMENSIONS]} dimension{'s' if line[DIMENSIONS] > 1 else ''} of ability"
+        yield f"{line[DATASET]}: held-out {line[HOLD_OUT]} show {count} (log loss {line['held_out_nll']:.4f})."
 
 
 def dif_headlines(summary: pd.DataFrame) -> Iterator[str]:
