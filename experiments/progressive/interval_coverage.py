@@ -1,13 +1,13 @@
 """Do the intervals of adaptive tests hold the truth, on designs that no estimator was made for?
 
-    python experiments/progressive/interval_coverage.py                                  planted networks, an hour on a core
-    python experiments/progressive/interval_coverage.py --outputs OUT --answers FOLDER   with real ones: the whole table
-    ... --methods "optimal_allocation + stratified" --repeats 200                        one method, a quick look
+    python experiments/progressive/interval_coverage.py                                   planted networks only
+    python experiments/progressive/interval_coverage.py --outputs OUT --answers FOLDER    the whole table
+    ... --methods "optimal_allocation + stratified" --repeats 200                         one method, a quick look
 
 Pools: `even`, 432 images (3 classes x 4 attributes x 3 levels x 12); `uneven`, as many sessions, of 2 to 39 images a
-level; `networks`, the predictions that lie in the store OUT (study.sh leaves a weak and a strong one); `ImageNet`, 3,600
-images of 100 classes with levels by the accuracy of 45 other models, or at random, for a weak, a middling and a strong
-one of 20 tested models (imagenetv2_val50k_top1.npz in FOLDER, see replay.py).
+level; `drawn`, the even pool's images and two networks, a weak and a strong one, trained into the store OUT on first
+use (2 minutes); `ImageNet`, 3,600 images of 100 classes with levels by the accuracy of 45 other models, or at random,
+and the weakest, a middling and the strongest of 20 tested models (FOLDER: see replay.py).
 
 A test asks 10, 25, 50 or 70 %, or goes on by 10 % until its interval is as wide as that of half the images is on
 average. Of the mean accuracy over attributes: bias in points, and how often the 95 % interval holds the truth. In the
@@ -15,6 +15,7 @@ planted rows every test has a network of its own; standard errors are at most .7
 """
 
 import argparse
+import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -96,6 +97,14 @@ def imagenet(folder, place, at_random):
     return make_pool(levels, session[images], group[images]), lambda rng: right, bank
 
 
+def train(outputs):
+    """The two drawn networks, unless they are there: one epoch with a small learning rate, and fifteen epochs."""
+    drawn = "dataset=rendered dataset.classes=[airplane,car,chair] dataset.attributes=[color,occlusion,size,view]"
+    network = f"model=test_resnet model.input_size=64 recipe.min_steps=0 logger=none outputs={outputs}"
+    for recipe in ("recipe.epochs=1 recipe.lr=0.0005", "recipe.epochs=15 recipe.flip=true"):
+        subprocess.run(["fca", "run", "-m", *f"{drawn} {network} {recipe}".split()], check=True)
+
+
 def network(outputs, dataset, at):
     """A stored network."""
     [one] = [one for one in responses_by_level(Store(outputs)) if one.dataset == dataset]
@@ -107,9 +116,11 @@ def designs(outputs, answers):
     made = {
         f"{make.__name__}: {name}": partial(planted, make, p) for make in (even, uneven) for name, p in PLANTED.items()
     }
+    if outputs:
+        train(outputs)
     for one in responses_by_level(Store(outputs)) if outputs else ():
         for at, (model, right) in enumerate(zip(one.models, one.correct, strict=True)):
-            made[f"networks: {model} ({right.mean():.2f})"] = partial(network, outputs, one.dataset, at)
+            made[f"drawn: {model} ({right.mean():.2f})"] = partial(network, outputs, one.dataset, at)
     for place, name in ((0, "weak"), (10, "middling"), (19, "strong")) if answers else ():
         made[f"ImageNet: levels by accuracy, {name}"] = partial(imagenet, answers, place, False)
         made[f"ImageNet: levels at random, {name}"] = partial(imagenet, answers, place, True)
@@ -183,10 +194,8 @@ def main():
         lines = pd.concat(Parallel(options.jobs)(work))
         everything.append(lines)
         print(f"{' + '.join(method)}: bias in points; coverage in %\n{shown(lines).to_string()}")
-        print(
-            f"bias {lines['bias'].min():+.2f} to {lines['bias'].max():+.2f}, coverage {lines['held'].min():.1f} to {lines['held'].max():.1f} %\n",
-            flush=True,
-        )
+        ends = [f"{lines[name].min():.1f} to {lines[name].max():.1f}" for name in ("bias", "held")]
+        print(f"bias {ends[0]} points, coverage {ends[1]} %\n", flush=True)
     if options.csv:
         pd.concat(everything).to_csv(options.csv, index=False)
 
