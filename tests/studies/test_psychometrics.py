@@ -54,7 +54,9 @@ def test_lines_of_item_fit_are_the_statistics_of_the_fit(tmp_path):
 
 
 def test_items_that_cannot_be_judged_have_empty_cells(tmp_path):
-    items, _, _, dependence, pairs = ItemFit(**written(tmp_path, rasch(4, 30)), replicates=2)(store(tmp_path))
+    items, _, _, dependence, pairs = ItemFit(**written(tmp_path, rasch(4, 30)), model="1pl", replicates=2)(
+        store(tmp_path)
+    )
     assert items.frame[["infit_z", "outfit_z", "s_x2"]].isna().all(axis=None)
     assert dependence.frame[["misfit_infit", "q3_mean", "pairs_beyond"]].isna().all(axis=None)
     assert pairs.frame.empty

@@ -25,7 +25,7 @@ def score_eap(responses: Matrix, bank: ItemBank) -> Scored:
     >>> bank = ItemBank("2pl", 0 * one, one, one, 0 * one)
     >>> scored = score_eap(np.array([[1.0, 0.0], [1.0, np.nan]]), bank)
     >>> scored.ability.round(3), scored.ability_se.round(3)
-    (array([0.   , 0.412]), array([0.832, 0.911]))
+    (array([0.   , 0.413]), array([0.835, 0.911]))
     """
     centre, scale = score_ability(responses, bank)
     at, weight = hermegauss(NODES)
