@@ -57,7 +57,7 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
     Var = Σ W c² - d' (2 B⁻¹ - B⁻¹ J B⁻¹) d,   d = Σ c ∂P/∂β,   J the information on the parameters β, B with the prior
 
     The second term is what fitting takes away: an item's slope follows the very residuals that are judged (without it
-    an infit's z has a standard deviation of .2 to .6 in the 2pl). β: of an item its parameters, of a subject ability.
+    an infit's z has a standard deviation of .2 to .7 in the 2pl). β: of an item its parameters, of a subject ability.
     responses: 1, 0, NaN for no response; those of the fit. Raises FcaError for others.
 
     >>> responses = (np.random.default_rng(0).random((30, 50)) < np.linspace(0.2, 0.9, 30)[:, None]).astype(float)
