@@ -210,14 +210,14 @@ def test_tests_are_replayed_on_a_file_of_responses_as_one_group(zoo, tmp_path):
     found = {one.name: one for one in AdaptiveReplay(responses=[zoo], budgets=[0.5], repeats=4)(Store(tmp_path / "no"))}
     assert list(found) == NAMES
     methods = found["adaptive_methods"].frame
-    names = ["random + hypergeometric", "proportional + hypergeometric", "random + difference"]
+    names = ["random sample of 30", "random sample of 60", "proportional + hypergeometric", "random + difference"]
     names += ["neyman_irt + difference", "fisher_cat + p_irt"]
     assert set(methods["method"]) == set(names)
     assert set(methods["target"]) == {"accuracy"}
     assert (methods["groups"] == 1).all()
     assert (methods["models"] == 9).all()
     quarter = methods[methods["budget"] == 0.25].set_index("method")
-    assert quarter.loc["random + hypergeometric", "ratio"] == 1
+    assert quarter.loc["random sample of 30", "ratio"] == 1
     assert 0 < quarter.loc["neyman_irt + difference", "ratio"] < 1.5
     assert (methods["share"] - methods["budget"]).abs().max() < 0.01
     assert found["adaptive_asked"].frame.empty, "of images with levels only"

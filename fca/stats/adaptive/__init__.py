@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Integer, Shaped
 
+from fca.stats.adaptive.anchors import Anchors, anchors
 from fca.stats.adaptive.estimators import Estimate, difference, p_irt, pooled, session_mean, stratified
 from fca.stats.adaptive.mixed_logit import mixed_logit
 from fca.stats.adaptive.policies import (
@@ -33,9 +34,9 @@ from fca.types import FcaError
 
 __all__ = [
     "ALL", "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPINGS", "MAPPING_L", "MAPPING_Q", "OF_LEVELS", "POINTS", "POLICIES",
-    "TARGETS", "WARNINGS", "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt", "OptimalAllocation", "Policy", "Pool",
-    "Proportional", "Random", "Record", "StartPolicy", "StaticK", "check_mapping", "estimate", "make_pool", "replay",
-    "run_policy", "start_policy",
+    "TARGETS", "WARNINGS", "Anchors", "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt", "OptimalAllocation",
+    "Policy", "Pool", "Proportional", "Random", "Record", "StartPolicy", "StaticK", "anchors", "check_mapping",
+    "estimate", "make_pool", "replay", "run_policy", "start_policy",
 ]  # fmt: skip
 
 POLICIES: Mapping[str, StartPolicy] = MappingProxyType(

@@ -93,7 +93,9 @@ def _measured(frame: pd.DataFrame) -> pd.DataFrame:
     frame.loc[~(frame[MSE.low] > 0), [MSE.low, MSE.high]] = None
     needs = frame[POLICY].map(_NEEDS).fillna(_ADAPTIVE).where(~frame[ESTIMATOR].isin(_WITH_BANK), _BANK)
     needs = needs.where(frame[live.WARNING].isna(), _BIASED)
-    frame = frame.assign(kind=needs, way=frame[POLICY] + " + " + frame[ESTIMATOR], named=frame[TARGET].map(_TITLES))
+    without = frame.groupby(DATASET)[ESTIMATOR].transform(lambda names: (names == replay.BASE_WITHOUT[1]).any())
+    named = frame[TARGET].map(_TITLES).where(~without.astype(bool), frame[TARGET])
+    frame = frame.assign(kind=needs, way=frame[POLICY] + " + " + frame[ESTIMATOR], named=named)
     return frame.assign(panel=style.panels(frame, DATASET, "named"))
 
 
@@ -233,7 +235,8 @@ def named(frame: pd.DataFrame) -> pd.DataFrame:
     """With the way of each test (policy and estimator), a name for tests that differ in more than the seed, and panels
     by target."""
     frame = frame.reset_index(drop=True)
-    frame = frame.assign(way=frame[POLICY] + " + " + frame[ESTIMATOR], named=frame[TARGET].map(_TITLES))
+    named = frame[TARGET].map(_TITLES).where(frame[ESTIMATOR] != replay.BASE_WITHOUT[1], frame[TARGET])
+    frame = frame.assign(way=frame[POLICY] + " + " + frame[ESTIMATOR], named=named)
     row = frame[MODEL].astype(object)
     for column, word in _DISTINCT.items():
         if style.differs(frame[column]):
@@ -250,15 +253,17 @@ def method_headlines(methods: pd.DataFrame) -> Iterator[str]:
     """Error of the default test and of the best one against Static at the same budget.
 
     >>> line = {"dataset": "zoo", "target": "score", "budget": 0.25, "share": 0.25, "models": 6, "warning": None}
-    >>> static = line | {"method": "Static 3", "policy": "static_k", "ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0}
-    >>> ours = line | {"method": " + ".join(replay.DEFAULT), "policy": "optimal_allocation", "ratio": 0.6}
+    >>> static = line | {"method": "Static 3", "ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0}
+    >>> static |= dict(zip(("policy", "estimator"), replay.BASE))
+    >>> ours = line | {"method": " + ".join(replay.DEFAULT), "ratio": 0.6}
+    >>> ours |= dict(zip(("policy", "estimator"), replay.DEFAULT))
     >>> list(method_headlines(pd.DataFrame([static, ours | {"ratio_low": 0.4, "ratio_high": 0.9}])))
     ['zoo: with 25 % of the images, the squared error of score relative to Static 3 is 0.60 [0.40, 0.90] for \
 optimal_allocation + stratified.']
     """
     for (dataset, target), part in methods.groupby([DATASET, TARGET], sort=False):
         part = part[part["budget"] == part["budget"].min()]
-        even = (part[POLICY] == "static_k") | (part["method"] == " + ".join(replay.BASE_WITHOUT))
+        even = replay.is_base(part)
         base, unbiased = part[even], part[part["warning"].isna() & ~even].dropna(subset="ratio")
         if base.empty or unbiased.empty:
             continue

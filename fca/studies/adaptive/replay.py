@@ -237,8 +237,8 @@ def settings(budget: float, budgets: Iterable[int | float], levels: bool = True)
 
 def is_base(tests: pd.DataFrame) -> pd.Series:
     """Which tests are those that others are compared with: drawn evenly, as many of every level where there are any."""
-    pairs = [test in (BASE, BASE_WITHOUT) for test in zip(tests[POLICY], tests[ESTIMATOR], strict=True)]
-    return pd.Series(pairs, tests.index)
+    policy, estimator = BASE_WITHOUT
+    return (tests[POLICY] == BASE[0]) | ((tests[POLICY] == policy) & (tests[ESTIMATOR] == estimator))
 
 
 def replays(
@@ -308,7 +308,7 @@ def draws_of(seed: int, at: int) -> int:
 
 
 def name_of(test: Setting, pool: Pool) -> str:
-    """Static 3; gre_two_stage + mixed_logit.
+    """Static 3, or without levels the size of a simple random sample; gre_two_stage + mixed_logit.
 
     >>> from fca.stats.adaptive import make_pool
     >>> codes = np.repeat([0, 1, 2], 12), np.zeros(36, int), np.zeros(36, int)
@@ -317,6 +317,8 @@ def name_of(test: Setting, pool: Pool) -> str:
     """
     if test[:2] == BASE:
         return f"Static {round(test.budget * pool.items / pool.sizes.size)}"
+    if test[:2] == BASE_WITHOUT:
+        return f"random sample of {round(test.budget * pool.items):,}"
     return f"{test.policy} + {test.estimator}"
 
 
