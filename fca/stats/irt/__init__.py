@@ -54,7 +54,8 @@ def fit_irt(
     model:     1pl (difficulty alone), 2pl (and discrimination), 3pl (and guess), 3pl-upper (2pl and feasibility; Sharma
                et al. 2023, eq. 3, who call it 4PL: alias 4pl-feasibility), 4pl (all).
     start:     begin at random instead, to check that the result does not depend on the start.
-    compat:    "seed001" fits as Sharma et al. (2023) released it, by variational inference; only it uses `seed`.
+    compat:    "seed001" fits as Sharma et al. (2023) write it, by variational inference, with what keeps items apart
+               (docs/adr/0024); only it uses `seed`.
 
     The mode of the joint posterior, with θ ~ N(0, 1), b ~ N(m, s²), m ~ N(0, 5²), log a ~ N(n, 0.5²), feasibility ~
     Beta(5, 1) and guess / feasibility ~ Beta(1, 9), both as densities of logits, which keeps modes off the bounds. The
