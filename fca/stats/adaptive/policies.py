@@ -343,9 +343,14 @@ class FisherCat(_WithBank):
     Item information at the ability so far, P'² / (P (1 - P)), largest first, equally many of every group. For ranking
     models: the items it asks are not like the pool, so estimates of accuracy rely on the bank alone. Needs a bank.
 
-    batch:       items a round, of all groups together; None: four rounds a budget. Larger ones keep a GPU busy.
+    batch:       items a round, of all groups together; None: four rounds a budget. Larger ones keep a GPU busy. With
+                 400 of 4,000 ImageNet images (20 models, seed 0, experiments/progressive/ability.py) batches of 1, 16,
+                 64 and 256 give mean standard errors of .0837, .0837, .0838 and .0842, and abilities that differ from
+                 those on all images by .16, .16, .18 and .22 (root mean square).
     randomesque: items of a round are drawn at random among so many times as many of the most informative ones, so that
-                 tests of equally able models differ (Kingsbury & Zara 1989); 1: always the most informative.
+                 tests of equally able models differ (Kingsbury & Zara 1989); 1: always the most informative. There,
+                 with 5 and batches of 64, two tests share 46 instead of 59 % of their images, at a standard error of
+                 .0913.
     """
 
     name = "fisher_cat"
