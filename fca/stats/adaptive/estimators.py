@@ -124,8 +124,8 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     No model of responses: unbiased where a session's own responses do not decide how many of its items are asked
     (static_k, random, optimal_allocation), and biased where they do (gre_two_stage).
 
-    Sessions too small to be asked are one stratum (see `strata`); a single item of a stratum takes the mean s² of its
-    group's others. A few responses say little of a variance: beside those of a group's level counts one with the
+    Sessions too small to be asked are one stratum (see `strata`); a single item of a stratum takes the s² of its level
+    in all groups. A few responses say little of a variance: beside those of a group's level counts one with the
     variance of the whole level, and beside those of the whole level one with the largest, 1/4. Intervals: see
     `level_interval`; those of the mean over groups pool the groups level by level.
 
@@ -142,15 +142,19 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     with np.errstate(invalid="ignore", divide="ignore"):
         level = np.where(asked > 0, sums(size * share, group) / sizes, np.nan)
         spread = np.where(many, share * (1 - share) * n / (n - 1), 0.0)
-        usual = (sums(spread, group) / sums(many, group))[group]
         factor = np.where(n > 0, (size / sizes[group]) ** 2 * (1 / n - 1 / size), 0.0)
-    of_level, df = level_variance(n, right, spread), sums(np.maximum(n - 1, 0), group)
-    own = sums(factor * np.where(many, spread, np.where(np.isnan(usual), of_level, usual)), group)
-    factor, added = sums(factor, group), np.broadcast_to(of_level, level.shape)
-    found = level_interval(level, (df * own + factor * of_level) / (df + 1), df + 1, asked, added)
-    added = np.where(df.any(axis=0), 1 / 4, of_level)
-    variance = (df.sum(axis=0) * own.sum(axis=0) + factor.sum(axis=0) * added) / (df.sum(axis=0) + 1) / len(own) ** 2
-    of_mean = level.mean(axis=0), variance, welch(own, df + 1), asked.sum(axis=0), added
+    of_level, freedom = level_variance(n, right, spread)
+    df, own, seen, single = (
+        sums(one, group) for one in (many * (n - 1), factor * spread, factor * many, factor * ~many)
+    )
+    single *= of_level
+    several = (df * own + seen * of_level) / (df + 1)
+    both = np.stack([several, single]), np.stack([df + 1, np.broadcast_to(freedom, df.shape)])
+    found = level_interval(level, several + single, welch(*both), asked, np.broadcast_to(of_level, level.shape))
+    added, total, single = np.where(df.any(axis=0), 1 / 4, of_level), df.sum(axis=0), single.sum(axis=0)
+    several = (total * own.sum(axis=0) + seen.sum(axis=0) * added) / (total + 1)
+    freedom = welch(np.concatenate([own, single[None]]), np.concatenate([df + 1, freedom[None]]))
+    of_mean = level.mean(axis=0), (several + single) / len(own) ** 2, freedom, asked.sum(axis=0), added
     return Estimate(*found, level_interval(*(one[None] for one in of_mean)))
 
 
@@ -177,14 +181,18 @@ def sums(values: Shaped[np.ndarray, "strata 3"], group: Int[np.ndarray, " strata
     return np.stack([np.bincount(group, weights=column) for column in values.T], axis=1)
 
 
-def level_variance(n: Counted, right: Counted, spread: Float[np.ndarray, "strata 3"]) -> Float[np.ndarray, " 3"]:
-    """Variance of a response within the strata of each level, from all groups and one more response of variance 1/4.
+def level_variance(
+    n: Counted, right: Counted, spread: Float[np.ndarray, "strata 3"]
+) -> tuple[Float[np.ndarray, " 3"], Float[np.ndarray, " 3"]]:
+    """Variance of a response within the strata of each level, and its degrees of freedom.
 
-    spread: that of each stratum. Where every stratum has a single response, the variance of all responses to the level.
+    From all groups and one more response, of variance 1/4. Where every stratum has a single response, the variance of
+    all responses to the level.    spread: the variance of each stratum.
     """
     df, asked, correct = (one.sum(axis=0) for one in (np.maximum(n - 1, 0), n, right))
     within = ((np.maximum(n - 1, 0) * spread).sum(axis=0) + 1 / 4) / (df + 1)
-    return np.where(df > 0, within, (correct + 1) * (asked - correct + 1) / (asked + 2) ** 2)
+    whole = (correct + 1) * (asked - correct + 1) / (asked + 2) ** 2
+    return np.where(df > 0, within, whole), np.where(df > 0, df + 1.0, asked + 1.0)
 
 
 def session_mean(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
