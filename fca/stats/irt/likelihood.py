@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import expit
 
 Array = np.ndarray
 Subjects = Float[np.ndarray, " subjects"]
@@ -120,6 +119,20 @@ class Responses:
     def indicator(self) -> Matrix:
         """1 where a cell holds a response, else 0."""
         return np.ones_like(self.right) if self.present is None else self.present.astype(float)
+
+    def part(self, at: Bool[np.ndarray, " groups"] | Int[np.ndarray, " some"]) -> Responses:
+        """Some of the groups, each as an item."""
+        present = None if self.present is None else self.present[:, at]
+        count = self.count[at]
+        return Responses(self.right[:, at], present, count, np.arange(len(count)))
+
+    def sample(self, items: int) -> tuple[Responses, Int[np.ndarray, " some"]]:
+        """As many items, evenly spaced by the share of right responses, and the groups that they come from."""
+        order = np.argsort(self.logits()[1], kind="stable")
+        ends = np.cumsum(self.count[order])
+        drawn = np.searchsorted(ends, (np.arange(items) + 0.5) * ends[-1] / items, side="right")
+        at, count = np.unique(order[drawn], return_counts=True)
+        return replace(self.part(at), count=count.astype(float)), at
 
     def logits(self) -> tuple[Subjects, Groups]:
         """Accuracy of every subject and of every group, as smoothed logits."""
@@ -276,17 +289,21 @@ def _bounded(
     same with c = -(1 - p) where wrong; expected over responses, p_k p_l / (p (1 - p)).
     """
     feasibility, share = (row[part] for row in state.asymptotes())
-    solved, missed = expit(z), expit(-z)
-    p = np.maximum(feasibility * (share + (1 - share) * solved), TINY)
-    q = np.maximum((1 - feasibility) + feasibility * (1 - share) * missed, TINY)
+    small = np.exp(-np.abs(z))  # never overflows
+    large = 1 / (1 + small)
+    small *= large
+    solved, missed = np.where(z > 0, large, small), np.where(z > 0, small, large)
+    span, floor = feasibility * (1 - share), feasibility * share
+    p, q = np.maximum(floor + span * solved, TINY), np.maximum((1 - feasibility) + span * missed, TINY)
     truly = right > 0
-    score, chance, information = np.where(truly, 1 / p, -1 / q), np.where(truly, p, q), 1 / (p * q)
+    chance = np.where(truly, p, q)
+    score = np.where(truly, 1.0, -1.0) / chance
     if present is not None:
         chance[~present] = 1.0
         score *= present
-        information *= present
     cells.log_likelihood[part] = np.log(chance).sum(axis=0)
-    by_z = feasibility * (1 - share) * solved * missed
+    information = 0.0 if observed else np.abs(score) / np.where(truly, q, p)
+    by_z = span * solved * missed
     by = {"feasibility": (1 - feasibility) * p, "guess": feasibility * share * (1 - share) * missed}
     # second derivatives: of z by z and by each asymptote's logit as multiples of by_z, and among those as multiples
     bend = {"feasibility": 1 - 2 * feasibility, "guess": 1 - 2 * share}

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve
 
+from fca.stats.irt.items import FLAT, Blocks, backward, best_of_grid, cholesky, climb, forward, heights, own_derivatives
 from fca.stats.irt.likelihood import LEARNED, Cells, Groups, Parameters, Prior, Responses, State, Subjects, fill
 
 CENTRE_SD = 5.0  # of the mean difficulty around 0, the mean ability
@@ -20,48 +22,14 @@ SPREAD_FLOOR = 0.1  # in the same unit
 
 Shared = Float[np.ndarray, " shared"]  # abilities, then the mean difficulty
 Crosses = Float[np.ndarray, "k shared groups"]
-Blocks = Float[np.ndarray, "k k groups"]
 Scales = Float[np.ndarray, "2"]
-
-
-# Many small symmetric systems at once, one for each group of items, with the group on the last axis.
-def cholesky(block: Blocks) -> Blocks:
-    """Lower triangles L with L Lᵀ = block; raises LinAlgError if any block is not positive.
-
-    >>> cholesky(np.array([[[4.0]]]))
-    array([[[2.]]])
-    """
-    lower = np.zeros_like(block)
-    for i in range(len(block)):
-        for j in range(i + 1):
-            left = block[i, j] - np.einsum("kg,kg->g", lower[i, :j], lower[j, :j])
-            if i == j and not (left > 0).all():
-                raise LinAlgError(f"{int((~(left > 0)).sum())} blocks of items are not positive")
-            lower[i, j] = np.sqrt(left) if i == j else left / lower[j, j]
-    return lower
-
-
-def forward(lower: Blocks, right: Float[np.ndarray, "k *any groups"]) -> None:
-    """L⁻¹ right, in place."""
-    for i in range(len(lower)):
-        for j in range(i):
-            right[i] -= lower[i, j] * right[j]
-        right[i] /= lower[i, i]
-
-
-def backward(lower: Blocks, right: Float[np.ndarray, "k *any groups"]) -> None:
-    """L⁻ᵀ right, in place."""
-    for i in reversed(range(len(lower))):
-        for j in range(i + 1, len(lower)):
-            right[i] -= lower[j, i] * right[j]
-        right[i] /= lower[i, i]
 
 
 # One step of Newton's method in all parameters at once, the items eliminated (Schur complement).
 def log_posterior(state: State, cells: Cells, count: Groups) -> float:
     """Log likelihood and log prior, without constants."""
     shared = state.ability @ state.ability / 2 + state.prior.centre**2 / (2 * CENTRE_SD**2)
-    return float(count @ (cells.log_likelihood + state.item_prior()[0]) - shared)
+    return float(count @ heights(state, cells) - shared)
 
 
 @dataclass(frozen=True)
@@ -82,54 +50,24 @@ class System:
 def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> System:
     """All derivatives at a point that `cells` was filled at.
 
-    observed: the Hessian itself where an item's own block of it is positive. Otherwise, and always for asymptotes, its
-    expectation (Fisher information), which is positive everywhere.
+    observed: the Hessian itself, with the items' own blocks turned positive; else its expectation.
     """
     theta, a, b, prior = state.ability, state.slope, state.difficulty, state.prior
     k, m = len(state.item), len(cells.asymptote)
-    _, gradient, curvature = state.item_prior()
-    block = np.eye(k)[:, :, None] * curvature
-    cross = np.zeros((k, len(theta) + 1, len(b)))
-    powers = np.stack([np.ones_like(theta), theta, theta**2])
-    error, weight = powers[:2] @ cells.error, powers @ cells.weight
-    gradient[-1] -= a * error[0]
-    block[-1, -1] += a**2 * weight[0]
+    gradient, block = own_derivatives(state, cells, observed)
+    cross = np.empty((k, len(theta) + 1, len(b)))
+    cross[:-1, -1], cross[-1, -1] = 0.0, -(prior.spread**-2)
     np.multiply(cells.weight, -(a**2), out=cross[-1, :-1])
-    cross[-1, -1] = -(prior.spread**-2)
     if k > 1:
-        slack = a * (error[1] - b * error[0])
-        gradient[-2] += slack
-        block[-2, -2] += a**2 * (weight[2] - 2 * b * weight[1] + b**2 * weight[0])
-        block[-2, -1] = block[-1, -2] = -(a**2) * (weight[1] - b * weight[0])
-        np.subtract(theta[:, None], b, out=cross[-2, :-1])
-        cross[-2, :-1] *= cells.weight
-        cross[-2, :-1] *= a**2
-    if m:  # z depends on log a, b and θ
-        mixed = np.moveaxis(powers[:2] @ cells.mixed, 1, 0)
-        gradient[:m] += cells.asymptote
-        block[:m, :m] += cells.own
-        block[:m, -1] = block[-1, :m] = -a * mixed[0]
-        block[:m, -2] = block[-2, :m] = a * (mixed[1] - b * mixed[0])
-        np.multiply(cells.mixed, a, out=cross[:m, :-1])
-    if observed and k > 1:  # z has second derivatives itself, by (log a, log a), (log a, b) and (log a, θ)
-        block[-2, -2] -= slack
-        block[[-2, -1], [-1, -2]] += a * error[0]
-        cross[-2, :-1] -= a * cells.error
-        _make_positive(block)
+        np.subtract(b, theta[:, None], out=cross[-2, :-1])
+        cross[-2, :-1] *= cross[-1, :-1]
+        if observed:  # z has a second derivative itself, by (log a, θ)
+            cross[-2, :-1] -= a * cells.error
+    np.multiply(cells.mixed, a, out=cross[:m, :-1])
     centre = count @ (b - prior.centre) / prior.spread**2 - prior.centre / CENTRE_SD**2
     shared = np.append(cells.error @ (count * a) - theta, centre)
     diagonal = np.append(cells.weight @ (count * a**2) + 1.0, count.sum() / prior.spread**2 + CENTRE_SD**-2)
     return System(gradient, block, shared, diagonal, cross)
-
-
-def _make_positive(block: Blocks) -> None:
-    """Flip negative curvatures where an item's posterior is not concave, so that the step still ascends."""
-    values = np.linalg.eigvalsh(block.transpose(2, 0, 1))
-    bad = np.flatnonzero(values[:, 0] < 1e-3 * values[:, -1])
-    if len(bad):
-        value, vector = np.linalg.eigh(block[:, :, bad].transpose(2, 0, 1))
-        value = np.maximum(np.abs(value), 1e-3 * np.abs(value).max(axis=1, keepdims=True))
-        block[:, :, bad] = np.einsum("gik,gk,gjk->ijg", vector, value, vector)
 
 
 @dataclass(frozen=True)
@@ -161,10 +99,16 @@ def eliminate(now: System, count: Groups) -> Eliminated:
 
 
 def step(small: Eliminated, free: slice) -> tuple[Shared, Parameters]:
-    """Newton's step of the shared parameters in `free`, and of all items; raises LinAlgError if it is no ascent."""
+    """Newton's step of the shared parameters in `free`, and of all items.
+
+    Where the posterior is not concave in the shared ones, negative curvatures are flipped, so that the step ascends.
+    """
     shared = np.zeros(len(small.pushed))
     if len(shared[free]):
-        shared[free] = cho_solve(cho_factor(small.complement[free, free]), small.pushed[free])
+        value, vector = np.linalg.eigh(small.complement[free, free])
+        value = np.maximum(np.abs(value), FLAT * np.abs(value).max())
+        shared[free] = vector @ ((vector.T @ small.pushed[free]) / value)
+        shared /= max(np.abs(shared).max() / LONGEST, 1.0)
     item = small.half_item - np.stack([shared @ cross for cross in small.half_cross])
     backward(small.lower, item)
     return shared, item
@@ -172,9 +116,14 @@ def step(small: Eliminated, free: slice) -> tuple[Shared, Parameters]:
 
 STEPS = 1000
 TOLERANCE = 1e-8  # of a step, relative to 1 + the parameter
-ROUGH = 1e-4
 CAREFUL = 3  # first steps by expected information, which is positive wherever they start
-LONGEST = 2.0  # of one step in log discrimination and in logits
+SETTLED = 0.3  # a step, relative to the last change of the prior's scales, after which these are learned again
+NEAR = 0.05  # a change of the scales below which steps must settle first
+FURTHEST = 1.0  # that scales are moved beyond an EM step, in logarithms
+MULTIPLE = 100.0  # of that step, likewise
+PATIENCE = 150  # steps after which scales follow EM alone, which cannot cycle
+LONGEST = 1.0  # of one step in any ability
+FAR = 0.1  # a step of an item, relative to 1 + the parameter, that a quadratic does not describe
 
 
 @dataclass(frozen=True)
@@ -188,78 +137,102 @@ class Mode:
     converged: bool
 
 
-def find_mode(data: Responses, state: State, fixed_ability: bool = False, fixed_prior: bool = False) -> Mode:
+def find_mode(
+    data: Responses,
+    state: State,
+    fixed_ability: bool = False,
+    careful: int = CAREFUL,
+    tolerance: float = TOLERANCE,
+) -> Mode:
     """Newton steps in all abilities, items and the prior's centre; each is followed by learning the prior's scales.
 
-    Every step is halved until the log posterior rises. Converged when steps and changes of the prior are below 1e-8.
-    fixed_prior (with fixed_ability): only items move, each in its own posterior; to 1e-4, enough to rank modes.
+    No step lowers the log posterior. Converged when steps and changes of the prior are below the tolerance.
+    careful: number of first steps by expected information.
     """
     cells, trial = Cells.empty(data, state.model), Cells.empty(data, state.model)
-    fill(cells, data, state, observed=False)
-    free = slice(len(state.ability) + fixed_prior if fixed_ability else 0, None)
-    tolerance = ROUGH if fixed_prior else TOLERANCE
-    iteration, change, learned = 0, np.inf, [_scales(state.prior)]
-    while change > tolerance and iteration < STEPS:
+    fill(cells, data, state, observed=not careful)
+    free = slice(len(state.ability) if fixed_ability else 0, None)
+    iteration, moved, learned = 0, np.inf, list[Learned]()
+    while max(moved, _size(learned)) > tolerance and iteration < STEPS:
         iteration += 1
-        shared, item, difficulty_variance, ability_variance = _ascent(state, cells, data, iteration > CAREFUL, free)
-        reached, change = _climb(data, state, cells, trial, shared, item, iteration >= CAREFUL)
-        cells, trial, state = trial, cells, reached
-        if not fixed_prior:
-            state = _relearned(reached, difficulty_variance, ability_variance, data, fixed_ability)
-        learned.append(_scales(state.prior))
-        change = max(change, float(np.abs(_scales(state.prior) - _scales(reached.prior)).max()))
-        if len(learned) == 4 and change > tolerance:
-            if iteration > CAREFUL:
-                state = replace(state, prior=_ahead(state.prior, learned))
-            learned = [_scales(state.prior)]
-    return Mode(state, cells, log_posterior(state, cells, data.count), iteration, bool(change <= tolerance))
+        shared, item, difficulty_variance, ability_variance = _ascent(state, cells, data, iteration > careful, free)
+        state, moved = _climb(data, state, cells, trial, shared, item, iteration >= careful)
+        cells, trial = trial, cells
+        if tolerance < moved > SETTLED * (size := _size(learned)) and size < NEAR:
+            continue
+        here = _scales(state.prior)
+        state = _relearned(state, difficulty_variance, ability_variance, data, fixed_ability)
+        learned = _kept(learned, Learned(here, _scales(state.prior) - here))
+        if careful < iteration < PATIENCE and _size(learned) > tolerance:
+            state = replace(state, prior=_ahead(state.prior, learned))
+    converged = max(moved, _size(learned)) <= tolerance
+    return Mode(state, cells, log_posterior(state, cells, data.count), iteration, bool(converged))
+
+
+class Learned(NamedTuple):
+    """Scales of the prior, and how an EM step at the mode given them would change them."""
+
+    scales: Scales
+    change: Scales
 
 
 def _scales(prior: Prior) -> Scales:
     return np.array([np.log(prior.spread), prior.log_slope])
 
 
-def _ahead(prior: Prior, learned: Sequence[Scales]) -> Prior:
-    """The limit of scales that approach it by a steady ratio (Aitken's extrapolation)."""
-    earlier, later = learned[-2] - learned[-3], learned[-1] - learned[-2]
-    ratio = float(earlier @ later) / max(float(earlier @ earlier), 1e-300)
-    if not 0 < ratio < 1:
+def _size(learned: Sequence[Learned]) -> float:
+    """Of the last change."""
+    return float(np.abs(learned[-1].change).max()) if learned else np.inf
+
+
+def _kept(learned: list[Learned], new: Learned) -> list[Learned]:
+    """The last three, or the new one alone where changes grow: items changed modes, and the earlier ones mislead."""
+    return [*learned[-2:], new] if np.abs(new.change).max() < _size(learned) else [new]
+
+
+def _ahead(prior: Prior, learned: Sequence[Learned]) -> Prior:
+    """Where the changes vanish if they are linear in the scales (Anderson's acceleration of a fixed point)."""
+    if len(learned) < 2:
         return prior
-    spread, slope = learned[-1] + np.clip(later * ratio / (1 - ratio), -1.0, 1.0)
+    scales, change = (np.diff(values, axis=0).T for values in zip(*learned, strict=True))
+    weights = np.linalg.lstsq(change, learned[-1].change, rcond=1e-6)[0]
+    most = min(FURTHEST, MULTIPLE * _size(learned))
+    further = np.clip((scales + change) @ weights, -most, most)
+    spread, slope = _scales(prior) - further
     return replace(prior, spread=max(float(np.exp(spread)), SPREAD_FLOOR), log_slope=float(slope))
 
 
 def _climb(
     data: Responses, state: State, cells: Cells, trial: Cells, shared: np.ndarray, item: np.ndarray, observed: bool
 ) -> tuple[State, float]:
-    """As much of a step as raises the log posterior (up to rounding), leaving `trial` filled there; its size."""
+    """As much of a step as raises the log posterior (up to rounding), leaving `trial` filled there; its size.
+
+    Items that the step would carry far climb on their own instead, at the abilities reached; so do all items if the
+    whole step fails.
+    """
     before = log_posterior(state, cells, data.count)
-    length = 1.0 if len(item) == 1 else min(1.0, LONGEST / max(np.abs(item[:-1]).max(), 1e-12))
+    size, length = np.abs(item / (1 + np.abs(state.item))).max(axis=0), 1.0
+    alone = size > FAR
     while True:
         prior = replace(state.prior, centre=state.prior.centre + length * float(shared[-1]))
         reached = State(state.model, state.ability + length * shared[:-1], state.item + length * item, prior)
+        if alone.any():
+            reached.item[:, alone] = climb(data.part(alone), replace(reached, item=state.item[:, alone]))[0]
         fill(trial, data, reached, observed)
         if log_posterior(reached, trial, data.count) >= before - 1e-12 * abs(before) or length < 1e-9:
             break
-        length /= 2
-    return reached, float(max(np.abs(shared).max(), np.abs(item / (1 + np.abs(state.item))).max()))
+        length, alone = length / 2, np.ones_like(alone)
+    return reached, float(max(np.abs(shared).max(), size.max()))
 
 
 def _ascent(
     state: State, cells: Cells, data: Responses, observed: bool, free: slice
 ) -> tuple[np.ndarray, np.ndarray, Groups, Subjects]:
     """A step, with the variance of each difficulty (abilities known) and of each ability (items known)."""
-    while True:
-        now = derivatives(state, cells, data.count, observed)
-        try:
-            small = eliminate(now, data.count)
-            shared, item = step(small, free)
-            return shared, item, small.lower[-1, -1] ** -2, 1 / now.diagonal[:-1]
-        except LinAlgError:
-            if not observed:
-                raise
-            observed = False
-            fill(cells, data, state, observed)  # no concave place: the expected information is positive everywhere
+    now = derivatives(state, cells, data.count, observed)
+    small = eliminate(now, data.count)
+    shared, item = step(small, free)
+    return shared, item, small.lower[-1, -1] ** -2, 1 / now.diagonal[:-1]
 
 
 def learned_spread(squares: float, items: int) -> float:
@@ -298,7 +271,10 @@ def _relearned(
 
 
 # With asymptotes an item can have two modes: hard for every subject, or impossible in some cases for any subject.
-ROUNDS = 5
+ROUNDS = 10
+ROUGH = 1e-3  # the tolerance while items still change modes
+SAMPLE = 1500  # items that abilities and scales are first learned from
+DEEP = 5.0  # nats below its present mode from which an item does not start again
 BETTER = 1e-6  # nats by which another mode of an item must be higher
 
 
@@ -306,26 +282,42 @@ def find_best_mode(data: Responses, start: State) -> Mode:
     """The mode reached from `start`, then for each item the best of its own modes, started anew.
 
     With abilities and prior held, items do not depend on each other, so each takes its highest mode; then all move
-    together again. Ends when no item changes. Models without an upper asymptote need no second start.
+    together again. Ends when no item changes. Models without an upper asymptote need no second start. Abilities and
+    the prior of many items start where a sample of the items has them.
     """
-    mode = find_mode(data, start)
     if "feasibility" not in LEARNED[start.model]:
-        return mode
-    for _ in range(ROUNDS):
-        best, height = mode.state.item.copy(), _heights(mode)
-        for item in _other_starts(data, mode.state):
-            other = find_mode(data, replace(mode.state, item=item), fixed_ability=True, fixed_prior=True)
-            better = _heights(other) > height + BETTER
-            best[:, better], height = other.state.item[:, better], np.maximum(height, _heights(other))
-        if (best == mode.state.item).all():
-            break
-        again = find_mode(data, replace(mode.state, item=best))
+        return find_mode(data, start)
+    if len(data.count) > 2 * SAMPLE:
+        few, at = data.sample(SAMPLE)
+        known = find_best_mode(few, replace(start, item=start.item[:, at])).state
+        start = replace(start, ability=known.ability, prior=known.prior)
+    item = climb(data, replace(start, item=best_of_grid(data, start)))[0]
+    mode = find_mode(data, replace(start, item=item), careful=0, tolerance=ROUGH)
+    for last in [*[False] * ROUNDS, True]:
+        item, changed = _highest(data, mode)
+        last |= not changed
+        tolerance = TOLERANCE if last else ROUGH
+        again = find_mode(data, replace(mode.state, item=item), careful=0, tolerance=tolerance)
         mode = replace(again, iterations=mode.iterations + again.iterations)
+        if last:
+            break
     return mode
 
 
-def _heights(mode: Mode) -> Groups:
-    return mode.cells.log_likelihood + mode.state.item_prior()[0]
+def _highest(data: Responses, mode: Mode) -> tuple[Parameters, int]:
+    """The highest known mode of every item at the abilities of `mode`, and how many items changed theirs."""
+    best, height, changed = mode.state.item.copy(), heights(mode.state, mode.cells), 0
+    cells = Cells.empty(data, mode.state.model)
+    for item in (best_of_grid(data, mode.state), *_other_starts(data, mode.state)):
+        start = replace(mode.state, item=item)
+        fill(cells, data, start, observed=True)
+        at = np.flatnonzero(heights(start, cells) > height - DEEP)
+        other, reached = climb(data.part(at), replace(start, item=item[:, at]))
+        better = reached > height[at] + BETTER
+        at = at[better]
+        best[:, at], height[at] = other[:, better], reached[better]
+        changed += len(at)
+    return best, changed
 
 
 def _other_starts(data: Responses, state: State) -> tuple[Parameters, Parameters]:
