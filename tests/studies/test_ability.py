@@ -118,7 +118,9 @@ def test_a_bank_of_other_items_is_refused(lab, tmp_path):
 
 def test_no_bank_yet_is_said(lab):
     lab.answered("net", 0.5)
-    with pytest.raises(FcaError, match=r"^bank = 0123; allowed: a saved table irt_items: none yet; or a file of fca bank; next: .*irt"):
+    with pytest.raises(
+        FcaError, match=r"^bank = 0123; allowed: a saved table irt_items: none yet; or a file of fca bank; next: .*irt"
+    ):
         scored(lab, bank="0123")
 
 

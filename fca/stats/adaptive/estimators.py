@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
-from scipy.special import ndtri, stdtrit
+from scipy.special import betaincinv, ndtri, stdtrit
 
 from fca.stats.adaptive.policies import ability_of, chances, check_bank
 from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Marks, Pool, Record, Sample, fixed_size_variance
@@ -19,6 +19,7 @@ from fca.stats.irt import ItemBank
 from fca.types import FcaError
 
 Z = float(ndtri(0.5 + LEVEL / 2))
+TINY = 1e-12  # a variance of nothing
 STEP = 1e-4  # of ability, for slopes
 Targets = Float[np.ndarray, "groups targets"]
 Counted = Int[np.ndarray, "strata 3"]
@@ -81,25 +82,29 @@ def level_interval(share: ByLevel, variance: ByLevel, df: ByLevel, n: ByLevel, a
     share, variance, df: the share, its variance, and the degrees of freedom of that.    n: responses behind it.
     added: the variance of a response that was added to those observed, to estimate `variance`.
 
-    The interval of a level is Wilson's with p (1 - p) / variance responses, where p counts `added` responses of each
-    kind beside the n, and t of Student with the degrees of freedom of the sum (Welch, Satterthwaite) for 1.96. The ends
-    of the sum Σ w_l p_l lie sqrt(Σ w_l² (p_l - end_l)²) off it (Zou and Donner 2008, Stat. Med. 27:1693): near 0 and 1
-    they are as lopsided as those of the levels.
+    The interval of a level is Jeffreys' (the quantiles of Beta(m share + 1/2, m (1 - share) + 1/2); Brown, Cai and
+    DasGupta 2001, Stat. Sci. 16:101) for m = p (1 - p) / variance responses, where p counts `added` responses of each
+    kind beside the n. The ends of the sum Σ w_l p_l lie sqrt(Σ w_l² (p_l - end_l)²) off it (Zou and Donner 2008, Stat.
+    Med. 27:1693), times t / 1.96 with Student's t for the degrees of freedom of the sum (Welch, Satterthwaite): near 0
+    and 1 they are as lopsided as those of the levels.
 
     >>> one = np.ones((1, 3))
     >>> found = level_interval(one, 0.25 / 12**2 * one, 11 * one, 12 * one, 0.25 * one)
     >>> found.low.round(2), found.high
-    (array([[0.85, 0.82]]), array([[1., 1.]]))
+    (array([[0.88, 0.86]]), array([[1., 1.]]))
     """
     weight = LEVEL_WEIGHTS.T[:, None] ** 2  # (levels, 1, targets)
     parts = variance.T[:, :, None] * weight
     p = (share * n + added) / (n + 2 * added)
     t = stdtrit(welch(parts, df.T[:, :, None] + 0 * parts), 0.5 + LEVEL / 2)
-    part = (variance / (p * (1 - p))).T[:, :, None] * t**2
+    m = p * (1 - p) / np.maximum(variance, TINY)
+    ends = (betaincinv(m * share + 0.5, m * (1 - share) + 0.5, (1 + sign * LEVEL) / 2) for sign in (-1, 1))
+    low, high = (
+        np.where((share == edge) | (variance == 0), share, end).T[:, :, None]
+        for edge, end in zip((0, 1), ends, strict=True)
+    )
     value, right = share @ LEVEL_WEIGHTS.T, share.T[:, :, None]
-    half = np.sqrt(part * right * (1 - right) + part**2 / 4)
-    low, high = ((right + part / 2 + sign * half) / (1 + part) for sign in (-1, 1))
-    below, above = (np.sqrt((weight * (right - end) ** 2).sum(axis=0)) for end in (low, high))
+    below, above = (t / Z * np.sqrt((weight * (right - end) ** 2).sum(axis=0)) for end in (low, high))
     se = np.where(np.isnan(value), np.nan, np.sqrt(parts.sum(axis=0)))
     return Interval(value, se, np.maximum(value - below, 0.0), np.minimum(value + above, 1.0))
 

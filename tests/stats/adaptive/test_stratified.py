@@ -65,15 +65,16 @@ def test_value_and_variance_are_those_of_loops(drawn):
 
 
 @pytest.mark.parametrize("right", [0, 3, 20, 40])
-def test_the_interval_of_one_level_is_wilson_s(right):
-    n, many = 40, 1e9  # degrees of freedom: Student's t is 1.96
+def test_the_interval_of_one_level_is_jeffreys(right):
+    """With degrees of freedom without end Student's t is 1.96; nothing is left of the other levels."""
+    n, many = 40, 1e9
     p = (right + 0.25) / (n + 0.5)
-    only = np.array([[right / n, 1.0, 1.0]])  # nothing is left of the other levels
+    only = np.array([[right / n, 1.0, 1.0]])
     variance = np.array([[p * (1 - p) / n, 0, 0]])
     found = level_interval(only, variance, np.full((1, 3), many), np.full((1, 3), float(n)), np.full((1, 3), 0.25))
-    ends = stats.binomtest(right, n).proportion_ci(0.95, "wilson")
-    assert 3 * found.low[0, 0] - 2 == pytest.approx(ends.low, abs=1e-4)
-    assert 3 * found.high[0, 0] - 2 == pytest.approx(ends.high, abs=1e-4)
+    low, high = stats.beta(right + 0.5, n - right + 0.5).interval(0.95)
+    assert 3 * found.low[0, 0] - 2 == pytest.approx(low if right else 0, abs=1e-4)
+    assert 3 * found.high[0, 0] - 2 == pytest.approx(high if right < n else 1, abs=1e-4)
 
 
 def test_degrees_of_freedom_are_those_of_welch_s_test():
