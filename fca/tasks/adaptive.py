@@ -122,7 +122,7 @@ class AdaptiveTest:
                and difference.
     budget:    share of the images to evaluate.
     width:     go on, a budget more at a time, until the 95 % interval of the mean accuracy over attributes is at most
-               this wide; stopping by what was observed makes intervals a little too narrow.
+               this wide (by the default such intervals hold the truth: experiments/progressive/README.md).
     bank:      id of a saved table `irt_items`, or a file that `fca bank` wrote; fitted on other models.
     ability_se: go on in the same way until the ability on the bank's scale has this standard error.
     batch, randomesque: of fisher_cat, see there.
