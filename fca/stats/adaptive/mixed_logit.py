@@ -33,7 +33,7 @@ MISFIT = (
     "the estimate"
 )
 STEPS = 100
-TOLERANCE = 1e-5
+TOLERANCE, ROUGH = 1e-5, 1e-2  # of a step; rough is enough to compare kinds
 Parameters = Float[np.ndarray, "groups k"]  # β of the three levels, then s of all or of each
 Each = Float[np.ndarray, " k"]
 
@@ -138,7 +138,7 @@ def choose_kind(pool: Pool, record: Record) -> str:
     for name, kind in KINDS.items():
         counts = count_patterns(rows_of(pool, record, kind), kind.loads)
         every = counts.times.sum(axis=0)
-        lines = [fit_groups(counts, every - held_out).local.line for held_out in counts.times]
+        lines = [fit_groups(counts, every - held_out, ROUGH).local.line for held_out in counts.times]
         heights[name] = float((counts.times * np.stack(lines)).sum())
     return max(heights, key=heights.__getitem__)
 
@@ -163,7 +163,7 @@ def count_patterns(rows: Rows, loads: Float[np.ndarray, "3 s"]) -> Counts:
     return Counts(rows.asked[first], rows.right[first], rows.group[first], times, of_row, loads)
 
 
-def fit_groups(counts: Counts, times: Int[np.ndarray, " patterns"]) -> Fit:
+def fit_groups(counts: Counts, times: Int[np.ndarray, " patterns"], tolerance: float = TOLERANCE) -> Fit:
     """Each group alone, then each with the prior that the groups show; times: how often each pattern counts."""
     groups, s = int(counts.group[-1]) + 1, counts.loads.shape[1]
     alone = np.array([BETA_ALONE] * 3 + [S_ALONE] * s)
@@ -171,11 +171,11 @@ def fit_groups(counts: Counts, times: Int[np.ndarray, " patterns"]) -> Fit:
     right, asked = (group_sums(counts, values, times) for values in (counts.right, counts.asked))
     share = (right + 0.5) / (asked + 1)
     start = np.concatenate([np.log(share / (1 - share)), np.ones((groups, s))], axis=1)
-    parameters, local = fit(counts, prior, start, times)
+    parameters, local = fit(counts, prior, start, times, tolerance)
     if groups > 1:
         variance = np.diagonal(inverse(curvature(counts, prior, local, times)), axis1=1, axis2=2)
         prior = learn_prior(parameters, variance)
-        parameters, local = fit(counts, prior, parameters, times)
+        parameters, local = fit(counts, prior, parameters, times, tolerance)
     return Fit(parameters, local, prior)
 
 
@@ -242,7 +242,11 @@ def curvature(
 
 
 def fit(
-    counts: Counts, prior: Prior, parameters: Parameters, times: Int[np.ndarray, " patterns"]
+    counts: Counts,
+    prior: Prior,
+    parameters: Parameters,
+    times: Int[np.ndarray, " patterns"],
+    tolerance: float = TOLERANCE,
 ) -> tuple[Parameters, Local]:
     """β and s at the mode, by Newton's method with steps halved where the likelihood would fall; s stays above 0."""
     local = evaluate(counts, prior, parameters, times)
@@ -258,7 +262,7 @@ def fit(
             step[fell] /= 2
             new = evaluate(counts, prior, parameters + step, times)
         parameters, local = parameters + step, new
-        if np.abs(step).max() < TOLERANCE:
+        if np.abs(step).max() < tolerance:
             break
     return parameters, local
 
