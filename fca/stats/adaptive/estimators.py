@@ -130,7 +130,7 @@ def stratified(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     (static_k, random, optimal_allocation), and biased where they do (gre_two_stage).
 
     Sessions too small to be asked are one stratum (see `strata`); a single item of a stratum takes the s² of its level
-    in all groups. A few responses say little of a variance: beside those of a group's level counts one with the
+    in all groups. Few responses estimate a variance poorly: beside those of a group's level counts one with the
     variance of the whole level, and beside those of the whole level one with the largest, 1/4. Intervals: see
     `level_interval`; those of the mean over groups pool the groups level by level.
 

@@ -1,4 +1,4 @@
-"""How much items and tests tell about ability, and how reliable ability estimates are."""
+"""Information of items and tests about ability, and the reliability of ability estimates."""
 
 from __future__ import annotations
 
