@@ -2,10 +2,11 @@
 
     P(right | session, level) = 1 / (1 + exp(-(β_level + s_level u))),   u ~ N(0, 1) for each session
 
-Three kinds: one s for all levels, an s for each level, or also a u for each level, which makes levels independent. The kind that best predicts the responses of sessions held out of the fit is taken. β and s of each group are
-themselves drawn around those of all groups, with a spread learned from the groups: similar groups inform each other,
-dissimilar ones are estimated alone. An adaptive test chooses items by responses that the model conditions on, so its
-likelihood can ignore the rule (missing at random, Rubin 1976); shares of right responses cannot.
+Three kinds: one s for all levels, an s for each level, or also a u for each level, which makes levels independent. The
+kind that best predicts the responses of sessions held out of the fit is taken. β and s of each group are themselves
+drawn around those of all groups, with a spread learned from the groups: similar groups inform each other, dissimilar
+ones are estimated alone. An adaptive test chooses items by responses that the model conditions on, so its likelihood
+can ignore the rule (missing at random, Rubin 1976); shares of right responses cannot.
 """
 
 from __future__ import annotations

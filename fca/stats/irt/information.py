@@ -53,8 +53,8 @@ def marginal_reliability(
     """
     at, weight = nodes()
     known = total_information(bank, spread * at) if values is None else values
-    told = share * known * spread**2
-    return float(weight @ (told / (told + 1)))
+    gain = share * known * spread**2
+    return float(weight @ (gain / (gain + 1)))
 
 
 def nodes() -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, " n"]]:
