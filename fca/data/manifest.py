@@ -250,7 +250,7 @@ class Generated:
 
 
 class Word(NamedTuple):
-    """What a person said of a generated set: images to leave out, and images to keep whatever the checks say."""
+    """What a person decided about a generated set: images to leave out, and images to keep whatever the checks find."""
 
     struck: frozenset[str]
     kept: frozenset[str]

@@ -97,7 +97,7 @@ def resampled(what: str) -> str:
 
 
 def widened(draws: int, level: float = LEVEL) -> float:
-    """The level whose percentile interval of a mean of so few draws holds the mean about as often as `level` says.
+    """The level whose percentile interval of a mean of so few draws covers the mean in about `level` of the cases.
 
     2 Φ(t sqrt(k / (k - 1))) - 1 with Student's t of k - 1 degrees of freedom: Hesterberg's expanded percentiles (2015,
     Am. Stat. 69:371). Of ten normal draws the plain interval holds the mean in 90 to 92 %, this one in 94 %.

@@ -77,7 +77,7 @@ def whole_weights(trainer: pl.Trainer, training: Training) -> dict[str, Tensor]:
 
 
 class Sharded(Training):
-    """For FSDP: the optimiser is made while weights have their shapes, by which it tells what decays."""
+    """For FSDP: the optimiser is made while weights have their shapes, by which it decides what decays."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)

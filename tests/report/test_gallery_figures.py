@@ -129,7 +129,7 @@ def test_a_cell_of_pictures_becomes_an_image_and_text_stays_text():
     console.log(JSON.stringify([
       cell("data:image/png;base64,AA", { name: "thumbnail", kind: "image" }),
       cell(null, { name: "thumbnail", kind: "image" }),
-      cell(evil, { name: "said", kind: "text" }),
+      cell(evil, { name: "predicted", kind: "text" }),
     ]));
     """
     printed = subprocess.run(["node", "-e", script % functions], check=True, capture_output=True, text=True).stdout

@@ -50,7 +50,7 @@ def test_what_was_said_counts_every_answer(answered):
     keys, test = answered.data.classes, answered.data.items["image_id"].iloc[answered.data.rows("test")].tolist()
     for line in table.frame.to_dict("records"):
         said = [keys[pred[test.index(line["image_id"])]] for pred in preds]
-        named = dict(part.rsplit(" ", 1) for part in line["said"].split(", "))
+        named = dict(part.rsplit(" ", 1) for part in line["predicted"].split(", "))
         assert sum(int(n) for n in named.values()) == 5
         assert {name: int(n) for name, n in named.items() if name != "others"}.items() <= {
             name: said.count(name) for name in said
@@ -95,7 +95,7 @@ def test_answers_without_classes_have_no_suspects_and_nothing_said(tmp_path):
     (tmp_path / "bits.csv").write_text("\n".join(["subject," + ",".join(f"i{k}" for k in range(20)), *lines]))
     [table] = Gallery(responses=[str(tmp_path / "bits.csv")], shown=3)(Store(tmp_path / "outputs"))
     assert set(table.frame["kind"]) == {"hardest", "easiest"}
-    assert table.frame["said"].isna().all()
+    assert table.frame["predicted"].isna().all()
     assert table.frame["modal_wrong_share"].isna().all()
 
 

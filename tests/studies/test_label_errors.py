@@ -58,7 +58,7 @@ def test_planted_wrong_labels_come_first_without_verdicts(empty, answers):
     assert sorted(first["image_id"]) == [f"test/{i}.png" for i in range(6)]
     assert first["rank"].tolist() == [1, 2, 3, 4, 5, 6]
     shown = {"cat": "yak", "dog": "cat", "yak": "dog"}  # the label is the class after the one that is shown
-    assert (first["said"] == first["label"].map(shown)).all()
+    assert (first["wrong_class"] == first["label"].map(shown)).all()
     assert first["verdict"].isna().all()
     assert tables["label_error_rules"].frame.empty
     assert tables["label_error_curve"].frame.empty

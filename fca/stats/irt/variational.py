@@ -30,7 +30,7 @@ TOLERANCE = 3e-4  # of a sweep's largest change, in abilities' standard deviatio
 LONGEST = 1.0  # of one step of an ability
 REACH = 4.0, 3.0  # of the grids of b and of log a, in standard deviations of their priors
 SLOPES, CAPS = 11, 10  # points of log a, and of λ < 1
-DIFFICULTIES = 31, 45  # points of b for up to a hundred subjects, and for more, who tell closer difficulties apart
+DIFFICULTIES = 31, 45  # points of b for up to a hundred subjects, and for more, which separate closer difficulties
 CERTAIN = 80.0  # |z| beyond which single precision ends
 BLOCK = 1 << 21  # points of items at a time
 

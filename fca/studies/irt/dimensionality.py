@@ -69,7 +69,7 @@ class Dimensionality:
 
 def _lines(gathered: Gathered, how: Dimensionality) -> pd.DataFrame:
     correct = gathered.responses.correct
-    # an item that all solve, or none, tells nothing of dimensions
+    # an item that all solve, or none, has no information on dimensions
     varied = np.flatnonzero(np.nanmax(correct, axis=0) > np.nanmin(correct, axis=0))
     drawn = np.sort(np.random.default_rng(how.seed).permutation(varied)[: how.items])
     correct = correct[:, drawn]

@@ -28,7 +28,7 @@ _KINDS = {
     "suspect": "most suspect: the models agree on another class",
 }
 KIND = Column("kind", str, "", "why the image is shown", _KINDS)
-PREDICTED = Column("said", str, "", "predicted classes with the number of models")
+PREDICTED = Column("predicted", str, "", "predicted classes with the number of models")
 GALLERY = TableSpec(
     "gallery",
     "Which images are hardest, which easiest, which probably mislabelled, and what did the models predict?",

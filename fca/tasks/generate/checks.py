@@ -216,7 +216,7 @@ def _summary(images: Sequence[Line], rejected: Rejected) -> str:
     """How many were rejected, why, and at which level."""
     reasons = Counter(reason.split()[0] for of_one in rejected.values() for reason in of_one)
     names = {"object": "no sign of its class", "attribute": "another level", "same": "same picture"}
-    why = ", ".join(f"{reasons[name]} {said}" for name, said in names.items() if reasons[name])
+    why = ", ".join(f"{reasons[name]} {words}" for name, words in names.items() if reasons[name])
     at = [line["level"] for line in images if line["key"] in rejected]
     all_of = Counter(line["level"] for line in images)
     shares = ", ".join(f"{level} {at.count(level)} of {all_of[level]}" for level in LEVELS if all_of[level])
