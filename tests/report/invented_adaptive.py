@@ -22,6 +22,7 @@ def tables(models=3, datasets=("rendered",), seeds=(0,)):
         "adaptive_errors": _errors(datasets, names),
         "adaptive_methods": _errors(datasets, [None]),
         "adaptive_curves": _errors(datasets, [None], (0.1, 0.25, 0.5)),
+        "adaptive_exposure": _exposure(datasets),
         "adaptive_asked": _asked(datasets, names),
         "adaptive_trajectories": _trajectories(datasets, names),
         "adaptive_sessions": _sessions(datasets, names),
@@ -48,8 +49,19 @@ def _errors(datasets, models, budgets=(0.25,)):
                         line |= {"estimator": estimator, "target": target, "budget": budget, "share": budget}
                         line |= {"mse_pp2": mse, "mse_low": 0.7 * mse, "mse_high": 1.4 * mse, "ratio": mse / 20}
                         line |= {"ratio_low": mse / 30, "ratio_high": mse / 10, "bias_pp": 0.1, "coverage": 0.95}
+                        line |= {"rank_tau": 0.5 + budget, "rank_tau_low": 0.4, "rank_tau_high": 0.5 + budget}
+                        line |= {"repeats": 2}
                         line |= {"warning": "biased" if estimator == "pooled" else None, "models": len(models)}
                         yield line
+
+
+def _exposure(datasets):
+    for dataset in datasets:
+        for method, policy, estimator in METHODS[:3]:
+            for share in (0.1, 0.25, 0.5):
+                line = {"dataset": dataset, "method": method, "policy": policy, "estimator": estimator}
+                line |= {"budget": share, "share": share, "exposure": 2 * share, "never": 0.1, "common": share}
+                yield line | {"ability_tau": 0.8, "ability_tau_low": 0.7, "ability_tau_high": 0.9, "models": 6}
 
 
 def _asked(datasets, models):

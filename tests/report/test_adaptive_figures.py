@@ -27,6 +27,7 @@ figure = TestEveryFigure.figure
     [
         (figures.errors_figure, 2 * 4 * (3 + 1), 2 * 4),
         (figures.curves_figure, 2 * 4 * 3, 2 * 4 * 3),
+        (figures.exposure_figure, 4 * 3 + 4 * 3 * 3, (4 + 3) * 3),
         (figures.evaluated_figure, 3 * 2 * 3, 0),
         (figures.trajectories_figure, 3 * 2 * 3, 0),
         (figures.sessions_figure, 3 * 2 * 9, 3),
@@ -87,5 +88,11 @@ def test_headlines_have_the_numbers_of_the_tables():
 
 def test_the_report_finds_these_figures():
     keys = {figure.key for analysis in (AdaptiveReplay(), AdaptiveTests()) for figure in visuals_of(analysis).figures}
-    assert keys >= {"adaptive_errors", "adaptive_curves", "adaptive_asked", "adaptive_trajectories"}
+    assert keys >= {
+        "adaptive_errors",
+        "adaptive_curves",
+        "adaptive_exposure",
+        "adaptive_asked",
+        "adaptive_trajectories",
+    }
     assert keys >= {"adaptive_sessions", "adaptive_tests", "adaptive_test_attributes", "adaptive_truth"}

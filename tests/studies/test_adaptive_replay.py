@@ -6,17 +6,20 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
+from scipy.stats import kendalltau
 
-from fca.stats.adaptive import MAPPING_L, MAPPING_Q, replay
+from fca.stats.adaptive import MAPPING_L, MAPPING_Q, FisherCat, replay, run_policy
+from fca.stats.adaptive.estimators import p_irt
+from fca.stats.adaptive.policies import ability_of
 from fca.stats.irt import fit_irt
 from fca.store import Store
 from fca.studies.adaptive.pools import answers_of, of_levels
-from fca.studies.adaptive.replay import METHODS, AdaptiveReplay, Setting, banks_of_others, replays, two_stage
+from fca.studies.adaptive.replay import METHODS, AdaptiveReplay, Setting, banks_of_others, overall, replays, two_stage
 from fca.studies.progressive.levels import levels_of, pool_of, responses_by_level, sessions_of
 from fca.types import FcaError
 from tests.studies.steps_lab import able, items_of, respond, steps_lab
 
-NAMES = ["adaptive_errors", "adaptive_methods", "adaptive_curves"]
+NAMES = ["adaptive_errors", "adaptive_methods", "adaptive_curves", "adaptive_exposure"]
 NAMES += ["adaptive_asked", "adaptive_trajectories", "adaptive_sessions"]
 
 
@@ -97,7 +100,7 @@ def test_banks_are_fitted_on_other_networks(tmp_path):
 
 def test_without_other_networks_policies_with_a_bank_are_left_out(tmp_path):
     [one] = responses_by_level(answered(tmp_path / "outputs", models=2).store)
-    frame, left_out = replays(
+    frame, exposure, left_out = replays(
         of_levels(one),
         pool_of(one.items),
         [Setting("neyman_irt", "difference", 0.5), Setting("random", "pooled", 0.5)],
@@ -106,6 +109,7 @@ def test_without_other_networks_policies_with_a_bank_are_left_out(tmp_path):
         0,
     )
     assert set(frame["policy"]) == {"random"}
+    assert exposure["ability_tau"].isna().all()
     assert left_out[0].startswith(
         "steps: neyman_irt at budget 0.5: no item bank from other models' responses: subjects = 1"
     )
@@ -222,6 +226,32 @@ def test_tests_are_replayed_on_a_file_of_responses_as_one_group(zoo, tmp_path):
     assert (methods["share"] - methods["budget"]).abs().max() < 0.01
     assert found["adaptive_asked"].frame.empty, "of images with levels only"
     assert found["adaptive_methods"].parameters["left_out"] == []
+
+
+def test_exposures_are_those_of_the_images_asked_and_orders_those_of_scipy(zoo, tmp_path):
+    [one] = answers_of(Store(tmp_path / "no"), None, [zoo], "open")
+    pool, setting = pool_of(one.items), Setting("fisher_cat", "p_irt", 0.25)
+    found, banks = replays(one, pool, [setting], 2, "2pl", 0), banks_of_others(one, "2pl")
+    asked, ability, estimate = np.zeros((9, 2, 119), bool), np.zeros((9, 2)), np.zeros((9, 2))
+    for model, bank in enumerate(banks.of_model):
+        for repeat in range(2):
+            policy, rng = FisherCat(pool, 0.25, bank), np.random.default_rng([model, 0, repeat])
+            record = run_policy(policy, one.correct[model], rng).record
+            asked[model, repeat] = record.asked
+            ability[model, repeat] = bank.probability(np.array([ability_of(record, bank)[0]])).mean()
+            estimate[model, repeat] = p_irt(pool, record, bank).value[0, 0]
+    [line] = found.exposure.to_dict("records")
+    assert line["exposure"] == asked.mean(axis=(0, 1)).max() > line["share"]
+    assert line["never"] == (~asked.any(axis=(0, 1))).mean() > 0
+    pairs = [(asked[a, r] & asked[b, r]).sum() / 30 for r in range(2) for a in range(9) for b in range(a)]
+    assert line["common"] == pytest.approx(np.mean(pairs))
+    truth = one.correct.mean(axis=1)
+    taus = [[kendalltau(truth, values[:, r]).statistic for r in range(2)] for values in (ability, estimate)]
+    assert line["ability_tau"] == pytest.approx(np.mean(taus[0]))
+    assert line["ability_tau_low"] < line["ability_tau"] <= line["ability_tau_high"] <= 1
+    by_accuracy = overall(found.tests, 0.25).iloc[0]
+    assert by_accuracy["rank_tau"] == pytest.approx(np.mean(taus[1]))
+    assert by_accuracy["rank_tau_low"] < by_accuracy["rank_tau"]
 
 
 def test_the_images_without_a_missing_response_are_the_pool_and_snapshots_are_one_network(zoo, tmp_path, caplog):

@@ -24,7 +24,7 @@ def test_an_estimate_that_is_not_defined_leaves_its_error_out():
     frame = pd.DataFrame(lines, columns=["model", "group", "repeat"])
     about = {"method": "random + pooled", "policy": "random", "estimator": "pooled", "target": "score"}
     frame = frame.assign(**about, budget=0.1, share=0.1, truth=0.5, estimate=[0.5, 0.6, np.nan, 0.5], se=0.1)
-    frame = frame.assign(low=0.3, high=0.7)
+    frame = frame.assign(low=0.3, high=0.7, network="a")
     assert np.isnan(squared(frame)).tolist() == [[False, True]]
     [line] = overall(frame, 0.1).to_dict("records")
     assert pd.isna(line["mse_pp2"])

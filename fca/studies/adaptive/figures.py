@@ -14,7 +14,8 @@ from fca.store.columns import PREDICT_S, SHIFT
 from fca.studies.adaptive import adaptive_tests as live
 from fca.studies.adaptive import replay
 from fca.studies.adaptive.adaptive_tests import ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH
-from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, NCL, PROTOCOL, RUN_ID, SEED, TOP1
+from fca.studies.adaptive.exposure import ABILITY_TAU, COMMON, LARGEST, METHOD, NEVER, REPEATS
+from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, NCL, PROTOCOL, RUN_ID, SEED, TOP1
 from fca.types import Column, Table, with_interval
 
 SHOWN = 6  # tests drawn by attribute
@@ -28,8 +29,8 @@ _WAYS = {name: name for name in map(" + ".join, (*replay.METHODS, *replay.WITHOU
 WAY = Column("way", str, "", "policy and estimator", _WAYS)
 _TITLES = dict(TARGET.choices)
 _MEASURES = (
-    *(DATASET, MODEL, replay.METHOD, NEEDS, TARGET, SHARE, *with_interval(MSE), *with_interval(replay.RATIO)),
-    *(replay.BIAS, replay.COVERAGE, replay.UNDEFINED, replay.GROUPS, replay.REPEATS),
+    *(DATASET, MODEL, METHOD, NEEDS, TARGET, SHARE, *with_interval(MSE), *with_interval(replay.RATIO)),
+    *(replay.BIAS, replay.COVERAGE, replay.UNDEFINED, replay.GROUPS, REPEATS),
 )
 _FILTERS = (DATASET, MODEL)
 _LOG: dict[str, Any] = {"type": "log", "nice": False, "padding": 12}
@@ -38,6 +39,15 @@ _RIGHT = {replay.RIGHT_SECOND: "right in the second round", replay.WHOLE: "right
 LINE = Column("line", str, "", "share", {name: name for name in _RIGHT.values()})
 RESPONSE = Column("response", str, "", "prediction")
 STEP = Column("step", str, "", "round and image")
+MEASURE = Column("value", float, ".2f", "value")
+_SHOWN_BY = (DATASET, POLICY, ESTIMATOR, live.BUDGET, SHARE, MODELS, REPEATS)
+_PANELS = {
+    replay.RANK_TAU: "order by estimated accuracy, tau",
+    ABILITY_TAU: "order by ability, tau",
+    LARGEST: "tests that ask the most frequent image",
+    NEVER: "images that no test asks",
+    COMMON: "images of a test that another asks too",
+}
 _ESTIMATES = ("estimate with its 95 % interval", "all images")
 SOURCE = Column("source", str, "", "images", {name: name for name in _ESTIMATES})
 _COVERED = {True: "the true value is inside the interval", False: "outside"}
@@ -55,7 +65,7 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     frame = _measured(pd.concat([methods.frame.assign(mark="mean"), errors.frame.assign(mark="model")]))
     coloured = kinds.hue(NEEDS, frame, shapes=("square", "circle", "triangle-up", "cross"), columns=2)
     most = methods.frame.sort_values(SHARE, ascending=False, kind="stable", key=lambda share: share.round(2))
-    along = kinds.category(alt.Y, replay.METHOD, list(dict.fromkeys(most[replay.METHOD])))
+    along = kinds.category(alt.Y, METHOD, list(dict.fromkeys(most[METHOD])))
     axis = kinds.quantity(alt.X, MSE, **_LOG)
     means = kinds.points_with_intervals(
         MSE, along, _MEASURES, coloured, where="datum.mark == 'mean'", scale=axis, size=110
@@ -68,7 +78,7 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
         "(models and attributes resampled, if five or more); open: each model. Item banks: from other networks.",
     )
     chart = kinds.layers(each.encode(tooltip=kinds.tooltips(_MEASURES)), means)
-    return style.faceted(chart, frame, title, _FILTERS, height=28 * frame[replay.METHOD].nunique(), columns=2)
+    return style.faceted(chart, frame, title, _FILTERS, height=28 * frame[METHOD].nunique(), columns=2)
 
 
 def curves_figure(curves: Table) -> alt.FacetChart:
@@ -85,6 +95,35 @@ def curves_figure(curves: Table) -> alt.FacetChart:
         "fisher_cat chooses images that rank models; its error is that of the bank's predictions of all others.",
     )
     return style.faceted(chart, frame, title, _FILTERS, height=300, columns=2)
+
+
+def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
+    """How well each test orders the models, and how alike the images of all tests are; a panel a measure."""
+    known, taus = exposure.frame, curves.frame[curves.frame[TARGET] == "accuracy"]
+    parts = [(taus, replay.RANK_TAU), (known, ABILITY_TAU), (known, LARGEST), (known, NEVER), (known, COMMON)]
+    long = []
+    for frame, column in parts:
+        ends = dict(zip(with_interval(MEASURE), with_interval(column), strict=True))
+        values = {end: frame.get(name) for end, name in ends.items()}
+        long.append(frame[list(_SHOWN_BY)].assign(**values, measure=_PANELS[column]))
+    frame = pd.concat(long).dropna(subset=MEASURE).reset_index(drop=True)
+    frame["way"] = frame[POLICY] + " + " + frame[ESTIMATOR]
+    frame["panel"] = style.panels(frame, DATASET, "measure")
+    shapes = ("square", "diamond", "circle", "cross", "triangle-up", "triangle-down")
+    coloured = kinds.hue(WAY, frame, shapes=shapes, columns=3)
+    frame["asked"] = (100 * frame[live.BUDGET]).map("{:.3g} %".format)
+    order = alt.EncodingSortField(live.BUDGET, op="min")
+    along = kinds.category(alt.X, "asked", order, "share of all images evaluated", bands=True)
+    axis = kinds.quantity(alt.Y, MEASURE, "", nice=False)
+    hover = (*_SHOWN_BY, *with_interval(MEASURE))
+    chart = kinds.points_with_intervals(MEASURE, along, hover, coloured, dodge=WAY, scale=axis, size=40)
+    title = style.title(
+        "Do few images order the models, and are they always the same ones?",
+        "Kendall's tau of the order by a test and the order by all images, with its 95 % interval over networks; and",
+        "how alike the images of the models' tests are: those that every test asks are soon known.",
+    )
+    drawn = style.faceted(chart, frame, title, (DATASET,), height=200, columns=3)
+    return drawn.resolve_scale(y="independent")
 
 
 def _measured(frame: pd.DataFrame) -> pd.DataFrame:
@@ -316,11 +355,12 @@ def live_headlines(tests: pd.DataFrame) -> Iterator[str]:
         yield line + (f"; {_percents(timed)} of the time of a full run." if len(timed) else ".")
 
 
-_ERRORS, _METHODS, _CURVES, _EVALUATED, _TRAJECTORIES, _SESSIONS = replay.AdaptiveReplay.tables
+_ERRORS, _METHODS, _CURVES, _EXPOSURE, _EVALUATED, _TRAJECTORIES, _SESSIONS = replay.AdaptiveReplay.tables
 _TESTS, _ATTRIBUTES = live.AdaptiveTests.tables
 FIGURES = (
     Figure("adaptive_errors", "Error of adaptive tests", (_ERRORS, _METHODS), errors_figure),
     Figure("adaptive_curves", "Error by share of images", (_CURVES,), curves_figure),
+    Figure("adaptive_exposure", "Order of the models, and images asked", (_EXPOSURE, _CURVES), exposure_figure),
     Figure("adaptive_asked", "Images evaluated by level", (_EVALUATED,), evaluated_figure),
     Figure("adaptive_trajectories", "Where sessions go", (_TRAJECTORIES,), trajectories_figure),
     Figure("adaptive_sessions", "A few sessions", (_SESSIONS,), sessions_figure),

@@ -17,17 +17,18 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int
 from rich import get_console
 from rich.progress import track
-from scipy.stats import kendalltau
 
 from fca.allowed import Allowed, Seed
 from fca.stats import adaptive
-from fca.stats.adaptive import MAPPINGS, POINTS, GreTwoStage, Pool, replay, start_policy
+from fca.stats.adaptive import MAPPINGS, POINTS, GreTwoStage, Policy, Pool, replay, start_policy
 from fca.stats.adaptive.policies import check_budget
-from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, cluster_draws, percentile_interval
+from fca.stats.correlation import kendall
+from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, UNKNOWN, cluster_draws, percentile_interval
 from fca.stats.irt import ItemBank, check_responses, fit_irt
 from fca.stats.irt.model import NAMES
 from fca.store import Store
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
+from fca.studies.adaptive.exposure import ADAPTIVE_EXPOSURE, FEWEST, METHOD, REPEATS, Shown, exposure_line, shown_by
 from fca.studies.adaptive.pools import Answers, answers_of
 from fca.studies.progressive.levels import PAPER, Line, cells, pool_of
 from fca.studies.table import DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec, filled
@@ -48,6 +49,7 @@ WITHOUT_LEVELS = (  # the same of images without levels
     *(BASE_WITHOUT, DEFAULT_WITHOUT, ("random", "difference"), ("neyman_irt", "difference")),
     ("fisher_cat", "p_irt"),
 )
+CURVES = (*METHODS, *WITHOUT_LEVELS)
 BESIDE = (  # the first two are biased
     *(("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled")),
     ("optimal_allocation", "mixed_logit"),
@@ -56,7 +58,6 @@ OF_BANK = ("neyman_irt", "fisher_cat", "difference", "p_irt")
 FOLDS = 10  # of networks; one in each where they are fewer
 SHOWN_MODELS, SHOWN_SESSIONS = 6, 6  # drawn one by one
 
-METHOD = Column("method", str, "", "kind of test")
 MSE = Column("mse_pp2", float, ".2f", "squared error (squared % points)")
 MSE_LOW, MSE_HIGH = (
     Column(f"mse_{end}", float, ".2f", f"squared error, {end}er end of the 95 % interval") for end in ("low", "high")
@@ -66,7 +67,6 @@ BIAS = Column("bias_pp", float, "+.2f", "mean error in percentage points")
 COVERAGE = Column("coverage", float, ".1%", "95 % intervals that contain the truth")
 UNDEFINED = Column("undefined", int, ".0f", "tests without an estimate")
 GROUPS = Column("groups", int, ".0f", "attributes")
-REPEATS = Column("repeats", int, ".0f", "tests of each kind and model")
 RANK_TAU = Column("rank_tau", float, ".2f", "Kendall's tau of estimated and true order of the models")
 MAPPING = Column("mapping", str, "", "mapping from points to the second round", {name: name for name in MAPPINGS})
 FIRST = Column("first", float, ".2f", "images a session in the first round")
@@ -86,7 +86,10 @@ RIGHT = Column("right", bool, "", "whether the prediction is right")
 
 _TEST = (METHOD, POLICY, ESTIMATOR, TARGET, BUDGET, SHARE)
 _MEASURES = (MSE, MSE_LOW, MSE_HIGH, *with_interval(RATIO))
-_OVERALL = (DATASET, *_TEST, *_MEASURES, BIAS, COVERAGE, UNDEFINED, RANK_TAU, MODELS, GROUPS, REPEATS, WARNING)
+_OVERALL = (
+    *(DATASET, *_TEST, *_MEASURES, BIAS, COVERAGE, UNDEFINED),
+    *(*with_interval(RANK_TAU), MODELS, GROUPS, REPEATS, WARNING),
+)
 ADAPTIVE_ERRORS = TableSpec(
     "adaptive_errors",
     "How large is the error of a test of a part of the images, model by model?",
@@ -132,6 +135,9 @@ NOTES = {
     "bank": "2pl (or analysis.model) of the responses of other networks: those of the tested one, under any seed, are "
     "never in it; ten folds of networks at most",
     "coverage": "share of 95 % intervals that contain the truth",
+    "rank_tau": "of one repeat's tests, mean over repeats, as are the ends of its interval, which resamples networks; "
+    "ability_tau: the same of abilities, each as the accuracy that the model's bank expects of it",
+    "exposure": "of an image: the share of the tests of all models and repeats that ask it",
     "sessions": "six of six models at most, at equal steps by points and by accuracy",
 }
 
@@ -154,6 +160,15 @@ class Banks(NamedTuple):
     lacking: str | None
 
 
+class Replayed(NamedTuple):
+    """Tests as of `fca.stats.adaptive.replay`, a line an adaptive_exposure, and the tests that could not be, with the
+    reason."""
+
+    tests: pd.DataFrame
+    exposure: pd.DataFrame
+    left_out: list[str]
+
+
 class TwoStage(NamedTuple):
     """One two-stage test. round: 1 or 2 of every evaluated image, else 0; points: of every session after round one."""
 
@@ -174,7 +189,7 @@ class AdaptiveReplay:
     """
 
     tables: ClassVar = (
-        *(ADAPTIVE_ERRORS, ADAPTIVE_METHODS, ADAPTIVE_CURVES),
+        *(ADAPTIVE_ERRORS, ADAPTIVE_METHODS, ADAPTIVE_CURVES, ADAPTIVE_EXPOSURE),
         *(ADAPTIVE_ASKED, ADAPTIVE_TRAJECTORIES, ADAPTIVE_SESSIONS),
     )
 
@@ -190,8 +205,9 @@ class AdaptiveReplay:
     seed: Seed = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """Tables adaptive_errors, adaptive_methods, adaptive_curves, adaptive_asked, adaptive_trajectories and
-        adaptive_sessions; the parameter `left_out` names the tests for which a pool is too small."""
+        """Tables adaptive_errors, adaptive_methods, adaptive_curves, adaptive_exposure, adaptive_asked,
+        adaptive_trajectories and adaptive_sessions; the parameter `left_out` names the tests for which a pool is too
+        small."""
         check_budget(self.budget)
         parts: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
         left_out: list[str] = []
@@ -199,10 +215,11 @@ class AdaptiveReplay:
         for one in answers_of(store, self.query, self.responses, self.protocol):
             pool = pool_of(one.items)
             wanted = settings(self.budget, self.budgets, levels=pool.has_levels)
-            tests, refused = replays(one, pool, wanted, self.repeats, self.model, self.seed)
-            left_out += refused
+            found = replays(one, pool, wanted, self.repeats, self.model, self.seed)
+            left_out += found.left_out
             runs |= set(one.runs)
-            for spec, frame in self._frames(one, pool, tests):
+            parts[ADAPTIVE_EXPOSURE.name].append(ADAPTIVE_EXPOSURE.frame(found.exposure.assign(dataset=one.dataset)))
+            for spec, frame in self._frames(one, pool, found.tests):
                 parts[spec.name].append(spec.frame(frame.assign(dataset=one.dataset)))
         lines: list[Any] = [pd.concat(found, ignore_index=True) if found else [] for found in parts.values()]
         return filled(self.tables, lines, {**asdict(self), **NOTES, "left_out": left_out}, runs)
@@ -210,12 +227,10 @@ class AdaptiveReplay:
     def _frames(self, one: Answers, pool: Pool, tests: pd.DataFrame) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
         """Of one data set; without the tables of two-stage tests where the pool is too small for these."""
         at_budget = (tests[BUDGET] == self.budget) | (tests[BUDGET] == 2 * self.budget) & is_base(tests)
-        of_curves = [
-            method in (*METHODS, *WITHOUT_LEVELS) for method in zip(tests[POLICY], tests[ESTIMATOR], strict=True)
-        ]
+        of_curves = [method in CURVES for method in zip(tests[POLICY], tests[ESTIMATOR], strict=True)]
         by_model = tests[at_budget].groupby(MODEL, sort=False)
         models = [overall(part, self.budget).assign(model=name) for name, part in by_model]
-        yield ADAPTIVE_ERRORS, pd.concat(models, ignore_index=True).drop(columns=[RANK_TAU, MODELS])
+        yield ADAPTIVE_ERRORS, pd.concat(models, ignore_index=True).drop(columns=[*with_interval(RANK_TAU), MODELS])
         for spec, part in ((ADAPTIVE_METHODS, tests[at_budget]), (ADAPTIVE_CURVES, tests[of_curves])):
             yield spec, overall(part, self.budget).drop(columns=[TRUTH, ESTIMATE])
         if (tests.loc[tests[BUDGET] == self.budget, POLICY] == "gre_two_stage").any():
@@ -241,16 +256,15 @@ def is_base(tests: pd.DataFrame) -> pd.Series:
     return (tests[POLICY] == BASE[0]) | ((tests[POLICY] == policy) & (tests[ESTIMATOR] == estimator))
 
 
-def replays(
-    one: Answers, pool: Pool, tests: Sequence[Setting], repeats: int, model: str, seed: int
-) -> tuple[pd.DataFrame, list[str]]:
+def replays(one: Answers, pool: Pool, tests: Sequence[Setting], repeats: int, model: str, seed: int) -> Replayed:
     """All tests of all models that the pool allows, and the others, each with its reason.
 
-    The frame is that of `fca.stats.adaptive.replay`, models by name; with columns policy, estimator, budget, method,
-    share. Of two budgets that evaluate as many images it has only the first.
+    Models by name; with columns network, policy, estimator, budget, method, share. Of two budgets that evaluate as many
+    images it has only the first.
     """
-    banks = banks_of_others(one, model)
+    banks, truth = banks_of_others(one, model), np.array([pool.truth(right)[:, 0].mean() for right in one.correct])
     frames: list[pd.DataFrame] = []
+    exposure: list[Line] = []
     left_out: list[str] = []
     done: set[tuple[object, ...]] = set()
     shown = track(tests, f"tests of {one.dataset}", transient=True, disable=not get_console().is_terminal)
@@ -259,13 +273,21 @@ def replays(
         if refused is not None:
             left_out.append(f"{one.dataset}: {test.policy} at budget {test.budget:g}: {refused}")
             continue
-        frame = pd.concat(_of_model(one, pool, test, banks, at, repeats, seed) for at in range(len(one.models)))
+        of_models = [_of_model(one, pool, test, banks, at, repeats, seed) for at in range(len(one.models))]
+        frame = pd.concat(found for found, _ in of_models)
         size = frame["asked"].sum() / (len(one.models) * repeats * len(pool.targets))
         if (*test[:2], round(size)) in done:
             continue
         done.add((*test[:2], round(size)))
-        frames.append(frame.assign(**test._asdict(), method=name_of(test, pool), share=size / pool.items))
-    return pd.concat(frames, ignore_index=True), left_out  # any pool is large enough for `random`
+        about = {**test._asdict(), "method": name_of(test, pool), "share": size / pool.items}
+        frames.append(frame.assign(**about))
+        if test[:2] in CURVES and not any(
+            line[POLICY] == test.policy and line[SHARE] == about["share"] for line in exposure
+        ):
+            line = exposure_line([shown for _, shown in of_models], truth, one.networks)
+            exposure.append({**about, **line, MODELS: len(truth), REPEATS: repeats})
+    # any pool is large enough for `random`
+    return Replayed(pd.concat(frames, ignore_index=True), pd.DataFrame(exposure), left_out)
 
 
 def why_not(test: Setting, pool: Pool, banks: Banks) -> str | None:
@@ -295,11 +317,21 @@ def banks_of_others(one: Answers, model: str) -> Banks:
     return Banks(tuple(banks[this] for this in fold), None)
 
 
-def _of_model(one: Answers, pool: Pool, test: Setting, banks: Banks, at: int, repeats: int, seed: int) -> pd.DataFrame:
-    """Tests of one model, with draws of its own."""
-    codes = (pool.level if pool.has_levels else None, pool.session, pool.group)
-    found = replay(one.correct[[at]], *codes, *test, banks.of_model[at], repeats, draws_of(seed, at))
-    return found.assign(model=one.models[at], group=pool.group_names[found["group"].to_numpy(dtype=np.int64)])
+def _of_model(
+    one: Answers, pool: Pool, test: Setting, banks: Banks, at: int, repeats: int, seed: int
+) -> tuple[pd.DataFrame, Shown]:
+    """Tests of one model, with draws of its own, and what they asked."""
+    started: list[Policy] = []
+
+    def start(pool: Pool, budget: int | float, bank: ItemBank | None) -> Policy:
+        started.append(start_policy(test.policy, pool, budget, bank))
+        return started[-1]
+
+    codes, bank = (pool.level if pool.has_levels else None, pool.session, pool.group), banks.of_model[at]
+    found = replay(one.correct[[at]], *codes, start, *test[1:], bank, repeats, draws_of(seed, at))
+    group = pool.group_names[found["group"].to_numpy(dtype=np.int64)]
+    shown = shown_by([policy.record for policy in started], pool, bank)
+    return found.assign(model=one.models[at], network=one.networks[at], group=group), shown
 
 
 def draws_of(seed: int, at: int) -> int:
@@ -386,20 +418,23 @@ def resampled_means(errors: Cells, draws: Draws) -> Float[np.ndarray, " resample
 def on_average(part: pd.DataFrame) -> Line:
     """Averages over tests of one method and target: truth and estimate, bias, coverage, order of the models.
 
-    The order is Kendall's tau-b of estimated and true means, mean over repeats; NaN with fewer than three models.
+    The order is Kendall's tau-b of estimated and true means, mean over repeats, as are the ends of its interval, which
+    resamples networks; NaN with fewer than three models.
     """
     defined = part.dropna(subset=[ESTIMATE, "se"])
     covered = (defined["low"] <= defined[TRUTH]) & (defined[TRUTH] <= defined["high"])
-    means = part.groupby(["repeat", MODEL])[[TRUTH, ESTIMATE]].mean()
-    few = part[MODEL].nunique() < 3
-    taus = [] if few else [kendalltau(of[TRUTH], of[ESTIMATE]).statistic for _, of in means.groupby("repeat")]
+    means = part.groupby(["repeat", MODEL, "network"])[[TRUTH, ESTIMATE]].mean().reset_index("network")
+    values = ((of[[TRUTH, ESTIMATE]].to_numpy(float).T, of["network"]) for _, of in means.groupby("repeat"))
+    few = part[MODEL].nunique() < FEWEST
+    taus = [] if few else [kendall(true, estimated, networks.tolist()) for (true, estimated), networks in values]
+    tau = np.mean(taus, axis=0) if taus else UNKNOWN
     return {
         TRUTH: part[TRUTH].mean(),
         ESTIMATE: defined[ESTIMATE].mean(),
         BIAS: 100 * (defined[ESTIMATE] - defined[TRUTH]).mean(),
         COVERAGE: covered.mean() if len(defined) else float("nan"),
         UNDEFINED: len(part) - len(defined),
-        RANK_TAU: np.mean(taus) if taus else float("nan"),
+        **cells(with_interval(RANK_TAU), tau),
         WARNING: adaptive.WARNINGS.get(part[ESTIMATOR].iloc[0]) if part[POLICY].iloc[0] == "gre_two_stage" else None,
     }
 

@@ -1,0 +1,84 @@
+"""Which images replayed tests ask how often, and whether abilities from these few responses order the models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from fca.stats.adaptive import Pool, Record
+from fca.stats.adaptive.policies import ability_of
+from fca.stats.correlation import kendall
+from fca.stats.intervals import NO_INTERVAL
+from fca.stats.irt import ItemBank
+from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATOR, POLICY, SHARE
+from fca.studies.progressive.levels import PAPER, Line
+from fca.studies.table import DATASET, MODELS, TableSpec
+from fca.types import Column, with_interval
+
+LARGEST = Column("exposure", float, ".1%", "share of the tests that ask the image that is asked most often")
+NEVER = Column("never", float, ".1%", "share of the images that no test asks")
+COMMON = Column("common", float, ".1%", "share of a test's images that the test of another model asks too")
+ABILITY_TAU = Column(
+    "ability_tau", float, ".2f", "Kendall's tau of the order by ability and the true order of the models"
+)
+METHOD = Column("method", str, "", "kind of test")
+REPEATS = Column("repeats", int, ".0f", "tests of each kind and model")
+
+ADAPTIVE_EXPOSURE = TableSpec(
+    "adaptive_exposure",
+    "Do tests ask the same images again and again, and do these order the models?",
+    f"Sympson & Hetter, 1985 (item exposure); {PAPER}, section 5",
+    (
+        *(DATASET, METHOD, POLICY, ESTIMATOR, BUDGET, SHARE, LARGEST, NEVER, COMMON),
+        *(*with_interval(ABILITY_TAU), MODELS, REPEATS),
+    ),
+)
+FEWEST = 3  # models that have an order
+
+
+class Shown(NamedTuple):
+    """What the tests of one model asked.
+
+    expected: the accuracy on all images that the bank expects at the ability measured; none without bank.
+    """
+
+    asked: Bool[np.ndarray, "repeats items"]
+    expected: Float[np.ndarray, " abilities"]
+
+
+def shown_by(records: Sequence[Record], pool: Pool, bank: ItemBank | None) -> Shown:
+    """The images of some tests of one model, and its ability by each, as the accuracy that it stands for.
+
+    Each model's bank is fitted on other networks, on a scale of its own; expected accuracies of all are comparable.
+    """
+    abilities = np.array([] if bank is None else [ability_of(record, bank)[0] for record in records])
+    weights = pool.weights[0] / pool.groups
+    expected = abilities if bank is None else bank.probability(abilities) @ weights
+    return Shown(np.stack([record.asked for record in records]), expected)
+
+
+def exposure_line(tests: Sequence[Shown], truth: Float[np.ndarray, " models"], networks: Sequence[str]) -> Line:
+    """How often images are asked by the tests of all models, and the order of these by ability.
+
+    truth: accuracy on all images.    The tau is the mean over repeats, its ends those of the repeats' intervals, which
+    resample networks; none with fewer than three models or without bank.
+
+    >>> asked = np.array([[[True, True, False, False]], [[True, False, True, False]]])  # models, repeats, images
+    >>> tests = [Shown(one, np.empty(0)) for one in asked]
+    >>> line = exposure_line(tests, np.array([0.5, 0.6]), ["a", "b"])
+    >>> line["exposure"], line["never"], line["common"]
+    (1.0, 0.25, 0.5)
+    """
+    times = np.sum([one.asked for one in tests], axis=0)  # repeats, items
+    models, expected = len(tests), np.stack([one.expected for one in tests], axis=1)
+    common = float("nan")
+    if models > 1:
+        common = float((times * (times - 1)).sum() / (models - 1) / times.sum())
+    taus = [kendall(truth, one, networks) for one in expected] if models >= FEWEST else []
+    tau, low, high = np.mean(taus, axis=0).tolist() if taus else (float("nan"), *NO_INTERVAL)
+    line: Line = {LARGEST: float(times.sum(axis=0).max() / times.shape[0] / models)}
+    line |= {NEVER: float((times == 0).all(axis=0).mean()), COMMON: common}
+    return line | dict(zip(with_interval(ABILITY_TAU), (tau, low, high), strict=True))
