@@ -43,6 +43,8 @@ class Anchors:
     bank:    the pool's items, for estimator p_irt; None: the weighted mean alone.
     shift:   mean of logit(truth) - logit(estimate), over models that did not choose the anchors; see `anchors`.
     reach:   half width of the 95 % interval; in logits.
+    checked: of every model that chose, its accuracy on all items, and the estimate from anchors (and with the shift)
+             that other networks chose.
     """
 
     items: Positions
@@ -51,6 +53,7 @@ class Anchors:
     bank: ItemBank | None
     shift: float = 0.0
     reach: float = 0.0
+    checked: Float[np.ndarray, "models 2"] | None = None
 
     def estimate(self, correct: Shaped[np.ndarray, "models k"]) -> Float[np.ndarray, "models 3"]:
         """Accuracy on the whole pool of models that answered the anchors: estimate, and both ends of its interval.
@@ -115,15 +118,17 @@ def anchors(
     if not 1 <= k < items:
         raise FcaError("k", k, f"1 to {items - 1}, below the items of the pool", "lower it")
     fold = _folds(np.array(range(models) if networks is None else networks), seed)
-    residual = np.empty(models)
+    truth, raw = correct.mean(axis=1), np.empty(models)
     for held in (fold == number for number in range(fold.max() + 1)):
         found = _chosen(correct[~held], k, space, estimator, seed)
-        truth = _to_logit(correct[held].mean(axis=1), items)
-        residual[held] = truth - _to_logit(found.shares(correct[held][:, found.items]), items)
+        raw[held] = _to_logit(found.shares(correct[held][:, found.items]), items)
+    residual = _to_logit(truth, items) - raw
     shift = float(residual.mean())
+    others = np.array([residual[fold != number].mean() for number in range(fold.max() + 1)])
     reach = float(np.sort(np.abs(residual - shift))[int(np.ceil(LEVEL * (models + 1))) - 1])
     every = _chosen(correct, k, space, estimator, seed)
-    return Anchors(every.items, every.weights, items, every.bank, shift, reach)
+    checked = np.column_stack([truth, expit(raw + others[fold])])
+    return Anchors(every.items, every.weights, items, every.bank, shift, reach, checked)
 
 
 def _chosen(correct: Correct, k: int, space: str, estimator: str, seed: int) -> Anchors:
