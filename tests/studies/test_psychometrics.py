@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 from fca.stats.irt import fit_irt
 from fca.stats.irt.dif import logistic_dif
@@ -137,18 +138,34 @@ def shifted(tmp_path_factory):
 
 
 def test_planted_steps_of_severity_are_found(shifted):
-    steps, effects = SeverityFacet()(shifted.store)
+    steps, effects, networks = SeverityFacet()(shifted.store)
     assert steps.frame["corruption"].tolist() == ["fog", "snow"]
     assert ((steps.frame["step_low"] < 0.5) & (steps.frame["step_high"] > 0.5)).all()
     assert (steps.frame["linear"] > 0.9).all()
     assert effects.frame["severity"].tolist() == [1, 2, 3] * 2
+    assert networks.frame["model"].tolist() == [f"net{at}" for at in range(8)] * 2
+    assert networks.frame["step"].mean() == pytest.approx(0.5, abs=0.1)  # of 16 fits of few images each
     assert (effects.frame["line"] == effects.frame["severity"] * steps.frame["step"].repeat(3).to_numpy()).all()
+
+
+def test_networks_that_do_not_lose_alike_are_told_apart(tmp_path):
+    severity = np.tile(np.arange(4), 100)
+    z = np.random.default_rng(0).normal(size=100).repeat(4) + 1.5
+    steps = np.array([0.0] * 4 + [1.0] * 4)
+    correct = (np.random.default_rng(1).random((8, 400)) < expit(z - steps[:, None] * severity)).astype(float)
+    correct[3] = 1.0  # of a network that is always right no step is known
+    items = [f"{at // 4}.png" + f"@corruption/fog/{at % 4}" * (at % 4 > 0) for at in range(400)]
+    networks = SeverityFacet(**written(tmp_path, correct, items=items))(store(tmp_path))[2].frame
+    found = networks["step"].to_numpy()
+    assert np.isnan(found).tolist() == [at == 3 for at in range(8)]
+    assert np.nanmax(found[:4]) < 0.5 < found[4:].min()  # a standard error of .1 each
+    assert networks["top1"].tolist() == correct[:, severity == 0].mean(axis=1).tolist()
 
 
 def test_files_name_their_corruption_and_need_no_clean_images(tmp_path):
     correct = rasch(10, 90, z=-0.8 * np.repeat([1, 3, 5], 30))
     items = [f"{at % 30}.png@corruption/fog/{(1, 3, 5)[at // 30]}" for at in range(90)]
-    steps, effects = SeverityFacet(**written(tmp_path, correct, items=items))(store(tmp_path))
+    steps, effects, _ = SeverityFacet(**written(tmp_path, correct, items=items))(store(tmp_path))
     line = steps.frame.iloc[0]
     assert line["step_low"] < 0.8 < line["step_high"]
     assert effects.frame["severity"].tolist() == [3, 5]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -16,7 +16,7 @@ from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, shifted_responses
 from fca.studies.irt import fits
 from fca.studies.irt.fits import N_MODELS, N_SUBJECTS
-from fca.studies.table import CORRUPTION, DATASET, SEVERITY, TableSpec, filled
+from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, with_interval
 
 SOURCE = "Fischer (linear logistic test model, 1973); De Boeck & Wilson, 2004, chapter 6"
@@ -40,11 +40,19 @@ SEVERITY_EFFECTS = TableSpec(
     SOURCE,
     (DATASET, CORRUPTION, SEVERITY, *with_interval(EFFECT), Column("line", float, "+.2f", "the straight line there")),
 )
+SEVERITY_NETWORKS = TableSpec(
+    "severity_networks",
+    "Does a step of severity cost every network as much?",
+    SOURCE,
+    (DATASET, CORRUPTION, MODEL, STEP, N_SUBJECTS, TOP1),
+)
 METHOD = {
     "model": "logit P(right) = ability - difficulty of the image - step x severity, one fit a corruption with its "
     "clean images; effects: the same with a value of its own for each severity",
     "intervals": "95 % over networks like these (sandwich by network, Student's t); empty with one network, and wide "
     "with few",
+    "networks": "the step of each network alone, with image difficulties of its own, which spread more, so that it is "
+    "often larger than the common one; top1: its subjects' mean accuracy on the lowest severity",
     "linear": "1 - Σ (effect - step x severity)² / Σ effect²",
 }
 
@@ -57,7 +65,7 @@ class SeverityFacet:
     images: of a data set at most, drawn by `seed`: intervals count networks, and hardly gain from more.
     """
 
-    tables: ClassVar = (SEVERITY_FACET, SEVERITY_EFFECTS)
+    tables: ClassVar = (SEVERITY_FACET, SEVERITY_EFFECTS, SEVERITY_NETWORKS)
 
     query: str | None = None
     responses: list[str] = field(default_factory=list)
@@ -65,21 +73,21 @@ class SeverityFacet:
     seed: Seed = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """One line a corruption, and one a severity of it. Raises FcaError without corrupted images."""
-        steps, effects, digests = [], [], []
+        """One line a corruption, one a severity of it, and one a network. Raises FcaError without corrupted images."""
+        frames: list[list[pd.DataFrame]] = [[] for _ in self.tables]
+        digests = []
         runs: set[str] = set()
         for kind, gathered in track(list(self._kinds(store)), "corruptions", transient=True):
-            step, effect = _lines(kind, gathered, self)
-            steps.append(step)
-            effects.append(effect)
+            for frame, part in zip(frames, _lines(kind, gathered, self), strict=True):
+                frame.append(part)
             digests.append(fits.digest_of(gathered))
             runs |= set(gathered.runs)
-        if not steps:
+        if not digests:
             command = "fca run -m task=predict shift=clean,corruption/all"
             seen = f"none among the {len(store.rows())} stored rows"
             raise FcaError("corrupted images with responses", seen, "1 corruption or more", f"make some: {command}")
-        frames = [pd.concat(part, ignore_index=True) for part in (steps, effects)]
-        return filled(self.tables, frames, {**asdict(self), **METHOD, "answers": digests}, runs)
+        whole = [pd.concat(part, ignore_index=True) for part in frames]
+        return filled(self.tables, whole, {**asdict(self), **METHOD, "answers": digests}, runs)
 
     def _kinds(self, store: Store) -> Iterator[tuple[str, Gathered]]:
         yield from shifted_responses(store, self.query)
@@ -101,7 +109,7 @@ def _only(gathered: Gathered, kept: np.ndarray) -> Gathered:
     return gathered._replace(responses=type(every)(correct[some], *about, None, every.classes))
 
 
-def _lines(kind: str, gathered: Gathered, how: SeverityFacet) -> tuple[pd.DataFrame, pd.DataFrame]:
+def _lines(kind: str, gathered: Gathered, how: SeverityFacet) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     images = gathered.responses.items["image_id"].unique()
     drawn = np.random.default_rng(how.seed).permutation(len(images))[: how.images]
     part = _only(gathered, gathered.responses.items["image_id"].isin(images[drawn]).to_numpy())
@@ -117,14 +125,30 @@ def _lines(kind: str, gathered: Gathered, how: SeverityFacet) -> tuple[pd.DataFr
     line: dict[str, Any] = {**about, "step": step.effect[0], "step_low": step.low[0], "step_high": step.high[0]}
     line |= {"n_subjects": len(subjects), "n_models": subjects["model"].nunique(), "severities": len(levels)}
     line |= {"images": items["image_id"].nunique()}
+    networks = pd.DataFrame([about | one for one in _networks(part, severity)])
     if not len(levels) or not design.shape[1]:
-        return pd.DataFrame([line]), SEVERITY_EFFECTS.frame([])
+        return pd.DataFrame([line]), SEVERITY_EFFECTS.frame([]), networks
     shown = levels[-design.shape[1] :]
     straight = step.effect[0] * (shown - (0 if len(shown) == len(levels) else levels[0]))
     free = _fit(part, design)
     line["linear"] = 1 - float(((free.effect - straight) ** 2).sum() / (free.effect**2).sum())
     values = {"severity": shown, "effect": free.effect, "effect_low": free.low, "effect_high": free.high}
-    return pd.DataFrame([line]), pd.DataFrame({**values, "line": straight}).assign(**about)
+    return pd.DataFrame([line]), pd.DataFrame({**values, "line": straight}).assign(**about), networks
+
+
+def _networks(part: Gathered, severity: np.ndarray) -> Iterator[dict[str, Any]]:
+    """The step of each network alone, and its accuracy on the lowest severity; no step where all responses are alike,
+    or of one severity."""
+    models, correct = part.responses.subjects["model"].to_numpy(), part.responses.correct
+    for model in dict.fromkeys(models.tolist()):
+        own = np.where((models == model)[:, None], correct, np.nan)
+        seen = np.asarray(~np.isnan(own).all(axis=0))
+        given, shown = own[~np.isnan(own)], severity[seen]
+        alone = _only(part._replace(responses=replace(part.responses, correct=own)), seen)
+        line = {"model": model, "n_subjects": int((models == model).sum())}
+        line["top1"] = float(np.nanmean(own[:, severity == shown.min()]))
+        fitted = np.ptp(given) > 0 and np.ptp(shown) > 0
+        yield line | {"step": _fit(alone, shown[:, None].astype(float)).effect[0] if fitted else np.nan}
 
 
 def _fit(part: Gathered, design: np.ndarray) -> FacetFit:

@@ -17,7 +17,7 @@ from fca.studies.irt.fits import ABILITY, DIFFICULTY, SUBJECT
 from fca.studies.irt.information import INFORMATION, KIND
 from fca.studies.irt.item_fit import INFIT, INFIT_EXPECTED, INFIT_Z, LIMIT, PAIR_Z
 from fca.studies.irt.severity_facet import EFFECT, STEP
-from fca.studies.table import CORRUPTION, DATASET, SEVERITY
+from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY
 from fca.types import Table
 
 LINE = "line"
@@ -134,6 +134,25 @@ def severity_facet_figure(effects: Table) -> alt.FacetChart:
     return style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=200)
 
 
+def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
+    """The step of each network beside the common one, a row a corruption."""
+    frame = pd.concat([networks.frame.dropna(subset=STEP).assign(mark="network"), steps.frame.assign(mark="common")])
+    frame["panel"] = style.panels(frame, DATASET)
+    along = kinds.category(alt.Y, CORRUPTION)
+    axis = kinds.quantity(alt.X, STEP, "difficulty that a step of severity adds (logits)", zero=True)
+    each: Any = alt.Chart().transform_filter("datum.mark == 'network'").mark_point(size=40, color=kinds.GREY)
+    each = each.encode(x=axis, y=along, tooltip=kinds.tooltips(networks.columns))
+    common = kinds.points_with_intervals(
+        STEP, along, steps.columns, where="datum.mark == 'common'", scale=axis, size=80, line=0.0
+    )
+    title = style.title(
+        "Does a step of severity cost every network as much?",
+        "Filled: the step that all networks share, with its 95 % interval over networks; open: each network alone.",
+        "Where open dots lie far apart, no single step describes all networks.",
+    )
+    return style.faceted(kinds.layers(each, common), frame, title, (DATASET, CORRUPTION), row=32)
+
+
 def dependence_headlines(dependence: pd.DataFrame) -> Iterator[str]:
     """How many items misfit, and whether classes or single pairs share more than ability.
 
@@ -215,6 +234,24 @@ def severity_headlines(steps: pd.DataFrame) -> Iterator[str]:
         yield f"{dataset}: a step of severity adds {'most ' if least else ''}difficulty {most}{least}."
 
 
+def network_headlines(networks: pd.DataFrame) -> Iterator[str]:
+    """Between which ends the steps of single networks lie, under the corruption where they differ most.
+
+    >>> line = {"dataset": "zoo", "corruption": "fog"}
+    >>> lines = [{**line, "model": "vit", "step": 0.1}, {**line, "model": "cnn", "step": 0.9}]
+    >>> list(network_headlines(pd.DataFrame(lines)))
+    ['zoo: of single networks, a step of severity adds +0.10 (vit) to +0.90 logits (cnn) under fog.']
+    """
+    for dataset, part in networks.dropna(subset=STEP).groupby(DATASET, sort=False):
+        steps = part.groupby(CORRUPTION)[STEP]
+        widest = (steps.max() - steps.min()).idxmax()
+        ordered = part[part[CORRUPTION] == widest].sort_values(STEP, kind="stable").to_dict("records")
+        if len(ordered) > 1:
+            low, high = ordered[0], ordered[-1]
+            ends = f"{low[STEP]:+.2f} ({low[MODEL]}) to {high[STEP]:+.2f} logits ({high[MODEL]})"
+            yield f"{dataset}: of single networks, a step of severity adds {ends} under {widest}."
+
+
 FIGURES = (
     Figure("item_fit", "Item fit", (item_fit.ITEM_FIT_SHOWN,), item_fit_figure),
     Figure("person_fit", "Person fit", (item_fit.PERSON_FIT,), person_fit_figure),
@@ -226,6 +263,10 @@ FIGURES = (
         *("severity_facet", "Severity as a facet", (severity_facet.SEVERITY_EFFECTS, severity_facet.SEVERITY_FACET)),
         lambda effects, _: severity_facet_figure(effects),
     ),
+    Figure(
+        *("severity_networks", "Severity by network"),
+        *((severity_facet.SEVERITY_NETWORKS, severity_facet.SEVERITY_FACET), networks_figure),
+    ),
 )
 HEADLINES = {
     item_fit.DEPENDENCE.name: dependence_headlines,
@@ -233,4 +274,5 @@ HEADLINES = {
     dimensionality.DIMENSIONALITY.name: dimensionality_headlines,
     dif.DIF_SUMMARY.name: dif_headlines,
     severity_facet.SEVERITY_FACET.name: severity_headlines,
+    severity_facet.SEVERITY_NETWORKS.name: network_headlines,
 }
