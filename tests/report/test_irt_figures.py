@@ -56,7 +56,7 @@ def tables(datasets=("zoo", "sea"), kinds=("clean", "fog"), snapshots=("0.1", "b
     every = pd.concat([items(one) for one in fits], ignore_index=True)
     frames = {
         "irt_abilities": pd.concat([abilities(one, trait) for one in fits]),
-        "irt_fits": pd.concat([fit_line(one, trait, 0) for one in fits], ignore_index=True),
+        "irt_fits": pd.concat([fit_line(one, Irt(trait=trait)) for one in fits], ignore_index=True),
         "irt_plane": plane(every, 0),
         "irt_severity": severity_shares(every),
         "irt_curves": pd.concat([curves(one, trait) for one in fits if one.corruption == "clean"]),
@@ -189,4 +189,4 @@ def test_the_sentences_repeat_the_tables():
         f"{name}: tau between ability and accuracy is 0.960 (fog) at severity 1, and 0.950 to 0.960 at all severities."
         for name in ("zoo", "sea")
     ]
-    assert list(choice_headlines(pd.DataFrame(columns=["dataset", "irt_model", "held_out_nll", "chosen"]))) == []
+    assert list(choice_headlines(pd.DataFrame(columns=["dataset", "irt_model", "inner_nll", "chosen"]))) == []

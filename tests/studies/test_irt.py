@@ -101,11 +101,14 @@ def test_subjects_without_clean_answers_have_no_ability_to_hold_fixed(lab):
 def test_auto_takes_what_predicts_hidden_answers_best_for_all_corruptions(read):
     found = tables(read[0], model="auto")
     choice = found["irt_choice"].frame
-    nll = choice["held_out_nll"].tolist()
+    nll = choice["inner_nll"].tolist()
     assert nll == sorted(nll)
+    assert choice["excess"].tolist() == pytest.approx(np.subtract(nll, nll[0]), abs=1e-12)
     assert choice["chosen"].tolist() == [True, False, False, False]
     assert set(found["irt_fits"].frame["irt_model"]) == {choice["irt_model"].iloc[0]}
-    assert chosen(clean_responses(read[0].store, None)[0])[0].model == choice["irt_model"].iloc[0]
+    clean = chosen(clean_responses(read[0].store, None)[0])
+    assert clean.model == choice["irt_model"].iloc[0]
+    assert found["irt_fits"].frame["held_out_nll"].iloc[0] == clean.outer.nll != clean.candidates[0].nll
     assert "irt_choice" not in read[1]
 
 

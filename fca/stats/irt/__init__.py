@@ -1,201 +1,21 @@
-"""Item response theory: abilities of subjects, difficulty and discrimination of items, on one scale.
-
-Here are the fit, and the choice of the model that predicts hidden responses best.
-"""
+"""Item response theory: abilities of subjects, difficulty and discrimination of items, on one scale."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
-
-import numpy as np
-from jaxtyping import Bool, Float, Int
-from scipy.special import expit
-
-from fca.stats.irt.likelihood import Responses, first_state, prepare, random_state, smoothed_logit
+from fca.stats.irt.fit import as_fit, fit_irt, fit_items
+from fca.stats.irt.held_out import HOLD_OUTS, Choice, HeldOut, choose_model, excess, held_out_fit, hide
 from fca.stats.irt.model import (
     ALIASES,
     MODELS,
     IrtFit,
     ItemBank,
-    Matrix,
     Scored,
-    check_answered,
     check_responses,
     model_name,
     score_ability,
 )
-from fca.stats.irt.solve import Mode, find_best_mode, find_mode, standard_errors
-from fca.stats.irt.variational import fit_variational
-from fca.types import FcaError
 
 __all__ = [
-    "ALIASES", "MODELS", "HeldOut", "IrtFit", "ItemBank", "Scored", "check_responses", "choose_model", "fit_irt",
-    "fit_items", "held_out_fit", "model_name", "score_ability",
+    "ALIASES", "HOLD_OUTS", "MODELS", "Choice", "HeldOut", "IrtFit", "ItemBank", "Scored", "as_fit", "check_responses",
+    "choose_model", "excess", "fit_irt", "fit_items", "held_out_fit", "hide", "model_name", "score_ability",
 ]  # fmt: skip
-
-CERTAIN = 1e-12  # a prediction this close to 0 or 1 counts as no closer: one surprise must not weigh without bound
-
-
-def fit_irt(
-    responses: Matrix,
-    model: str = "2pl",
-    *,
-    start: np.random.Generator | None = None,
-    compat: str | None = None,
-    seed: int = 0,
-) -> IrtFit:
-    """Abilities of subjects and parameters of items that explain which responses are right.
-
-    P(right) = guess + (feasibility - guess) / (1 + exp(-discrimination (ability - difficulty)))
-
-    responses: 1 right, 0 wrong, NaN missing; up to nine in ten may be NaN.
-    model:     1pl (difficulty alone), 2pl (and discrimination), 3pl (and guess), 3pl-upper (2pl and feasibility; Sharma
-               et al. 2023, eq. 3, who call it 4PL: alias 4pl-feasibility), 4pl (all).
-    start:     begin at random instead, to check that the result does not depend on the start.
-    compat:    "seed001" fits as Sharma et al. (2023) write it, by variational inference, with what keeps items apart
-               (docs/adr/0024); only it uses `seed`.
-
-    The mode of the joint posterior, with θ ~ N(0, 1), b ~ N(m, s²), m ~ N(0, 5²), log a ~ N(n, 0.5²), feasibility ~
-    Beta(5, 1) and guess / feasibility ~ Beta(1, 9), both as densities of logits, which keeps modes off the bounds. The
-    scales s and n are not taken at the mode, where the joint posterior is infinite (all b equal; a unit of ability that
-    goes to 0): s² is the mean of E[(b - m)²] under Laplace's approximation (an EM step, with a half-normal prior of
-    scale 3 and a floor of 0.1), and n is such that the mean of E[θ²] over subjects is 1. In the 1pl a is 1 and ability
-    is in logits. With an upper asymptote single items have two modes: each item is started twice more, and the higher
-    mode kept. Deterministic. Raises FcaError for responses that cannot be fitted (`check_responses`).
-
-    >>> fit = fit_irt(np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=float), "1pl")
-    >>> bool((np.diff(fit.ability) < 0).all()), fit.converged
-    (True, True)
-    """
-    if compat == "seed001":
-        return fit_variational(responses, model, seed=seed)
-    if compat is not None:
-        raise FcaError("compat", repr(compat), "seed001, or none", "leave it out for the mode of the posterior")
-    name = model_name(model)
-    check_responses(responses)
-    data = prepare(responses, one_slope=name == "1pl")
-    first = first_state(data, name) if start is None else random_state(data, name, start)
-    return as_fit(find_best_mode(data, first), data)
-
-
-def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model: str = "2pl") -> IrtFit:
-    """Items fitted with abilities held fixed, e.g. the same images at another severity: one scale for all.
-
-    Priors of items are learned from these items alone; standard errors take abilities as known (theirs are 0).
-
-    >>> responses = np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=float)
-    >>> fit_items(responses, np.array([1.0, 0.0, -1.0]), "1pl").ability
-    array([ 1.,  0., -1.])
-    """
-    name = model_name(model)
-    check_answered(responses)
-    for subject in np.flatnonzero(~np.isfinite(ability)):
-        raise FcaError(f"ability of subject {subject}", ability[subject], "a finite number", "leave such subjects out")
-    data = prepare(responses, one_slope=name == "1pl")
-    first = replace(first_state(data, name), ability=ability.astype(float))
-    return as_fit(find_mode(data, first, fixed_ability=True), data, fixed_ability=True)
-
-
-def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
-    """The solver's arrays with standard errors, by name and item by item."""
-    state = mode.state
-    ability_se, item_se = standard_errors(mode, data, fixed_ability)
-    slope_se = state.slope * item_se[-2] if len(item_se) > 1 else np.zeros(state.item.shape[1])
-    feasibility, share = state.asymptotes()
-    tied = _tied(data) if state.model == "1pl" and not fixed_ability else slice(None)
-    items = {"difficulty": state.difficulty, "difficulty_se": item_se[-1], "discrimination": state.slope}
-    items |= {"discrimination_se": slope_se, "feasibility": feasibility, "guess": feasibility * share}
-    of_items = {name: values[data.group] for name, values in items.items()}
-    ended = {name: getattr(mode, name) for name in ("log_posterior", "iterations", "converged")}
-    return IrtFit(state.model, state.ability[tied], ability_se[tied], **of_items, **ended)
-
-
-def _tied(data: Responses) -> Int[np.ndarray, " subjects"]:
-    """For each subject the first one with as many right responses to the same items, which has the same 1PL ability.
-
-    Sums in another order differ by rounding; subjects that are tied must stay tied.
-    """
-    totals = np.round(data.right @ data.count).astype(np.int64)
-    rows = totals[:, None] if data.present is None else np.column_stack([totals, np.packbits(data.present, axis=1)])
-    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return first[group]
-
-
-class HeldOut(NamedTuple):
-    """How well a model predicts hidden responses from the others.
-
-    nll: mean negative log likelihood, in nats; lower is better.   accuracy: share of cells on the right side of 0.5.
-    auc: chance that a right response was given the higher probability; NaN if all hidden ones are right, or all wrong.
-    baseline_nll: of logit P = logit(subject's mean) + logit(item's mean) - logit(mean).   cells: number of hidden ones.
-    """
-
-    model: str
-    nll: float
-    auc: float
-    accuracy: float
-    baseline_nll: float
-    cells: int
-
-
-def held_out_fit(responses: Matrix, model: str = "2pl", share: float = 0.1, seed: int = 0) -> HeldOut:
-    """Fit without a random share of the responses, then predict those; a seed hides the same cells for every model.
-
-    A subject or an item that would keep no response keeps all. Raises FcaError if nothing is left to hide.
-
-    >>> rng = np.random.default_rng(0)
-    >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
-    >>> held_out_fit(responses, "1pl").cells
-    89
-    """
-    from sklearn.metrics import log_loss, roc_auc_score  # half a second to import
-
-    name = model_name(model)
-    check_responses(responses)
-    hidden = hide(responses, share, seed)
-    seen, right = np.where(hidden, np.nan, responses), responses[hidden]
-    p = fit_irt(seen, name).probability()[hidden]
-    nll, baseline = (
-        float(log_loss(right, np.clip(q, CERTAIN, 1 - CERTAIN), labels=[0, 1])) for q in (p, _margins(seen)[hidden])
-    )
-    auc = float(roc_auc_score(right, p)) if 0 < right.sum() < len(right) else float("nan")
-    return HeldOut(name, nll, auc, float(np.mean((p >= 0.5) == (right == 1))), baseline, len(right))
-
-
-def choose_model(
-    responses: Matrix, models: Sequence[str] = ("1pl", "2pl", "3pl", "3pl-upper"), share: float = 0.1, seed: int = 0
-) -> list[HeldOut]:
-    """Models by how well they predict hidden responses, the best first; the hidden cells are the same for all.
-
-    >>> rng = np.random.default_rng(0)
-    >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
-    >>> choose_model(responses, ["1pl", "2pl"])[0].model
-    '1pl'
-    """
-    return sorted((held_out_fit(responses, model, share, seed) for model in models), key=lambda fit: fit.nll)
-
-
-def hide(responses: Matrix, share: float, seed: int) -> Bool[np.ndarray, "subjects items"]:
-    """Which responses to hide: each with chance `share`, by a generator of `seed`.
-
-    >>> int(hide(np.ones((10, 10)), 0.1, seed=0).sum())
-    10
-    """
-    if not 0 < share < 1:
-        raise FcaError("share", share, "between 0 and 1", "hide a tenth: 0.1")
-    present = ~np.isnan(responses)
-    hidden = present & (np.random.default_rng(seed).random(responses.shape) < share)
-    hidden &= (present & ~hidden).any(axis=0)
-    hidden &= (present & ~hidden).any(axis=1)[:, None]
-    if not hidden.any():
-        raise FcaError("answers that can be hidden", f"0 of {int(present.sum())}", "1 or more", "hide a larger share")
-    return hidden
-
-
-def _margins(seen: Matrix) -> Matrix:
-    """Prediction without any fit: the mean of the subject and that of the item, added as logits."""
-    present, right = (~np.isnan(seen)).astype(float), np.nan_to_num(seen)
-    subjects, items = (smoothed_logit(right.sum(axis=axis), present.sum(axis=axis)) for axis in (1, 0))
-    total = smoothed_logit(np.array([right.sum()]), np.array([present.sum()]))
-    return expit(subjects[:, None] + items - total)

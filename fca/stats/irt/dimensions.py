@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Integer
+from jaxtyping import Bool, Float
 from scipy.special import expit
 
+from fca.stats.irt.held_out import CERTAIN, Network, hide, split_networks
 from fca.stats.irt.likelihood import smoothed_logit
 from fca.stats.irt.model import Matrix, check_responses
 from fca.types import FcaError
@@ -18,8 +19,6 @@ TOLERANCE = 1e-3  # of the change of a logit in a sweep, root mean square
 FLOOR = 1e-3  # of a learned variance
 LONGEST = 2.0  # of a step
 SHARE = 0.1  # of cells that are hidden
-FOLDS = 5  # of networks
-CERTAIN = 1e-12
 
 Abilities = Float[np.ndarray, "subjects dimensions"]
 Loadings = Float[np.ndarray, "items k"]
@@ -158,38 +157,31 @@ class Losses(NamedTuple):
     loss: Float[np.ndarray, " subjects"]
 
 
-def held_out_dimensions(
-    responses: Matrix, network: Integer[np.ndarray, " subjects"], most: int = 3, seed: int = 0
-) -> Iterator[Losses]:
-    """Loss of 1 to `most` dimensions on hidden responses: cells, then networks, fewest dimensions first.
+def held_out_dimensions(responses: Matrix, network: Network, most: int = 3, seed: int = 0) -> Iterator[Losses]:
+    """Loss of 1 to `most` dimensions on held-out responses: cells, then subjects, fewest dimensions first.
 
-    cells:    a tenth of all pairs of network and item is hidden, for all snapshots of the network together.
-    networks: items are fitted without a fifth of the networks, whose abilities are then found from a random half of
-              their responses; the other half is predicted. With fewer than five networks, one at a time; not with two.
-    Snapshots of one network never stand on both sides. Raises FcaError as `fit_irt` does.
+    Cells (a tenth) and subjects as `fca.stats.irt.held_out_fit` has them; with two networks cells alone. Snapshots of
+    one network never stand on both sides. Raises FcaError as `hide` and `fit_irt` do.
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
     >>> [(one.dimensions, one.hold_out) for one in held_out_dimensions(responses, np.arange(20), most=1)]
-    [(1, 'cells'), (1, 'networks')]
+    [(1, 'cells'), (1, 'subjects')]
     """
     check_responses(responses)
     rng = np.random.default_rng(seed)
-    networks = int(network.max()) + 1
-    hidden = (rng.random((networks, responses.shape[1])) < SHARE)[network] & ~np.isnan(responses)
-    seen = ~np.isnan(responses) & ~hidden
-    hidden &= seen.any(axis=0)
-    hidden &= seen.any(axis=1)[:, None]
-    fold = rng.permutation(networks)[network] % FOLDS
-    half = rng.random(responses.shape) < 0.5
+    hidden = hide(responses, SHARE, rng, network)
     for dimensions in range(1, most + 1):
         fit = fit_dimensions(np.where(hidden, np.nan, responses), dimensions)
         yield Losses(dimensions, "cells", _loss(responses, fit.probability(), hidden))
-    for dimensions in range(1, most + 1) if networks > 2 else ():
+    if network.max() < 2:
+        return
+    split = split_networks(responses, network, rng)
+    for dimensions in range(1, most + 1):
         loss = np.full(len(responses), np.nan)
-        for test in (fold == at for at in range(min(networks, FOLDS))):
-            loss[test] = _of_new(responses, test, half[test], dimensions)
-        yield Losses(dimensions, "networks", loss)
+        for test in (split.fold == at for at in range(split.folds)):
+            loss[test] = _of_new(responses, test, split.shown[test], dimensions)
+        yield Losses(dimensions, "subjects", loss)
 
 
 def _of_new(

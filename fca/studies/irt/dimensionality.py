@@ -15,12 +15,10 @@ from fca.stats.irt.dimensions import held_out_dimensions
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
 from fca.studies.irt import fits
-from fca.studies.irt.fits import N_ITEMS, N_MODELS, N_SUBJECTS
+from fca.studies.irt.fits import HOLD_OUT, N_ITEMS, N_MODELS, N_SUBJECTS
 from fca.studies.table import DATASET, TableSpec, filled
 from fca.types import Column, Table, with_interval
 
-HIDDEN = {"cells": "cells: a tenth of the responses", "networks": "networks: items fitted without them"}
-HOLD_OUT = Column("hold_out", str, "", "what was hidden", HIDDEN)
 DIMENSIONS = Column("dimensions", int, ".0f", "dimensions of ability")
 NLL = Column("held_out_nll", float, ".4f", "log loss of hidden responses")
 GAIN = Column("gain", float, "+.4f", "log loss saved by the last dimension; above 0: it predicts better")

@@ -11,9 +11,13 @@ from functools import partial
 from typing import Annotated, Any
 
 import numpy as np
+import pandas as pd
+from jaxtyping import Integer
+from rich import get_console
+from rich.progress import track
 
 from fca.allowed import Allowed
-from fca.stats.irt import HeldOut, IrtFit, choose_model, fit_irt, held_out_fit
+from fca.stats.irt import HOLD_OUTS, Choice, HeldOut, IrtFit, choose_model, fit_irt, held_out_fit
 from fca.stats.irt.model import NAMES
 from fca.studies.answers import Gathered, unfit
 from fca.types import Column
@@ -38,27 +42,42 @@ ITEM_TOP1 = Column("top1", float, ".0%", "share of subjects with the right respo
 IMAGES = Column("images", int, ".0f", "images of the class")
 SHARE_OF_CLASS = Column("share", float, ".1%", "share of the class's images")
 MODAL_WRONG_SHARE = Column("modal_wrong_share", float, ".0%", "share of subjects that predict the same wrong class")
+HIDDEN = {"cells": "cells: a tenth of the responses", "subjects": "subjects: items fitted without these networks"}
+HOLD_OUT = Column("hold_out", str, "", "what was held out", HIDDEN)
 
 IrtModel = Annotated[str, Allowed(choices=(*NAMES, "auto"))]  # auto: what predicts held-out responses best
+HoldOut = Annotated[str, Allowed(choices=HOLD_OUTS)]
 Compat = Annotated[str | None, Allowed(choices=("seed001",))]
 
 _made: dict[Hashable, Any] = {}  # by the settings and a digest of the responses, not by the responses themselves
 
 
-def fitted(gathered: Gathered, model: str = "2pl", compat: str | None = None, seed: int = 0) -> IrtFit:
+def fitted(
+    gathered: Gathered, model: str = "2pl", compat: str | None = None, seed: int = 0, hold_out: str = "cells"
+) -> IrtFit:
     """`fca.stats.irt.fit_irt` of these responses; model "auto": the one that predicts held-out responses best."""
-    name = chosen(gathered, seed)[0].model if model == "auto" else model
+    name = chosen(gathered, seed, hold_out).model if model == "auto" else model
     return _once(gathered, ("fit", name, compat, seed), partial(fit_irt, model=name, compat=compat, seed=seed))
 
 
-def chosen(gathered: Gathered, seed: int = 0) -> list[HeldOut]:
-    """`fca.stats.irt.choose_model`: how well each model predicts held-out responses, best first."""
-    return _once(gathered, ("choice", seed), partial(choose_model, seed=seed))
+def chosen(gathered: Gathered, seed: int = 0, hold_out: str = "cells") -> Choice:
+    """`fca.stats.irt.choose_model`, snapshots of one model on the same side; with a progress bar."""
+    network = networks(gathered)
+    shown = partial(track, description="fits", transient=True, disable=not get_console().is_terminal)
+    make = partial(choose_model, seed=seed, hold_out=hold_out, network=network, watch=shown)
+    return _once(gathered, ("choice", seed, hold_out, *network), make)
 
 
-def held_out(gathered: Gathered, model: str, seed: int = 0) -> HeldOut:
-    """`fca.stats.irt.held_out_fit` of these responses and one model."""
-    return _once(gathered, ("held out", model, seed), partial(held_out_fit, model=model, seed=seed))
+def held_out(gathered: Gathered, model: str, seed: int = 0, hold_out: str = "cells") -> HeldOut:
+    """`fca.stats.irt.held_out_fit` of one model, snapshots of one model of the subjects on the same side."""
+    network = networks(gathered)
+    make = partial(held_out_fit, model=model, seed=seed, hold_out=hold_out, network=network)
+    return _once(gathered, ("held out", model, seed, hold_out, *network), make)
+
+
+def networks(gathered: Gathered) -> Integer[np.ndarray, " subjects"]:
+    """Which model each subject is or is a snapshot of: 0..k-1."""
+    return pd.factorize(gathered.responses.subjects["model"])[0]
 
 
 def digest_of(gathered: Gathered) -> str:

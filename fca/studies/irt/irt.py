@@ -21,7 +21,7 @@ from jaxtyping import Float
 from fca.allowed import Seed
 from fca.stats.correlation import kendall
 from fca.stats.intervals import RESAMPLES
-from fca.stats.irt import IrtFit, Scored, fit_items
+from fca.stats.irt import IrtFit, Scored, excess, fit_items
 from fca.stats.irt.subjects import one_class
 from fca.store import Store
 from fca.studies.answers import Gathered, at_severity, clean_with_subjects, shifted_responses
@@ -30,6 +30,7 @@ from fca.studies.irt.fits import (
     ABILITY,
     DIFFICULTY,
     DISCRIMINATION,
+    HOLD_OUT,
     IRT_MODEL,
     N_ITEMS,
     PAPER,
@@ -37,6 +38,7 @@ from fca.studies.irt.fits import (
     THEORY,
     TRAIT,
     Compat,
+    HoldOut,
     IrtModel,
 )
 from fca.studies.responses import Responses
@@ -57,7 +59,9 @@ GRID = 41  # abilities of a curve
 GROUPS = 6  # of subjects, at most, whose shares of right responses are beside a curve
 
 TAU = Column("tau", float, ".4f", "Kendall's tau of ability with accuracy")
-HELD_OUT_NLL = Column("held_out_nll", float, ".4f", "log loss of held-out responses")
+HELD_OUT_NLL = Column("held_out_nll", float, ".4f", "log loss of held-out responses, which chose no model")
+INNER_NLL = Column("inner_nll", float, ".4f", "log loss of the held-out responses that choose: the best is too good")
+EXCESS = Column("excess", float, "+.4f", "this log loss less the best one")
 HELD_OUT_AUC = Column("held_out_auc", float, ".3f", "AUC of held-out responses")
 BASELINE_NLL = Column("baseline_nll", float, ".4f", "log loss from the means of subjects and items alone")
 ONE_CLASS = Column("one_class", tuple, "", "subjects that answer one class nearly always; missing without labels")
@@ -82,7 +86,8 @@ IRT_FITS = TableSpec(
     (
         *(DATASET, CORRUPTION, SEVERITY, TRAIT, Column("calibration", str, "", "how severities share a scale")),
         *(*_FITTED, Column("share_missing", float, ".1%", "share without a response")),
-        *(*with_interval(TAU), HELD_OUT_NLL, HELD_OUT_AUC, BASELINE_NLL, ONE_CLASS, CONVERGED),
+        *(*with_interval(TAU), HOLD_OUT, *with_interval(HELD_OUT_NLL), HELD_OUT_AUC, BASELINE_NLL),
+        *(ONE_CLASS, CONVERGED),
     ),
 )
 IRT_CHOICE = TableSpec(
@@ -90,7 +95,7 @@ IRT_CHOICE = TableSpec(
     "Which model predicts held-out responses best?",
     f"{PAPER} takes one for all; {THEORY}",
     (
-        *(DATASET, IRT_MODEL, HELD_OUT_NLL, HELD_OUT_AUC),
+        *(DATASET, HOLD_OUT, IRT_MODEL, *with_interval(INNER_NLL), *with_interval(EXCESS), HELD_OUT_AUC),
         *(Column("held_out_top1", float, ".2%", "accuracy on held-out responses"), BASELINE_NLL),
         *(Column("cells", int, ".0f", "held-out responses"), Column("chosen", bool, "", "whether this model is used")),
     ),
@@ -144,8 +149,11 @@ METHOD = {  # these words are part of the id of a saved bank
     "ability": "95 %: Laplace, given the learned hyperparameters",
     "tau": f"Kendall's tau-b of ability with accuracy; 95 %: {RESAMPLES} bootstrap resamples of models, all snapshots "
     "of one together, without fitting again",
-    "held_out": "10 % of the answers hidden; mean negative log likelihood a cell; baseline: additive logit of margins; "
-    "fitted in the default way, whatever compat",
+    "held_out": "mean negative log likelihood of held-out responses. cells: 10 % of the pairs of model and item, all "
+    "snapshots of a model together. subjects: items fitted without a fifth of the models, whose abilities come from a "
+    "random half of their responses; the other half is predicted. 95 %: resampled models, fits as they are. baseline: "
+    "additive logit of margins. auto: scored on responses that took no part in the choice. Fitted in the default way, "
+    "whatever compat",
     "plane": f"{SAMPLED} items a data set, drawn by seed",
     "severity": "the outer bins hold what lies beyond",
 }
@@ -158,6 +166,7 @@ class Irt:
     query:       narrows the rows.    responses: files of responses, each a data set, or more subjects of a stored one.
     model:       1pl, 2pl, 3pl, 3pl-upper, 4pl, or auto: the one that predicts held-out responses best.
     calibration: joint, ability or separate; see `calibrated`.
+    hold_out:    what a model is scored on, and auto chosen by: cells (some responses) or subjects (whole models).
     trait:       what the latent variable of the subjects is called, e.g. "agreement with shape".
     seed:        of held-out responses, of sampled items, and of `compat`.    compat: seed001, fitted as the paper did.
     """
@@ -168,6 +177,7 @@ class Irt:
     responses: list[str] = field(default_factory=list)
     model: IrtModel = "2pl"
     calibration: str = "joint"
+    hold_out: HoldOut = "cells"
     trait: str = "ability"
     seed: Seed = 0
     compat: Compat = None
@@ -182,12 +192,12 @@ class Irt:
             left_out += [f"{one.corruption}: {who}" for who in one.gathered.left_out]
             digests.append(fits.digest_of(one.gathered))  # files are named, but they can change
             parts[IRT_ABILITIES].append(abilities(one, self.trait))
-            parts[IRT_FITS].append(fit_line(one, self.trait, self.seed))
+            parts[IRT_FITS].append(fit_line(one, self))
             parts[IRT_ITEMS].append(items(one))
             if one.first:
                 parts[IRT_CURVES].append(curves(one, self.trait))
             if one.first and self.model == "auto":
-                parts[IRT_CHOICE].append(choice(one, self.seed))
+                parts[IRT_CHOICE].append(choice(one, self))
         frames = {spec: pd.concat(found, ignore_index=True) for spec, found in parts.items()}
         frames[IRT_PLANE] = plane(frames[IRT_ITEMS], self.seed)
         frames[IRT_SEVERITY] = severity_shares(frames[IRT_ITEMS])
@@ -201,13 +211,15 @@ class Reliability:
 
     Reads `predict` rows of full models, clean and under corruptions.
     query: narrows the rows.    model: 1pl, 2pl, 3pl, 3pl-upper, 4pl, or auto (chosen for every fit).
-    compat: seed001, fitted as the paper did.    seed: of held-out responses and of `compat`.
+    hold_out: what auto is chosen by, cells or subjects.    compat: seed001, fitted as the paper did.
+    seed: of held-out responses and of `compat`.
     """
 
     tables: ClassVar = (RELIABILITY,)
 
     query: str | None = None
     model: IrtModel = "2pl"
+    hold_out: HoldOut = "cells"
     compat: Compat = None
     seed: Seed = 0
 
@@ -221,7 +233,7 @@ class Reliability:
                 if severity == 0 and corruption != "clean":
                     continue  # clean images have a line of their own
                 part = at_severity(gathered, severity)
-                fit = fits.fitted(part, self.model, self.compat, self.seed)
+                fit = fits.fitted(part, self.model, self.compat, self.seed, self.hold_out)
                 about = {"dataset": part.dataset, "corruption": corruption, "severity": severity}
                 lines.append({**about, **_trust(part.responses, fit)})
                 digests.append(fits.digest_of(part))
@@ -263,7 +275,7 @@ def calibrated(store: Store, how: Irt) -> Iterator[Calibrated]:
         check_choice(f"analysis.{what}", value, allowed)
     first: dict[str, Calibrated] = {}
     for gathered in clean_with_subjects(store, how.query, how.responses):
-        fit = fits.fitted(gathered, how.model, how.compat, how.seed)
+        fit = fits.fitted(gathered, how.model, how.compat, how.seed, how.hold_out)
         corruption = corruption_of(gathered)
         severity, calibration = (0, how.calibration) if corruption == "clean" else (None, "joint")
         first[gathered.dataset] = Calibrated(corruption, severity, calibration, gathered, fit)
@@ -277,7 +289,7 @@ def calibrated(store: Store, how: Irt) -> Iterator[Calibrated]:
         severities = gathered.responses.items["severity"].drop_duplicates().tolist()
         for severity in severities if how.calibration == "separate" else [None]:
             part = gathered if severity is None else at_severity(gathered, severity)
-            fit = fits.fitted(part, model, how.compat, how.seed)
+            fit = fits.fitted(part, model, how.compat, how.seed, how.hold_out)
             yield Calibrated(kind, severity, how.calibration, part, fit)
 
 
@@ -335,25 +347,38 @@ def ranked(
     return frame.sort_values("ability", ascending=False, kind="stable")
 
 
-def fit_line(one: Calibrated, trait: str, seed: int) -> pd.DataFrame:
+def fit_line(one: Calibrated, how: Irt) -> pd.DataFrame:
     """One line a fit: counts of responses, Kendall's tau between ability and accuracy, and held-out log loss.
 
-    Where abilities come from other responses (calibration ability) none is held out.
+    Nothing is held out where abilities come from other responses (calibration ability), and no cells of a single
+    model, whose snapshots would stand on both sides.
     """
     responses = one.gathered.responses
-    line = {**_about(one), "trait": trait, "calibration": one.calibration, **_trust(responses, one.fit)}
+    line = {**_about(one), "trait": how.trait, "calibration": one.calibration, **_trust(responses, one.fit)}
     line["share_missing"] = float(np.isnan(responses.correct).mean())
-    if one.calibration != "ability" or one.corruption == "clean":
-        held = fits.held_out(one.gathered, one.fit.model, seed)
-        line |= {"held_out_nll": held.nll, "held_out_auc": held.auc, "baseline_nll": held.baseline_nll}
+    alone = how.hold_out == "cells" and line["n_models"] == 1
+    if not alone and (one.calibration != "ability" or one.corruption == "clean"):
+        if one.first and how.model == "auto":
+            held = fits.chosen(one.gathered, how.seed, how.hold_out).outer
+        else:
+            held = fits.held_out(one.gathered, one.fit.model, how.seed, how.hold_out)
+        line |= {"hold_out": held.hold_out, "held_out_nll": held.nll, "held_out_auc": held.auc}
+        line |= {"held_out_nll_low": held.low, "held_out_nll_high": held.high, "baseline_nll": held.baseline_nll}
     return IRT_FITS.frame([line]).astype({"severity": "Int64"})
 
 
-def choice(one: Calibrated, seed: int) -> pd.DataFrame:
-    """One line a candidate of model "auto", by how well it predicts held-out responses, best first."""
-    names = {"model": "irt_model", "nll": "held_out_nll", "auc": "held_out_auc", "accuracy": "held_out_top1"}
-    frame = pd.DataFrame(fits.chosen(one.gathered, seed)).rename(columns=names)
-    return IRT_CHOICE.frame(frame.assign(dataset=one.gathered.dataset, chosen=frame["irt_model"] == one.fit.model))
+def choice(one: Calibrated, how: Irt) -> pd.DataFrame:
+    """One line a candidate of model "auto", by how well it predicts the held-out responses that choose, best first."""
+    candidates = fits.chosen(one.gathered, how.seed, how.hold_out).candidates
+    about = {"dataset": one.gathered.dataset, "hold_out": how.hold_out}
+    lines = []
+    for held in candidates:
+        more = excess(held, candidates[0])
+        line = {"irt_model": held.model, "inner_nll": held.nll, "inner_nll_low": held.low, "inner_nll_high": held.high}
+        line |= dict(zip(map(str, with_interval(EXCESS)), more, strict=True))
+        line |= {"held_out_auc": held.auc, "held_out_top1": held.accuracy, "baseline_nll": held.baseline_nll}
+        lines.append({**about, **line, "cells": held.cells, "chosen": held.model == one.fit.model})
+    return IRT_CHOICE.frame(lines)
 
 
 def items(one: Calibrated) -> pd.DataFrame:

@@ -27,13 +27,12 @@ def test_scores_are_those_of_scikit_learn():
 
 
 def test_the_model_that_made_the_answers_wins():
-    held = choose_model(planted(80, 300).responses)
+    held = choose_model(planted(80, 300).responses).candidates
     assert held[0].model == "2pl"
     assert held == sorted(held, key=lambda one: one.nll)
     assert len({one.cells for one in held}) == 1
     assert (
-        choose_model(planted(200, 200, infeasible=0.3, ability_mean=1.0, ability_sd=2.0).responses)[0].model
-        == "3pl-upper"
+        choose_model(planted(200, 200, infeasible=0.3, ability_mean=1.0, ability_sd=2.0).responses).model == "3pl-upper"
     )
 
 

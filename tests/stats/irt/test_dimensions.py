@@ -28,7 +28,7 @@ def losses(responses, network=None, **options):
 @pytest.mark.parametrize("seed", [1, 2])
 def test_the_planted_number_of_dimensions_predicts_best(planted, seed):
     found = losses(answered(50, 600, planted, seed)[0])
-    for hold_out in ("cells", "networks"):
+    for hold_out in ("cells", "subjects"):
         assert min((1, 2, 3), key=lambda d, h=hold_out: found[h, d]) == planted
 
 

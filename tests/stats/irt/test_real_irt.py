@@ -65,7 +65,7 @@ def test_hidden_imagenet_answers_are_predicted_better_than_from_margins(some):
 
 
 def test_an_upper_asymptote_does_not_pay_with_65_models(some):
-    order = [held.model for held in choose_model(some[:, :1500], ["2pl", "3pl-upper"])]
+    order = [held.model for held in choose_model(some[:, :1500], ["2pl", "3pl-upper"]).candidates]
     assert order.index("2pl") < order.index("3pl-upper")
 
 

@@ -203,7 +203,7 @@ def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability", "irt_model": "2pl", "n_subjects": 9}
     >>> line |= {"n_models": 3, "n_items": 48, "tau": 0.97, "tau_low": 0.9, "tau_high": 1.0}
-    >>> line |= {"held_out_nll": 0.2, "held_out_auc": 0.9, "baseline_nll": 0.3, "converged": True}
+    >>> line |= {"hold_out": "cells", "held_out_nll": 0.2, "held_out_auc": 0.9, "baseline_nll": 0.3, "converged": True}
     >>> for sentence in fit_headlines(pd.DataFrame([line])): print(sentence)
     zoo: ability against accuracy over 9 subjects (3 models) and 48 items: Kendall's tau 0.970 [0.900, 1.000].
     zoo: 2pl predicts held-out responses with log loss 0.200 and AUC 0.900; subject and item means alone: 0.300.
@@ -217,7 +217,8 @@ def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
                 scores = f"log loss {line['held_out_nll']:.3f} and AUC {line['held_out_auc']:.3f}"
                 worse = ", no worse" if line["baseline_nll"] <= line["held_out_nll"] else ""
                 alone = f"subject and item means alone: {line['baseline_nll']:.3f}{worse}"
-                yield f"{dataset}: {line['irt_model']} predicts held-out responses with {scores}; {alone}."
+                whose = "of networks left out " if line["hold_out"] == "subjects" else ""
+                yield f"{dataset}: {line['irt_model']} predicts held-out responses {whose}with {scores}; {alone}."
         known = shifted.dropna(subset=TAU).sort_values(TAU, kind="stable").to_dict("records")
         if known:
             low, high = (f"{known[at][TAU]:.3f} ({known[at][CORRUPTION]})" for at in (0, -1))
@@ -229,16 +230,22 @@ def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
 
 
 def choice_headlines(choice: pd.DataFrame) -> Iterator[str]:
-    """Which model was chosen by its prediction of held-out responses.
+    """Which model was chosen by its prediction of held-out responses, and how much worse the next one is.
 
-    >>> line = {"dataset": "zoo", "irt_model": "2pl", "held_out_nll": 0.2, "chosen": True}
-    >>> list(choice_headlines(pd.DataFrame([line, {**line, "irt_model": "1pl", "held_out_nll": 0.3, "chosen": False}])))
-    ['zoo: 2pl predicts held-out responses best (log loss: 2pl 0.2000, 1pl 0.3000).']
+    >>> line = {"dataset": "zoo", "irt_model": "2pl", "inner_nll": 0.2, "chosen": True}
+    >>> other = {**line, "irt_model": "1pl", "inner_nll": 0.3, "chosen": False}
+    >>> other |= {"excess": 0.1, "excess_low": 0.05, "excess_high": 0.15}
+    >>> list(choice_headlines(pd.DataFrame([line, other])))
+    ['zoo: 2pl is chosen (inner log loss: 2pl 0.2000, 1pl 0.3000); 1pl is worse by 0.1000 [0.0500, 0.1500].']
     """
     for dataset, part in choice.groupby(DATASET, sort=False):
-        each = ", ".join(f"{line['irt_model']} {line['held_out_nll']:.4f}" for line in part.to_dict("records"))
+        lines = part.to_dict("records")
+        each = ", ".join(f"{line['irt_model']} {line['inner_nll']:.4f}" for line in lines)
         [best] = part.loc[part["chosen"].astype(bool), "irt_model"]
-        yield f"{dataset}: {best} predicts held-out responses best (log loss: {each})."
+        second = lines[1]
+        ends = f" [{second['excess_low']:.4f}, {second['excess_high']:.4f}]" if pd.notna(second["excess_low"]) else ""
+        after = f"{second['irt_model']} is worse by {second['excess']:.4f}{ends}"
+        yield f"{dataset}: {best} is chosen (inner log loss: {each}); {after}."
 
 
 def reliability_headlines(reliability: pd.DataFrame) -> Iterator[str]:

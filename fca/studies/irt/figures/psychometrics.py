@@ -12,8 +12,8 @@ from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.irt import dif, dimensionality, information, item_fit, severity_facet
 from fca.studies.irt.dif import DELTA, ETS_CLASS
-from fca.studies.irt.dimensionality import DIMENSIONS, GAIN, HOLD_OUT
-from fca.studies.irt.fits import ABILITY, DIFFICULTY, SUBJECT
+from fca.studies.irt.dimensionality import DIMENSIONS, GAIN
+from fca.studies.irt.fits import ABILITY, DIFFICULTY, HOLD_OUT, SUBJECT
 from fca.studies.irt.information import INFORMATION, KIND
 from fca.studies.irt.item_fit import INFIT, INFIT_EXPECTED, INFIT_Z, LIMIT, PAIR_Z
 from fca.studies.irt.severity_facet import EFFECT, STEP
@@ -190,9 +190,9 @@ def reliability_headlines(lines: pd.DataFrame) -> Iterator[str]:
 def dimensionality_headlines(table: pd.DataFrame) -> Iterator[str]:
     """How many dimensions are taken, by each way of hiding.
 
-    >>> line = {"dataset": "zoo", "hold_out": "networks", "dimensions": 1, "chosen": True, "held_out_nll": 0.5}
+    >>> line = {"dataset": "zoo", "hold_out": "subjects", "dimensions": 1, "chosen": True, "held_out_nll": 0.5}
     >>> list(dimensionality_headlines(pd.DataFrame([line])))
-    ['zoo: held-out networks show 1 dimension of ability (log loss 0.5000).']
+    ['zoo: held-out subjects show 1 dimension of ability (log loss 0.5000).']
     """
     for line in table[table["chosen"].astype(bool)].to_dict("records"):
         count = f"{line[DIMENSIONS]} dimension{'s' if line[DIMENSIONS] > 1 else ''} of ability"
