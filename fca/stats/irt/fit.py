@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from fca.stats.irt.likelihood import Responses, first_state, prepare, random_state
 from fca.stats.irt.model import IrtFit, Matrix, check_answered, check_responses, model_name
-from fca.stats.irt.solve import Mode, find_best_mode, find_mode, standard_errors
+from fca.stats.irt.solve import Mode, find_best_mode, standard_errors
 from fca.stats.irt.variational import fit_variational
 from fca.types import FcaError
 
@@ -71,7 +71,7 @@ def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model:
         raise FcaError(f"ability of subject {subject}", ability[subject], "a finite number", "leave such subjects out")
     data = prepare(responses, one_slope=name == "1pl")
     first = replace(first_state(data, name), ability=ability.astype(float))
-    return as_fit(find_mode(data, first, fixed_ability=True), data, fixed_ability=True)
+    return as_fit(find_best_mode(data, first, fixed_ability=True), data, fixed_ability=True)
 
 
 def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:

@@ -65,30 +65,26 @@ def heights(state: State, cells: Cells) -> Groups:
 def own_derivatives(state: State, cells: Cells, observed: bool) -> tuple[Parameters, Blocks]:
     """Gradient of each item's log posterior, and its negative Hessian at fixed abilities.
 
-    observed: the Hessian itself (with `cells` filled so), turned positive where it is not; else its expectation (Fisher
+    observed: the Hessian itself, turned positive where it is not; else, without asymptotes, its expectation (Fisher
     information), which is positive everywhere.
     """
-    theta, a, b = state.ability, state.slope, state.difficulty
-    k, m = len(state.item), len(cells.asymptote)
+    a, k, m = state.slope, len(state.item), len(cells.asymptote)
     _, gradient, curvature = state.item_prior()
     block = np.eye(k)[:, :, None] * curvature
-    powers = np.stack([np.ones_like(theta), theta, theta**2])
-    error, weight = powers[:2] @ cells.error, powers @ cells.weight
+    error, weight, *mixed = cells.by_item
     gradient[-1] -= a * error[0]
     block[-1, -1] += a**2 * weight[0]
     if k > 1:
-        slack = a * (error[1] - b * error[0])
-        gradient[-2] += slack
-        block[-2, -2] += a**2 * (weight[2] - 2 * b * weight[1] + b**2 * weight[0])
-        block[-2, -1] = block[-1, -2] = -(a**2) * (weight[1] - b * weight[0])
-    if m:  # z depends on log a, b and θ
-        mixed = np.moveaxis(powers[:2] @ cells.mixed, 1, 0)
-        gradient[:m] += cells.asymptote
-        block[:m, :m] += cells.own
-        block[:m, -1] = block[-1, :m] = -a * mixed[0]
-        block[:m, -2] = block[-2, :m] = a * (mixed[1] - b * mixed[0])
+        gradient[-2] += error[1]
+        block[-2, -2] += weight[2]
+        block[-2, -1] = block[-1, -2] = -a * weight[1]
+    gradient[:m] += cells.asymptote
+    block[:m, :m] += cells.own
+    for i, sums in enumerate(mixed):
+        block[i, -1] = block[-1, i] = -a * sums[0]
+        block[i, -2] = block[-2, i] = sums[1]
     if observed and k > 1:  # z has second derivatives itself, by (log a, log a) and (log a, b)
-        block[-2, -2] -= slack
+        block[-2, -2] -= error[1]
         block[[-2, -1], [-1, -2]] += a * error[0]
         _make_positive(block)
     return gradient, block
@@ -111,8 +107,8 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
     """
     if not len(data.count):
         return state.item, np.empty(0)
-    found, cells = state.item.copy(), Cells.empty(data, state.model)
-    fill(cells, data, state, observed=True)
+    found, cells = state.item.copy(), Cells.empty(data, state.model, matrices=False)
+    fill(cells, data, state)
     reached, height = heights(state, cells), heights(state, cells)
     step, length, at, item = _step(state, cells), np.ones(len(height)), np.arange(len(height)), state.item
     for _ in range(STEPS):
@@ -122,9 +118,9 @@ def climb(data: Responses, state: State) -> tuple[Parameters, Groups]:
         if moving.mean() < STILL:
             at, data, item, height = at[moving], data.part(moving), item[:, moving], height[moving]
             step, length = step[:, moving], length[moving]
-            cells = Cells.empty(data, state.model)
+            cells = Cells.empty(data, state.model, matrices=False)
         trial = replace(state, item=item + length * step)
-        fill(cells, data, trial, observed=True)
+        fill(cells, data, trial)
         new = heights(trial, cells)
         rose = new >= height - 1e-12 * np.abs(height)
         item, height = np.where(rose, trial.item, item), np.where(rose, new, height)

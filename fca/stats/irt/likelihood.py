@@ -211,7 +211,7 @@ def _state(model: str, ability: Subjects, difficulty: Groups, slope: Groups, pri
 
 # The dense work, once a step: every subject on every item, in blocks of items that stay in the processor's cache.
 BLOCK = 1 << 15  # cells at a time: a quarter of a megabyte an array
-TINY = 1e-300  # a probability that is not 0
+LARGEST = 690.0  # |z|, beyond which exp(z) or its inverse is no float64
 
 
 @dataclass(frozen=True)
@@ -220,43 +220,59 @@ class Cells:
 
     log_likelihood: of one item of each group.
     error:  derivative of a cell's log likelihood by z = a (θ - b); right - p without asymptotes.
-    weight: Fisher information of a cell on z; p (1 - p) without asymptotes.
+    weight: minus its second derivative; p (1 - p) without asymptotes.
     For the m asymptotes that are learned, by their logits:
-    asymptote (m, groups): gradient.  own (m, m, groups): information.  mixed (m, subjects, groups): with z.
+    asymptote (m, groups): gradient.  own (m, m, groups): minus second derivatives.  mixed (m matrices): with z.
+    by_item: sums over subjects of error, weight and mixed, times 1, z and (weight) z². The matrices themselves are left
+    out (no columns) where only items move.
     """
 
     log_likelihood: Groups
-    error: Matrix
-    weight: Matrix
+    by_item: tuple[Float[np.ndarray, "_ groups"], ...]
     asymptote: Float[np.ndarray, "m groups"]
     own: Float[np.ndarray, "m m groups"]
-    mixed: Float[np.ndarray, "m subjects groups"]
+    error: Float[np.ndarray, "subjects columns"]
+    weight: Float[np.ndarray, "subjects columns"]
+    mixed: list[Float[np.ndarray, "subjects columns"]]
 
     @classmethod
-    def empty(cls, data: Responses, model: str) -> Cells:
+    def empty(cls, data: Responses, model: str, matrices: bool = True) -> Cells:
         """Room for a pass; its values are not set yet."""
         subjects, groups = data.right.shape
-        m = max(len(LEARNED[model]) - 2, 0)
-        shapes = (), (subjects,), (subjects,), (m,), (m, m), (m, subjects)  # of the fields, without groups
-        return cls(*(np.empty((*shape, groups)) for shape in shapes))
+        m, columns = max(len(LEARNED[model]) - 2, 0), groups * matrices
+        by_item = tuple(np.empty((powers, groups)) for powers in (2, 3, *[2] * m))
+        error, weight, *mixed = np.empty((2 + m, subjects, columns))
+        of_items = np.empty(groups), by_item, np.empty((m, groups)), np.empty((m, m, groups))
+        return cls(*of_items, error, weight, mixed)
 
 
-def fill(cells: Cells, data: Responses, state: State, observed: bool) -> None:
-    """One pass over all cells at `state`, into `cells`; observed: second derivatives instead of their expectation."""
+def fill(cells: Cells, data: Responses, state: State) -> None:
+    """One pass over all cells at `state`, into `cells`."""
     subjects, groups = data.right.shape
     width = max(BLOCK // subjects, 1)
+    powers, slope, asymptotes = state.ability ** np.arange(3)[:, None], state.slope, np.stack(state.asymptotes())
     for start in range(0, groups, width):
         part = slice(start, start + width)
         z = state.ability[:, None] - state.difficulty[part]
-        z *= state.slope[part]
+        z *= slope[part]
         present = None if data.present is None else data.present[:, part]
         if len(cells.asymptote):
-            _bounded(cells, part, z, data.right[:, part], present, state, observed)
+            found = _bounded(cells, part, z, data.right[:, part], present, state, asymptotes[:, part])
         else:
-            _logistic(cells, part, z, data.right[:, part], present)
+            found = _logistic(cells, part, z, data.right[:, part], present)
+        for sums, one in zip(cells.by_item, found, strict=True):
+            sums[:, part] = powers[: len(sums)] @ one
+        if cells.error.size:
+            for matrix, one in zip((cells.error, cells.weight, *cells.mixed), found, strict=True):
+                matrix[:, part] = one
+    for sums in cells.by_item:  # so far times 1, θ, θ²
+        by_difficulty = state.difficulty * sums[0]
+        if len(sums) > 2:
+            sums[2] = slope**2 * (sums[2] - state.difficulty * (2 * sums[1] - by_difficulty))
+        sums[1] = slope * (sums[1] - by_difficulty)
 
 
-def _logistic(cells: Cells, part: slice, z: Array, right: Array, present: Array | None) -> None:
+def _logistic(cells: Cells, part: slice, z: Matrix, right: Matrix, present: Array | None) -> tuple[Matrix, Matrix]:
     """Log likelihood Σ right z - log(1 + exp z), which shares its exponential with both derivatives."""
     if present is not None:
         z *= present
@@ -268,10 +284,9 @@ def _logistic(cells: Cells, part: slice, z: Array, right: Array, present: Array 
     cells.log_likelihood[part] = chosen - _log_product(whole)
     solved = np.where(z > 0, 1.0, small)
     solved /= whole
-    np.subtract(right, solved, out=cells.error[:, part])
     small /= whole
     small /= whole
-    cells.weight[:, part] = small
+    return right - solved, small
 
 
 def _log_product(whole: Matrix) -> Groups:
@@ -281,42 +296,62 @@ def _log_product(whole: Matrix) -> Groups:
 
 
 def _bounded(
-    cells: Cells, part: slice, z: Array, right: Array, present: Array | None, state: State, observed: bool
-) -> None:
+    cells: Cells, part: slice, z: Matrix, right: Matrix, present: Array | None, state: State, asymptotes: Array
+) -> tuple[Matrix, ...]:
     """With asymptotes: p = feasibility (share + (1 - share) / (1 + exp -z)), share = guess / feasibility.
 
-    A cell's log likelihood has minus second derivatives (p_k / c)² - p_kl / c where right, with chance c = p, and the
-    same with c = -(1 - p) where wrong; expected over responses, p_k p_l / (p (1 - p)).
+    In terms of what was observed, right or wrong, its chance c is p or 1 - p, of which 1 / (1 + exp ∓z) is what z
+    moves. Derivatives by the logits of asymptotes are those of (1 - feasibility) / c where wrong ("lost", 0 where
+    right) and feasibility / c where right ("won", 0 where wrong).
     """
-    feasibility, share = (row[part] for row in state.asymptotes())
-    small = np.exp(-np.abs(z))  # never overflows
-    large = 1 / (1 + small)
-    small *= large
-    solved, missed = np.where(z > 0, large, small), np.where(z > 0, small, large)
-    span, floor = feasibility * (1 - share), feasibility * share
-    p, q = np.maximum(floor + span * solved, TINY), np.maximum((1 - feasibility) + span * missed, TINY)
-    truly = right > 0
-    chance = np.where(truly, p, q)
-    score = np.where(truly, 1.0, -1.0) / chance
+    feasibility, share = asymptotes
+    missed, span, ones = 1 - feasibility, feasibility * (1 - share), np.ones(len(right))
+    wrong = 1.0 - right
+    sign = right - wrong
+    z *= sign
+    odds = np.exp(np.clip(z, -LARGEST, LARGEST, out=z), out=z)
+    unlikely = 1.0 / (1.0 + odds)
+    likely = np.multiply(odds, unlikely, out=odds)
+    chance = right * (feasibility * share - missed)
+    chance += missed
+    chance += likely * span
+    log, inverse, number = np.log(chance), np.divide(1.0, chance, out=chance), float(len(right))
     if present is not None:
-        chance[~present] = 1.0
-        score *= present
-    cells.log_likelihood[part] = np.log(chance).sum(axis=0)
-    information = 0.0 if observed else np.abs(score) / np.where(truly, q, p)
-    by_z = span * solved * missed
-    by = {"feasibility": (1 - feasibility) * p, "guess": feasibility * share * (1 - share) * missed}
-    # second derivatives: of z by z and by each asymptote's logit as multiples of by_z, and among those as multiples
-    bend = {"feasibility": 1 - 2 * feasibility, "guess": 1 - 2 * share}
-    tilt = {"feasibility": 1 - feasibility, "guess": -share}
-    names = LEARNED[state.model][:-2]
-    cells.error[:, part] = error = score * by_z
-    cells.weight[:, part] = error * (error - (missed - solved)) if observed else by_z * information * by_z
-    for i, name in enumerate(names):
-        mine = score * by[name]
-        cells.asymptote[i, part] = mine.sum(axis=0)
-        cells.mixed[i][:, part] = error * (mine - tilt[name]) if observed else by_z * information * by[name]
-        for j, other in enumerate(names[: i + 1]):
-            theirs = score * by[other]
-            twist = bend[name] * mine if i == j else tilt["feasibility"] * mine
-            own = mine * theirs - twist if observed else by[name] * information * by[other]
-            cells.own[i, j, part] = cells.own[j, i, part] = own.sum(axis=0)
+        log *= present
+        inverse *= present
+        number = ones @ present
+    cells.log_likelihood[part] = ones @ log
+    rise = likely * unlikely
+    rise *= span
+    rise *= inverse
+    likely -= unlikely
+    likely += rise
+    error, weight = np.multiply(sign, rise, out=sign), np.multiply(likely, rise, out=likely)
+    return error, weight, *_by_asymptotes(cells, part, state, asymptotes, (right, wrong, inverse, error), number)
+
+
+def _by_asymptotes(
+    cells: Cells, part: slice, state: State, asymptotes: Array, of_cells: tuple[Matrix, ...], number: Array | float
+) -> list[Matrix]:
+    """Sets the derivatives by asymptotes; returns those with z. number: of responses to each item."""
+    (feasibility, share), (right, wrong, inverse, error) = asymptotes, of_cells
+    gradient, own, ones, mixed = cells.asymptote[:, part], cells.own[:, :, part], np.ones(len(right)), list[Matrix]()
+    missed = 1 - feasibility
+    lost = wrong * inverse
+    lost *= missed
+    total, squares = ones @ lost, np.einsum("sg,sg->g", lost, lost)
+    if "feasibility" in LEARNED[state.model]:
+        gradient[0] = number * missed - total
+        own[0, 0] = number * missed * feasibility - total + squares
+        mixed.append(-error * lost)
+    if "guess" in LEARNED[state.model]:
+        own[0, -1] = own[-1, 0] = share * (total - squares)
+        won = np.multiply(right, inverse, out=inverse)
+        won *= feasibility
+        won += lost
+        total, squares = ones @ won, np.einsum("sg,sg->g", won, won)
+        gradient[-1] = share * (total - number)
+        own[-1, -1] = share * (share * squares - total + number * (1 - share))
+        won *= error
+        mixed.append(np.multiply(won, share, out=won))
+    return mixed

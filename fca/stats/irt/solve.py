@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.linalg import cho_factor, cho_solve
 
 from fca.stats.irt.items import FLAT, Blocks, backward, best_of_grid, cholesky, climb, forward, heights, own_derivatives
@@ -50,10 +50,10 @@ class System:
 def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> System:
     """All derivatives at a point that `cells` was filled at.
 
-    observed: the Hessian itself, with the items' own blocks turned positive; else its expectation.
+    observed: the Hessian itself, with the items' own blocks turned positive; else, without asymptotes, its expectation.
     """
     theta, a, b, prior = state.ability, state.slope, state.difficulty, state.prior
-    k, m = len(state.item), len(cells.asymptote)
+    k = len(state.item)
     gradient, block = own_derivatives(state, cells, observed)
     cross = np.empty((k, len(theta) + 1, len(b)))
     cross[:-1, -1], cross[-1, -1] = 0.0, -(prior.spread**-2)
@@ -63,7 +63,8 @@ def derivatives(state: State, cells: Cells, count: Groups, observed: bool) -> Sy
         cross[-2, :-1] *= cross[-1, :-1]
         if observed:  # z has a second derivative itself, by (log a, θ)
             cross[-2, :-1] -= a * cells.error
-    np.multiply(cells.mixed, a, out=cross[:m, :-1])
+    for mixed, of_asymptote in zip(cells.mixed, cross, strict=False):
+        np.multiply(mixed, a, out=of_asymptote[:-1])
     centre = count @ (b - prior.centre) / prior.spread**2 - prior.centre / CENTRE_SD**2
     shared = np.append(cells.error @ (count * a) - theta, centre)
     diagonal = np.append(cells.weight @ (count * a**2) + 1.0, count.sum() / prior.spread**2 + CENTRE_SD**-2)
@@ -116,7 +117,7 @@ def step(small: Eliminated, free: slice) -> tuple[Shared, Parameters]:
 
 STEPS = 1000
 TOLERANCE = 1e-8  # of a step, relative to 1 + the parameter
-CAREFUL = 3  # first steps by expected information, which is positive wherever they start
+CAREFUL = 3  # first steps without asymptotes, by expected information, which is positive wherever they start
 SETTLED = 0.3  # a step, relative to the last change of the prior's scales, after which these are learned again
 NEAR = 0.05  # a change of the scales below which steps must settle first
 FURTHEST = 1.0  # that scales are moved beyond an EM step, in logarithms
@@ -141,22 +142,21 @@ def find_mode(
     data: Responses,
     state: State,
     fixed_ability: bool = False,
-    careful: int = CAREFUL,
     tolerance: float = TOLERANCE,
 ) -> Mode:
     """Newton steps in all abilities, items and the prior's centre; each is followed by learning the prior's scales.
 
     No step lowers the log posterior. Converged when steps and changes of the prior are below the tolerance.
-    careful: number of first steps by expected information.
     """
+    careful = CAREFUL if len(state.item) <= 2 else 0
     cells, trial = Cells.empty(data, state.model), Cells.empty(data, state.model)
-    fill(cells, data, state, observed=not careful)
+    fill(cells, data, state)
     free = slice(len(state.ability) if fixed_ability else 0, None)
     iteration, moved, learned = 0, np.inf, list[Learned]()
     while max(moved, _size(learned)) > tolerance and iteration < STEPS:
         iteration += 1
         shared, item, difficulty_variance, ability_variance = _ascent(state, cells, data, iteration > careful, free)
-        state, moved = _climb(data, state, cells, trial, shared, item, iteration >= careful)
+        state, moved = _climb(data, state, cells, trial, shared, item)
         cells, trial = trial, cells
         if tolerance < moved > SETTLED * (size := _size(learned)) and size < NEAR:
             continue
@@ -203,7 +203,7 @@ def _ahead(prior: Prior, learned: Sequence[Learned]) -> Prior:
 
 
 def _climb(
-    data: Responses, state: State, cells: Cells, trial: Cells, shared: np.ndarray, item: np.ndarray, observed: bool
+    data: Responses, state: State, cells: Cells, trial: Cells, shared: np.ndarray, item: np.ndarray
 ) -> tuple[State, float]:
     """As much of a step as raises the log posterior (up to rounding), leaving `trial` filled there; its size.
 
@@ -218,7 +218,7 @@ def _climb(
         reached = State(state.model, state.ability + length * shared[:-1], state.item + length * item, prior)
         if alone.any():
             reached.item[:, alone] = climb(data.part(alone), replace(reached, item=state.item[:, alone]))[0]
-        fill(trial, data, reached, observed)
+        fill(trial, data, reached)
         if log_posterior(reached, trial, data.count) >= before - 1e-12 * abs(before) or length < 1e-9:
             break
         length, alone = length / 2, np.ones_like(alone)
@@ -275,53 +275,71 @@ ROUNDS = 10
 ROUGH = 1e-3  # the tolerance while items still change modes
 SAMPLE = 1500  # items that abilities and scales are first learned from
 DEEP = 5.0  # nats below its present mode from which an item does not start again
-BETTER = 1e-6  # nats by which another mode of an item must be higher
+BETTER = 1e-3  # nats by which another mode of an item must be higher
 
 
-def find_best_mode(data: Responses, start: State) -> Mode:
-    """The mode reached from `start`, then for each item the best of its own modes, started anew.
+def find_best_mode(data: Responses, start: State, fixed_ability: bool = False) -> Mode:
+    """The mode reached from `start`; with asymptotes, the best of each item's own modes.
 
-    With abilities and prior held, items do not depend on each other, so each takes its highest mode; then all move
-    together again. Ends when no item changes. Models without an upper asymptote need no second start. Abilities and
-    the prior of many items start where a sample of the items has them.
+    Abilities and the prior of many items start where a sample of the items has them.
     """
-    if "feasibility" not in LEARNED[start.model]:
-        return find_mode(data, start)
+    if len(start.item) <= 2:
+        return find_mode(data, start, fixed_ability)
     if len(data.count) > 2 * SAMPLE:
         few, at = data.sample(SAMPLE)
-        known = find_best_mode(few, replace(start, item=start.item[:, at])).state
+        known = _best_roughly(few, replace(start, item=start.item[:, at]), fixed_ability).state
         start = replace(start, ability=known.ability, prior=known.prior)
+    rough = _best_roughly(data, start, fixed_ability)
+    mode = find_mode(data, rough.state, fixed_ability)
+    return replace(mode, iterations=mode.iterations + rough.iterations)
+
+
+def _best_roughly(data: Responses, start: State, fixed_ability: bool) -> Mode:
+    """With abilities and prior held, items do not depend on each other, so each takes its highest mode; then all move
+    together again. Ends when no item changes; items that had one mode are not tried again.
+    """
     item = climb(data, replace(start, item=best_of_grid(data, start)))[0]
-    mode = find_mode(data, replace(start, item=item), careful=0, tolerance=ROUGH)
-    for last in [*[False] * ROUNDS, True]:
-        item, changed = _highest(data, mode)
-        last |= not changed
-        tolerance = TOLERANCE if last else ROUGH
-        again = find_mode(data, replace(mode.state, item=item), careful=0, tolerance=tolerance)
-        mode = replace(again, iterations=mode.iterations + again.iterations)
-        if last:
+    mode, several = find_mode(data, replace(start, item=item), fixed_ability, ROUGH), np.arange(len(data.count))
+    for _ in range(ROUNDS):
+        item, several, changed = _highest(data, mode, several)
+        if not changed:
             break
+        again = find_mode(data, replace(mode.state, item=item), fixed_ability, ROUGH)
+        mode = replace(again, iterations=mode.iterations + again.iterations)
     return mode
 
 
-def _highest(data: Responses, mode: Mode) -> tuple[Parameters, int]:
-    """The highest known mode of every item at the abilities of `mode`, and how many items changed theirs."""
-    best, height, changed = mode.state.item.copy(), heights(mode.state, mode.cells), 0
-    cells = Cells.empty(data, mode.state.model)
-    for item in (best_of_grid(data, mode.state), *_other_starts(data, mode.state)):
-        start = replace(mode.state, item=item)
-        fill(cells, data, start, observed=True)
+def _highest(
+    data: Responses, mode: Mode, tried: Int[np.ndarray, " tried"]
+) -> tuple[Parameters, Int[np.ndarray, " several"], int]:
+    """The highest known mode of every item at the abilities of `mode`.
+
+    tried: items to start again. Also returns which of them have several modes, and how many items changed theirs.
+    """
+    data, item = data.part(tried), mode.state.item.copy()
+    state = replace(mode.state, item=item[:, tried])
+    first = heights(mode.state, mode.cells)[tried]
+    height, several, cells = (
+        first.copy(),
+        np.zeros(len(tried), dtype=bool),
+        Cells.empty(data, state.model, matrices=False),
+    )
+    for other in (best_of_grid(data, state), *_other_starts(data, state)):
+        start = replace(state, item=other)
+        fill(cells, data, start)
         at = np.flatnonzero(heights(start, cells) > height - DEEP)
-        other, reached = climb(data.part(at), replace(start, item=item[:, at]))
+        found, reached = climb(data.part(at), replace(start, item=other[:, at]))
+        several[at] |= np.abs(reached - first[at]) > BETTER
         better = reached > height[at] + BETTER
         at = at[better]
-        best[:, at], height[at] = other[:, better], reached[better]
-        changed += len(at)
-    return best, changed
+        item[:, tried[at]], height[at] = found[:, better], reached[better]
+    return item, tried[several], int((height > first).sum())
 
 
-def _other_starts(data: Responses, state: State) -> tuple[Parameters, Parameters]:
+def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
     """Easy but rarely feasible: solved in as many cases as it can be. And always feasible, but hard."""
+    if "feasibility" not in LEARNED[state.model]:
+        return ()
     logit = data.logits()[1]
     rarely, hard = state.item.copy(), state.item.copy()
     upper = LEARNED[state.model].index("feasibility")

@@ -14,8 +14,8 @@ RESPONSES = with_holes(planted(30, 40, infeasible=0.3, ability_mean=1.0, ability
 
 
 def height_of(data, state, item):
-    cells = Cells.empty(data, state.model)
-    fill(cells, data, replace(state, item=item), observed=False)
+    cells = Cells.empty(data, state.model, matrices=False)
+    fill(cells, data, replace(state, item=item))
     return heights(replace(state, item=item), cells)
 
 

@@ -78,36 +78,11 @@ def test_learned_scales_are_where_the_equations_hold(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_expected_information_is_the_mean_of_the_observed_one(model):
-    answers = prepare(RESPONSES)
-    state = random_state(answers, model, np.random.default_rng(0))
-    chance = as_fit_probability(state)
-    for name in ("weight", "mixed"):
-        parts = []
-        for right in (np.zeros_like(answers.right), np.ones_like(answers.right)):
-            cells = Cells.empty(answers, model)
-            asked = np.ones(right.shape, bool) if answers.present is None else answers.present
-            fill(
-                cells, type(answers)(right * asked, answers.present, answers.count, answers.group), state, observed=True
-            )
-            parts.append(getattr(cells, name).copy())
-        fill(cells, answers, state, observed=False)
-        mean = chance * parts[1] + (1 - chance) * parts[0]
-        np.testing.assert_allclose(getattr(cells, name), mean, atol=1e-12)
-
-
-def as_fit_probability(state):
-    feasibility, share = state.asymptotes()
-    solved_share = 1 / (1 + np.exp(-state.slope * (state.ability[:, None] - state.difficulty)))
-    return feasibility * (share + (1 - share) * solved_share)
-
-
-@pytest.mark.parametrize("model", MODELS)
 def test_derivatives_are_those_of_the_posterior_anywhere(model):
     answers = prepare(RESPONSES)
     state = random_state(answers, model, np.random.default_rng(5))
     cells = Cells.empty(answers, model)
-    fill(cells, answers, state, observed=True)
+    fill(cells, answers, state)
     found = derivatives(state, cells, answers.count, observed=True)
     function, vector = written_out(model, state.prior), as_vector(state, answers)
     slope = gradient(function, vector)
