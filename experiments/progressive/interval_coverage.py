@@ -148,13 +148,16 @@ def one_test(case, policy, estimator, budget, width, seed):
 
 def measure(name, make, method, repeats):
     """A line a share that the method can ask of this pool."""
-    case, half, lines = make(), None, []
+    case, half, first, lines = make(), None, None, []
     for share in (*SHARES, WIDTH):
-        budget, width = (0.1, half) if share == WIDTH else (share, None)
+        if share == WIDTH and half is None:
+            continue
+        budget, width = (first, half) if share == WIDTH else (share, None)
         try:
             tests = [one_test(case, *method, budget, width, seed) for seed in range(repeats)]
         except FcaError:  # no bank, too few images a session, or a share that the policy cannot ask
             continue
+        first = first or share
         asked, error, of_score, wide, held, score_held, groups = np.mean(tests, axis=0)
         half = wide if share == 0.5 else half
         line = {"design": name, "method": " + ".join(method), "share": share, "asked": asked, "width": 100 * wide}

@@ -102,7 +102,7 @@ def replay(
     sessions: Shaped[np.ndarray, " items"],
     groups: Shaped[np.ndarray, " items"] | None,
     policy: str | StartPolicy,
-    estimator: str = "mixed_logit",
+    estimator: str | None = None,
     budget: int | float = 0.25,
     bank: ItemBank | None = None,
     repeats: int = 3,
@@ -114,6 +114,7 @@ def replay(
     levels:   0 easy, 1 medium, 2 hard.    sessions: (class, attribute).    groups: what is averaged over: attribute.
               None: items without levels, of one group; sessions are then classes, and the one target is accuracy.
     policy:   a name of POLICIES, or a policy's class with options bound: partial(GreTwoStage, mapping=MAPPING_L).
+    estimator: a name of ESTIMATORS; None: stratified where items have levels, else hypergeometric.
     budget:   share of the pool to ask.    bank: the pool's items, fitted on other models.
     seed:     with the positions of model and repeat it seeds each test's draws: adding models changes no other.
 
@@ -132,6 +133,7 @@ def replay(
     if repeats < 1:
         raise FcaError("repeats", repeats, "1 or more", "raise it")
     pool = make_pool(levels, sessions, groups)
+    estimator = estimator or ("stratified" if pool.has_levels else "hypergeometric")
     tests = []
     for model, responses in enumerate(correct.astype(bool)):
         truth = pool.truth(responses)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Shaped
 from scipy.special import betaincinv, ndtri, stdtrit
 
 from fca.stats.adaptive.policies import ability_of, chances, check_bank
@@ -264,7 +264,8 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
 
     Unbiased however wrong the bank is, for p_i fixed before the sample was drawn (`neyman_irt`, from its pilot; the
     items of a pilot are known and leave the sum). After `static_k` and `random` the ability comes from the sample
-    itself, a bias of the order of 1 / n. Variance: Horvitz-Thompson, by group (wide where the draw was spread).
+    itself, a bias of the order of 1 / n. Variance: Horvitz-Thompson, by group (wide where the draw was spread), and two
+    responses of variance 1/4 beside those observed. Intervals: see `share_interval`.
 
     A test that went on drew several samples, each from the items left. Given what was known then, each estimate is
     unbiased, so their errors are uncorrelated: they are averaged with weights n / (R (R - n)), from n drawn of R alone.
@@ -275,15 +276,75 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
         raise FcaError("policy", "one of unknown chances", allowed, "take one of these, or estimator mixed_logit")
     asked = [*(later.certain for later in record.samples[1:]), record.asked]  # at the end of each sample
     found = [_corrected(pool, record, bank, *pair) for pair in zip(record.samples, asked, strict=True)]
-    value, variance, weight = (np.stack(parts) for parts in zip(*found, strict=True))
+    value, variance, most, squares, weight = (np.stack(parts) for parts in zip(*found, strict=True))
     weight = (weight / weight.sum(axis=0))[:, :, None]
-    return normal_estimate((weight * value).sum(axis=0), np.sqrt((weight**2 * variance).sum(axis=0)))
+    value, variance, most, squares = (
+        (weight**power * part).sum(axis=0) for power, part in ((1, value), (2, variance), (2, most), (4, squares))
+    )
+    right, count = (
+        np.bincount(pool.group[one], minlength=pool.groups)[:, None] for one in (record.right, record.asked)
+    )
+    alike = right == 0, right == count
+    found = share_interval(value, variance, most, squares, *alike)
+    of_mean = (
+        (part / pool.groups**power).sum(axis=0)[None]
+        for power, part in ((1, value), (2, variance), (2, most), (4, squares))
+    )
+    return Estimate(*found, share_interval(*of_mean, *(one.all(axis=0)[None] for one in alike)))
 
 
-def _corrected(
-    pool: Pool, record: Record, bank: ItemBank, sample: Sample, asked: Marks
-) -> tuple[Targets, Targets, Float[np.ndarray, " groups"]]:
-    """The bank's probabilities corrected by one sample; see `difference`. Values, variances, weights beside others."""
+def share_interval(
+    value: Targets,
+    variance: Targets,
+    most: Targets,
+    squares: Targets,
+    wrong: Bool[np.ndarray, "groups 1"],
+    right: Bool[np.ndarray, "groups 1"],
+) -> Interval:
+    """Intervals of shares that a bank helped to estimate, as lopsided as those of shares of as few responses.
+
+    most, squares: see `Corrected`.    wrong, right: whether all responses were.
+
+    The responses count as n = most² / squares of equal weight (Kish 1965). Surprises are rare, and where none was seen
+    the variance would be too small: two responses of variance 1/4 count beside those n. The interval is Jeffreys' (see
+    `level_interval`) of m = p (1 - p) / variance responses, at most n, scaled to the standard error: a bank makes
+    errors smaller, but the few responses it does not foresee no more frequent. Times t / 1.96, with Student's t for
+    n + 1 degrees of freedom. Responses that are all right do not exclude the share 1, all wrong ones not 0.
+
+    >>> one = np.ones((1, 1))
+    >>> found = share_interval(0.95 * one, 0.0002 * one, 0.25 / 60 * one, (0.25 / 60) ** 2 / 60 * one, one < 0, one < 0)
+    >>> found.low.round(3), found.high.round(3)
+    (array([[0.901]]), array([[0.973]]))
+    """
+    share, n = np.clip(value, 0.0, 1.0), most**2 / np.maximum(squares, TINY**4)
+    df = np.maximum(n - 1, 0.0)
+    variance = (df * variance + 2 * most) / (df + 2)
+    p = (share * n + 1 / 4) / (n + 1 / 2)
+    m = np.minimum(p * (1 - p) / np.maximum(variance, TINY), n)
+    low, high = (betaincinv(m * share + 0.5, m * (1 - share) + 0.5, (1 + sign * LEVEL) / 2) for sign in (-1, 1))
+    narrower = stdtrit(df + 2, 0.5 + LEVEL / 2) / Z * np.sqrt(m * variance / (p * (1 - p)))
+    low = np.where(wrong | (share == 0), 0.0, np.maximum(value - narrower * (share - low), 0.0))
+    high = np.where(right | (share == 1), 1.0, np.minimum(value + narrower * (high - share), 1.0))
+    known = variance == 0
+    return Interval(value, np.sqrt(variance), np.where(known, value, low), np.where(known, value, high))
+
+
+class Corrected(NamedTuple):
+    """Values from one sample, and their variances.
+
+    most: what the variances would be if every response had the variance 1/4.    squares: the sum of the squares of the
+    items' parts of `most`.    weight: of this sample beside others.
+    """
+
+    value: Targets
+    variance: Targets
+    most: Targets
+    squares: Targets
+    weight: Float[np.ndarray, " groups"]
+
+
+def _corrected(pool: Pool, record: Record, bank: ItemBank, sample: Sample, asked: Marks) -> Corrected:
+    """The bank's probabilities corrected by one sample; see `difference`."""
     chance = chances(record, bank) if sample.chance is None else sample.chance
     residual = record.right - chance
     known = np.where(sample.certain, record.right, chance)
@@ -293,9 +354,11 @@ def _corrected(
     for group in range(pool.groups):
         drawn = np.flatnonzero(sampled & (pool.group == group))
         variance[group] = fixed_size_variance(pool.weights[:, drawn] * residual[drawn], sample.inclusion[drawn])
+    each = np.where(sampled, 1 - sample.inclusion, 0.0) * (pool.weights / sample.inclusion) ** 2 / 4
     n, rest = (np.bincount(pool.group[one], minlength=pool.groups) for one in (sampled, ~sample.certain))
-    spread = rest * (rest - n) / np.maximum(n, 1)
-    return value, variance, 1 / np.maximum(spread, 1e-9)  # a sample of all items left is all that counts
+    # a sample of all items left is all that counts
+    weight = 1 / np.maximum(rest * (rest - n) / np.maximum(n, 1), 1e-9)
+    return Corrected(value, np.nan_to_num(variance), _sums(pool, each), _sums(pool, each**2), weight)
 
 
 def _sums(pool: Pool, values: Float[np.ndarray, "targets items"]) -> Targets:

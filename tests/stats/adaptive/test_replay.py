@@ -15,7 +15,7 @@ COLUMNS += ["asked", "asked_easy", "asked_medium", "asked_hard"]
 
 def test_a_replay_is_the_test_by_ask_and_tell(drawn):
     data = drawn()
-    found = replay(data.correct, *data.pool, "gre_two_stage", budget=0.25, repeats=2, seed=7)
+    found = replay(data.correct, *data.pool, "gre_two_stage", "mixed_logit", budget=0.25, repeats=2, seed=7)
     pool = make_pool(*data.pool)
     test, rng = start_policy("gre_two_stage", pool, 0.25), np.random.default_rng([7, 1, 1])
     rounds = 0
@@ -28,6 +28,16 @@ def test_a_replay_is_the_test_by_ask_and_tell(drawn):
     assert part["estimate"].to_numpy() == pytest.approx(by_hand.value.ravel(), abs=0)
     assert part["se"].to_numpy() == pytest.approx(by_hand.se.ravel(), abs=0)
     assert part["truth"].to_numpy() == pytest.approx(pool.truth(data.correct[1]).ravel(), abs=0)
+
+
+def test_without_an_estimator_it_is_one_that_trusts_the_draw_alone(drawn):
+    data = drawn(sessions=6)
+    for columns, policy, name in (
+        (data.pool, "optimal_allocation", "stratified"),
+        ((None, data.sessions, None), "proportional", "hypergeometric"),
+    ):
+        chosen, named = (replay(data.correct, *columns, policy, *of, repeats=1) for of in ((), (name,)))
+        pd.testing.assert_frame_equal(chosen, named)
 
 
 def test_the_table_has_a_line_a_model_group_repeat_and_target(drawn):
@@ -76,7 +86,7 @@ def test_adaptive_asking_biases_shares_and_not_the_mixed_logit(drawn):
     data = drawn(seed=3, models=1, sessions=400, groups=1, sd=1.3)
     error = {}
     for estimator in ("session_mean", "pooled", "mixed_logit"):
-        found = replay(data.correct, *data.pool, "gre_two_stage", estimator, repeats=60)
+        found = replay(data.correct, *data.pool, "gre_two_stage", estimator, repeats=20)
         score = found[found["target"] == "score"]
         error[estimator] = 100 * (score["estimate"] - score["truth"]).mean()
     assert error["session_mean"] < -0.8
