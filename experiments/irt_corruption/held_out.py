@@ -47,7 +47,9 @@ def by_network(found: list[HeldOut]) -> np.ndarray:
 
 def published(paths: list[Path]) -> None:
     """A line a file, way of holding out, and model."""
-    print("| responses | held out | model | log loss | less that of the 2pl | without the 4 weakest | networks | CPU s |")
+    print(
+        "| responses | held out | model | log loss | less that of the 2pl | without the 4 weakest | networks | CPU s |"
+    )
     print("|---|---|---|---|---|---|---|---|")
     for path in paths:
         responses = read_responses(path)

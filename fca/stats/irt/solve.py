@@ -121,7 +121,6 @@ CAREFUL = 3  # first steps without asymptotes, by expected information, which is
 SETTLED = 0.3  # a step, relative to the last change of the prior's scales, after which these are learned again
 NEAR = 0.05  # a change of the scales below which steps must settle first
 FURTHEST = 1.0  # that scales are moved beyond an EM step, in logarithms
-MULTIPLE = 100.0  # of that step, likewise
 PATIENCE = 150  # steps after which scales follow EM alone, which cannot cycle
 LONGEST = 1.0  # of one step in any ability
 FAR = 0.1  # a step of an item, relative to 1 + the parameter, that a quadratic does not describe
@@ -196,8 +195,7 @@ def _ahead(prior: Prior, learned: Sequence[Learned]) -> Prior:
         return prior
     scales, change = (np.diff(values, axis=0).T for values in zip(*learned, strict=True))
     weights = np.linalg.lstsq(change, learned[-1].change, rcond=1e-6)[0]
-    most = min(FURTHEST, MULTIPLE * _size(learned))
-    further = np.clip((scales + change) @ weights, -most, most)
+    further = np.clip((scales + change) @ weights, -FURTHEST, FURTHEST)
     spread, slope = _scales(prior) - further
     return replace(prior, spread=max(float(np.exp(spread)), SPREAD_FLOOR), log_slope=float(slope))
 

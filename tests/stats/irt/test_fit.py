@@ -132,6 +132,16 @@ def test_items_with_the_same_answers_are_worked_on_once():
     assert len(prepare(responses, one_slope=True).count) <= 11  # 0 to 10 right answers
 
 
+@pytest.mark.parametrize("model", ["1pl", "2pl", "3pl-upper"])
+def test_subjects_that_hardly_differ_still_have_a_fit_that_ends(model):
+    # two subjects, both right in about half of the images: slopes shrink to 0, slower and slower, 1,000 steps once
+    pattern, times = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=float), [44, 26, 28, 46]
+    fit = fit_irt(np.repeat(pattern, times, axis=0).T, model)
+    assert fit.converged
+    assert fit.iterations < 300
+    assert np.ptp(fit.probability(), axis=0).max() < 0.05  # the two are not separated
+
+
 def test_standard_errors_cover_what_was_planted():
     inside = {"ability": [], "difficulty": []}
     for seed in range(30):
