@@ -21,6 +21,7 @@ done
 fca run "outputs=$OUT" logger=none task=describe $cifar
 # Published answers, in a store of their own: 65 ImageNet models, 34 CIFAR-10 models, humans beside networks
 published=$OUT/published answers=$OUT/answers
+mkdir -p "$published"
 python "$here/published.py" "$DATA/responses" "$answers"
 page() { fca report report=irt_corruption "outputs=$published" logger=none "report.name=$1" "report.title=$2" "+report.options=$3"; }
 imagenet_verdicts="verdicts: $DATA/responses/labelerrors_imagenet_mturk.csv.gz, verdict_columns: [file, err_given_lt3], k: 500"
