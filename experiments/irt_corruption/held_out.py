@@ -4,14 +4,14 @@
     python experiments/irt_corruption/held_out.py outputs/responses/{imagenet_val,cifar10_test}.npz cue_conflict.csv.gz
 
 Files are those of published.py. Cells: mean of five ways to hide a tenth; subjects: mean of two ways to divide the
-networks. Differences to the 2pl are paired; their 95 % intervals resample networks. Printed beside them: how many networks
-the 3pl predicts better than the 2pl, and the difference without the four weakest networks.
+networks. Differences to the 2pl are paired; their 95 % intervals resample networks. Beside them: the difference without
+the four weakest networks, and how many networks a model predicts better than the 2pl does.
 
     python experiments/irt_corruption/held_out.py simulated
 
-plants 2pl and 3pl answers of 15, 19 and 30 networks to 2,000 items, with one weak network and without, and prints the
-expected log loss of new responses by the same networks (exact, from the planted chances) and Spearman's rho of fitted
-with planted difficulty and discrimination.
+plants 2pl and 3pl answers of 15, 19 and 30 networks to 1,000 items, with one weak network and without, and prints the
+expected log loss of hidden responses (exact, from the planted chances) and Spearman's rho of fitted with planted
+difficulty and discrimination; ten draws each.
 """
 
 import sys
@@ -30,7 +30,7 @@ from fca.studies.responses import read_responses
 SEEDS = {"cells": range(5), "subjects": range(2)}
 ITEMS = 10_000  # of a file, at most, drawn by seed 0
 WEAKEST = 4
-DRAWS = 20
+DRAWS = 10
 
 
 def over_networks(values: np.ndarray) -> str:
@@ -87,7 +87,7 @@ def planted(rng: np.random.Generator, networks: int, guess: bool, weak: bool, it
     return least + (1 - least) * expit(slope * (ability[:, None] - difficulty)), difficulty, slope
 
 
-def simulated(items: int = 2000, draws: int = DRAWS) -> None:
+def simulated(items: int = 1000, draws: int = DRAWS) -> None:
     """A line a design: the 3pl less the 2pl in expected log loss, and recovery by both."""
     print("| networks | planted | 2pl | 3pl less 2pl | 3pl better | rho b, 2pl / 3pl | rho a, 2pl / 3pl |")
     print("|---|---|---|---|---|---|---|")
