@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from fca.data.splits import Share, assemble
 from fca.generation import Generator, Request, Unavailable
 from fca.store.files import write_text
 from fca.store.journal import Journal, Line
-from fca.tasks.generate import TRIES, draw_one, is_of
+from fca.tasks.generate import TRIES, draw_pass, is_of, pass_size
 from fca.tasks.generate.folder import Folder, check_generator, latest
 from fca.tasks.generate.plan import Plan
 from fca.types import FcaError, ImageData, UnreadableImage
@@ -87,12 +87,16 @@ class Latest:
 
 @dataclass(frozen=True)
 class Drawer:
-    """Reads an image by its id, after drawing it if it is not there; safe in many threads and processes."""
+    """Reads an image by its id, after drawing it if it is not there; safe in many threads and processes.
+
+    awaited: images that threads of this process wait for: a generator that draws several in a pass draws them together.
+    """
 
     folder: Folder
     generator: Generator
     plan: Plan
     requests: Mapping[str, Request]
+    awaited: dict[str, None] = field(default_factory=dict)
 
     def __call__(self, image_id: str) -> UInt8[np.ndarray, "height width 3"]:
         """Its pixels. Raises UnreadableImage where the generator refused it with three seeds."""
@@ -115,9 +119,13 @@ class Drawer:
         request = self.requests[image_id]
         line = self._found(request)
         if line is None:
-            with self.folder.held(wait=True):
-                self._latest.update()  # another process may have drawn it meanwhile
-                line = self._found(request) or self._drawn(request)
+            self.awaited[image_id] = None
+            try:
+                with self.folder.held(wait=True):
+                    self._latest.update()  # another process or thread may have drawn it meanwhile
+                    line = self._found(request) or self._drawn(request)
+            finally:
+                self.awaited.pop(image_id, None)
         return line
 
     def _found(self, request: Request) -> Line | None:
@@ -126,20 +134,24 @@ class Drawer:
         return line if there else None
 
     def _drawn(self, request: Request) -> Line:
-        """Drawn now and in the journal; after a refusal the next seed is tried."""
+        """Drawn now and in the journal, with others that are awaited; after a refusal the next seed is tried."""
         if not (self.folder.root / "plan.yaml").exists():
             write_text(self.folder.root / "plan.yaml", self.plan.as_yaml())
         before = self._latest.lines.get(request.key)
         refused = before is not None and before["kind"] == "refusal" and is_of(before, request)
         reason, first = (before["refused"], before["seed"] + 1) if before and refused else ("not tried", request.seed)
+        others = [self.requests[key] for key in list(self.awaited) if key not in self._latest.lines | {request.key: 0}]
         for seed in range(first, request.seed + TRIES):
+            together = [replace(request, seed=seed), *others[: pass_size(self.generator) - 1]]
+            others = []
             try:
-                line = draw_one(self.folder, self.generator, replace(request, seed=seed))
+                line, *more = draw_pass(self.folder, self.generator, together)
             except Unavailable as error:
                 step = "try again later: images so far are kept"
                 service = f"{self.generator.label()}: {error}"
                 raise FcaError("generator", service, "a service that answers", step) from error
-            self.folder.journal.add(line)
+            for one in (line, *more):
+                self.folder.journal.add(one)
             if line["kind"] == "image":
                 return line
             reason = line["refused"]

@@ -30,7 +30,7 @@ from rich.progress import Progress
 
 from fca.allowed import Allowed, fits
 from fca.data.files import decode, threads
-from fca.generation import Conditional, Generator, Refused, Unavailable, Wanted
+from fca.generation import Conditional, Drawn, Generator, Refused, Unavailable, Wanted
 from fca.generation.domain import EvaluationDomain
 from fca.identity import fingerprint
 from fca.stats.intervals import wilson
@@ -42,7 +42,7 @@ from fca.store.journal import Journal, Line
 from fca.studies.answers import predictions as stored_predictions
 from fca.subset import read_groups
 from fca.tasks import Setup
-from fca.tasks.generate import bound_to_parent, price_of
+from fca.tasks.generate import bound_to_parent, drawn_together, pass_size, price_of
 from fca.tasks.predict import check_forward, predictions, whole_split
 from fca.tasks.reading import name_of, reading
 from fca.types import (
@@ -308,7 +308,7 @@ class Visit:
     rule: int = -1
     seconds: float = 0.0
     draws: list[Draw] = field(default_factory=list)
-    waiting: list[Future[Seconds]] = field(default_factory=list)
+    waiting: list[Future[list[Seconds]]] = field(default_factory=list)
 
     @property
     def accepted(self) -> int:
@@ -443,22 +443,29 @@ class Studio:
         """Have images drawn for all visits, and judge those of the first one whose images are all there."""
         for visit in pending:
             if visit.left and not visit.waiting:
-                visit.waiting = [self._begin(visit, len(visit.draws) + ahead) for ahead in range(visit.left)]
+                visit.waiting = list(self._begin(visit))
         ready = next((visit for visit in pending if visit.waiting and all(one.done() for one in visit.waiting)), None)
         if ready is None:
             wait([one for visit in pending for one in visit.waiting if not one.done()], return_when=FIRST_COMPLETED)
             return
         try:
-            self._add(ready, [one.result() for one in ready.waiting])
+            self._add(ready, [drawn for one in ready.waiting for drawn in one.result()])
         except Unavailable as error:
             service, step = f"{self.search.generator.label()}: {error}", "try again later: the same command goes on"
             raise FcaError("generator", service, "a service that answers", step) from error
         ready.waiting = []
 
-    def _begin(self, visit: Visit, number: int) -> Future[Seconds]:
-        seed = int(generator(visit.kind, self.seed, visit.subdomain, visit.first + number).integers(2**32))
-        wanted, search = self.search.domain.wanted(visit.subdomain, seed), self.search
-        return self.pool.submit(draw, search.generator, wanted, self.file(visit, number), search.stored_px)
+    def _begin(self, visit: Visit) -> Iterator[Future[list[Seconds]]]:
+        """Have the images drawn that a visit lacks: as many in a pass as the generator takes."""
+        search, first, size = self.search, len(visit.draws), pass_size(self.search.generator)
+        for start in range(first, first + visit.left, size):
+            numbers = range(start, min(start + size, first + visit.left))
+            wanted = [search.domain.wanted(visit.subdomain, self._seed(visit, number)) for number in numbers]
+            files = [self.file(visit, number) for number in numbers]
+            yield self.pool.submit(draw, search.generator, wanted, files, search.stored_px)
+
+    def _seed(self, visit: Visit, number: int) -> int:
+        return int(generator(visit.kind, self.seed, visit.subdomain, visit.first + number).integers(2**32))
 
     def _add(self, visit: Visit, drawn: list[Seconds]) -> None:
         """Judge the images that were drawn for a visit; the journal has the verdicts when this returns."""
@@ -497,24 +504,37 @@ class Studio:
         return self.folder / "images" / visit.name / f"{number:04d}.png"
 
 
-def draw(generator: Generator, wanted: Wanted, file: Path, side: int | None) -> Seconds:
-    """Draw an image into a file, which has its seconds too; one that is there already is not drawn again."""
+def draw(generator: Generator, wanted: Sequence[Wanted], files: Sequence[Path], side: int | None) -> list[Seconds]:
+    """Draw images of one pass into files, which have their seconds too; those that are there are not drawn again."""
+    done = {file: kept for file in files if (kept := _kept(file)) is not None}
+    missing = [(one, file) for one, file in zip(wanted, files, strict=True) if file not in done]
+    if missing:
+        begun = time.perf_counter()
+        drawn = drawn_together(generator, [one for one, _ in missing])
+        seconds = (time.perf_counter() - begun) / len(missing)
+        for (one, file), image in zip(missing, drawn, strict=True):
+            refused = str(image) if isinstance(image, Refused) else None
+            if not isinstance(image, Refused):
+                _keep(image, one, file, side, seconds)
+            done[file] = refused, seconds
+    return [done[file] for file in files]
+
+
+def _kept(file: Path) -> Seconds | None:
+    """The seconds of an image that is there whole."""
     with suppress(OSError, SyntaxError, ValueError, KeyError), Image.open(file) as kept:
         kept.load()
         return None, float(kept.info["seconds"])
-    begun = time.perf_counter()
-    try:
-        drawn = generator.draw(wanted)
-    except Refused as refusal:
-        return str(refusal), time.perf_counter() - begun
+    return None
+
+
+def _keep(drawn: Drawn, wanted: Wanted, file: Path, side: int | None, seconds: float) -> None:
     image, about = Image.fromarray(drawn.image), PngInfo()
     if side is not None and (scale := side / min(image.size)) < 1:
         image = image.resize((round(scale * image.width), round(scale * image.height)), Image.Resampling.BICUBIC)
-    seconds = time.perf_counter() - begun
     for name, value in {"seconds": seconds, "prompt": wanted.words(), "facts": json.dumps(dict(drawn.facts))}.items():
         about.add_text(name, str(value))
     write_whole(file, partial(image.save, format="PNG", pnginfo=about))
-    return None, seconds
 
 
 def is_whole(line: Line) -> bool:

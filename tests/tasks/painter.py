@@ -1,5 +1,6 @@
 """A tiny generator that fails as it is told to, and a writer."""
 
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -56,10 +57,11 @@ class Painter:
 
 @dataclass
 class Press(Painter):
-    """Paints several images in a pass.    passes: their keys."""
+    """Paints several images in a pass.    passes: their keys.    pause: seconds that a pass takes."""
 
     batch_size: int = 5
     passes: list = field(default_factory=list)
+    pause: float = 0.0
 
     def places(self):
         return ["cpu"]
@@ -72,6 +74,7 @@ class Press(Painter):
 
     def draw_batch(self, requests):
         self.passes.append([request.key for request in requests])
+        time.sleep(self.pause)
         return [self._tried(request) for request in requests]
 
     def _tried(self, request):

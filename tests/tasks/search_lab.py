@@ -72,6 +72,33 @@ class Painter:
         return Drawn(np.clip(pixels, 0, 255).astype(np.uint8), None, None, {"level": int(level)})
 
 
+@dataclass
+class Press(Painter):
+    """Paints several images in a pass.    passes: how many in each."""
+
+    batch_size: int = 3
+    passes: list[int] = field(default_factory=list)
+
+    def places(self):
+        return ["cpu"]
+
+    def on(self, device):
+        return self
+
+    def prepare(self):
+        """Nothing to load."""
+
+    def draw_batch(self, requests):
+        self.passes.append(len(requests))
+        return [self._tried(request) for request in requests]
+
+    def _tried(self, request):
+        try:
+            return self.draw(request)
+        except Refused as refusal:
+            return refusal
+
+
 @dataclass(frozen=True)
 class Small:
     size: int = 8

@@ -11,7 +11,7 @@ from fca.tasks.generate import generate
 from fca.tasks.generate.folder import Folder
 from fca.tasks.on_demand import OnDemand
 from fca.types import FcaError, UnreadableImage
-from tests.tasks.painter import Painter, plan
+from tests.tasks.painter import Painter, Press, plan
 
 KEY = "n01/size/medium/01-5"
 
@@ -66,6 +66,24 @@ def test_threads_that_want_the_same_images_draw_each_once(tmp_path):
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda i: sets[i % 2].read(i // 2 % 6), range(48)))
     assert len(painter.drawn) == len(Folder(tmp_path).journal.lines()) == 6
+
+
+def test_images_that_threads_want_at_once_are_drawn_together_and_are_the_same(tmp_path):
+    one_by_one = on_demand(tmp_path / "alone", Painter()).load()
+    press = Press(batch_size=3, refuses={(KEY, seed_at(KEY))}, pause=0.05)
+    data = on_demand(tmp_path / "together", press).load()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(data.read, range(len(data.items))))
+    assert len(press.passes) < 0.8 * len(data.items)
+    assert max(map(len, press.passes)) == 3
+    assert len(Folder(tmp_path / "together").journal.lines()) == len(data.items) + 1, "one was refused once"
+    for row, image in enumerate(found):
+        if data.items["image_id"][row] != KEY:
+            assert (image == one_by_one.read(row)).all()
+    again = on_demand(tmp_path / "together", press).load()
+    passes = len(press.passes)
+    assert (again.read(3) == found[3]).all()
+    assert len(press.passes) == passes
 
 
 def test_a_refusal_is_answered_with_the_next_seed(tmp_path):

@@ -16,7 +16,7 @@ from fca.data.files import decode
 from fca.stats.search.policies import make_policy
 from fca.store.journal import Journal
 from fca.types import FcaError
-from tests.tasks.search_lab import Eye, Lab, Painter, domain, search
+from tests.tasks.search_lab import Eye, Lab, Painter, Press, domain, search
 
 SPACE = domain().space
 
@@ -55,6 +55,20 @@ def test_a_search_visits_every_subdomain_and_counts_what_was_right(lab):
     logit = (pixels.mean() - 120) / 10
     assert arrays["image_p"][at] == pytest.approx(1 / (1 + np.exp(-2 * logit)), abs=1e-5)  # float32
     assert arrays["image_correct"][at] == (arrays["image_p"][at] >= 0.5)
+
+
+def test_the_images_of_a_visit_are_drawn_in_passes_and_are_the_same_as_one_by_one(lab, tmp_path):
+    found = []
+    for name, generator in (("alone", Painter()), ("together", press := Press())):
+        own, task = Lab(tmp_path / name), search(generator=generator, max_subdomains=6)
+        arrays, folder = own(task).arrays, own.folder(task)
+        images = {str(file.relative_to(folder)): decode(file.read_bytes(), "") for file in folder.rglob("*.png")}
+        found.append((arrays, images))
+    (one, alone), (other, together) = found
+    assert press.passes == [3, 2] * 6, "five images a visit"
+    assert same(one, other)
+    assert alone.keys() == together.keys()
+    assert all((alone[name] == together[name]).all() for name in alone)
 
 
 def test_choices_are_the_policy_s_own_with_the_visits_in_hand_as_empty_ones(lab):

@@ -17,7 +17,7 @@ from rich import get_console
 from rich.progress import track
 
 from fca.data.files import threads
-from fca.generation import Batched, Drawn, Generator, Refused, Request, Unavailable, Writer
+from fca.generation import Batched, Drawn, Generator, Refused, Request, Unavailable, Wanted, Writer
 from fca.store.files import write_text
 from fca.store.journal import Line
 from fca.tasks.generate.folder import Folder, check_generator, latest, request_line
@@ -186,14 +186,10 @@ def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
 _DEVICE: list[str] = []  # of this process, if it draws on one of several
 
 
-def draw_one(folder: Folder, generator: Generator, request: Request) -> Line:
-    """Draw an image and write its files; returns its line, which is not yet in the journal. Refusals are lines too."""
-    return draw_pass(folder, generator, [request])[0]
-
-
 def draw_pass(folder: Folder, generator: Generator, requests: Sequence[Request]) -> list[Line]:
-    """The lines of images that are drawn in one pass, each with its share of the seconds.
+    """The lines of images that are drawn in one pass, each with its share of the seconds; their files are written.
 
+    They are not yet in the journal. Refusals are lines too.
     `together` is the key of the first one, by which the images of a pass know each other.
     """
     if isinstance(generator, Batched):
@@ -202,13 +198,14 @@ def draw_pass(folder: Folder, generator: Generator, requests: Sequence[Request])
     started = time.perf_counter()
     lines = [
         _line(folder, generator, request, drawn)
-        for request, drawn in zip(requests, _drawn(generator, requests), strict=True)
+        for request, drawn in zip(requests, drawn_together(generator, requests), strict=True)
     ]
     seconds = _since(started) / len(lines)
     return [{**line, "seconds": round(seconds, 4), "together": requests[0].key} for line in lines]
 
 
-def _drawn(generator: Generator, requests: Sequence[Request]) -> Sequence[Drawn | Refused]:
+def drawn_together(generator: Generator, requests: Sequence[Wanted]) -> Sequence[Drawn | Refused]:
+    """The images of one pass, at most `pass_size` of them; Refused in the place of one that is."""
     if isinstance(generator, Batched):
         return generator.draw_batch(requests)
     try:
