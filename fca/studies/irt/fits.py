@@ -20,6 +20,7 @@ from fca.allowed import Allowed
 from fca.stats.irt import HOLD_OUTS, Choice, HeldOut, IrtFit, choose_model, fit_irt, held_out_fit
 from fca.stats.irt.model import NAMES
 from fca.studies.answers import Gathered, unfit
+from fca.studies.waiting import waiting
 from fca.types import Column
 
 PAPER = "Sharma et al. (Do models see corruption as we see?, 2023)"
@@ -48,6 +49,8 @@ HOLD_OUT = Column("hold_out", str, "", "what was held out", HIDDEN)
 IrtModel = Annotated[str, Allowed(choices=(*NAMES, "auto"))]  # auto: what predicts held-out responses best
 HoldOut = Annotated[str, Allowed(choices=HOLD_OUTS)]
 Compat = Annotated[str | None, Allowed(choices=("seed001",))]
+
+LONG = 500_000  # cells, of which a fit can take seconds
 
 _made: dict[Hashable, Any] = {}  # by the settings and a digest of the responses, not by the responses themselves
 
@@ -92,5 +95,7 @@ def _once(gathered: Gathered, settings: tuple[Hashable, ...], make: Callable[[np
     if key not in _made:
         if problem := unfit(gathered):
             raise problem
-        _made[key] = make(correct)
+        subjects, items = correct.shape
+        with waiting(f"fitting {subjects} subjects x {items:,} items", correct.size >= LONG):
+            _made[key] = make(correct)
     return _made[key]
