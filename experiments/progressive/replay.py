@@ -1,13 +1,14 @@
 """How well does an adaptive test of a quarter of the images measure all of them, on real responses of ImageNet models?
 
     python experiments/progressive/replay.py FOLDER                             a quick look, 1 minute
-    python experiments/progressive/replay.py FOLDER --splits 5 --repeats 50     the whole table, 10 minutes on 2 cores
+    python experiments/progressive/replay.py FOLDER --splits 5 --repeats 10     the whole table, 8 minutes of one core
 
 FOLDER holds imagenetv2_val50k_top1.npz (modestyachts/ImageNetV2, MIT: top-1 predictions of 67 models for the 50,000
 validation images). In each split 45 models calibrate: of each class the 12 images that most of them get right are easy,
 12 in the middle medium and the last 12 hard, and a 2pl of their responses is the item bank. The other 20 models are
 tested: sessions are classes, 10 groups of 100 classes stand for attributes, 36,000 images in all. Errors are in percent
-points against all images; ratios are to Static 3, which evaluates as many, with bootstrap intervals over tested models.
+points against all images; ratios are to Static 3, which evaluates as many, with bootstrap intervals over tested models
+and a median. The floor is what neyman_irt would reach, were its bank true and no image spent on a pilot.
 
 Before that, Table 1 of Huang et al. (2025, arXiv 2503.13058): see table1.py.
 """
@@ -23,9 +24,11 @@ import numpy as np
 import pandas as pd
 from table1 import print_table1
 
-from fca.stats.adaptive import OptimalAllocation, replay
+from fca.stats.adaptive import NeymanIrt, OptimalAllocation, make_pool, replay
+from fca.stats.adaptive.policies import LEAST_VARIANCE
+from fca.stats.adaptive.pool import capped_inclusion
 from fca.stats.intervals import cluster_draws, percentile_interval
-from fca.stats.irt import fit_irt
+from fca.stats.irt import fit_irt, score_ability
 
 DROPPED = ("fv_4k", "fv_16k")  # Fisher vectors, at chance on other test sets of the same images
 CALIBRATION, TESTED, GROUPS = 45, 20, 10
@@ -35,12 +38,16 @@ BARS = {  # the ratio to Static 3 of (accuracy, score), at most
     ("neyman_irt", "difference"): (0.45, 0.40),
 }
 BESIDE = (  # a fifth of the repeats
+    ("neyman_irt score", "difference"),
     *(("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled"), ("random", "pooled"), ("random", "difference")),
     *((policy, "stratified") for policy in ("optimal_allocation", "optimal_allocation score")),
     *((policy, "mixed_logit") for policy in ("static_k", "optimal_allocation", "optimal_allocation score")),
     ("fisher_cat", "p_irt"),
 )
-OPTIONS = {"optimal_allocation score": partial(OptimalAllocation, objective="score")}
+OPTIONS = {
+    "optimal_allocation score": partial(OptimalAllocation, objective="score"),
+    "neyman_irt score": partial(NeymanIrt, objective="score"),
+}
 
 
 def design(folder, split, alike=True):
@@ -59,6 +66,30 @@ def design(folder, split, alike=True):
     bank = fit_irt(correct[calibration][:, chosen].astype(float)).bank
     levels, session = np.tile(np.repeat([0, 1, 2], 12), 1000), np.repeat(np.arange(1000), 36)
     return correct[tested][:, chosen], levels, session, np.repeat(place * GROUPS // 1000, 36), bank
+
+
+def floor(folder, split):
+    """Variances that neyman_irt would have, were its bank true, beside those of Static 3, of each model and target.
+
+    Of a group's quarter of the items with chances π as neyman_irt has them: Σ w² (1 / π - 1) p (1 - p); no pilot.
+    """
+    correct, levels, session, group, bank = design(folder, split)
+    pool = make_pool(levels, session, group)
+    chance = bank.probability(score_ability(correct.astype(float), bank).ability)
+    lines = []
+    for target, weight in zip(pool.targets, pool.weights, strict=True):
+        for right, p in zip(correct, chance, strict=True):
+            share = pool.by_stratum(right) / pool.sizes
+            of_level = pool.by_group(pool.sizes * share * (1 - share) * pool.sizes / (pool.sizes - 1) * pool.sizes)
+            static = of_level * (1 / 3 - 1 / 12) / pool.group_sizes**2 @ pool.level_weights.T**2
+            size, ideal = weight * np.sqrt(np.maximum(p * (1 - p), LEAST_VARIANCE)), np.empty(pool.groups)
+            for g in range(pool.groups):
+                of = pool.group == g
+                inclusion = capped_inclusion(size[of], of.sum() // 4)
+                ideal[g] = (weight[of] ** 2 * (1 / inclusion - 1) * (p * (1 - p))[of]).sum()
+            at = pool.targets.index(target)
+            lines.append({"target": target, "static": static[:, at].mean(), "ideal": ideal.mean()})
+    return pd.DataFrame(lines)
 
 
 def one_split(folder, split, repeats, alike):
@@ -92,6 +123,7 @@ def summary(lines):
         bar = BARS.get((policy, estimator))
         row = {"policy": policy, "estimator": estimator, "target": target, "repeats": part["repeats"].iloc[0]}
         row |= {"mse": mse.mean(), "ratio": mse.mean() / static.mean(), "low": low, "high": high}
+        row["median"] = np.median(mse / static)
         row["at most"] = "" if bar is None else f"{bar[target == 'score']:.2f}"
         row |= {"bias": part["bias"].mean(), "coverage %": 100 * part["coverage"].mean()}
         rows.append(row | {"mse by its own se": part["variance"].mean(), "ms a test": part["ms"].mean()})
@@ -106,12 +138,15 @@ def main():
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
     print_table1()
+    if options.folder:
+        ideal = pd.concat([floor(options.folder, split) for split in range(options.splits)]).groupby("target").mean()
+        print(f"floor: {(ideal['ideal'] / ideal['static']).round(3).to_dict()}\n", flush=True)
     for alike in (True, False) if options.folder else ():
         work = partial(one_split, options.folder, repeats=options.repeats, alike=alike)
         with ProcessPoolExecutor(options.jobs) as pool:
             lines = pd.concat(pool.map(work, range(options.splits)))
         kind = "random classes: alike" if alike else "classes by accuracy, noisily: unlike"
-        print(f"{options.splits} splits; groups of {kind}\n{summary(lines).to_string(index=False)}\n")
+        print(f"{options.splits} splits; groups of {kind}\n{summary(lines).to_string(index=False)}\n", flush=True)
         if options.splits > 1:
             unseen = lines[lines["split"] > 0]  # constants of neyman_irt were chosen while looking at split 0
             print(f"without split 0, on which constants were chosen\n{summary(unseen).to_string(index=False)}\n")
