@@ -74,7 +74,7 @@ FEW = "only {} of the rarer responses (right or wrong) were seen, too few for th
 EXHAUSTED = "every image was asked before the interval was as narrow as task.width"
 EXHAUSTED_SE = "every image was asked before the ability was as certain as task.ability_se"
 # estimators that answered otherwise in an earlier version; part of a test's identity
-REVISED = {"stratified": "intervals by level", "mixed_logit": "kinds of effects"}
+REVISED = {"stratified": "intervals by level", "mixed_logit": "kinds of effects", "difference": "lopsided intervals"}
 log = logging.getLogger(__name__)
 
 
