@@ -1,6 +1,6 @@
 """Do tests of images without levels that stop at a width hold the truth?
 
-    python experiments/progressive/width_without_levels.py            4 CPU minutes; --exact: the first table alone
+    python experiments/progressive/width_without_levels.py            6 CPU minutes; --exact: the first table alone
 
 A test asks a share (the budget) of N images, and as many again until its 95 % interval is at most so wide, as
 task=adaptive_test does. First table, `random` + `hypergeometric`: exact, by summing over all that can be seen, since
