@@ -23,7 +23,7 @@ import pandas as pd
 from scipy.special import expit
 from scipy.stats import spearmanr
 
-from fca.stats.intervals import cluster_draws, percentile_interval, widened
+from fca.stats.intervals import FEWEST_DRAWS, cluster_draws, percentile_interval, widened
 from fca.stats.irt import MODELS, HeldOut, fit_irt, held_out_fit
 from fca.studies.responses import read_responses
 
@@ -34,8 +34,10 @@ DRAWS = 10
 
 
 def over_networks(values: np.ndarray) -> str:
-    """Mean over networks that all have as many items, with its interval."""
+    """Mean over networks that all have as many items, with its interval from five networks on."""
     k = len(values)
+    if k < FEWEST_DRAWS:
+        return f"{values.mean():+.4f} ({k} networks)" if k else ""
     low, high = percentile_interval(cluster_draws(k) @ values / k, k, widened(k))
     return f"{values.mean():+.4f} [{low:+.4f}, {high:+.4f}]"
 
@@ -75,6 +77,8 @@ def published(paths: list[Path]) -> None:
                 else:
                     cells += ["", "", ""]
                 print(f"| {' | '.join(cells)} | {spent:.1f} |", flush=True)
+            margins = np.mean([one.baseline_nll for one in found])
+            print(f"| {path.name.split('.')[0]} | {hold_out} | margins | {margins:.4f} | | | | |", flush=True)
 
 
 def planted(rng: np.random.Generator, networks: int, guess: bool, weak: bool, items: int) -> tuple[np.ndarray, ...]:
