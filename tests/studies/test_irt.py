@@ -112,6 +112,36 @@ def test_auto_takes_what_predicts_hidden_answers_best_for_all_corruptions(read):
     assert "irt_choice" not in read[1]
 
 
+def written(folder, names):
+    """A file of responses by these subjects, better from the first to the last."""
+    rng = np.random.default_rng(0)
+    correct = (rng.random((len(names), 40)) < np.linspace(0.2, 0.9, len(names))[:, None]).astype(float)
+    made = Responses(correct, frame_of_subjects(names), frame_of_items([f"q{k}" for k in range(40)]))
+    write_responses(made, folder / "quiz.csv")
+    return {"responses": [str(folder / "quiz.csv")]}
+
+
+def test_networks_are_held_out_whole_where_that_is_chosen(lab, tmp_path):
+    names = [f"net{k}/{at}" for k in range(6) for at in ("0.1", "best")]
+    given = written(tmp_path, names)
+    lines = {way: tables(lab, hold_out=way, model="1pl", **given)["irt_fits"].frame.iloc[0] for way in irt.HOLD_OUTS}
+    network, correct = np.repeat(np.arange(6), 2), clean_responses(lab.store, None, given["responses"])[0]
+    for way, line in lines.items():
+        known = irt.held_out_fit(correct.responses.correct, "1pl", hold_out=way, network=network)
+        found = line[["hold_out", "held_out_nll", "held_out_nll_low", "held_out_nll_high"]].tolist()
+        assert found == [way, known.nll, known.low, known.high]
+    with pytest.raises(FcaError, match="hold_out = rows; allowed: cells, subjects"):
+        tables(lab, hold_out="rows", **given)
+
+
+def test_of_one_network_nothing_is_held_out(lab, tmp_path):
+    given = written(tmp_path, ["net/0.1", "net/0.5", "net/best"])
+    line = tables(lab, **given)["irt_fits"].frame.iloc[0]
+    assert pd.isna(line[["hold_out", "held_out_nll", "baseline_nll"]]).all()
+    with pytest.raises(FcaError, match="answers that can be hidden = 0"):
+        tables(lab, model="auto", **given)
+
+
 def test_the_trait_is_named_in_the_tables(read):
     found = tables(read[0], trait="agreement with shape")
     assert {t for name in ("irt_abilities", "irt_fits", "irt_curves") for t in found[name].frame["trait"]} == {
