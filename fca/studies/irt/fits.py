@@ -43,7 +43,7 @@ ITEM_TOP1 = Column("top1", float, ".0%", "share of subjects with the right respo
 IMAGES = Column("images", int, ".0f", "images of the class")
 SHARE_OF_CLASS = Column("share", float, ".1%", "share of the class's images")
 MODAL_WRONG_SHARE = Column("modal_wrong_share", float, ".0%", "share of subjects that predict the same wrong class")
-HIDDEN = {"cells": "cells: a tenth of the responses", "subjects": "subjects: items fitted without these networks"}
+HIDDEN = {"cells": "cells: a tenth of the responses", "subjects": "subjects: whole networks"}
 HOLD_OUT = Column("hold_out", str, "", "what was held out", HIDDEN)
 
 IrtModel = Annotated[str, Allowed(choices=(*NAMES, "auto"))]  # auto: what predicts held-out responses best
