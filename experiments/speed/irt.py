@@ -1,13 +1,15 @@
 """Does an item response model of every image cost seconds, and predict as well as the peer that costs minutes?
 
-    FCA_REAL_DATA=... python experiments/speed/irt.py            about 4 CPU minutes, and 2 once to install the peer
+    FCA_REAL_DATA=... python experiments/speed/irt.py            about 6 CPU minutes, and 2 once to install the peer
 
 The peer is py-irt 0.7.1 from PyPI (Lalor and Rodriguez 2023), in an environment of its own that this script makes
-(--peer names one that exists; with --smoke it is left out). CPU seconds of the fit alone, one thread, each in a process
-of its own: neither imports nor the peer's reading of its JSON lines count. It runs as documented: 2pl, hierarchical
-priors, initial difficulties from the items' means, 2,000 epochs (its default; at 90 x 10,000 --epochs of them, scaled).
-Expect: 90 x 10,000 under 4 CPU s and 30 times less; 65 x 50,000 under 10 CPU s and 700 MB; on hidden cells a lower nll
-than the peer's and than a guess from the margins.
+(--peer names one that exists; with --smoke or --peer none it is left out). CPU seconds of the fit alone, one thread,
+each in a process of its own: neither imports nor the peer's reading of its JSON lines count. It runs as documented:
+2pl, hierarchical priors, initial difficulties from the items' means, 2,000 epochs (its default; at 90 x 10,000 --epochs
+of them, scaled).
+Expect: 90 x 10,000 under 4 CPU s and 30 times less; every model of 90 x 9,824 under 10; of 65 x 50,000 2pl under 10 and
+700 MB, 3pl-upper under 20, label errors under 60; on hidden cells a lower nll than the peer's and than a guess from
+the margins.
 """
 
 import json
@@ -28,10 +30,10 @@ SHARE, SEED = 0.1, 0  # hidden cells
 
 
 def fit_ours(responses, model):
-    """Median CPU seconds of three fits, the steps, and (theta, a, b)."""
+    """CPU seconds of a fit (median of three below a million cells), the steps, and (theta, a, b)."""
     from fca.stats.irt import fit_irt
 
-    fits = [timed(fit_irt, responses, model) for _ in range(3)]
+    fits = [timed(fit_irt, responses, model) for _ in range(3 if 1e4 < responses.size < 1e6 else 1)]
     fit = fits[0].result
     return float(np.median([one.cpu for one in fits])), _steps(fit, "steps"), _parameters(fit)
 
@@ -108,10 +110,29 @@ def drawn(subjects, items):
 
 
 def imagenet():
-    """65 published models x 50,000 images."""
-    stored = np.load(real_data() / "responses" / "imagenetv2_val50k_top1.npz")
-    responses = np.unpackbits(stored["correct_bits"], axis=1)[:, : int(stored["n_items"])].astype(float)
-    return responses[~np.isin(stored["models"], ["fv_4k", "fv_16k"])]
+    """65 published models x 50,000 images: labels, and the class each predicts."""
+    about, predicted = (
+        np.load(real_data() / "responses" / f"imagenetv2_val50k_top1{end}.npz") for end in ("", "_predictions")
+    )
+    return about["labels"], predicted["pred"][~np.isin(about["models"], ["fv_4k", "fv_16k"])]
+
+
+def predictions(responses):
+    """Labels of ten classes, and predictions that are right where these responses are."""
+    labels = np.arange(responses.shape[1]) % 10
+    return labels, np.where(responses == 1, labels, (labels + 1) % 10)
+
+
+def label_errors(labels, pred):
+    """CPU seconds of `analysis=label_errors` without verdicts, the file's reading included."""
+    from fca.store import Store
+    from fca.studies.irt.label_errors import LabelErrors
+
+    names = {"subjects": np.arange(len(pred)).astype(str), "items": np.arange(len(labels)).astype(str)}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "answers.npz"
+        np.savez(path, **names, labels=labels, classes=np.arange(labels.max() + 1).astype(str), pred=pred)
+        return timed(LabelErrors(responses=[str(path)]), Store(Path(folder) / "outputs")).cpu
 
 
 def speed(python, size):
@@ -133,6 +154,10 @@ def speed(python, size):
         for name, (theta, _, b) in found.items():
             tau, rho = kendalltau(theta, ability).statistic, spearmanr(b, difficulty).statistic
             print(f"    against the truth: tau {tau:.3f}, rho(b) {rho:.3f} ({name})")
+    every = drawn(90, size.complete)[0]
+    for model in ("1pl", "2pl", "3pl", "3pl-upper", "4pl"):
+        (spent, steps, _), _ = apart(fit_ours, every, model)
+        print(f"90 x {size.complete:,} {model}: {spent:.2f} CPU s ({steps})")
     for model in ("1pl", "2pl", "3pl-upper"):
         (spent, steps, first, second), _ = apart(fit_compat, drawn(90, size.items // 5)[0], model)
         rho = spearmanr(first[2], second[2]).statistic
@@ -148,7 +173,7 @@ def held_out(python, responses):
     print(f"65 x 5,000 of ImageNet, {ours.cells} hidden cells, seed {SEED}, nll: margins {ours.baseline_nll:.4f},")
     print(f"    ours {ours.nll:.4f}")
     hidden = hide(sample, SHARE, SEED)
-    for epochs in (1_000, DEFAULT_EPOCHS):
+    for epochs in (1_000, DEFAULT_EPOCHS) if python else ():
         spent, *fits = of_peer(python, np.where(hidden, np.nan, sample), epochs)
         last, best = (_nll(sample[hidden], theta, a, b, hidden) for theta, a, b in fits)
         print(
@@ -163,15 +188,20 @@ def _nll(right, theta, a, b, hidden):
 
 def main():
     folder = Path.home() / ".cache" / "fca" / "py-irt-0.7.1"
-    size = options(__doc__, peer=(folder, folder), epochs=(200, 5), items=(10_000, 100), images=(50_000, 100))
+    sizes = {"epochs": (200, 5), "items": (10_000, 100), "complete": (9_824, 100), "images": (50_000, 100)}
+    size = options(__doc__, peer=(folder, folder), **sizes)
     os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    python = None if size.smoke else peer_python(size.peer)
+    python = None if size.smoke or str(size.peer) == "none" else peer_python(size.peer)
     speed(python, size)
     real = real_data() is not None and not size.smoke
-    responses = imagenet() if real else drawn(65, size.images)[0]
-    (spent, steps, _), memory = apart(fit_ours, responses, "2pl")
+    labels, pred = imagenet() if real else predictions(drawn(65, size.images)[0])
+    responses = (pred == labels).astype(float)
     kind = "ImageNet" if real else "drawn"
-    print(f"65 x {size.images:,} 2pl, {kind}: {spent:.2f} CPU s ({steps}), peak {memory / 1e6:.0f} MB")
+    for model in ("2pl", "3pl-upper", "4pl"):
+        (spent, steps, _), memory = apart(fit_ours, responses, model)
+        print(f"65 x {size.images:,} {model}, {kind}: {spent:.2f} CPU s ({steps}), peak {memory / 1e6:.0f} MB")
+    spent, memory = apart(label_errors, labels, pred)
+    print(f"65 x {size.images:,} label errors, {kind}: {spent:.2f} CPU s, peak {memory / 1e6:.0f} MB")
     if real:
         held_out(python, responses)
     machine()

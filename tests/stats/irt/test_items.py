@@ -8,6 +8,7 @@ import scipy.optimize
 
 from fca.stats.irt.items import best_of_grid, climb, heights
 from fca.stats.irt.likelihood import Cells, fill, first_state, prepare
+from fca.stats.irt.solve import BETTER, find_best_mode
 from tests.stats.irt.planted import planted, with_holes
 
 RESPONSES = with_holes(planted(30, 40, infeasible=0.3, ability_mean=1.0, ability_sd=1.5).responses, 0.1, seed=1)
@@ -43,3 +44,13 @@ def test_the_point_of_the_grid_is_where_brute_force_finds_the_highest(model):
     found = height_of(data, state, item)
     for other in np.unique(item, axis=1).T:  # no point that another item chose is higher
         assert (found >= height_of(data, state, np.repeat(other[:, None], len(found), axis=1)) - 1e-9).all()
+
+
+@pytest.mark.parametrize("model", ["3pl", "3pl-upper"])
+def test_items_at_fixed_abilities_end_at_their_best_mode(model):
+    """For no item does a climb from the highest point of the grid end higher."""
+    data = prepare(RESPONSES)
+    mode = find_best_mode(data, first_state(data, model), fixed_ability=True)
+    assert mode.converged
+    elsewhere = climb(data, replace(mode.state, item=best_of_grid(data, mode.state)))[1]
+    assert (elsewhere <= height_of(data, mode.state, mode.state.item) + 2 * BETTER).all()
