@@ -8,7 +8,8 @@ validation images). In each split 45 models calibrate: of each class the 12 imag
 12 in the middle medium and the last 12 hard, and a 2pl of their responses is the item bank. The other 20 models are
 tested: sessions are classes, 10 groups of 100 classes stand for attributes, 36,000 images in all. Errors are in percent
 points against all images; ratios are to Static 3, which evaluates as many, with bootstrap intervals over tested models
-and a median. The floor is what neyman_irt would reach, were its bank true and no image spent on a pilot.
+and a median. First the same for neyman_irt without a pilot, computed from its chances: `true`, were its bank true;
+`bank`, of these answers.
 
 Before that, Table 1 of Huang et al. (2025, arXiv 2503.13058): see table1.py.
 """
@@ -50,7 +51,7 @@ OPTIONS = {
 }
 
 
-def design(folder, split, alike=True):
+def design(folder, split, alike=True, model="2pl"):
     """Responses of the tested models, levels, sessions, groups and the bank of one split."""
     file = np.load(folder / "imagenetv2_val50k_top1.npz")
     correct = np.unpackbits(file["correct_bits"], axis=1)[:, : int(file["n_items"])].astype(bool)
@@ -63,33 +64,44 @@ def design(folder, split, alike=True):
     chosen = np.concatenate([order[:, :12], order[:, 19:31], order[:, 38:]], axis=1).ravel()
     by_class = ease[chosen].reshape(1000, 36).mean(axis=1)
     place = np.argsort(np.argsort(rng.random(1000) if alike else by_class + 0.1 * rng.standard_normal(1000)))
-    bank = fit_irt(correct[calibration][:, chosen].astype(float)).bank
+    bank = fit_irt(correct[calibration][:, chosen].astype(float), model=model).bank
     levels, session = np.tile(np.repeat([0, 1, 2], 12), 1000), np.repeat(np.arange(1000), 36)
     return correct[tested][:, chosen], levels, session, np.repeat(place * GROUPS // 1000, 36), bank
 
 
-def floor(folder, split):
-    """Variances that neyman_irt would have, were its bank true, beside those of Static 3, of each model and target.
+def floor(folder, split, model):
+    """Variances of neyman_irt without a pilot and of Static 3, of each model and target: a line each.
 
-    Of a group's quarter of the items with chances π as neyman_irt has them: Σ w² (1 / π - 1) p (1 - p); no pilot.
+    Of a group's quarter of the items with chances π as neyman_irt has them: Σ w² (1 / π - 1) e², e the residual of the
+    bank (`bank`), or e² = p (1 - p) (`true`), its expectation if the bank were true.
     """
-    correct, levels, session, group, bank = design(folder, split)
+    correct, levels, session, group, bank = design(folder, split, model=model)
     pool = make_pool(levels, session, group)
     chance = bank.probability(score_ability(correct.astype(float), bank).ability)
     lines = []
-    for target, weight in zip(pool.targets, pool.weights, strict=True):
+    for at, weight in enumerate(pool.weights):
         for right, p in zip(correct, chance, strict=True):
             share = pool.by_stratum(right) / pool.sizes
-            of_level = pool.by_group(pool.sizes * share * (1 - share) * pool.sizes / (pool.sizes - 1) * pool.sizes)
-            static = of_level * (1 / 3 - 1 / 12) / pool.group_sizes**2 @ pool.level_weights.T**2
-            size, ideal = weight * np.sqrt(np.maximum(p * (1 - p), LEAST_VARIANCE)), np.empty(pool.groups)
-            for g in range(pool.groups):
-                of = pool.group == g
-                inclusion = capped_inclusion(size[of], of.sum() // 4)
-                ideal[g] = (weight[of] ** 2 * (1 / inclusion - 1) * (p * (1 - p))[of]).sum()
-            at = pool.targets.index(target)
-            lines.append({"target": target, "static": static[:, at].mean(), "ideal": ideal.mean()})
+            within = pool.by_group(pool.sizes**3 / (pool.sizes - 1) * share * (1 - share)) / pool.group_sizes**2
+            static = (1 / 3 - 1 / 12) * within @ pool.level_weights[at] ** 2
+            size, inclusion = weight * np.sqrt(np.maximum(p * (1 - p), LEAST_VARIANCE)), np.empty(pool.items)
+            for group_items in (np.flatnonzero(pool.group == g) for g in range(pool.groups)):
+                inclusion[group_items] = capped_inclusion(size[group_items], len(group_items) // 4)
+            factor = weight**2 * (1 / inclusion - 1) / pool.groups
+            line = {"bank of": model, "target": pool.targets[at], "static": static.mean()}
+            lines.append(line | {"bank": factor @ (right - p) ** 2, "true": factor @ (p * (1 - p))})
     return pd.DataFrame(lines)
+
+
+def print_floor(folder, splits):
+    """As shares of Static 3: if the bank were true, of the responses, and the median of the latter over models."""
+    for model in ("2pl", "3pl"):
+        lines = pd.concat([floor(folder, split, model) for split in range(splits)])
+        for target, part in lines.groupby("target"):
+            of = {name: part[name].mean() / part["static"].mean() for name in ("true", "bank")}
+            of["median"] = (part["bank"] / part["static"]).median()
+            print(f"{model}, {target}: " + ", ".join(f"{name} {value:.3f}" for name, value in of.items()), flush=True)
+    print()
 
 
 def one_split(folder, split, repeats, alike):
@@ -139,8 +151,7 @@ def main():
     options = parser.parse_args()
     print_table1()
     if options.folder:
-        ideal = pd.concat([floor(options.folder, split) for split in range(options.splits)]).groupby("target").mean()
-        print(f"floor: {(ideal['ideal'] / ideal['static']).round(3).to_dict()}\n", flush=True)
+        print_floor(options.folder, options.splits)
     for alike in (True, False) if options.folder else ():
         work = partial(one_split, options.folder, repeats=options.repeats, alike=alike)
         with ProcessPoolExecutor(options.jobs) as pool:

@@ -219,14 +219,14 @@ def test_few_sessions_do_not_stop_the_fit_where_no_spread_is_a_trough():
     assert np.linalg.eigvalsh(curvature(counts, alone, local, once)).min() > 0
 
 
-@pytest.mark.parametrize("budget", [0.05, 0.1, 0.3, 0.5, 0.9])
+@pytest.mark.parametrize("budget", [0.05, 0.3, 0.9])
 @pytest.mark.parametrize("policy", ["random", "static_k", "fisher_cat"])
 def test_small_tests_of_small_pools_have_estimates(policy, budget, drawn):
     data = drawn(sessions=12)
     pool = make_pool(*data.pool)
-    for seed in range(4):
+    for seed in range(2):
         test = start_policy(policy, pool, budget, data.bank)
-        found = mixed_logit(pool, run_policy(test, data.correct[seed % 2], np.random.default_rng(seed)).record)
+        found = mixed_logit(pool, run_policy(test, data.correct[seed], np.random.default_rng(seed)).record)
         assert np.isfinite(found.value).all()
         assert (found.se > 0).all()
 
