@@ -8,8 +8,8 @@ validation images). In each split 45 models calibrate: of each class the 12 imag
 12 in the middle medium and the last 12 hard, and a 2pl of their responses is the item bank. The other 20 models are
 tested: sessions are classes, 10 groups of 100 classes stand for attributes, 36,000 images in all. Errors are in percent
 points against all images; ratios are to Static 3, which evaluates as many, with bootstrap intervals over tested models
-and a median. First the same for neyman_irt without a pilot, computed from its chances: `true`, were its bank true;
-`bank`, of these answers.
+and a median. First the same for neyman_irt without a pilot, computed from its chances: `bank`, of these answers;
+`true`, were its bank true; `best`, with the chances that would be best then.
 
 Before that, Table 1 of Huang et al. (2025, arXiv 2503.13058): see table1.py.
 """
@@ -69,11 +69,22 @@ def design(folder, split, alike=True, model="2pl"):
     return correct[tested][:, chosen], levels, session, np.repeat(place * GROUPS // 1000, 36), bank
 
 
+def factors(pool, weight, p, least):
+    """w² (1 / π - 1) of every item, of the mean over groups; π as neyman_irt has them without a pilot, at a quarter.
+
+    least: of p (1 - p).
+    """
+    size, inclusion = weight * np.sqrt(np.maximum(p * (1 - p), least)), np.empty(pool.items)
+    for items in (np.flatnonzero(pool.group == g) for g in range(pool.groups)):
+        inclusion[items] = capped_inclusion(size[items], len(items) // 4)
+    return weight**2 * (1 / inclusion - 1) / pool.groups
+
+
 def floor(folder, split, model):
     """Variances of neyman_irt without a pilot and of Static 3, of each model and target: a line each.
 
-    Of a group's quarter of the items with chances π as neyman_irt has them: Σ w² (1 / π - 1) e², e the residual of the
-    bank (`bank`), or e² = p (1 - p) (`true`), its expectation if the bank were true.
+    Σ w² (1 / π - 1) e², e the residual of the bank (`bank`), or e² = p (1 - p), its expectation if the bank were true
+    (`true`), or that with the chances that were best then, with no least variance (`best`).
     """
     correct, levels, session, group, bank = design(folder, split, model=model)
     pool = make_pool(levels, session, group)
@@ -84,22 +95,20 @@ def floor(folder, split, model):
             share = pool.by_stratum(right) / pool.sizes
             within = pool.by_group(pool.sizes**3 / (pool.sizes - 1) * share * (1 - share)) / pool.group_sizes**2
             static = (1 / 3 - 1 / 12) * within @ pool.level_weights[at] ** 2
-            size, inclusion = weight * np.sqrt(np.maximum(p * (1 - p), LEAST_VARIANCE)), np.empty(pool.items)
-            for group_items in (np.flatnonzero(pool.group == g) for g in range(pool.groups)):
-                inclusion[group_items] = capped_inclusion(size[group_items], len(group_items) // 4)
-            factor = weight**2 * (1 / inclusion - 1) / pool.groups
-            line = {"bank of": model, "target": pool.targets[at], "static": static.mean()}
-            lines.append(line | {"bank": factor @ (right - p) ** 2, "true": factor @ (p * (1 - p))})
+            ours, expected = factors(pool, weight, p, LEAST_VARIANCE), p * (1 - p)
+            line = {"target": pool.targets[at], "static": static.mean(), "bank": ours @ (right - p) ** 2}
+            best = factors(pool, weight, p, 1e-6) @ expected
+            lines.append(line | {"true": ours @ expected, "best": best})
     return pd.DataFrame(lines)
 
 
 def print_floor(folder, splits):
-    """As shares of Static 3: if the bank were true, of the responses, and the median of the latter over models."""
+    """As shares of Static 3: of these answers, their median over models, and if the bank were true."""
     for model in ("2pl", "3pl"):
         lines = pd.concat([floor(folder, split, model) for split in range(splits)])
         for target, part in lines.groupby("target"):
-            of = {name: part[name].mean() / part["static"].mean() for name in ("true", "bank")}
-            of["median"] = (part["bank"] / part["static"]).median()
+            of = {name: part[name].mean() / part["static"].mean() for name in ("bank", "true", "best")}
+            of["median of bank"] = (part["bank"] / part["static"]).median()
             print(f"{model}, {target}: " + ", ".join(f"{name} {value:.3f}" for name, value in of.items()), flush=True)
     print()
 
