@@ -285,12 +285,12 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
         np.bincount(pool.group[one], minlength=pool.groups)[:, None] for one in (record.right, record.asked)
     )
     alike = right == 0, right == count
-    found = share_interval(value, variance, most, squares, *alike)
+    of_groups = share_interval(value, variance, most, squares, *alike)
     of_mean = (
         (part / pool.groups**power).sum(axis=0)[None]
         for power, part in ((1, value), (2, variance), (2, most), (4, squares))
     )
-    return Estimate(*found, share_interval(*of_mean, *(one.all(axis=0)[None] for one in alike)))
+    return Estimate(*of_groups, share_interval(*of_mean, *(one.all(axis=0)[None] for one in alike)))
 
 
 def share_interval(
