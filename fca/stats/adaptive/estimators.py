@@ -275,8 +275,8 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
         allowed = "neyman_irt, random, static_k: each item's chance to be asked is known"
         raise FcaError("policy", "one of unknown chances", allowed, "take one of these, or estimator mixed_logit")
     asked = [*(later.certain for later in record.samples[1:]), record.asked]  # at the end of each sample
-    found = [_corrected(pool, record, bank, *pair) for pair in zip(record.samples, asked, strict=True)]
-    value, variance, most, squares, weight = (np.stack(parts) for parts in zip(*found, strict=True))
+    samples = [_corrected(pool, record, bank, *pair) for pair in zip(record.samples, asked, strict=True)]
+    value, variance, most, squares, weight = (np.stack(parts) for parts in zip(*samples, strict=True))
     weight = (weight / weight.sum(axis=0))[:, :, None]
     value, variance, most, squares = (
         (weight**power * part).sum(axis=0) for power, part in ((1, value), (2, variance), (2, most), (4, squares))
