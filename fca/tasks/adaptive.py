@@ -67,10 +67,6 @@ EQUAL_CHANCES = ("proportional", "random")  # those that estimator hypergeometri
 KNOWN_CHANCES = ("neyman_irt", "random", "static_k", "proportional")  # policies that estimator difference can take
 LEAKED = "task.bank was fitted on this model's own answers too; fit it on others"
 OTHER_DATA = "task.bank was fitted on another version of these data: its items may have shown other pixels"
-# right and wrong responses each; with fewer, intervals of `difference` held the truth in down to 83 %, and where a test
-# had stopped because they were narrow, in down to 41 % (experiments/progressive/width_without_levels.py)
-FEWEST = 20
-FEW = "only {} of the rarer responses (right or wrong) were seen, too few for the interval of estimator difference"
 EXHAUSTED = "every image was asked before the interval was as narrow as task.width"
 EXHAUSTED_SE = "every image was asked before the ability was as certain as task.ability_se"
 # estimators that answered otherwise in an earlier version; part of a test's identity
@@ -124,8 +120,7 @@ class AdaptiveTest:
                and difference.
     budget:    share of the images to evaluate.
     width:     go on, a budget more at a time, until the 95 % interval of the mean accuracy over attributes is at most
-               this wide (by the default such intervals hold the truth: experiments/progressive/README.md); by
-               estimator difference not before 20 of the rarer responses, right or wrong, were seen.
+               this wide (by the default such intervals hold the truth: experiments/progressive/README.md).
     bank:      id of a saved table `irt_items`, or a file that `fca bank` wrote; fitted on other models.
     ability_se: go on in the same way until the ability on the bank's scale has this standard error.
     batch, randomesque: of fisher_cat, see there.
@@ -182,8 +177,6 @@ class AdaptiveTest:
         if policy.policy == "optimal_allocation":
             # before, those of the group itself decided what it was asked, and the first round had a fixed size
             meaning["shares"] = "of other groups, at most half first"
-        if self.width is not None and estimator == "difference":
-            meaning["stops"] = f"with {FEWEST} of the rarer responses"  # before, at the width alone
         if estimator in REVISED:
             meaning["revised"] = REVISED[estimator]
         meaning |= {"seed": setup.seed, **{key: value for key, value in options.items() if value is not None}}
@@ -213,7 +206,7 @@ class AdaptiveTest:
         evaluator = self._evaluator(run, setup, classifier, classes, items)
         policy = work.policy.start(items.pool, self.budget, bank)
         current = partial(adaptive.estimate, work.estimator, items.pool, policy.record, bank)
-        enough = partial(self._enough, work.estimator, policy.record, bank)
+        enough = partial(self._enough, policy.record, bank)
         order, rounds, found = examine(policy, evaluator, current, enough, setup.seed)
         ability = (
             {} if bank is None else dict(zip(("ability", "ability_se"), ability_of(policy.record, bank), strict=True))
@@ -296,13 +289,11 @@ class AdaptiveTest:
             return "fisher_cat" if self.estimator == "p_irt" else "neyman_irt"
         return "optimal_allocation" if pool.has_levels else "proportional"
 
-    def _enough(self, estimator: str, record: Record, bank: ItemBank | None, found: Estimate) -> bool:
-        """Whether all that is to be known is known so precisely, by an interval that can be believed."""
+    def _enough(self, record: Record, bank: ItemBank | None, found: Estimate) -> bool:
+        """Whether all that is to be known is known so precisely."""
         width = found.overall.high[0, 0] - found.overall.low[0, 0]  # NaN, where undefined, is never narrow enough
         if self.width is not None and not width <= self.width:
             return False
-        if self.width is not None and estimator == "difference" and rarer(record) < FEWEST:
-            return False  # few surprises so far make its interval narrow, and wrong
         return self.ability_se is None or bank is None or ability_of(record, bank)[1] <= self.ability_se
 
     def _bank(self, setup: Setup, data: ImageData, items: Items, shift: Shift) -> ItemBank | None:
@@ -310,23 +301,14 @@ class AdaptiveTest:
 
     def _warning(self, store: Store, work: Examination, record: Record, found: Estimate) -> str | None:
         """Known faults of the estimates; see also the width of their intervals."""
-        exhausted, rare = bool(record.asked.all()), rarer(record)
         known = [found.warning, None if work.policy.policy in BLIND else adaptive.WARNINGS.get(work.estimator)]
         if found.warning:
             log.warning(found.warning)
-        if work.estimator == "difference" and rare < FEWEST and not exhausted:
-            known.append(FEW.format(rare))
         goals = ((self.width, EXHAUSTED), (self.ability_se, EXHAUSTED_SE))
-        known += [problem for goal, problem in goals if exhausted and goal is not None]
+        known += [problem for goal, problem in goals if record.asked.all() and goal is not None]
         if self.bank:
             known += faults_of_bank(store, self.bank, work.predictions)
         return "; ".join(filter(None, known)) or None
-
-
-def rarer(record: Record) -> int:
-    """How many right or wrong responses were seen, whichever are fewer."""
-    asked, right = int(record.asked.sum()), int(record.right.sum())
-    return min(right, asked - right)
 
 
 def _known(classifier: Classifier, work: Examination, setup: Setup) -> list[int]:

@@ -14,12 +14,10 @@ from safetensors.torch import save_file
 from fca.cli import run as run_door
 from fca.cli.application import CONF, register
 from fca.cli.configure import job_of
-from fca.stats.adaptive import Record, make_pool, replay
-from fca.stats.adaptive.pool import Sample
-from fca.stats.adaptive.simple import exact_interval, hypergeometric
+from fca.stats.adaptive import replay
+from fca.stats.adaptive.simple import exact_interval
 from fca.stats.irt import ItemBank, score_ability
 from fca.store import Store
-from fca.tasks.adaptive import AdaptiveTest
 from fca.types import Table
 
 CLASSES = [str(number) for number in range(10)]
@@ -118,31 +116,6 @@ def test_a_width_is_reached_with_more_images(lab):
     row, _ = lab("task.budget=0.4", "task.width=1e-9")
     assert (row["n_asked"], row["accuracy"]) == (359, pytest.approx(lab.correct.mean()))
     assert row["warning"].startswith("every image was asked before the interval")
-
-
-def test_a_narrow_interval_of_few_surprises_does_not_end_a_test_with_a_bank():
-    test = AdaptiveTest(None, None, 0.25, 0.5, None, "Q", "accuracy", "open")
-    pool, record, bank = (
-        make_pool(None, np.zeros(100, int)),
-        Record(100),
-        ItemBank("2pl", *np.ones((3, 100)), np.zeros(100)),
-    )
-    record.samples.append(Sample(record.asked.copy(), np.full(100, 0.6), None))
-    for wrong, asked, ends in ((0, 20, False), (19, 50, False), (20, 60, True)):
-        record.asked[:asked], record.right[:] = True, np.arange(100) >= wrong
-        record.right &= record.asked
-        found = hypergeometric(pool, record)
-        assert test._enough("difference", record, bank, found) == ends
-        assert test._enough("hypergeometric", record, None, found), "an exact interval needs none"
-
-
-@pytest.mark.slow
-def test_a_test_with_a_bank_stops_at_a_width_it_can_believe(lab):
-    table_id, _ = lab.bank()
-    row, _ = lab(f"task.bank={table_id}", "task.policy=random", "task.budget=0.02", "task.width=0.6")
-    right = lab.correct[np.array(lab.store.array(row["run_id"], "asked"))]
-    assert min(right.sum(), (~right).sum()) >= 20 or row["n_asked"] == 359
-    assert row["accuracy_high"] - row["accuracy_low"] <= 0.6
 
 
 @pytest.mark.slow
