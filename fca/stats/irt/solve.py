@@ -121,7 +121,7 @@ CAREFUL = 3  # first steps without asymptotes, by expected information, which is
 SETTLED = 0.3  # a step, relative to the last change of the prior's scales, after which these are learned again
 NEAR = 0.05  # a change of the scales below which steps must settle first
 FURTHEST = 1.0  # that scales are moved beyond an EM step, in logarithms
-PATIENCE = 150  # steps after which scales follow EM alone, which cannot cycle
+PATIENCE = 30  # steps after which secants are not trusted: they can cycle
 LONGEST = 1.0  # of one step in any ability
 FAR = 0.1  # a step of an item, relative to 1 + the parameter, that a quadratic does not describe
 
@@ -157,13 +157,17 @@ def find_mode(
         shared, item, difficulty_variance, ability_variance = _ascent(state, cells, data, iteration > careful, free)
         state, moved = _climb(data, state, cells, trial, shared, item)
         cells, trial = trial, cells
-        if tolerance < moved > SETTLED * (size := _size(learned)) and size < NEAR:
+        if iteration < PATIENCE and tolerance < moved > SETTLED * (size := _size(learned)) and size < NEAR:
             continue
         here = _scales(state.prior)
         state = _relearned(state, difficulty_variance, ability_variance, data, fixed_ability)
-        learned = _kept(learned, Learned(here, _scales(state.prior) - here))
-        if careful < iteration < PATIENCE and _size(learned) > tolerance:
-            state = replace(state, prior=_ahead(state.prior, learned))
+        new = Learned(here, _scales(state.prior) - here)
+        learned = _kept(learned, new) if iteration < PATIENCE else [*learned[-2:], new]
+        if careful < iteration and _size(learned) > tolerance:
+            if iteration < PATIENCE:
+                state = replace(state, prior=_further(state.prior, _secant(learned)))
+            elif len(learned) == 3:
+                state, learned = replace(state, prior=_further(state.prior, _limit(learned))), learned[:0]
     converged = max(moved, _size(learned)) <= tolerance
     return Mode(state, cells, log_posterior(state, cells, data.count), iteration, bool(converged))
 
@@ -189,14 +193,25 @@ def _kept(learned: list[Learned], new: Learned) -> list[Learned]:
     return [*learned[-2:], new] if np.abs(new.change).max() < _size(learned) else [new]
 
 
-def _ahead(prior: Prior, learned: Sequence[Learned]) -> Prior:
-    """Where the changes vanish if they are linear in the scales (Anderson's acceleration of a fixed point)."""
+def _secant(learned: Sequence[Learned]) -> Scales:
+    """How far it is to where the changes vanish, if they are linear in the scales (Anderson's acceleration)."""
     if len(learned) < 2:
-        return prior
+        return np.zeros(2)
     scales, change = (np.diff(values, axis=0).T for values in zip(*learned, strict=True))
     weights = np.linalg.lstsq(change, learned[-1].change, rcond=1e-6)[0]
-    further = np.clip((scales + change) @ weights, -FURTHEST, FURTHEST)
-    spread, slope = _scales(prior) - further
+    return -(scales + change) @ weights
+
+
+def _limit(learned: Sequence[Learned]) -> Scales:
+    """How far it is to where scales end that approach it by a steady ratio (Aitken's extrapolation)."""
+    earlier, later = (one.change for one in learned[-2:])
+    ratio = float(earlier @ later) / max(float(earlier @ earlier), 1e-300)
+    return later * ratio / (1 - ratio) if 0 < ratio < 1 else np.zeros(2)
+
+
+def _further(prior: Prior, scales: Scales) -> Prior:
+    """The prior with its scales moved on, not too far."""
+    spread, slope = _scales(prior) + np.clip(scales, -FURTHEST, FURTHEST)
     return replace(prior, spread=max(float(np.exp(spread)), SPREAD_FLOOR), log_slope=float(slope))
 
 

@@ -138,7 +138,7 @@ def test_subjects_that_hardly_differ_still_have_a_fit_that_ends(model):
     pattern, times = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=float), [44, 26, 28, 46]
     fit = fit_irt(np.repeat(pattern, times, axis=0).T, model)
     assert fit.converged
-    assert fit.iterations < 300
+    assert fit.iterations < 500
     assert np.ptp(fit.probability(), axis=0).max() < 0.05  # the two are not separated
 
 
