@@ -16,7 +16,7 @@ from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.irt import irt
 from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, N_MODELS, TRAIT
-from fca.studies.irt.irt import CEILING, MARK, PROBABILITY, SHARE, TAU
+from fca.studies.irt.irt import CEILING, HELD_OUT_NLL, MARK, PROBABILITY, SHARE, TAU
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, SNAPSHOT, no_interval
 from fca.types import Table
 
@@ -61,6 +61,11 @@ def _tau(line: Mapping[Any, Any]) -> str:
         return f"{tau} [{line[TAU.low]:.3f}, {line[TAU.high]:.3f}]"
     why = no_interval(int(line[N_MODELS]), "models")
     return tau if pd.isna(line[TAU]) or why is None else f"{tau} ({why})"
+
+
+def _loss(line: Mapping[Any, Any]) -> str:
+    low, high = line[HELD_OUT_NLL.low], line[HELD_OUT_NLL.high]
+    return f"{line[HELD_OUT_NLL]:.3f}" + ("" if pd.isna(low) else f" [{low:.3f}, {high:.3f}]")
 
 
 def _one_class(line: Mapping[Any, Any]) -> str:
@@ -203,10 +208,11 @@ def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
 
     >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability", "irt_model": "2pl", "n_subjects": 9}
     >>> line |= {"n_models": 3, "n_items": 48, "tau": 0.97, "tau_low": 0.9, "tau_high": 1.0}
-    >>> line |= {"hold_out": "cells", "held_out_nll": 0.2, "held_out_auc": 0.9, "baseline_nll": 0.3, "converged": True}
+    >>> line |= {"hold_out": "cells", "held_out_nll": 0.2, "held_out_nll_low": 0.1, "held_out_nll_high": 0.3}
+    >>> line |= {"held_out_auc": 0.9, "baseline_nll": 0.3, "converged": True}
     >>> for sentence in fit_headlines(pd.DataFrame([line])): print(sentence)
     zoo: ability against accuracy over 9 subjects (3 models) and 48 items: Kendall's tau 0.970 [0.900, 1.000].
-    zoo: 2pl predicts held-out responses with log loss 0.200 and AUC 0.900; subject and item means alone: 0.300.
+    zoo: 2pl predicts held-out responses with log loss 0.200 [0.100, 0.300] and AUC 0.900; subject and item means: 0.300.
     """
     for dataset, part in fits.groupby(DATASET, sort=False):
         clean, shifted = (part[(part[CORRUPTION] == "clean") == is_clean] for is_clean in (True, False))
@@ -214,9 +220,9 @@ def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
             counts = f"{line['n_subjects']} subjects ({line['n_models']} models) and {line['n_items']:,} items"
             yield f"{dataset}: {line[TRAIT]} against accuracy over {counts}: Kendall's {_tau(line)}.{_one_class(line)}"
             if pd.notna(line["held_out_nll"]):
-                scores = f"log loss {line['held_out_nll']:.3f} and AUC {line['held_out_auc']:.3f}"
+                scores = f"log loss {_loss(line)} and AUC {line['held_out_auc']:.3f}"
                 worse = ", no worse" if line["baseline_nll"] <= line["held_out_nll"] else ""
-                alone = f"subject and item means alone: {line['baseline_nll']:.3f}{worse}"
+                alone = f"subject and item means: {line['baseline_nll']:.3f}{worse}"
                 whose = "of networks left out " if line["hold_out"] == "subjects" else ""
                 yield f"{dataset}: {line['irt_model']} predicts held-out responses {whose}with {scores}; {alone}."
         known = shifted.dropna(subset=TAU).sort_values(TAU, kind="stable").to_dict("records")
