@@ -183,7 +183,7 @@ def test_the_sentences_repeat_the_tables():
         assert f"tau {line['tau']:.3f}" in sentences
         assert f"log loss {line['held_out_nll']:.3f}" in sentences
     worse = fits.assign(held_out_nll=0.5, baseline_nll=0.4, converged=[False, True, True, True])
-    assert "means alone 0.400, no worse." in " ".join(fit_headlines(worse))
+    assert "means alone: 0.400, no worse." in " ".join(fit_headlines(worse))
     assert f"{fits['dataset'].iloc[0]}: the fit did not converge for clean" in " ".join(fit_headlines(worse))
     assert list(reliability_headlines(tables()["reliability"].frame)) == [
         f"{name}: tau between ability and accuracy is 0.960 (fog) at severity 1, and 0.950 to 0.960 at all severities."

@@ -79,9 +79,9 @@ def test_the_command_lists_and_estimates(zoo, file, tmp_path, capsys):
     order = np.random.default_rng(0).permutation(found.items)  # the new model's file has these images alone
     new = written(tmp_path / "new.csv", zoo[0][40:43, order], ["a", "b", "c"], [f"img{n}.png" for n in order])
     assert door.main([new, "--use", str(file)]) == 0
-    told = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert told[1] == ["subject", "accuracy", "low", "high"]
-    for line, expected in zip(told[2:], found.estimate(zoo[0][40:43][:, found.items]), strict=True):
+    printed = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert printed[1] == ["subject", "accuracy", "low", "high"]
+    for line, expected in zip(printed[2:], found.estimate(zoo[0][40:43][:, found.items]), strict=True):
         assert [float(cell) for cell in line[1:]] == pytest.approx(expected, rel=1e-3)
 
 
@@ -99,7 +99,7 @@ def test_images_that_a_model_lacks_are_left_out_of_the_pool(tmp_path, caplog):
 def test_words_that_cannot_be_are_refused(zoo, file, tmp_path, capsys):
     few = written(tmp_path / "few.csv", zoo[0][:5], [f"net{n}" for n in range(5)])
     part = written(tmp_path / "part.csv", zoo[0][:2, :10], ["a", "b"])
-    for words, told in (
+    for words, printed in (
         ([few], "one of the arguments --save --use is required"),
         ([few, "--save", "x.txt"], "--save = x.txt; allowed: a name that ends in .json"),
         (["--save", "x.json"], "responses = none; allowed: one file or more"),
@@ -109,7 +109,7 @@ def test_words_that_cannot_be_are_refused(zoo, file, tmp_path, capsys):
         ([few, "--use", few], "a file of fca anchors"),
     ):
         assert door.main(words) == 2
-        assert told in capsys.readouterr().err
+        assert printed in capsys.readouterr().err
 
 
 def _set(*keys, to):

@@ -94,16 +94,16 @@ def test_neyman_and_difference_have_the_mean_and_variance_they_state(drawn):
     data = drawn(sessions=20, groups=1)
     pool, correct = make_pool(*data.pool), data.correct[0]
     wrong = data.bank._replace(difficulty=data.bank.difficulty + 0.7 * np.sin(np.arange(pool.items)))
-    values, said = [], []
+    values, stated = [], []
     for seed in range(250):
         record = run_policy(start_policy("neyman_irt", pool, 0.25, wrong), correct, np.random.default_rng(seed)).record
         found = estimate("difference", pool, record, wrong)
         values.append(found.value[0])
-        said.append(found.se[0] ** 2)
+        stated.append(found.se[0] ** 2)
     error = np.mean(values, axis=0) - pool.truth(correct)[0]
     assert np.abs(error / np.std(values, axis=0) * 250**0.5).max() < 4
     # systematic draws along p vary a little less than the formula for random order says
-    assert np.mean(said, axis=0) / np.var(values, axis=0) == pytest.approx(
+    assert np.mean(stated, axis=0) / np.var(values, axis=0) == pytest.approx(
         [1.05, 1.05], abs=0.25
     )  # variances of 250: 9 % each
 
@@ -112,15 +112,15 @@ def test_neyman_and_difference_have_the_mean_and_variance_they_state(drawn):
 def test_shares_of_one_round_are_unbiased_with_the_variance_they_state(policy, estimator, drawn):
     data = drawn(sessions=20, groups=1, sd=1.5)
     pool, correct = make_pool(*data.pool), data.correct[0]
-    values, said = [], []
+    values, stated = [], []
     for seed in range(400):
         record = run_policy(start_policy(policy, pool, 0.25), correct, np.random.default_rng(seed)).record
         found = estimate(estimator, pool, record)
         values.append(found.value[0])
-        said.append(found.se[0] ** 2)
+        stated.append(found.se[0] ** 2)
     error = np.mean(values, axis=0) - pool.truth(correct)[0]
     assert np.abs(error / np.std(values, axis=0) * 400**0.5).max() < 4
-    assert np.mean(said, axis=0) == pytest.approx(np.var(values, axis=0), rel=0.2)  # variances of 400: 7 % each
+    assert np.mean(stated, axis=0) == pytest.approx(np.var(values, axis=0), rel=0.2)  # variances of 400: 7 % each
 
 
 def test_session_means_take_the_usual_variance_where_a_session_was_asked_once(drawn):

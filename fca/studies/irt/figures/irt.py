@@ -212,7 +212,7 @@ def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
     >>> line |= {"held_out_auc": 0.9, "baseline_nll": 0.3, "converged": True}
     >>> for sentence in fit_headlines(pd.DataFrame([line])): print(sentence)
     zoo: ability against accuracy over 9 subjects (3 models) and 48 items: Kendall's tau 0.970 [0.900, 1.000].
-    zoo: 2pl predicts held-out responses with log loss 0.200 [0.100, 0.300] and AUC 0.900; means alone 0.300.
+    zoo: 2pl predicts held-out responses with log loss 0.200 [0.100, 0.300] and AUC 0.900; means alone: 0.300.
     """
     for dataset, part in fits.groupby(DATASET, sort=False):
         clean, shifted = (part[(part[CORRUPTION] == "clean") == is_clean] for is_clean in (True, False))
@@ -222,7 +222,7 @@ def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
             if pd.notna(line["held_out_nll"]):
                 scores = f"log loss {_loss(line)} and AUC {line['held_out_auc']:.3f}"
                 worse = ", no worse" if line["baseline_nll"] <= line["held_out_nll"] else ""
-                alone = f"means alone {line['baseline_nll']:.3f}{worse}"
+                alone = f"means alone: {line['baseline_nll']:.3f}{worse}"
                 whose = "of networks left out " if line["hold_out"] == "subjects" else ""
                 yield f"{dataset}: {line['irt_model']} predicts held-out responses {whose}with {scores}; {alone}."
         known = shifted.dropna(subset=TAU).sort_values(TAU, kind="stable").to_dict("records")
