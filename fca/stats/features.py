@@ -103,11 +103,19 @@ def probe_top1(features: Features, labels: Labels) -> float:
     >>> probe_top1(np.eye(2)[labels] + 0.1 * rng.normal(size=(40, 2)), labels)
     1.0
     """
+    outputs, own = left_out_outputs(features, labels)
+    return float((outputs.argmax(axis=1) == own).mean())
+
+
+def left_out_outputs(features: Features, labels: Labels) -> tuple[Float[np.ndarray, "images classes"], Labels]:
+    """What the probe of `probe_top1` gives each image when that image is left out, and the labels as 0 to classes - 1.
+
+    One column a class that is there, in ascending order. Raises FcaError as `knn_top1` does.
+    """
     units, own = _checked(features, labels)
     ridge = RidgeCV(RIDGE_PENALTIES, scoring="neg_mean_squared_error", store_cv_results=True)
     ridge.fit(units, np.eye(own.max() + 1)[own])
-    left_out = ridge.cv_results_[:, :, RIDGE_PENALTIES.index(ridge.alpha_)]
-    return float((left_out.argmax(axis=1) == own).mean())
+    return ridge.cv_results_[:, :, RIDGE_PENALTIES.index(ridge.alpha_)], own
 
 
 def logme(features: Features, labels: Labels) -> float:
@@ -209,7 +217,7 @@ def fit_probe(
     best = max(range(len(PENALTIES)), key=lambda k: (right[k], -wrong[k], PENALTIES[k]))
     penalty = float(PENALTIES[best])
     weight = (directions @ (inner / (spectrum + penalty * unit)[:, None])).T
-    scale = _temperature(outputs[best], val_labels)
+    scale = temperature(outputs[best], val_labels)
     return Probe(scale * weight, scale * (y_mean - weight @ x_mean), penalty, right[best])
 
 
@@ -231,7 +239,7 @@ def _directions(x: Features) -> tuple[Float[np.ndarray, "features rank"], Float[
     return (x.T @ vectors / np.sqrt(spectrum) if wide else vectors), spectrum
 
 
-def _temperature(outputs: Float[np.ndarray, "val classes"], labels: Integer[np.ndarray, " val"]) -> float:
+def temperature(outputs: Float[np.ndarray, "val classes"], labels: Integer[np.ndarray, " val"]) -> float:
     """The factor between 1 and 1,000 that makes the labels likeliest (arXiv:1706.04599, one number)."""
     rows = np.arange(len(labels))
 

@@ -7,12 +7,15 @@ Student's interval, Pearson's r of four points Fisher's (fca.stats.correlation),
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer, Num, Shaped
 from scipy.special import ndtr, ndtri, stdtrit
+from scipy.stats import binom
 
 LEVEL = 0.95
 RESAMPLES = 2000
@@ -31,6 +34,24 @@ class Estimated(NamedTuple):
 
 
 UNKNOWN = Estimated(float("nan"), *NO_INTERVAL)
+
+
+def median_with_interval(values: Sequence[float], level: float = LEVEL) -> Estimated:
+    """The median, and the interval between two of the values that contains the true one, whatever they are drawn from.
+
+    The k-th smallest of n is below the true median, and the k-th largest above it, but with probability
+    2 P(B < k), B ~ Binomial(n, 1/2); k is the largest for which that is at most 1 - level. Unknown for fewer than six
+    values at 95 %.    Raises ValueError without values.
+
+    >>> median_with_interval([5.0, 1.0, 2.0, 9.0, 4.0, 3.0, 8.0, 7.0, 6.0])
+    Estimated(value=5.0, low=2.0, high=8.0)
+    """
+    ordered, n = sorted(values), len(values)
+    if not n:
+        raise ValueError("no values: there is no median")
+    k = int(binom.ppf((1 - level) / 2, n, 0.5))  # the smallest k with P(B <= k) >= half of what may be missed
+    ends = (ordered[k - 1], ordered[n - k]) if k else NO_INTERVAL
+    return Estimated(statistics.median(ordered), *ends)
 
 
 def wilson(correct: int, n: int, level: float = LEVEL) -> tuple[float, float]:

@@ -131,6 +131,34 @@ def low_in_both(discrimination: Score, feasibility: Score) -> Score:
     return (rankdata(-discrimination) + rankdata(-feasibility)).astype(np.float64)
 
 
+class Suspected(NamedTuple):
+    """Images whose label other images contradict.
+
+    suggested: the class that they suggest; -1: the label stands.    margin: its probability minus that of the label.
+    """
+
+    suggested: Integer[np.ndarray, " items"]
+    margin: Score
+
+
+def confident_learning(probabilities: Float[np.ndarray, "items classes"], label: Integer[np.ndarray, " items"]) -> Suspected:
+    """Which labels are wrong, from probabilities that were made without them (Northcutt et al. 2021, arXiv:1911.00068).
+
+    A class k is claimed by an image with p_k at or above the mean of p_k over the images labelled k (eqs. 1 and 2). An
+    image is suspected if, of the classes that it claims, the likeliest is another than its label.
+
+    >>> confident_learning(np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8], [0.85, 0.15]]), np.array([0, 0, 1, 1])).suggested
+    array([-1, -1, -1,  0])
+    """
+    classes = probabilities.shape[1]
+    usual = np.array([probabilities[label == k, k].mean() if (label == k).any() else np.inf for k in range(classes)])
+    claimed = np.where(probabilities >= usual, probabilities, -np.inf)
+    likeliest, own = claimed.argmax(axis=1), probabilities[np.arange(len(label)), label]
+    suspect = np.isfinite(claimed.max(axis=1)) & (likeliest != label)
+    margin = probabilities[np.arange(len(label)), likeliest] - own
+    return Suspected(np.where(suspect, likeliest, -1), np.where(suspect, margin, np.nan))
+
+
 def auc(score: Score, marked: Marked) -> Estimated:
     """Chance that a marked item has a higher score than an unmarked one; equal scores count half (Mann and Whitney).
 

@@ -40,7 +40,7 @@ def test_the_penalty_has_the_best_accuracy_on_val_of_all():
     assert min(by_penalty) < max(by_penalty), "or there was nothing to choose"
 
 
-def test_the_temperature_makes_val_likelier_than_any_other():
+def test_thetemperature_makes_val_likelier_than_any_other():
     (x, y), (val, val_y) = clouds(60, 5, spread=3.0), clouds(60, 5, spread=3.0, seed=1)
     logits = fit_probe(x, y, val, val_y).logits(val)
 

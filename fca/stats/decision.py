@@ -1,0 +1,119 @@
+"""Which of several models is good enough, from their predictions on the same images and from what was expected before.
+
+The posterior is that of a Dirichlet process (Ferguson 1973, doi:10.1214/aos/1176342360) over images: every image seen
+has weight 1, what was expected before counts as `strength` further images. One draw gives each image i a weight
+g_i ~ Gamma(1), the same for all models, and model m the accuracy
+
+    (sum_i g_i c_mi + A_m) / (sum_i g_i + A_m + B_m),   A_m ~ Gamma(strength_m prior_m),  B_m ~ Gamma(strength_m (1 - prior_m))
+
+So each accuracy by itself is Beta(strength prior + right, strength (1 - prior) + wrong), and two models that fail on the
+same images differ for certain by little. Without anything expected it is the Bayesian bootstrap (Rubin 1981).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from fca.types import generator
+
+DRAWS = 4000
+SIZES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)  # times the images that there are, tried by `images_needed`
+
+Correct = Float[np.ndarray, "models images"]
+PerModel = Float[np.ndarray, " models"]
+Draws = Float[np.ndarray, "draws models"]
+
+
+def strength_of(expected: float, low: float, high: float, normal_width: float) -> float:
+    """How many images an expectation counts for: Beta(s p, s (1 - p)) has variance p (1 - p) / (s + 1).
+
+    low, high: of an interval that is `normal_width` standard deviations wide. Never less than 1, one image.
+
+    >>> round(strength_of(0.8, 0.72, 0.88, 2 * 1.96))
+    95
+    """
+    p = float(np.clip(expected, 0.01, 0.99))
+    deviation = max((high - low) / normal_width, 1e-3)
+    return max(1.0, p * (1 - p) / deviation**2 - 1)
+
+
+def accuracy_draws(
+    correct: Correct, prior: PerModel, strength: PerModel, images: float = 1.0, draws: int = DRAWS, seed: int = 0
+) -> Draws:
+    """Accuracies that agree with what was seen and expected; a column is NaN where there is neither.
+
+    correct:  1 right, 0 wrong, between them a share of equal networks that were right; a row is all NaN for a model
+              that has predicted no image.
+    prior:    accuracy that was expected, NaN for none.    strength: images that this counts for.
+    images:   weight of every image: 2 shows what twice as many images like these would show.
+
+    >>> draws = accuracy_draws(np.array([[1.0] * 90 + [0] * 10]), np.array([np.nan]), np.array([0.0]))
+    >>> draws.mean().round(2), draws.std().round(2)
+    (np.float64(0.9), np.float64(0.03))
+    """
+    rng = generator("decision", seed)
+    n, counted = correct.shape[1], ~np.isnan(prior)
+    weights = rng.gamma(images, size=(draws, n))
+    seen = ~np.isnan(correct).any(axis=1)
+    right, total = weights @ np.nan_to_num(correct).T, weights.sum(axis=1)[:, None] * seen
+    mass = np.where(counted, strength, 0.0)
+    expected = np.where(counted, prior, 0.5)
+    more_right, more_wrong = (_gamma(mass * share, draws, rng) for share in (expected, 1 - expected))
+    whole = total + more_right + more_wrong
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(whole > 0, (right * seen + more_right) / whole, np.nan)
+
+
+def _gamma(shape: PerModel, draws: int, rng: np.random.Generator) -> Draws:
+    return rng.gamma(np.maximum(shape, 1e-12), size=(draws, len(shape))) * (shape > 0)
+
+
+def probability_within(draws: Draws, margin: float) -> PerModel:
+    """The probability that each model is at most `margin` below the best of them (a fraction; NaN: unknown).
+
+    Bayesian multiple comparisons with the best (Hsu 1984): the best is another one from draw to draw.
+
+    >>> probability_within(np.array([[0.9, 0.895, 0.5], [0.8, 0.9, 0.5]]), 0.01).tolist()
+    [0.5, 1.0, 0.0]
+    """
+    known = ~np.isnan(draws).all(axis=0)
+    best = np.nanmax(draws[:, known], axis=1, keepdims=True) if known.any() else np.full((len(draws), 1), np.nan)
+    return np.where(known, (best - draws <= margin + 1e-12).mean(axis=0), np.nan)
+
+
+def cheapest(probability: PerModel, cost: PerModel, confidence: float) -> int | None:
+    """The cheapest model that is good enough with this confidence; None where none is for certain.
+
+    >>> cheapest(np.array([0.95, 0.92, 0.2]), np.array([9.0, 4.0, 1.0]), 0.9), cheapest(np.array([0.5]), np.array([1.0]), 0.9)
+    (1, None)
+    """
+    enough = np.flatnonzero(probability >= confidence)
+    return int(enough[np.argmin(cost[enough])]) if len(enough) else None
+
+
+def images_needed(
+    correct: Correct, prior: PerModel, strength: PerModel, cost: PerModel, margin: float, confidence: float
+) -> float | None:
+    """How many times as many images would settle on a model, if all models stayed as accurate as they are now.
+
+    One of SIZES; None where even the last does not: two models are `margin` apart, or nothing was predicted.
+    """
+    for size in SIZES:
+        found = probability_within(accuracy_draws(correct, prior, strength, images=size), margin)
+        if cheapest(found, cost, confidence) is not None:
+            return size
+    return None
+
+
+def pareto(accuracy: PerModel, cost: PerModel) -> Bool[np.ndarray, " models"]:
+    """Which models no other one beats: at least as accurate and as cheap, and better in one of the two.
+
+    Unknown accuracies (NaN) are never beaten and beat nothing.
+
+    >>> pareto(np.array([0.9, 0.8, 0.95, np.nan]), np.array([2.0, 3.0, 9.0, 9.0])).tolist()
+    [True, False, True, True]
+    """
+    better = (accuracy[None] >= accuracy[:, None]) & (cost[None] <= cost[:, None])
+    strictly = (accuracy[None] > accuracy[:, None]) | (cost[None] < cost[:, None])
+    return ~(better & strictly).any(axis=1)

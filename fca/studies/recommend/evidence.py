@@ -1,0 +1,203 @@
+"""What the store knows of the candidates for one job: their speed, what their features show, what they predicted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float, Int
+
+from fca.stats.features import left_out_outputs, sample_rows
+from fca.store import Store
+from fca.studies.answers import Predictions, predictions
+from fca.studies.rows import narrowed, records
+from fca.types import Column, FcaError
+
+LATENCY = Column("latency_ms", float, ".2f", "time for one image, milliseconds (median over rounds)")
+SPEED = Column("batch_images_per_s", float, ",.0f", "images a second in batches (median over rounds)")
+GFLOPS = Column("gflops", float, ".2f", "floating-point operations for one image, in billions; a multiply-add is two")
+MEMORY = Column("memory_mb", float, ",.1f", "weights and intermediate results of one image, MB")
+LOAD = Column("load", float, ".2f", "processes that compute or wait to, a core, in the minute before: 0 is idle")
+ADAPTATION = Column(
+    "adaptation",
+    str,
+    "",
+    "how the network comes to the classes",
+    {"scratch": "from scratch", "finetune": "fine-tuned", "probe": "linear probe"},
+    filters=True,
+)
+COMMAND = "fca recommend FOLDER"
+EMBEDDED = 2000  # images, at most, on which features are judged
+_OF_RUN = re.compile(r"(?P<run>[0-9a-f]{12})/best")
+
+Key = tuple[str, str | None, str]  # model, weights, adaptation
+
+
+class Job(NamedTuple):
+    """Images and classes that a model is wanted for."""
+
+    dataset: str
+    fingerprint: str
+    classes: tuple[int, ...]
+
+
+class LeftOut(NamedTuple):
+    """What a linear probe on frozen features gives each training or validation image when that image is left out.
+
+    images: positions in the data's items.    label: 0 to classes - 1.    top1: share of them that it gets right.
+    """
+
+    images: Int[np.ndarray, " images"]
+    outputs: Float[np.ndarray, "images classes"]
+    label: Int[np.ndarray, " images"]
+
+    @property
+    def top1(self) -> float:
+        return float((self.outputs.argmax(axis=1) == self.label).mean())
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A network and how it comes to the classes.
+
+    speed:  the latest row of task=latency, if it was measured.    trained: rows of its trainings that went furthest,
+    one a seed; empty before.
+    """
+
+    key: Key
+    speed: Mapping[str, Any] | None
+    trained: tuple[Mapping[str, Any], ...] = ()
+
+    @property
+    def first(self) -> Mapping[str, Any]:
+        """The training with the lowest seed: the model to be used."""
+        return self.trained[0]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All rows of one job, by what they are.
+
+    trained: trainings.    checked: run id of a training -> its `predict` row on val.    tested: likewise on test.
+    embedded: (model, weights) -> the row of its features of all images.    speed: likewise of its latency.
+    """
+
+    store: Store
+    job: Job
+    trained: tuple[Mapping[str, Any], ...]
+    checked: Mapping[str, Mapping[str, Any]]
+    tested: Mapping[str, Mapping[str, Any]]
+    embedded: Mapping[tuple[str, str | None], Mapping[str, Any]]
+    speed: Mapping[tuple[str, str | None], Mapping[str, Any]]
+    _left_out: dict[tuple[str, str | None], LeftOut] = field(default_factory=dict, compare=False)
+
+    @cached_property
+    def items(self) -> pd.DataFrame:
+        """image_id, label and split of every image."""
+        return self.store.items(self.job.fingerprint)
+
+    @cached_property
+    def classes(self) -> list[str]:
+        """Keys of the job's classes."""
+        keys = self.items["label"].cat.categories
+        return [str(keys[c]) for c in self.job.classes]
+
+    @cached_property
+    def candidates(self) -> list[Candidate]:
+        """Every way to train a network whose speed was measured, and every training."""
+        ways = {(*of, way) for of in self.speed for way in (("scratch",) if of[1] is None else ("probe", "finetune"))}
+        ways |= {_key(row) for row in self.trained}
+        found = [Candidate(key, self.speed.get(key[:2]), self._furthest(key)) for key in ways]
+        return sorted(found, key=lambda one: str(one.key))
+
+    def _furthest(self, key: Key) -> tuple[Mapping[str, Any], ...]:
+        """Its trainings of most epochs that have predicted val; of several recipes the latest one."""
+        rows = [row for row in self.trained if _key(row) == key and row["run_id"] in self.checked]
+        if not rows:
+            return ()
+        last = max(rows, key=lambda row: (row.get("recipe_epochs") or 0, row["finished"]))
+        same = [row for row in rows if _recipe(row) == _recipe(last)]
+        return tuple(sorted(same, key=lambda row: row.get("seed") or 0))
+
+    def predicted(self, row: Mapping[str, Any], split: str) -> Predictions:
+        """What a training's weights predict for val or test."""
+        return predictions(self.store, (self.checked if split == "val" else self.tested)[row["run_id"]])
+
+    def left_out(self, of: tuple[str, str | None]) -> LeftOut | None:
+        """Of the features of a network; None where it has none, or a class has a single image."""
+        if of not in self._left_out and of in self.embedded:
+            codes = self.items["label"].cat.codes.to_numpy().astype(np.int64)
+            known = np.isin(codes, self.job.classes) & self.items["split"].isin(["train", "val"]).to_numpy()
+            rows = np.flatnonzero(known)
+            rows = rows[sample_rows(codes[rows], EMBEDDED)]
+            values = self.store.array(self.embedded[of]["run_id"], "features", lines=len(codes))[rows]
+            try:
+                self._left_out[of] = LeftOut(rows, *left_out_outputs(np.asarray(values, np.float32), codes[rows]))
+            except FcaError:  # too few images, or a feature that is zero everywhere: there is nothing to leave out
+                return None
+        return self._left_out.get(of)
+
+    def images(self, split: str) -> Int[np.ndarray, " classes"]:
+        """How many there are of each class."""
+        labels = self.items["label"][self.items["split"] == split].cat.codes
+        return np.bincount(labels, minlength=max(self.job.classes) + 1)[list(self.job.classes)]
+
+
+def evidence(store: Store, query: str | None) -> list[Evidence]:
+    """One for each job in the store that the query keeps, newest first."""
+    rows = store.rows()
+    kept = narrowed(rows[rows["task"] == "train"], query)
+    found = []
+    for fingerprint, classes in dict.fromkeys(zip(kept["fingerprint"], kept["classes"].map(tuple), strict=True)):
+        of = kept[(kept["fingerprint"] == fingerprint) & (kept["classes"].map(tuple) == classes)]
+        found.append((of["finished"].max(), _of_job(store, rows, of, fingerprint, classes)))
+    return [one for _, one in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+
+def _of_job(store: Store, rows: pd.DataFrame, trained: pd.DataFrame, fingerprint: str, classes: Any) -> Evidence:
+    same = rows[rows["fingerprint"] == fingerprint]
+    clean = same[(same["task"] == "predict") & (same["shift"] == "clean")]
+    measured = rows[(rows["task"] == "latency") & (rows["ncl"] == len(classes))].sort_values("finished")
+    return Evidence(
+        store,
+        Job(str(trained["dataset"].iloc[0]), fingerprint, classes),
+        tuple(records(trained)),
+        checked=_by_training(clean[clean["split"] == "val"]),
+        tested=_by_training(clean[clean["split"] == "test"]),
+        embedded=_by_network(same[(same["task"] == "embed") & (same["split"] == "all")], "encoder"),
+        speed=_by_network(measured, "model"),
+    )
+
+
+def _by_training(rows: pd.DataFrame) -> dict[str, Mapping[str, Any]]:
+    return {run: row for row in records(rows) if (run := _run_of(row)) is not None}
+
+
+def _run_of(row: Mapping[str, Any]) -> str | None:
+    """The training whose best weights predicted; None for another model."""
+    found = _OF_RUN.fullmatch(str(row["weights"]))
+    if found is not None:
+        return found["run"]
+    return row["parent"] if isinstance(row["parent"], str) and row["snapshot"] == "best" else None
+
+
+def _by_network(rows: pd.DataFrame, name: str) -> dict[tuple[str, str | None], Mapping[str, Any]]:
+    return {(row[name], _text(row["weights"])): row for row in records(rows)}
+
+
+def _key(row: Mapping[str, Any]) -> Key:
+    return row["model"], _text(row["weights"]), row["adaptation"]
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _recipe(row: Mapping[str, Any]) -> str:
+    return str(sorted((name, str(value)) for name, value in row.items() if name.startswith("recipe_")))
+

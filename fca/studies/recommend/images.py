@@ -1,0 +1,82 @@
+"""What to look at among the images: labels that look wrong, classes that the recommended model confuses, balance."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.special import softmax
+
+from fca.stats.features import temperature
+from fca.stats.label_errors import confident_learning
+from fca.studies.recommend.evidence import Evidence
+from fca.studies.table import DATASET, IMAGE_ID, LABEL, SPLIT, TableSpec
+from fca.types import Column
+
+SUGGESTED = Column("suggested", str, "", "class that similar images suggest")
+MARGIN = Column("margin", float, ".2f", "probability of that class minus that of the label, from similar images")
+PREDICTED_CLASS = Column("predicted_class", str, "", "class predicted instead")
+ERRORS, OF_CLASS = Column("errors", int, ".0f", "images"), Column("n_class", int, ".0f", "test images of the class")
+SHARE = Column("share", float, ".0%", "share of all errors")
+N_SPLITS = {
+    "train": Column("n_train", int, ",.0f", "training images"),
+    "val": Column("n_val", int, ",.0f", "validation images"),
+    "test": Column("n_test", int, ",.0f", "test images"),
+}
+SUSPECTS = Column("suspects", int, ".0f", "training and validation images whose label looks wrong")
+
+CONFUSIONS = TableSpec(
+    "recommendation_confusions",
+    "Which classes does the recommended model confuse? (test images, which chose nothing)",
+    "counts",
+    (DATASET, LABEL, PREDICTED_CLASS, ERRORS, OF_CLASS, SHARE),
+)
+RELABEL = TableSpec(
+    "recommendation_relabel",
+    "Which training and validation images look mislabelled?",
+    "confident learning (Northcutt et al. 2021, arXiv:1911.00068) on left-one-out probes",
+    (DATASET, IMAGE_ID, SPLIT, LABEL, SUGGESTED, MARGIN),
+)
+CLASSES = TableSpec(
+    "recommendation_classes",
+    "How many images does each class have?",
+    "counts",
+    (DATASET, LABEL, *N_SPLITS.values(), SUSPECTS),
+)
+
+
+def mislabelled(of: Evidence) -> pd.DataFrame:
+    """Suspected images, most suspect first, by the features on which a probe is most accurate."""
+    probes = [probe for key in of.embedded if (probe := of.left_out(key)) is not None]
+    if not probes:
+        return pd.DataFrame(columns=[IMAGE_ID, SPLIT, LABEL, SUGGESTED, MARGIN])
+    best = max(probes, key=lambda probe: probe.top1)
+    probabilities = softmax(temperature(best.outputs, best.label) * best.outputs, axis=1)
+    found = confident_learning(probabilities, best.label)
+    at = np.flatnonzero(found.suggested >= 0)
+    at = at[np.argsort(-found.margin[at], kind="stable")]
+    shown = of.items.iloc[best.images[at]][[IMAGE_ID, SPLIT, LABEL]].astype("str")
+    suggested = [of.classes[k] for k in found.suggested[at]]
+    return shown.assign(suggested=suggested, margin=found.margin[at]).reset_index(drop=True)
+
+
+def confusions(of: Evidence, row: Mapping[str, Any] | None) -> pd.DataFrame:
+    """Each class and what it was taken for, most errors first; of a training's predictions for test images."""
+    if row is None or row["run_id"] not in of.tested:
+        return pd.DataFrame(columns=[LABEL, PREDICTED_CLASS, ERRORS, OF_CLASS, SHARE])
+    seen = of.predicted(row, "test")
+    wrong = ~seen.right
+    keys = np.array([*seen.classes, "another class"], dtype=object)  # at -1
+    pairs = pd.DataFrame({LABEL: keys[seen.labels[wrong]], PREDICTED_CLASS: keys[seen.predicted_labels[wrong]]})
+    counted = pairs.value_counts().rename(str(ERRORS)).reset_index()
+    of_class = pd.Series(keys[seen.labels]).value_counts()
+    return counted.assign(n_class=counted[LABEL].map(of_class), share=counted[ERRORS] / max(1, int(wrong.sum())))
+
+
+def classes(of: Evidence, suspects: pd.DataFrame) -> pd.DataFrame:
+    """Images of each class in each split, and how many of them are suspected."""
+    counts = {str(column): of.images(split) for split, column in N_SPLITS.items()}
+    suspected = suspects[LABEL].value_counts().reindex(of.classes, fill_value=0).to_numpy()
+    return pd.DataFrame({LABEL: of.classes, **counts, SUSPECTS: suspected})

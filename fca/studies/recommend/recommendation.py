@@ -1,0 +1,259 @@
+"""Which model should I use for these images? The smallest that is within some points of the best, and what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from fca.allowed import Allowed
+from fca.stats.decision import accuracy_draws, cheapest, images_needed, pareto, probability_within, strength_of
+from fca.store import Store
+from fca.store.columns import PARAMS, TRAIN_S, WEIGHTS
+from fca.studies.recommend.evidence import (
+    ADAPTATION,
+    COMMAND,
+    GFLOPS,
+    LATENCY,
+    LOAD,
+    MEMORY,
+    SPEED,
+    Candidate,
+    Evidence,
+    evidence,
+)
+from fca.studies.recommend.expected import Expected, expected, known_points
+from fca.studies.recommend.images import CLASSES, CONFUSIONS, RELABEL, classes, confusions, mislabelled
+from fca.studies.rows import require
+from fca.studies.table import DATASET, MODEL, N_TEST, NCL, RUN_ID, TOP1, TableSpec, filled
+from fca.types import Column, Table, with_interval
+
+NORMAL_90 = 2 * 1.6449  # width of a 90 % interval in standard deviations
+PREDICTED = Column("top1_predicted", float, ".1%", "accuracy predicted before training (90 % interval)")
+JOBS = Column("jobs", int, ".0f", "earlier jobs that this prediction rests on")
+EPOCHS = Column("epochs", int, ".0f", "epochs of its longest training")
+SEEDS = Column("seeds", int, ".0f", "trainings of that length")
+N_VAL = Column("n_val", int, ".0f", "validation images")
+VAL = Column("val_top1", float, ".1%", "accuracy on the validation images")
+EXPECTED = Column("top1_expected", float, ".1%", "accuracy to expect, by validation images and prediction (90 %)")
+WITHIN = Column("within", float, ".0%", "probability that it is within the margin of the best")
+CHOSEN, GUESS, GOOD, OPEN = "recommended", "best guess", "good enough", "undecided"
+WORSE, UNTRAINED, REFUSED = "worse", "not trained", "over a limit"
+VERDICT = Column(
+    "verdict",
+    str,
+    "",
+    "good enough: within the margin of the best with the confidence asked for; worse: not, with that confidence",
+    {word: word for word in (CHOSEN, GUESS, GOOD, OPEN, WORSE, UNTRAINED, REFUSED)},
+)
+WHY = Column("why", str, "", "the limit that it is over")
+FRONT = Column("on_front", bool, "", "whether no other candidate is as accurate and as small")
+STEP, REASON = Column("step", str, "", "what to try"), Column("reason", str, "", "why")
+
+SOURCE = "Ferguson 1973 (posterior); Hsu 1984 (multiple comparisons with the best)"
+RECOMMENDATION = TableSpec(
+    "recommendation",
+    "Which is the smallest model within some points of the best?",
+    SOURCE,
+    (
+        *(DATASET, NCL, MODEL, WEIGHTS, ADAPTATION, VERDICT, WHY, FRONT),
+        *(*with_interval(EXPECTED), WITHIN, *with_interval(LATENCY), SPEED, GFLOPS, MEMORY, PARAMS, LOAD),
+        *(*with_interval(PREDICTED), JOBS, VAL, N_VAL, EPOCHS, SEEDS, TRAIN_S, *with_interval(TOP1), N_TEST, RUN_ID),
+    ),
+)
+NEXT = TableSpec("recommendation_next", "What would change the answer?", SOURCE, (DATASET, STEP, REASON))
+METHOD = {
+    "decided_by": "validation images (which also chose each training's epoch), weighed with the prediction made before "
+    "training; test images choose nothing",
+    "predicted": "least squares on the accuracy of a linear probe, log images a class and log ncl of earlier jobs",
+    "intervals": "90 % of expected and predicted accuracy; 95 % of latency and of accuracy on test images",
+}
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """`analysis=recommendation`; reads `train`, `predict` (val and test), `latency` and `embed` rows.
+
+    query:    narrows the trainings, to those of one job where there are several.
+    within:   how far below the best a model may be, in points.    confidence: that it is.
+    latency_ms, memory_mb, params_m: the most that a model may take, a forward pass of one image; null: no limit.
+    smallest: the column by which one model is smaller than another.
+    """
+
+    tables: ClassVar = (RECOMMENDATION, CONFUSIONS, RELABEL, CLASSES, NEXT)
+
+    query: str | None = None
+    within: Annotated[float, Allowed(0, 100)] = 1.0
+    confidence: Annotated[float, Allowed(above=0.5, below=1)] = 0.9
+    latency_ms: Annotated[float | None, Allowed(above=0)] = None
+    memory_mb: Annotated[float | None, Allowed(above=0)] = None
+    params_m: Annotated[float | None, Allowed(above=0)] = None
+    smallest: Annotated[str, Allowed(choices=("latency_ms", "memory_mb", "gflops", "params"))] = "latency_ms"
+
+    def __call__(self, store: Store) -> list[Table]:
+        """One line a candidate of every job; confusions, labels, classes and next steps of each."""
+        jobs = evidence(store, self.query)
+        require(jobs, "trainings", len(store.rows()), COMMAND)
+        found: list[list[pd.DataFrame]] = [[] for _ in self.tables]
+        for of in jobs:
+            known = known_points(other for other in jobs if other.job.fingerprint != of.job.fingerprint)
+            weighed = Weighed(of, known, self)
+            suspects = mislabelled(of)
+            steps = pd.DataFrame(list(weighed.steps()), columns=[STEP, REASON])
+            parts = (weighed.frame, confusions(of, weighed.chosen), suspects, classes(of, suspects), steps)
+            for part, lines in zip(found, parts, strict=True):
+                part.append(lines.assign(dataset=of.job.dataset))
+        runs = (row["run_id"] for of in jobs for row in of.trained)
+        return filled(self.tables, [pd.concat(part, ignore_index=True) for part in found], asdict(self) | METHOD, runs)
+
+
+class Weighed:
+    """The candidates of one job, what is expected of each, and which is recommended.
+
+    compared: positions of those within all limits that have predicted validation images.
+    """
+
+    def __init__(self, of: Evidence, known: pd.DataFrame, asked: Recommendation) -> None:
+        self.of, self.asked, self.candidates = of, asked, of.candidates
+        self.limits = [self._over(one) for one in self.candidates]
+        self.before = [expected(one, of, known) for one in self.candidates]
+        trained = [at for at, one in enumerate(self.candidates) if one.trained]
+        self.compared = [at for at in trained if self.limits[at] is None]
+        self.cost = np.array([self._cost(one) for one in self.candidates])
+        self.prior = np.array([np.nan if one is None else one.value for one in self.before])
+        self.strength = np.array([_strength(one) for one in self.before])
+        self.correct = self._correct(trained)
+        self.draws = accuracy_draws(self.correct, self.prior, self.strength)
+        self.within = np.full(len(self.candidates), np.nan)
+        self.within[self.compared] = probability_within(self.draws[:, self.compared], asked.within / 100)
+
+    def _over(self, one: Candidate) -> str | None:
+        """The limit that it is over, in words."""
+        if one.speed is None:
+            return None
+        limits = {"latency_ms": self.asked.latency_ms, "memory_mb": self.asked.memory_mb, "params": self.asked.params_m}
+        for name, most in limits.items():
+            value = one.speed[name] / (1e6 if name == "params" else 1)
+            if most is not None and value > most:
+                return f"{name.replace('params', 'params_m')} = {value:.3g} > {most:g}"
+        return None
+
+    def _cost(self, one: Candidate) -> float:
+        value = (one.speed or {}).get(self.asked.smallest)
+        return np.inf if value is None or np.isnan(value) else float(value)
+
+    def _correct(self, trained: Sequence[int]) -> Float[np.ndarray, "models images"]:
+        """Share of a candidate's trainings that are right on each validation image; NaN where it has none."""
+        right = {
+            at: np.mean([self.of.predicted(row, "val").right for row in self.candidates[at].trained], axis=0)
+            for at in trained
+        }
+        correct = np.full((len(self.candidates), max((len(one) for one in right.values()), default=0)), np.nan)
+        for at, values in right.items():
+            correct[at] = values
+        return correct
+
+    @cached_property
+    def decided(self) -> int | None:
+        """The smallest that is good enough with the confidence asked for; None: undecided."""
+        found = cheapest(self.within[self.compared], self.cost[self.compared], self.asked.confidence)
+        return None if found is None else self.compared[found]
+
+    @cached_property
+    def answer(self) -> int | None:
+        """`decided`, or else the smallest whose expected accuracy is within the margin; None before any training."""
+        if self.decided is not None or not self.compared:
+            return self.decided
+        mean = self.draws[:, self.compared].mean(axis=0)
+        near = np.flatnonzero(mean >= mean.max() - self.asked.within / 100)
+        return self.compared[near[np.argmin(self.cost[self.compared][near])]]
+
+    @property
+    def chosen(self) -> Mapping[str, Any] | None:
+        """The training to use."""
+        return None if self.answer is None else self.candidates[self.answer].first
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """One line a candidate: the recommended one first, then by expected accuracy."""
+        mean = np.where(np.isnan(self.draws).all(axis=0), np.nan, self.draws.mean(axis=0))
+        front = np.zeros(len(mean), dtype=bool)
+        inside = [at for at, limit in enumerate(self.limits) if limit is None]
+        front[inside] = pareto(mean[inside], self.cost[inside])
+        lines = [self._line(at, one, mean[at]) | {FRONT: bool(front[at])} for at, one in enumerate(self.candidates)]
+        order = sorted(range(len(lines)), key=lambda at: (at != self.answer, -np.nan_to_num(mean[at]), at))
+        return pd.DataFrame([lines[at] for at in order])
+
+    def _line(self, at: int, one: Candidate, mean: float) -> dict[str, Any]:
+        line: dict[str, Any] = dict(zip((MODEL, WEIGHTS, ADAPTATION), one.key, strict=True))
+        line |= {NCL: len(self.of.job.classes), VERDICT: self._verdict(at), WHY: self.limits[at], WITHIN: self.within[at]}
+        if not np.isnan(mean):
+            ends = np.quantile(self.draws[:, at], (0.05, 0.95))
+            line |= dict(zip(with_interval(EXPECTED), (mean, *ends), strict=True))
+        if one.speed is not None:
+            line |= {name: one.speed[name] for name in (*with_interval(LATENCY), SPEED, GFLOPS, MEMORY, PARAMS, LOAD)}
+        if (before := self.before[at]) is not None:
+            line |= dict(zip((*with_interval(PREDICTED), JOBS), before, strict=True))
+        if one.trained:
+            first = one.first
+            line |= {name: first[name] for name in (*with_interval(TOP1), N_TEST, TRAIN_S, RUN_ID)}
+            line |= {EPOCHS: first.get("recipe_epochs"), SEEDS: len(one.trained)}
+            line |= {VAL: self.correct[at].mean(), N_VAL: self.correct.shape[1]}
+        return line
+
+    def _verdict(self, at: int) -> str:
+        if self.limits[at] is not None:
+            return REFUSED
+        if at not in self.compared:
+            return UNTRAINED
+        if at == self.answer:
+            return GUESS if self.decided is None else CHOSEN
+        within = self.within[at]
+        return GOOD if within >= self.asked.confidence else WORSE if within <= 1 - self.asked.confidence else OPEN
+
+    def steps(self) -> Iterator[tuple[str, str]]:
+        """What would change the answer, most telling first."""
+        if self.answer is None:
+            yield "give more minutes", "no candidate within the limits has been trained"
+            return
+        margin, confidence = self.asked.within / 100, self.asked.confidence
+        at, n = self.compared, self.correct.shape[1]
+        if self.decided is None:
+            given = (self.correct[at], self.prior[at], self.strength[at], self.cost[at])
+            times = images_needed(*given, margin, confidence)
+            if times is not None:
+                why = f"about {times:g} times as many would settle it, were all as accurate as now"
+                yield f"validate on about {times * n:.0f} images instead of {n}", why
+            else:
+                yield "accept a wider margin", f"no number of images would separate models {100 * margin:g} points apart"
+        for other, name in self._promising():
+            chance = float((self.draws[:, other] > self.draws[:, self.answer] + margin).mean())
+            yield f"train {name}", f"it would be more than {100 * margin:g} points better with probability {chance:.0%}"
+
+    def _promising(self) -> list[tuple[int, str]]:
+        """Untrained candidates within the limits that may well be better than the answer."""
+        best = self.draws[:, self.answer] + self.asked.within / 100
+        chance = np.nan_to_num((self.draws > best[:, None]).mean(axis=0))
+        left = [at for at, limit in enumerate(self.limits) if limit is None and not self.candidates[at].trained]
+        left = sorted((at for at in left if chance[at] > 1 - self.asked.confidence), key=lambda at: -chance[at])
+        return [(at, name_of(self.candidates[at].key)) for at in left[:3]]
+
+
+def name_of(key: Sequence[str | None]) -> str:
+    """A candidate as people call it.
+
+    >>> name_of(("resnet18", "a1_in1k", "probe")), name_of(("test_vit", None, "scratch"))
+    ('resnet18 (linear probe)', 'test_vit (from scratch)')
+    """
+    return f"{key[0]} ({ADAPTATION.choices[str(key[2])]})"
+
+
+def _strength(one: Expected | None) -> float:
+    if one is None or np.isnan(one.low):
+        return 0.0
+    return strength_of(one.value, one.low, one.high, NORMAL_90)
