@@ -146,7 +146,41 @@ class GenerateConfig:
     plugins: list[str] = field(default_factory=list)
 
 
-ROOTS = {"run": RunConfig, "analyse": AnalyseConfig, "report": ReportConfig, "generate": GenerateConfig}
+@dataclass
+class RecommendConfig:
+    """`fca recommend`."""
+
+    dataset: Any
+    machine: Any
+    recipe: Any
+    trainer: Any
+    logger: Any
+    analysis: Any
+    subset: SubsetConfig = field(default_factory=SubsetConfig)
+    candidates: list[str] = field(default_factory=list)
+    pretrained: list[str] = field(default_factory=list)
+    weights: Any = None
+    adaptations: Annotated[list[str], Allowed(choices=("probe", "finetune"))] = field(default_factory=list)
+    minutes: Annotated[float, Allowed(0)] = 30.0
+    latency_ms: Annotated[float | None, Allowed(above=0)] = None
+    memory_mb: Annotated[float | None, Allowed(above=0)] = None
+    params_m: Annotated[float | None, Allowed(above=0)] = None
+    within: Annotated[float, Allowed(0, 100)] = 1.0
+    confidence: Annotated[float, Allowed(above=0.5, below=1)] = 0.9
+    device: Annotated[str, Allowed(choices=("auto", "cpu", "gpu"))] = "auto"
+    threads: Annotated[int | None, Allowed(1)] = None
+    outputs: str = "outputs"
+    limit: Annotated[int | None, Allowed(1)] = None
+    plugins: list[str] = field(default_factory=list)
+
+
+ROOTS = {
+    "run": RunConfig,
+    "analyse": AnalyseConfig,
+    "report": ReportConfig,
+    "generate": GenerateConfig,
+    "recommend": RecommendConfig,
+}
 
 USERS = (HydraException, OmegaConfBaseException, FcaError, DamagedFile, OSError)  # what may come of what was typed
 FIXED = ("--config-path", "--config-name", "--experimental-rerun")  # not ours: roots are fixed, and pickles run code

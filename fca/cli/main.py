@@ -16,6 +16,7 @@ from fca.cli import refused
 
 COMMANDS = {
     "run": "train, predict, embed or describe: one configuration, or a sweep with -m",
+    "recommend": "which model for a folder of images:  fca recommend photos latency_ms=10 minutes=30",
     "analyse": "compute an analysis from stored runs:  fca analyse analysis=few_class",
     "report": "one page of figures, tables and commands:  fca report report=few_class",
     "generate": "test images in levels of difficulty:  fca generate generator=rendered plan=rendered",
@@ -110,7 +111,7 @@ def _complete(words: Sequence[str]) -> int:
 
 
 def _help() -> str:
-    commands = "\n".join(f"  fca {name:<8}  {what}" for name, what in COMMANDS.items())
+    commands = "\n".join(f"  fca {name:<9}  {what}" for name, what in COMMANDS.items())
     return (
         "fca: which image classifier, when the job has few classes?\n\n"
         f"{commands}\n\n"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,7 +94,6 @@ class Evidence:
     tested: Mapping[str, Mapping[str, Any]]
     embedded: Mapping[tuple[str, str | None], Mapping[str, Any]]
     speed: Mapping[tuple[str, str | None], Mapping[str, Any]]
-    _left_out: dict[tuple[str, str | None], LeftOut] = field(default_factory=dict, compare=False)
 
     @cached_property
     def items(self) -> pd.DataFrame:
@@ -129,23 +128,33 @@ class Evidence:
         return predictions(self.store, (self.checked if split == "val" else self.tested)[row["run_id"]])
 
     def left_out(self, of: tuple[str, str | None]) -> LeftOut | None:
-        """Of the features of a network; None where it has none, or a class has a single image."""
-        if of not in self._left_out and of in self.embedded:
-            codes = self.items["label"].cat.codes.to_numpy().astype(np.int64)
-            known = np.isin(codes, self.job.classes) & self.items["split"].isin(["train", "val"]).to_numpy()
-            rows = np.flatnonzero(known)
-            rows = rows[sample_rows(codes[rows], EMBEDDED)]
-            values = self.store.array(self.embedded[of]["run_id"], "features", lines=len(codes))[rows]
-            try:
-                self._left_out[of] = LeftOut(rows, *left_out_outputs(np.asarray(values, np.float32), codes[rows]))
-            except FcaError:  # too few images, or a feature that is zero everywhere: there is nothing to leave out
-                return None
-        return self._left_out.get(of)
+        """Of the features of a network; None where it has none, or they are too few."""
+        return _left_out(self.store, self.embedded[of]["run_id"], self.job) if of in self.embedded else None
 
     def images(self, split: str) -> Int[np.ndarray, " classes"]:
         """How many there are of each class."""
         labels = self.items["label"][self.items["split"] == split].cat.codes
         return np.bincount(labels, minlength=max(self.job.classes) + 1)[list(self.job.classes)]
+
+
+@lru_cache(maxsize=256)  # a recommendation weighs its candidates after every training
+def _left_out(store: Store, run_id: str, job: Job) -> LeftOut | None:
+    items = store.items(job.fingerprint)
+    codes = items["label"].cat.codes.to_numpy().astype(np.int64)
+    rows = np.flatnonzero(np.isin(codes, job.classes) & items["split"].isin(["train", "val"]).to_numpy())
+    rows = rows[sample_rows(codes[rows], EMBEDDED)]
+    values = np.asarray(store.array(run_id, "features", lines=len(codes))[rows], np.float32)
+    try:
+        return LeftOut(rows, *left_out_outputs(values, codes[rows]))
+    except FcaError:  # a class of one image, or features that are zero
+        return None
+
+
+def evidence_of(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evidence:
+    """Of the images with this fingerprint, and these classes of them."""
+    rows = store.rows()
+    trained = rows[(rows["task"] == "train") & (rows["fingerprint"] == fingerprint)]
+    return _of_job(store, rows, trained[trained["classes"].map(tuple) == classes], fingerprint, classes)
 
 
 def evidence(store: Store, query: str | None) -> list[Evidence]:
@@ -165,7 +174,7 @@ def _of_job(store: Store, rows: pd.DataFrame, trained: pd.DataFrame, fingerprint
     measured = rows[(rows["task"] == "latency") & (rows["ncl"] == len(classes))].sort_values("finished")
     return Evidence(
         store,
-        Job(str(trained["dataset"].iloc[0]), fingerprint, classes),
+        Job(str(same["dataset"].iloc[0]), fingerprint, classes),
         tuple(records(trained)),
         checked=_by_training(clean[clean["split"] == "val"]),
         tested=_by_training(clean[clean["split"] == "test"]),

@@ -25,6 +25,7 @@ from fca.studies.recommend.evidence import (
     SPEED,
     Candidate,
     Evidence,
+    Key,
     evidence,
 )
 from fca.studies.recommend.expected import Expected, expected, known_points
@@ -43,13 +44,13 @@ VAL = Column("val_top1", float, ".1%", "accuracy on the validation images")
 EXPECTED = Column("top1_expected", float, ".1%", "accuracy to expect, by validation images and prediction (90 %)")
 WITHIN = Column("within", float, ".0%", "probability that it is within the margin of the best")
 CHOSEN, GUESS, GOOD, OPEN = "recommended", "best guess", "good enough", "undecided"
-WORSE, UNTRAINED, REFUSED = "worse", "not trained", "over a limit"
+WORSE, UNTRAINED, UNMEASURED, REFUSED = "worse", "not trained", "speed not measured", "over a limit"
 VERDICT = Column(
     "verdict",
     str,
     "",
     "good enough: within the margin of the best with the confidence asked for; worse: not, with that confidence",
-    {word: word for word in (CHOSEN, GUESS, GOOD, OPEN, WORSE, UNTRAINED, REFUSED)},
+    {word: word for word in (CHOSEN, GUESS, GOOD, OPEN, WORSE, UNTRAINED, UNMEASURED, REFUSED)},
 )
 WHY = Column("why", str, "", "the limit that it is over")
 FRONT = Column("on_front", bool, "", "whether no other candidate is as accurate and as small")
@@ -115,7 +116,7 @@ class Recommendation:
 class Weighed:
     """The candidates of one job, what is expected of each, and which is recommended.
 
-    compared: positions of those within all limits that have predicted validation images.
+    compared: positions of those within all limits that were measured and have predicted validation images.
     """
 
     def __init__(self, of: Evidence, known: pd.DataFrame, asked: Recommendation) -> None:
@@ -123,7 +124,7 @@ class Weighed:
         self.limits = [self._over(one) for one in self.candidates]
         self.before = [expected(one, of, known) for one in self.candidates]
         trained = [at for at, one in enumerate(self.candidates) if one.trained]
-        self.compared = [at for at in trained if self.limits[at] is None]
+        self.compared = [at for at in trained if self.limits[at] is None and self.candidates[at].speed is not None]
         self.cost = np.array([self._cost(one) for one in self.candidates])
         self.prior = np.array([np.nan if one is None else one.value for one in self.before])
         self.strength = np.array([_strength(one) for one in self.before])
@@ -178,23 +179,41 @@ class Weighed:
         """The training to use."""
         return None if self.answer is None else self.candidates[self.answer].first
 
+    def position(self, key: Key) -> int:
+        """Of a candidate among all."""
+        return next(at for at, one in enumerate(self.candidates) if one.key == key)
+
+    def beaten(self, at: int) -> bool:
+        """Whether, nine times in ten each, it is less accurate than one that is not larger and was trained."""
+        if np.isnan(self.draws[:, at]).any():
+            return False
+        others = [other for other in self.compared if other != at and self.cost[other] <= self.cost[at]]
+        return bool((np.quantile(self.draws[:, others], 0.1, axis=0) > np.quantile(self.draws[:, at], 0.9)).any())
+
+    @cached_property
+    def mean(self) -> Float[np.ndarray, " candidates"]:
+        """Expected accuracy; NaN where nothing is known."""
+        return np.where(np.isnan(self.draws).all(axis=0), np.nan, self.draws.mean(axis=0))
+
+    def front(self, some: Sequence[int]) -> list[bool]:
+        """Which of these candidates no other of them beats in accuracy and size."""
+        return pareto(self.mean[list(some)], self.cost[list(some)]).tolist()
+
     @cached_property
     def frame(self) -> pd.DataFrame:
         """One line a candidate: the recommended one first, then by expected accuracy."""
-        mean = np.where(np.isnan(self.draws).all(axis=0), np.nan, self.draws.mean(axis=0))
-        front = np.zeros(len(mean), dtype=bool)
         inside = [at for at, limit in enumerate(self.limits) if limit is None]
-        front[inside] = pareto(mean[inside], self.cost[inside])
-        lines = [self._line(at, one, mean[at]) | {FRONT: bool(front[at])} for at, one in enumerate(self.candidates)]
-        order = sorted(range(len(lines)), key=lambda at: (at != self.answer, -np.nan_to_num(mean[at]), at))
+        front = {at for at, on in zip(inside, self.front(inside), strict=True) if on}
+        lines = [self._line(at, one) | {FRONT: at in front} for at, one in enumerate(self.candidates)]
+        order = sorted(range(len(lines)), key=lambda at: (at != self.answer, -np.nan_to_num(self.mean[at]), at))
         return pd.DataFrame([lines[at] for at in order])
 
-    def _line(self, at: int, one: Candidate, mean: float) -> dict[str, Any]:
+    def _line(self, at: int, one: Candidate) -> dict[str, Any]:
         line: dict[str, Any] = dict(zip((MODEL, WEIGHTS, ADAPTATION), one.key, strict=True))
         line |= {NCL: len(self.of.job.classes), VERDICT: self._verdict(at), WHY: self.limits[at], WITHIN: self.within[at]}
-        if not np.isnan(mean):
+        if not np.isnan(self.mean[at]):
             ends = np.quantile(self.draws[:, at], (0.05, 0.95))
-            line |= dict(zip(with_interval(EXPECTED), (mean, *ends), strict=True))
+            line |= dict(zip(with_interval(EXPECTED), (self.mean[at], *ends), strict=True))
         if one.speed is not None:
             line |= {name: one.speed[name] for name in (*with_interval(LATENCY), SPEED, GFLOPS, MEMORY, PARAMS, LOAD)}
         if (before := self.before[at]) is not None:
@@ -210,7 +229,7 @@ class Weighed:
         if self.limits[at] is not None:
             return REFUSED
         if at not in self.compared:
-            return UNTRAINED
+            return UNMEASURED if self.candidates[at].trained else UNTRAINED
         if at == self.answer:
             return GUESS if self.decided is None else CHOSEN
         within = self.within[at]

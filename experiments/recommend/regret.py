@@ -1,0 +1,173 @@
+"""How much is lost by doing what `fca recommend` says, against always the same model, ImageNet's best, training all?
+
+    python experiments/recommend/regret.py run --images FOLDER --weights FOLDER --outputs OUT    100 CPU minutes; resumes
+    python experiments/recommend/regret.py table --outputs OUT        the tables of README.md; --measured: the points
+                                                                      that fca/studies/recommend/measured.csv ships
+
+Each job is a subset of the classes of one of five data sets. On it `fca recommend` has its minutes; then every
+candidate that it did not train is trained whole, so that each way to choose can be judged. Predictions for a job come
+from the jobs of the other data sets alone. Regret is judged on test images, which chose nothing.
+"""
+
+import argparse
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from fca.cli.application import composed
+from fca.cli.configure import component
+from fca.cli.recommend import Search, quoted
+from fca.stats.intervals import mean_with_interval
+from fca.store import Store
+from fca.studies.recommend.evidence import evidence_of
+from fca.studies.recommend.expected import points
+from fca.studies.recommend.recommendation import Recommendation, Weighed, name_of
+
+MINUTES = 2
+WEIGHTS = ("mobilenetv1_025", "mobilenetv1_050", "mobilenetv1_100", "squeezenet1_0")
+TUNED = WEIGHTS[:2]  # the others take 20 minutes to fine-tune on one core
+IMAGENET_BEST = ("mobilenetv1_100", "probe")
+JOBS = {  # (ncl, subset seed); null: all classes
+    "clothing": [(5, 0), (5, 1), (8, 2), (None, 0)],
+    "signdigits": [(5, 0), (5, 1), (8, 2), (None, 0)],
+    "grocery": [(5, 0), (10, 1), (20, 2), (20, 3)],
+    "omniglot_small": [(5, 0), (10, 1), (20, 2), (20, 3)],
+    "cifar10": [(2, 0), (5, 1), (5, 2), (None, 0)],
+}
+KEYS = {"signdigits": ["dataset.mirror=false"], "omniglot_small": ["dataset.mirror=false"], "cifar10": ["limit=200"]}
+
+
+def search_of(dataset, ncl, seed, options):
+    words = ["dataset=folder", f"dataset.root={quoted(str(Path(options.images) / dataset))}.zip".replace("'.zip", ".zip'")]
+    words += [*KEYS.get(dataset, []), f"outputs={quoted(options.outputs)}", "logger=none", "machine.accelerator=cpu"]
+    words += [] if ncl is None else [f"subset.ncl={ncl}", f"subset.seed={seed}"]
+    files = ", ".join(f"{name}: {quoted(f'{options.weights}/{name}.safetensors')}" for name in WEIGHTS)
+    asked = [f"weights={{{files}}}", f"minutes={options.minutes}", "threads=1", "device=cpu"]
+    config = composed("recommend", [*[word for word in words if word.split(".")[0] != "machine"], *asked])
+    return Search(config, words, component(config, "analysis"))
+
+
+def run(options):
+    for dataset, jobs in JOBS.items():
+        for ncl, seed in jobs:
+            file = Path(options.outputs) / "regret" / f"{dataset}_{ncl}_{seed}.json"
+            if file.exists() or (options.only and dataset not in options.only):
+                continue
+            print(f"--- {dataset} ncl={ncl} seed={seed}", flush=True)
+            search = search_of(dataset, ncl, seed, options)
+            search.describe()
+            search.measure()
+            began = time.monotonic()
+            search.probe()
+            search.halve()
+            taken = time.monotonic() - began
+            of = evidence_of(search.store, *search.of)
+            seen = [row["run_id"] for row in of.trained]
+            for network in search.networks:
+                for way in network.ways:
+                    if way != "finetune" or network.label.split()[0] in TUNED:
+                        search._train(network, way)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            whole = time.monotonic() - began
+            found = {"dataset": dataset, "fingerprint": search.of[0], "classes": list(search.of[1]), "seen": seen}
+            file.write_text(json.dumps(found | {"recommend_s": taken, "everything_s": whole}))
+
+
+def jobs_of(store, outputs):
+    for file in sorted((Path(outputs) / "regret").glob("*.json")):
+        about = json.loads(file.read_text())
+        yield about, evidence_of(store, about["fingerprint"], tuple(about["classes"]))
+
+
+def seen_by_recommend(of, about):
+    """The evidence without the runs that were made after it."""
+    rows = tuple(row for row in of.trained if row["run_id"] in about["seen"])
+    return type(of)(of.store, of.job, rows, of.checked, of.tested, of.embedded, of.speed)
+
+
+def chosen(about, of, known):
+    """Each way to choose -> the training that it uses, and whether it was sure; and all trainings that went whole."""
+    every = {one.key: one.first for one in of.candidates if one.trained and one.speed is not None}
+    best = max(every.values(), key=lambda row: (row["val_top1"], -of.speed[row["model"], _text(row["weights"])]["latency_ms"]))
+    weighed = Weighed(seen_by_recommend(of, about), known, Recommendation())
+    whole = Weighed(of, known, Recommendation())
+    ways = {
+        "fca recommend": weighed.chosen,
+        "the same choice, everything trained": whole.chosen,
+        "train everything, best on val": best,
+    }
+    for (model, _, adaptation), row in every.items():
+        ways[f"always {model.split()[0]}, {adaptation}"] = row
+        if (model.split()[0], adaptation) == IMAGENET_BEST:
+            ways["best on ImageNet"] = row
+    return ways, every, weighed
+
+
+def _text(value):
+    return value if isinstance(value, str) else None
+
+
+def tables(store, outputs):
+    """One line a job and way to choose, and one a job and candidate with what was predicted."""
+    found = list(jobs_of(store, outputs))
+    known = pd.DataFrame([line for _, of in found for line in points(of)])
+    choices, predictions = [], []
+    for about, of in found:
+        others = known[known["dataset"] != of.job.dataset]
+        ways, every, weighed = chosen(about, of, others)
+        top = max(row["top1"] for row in every.values())
+        fastest = min(of.speed[key[:2]]["latency_ms"] for key, row in every.items() if row["top1"] == top)
+        job = {"dataset": of.job.dataset, "ncl": len(of.job.classes)}
+        for way, row in ways.items():
+            latency = of.speed[row["model"], _text(row["weights"])]["latency_ms"]
+            line = {"way": way, "regret": 100 * (top - row["top1"]), "slower": latency / fastest}
+            choices.append(job | line | {"recommend_s": about["recommend_s"], "everything_s": about["everything_s"]})
+        for at, one in enumerate(weighed.candidates):
+            if one.key in every:
+                truth, n, before = every[one.key]["top1"], every[one.key]["n_test"], weighed.before[at]
+                line = {"candidate": name_of(one.key), "adaptation": one.key[2], "top1": truth, "n_test": n}
+                if before is not None:
+                    line |= {"predicted": before.value, "low": before.low, "high": before.high}
+                if one.trained and at in weighed.compared:
+                    ends = np.quantile(weighed.draws[:, at], (0.05, 0.95))
+                    line |= {"expected": weighed.mean[at], "after_low": ends[0], "after_high": ends[1]}
+                predictions.append(job | line)
+    return pd.DataFrame(choices), pd.DataFrame(predictions), known
+
+
+def table(options):
+    choices, predictions, known = tables(Store(Path(options.outputs)), options.outputs)
+    if options.measured:
+        known.round(5).to_csv(options.measured, index=False)
+    summary = []
+    for way, part in choices.groupby("way"):
+        regret = mean_with_interval(part["regret"].to_numpy(), pd.factorize(part["dataset"])[0])
+        slower = np.exp(np.log(part["slower"]).mean())
+        summary.append({"way": way, "jobs": len(part), "regret": regret.value, "low": regret.low, "high": regret.high,
+                        "worst": part["regret"].max(), "latency_ratio": slower})  # fmt: skip
+    print(pd.DataFrame(summary).sort_values("regret").round(2).to_string(index=False))
+    print(choices.drop_duplicates(["dataset", "ncl", "recommend_s"])[["recommend_s", "everything_s"]].sum().round(0))
+    for name, low, high in (("predicted", "low", "high"), ("expected", "after_low", "after_high")):
+        for adaptation, part in predictions.dropna(subset=low).groupby("adaptation"):
+            error = (part[name] - part["top1"]).abs().mean()
+            noise = np.sqrt(part["top1"] * (1 - part["top1"]) / part["n_test"])
+            inside = ((part["top1"] >= part[low]) & (part["top1"] <= part[high])).mean()
+            width = (part[high] - part[low]).mean()
+            print(f"{name:<10}{adaptation:<9} n={len(part):<4} error {100 * error:.1f} points (of which the test's own "
+                  f"noise about {100 * 0.8 * noise.mean():.1f}), inside 90 % intervals {inside:.0%}, width {100 * width:.0f}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("what", choices=("run", "table"))
+    parser.add_argument("--images")
+    parser.add_argument("--weights")
+    parser.add_argument("--outputs", required=True)
+    parser.add_argument("--minutes", type=float, default=MINUTES)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--measured", help="write the points that predictions rest on into this file")
+    given = parser.parse_args()
+    {"run": run, "table": table}[given.what](given)
