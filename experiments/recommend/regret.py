@@ -1,8 +1,8 @@
 """How much is lost by doing what `fca recommend` says, against always the same model, ImageNet's best, training all?
 
-    python experiments/recommend/regret.py run --images FOLDER --weights FOLDER --outputs OUT    100 CPU minutes; resumes
-    python experiments/recommend/regret.py table --outputs OUT        the tables of README.md; --measured: the points
-                                                                      that fca/studies/recommend/measured.csv ships
+    python experiments/recommend/regret.py run --images FOLDER --weights FOLDER --outputs OUT   (CPU hours; resumes)
+    python experiments/recommend/regret.py table --outputs OUT        the tables of README.md
+    ... table --outputs OUT --measured fca/studies/recommend/measured.csv        what predictions rest on
 
 Each job is a subset of the classes of one of five data sets. On it `fca recommend` has its minutes; then every
 candidate that it did not train is trained whole, so that each way to choose can be judged. Predictions for a job come
@@ -41,7 +41,10 @@ KEYS = {"signdigits": ["dataset.mirror=false"], "omniglot_small": ["dataset.mirr
 
 
 def search_of(dataset, ncl, seed, options):
-    words = ["dataset=folder", f"dataset.root={quoted(str(Path(options.images) / dataset))}.zip".replace("'.zip", ".zip'")]
+    words = [
+        "dataset=folder",
+        f"dataset.root={quoted(str(Path(options.images) / dataset))}.zip".replace("'.zip", ".zip'"),
+    ]
     words += [*KEYS.get(dataset, []), f"outputs={quoted(options.outputs)}", "logger=none", "machine.accelerator=cpu"]
     words += [] if ncl is None else [f"subset.ncl={ncl}", f"subset.seed={seed}"]
     files = ", ".join(f"{name}: {quoted(f'{options.weights}/{name}.safetensors')}" for name in WEIGHTS)
@@ -91,7 +94,7 @@ def seen_by_recommend(of, about):
 def chosen(about, of, known):
     """Each way to choose -> the training that it uses, and whether it was sure; and all trainings that went whole."""
     every = {one.key: one.first for one in of.candidates if one.trained and one.speed is not None}
-    best = max(every.values(), key=lambda row: (row["val_top1"], -of.speed[row["model"], _text(row["weights"])]["latency_ms"]))
+    best = max(every.values(), key=lambda row: (row["val_top1"], -latency_of(of, row)))
     weighed = Weighed(seen_by_recommend(of, about), known, Recommendation())
     whole = Weighed(of, known, Recommendation())
     ways = {
@@ -106,8 +109,9 @@ def chosen(about, of, known):
     return ways, every, weighed
 
 
-def _text(value):
-    return value if isinstance(value, str) else None
+def latency_of(of, row):
+    weights = row["weights"] if isinstance(row["weights"], str) else None
+    return of.speed[row["model"], weights]["latency_ms"]
 
 
 def tables(store, outputs):
@@ -119,11 +123,10 @@ def tables(store, outputs):
         others = known[known["dataset"] != of.job.dataset]
         ways, every, weighed = chosen(about, of, others)
         top = max(row["top1"] for row in every.values())
-        fastest = min(of.speed[key[:2]]["latency_ms"] for key, row in every.items() if row["top1"] == top)
+        fastest = min(latency_of(of, row) for row in every.values() if row["top1"] == top)
         job = {"dataset": of.job.dataset, "ncl": len(of.job.classes)}
         for way, row in ways.items():
-            latency = of.speed[row["model"], _text(row["weights"])]["latency_ms"]
-            line = {"way": way, "regret": 100 * (top - row["top1"]), "slower": latency / fastest}
+            line = {"way": way, "regret": 100 * (top - row["top1"]), "slower": latency_of(of, row) / fastest}
             choices.append(job | line | {"recommend_s": about["recommend_s"], "everything_s": about["everything_s"]})
         for at, one in enumerate(weighed.candidates):
             if one.key in every:
@@ -150,14 +153,17 @@ def table(options):
                         "worst": part["regret"].max(), "latency_ratio": slower})  # fmt: skip
     print(pd.DataFrame(summary).sort_values("regret").round(2).to_string(index=False))
     print(choices.drop_duplicates(["dataset", "ncl", "recommend_s"])[["recommend_s", "everything_s"]].sum().round(0))
+    coverage = []
     for name, low, high in (("predicted", "low", "high"), ("expected", "after_low", "after_high")):
         for adaptation, part in predictions.dropna(subset=low).groupby("adaptation"):
             error = (part[name] - part["top1"]).abs().mean()
             noise = np.sqrt(part["top1"] * (1 - part["top1"]) / part["n_test"])
             inside = ((part["top1"] >= part[low]) & (part["top1"] <= part[high])).mean()
             width = (part[high] - part[low]).mean()
-            print(f"{name:<10}{adaptation:<9} n={len(part):<4} error {100 * error:.1f} points (of which the test's own "
-                  f"noise about {100 * 0.8 * noise.mean():.1f}), inside 90 % intervals {inside:.0%}, width {100 * width:.0f}")  # fmt: skip
+            line = {"when": name, "adaptation": adaptation, "n": len(part), "error": 100 * error}
+            line |= {"noise_of_the_test": 80 * noise.mean(), "inside": inside, "width": 100 * width}
+            coverage.append(line)
+    print(pd.DataFrame(coverage).round(2).to_string(index=False))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ def recommend(config: DictConfig) -> None:
     """Spend the minutes, then print the answer and where its page is."""
     check_root("recommend", config)
     search = Search(config, shared_words(config), component(config, "analysis"))
+    print(f"{len(search.networks)} networks to choose among", flush=True)  # a wrong name is refused before any work
     search.describe()
     search.measure()
     search.probe()
@@ -157,7 +158,6 @@ class Search:
         """How fast the networks are, all in turn, as one task; HOG is none, and no candidate."""
         threads = "null" if self.config.threads is None else self.config.threads
         jobs = [self.job("task=latency", f"task.threads={threads}", *network.words) for network in self.networks[1:]]
-        print(f"measuring the speed of {len(jobs)} networks", flush=True)
         execute(replace(jobs[0], plan=[run for job in jobs for run in job.plan]), alone=True)
 
     def probe(self) -> None:
@@ -172,21 +172,22 @@ class Search:
         return now.limits[at] is None and not now.beaten(at)
 
     def halve(self) -> None:
-        """Successive halving, by thirds: train all that may be worth it for a third of the time, the better third whole.
+        """Successive halving: train all that may be worth it for a third of the time, the better third whole.
 
         Jamieson and Talwalkar 2016 (arXiv:1502.07943). Better is what fewer others beat in accuracy and size.
         """
         ends = time.monotonic() + 60 * self.config.minutes
         now = self.weigh()
         ways = [(network, way) for network in self.networks for way in network.ways if way != "probe"]
-        left = sorted(((self._seconds(*one, now), *one) for one in ways if self._allowed(one, now)), key=itemgetter(0))
+        allowed = [(self._seconds(*one, now), *one) for one in ways if self._allowed(one, now)]
+        left = sorted(allowed, key=itemgetter(0))
         for share in SHARES:
             for seconds, network, way in left:
                 takes = START_S + share * seconds
                 if time.monotonic() + takes < ends:
                     self._train(network, way, share)
                 else:
-                    print(f"no time left for {network.label}, {way}: about {takes / 60:.1f} minutes", flush=True)
+                    print(f"no time left for {network.label}, {way}: {takes / 60:.1f} minutes", flush=True)
             now = self.weigh()
             best = self._best_third([(network, way) for _, network, way in left], now)
             left = [one for one in left if one[1:] in best and self._allowed(one[1:], now)]
@@ -222,7 +223,8 @@ class Search:
         job = self.job(*self._words(network, way, share))
         train = next(run for run in job.plan if run.task == "train")
         self.of = str(train.about["fingerprint"]), tuple(train.about["classes"])
-        print(f"{way} {network.label}" + (f", {share:.0%} of its length" if share < 1 else ""), flush=True)
+        length = f", {share:.0%} of its length" if share < 1 else ""
+        print(f"{way} {network.label}{length}", flush=True)
         for planned in job.plan:
             self.store.forgive(planned.run_id)
         execute(job, alone=False)
@@ -242,7 +244,9 @@ class Search:
         asked = replace(self.asked, query=query)
         tables = {table.name: table for table in asked(self.store)}
         print("", *headlines(asked, tables), sep="\n")
-        limits = {name: getattr(asked, name) for name in ("within", "confidence", "latency_ms", "memory_mb", "params_m")}
+        limits = {
+            name: getattr(asked, name) for name in ("within", "confidence", "latency_ms", "memory_mb", "params_m")
+        }
         page = write_report("recommend", self.config.outputs, query, options=limits)
         for line in self._next(self.weigh(), page):
             print(line)

@@ -1,13 +1,13 @@
 """Which of several models is good enough, from their predictions on the same images and from what was expected before.
 
 The posterior is that of a Dirichlet process (Ferguson 1973, doi:10.1214/aos/1176342360) over images: every image seen
-has weight 1, what was expected before counts as `strength` further images. One draw gives each image i a weight
-g_i ~ Gamma(1), the same for all models, and model m the accuracy
+has weight 1, what was expected before counts as `strength` further images, s. One draw gives each image i a weight
+g_i ~ Gamma(1), the same for all models, and model m, which was expected to be right on a share p, the accuracy
 
-    (sum_i g_i c_mi + A_m) / (sum_i g_i + A_m + B_m),   A_m ~ Gamma(strength_m prior_m),  B_m ~ Gamma(strength_m (1 - prior_m))
+    (sum_i g_i c_mi + A) / (sum_i g_i + A + B),   A ~ Gamma(s p),   B ~ Gamma(s (1 - p))
 
-So each accuracy by itself is Beta(strength prior + right, strength (1 - prior) + wrong), and two models that fail on the
-same images differ for certain by little. Without anything expected it is the Bayesian bootstrap (Rubin 1981).
+So each accuracy by itself is Beta(s p + right, s (1 - p) + wrong), and two models that fail on the same images surely
+differ by little. Without anything expected it is the Bayesian bootstrap (Rubin 1981).
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ Draws = Float[np.ndarray, "draws models"]
 def strength_of(expected: float, low: float, high: float, normal_width: float) -> float:
     """How many images an expectation counts for: Beta(s p, s (1 - p)) has variance p (1 - p) / (s + 1).
 
-    low, high: of an interval that is `normal_width` standard deviations wide. Never less than 1, one image.
+    low, high: of an interval that is `normal_width` standard deviations wide; no expectation is surer than one point.
+    Never less than 1, one image.
 
     >>> round(strength_of(0.8, 0.72, 0.88, 2 * 1.96))
     95
     """
     p = float(np.clip(expected, 0.01, 0.99))
-    deviation = max((high - low) / normal_width, 1e-3)
+    deviation = max((high - low) / normal_width, 0.01)
     return max(1.0, p * (1 - p) / deviation**2 - 1)
 
 
@@ -85,8 +86,8 @@ def probability_within(draws: Draws, margin: float) -> PerModel:
 def cheapest(probability: PerModel, cost: PerModel, confidence: float) -> int | None:
     """The cheapest model that is good enough with this confidence; None where none is for certain.
 
-    >>> cheapest(np.array([0.95, 0.92, 0.2]), np.array([9.0, 4.0, 1.0]), 0.9), cheapest(np.array([0.5]), np.array([1.0]), 0.9)
-    (1, None)
+    >>> cheapest(np.array([0.95, 0.92, 0.2]), np.array([9.0, 4.0, 1.0]), confidence=0.9)
+    1
     """
     enough = np.flatnonzero(probability >= confidence)
     return int(enough[np.argmin(cost[enough])]) if len(enough) else None
@@ -116,4 +117,5 @@ def pareto(accuracy: PerModel, cost: PerModel) -> Bool[np.ndarray, " models"]:
     """
     better = (accuracy[None] >= accuracy[:, None]) & (cost[None] <= cost[:, None])
     strictly = (accuracy[None] > accuracy[:, None]) | (cost[None] < cost[:, None])
-    return ~(better & strictly).any(axis=1)
+    beaten: Bool[np.ndarray, " models"] = (better & strictly).any(axis=1)
+    return ~beaten

@@ -141,13 +141,16 @@ class Suspected(NamedTuple):
     margin: Score
 
 
-def confident_learning(probabilities: Float[np.ndarray, "items classes"], label: Integer[np.ndarray, " items"]) -> Suspected:
+def confident_learning(
+    probabilities: Float[np.ndarray, "items classes"], label: Integer[np.ndarray, " items"]
+) -> Suspected:
     """Which labels are wrong, from probabilities that were made without them (Northcutt et al. 2021, arXiv:1911.00068).
 
     A class k is claimed by an image with p_k at or above the mean of p_k over the images labelled k (eqs. 1 and 2). An
     image is suspected if, of the classes that it claims, the likeliest is another than its label.
 
-    >>> confident_learning(np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8], [0.85, 0.15]]), np.array([0, 0, 1, 1])).suggested
+    >>> p = np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8], [0.85, 0.15]])
+    >>> confident_learning(p, np.array([0, 0, 1, 1])).suggested
     array([-1, -1, -1,  0])
     """
     classes = probabilities.shape[1]

@@ -72,13 +72,18 @@ class Latency:
             columns: dict[str, Any] = {
                 **_measured(LATENCY, speed.latency_ms),
                 **_measured(SPEED, speed.images_per_s),
-                **{BATCH: self.batch, THREADS: threads, LOAD: busy, DEVICE: device},
-                **{GFLOPS: price.flops / 1e9, MEMORY: price.memory / 2**20, PARAMS: price.params},
+                BATCH: self.batch,
+                THREADS: threads,
+                LOAD: busy,
+                DEVICE: device,
+                GFLOPS: price.flops / 1e9,
+                MEMORY: price.memory / 2**20,
+                PARAMS: price.params,
                 INPUT_SIZE: one.input_size,
             }
             yield Finished(run, columns, {})
 
 
-def _measured(column: Column, value: Sequence[float]) -> dict[Column, float | None]:
+def _measured(column: Column, value: Sequence[float]) -> dict[str, float | None]:
     """With its interval, which few rounds do not have."""
-    return {name: end if end == end else None for name, end in zip(with_interval(column), value, strict=True)}
+    return {str(name): end if end == end else None for name, end in zip(with_interval(column), value, strict=True)}

@@ -110,11 +110,11 @@ def cost(classifier: Classifier) -> Cost:
     return Cost(counted.get_total_flops(), sum(own.values()) + live.peak, params)
 
 
-class _Live(TorchDispatchMode):
+class _Live(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up the bytes of results that are alive, and remembers the highest sum."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.now = self.peak = 0
         self.known: set[int] = set()
 

@@ -30,6 +30,7 @@ from tests.studies.conftest import RECIPE, Lab, copy_of
 from tests.studies.test_adaptive_tests import live
 from tests.studies.test_metric_truth import cue_data, network
 from tests.studies.test_object_statistics import salient
+from tests.studies.test_recommendation import recommended_study  # noqa: F401
 from tests.studies.test_search_benchmark import searched
 
 JUDGED = {"label_error_rules", "label_error_curve"}  # empty without verdicts
@@ -110,9 +111,10 @@ def grouped_study(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def lab_of(written_study, masked_study, searched_study, failing_study, grouped_study):
+def lab_of(written_study, masked_study, searched_study, failing_study, grouped_study, recommended_study):  # noqa: F811
     """The study that has what an analysis reads."""
     of = {"reliance": masked_study, "search": searched_study, "failures": failing_study, "dif": grouped_study}
+    of |= {"recommend": recommended_study}
     return lambda analysis: next(
         (of[part] for part in analysis.__module__.split(".")[::-1] if part in of), written_study
     )
@@ -383,6 +385,7 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
     described |= {"n_unreadable", "groups_across_splits", "group"}  # other groups are other splits: another fingerprint
     tested = {"policy", "estimator", "bank", "protocol", "n_asked", "n_pool", "rounds", "warning"}  # a line a test
     tested |= {f"asked_{level}" for level in ("easy", "medium", "hard")}
+    tested |= {"batch", "threads"}  # of a measurement of speed
     tested |= {"n_zero", "n_empty", "saliency_layer", "geometry"}
     tested |= {"domain", "subject", "target", "generator", "filter", "images", "second", "ended"}  # a line a search
     counted |= {"n_subdomains", "n_visited", "n_drawn", "n_accepted"}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from jaxtyping import Float, Int
 from fca.stats.features import left_out_outputs, sample_rows
 from fca.store import Store
 from fca.studies.answers import Predictions, predictions
-from fca.studies.rows import narrowed, records
+from fca.studies.rows import every_row, narrowed, records
 from fca.types import Column, FcaError
 
 LATENCY = Column("latency_ms", float, ".2f", "time for one image, milliseconds (median over rounds)")
@@ -31,7 +32,8 @@ ADAPTATION = Column(
     {"scratch": "from scratch", "finetune": "fine-tuned", "probe": "linear probe"},
     filters=True,
 )
-COMMAND = "fca recommend FOLDER"
+log = logging.getLogger(__name__)
+COMMAND = "fca recommend FOLDER, or fca run -m task=latency,train model=test_resnet,test_vit"
 EMBEDDED = 2000  # images, at most, on which features are judged
 _OF_RUN = re.compile(r"(?P<run>[0-9a-f]{12})/best")
 
@@ -159,11 +161,14 @@ def evidence_of(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evi
 
 def evidence(store: Store, query: str | None) -> list[Evidence]:
     """One for each job in the store that the query keeps, newest first."""
-    rows = store.rows()
+    rows = every_row(store, query)
     kept = narrowed(rows[rows["task"] == "train"], query)
     found = []
     for fingerprint, classes in dict.fromkeys(zip(kept["fingerprint"], kept["classes"].map(tuple), strict=True)):
         of = kept[(kept["fingerprint"] == fingerprint) & (kept["classes"].map(tuple) == classes)]
+        if max(classes) >= len(store.items(fingerprint)["label"].cat.categories):
+            log.warning("trainings on classes %s are left out: their data set has fewer", classes)
+            continue
         found.append((of["finished"].max(), _of_job(store, rows, of, fingerprint, classes)))
     return [one for _, one in sorted(found, key=lambda pair: pair[0], reverse=True)]
 
@@ -210,3 +215,11 @@ def _text(value: Any) -> str | None:
 def _recipe(row: Mapping[str, Any]) -> str:
     return str(sorted((name, str(value)) for name, value in row.items() if name.startswith("recipe_")))
 
+
+def name_of(key: Sequence[str | None]) -> str:
+    """A candidate as people call it.
+
+    >>> name_of(("resnet18", "a1_in1k", "probe")), name_of(("test_vit", None, "scratch"))
+    ('resnet18 (linear probe)', 'test_vit (from scratch)')
+    """
+    return f"{key[0]} ({ADAPTATION.choices[str(key[2])]})"

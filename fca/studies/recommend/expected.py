@@ -77,5 +77,6 @@ def expected(one: Candidate, evidence: Evidence, known: pd.DataFrame) -> Expecte
             x, y = part[REGRESSORS].to_numpy(np.float64), part["top1"].to_numpy(np.float64)
             fold = pd.factorize(part["dataset"])[0].astype(np.int64)
             found = predicted_at(x, y, fold, np.array([at]))
-            return Expected(*(float(values[0]) for values in found), part["job"].nunique())
+            value, low, high = (float(values[0]) for values in found)
+            return Expected(value, low, high, part["job"].nunique())
     return None

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
+from fca.report.pictures import ACROSS, pictures
 from fca.stats.features import temperature
 from fca.stats.label_errors import confident_learning
 from fca.studies.recommend.evidence import Evidence
@@ -17,6 +18,9 @@ from fca.types import Column
 
 SUGGESTED = Column("suggested", str, "", "class that similar images suggest")
 MARGIN = Column("margin", float, ".2f", "probability of that class minus that of the label, from similar images")
+THUMBNAIL = Column("thumbnail", str, "", "picture")
+ROW, COLUMN = (Column(name, int, ".0f", f"{name} in the figure") for name in ("row", "column"))
+PICTURED = 3 * ACROSS  # of the suspects, those with a picture
 PREDICTED_CLASS = Column("predicted_class", str, "", "class predicted instead")
 ERRORS, OF_CLASS = Column("errors", int, ".0f", "images"), Column("n_class", int, ".0f", "test images of the class")
 SHARE = Column("share", float, ".0%", "share of all errors")
@@ -30,19 +34,19 @@ SUSPECTS = Column("suspects", int, ".0f", "training and validation images whose 
 CONFUSIONS = TableSpec(
     "recommendation_confusions",
     "Which classes does the recommended model confuse? (test images, which chose nothing)",
-    "counts",
+    "confusion matrix: Kohavi and Provost, 1998",
     (DATASET, LABEL, PREDICTED_CLASS, ERRORS, OF_CLASS, SHARE),
 )
 RELABEL = TableSpec(
     "recommendation_relabel",
     "Which training and validation images look mislabelled?",
     "confident learning (Northcutt et al. 2021, arXiv:1911.00068) on left-one-out probes",
-    (DATASET, IMAGE_ID, SPLIT, LABEL, SUGGESTED, MARGIN),
+    (DATASET, THUMBNAIL, IMAGE_ID, SPLIT, LABEL, SUGGESTED, MARGIN, ROW, COLUMN),
 )
 CLASSES = TableSpec(
     "recommendation_classes",
     "How many images does each class have?",
-    "counts",
+    "counts; suspects: Northcutt et al. 2021, arXiv:1911.00068",
     (DATASET, LABEL, *N_SPLITS.values(), SUSPECTS),
 )
 
@@ -51,21 +55,25 @@ def mislabelled(of: Evidence) -> pd.DataFrame:
     """Suspected images, most suspect first, by the features on which a probe is most accurate."""
     probes = [probe for key in of.embedded if (probe := of.left_out(key)) is not None]
     if not probes:
-        return pd.DataFrame(columns=[IMAGE_ID, SPLIT, LABEL, SUGGESTED, MARGIN])
+        return RELABEL.frame([])
     best = max(probes, key=lambda probe: probe.top1)
     probabilities = softmax(temperature(best.outputs, best.label) * best.outputs, axis=1)
     found = confident_learning(probabilities, best.label)
     at = np.flatnonzero(found.suggested >= 0)
     at = at[np.argsort(-found.margin[at], kind="stable")]
-    shown = of.items.iloc[best.images[at]][[IMAGE_ID, SPLIT, LABEL]].astype("str")
-    suggested = [of.classes[k] for k in found.suggested[at]]
-    return shown.assign(suggested=suggested, margin=found.margin[at]).reset_index(drop=True)
+    shown = of.items.iloc[best.images[at]][[IMAGE_ID, SPLIT, LABEL]].astype("str").reset_index(drop=True)
+    found_class = [of.classes[k] for k in found.suggested[at]]
+    first = range(min(PICTURED, len(at)))
+    uris = pictures(of.store, shown[IMAGE_ID].iloc[list(first)].tolist(), of.job.fingerprint).thumbnails
+    places = {ROW: pd.Series([k // ACROSS for k in first]), COLUMN: pd.Series([k % ACROSS for k in first])}
+    drawn = {THUMBNAIL: pd.Series(uris, dtype="object"), **places}
+    return shown.assign(suggested=found_class, margin=found.margin[at], **{str(k): v for k, v in drawn.items()})
 
 
 def confusions(of: Evidence, row: Mapping[str, Any] | None) -> pd.DataFrame:
     """Each class and what it was taken for, most errors first; of a training's predictions for test images."""
     if row is None or row["run_id"] not in of.tested:
-        return pd.DataFrame(columns=[LABEL, PREDICTED_CLASS, ERRORS, OF_CLASS, SHARE])
+        return CONFUSIONS.frame([])
     seen = of.predicted(row, "test")
     wrong = ~seen.right
     keys = np.array([*seen.classes, "another class"], dtype=object)  # at -1

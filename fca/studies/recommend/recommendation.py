@@ -1,4 +1,4 @@
-"""Which model should I use for these images? The smallest that is within some points of the best, and what would help."""
+"""Which model to use for these images: the smallest within some points of the best; and what would help."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from fca.studies.recommend.evidence import (
     Evidence,
     Key,
     evidence,
+    name_of,
 )
 from fca.studies.recommend.expected import Expected, expected, known_points
 from fca.studies.recommend.images import CLASSES, CONFUSIONS, RELABEL, classes, confusions, mislabelled
@@ -56,7 +57,7 @@ WHY = Column("why", str, "", "the limit that it is over")
 FRONT = Column("on_front", bool, "", "whether no other candidate is as accurate and as small")
 STEP, REASON = Column("step", str, "", "what to try"), Column("reason", str, "", "why")
 
-SOURCE = "Ferguson 1973 (posterior); Hsu 1984 (multiple comparisons with the best)"
+SOURCE = "Ferguson, 1973 (posterior of accuracies); Hsu, 1984 (comparisons with the best)"
 RECOMMENDATION = TableSpec(
     "recommendation",
     "Which is the smallest model within some points of the best?",
@@ -139,8 +140,8 @@ class Weighed:
             return None
         limits = {"latency_ms": self.asked.latency_ms, "memory_mb": self.asked.memory_mb, "params": self.asked.params_m}
         for name, most in limits.items():
-            value = one.speed[name] / (1e6 if name == "params" else 1)
-            if most is not None and value > most:
+            value = float(one.speed.get(name) or np.nan) / (1e6 if name == "params" else 1)
+            if most is not None and not value <= most:  # also what was not measured
                 return f"{name.replace('params', 'params_m')} = {value:.3g} > {most:g}"
         return None
 
@@ -210,17 +211,24 @@ class Weighed:
 
     def _line(self, at: int, one: Candidate) -> dict[str, Any]:
         line: dict[str, Any] = dict(zip((MODEL, WEIGHTS, ADAPTATION), one.key, strict=True))
-        line |= {NCL: len(self.of.job.classes), VERDICT: self._verdict(at), WHY: self.limits[at], WITHIN: self.within[at]}
+        line |= {
+            NCL: len(self.of.job.classes),
+            VERDICT: self._verdict(at),
+            WHY: self.limits[at],
+            WITHIN: self.within[at],
+        }
         if not np.isnan(self.mean[at]):
             ends = np.quantile(self.draws[:, at], (0.05, 0.95))
             line |= dict(zip(with_interval(EXPECTED), (self.mean[at], *ends), strict=True))
         if one.speed is not None:
-            line |= {name: one.speed[name] for name in (*with_interval(LATENCY), SPEED, GFLOPS, MEMORY, PARAMS, LOAD)}
+            line |= {
+                name: one.speed.get(name) for name in (*with_interval(LATENCY), SPEED, GFLOPS, MEMORY, PARAMS, LOAD)
+            }
         if (before := self.before[at]) is not None:
             line |= dict(zip((*with_interval(PREDICTED), JOBS), before, strict=True))
         if one.trained:
             first = one.first
-            line |= {name: first[name] for name in (*with_interval(TOP1), N_TEST, TRAIN_S, RUN_ID)}
+            line |= {name: first.get(name) for name in (*with_interval(TOP1), N_TEST, TRAIN_S, RUN_ID)}
             line |= {EPOCHS: first.get("recipe_epochs"), SEEDS: len(one.trained)}
             line |= {VAL: self.correct[at].mean(), N_VAL: self.correct.shape[1]}
         return line
@@ -241,6 +249,7 @@ class Weighed:
             yield "give more minutes", "no candidate within the limits has been trained"
             return
         margin, confidence = self.asked.within / 100, self.asked.confidence
+        promising = self._promising()
         at, n = self.compared, self.correct.shape[1]
         if self.decided is None:
             given = (self.correct[at], self.prior[at], self.strength[at], self.cost[at])
@@ -249,8 +258,13 @@ class Weighed:
                 why = f"about {times:g} times as many would settle it, were all as accurate as now"
                 yield f"validate on about {times * n:.0f} images instead of {n}", why
             else:
-                yield "accept a wider margin", f"no number of images would separate models {100 * margin:g} points apart"
-        for other, name in self._promising():
+                yield (
+                    "accept a wider margin",
+                    f"no number of images would separate models {100 * margin:g} points apart",
+                )
+        elif not promising:
+            yield "keep it", "no candidate that was left out is likely to change the answer"
+        for other, name in promising:
             chance = float((self.draws[:, other] > self.draws[:, self.answer] + margin).mean())
             yield f"train {name}", f"it would be more than {100 * margin:g} points better with probability {chance:.0%}"
 
@@ -261,15 +275,6 @@ class Weighed:
         left = [at for at, limit in enumerate(self.limits) if limit is None and not self.candidates[at].trained]
         left = sorted((at for at in left if chance[at] > 1 - self.asked.confidence), key=lambda at: -chance[at])
         return [(at, name_of(self.candidates[at].key)) for at in left[:3]]
-
-
-def name_of(key: Sequence[str | None]) -> str:
-    """A candidate as people call it.
-
-    >>> name_of(("resnet18", "a1_in1k", "probe")), name_of(("test_vit", None, "scratch"))
-    ('resnet18 (linear probe)', 'test_vit (from scratch)')
-    """
-    return f"{key[0]} ({ADAPTATION.choices[str(key[2])]})"
 
 
 def _strength(one: Expected | None) -> float:

@@ -1,0 +1,64 @@
+"""`fca recommend` from the command line: an answer from nothing but a folder, and refusals before any work."""
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from fca.cli import recommend
+from fca.store import results
+
+FEW = ["candidates=[test_vit]", "minutes=0.5", "threads=1", "device=cpu", "logger=none"]
+FEW += ["recipe.epochs=3", "recipe.min_steps=30", "machine.workers=1"]
+
+
+def folder_of_colours(root, per_class=30):
+    """Red, green and blue squares with noise, in a folder a class."""
+    rng = np.random.default_rng(0)
+    for channel, name in enumerate(("red", "green", "blue")):
+        (root / name).mkdir(parents=True)
+        for i in range(per_class):
+            pixels = rng.integers(0, 120, (32, 32, 3), dtype=np.uint8)
+            pixels[..., channel] += 100
+            Image.fromarray(pixels).save(root / name / f"{i}.png")
+    return root
+
+
+@pytest.mark.slow
+def test_a_folder_is_answered_with_a_model_the_next_commands_and_a_page(fca, tmp_path):
+    folder = folder_of_colours(tmp_path / "my colours")
+    code, out, err = fca(str(folder), *FEW, door=recommend)
+    assert code == 0, err
+    rows = results(tmp_path / "outputs")
+    assert set(rows["task"]) == {"describe", "latency", "train", "predict", "embed"}
+    assert {"val", "test"} <= set(rows.loc[rows["task"] == "predict", "split"])
+    assert "Use test_vit (from scratch): right on " in out
+    assert "ms an image" in out
+    assert "fca export run=" in out
+    page = tmp_path / "outputs" / "reports" / "recommend" / "index.html"
+    assert page.is_file()
+    before = len(rows)
+    code, again, err = fca(str(folder), *FEW, "latency_ms=0.0001", door=recommend)
+    assert code == 0, err
+    assert len(results(tmp_path / "outputs")) == before
+    assert "Use " not in again
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere"], "dataset.root = nowhere"),
+        ([".", "candidates=[resnet1800]"], "candidates = resnet1800"),
+        ([".", "weights=nowhere"], "weights = nowhere; allowed: a folder of weight files"),
+        ([".", "weights={resnet1800: x}"], "weights = resnet1800"),
+        ([".", "minutes=-1"], "minutes = -1"),
+        ([".", "confidence=0.4"], "confidence = 0.4; allowed: a finite number, above 0.5, below 1"),
+        ([".", "device=tpu"], "device = tpu; allowed: auto, cpu, gpu"),
+        ([".", "latency=3"], "key = latency"),
+    ],
+)
+def test_what_cannot_be_recommended_from_is_refused(fca, tmp_path, words, said):
+    folder_of_colours(tmp_path, per_class=10)
+    code, _, err = fca(*words, "logger=none", door=recommend)
+    assert code == 2
+    assert said in err
+    assert "Traceback" not in err
