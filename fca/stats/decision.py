@@ -117,5 +117,5 @@ def pareto(accuracy: PerModel, cost: PerModel) -> Bool[np.ndarray, " models"]:
     """
     better = (accuracy[None] >= accuracy[:, None]) & (cost[None] <= cost[:, None])
     strictly = (accuracy[None] > accuracy[:, None]) | (cost[None] < cost[:, None])
-    beaten: Bool[np.ndarray, " models"] = (better & strictly).any(axis=1)
+    beaten = np.asarray((better & strictly).any(axis=1))
     return ~beaten
