@@ -155,9 +155,9 @@ class Search:
         show_job(job)
 
     def measure(self) -> None:
-        """How fast the networks are, all in turn, as one task; HOG is none, and no candidate."""
+        """How fast the networks are, all in turn, as one task."""
         threads = "null" if self.config.threads is None else self.config.threads
-        jobs = [self.job("task=latency", f"task.threads={threads}", *network.words) for network in self.networks[1:]]
+        jobs = [self.job("task=latency", f"task.threads={threads}", *network.words) for network in self.networks]
         execute(replace(jobs[0], plan=[run for job in jobs for run in job.plan]), alone=True)
 
     def probe(self) -> None:

@@ -11,7 +11,7 @@ from fca.allowed import Allowed
 from fca.store.columns import DEVICE, INPUT_SIZE, PARAMS
 from fca.studies.recommend.evidence import GFLOPS, LATENCY, LOAD, MEMORY, SPEED
 from fca.tasks import Setup
-from fca.types import Column, Finished, Run, with_interval
+from fca.types import Classifier, Column, Finished, Model, Run, with_interval
 
 BATCH = Column("batch", int, "d", "images a batch of that")
 THREADS = Column("threads", int, "d", "threads that the network ran on")
@@ -33,8 +33,8 @@ class Latency:
         *(BATCH, THREADS, GFLOPS, MEMORY, LOAD),
     )
     summary: ClassVar[tuple[Column | str, ...]] = (
-        "{latency_ms:.1f} ms an image, {batch_images_per_s:.0f} images/s in batches, {gflops:.2f} GFLOPs, "
-        "{memory_mb:.0f} MB, load {load:.1f}",
+        "{latency_ms:.1f} ms an image, {batch_images_per_s:.0f} images/s in batches, {memory_mb:.0f} MB, load {load:.1f}",
+        "{gflops:.2f} GFLOPs",
     )
 
     batch: Annotated[int, Allowed(1)]
@@ -64,7 +64,7 @@ class Latency:
         from fca.training.speed import cost, load, on_threads, speeds
 
         busy, accelerator = load(), setup.machine.accelerator
-        built = [model.build(keys) for model, keys in (run.work for run in runs)]
+        built = [_built(*run.work) for run in runs]
         costs = [cost(one) for one in built]
         with on_threads(self.threads) as threads:
             found, device = speeds(built, self.batch, self.rounds, accelerator), device_name(accelerator)
@@ -76,12 +76,17 @@ class Latency:
                 THREADS: threads,
                 LOAD: busy,
                 DEVICE: device,
-                GFLOPS: price.flops / 1e9,
+                GFLOPS: price.flops / 1e9 or None,
                 MEMORY: price.memory / 2**20,
                 PARAMS: price.params,
                 INPUT_SIZE: one.input_size,
             }
             yield Finished(run, columns, {})
+
+
+def _built(model: Model, keys: Sequence[str]) -> Classifier:
+    """With a head for these classes; what cannot have one, such as HOG, without: a linear layer is little work."""
+    return model.build(keys if hasattr(model, "weights") else None)
 
 
 def _measured(column: Column, value: Sequence[float]) -> dict[str, float | None]:

@@ -36,6 +36,7 @@ class Speed(NamedTuple):
 class Cost(NamedTuple):
     """What one image takes on any machine: floating-point operations (a multiply and an add are two) and bytes.
 
+    flops:  of torch's operations; 0 for an encoder that works in NumPy.
     memory: of the weights and, at its highest, of all intermediate results of one image.
     """
 
@@ -92,8 +93,9 @@ class _Timed:
 
 
 def logits(classifier: Classifier, pixels: Tensor) -> Tensor:
-    """From stored pixels (batch, size, size, 3) to logits."""
-    output: Tensor = classifier.module(classifier.normalise(as_input(pixels)))
+    """From stored pixels (batch, size, size, 3) to logits, or to the features of an encoder."""
+    network = classifier.module if classifier.classes else classifier.embed
+    output: Tensor = network(classifier.normalise(as_input(pixels)))
     return output
 
 

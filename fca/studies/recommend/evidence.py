@@ -111,7 +111,7 @@ class Evidence:
     @cached_property
     def candidates(self) -> list[Candidate]:
         """Every way to train a network whose speed was measured, and every training."""
-        ways = {(*of, way) for of in self.speed for way in (("scratch",) if of[1] is None else ("probe", "finetune"))}
+        ways = {(*of, way) for of, row in self.speed.items() for way in _ways(of[1], row)}
         ways |= {_key(row) for row in self.trained}
         found = [Candidate(key, self.speed.get(key[:2]), self._furthest(key)) for key in ways]
         return sorted(found, key=lambda one: str(one.key))
@@ -202,6 +202,13 @@ def _run_of(row: Mapping[str, Any]) -> str | None:
 
 def _by_network(rows: pd.DataFrame, name: str) -> dict[tuple[str, str | None], Mapping[str, Any]]:
     return {(row[name], _text(row["weights"])): row for row in records(rows)}
+
+
+def _ways(weights: str | None, speed: Mapping[str, Any]) -> tuple[str, ...]:
+    """How a network may come to the classes; what has no parameters, such as HOG, can only be probed."""
+    if not speed["params"]:
+        return ("probe",)
+    return ("scratch",) if weights is None else ("probe", "finetune")
 
 
 def _key(row: Mapping[str, Any]) -> Key:
