@@ -33,7 +33,8 @@ class Latency:
         *(BATCH, THREADS, GFLOPS, MEMORY, LOAD),
     )
     summary: ClassVar[tuple[Column | str, ...]] = (
-        "{latency_ms:.1f} ms an image, {batch_images_per_s:.0f} images/s in batches, {memory_mb:.0f} MB, load {load:.1f}",
+        "{latency_ms:.1f} ms an image, {batch_images_per_s:.0f} images/s in batches",
+        "{memory_mb:.0f} MB, load {load:.1f}",
         "{gflops:.2f} GFLOPs",
     )
 
