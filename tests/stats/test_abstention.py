@@ -1,0 +1,99 @@
+import numpy as np
+import pytest
+from scipy.stats import beta
+
+from fca.stats.abstention import abstention, enough_images, fewest_images
+
+ERROR, LEVEL, SETS = 0.1, 0.95, 600
+
+
+def wrong_above(threshold, edges, risks):
+    """P(wrong | confidence > threshold) for confidence uniform on [0, 1] and a risk that is constant between edges."""
+    widths = np.clip(np.diff(np.maximum(edges, threshold)), 0, None)
+    return widths @ risks / widths.sum()
+
+
+def violations(edges, risks, images, candidates=1):
+    """Of SETS drawn sets, the share whose threshold lets through more error than was asked for."""
+    rng = np.random.default_rng(0)
+    risk_of = lambda sure: np.array(risks)[np.searchsorted(edges, sure, side="right") - 1]  # noqa: E731
+    over = 0
+    for _ in range(SETS):
+        drawn = []
+        for _ in range(candidates):  # networks alike in all but luck, of which these images choose the best
+            sure = rng.random(images)
+            drawn.append((sure, rng.random(images) >= risk_of(sure)))
+        sure, right = max(drawn, key=lambda one: one[1].sum())
+        found = abstention(sure, right, ERROR, LEVEL, candidates)
+        over += found.threshold is not None and wrong_above(found.threshold, edges, risks) > ERROR
+    return over / SETS
+
+
+@pytest.mark.parametrize("images", [60, 250])
+@pytest.mark.parametrize(
+    ("edges", "risks"),
+    [
+        ([0, 1], [0.1001]),  # always slightly too much: any threshold is a violation
+        ([0, 0.5, 1], [0.5, 0.1]),  # at the border above .5, beyond it below
+        ([0, 0.4, 0.8, 1], [0.4, 0.02, 0.15]),  # the surest answers are not the best
+        ([0, 0.3, 0.6, 1], [0.4, 0.15, 0.02]),
+    ],
+)
+def test_the_error_of_answered_images_is_kept_with_the_stated_confidence(edges, risks, images):
+    # 600 sets: a rate of .05 has a standard error of .009; three of them above
+    assert violations(edges, risks, images) <= 1 - LEVEL + 0.027
+
+
+def test_images_that_also_chose_the_network_need_the_union_bound():
+    edges, risks = [0, 1], [0.1001]
+    assert violations(edges, risks, 60, candidates=10) <= 1 - LEVEL + 0.027
+    rng = np.random.default_rng(0)
+    without = 0
+    for _ in range(200):
+        best = max((rng.random(60) >= 0.1001 for _ in range(10)), key=np.sum)
+        without += abstention(rng.random(60), best, ERROR).threshold is not None
+    assert without / 200 > 0.1, "else nothing would have to be counted"
+
+
+def test_a_threshold_is_where_clopper_and_pearson_s_upper_end_is_below_the_error():
+    sure, right = np.linspace(1, 0.01, 80), np.arange(80) < 70  # below 87 images: one sequence, at the full level
+    found = abstention(sure, right, 0.1)
+    upper = [beta.ppf(0.95, (~right[:n]).sum() + 1, right[:n].sum()) for n in range(29, 81)]
+    most = 28 + np.argmax(np.array(upper) > 0.1)  # the last count before the first that is too high
+    assert (found.answered, found.wrong) == (most, (~right[:most]).sum())
+    assert found.threshold == sure[most]
+
+
+def test_a_classifier_that_is_good_enough_answers_everything():
+    assert abstention(np.linspace(0.2, 1, 300), np.ones(300, bool), 0.05).threshold == 0.0
+
+
+def test_equal_confidences_are_answered_together_or_not_at_all():
+    sure = np.repeat([0.9, 0.6], 100)
+    found = abstention(sure, np.repeat([True, False], 100), 0.05)
+    assert (found.threshold, found.answered, found.wrong) == (0.6, 100, 0)
+
+
+def test_too_few_images_choose_no_threshold_whatever_they_show():
+    assert fewest_images(0.05) == 59  # .95^59 = .0485
+    assert abstention(np.full(58, 0.9), np.ones(58, bool), 0.05) == (None, 58, 0, 0)
+    assert abstention(np.full(59, 0.9), np.ones(59, bool), 0.05) == (0.0, 59, 59, 0)
+
+
+def test_no_number_of_images_helps_a_classifier_that_is_never_good_enough():
+    sure, right = np.linspace(0, 1, 60), np.arange(60) % 3 > 0
+    assert enough_images(sure[::-1], right, 0.05) is None
+
+
+def test_as_many_images_as_are_said_to_be_enough_are_enough():
+    sure = np.linspace(0.5, 1, 40)
+    n = enough_images(sure, sure > 0.6, 0.05)
+    more = np.linspace(0.5, 1, n + 10)  # a count of whole images, and one wrong image more or less
+    assert abstention(more, more > 0.6, 0.05).threshold is not None
+    assert abstention(sure, sure > 0.6, 0.05).threshold is None
+
+
+@pytest.mark.parametrize(("error", "level"), [(0.0, 0.95), (1.0, 0.95), (0.05, 1.0)])
+def test_an_error_or_level_that_means_nothing_is_refused(error, level):
+    with pytest.raises(ValueError, match=r"is outside \(0, 1\)"):
+        abstention(np.ones(5), np.ones(5, bool), error, level)
