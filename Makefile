@@ -15,7 +15,7 @@ setup: $(STAMP)  ## a .venv with everything, from pyproject.toml and constraints
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[launchers,mmpretrain,open-clip,generate,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[export,launchers,mmpretrain,open-clip,generate,dev]'
 	touch $@
 
 demo: $(STAMP)  ## the quickstart study on embedded images, and its page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+from collections.abc import Sequence
 from typing import NoReturn
 
 
@@ -21,6 +22,15 @@ class Words(argparse.ArgumentParser):
             raise FcaError(option, choice[1], choice[2].replace("'", ""), "take one of these")
         reason, _, value = reason.partition(": ")
         raise FcaError(option, value, f"what {self.prog} --help lists ({reason})", "correct it")
+
+
+def as_options(words: Sequence[str]) -> list[str]:
+    """KEY=VALUE, as `fca run` takes it, as an option of argparse.
+
+    >>> as_options(["photos", "run=0123456789ab", "--outputs", "store"])
+    ['photos', '--run=0123456789ab', '--outputs', 'store']
+    """
+    return [f"--{word}" if re.match(r"[a-z]+=", word) else word for word in words]
 
 
 def refused(error: Exception | str) -> int:

@@ -22,11 +22,13 @@ COMMANDS = {
     "generate": "test images in levels of difficulty:  fca generate generator=rendered plan=rendered",
     "bank": "an item bank as one file to ship and cite:  fca bank ID bank.json",
     "anchors": "a few images that stand for all:  fca anchors answers.csv --save anchors.json --k 100",
+    "export": "a trained network as one file:  fca export run=ID format=onnx",
+    "predict": "classes of new images, with probabilities and abstentions:  fca predict FOLDER run=ID",
     "results": "stored runs as a table:  fca results --format csv --query 'ncl <= 5'",
     "status": "what is done, running and failed, why, and how long it will take",
     "clean": "what takes room and can be made again; removes it with --yes",
 }
-WITHOUT_HYDRA = ("bank", "anchors", "results", "status", "clean")
+WITHOUT_HYDRA = ("bank", "anchors", "export", "predict", "results", "status", "clean")
 GRACE_S = 10.0  # batch systems kill 30 s after SIGTERM
 _received: list[int] = []  # signals that are to end this process
 

@@ -1,0 +1,178 @@
+"""`fca export`: a trained network as one file for other programs, checked on real images, and a JSON that describes it.
+
+fca export run=ID                          onnx, for onnxruntime and most others
+fca export run=ID format=torchscript       for libtorch, without Python
+fca export run=ID format=safetensors       weights alone, to begin another training with or to load elsewhere
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import UInt8
+from omegaconf import OmegaConf
+
+from fca.cli import Words, as_options, refused
+from fca.cli.application import CONF, composed
+from fca.cli.configure import component
+from fca.cli.execute import provenance
+from fca.cli.trained import Trained, at_input, loose_images
+from fca.data.splits import fixed_draw
+from fca.models.stored import DESCRIPTION, Probed, model_from
+from fca.models.timm_models import TimmModel, record_of
+from fca.store.columns import FINGERPRINT, RUN_ID
+from fca.store.files import DamagedFile, read_object, remove, write_json, write_whole
+from fca.types import BEST, Classifier, FcaError, UnreadableImage
+
+if TYPE_CHECKING:
+    from fca.models.export import Compared
+
+SUFFIX_OF = {"onnx": ".onnx", "torchscript": ".pt", "safetensors": ".safetensors"}
+CHECKED = 64  # images on which a file is compared with the network
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the file and the JSON beside it; exit code 2 for what cannot be written or differs."""
+    parser = Words(
+        prog="fca export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--run", metavar="ID", help="of a training: fca results --query \"task == 'train'\"")
+    parser.add_argument("--snapshot", default=BEST, help="best on val (default), or one of recipe.snapshots, as 0.5")
+    parser.add_argument("--format", choices=tuple(SUFFIX_OF), default="onnx", help="default: onnx")
+    parser.add_argument("--out", metavar="FILE", help="default: MODEL-ID with the suffix of the format")
+    parser.add_argument("--verify", metavar="FOLDER", help="compare on these images (default: test images of the run)")
+    parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
+    try:
+        print(_export(parser.parse_args(as_options(arguments))))
+    except (FcaError, DamagedFile, UnreadableImage, OSError) as error:
+        return refused(error)
+    return 0
+
+
+def _export(options: argparse.Namespace) -> str:
+    trained = Trained.of(options.outputs, options.run, options.snapshot)
+    path = Path(options.out or f"{trained.row['model'].split(' ')[0]}-{options.run}{SUFFIX_OF[options.format]}")
+    if path.suffix != SUFFIX_OF[options.format]:
+        raise FcaError("out", path, f"a name that ends in {SUFFIX_OF[options.format]}", "rename it")
+    about = path.with_suffix(".json")
+    for file in (path, about):
+        if file.exists():
+            raise FcaError("out", file, "a file that does not exist yet", "remove it, or give another out=FILE")
+    from fca.models.export import check_packages, exported, preprocessing  # torch: a second
+
+    check_packages(options.format)
+    classifier = trained.model.build()
+    description: dict[str, Any] = {
+        "file": path.name,
+        "format": options.format,
+        **_about(trained),
+        **preprocessing(classifier),
+    }
+    images = _images(trained, classifier, options.verify)
+    if options.format == "safetensors":
+        words = loading_words(trained, path)
+        description["load"] = shlex.join(["fca", "run", "task=predict", *words])
+    content = exported(classifier, options.format)
+    write_whole(path, lambda file: file.write(content))
+    try:
+        found = _compare(classifier, content, description, images)
+        description["checked"] = {"images": found.images, "largest_difference": found.largest, "allowed": found.allowed}
+        write_json(about, description)
+    except BaseException:
+        remove(path)
+        raise
+    size = classifier.input_size
+    given = "weights" if options.format == "safetensors" else f"input uint8 (images, {size}, {size}, 3)"
+    return (
+        f"{path}: {len(content) / 1e6:.1f} MB, {given}, {len(classifier.classes)} classes; on {found.images} images "
+        f"the same classes as the network, logits at most {found.largest:.1g} apart; described in {about}"
+    )
+
+
+def _about(trained: Trained) -> dict[str, Any]:
+    """Which network it is: of which run, how accurate, under which licence. Values that are unknown are null."""
+    row, (started, classes) = trained.row, _started(trained)
+    licence = None
+    if isinstance(started, TimmModel) and started.pretrained:
+        licence = getattr(record_of(started.name), "license", None)
+    return {
+        "classes": classes,
+        "model": row["model"],
+        "started_from": row.get("weights", "random weights"),
+        "licence_of_start": licence,
+        "run": row[RUN_ID],
+        "snapshot": trained.snapshot,
+        "dataset": row["dataset"],
+        "fingerprint": row[FINGERPRINT],
+        "test": trained.tested(),
+        "versions": provenance()["versions"],
+    }
+
+
+def _started(trained: Trained) -> tuple[Any, list[str]]:
+    """The model as it was before the training, and the class keys of its logits."""
+    path = trained.store.folder(trained.row[RUN_ID]) / DESCRIPTION
+    return model_from(read_object(path, target=str, fields=dict, classes=list), str(path))
+
+
+def _images(trained: Trained, classifier: Classifier, folder: str | None) -> UInt8[np.ndarray, "images size size 3"]:
+    """Real images at input size: of the folder if one is given, else a fixed draw of the test images, every class."""
+    if folder is not None:
+        paths, read = loose_images(folder, "verify")
+        n = min(CHECKED, len(paths))
+    else:
+        data = trained.images()
+        rows = fixed_draw(data, data.rows("test", trained.row["classes"]), CHECKED)
+        n, read = len(rows), lambda at: data.read(int(rows[at]))
+    images = [image for image in at_input(read, classifier.geometry, n, "reading") if not isinstance(image, str)]
+    if not images:
+        raise FcaError("verify", folder, "at least one image that can be read", "name another folder")
+    return np.stack(images)
+
+
+def _compare(
+    classifier: Classifier, content: bytes, description: dict[str, Any], images: UInt8[np.ndarray, "images size size 3"]
+) -> Compared:
+    """The file's logits, of the first image alone and of the others together, beside the network's."""
+    from fca.models.export import INPUT, OPSET, OUTPUTS, answers_of, compared
+    from fca.training.infer import logits_of
+
+    every = np.arange(len(images))
+    if description["format"] == "safetensors":
+        again = component(composed("run", shlex.split(description["load"])[3:]), "model").build()
+        found = logits_of(again, images, every, accelerator="cpu")
+    else:
+        description |= {"opset": OPSET} if description["format"] == "onnx" else {}
+        shape = ["images", *images.shape[1:]]
+        description |= {"input": {"name": INPUT, "type": "uint8, RGB", "shape": shape}, "outputs": list(OUTPUTS)}
+        answers = answers_of(content, description["format"])
+        found = np.concatenate([answers(part) for part in (images[:1], images[1:]) if len(part)])
+    return compared(logits_of(classifier, images, every, accelerator="cpu"), found)
+
+
+def loading_words(trained: Trained, path: Path) -> list[str]:
+    """The words of `fca run` that make this network of a file of its weights.
+
+    Raises FcaError for a linear probe, whose network lies elsewhere, and a class that no file of conf/model names.
+    """
+    model, classes = _started(trained)
+    kind = f"{type(model).__module__}.{type(model).__qualname__}"
+    files = sorted((CONF / "model").glob("*.yaml"))
+    plain: dict[Path, Any] = {file: OmegaConf.to_container(OmegaConf.load(file)) for file in files}
+    name = next((file.stem for file, values in plain.items() if values.get("_target_") == kind), None)
+    if name is None or isinstance(model, Probed):
+        raise FcaError("format", "safetensors", f"onnx or torchscript for a {type(model).__name__}", "take format=onnx")
+    usual = plain[CONF / "model" / f"{name}.yaml"]
+    fields = {**asdict(model), "weights": str(path), "classes": classes}  # as `StoredRun` builds it
+    changed = {key: value for key, value in fields.items() if usual.get(key) != value}
+    words = [
+        f"{'+' if isinstance(value, dict) else ''}model.{key}={json.dumps(value)}" for key, value in changed.items()
+    ]
+    return [f"model={name}", *words]

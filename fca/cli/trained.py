@@ -1,0 +1,134 @@
+"""What `fca export` and `fca predict` share: a trained run and its images, images without labels, their logits."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32, UInt8
+
+from fca.cli.configure import store_with_images
+from fca.cli.show import check_store
+from fca.data.files import SUFFIXES, Directory, image_of, in_order, open_root
+from fca.models.stored import StoredRun, snapshot_name
+from fca.store import State, Store
+from fca.store.columns import Row
+from fca.types import BEST, Classifier, FcaError, Geometry, ImageData, UnreadableImage
+
+Read = Callable[[int], UInt8[np.ndarray, "height width 3"]]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A finished training.    row: of the run.    model: its weights, of one snapshot."""
+
+    store: Store
+    row: Row
+    model: StoredRun
+
+    @classmethod
+    def of(cls, outputs: str, run_id: str | None, snapshot: str) -> Trained:
+        """Raises FcaError for a run that is unknown, unfinished or no training, and for weights that are not there."""
+        check_store(outputs, "outputs")
+        store = store_with_images(outputs)
+        if run_id is None or run_id not in store.run_ids():
+            raise _unknown(store, run_id)
+        state, damaged = store.look(run_id)
+        if state is not State.DONE:
+            allowed = f"a finished training; this one is {state.value}{f' ({damaged})' if damaged else ''}"
+            raise FcaError("run", run_id, allowed, "fca status shows how to go on")
+        row = store.row(run_id)
+        if row["task"] != "train":
+            of = f"; it is of training {row['parent']}" if row["task"] == "predict" and "parent" in row else ""
+            step = f"run={row['parent']}" if of else "list trainings: fca results --query \"task == 'train'\""
+            raise FcaError("run", run_id, f"a training; this is a run of task={row['task']}{of}", step)
+        model = StoredRun(outputs, run_id, snapshot)
+        try:
+            model.identity()  # the weights are there, and whole
+        except FcaError as error:
+            what, *others = error.args
+            raise FcaError(what.removeprefix("model."), *others) from error
+        return cls(store, row, model)
+
+    @property
+    def snapshot(self) -> str:
+        return snapshot_name(self.model.snapshot)
+
+    def tested(self) -> dict[str, Any] | None:
+        """Accuracy on the clean test images with its 95 % interval, where these weights were tested."""
+        rows = self.store.rows()
+        rows = rows[(rows["task"] == "predict") & (rows["parent"] == self.model.run_id) & (rows["shift"] == "clean")]
+        found = rows[(rows["snapshot"] == self.snapshot) & (rows["split"] == "test")].to_dict("records")
+        if not found and self.snapshot == BEST and "top1" in self.row:
+            return {key: self.row[key] for key in ("top1", "top1_low", "top1_high", "n_test")}
+        if not found:
+            return None
+        keys = {"top1": "top1_open", "top1_low": "top1_open_low", "top1_high": "top1_open_high", "n_test": "n_test"}
+        return {ours: found[0][column] for ours, column in keys.items()}
+
+    def images(self) -> ImageData:
+        """The data set, split as the training had it. Raises FcaError where its images are not at hand, or differ."""
+        data = self.store.images(self.row["fingerprint"])
+        if data is None:
+            allowed = "where they were, unchanged: their fingerprint is that of the training"
+            step = f"bring them back and repeat, which trains nothing again: {self.row['command']}"
+            raise FcaError(f"images of {self.row['dataset']}", "not found", allowed, step)
+        return data
+
+
+def _unknown(store: Store, run_id: str | None) -> FcaError:
+    rows = store.rows()
+    known = rows.loc[rows["task"] == "train"].sort_values("finished", ascending=False)["run_id"].tolist()
+    typed = run_id or ""
+    near = [one for one in known if one.startswith(typed)] or difflib.get_close_matches(typed, known, cutoff=0.5)
+    shown = f"such as {', '.join((near or known)[:3])}" if known else "of which there are none yet"
+    return FcaError("run", run_id, f"one of the {len(known)} trainings in {store.outputs}, {shown}", "fca results")
+
+
+def loose_images(path: str, key: str) -> tuple[list[str], Read]:
+    """Images without labels, those anywhere in a directory or .zip archive, or a single file: paths in order, a reader.
+
+    key: how the command calls it. Raises FcaError where there is none.
+    """
+    file = Path(path).expanduser()
+    if file.is_file() and file.suffix.lower() in SUFFIXES:
+        return [file.name], lambda _: image_of(Directory(str(file.parent)), file.name)
+    try:
+        files = open_root(path, "images")
+    except FcaError as error:
+        raise FcaError(key, path, f"{error.args[2]}, or an image", "correct the path") from error
+    names = files.listing().files["path"].to_pylist()
+    images = sorted(name for name in names if name.lower().endswith(SUFFIXES))
+    if not images:
+        raise FcaError(key, path, f"at least one image ({', '.join(SUFFIXES)}); {len(names)} other files", "correct it")
+    return images, lambda at: image_of(files, images[at])
+
+
+def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UInt8[np.ndarray, "size size 3"] | str]:
+    """Each image at input size, or why it cannot be read; `doing` stands beside a progress bar."""
+
+    def one(at: int) -> Any:
+        try:
+            return geometry(read(at))[0]
+        except UnreadableImage as error:
+            return str(error)
+
+    return in_order(one, n, 0, doing)
+
+
+def logits_in_batches(
+    classifier: Classifier, images: Iterator[UInt8[np.ndarray, "size size 3"] | str]
+) -> Iterator[Float32[np.ndarray, " logits"] | str]:
+    """The logits of each image, in order; errors pass."""
+    from fca.training.infer import batch_size_of, logits_of
+
+    size = batch_size_of(classifier.input_size)
+    while part := list(islice(images, size)):
+        pixels = [image for image in part if not isinstance(image, str)]
+        logits = iter(logits_of(classifier, np.stack(pixels), np.arange(len(pixels)))) if pixels else iter(())
+        yield from (image if isinstance(image, str) else next(logits) for image in part)

@@ -1,0 +1,175 @@
+"""A classifier as one file for other programs: ONNX, TorchScript, or its weights; and what such a file answers."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, UInt8
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from fca.geometry import ResizeCrop
+from fca.models import Normalise, one_line
+from fca.types import Classifier, FcaError
+
+OPSET = 18  # the first that PyTorch's exporter writes without a conversion; onnxruntime reads it since 1.14 (2023)
+INPUT, OUTPUTS = "images", ("logits", "probabilities")
+PACKAGES = {"onnx": ("onnx", "onnxscript", "onnxruntime")}  # of a format, beside ours
+TOLERANCE = 1e-3
+"""Of logits, as a share of the largest: sums of float32 in another order differ by 1e-6 to 1e-4, a wrong mean, crop or
+layer by far more."""
+
+Answers = Callable[[UInt8[np.ndarray, "images size size 3"]], Float32[np.ndarray, "images logits"]]
+
+
+class Program(nn.Module):
+    """Bytes of images at input size -> logits and probabilities; what lies between is inside.
+
+    probabilities = softmax(logits), logits = module(normalise(images / 255)).
+    """
+
+    def __init__(self, classifier: Classifier) -> None:
+        super().__init__()
+        self.module, self.normalise = classifier.module, classifier.normalise
+
+    def forward(
+        self, images: UInt8[Tensor, "batch size size 3"]
+    ) -> tuple[Float[Tensor, "batch classes"], Float[Tensor, "batch classes"]]:
+        logits = self.module(self.normalise(images.permute(0, 3, 1, 2).float() / 255)).float()
+        return logits, logits.softmax(dim=1)
+
+
+def exported(classifier: Classifier, kind: str) -> bytes:
+    """The content of a file.    kind: onnx, torchscript (both of `Program`) or safetensors (the state dict).
+
+    The number of images is free. Raises FcaError for a network that cannot be written so, or that is none.
+    """
+    module = classifier.module.eval().cpu()
+    if kind == "safetensors":
+        return save({key: value.contiguous() for key, value in module.state_dict().items()})
+    example = torch.zeros(2, classifier.input_size, classifier.input_size, 3, dtype=torch.uint8)
+    write = _onnx if kind == "onnx" else _torchscript
+    try:
+        with torch.no_grad(), _of_libraries():
+            return write(Program(classifier).eval(), example)
+    except Exception as error:  # both writers refuse networks with errors of every kind
+        other = "torchscript" if kind == "onnx" else "onnx"
+        allowed = f"a format that can hold this network ({one_line(error)})"
+        raise FcaError("format", kind, allowed, f"take format={other} or format=safetensors") from error
+
+
+def answers_of(content: bytes, kind: str) -> Answers:
+    """The logits that an exported program gives, by onnxruntime or by TorchScript's own reader, on the CPU."""
+    if kind == "onnx":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+        return lambda images: session.run(OUTPUTS[:1], {INPUT: images})[0]
+    with _of_libraries():
+        script = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
+
+    def logits(images: UInt8[np.ndarray, "images size size 3"]) -> Float32[np.ndarray, "images logits"]:
+        with torch.inference_mode():
+            return script(torch.from_numpy(images))[0].numpy()
+
+    return logits
+
+
+def check_packages(kind: str) -> None:
+    """Raise FcaError for a format whose packages are not installed."""
+    if missing := [name for name in PACKAGES.get(kind, ()) if find_spec(name) is None]:
+        allowed = f"a format whose packages are installed; {', '.join(missing)} is not"
+        raise FcaError("format", kind, allowed, "pip install 'fca[export]', or take another format")
+
+
+class Compared(NamedTuple):
+    """How far a file's logits are from the network's.
+
+    images: compared.    largest: the largest difference of a logit.    allowed: what it may be.
+    """
+
+    images: int
+    largest: float
+    allowed: float
+
+
+def compared(expected: Float[np.ndarray, "images logits"], found: Float[np.ndarray, "images logits"]) -> Compared:
+    """Raises FcaError where logits differ by more than TOLERANCE times the largest, or where a class does.
+
+    Classes may differ only where the network's two largest logits are nearer to each other than the tolerance.
+
+    >>> compared(np.array([[2.0, 1.0]], np.float32), np.array([[2.0, 1.0]], np.float32))
+    Compared(images=1, largest=0.0, allowed=0.002)
+    """
+    allowed = TOLERANCE * max(1.0, float(np.abs(expected).max()))
+    largest = float(np.abs(expected - found).max()) if np.isfinite(found).all() else float("inf")
+    at = np.arange(len(expected))
+    short = expected.max(axis=1) - expected[at, found.argmax(axis=1)]  # 0 where the class is the same
+    if largest > allowed or (short > allowed).any():
+        what = f"{largest:.2g} on {len(expected)} images, {int((short > 0).sum())} of another class"
+        step = "take another format; if it stays, report the network"
+        raise FcaError("difference of the file's logits", what, f"at most {allowed:.2g}, the same classes", step)
+    return Compared(len(expected), largest, allowed)
+
+
+def preprocessing(classifier: Classifier) -> dict[str, Any]:
+    """What happens to an upright RGB image, as JSON: geometry (outside of a program), normalise (inside of it).
+
+    resize: of the shorter side, or with squash of both, in pixels, by Pillow's filter `interpolation`; the longer side
+    is rounded down. crop: side of the centre that is kept. mean, std: of values in [0, 1]; bgr: red and blue are
+    swapped afterwards.
+
+    Raises FcaError for a classifier whose input is no resized, cropped and normalised image.
+    """
+    geometry, normalise = classifier.geometry, classifier.normalise
+    if not (isinstance(geometry, ResizeCrop) and isinstance(normalise, Normalise)):
+        allowed = "a network whose input is a resized, cropped and normalised image"
+        raise FcaError("run", type(classifier.module).__name__, allowed, "export a network")
+    return {
+        "geometry": {
+            "resize": geometry.side,
+            "squash": geometry.squash,
+            "interpolation": geometry.interpolation,
+            "crop": geometry.size,
+        },
+        "normalise": {"mean": list(normalise.mean), "std": list(normalise.std), "bgr": normalise.bgr},
+    }
+
+
+def _onnx(program: Program, example: Tensor) -> bytes:
+    batch = torch.export.Dim("batch")
+    written: Any = torch.onnx.export(
+        program,
+        (example,),
+        dynamo=True,
+        opset_version=OPSET,
+        input_names=[INPUT],
+        output_names=OUTPUTS,
+        dynamic_shapes={INPUT: {0: batch}},
+        verbose=False,
+    )
+    return written.model_proto.SerializeToString()
+
+
+def _torchscript(program: Program, example: Tensor) -> bytes:
+    content = io.BytesIO()
+    script = torch.jit.trace(program, example, check_trace=False)  # type: ignore[no-untyped-call]  # compared later
+    torch.jit.save(script, content)
+    return content.getvalue()
+
+
+@contextmanager
+def _of_libraries() -> Iterator[None]:
+    """Without the warnings that PyTorch gives about itself; whether a trace is right, `compared` finds out."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
+        warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)  # type: ignore[attr-defined]
+        yield

@@ -1,0 +1,249 @@
+"""A trained network leaves: as a file for other programs, and as answers for images without labels."""
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pandas as pd
+import pytest
+import torch
+from PIL import Image
+from scipy.special import softmax
+
+from fca.cli import export, predict
+from fca.cli import run as run_door
+from fca.cli.configure import load_model
+from fca.cli.trained import Trained
+from fca.models.export import answers_of, exported
+from fca.stats.abstention import Abstention, abstention, fewest_images
+from fca.store import Store
+from fca.studies.answers import predictions
+from tests.conftest import SMALL
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def outputs(tmp_path_factory):
+    """A store with one training of a few seconds, of three digits."""
+    folder = tmp_path_factory.mktemp("deploy") / "outputs"
+    words = [
+        "subset.classes=[1,4,7]",
+        "recipe.snapshots=[0.5]",
+        f"outputs={folder}",
+        *SMALL,
+        "limit=30",
+        "recipe.epochs=6",
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder.parent)
+        patch.setattr("sys.argv", ["fca"])
+        assert run_door.main(words) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trained(outputs):
+    [row] = Store(outputs).rows("task == 'train'").to_dict("records")
+    return Trained.of(str(outputs), row["run_id"], "best")
+
+
+@pytest.fixture(scope="module")
+def tested(trained):
+    """The stored predictions on test images, and those images at input size (digits: 32 pixels)."""
+    [row] = trained.store.rows("task == 'predict' and snapshot == 'best'").to_dict("records")
+    stored, data = predictions(trained.store, row), trained.images()
+    rows = data.rows("test")[stored.images]
+    return stored, [data.read(int(at)) for at in rows]
+
+
+@pytest.fixture
+def images(tmp_path, tested):
+    """The test images as a folder without labels, in their order; and one that is none."""
+    for at, pixels in enumerate(tested[1]):
+        file = tmp_path / "photos" / f"box{at % 2}" / f"{at:03}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(file)
+    (tmp_path / "photos" / "cut.jpg").write_bytes(b"\xff\xd8\xff")
+    return tmp_path / "photos"
+
+
+def at_input(trained, images):
+    geometry = trained.model.build().geometry
+    return np.stack([geometry(image)[0] for image in images])
+
+
+@pytest.mark.filterwarnings(r"ignore:`torch\.jit\.load` is deprecated:DeprecationWarning")
+def test_a_script_gives_the_predictions_that_were_measured(fca, outputs, trained, tested, tmp_path):
+    run_id = trained.row["run_id"]
+    code, out, err = fca(f"run={run_id}", "format=torchscript", "out=digits.pt", f"outputs={outputs}", door=export)
+    assert code == 0, err
+    assert "on 64 images the same classes as the network" in out
+    script = torch.jit.load(tmp_path / "digits.pt")
+    with torch.inference_mode():
+        logits, p = script(torch.from_numpy(at_input(trained, tested[1])))
+    np.testing.assert_array_equal(logits.argmax(1), tested[0].pred)
+    np.testing.assert_allclose(p, softmax(tested[0].logits, axis=1), atol=1e-5)  # float32 sums in another order
+    about = json.loads((tmp_path / "digits.json").read_text())
+    assert about["classes"] == ["1", "4", "7"]
+    assert about["test"]["top1"] == trained.row["top1"]
+    assert about["geometry"] == {"resize": 32, "squash": False, "interpolation": "bilinear", "crop": 32}
+    assert about["input"]["shape"] == ["images", 32, 32, 3]
+    assert about["fingerprint"] == trained.row["fingerprint"]
+
+
+def test_weights_come_back_by_the_words_that_the_file_gives(fca, outputs, trained, tested, tmp_path):
+    run_id = trained.row["run_id"]
+    assert fca(f"run={run_id}", "format=safetensors", "out=w.safetensors", f"outputs={outputs}", door=export)[0] == 0
+    load = json.loads((tmp_path / "w.json").read_text())["load"]
+    code, _, err = fca(*shlex.split(load)[2:], "logger=none", "limit=30")
+    assert code == 0, err
+    store = Store(tmp_path / "outputs")
+    [row] = store.rows().to_dict("records")
+    again = predictions(store, row)
+    assert again.logit_classes == ("1", "4", "7")
+    np.testing.assert_allclose(again.logits, tested[0].logits, atol=1e-6)
+
+
+def test_a_file_that_answers_otherwise_does_not_stay(fca, outputs, trained, tmp_path, monkeypatch):
+    def shifted(content, kind):
+        return lambda images: answers_of(content, kind)(images) + 0.5
+
+    monkeypatch.setattr("fca.models.export.answers_of", shifted)
+    words = [f"run={trained.row['run_id']}", "format=torchscript", "out=digits.pt", f"outputs={outputs}"]
+    code, _, err = fca(*words, door=export)
+    assert code == 2
+    assert "difference of the file's logits = 0.5 on 64 images" in err
+    assert not list(tmp_path.glob("digits*"))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["format=torchscript", "snapshot=0.7"], "snapshot = 0.7; allowed: what run {run} kept: 0.5, best"),
+        (["format=tflite"], "--format = tflite; allowed: onnx, torchscript, safetensors"),
+        (["out=x.pt"], "out = x.pt; allowed: a name that ends in .onnx"),
+        (["frmat=onnx"], "--frmat=onnx"),
+        (["out=there.onnx"], "out = there.onnx; allowed: a file that does not exist yet"),
+        (["format=safetensors", "verify=nowhere"], "verify = nowhere; allowed: an existing directory"),
+        (["run=0123456789ab"], "run = 0123456789ab; allowed: one of the 1 trainings in"),
+        (["run={tested}"], "this is a run of task=predict; it is of training {run}; next: run={run}"),
+    ],
+)
+def test_what_cannot_be_exported_is_refused_before_anything_is_written(
+    fca, outputs, trained, tested, tmp_path, words, message
+):
+    names = {"run": trained.row["run_id"], "tested": tested[0].run_id}
+    (tmp_path / "there.onnx").touch()
+    given = [f"run={names['run']}", *(word.format(**names) for word in words), f"outputs={outputs}"]
+    code, _, err = fca(*given, door=export)
+    assert code == 2
+    assert message.format(**names) in err
+    assert [path.name for path in tmp_path.iterdir()] == ["there.onnx"]
+
+
+def test_a_format_whose_packages_are_missing_says_how_to_get_them(fca, outputs, trained, monkeypatch):
+    monkeypatch.setattr("fca.models.export.find_spec", lambda name: None if name == "onnxscript" else name)
+    code, _, err = fca(f"run={trained.row['run_id']}", f"outputs={outputs}", door=export)
+    assert code == 2
+    assert "onnxscript is not; next: pip install 'fca[export]'" in err
+
+
+def test_weights_that_were_removed_name_what_removed_them(fca, outputs, trained, tmp_path):
+    run_id = trained.row["run_id"]
+    shutil.copytree(outputs, tmp_path / "outputs")
+    store = Store(tmp_path / "outputs")
+    store.remove_weights(run_id, store.weights(run_id), "machine.keep_weights=none")
+    code, _, err = fca(f"run={run_id}", door=export)
+    assert code == 2
+    assert f"those of run {run_id} were removed by machine.keep_weights=none; next: train it again" in err
+
+
+def test_a_folder_is_predicted_as_its_images_were_tested(fca, outputs, trained, tested, images, monkeypatch):
+    half = float(np.median(softmax(tested[0].logits, axis=1).max(axis=1)))
+    monkeypatch.setattr(predict, "choose", lambda *_: predict.Chosen(Abstention(half, 44, 22, 1), 1))
+    code, out, err = fca(str(images), f"run={trained.row['run_id']}", f"outputs={outputs}", door=predict)
+    assert code == 0, err
+    frame = pd.read_csv("predictions.csv", dtype={"predicted": str, "answer": str}, keep_default_na=False)
+    *read, cut = frame.to_dict("records")
+    order = np.argsort([f"box{at % 2}/{at:03}" for at in range(len(tested[1]))])
+    assert [one["image"] for one in read] == [f"box{at % 2}/{at:03}.png" for at in order]
+    p = np.array([[float(one[f"p_{key}"]) for key in "147"] for one in read])
+    np.testing.assert_allclose(p, softmax(tested[0].logits, axis=1)[order], atol=1e-5)
+    assert [one["predicted"] for one in read] == ["147"[at] for at in tested[0].pred[order]]
+    assert (cut["predicted"], cut["answer"], cut["abstain"]) == ("", "", True)
+    assert "cut.jpg" in cut["error"]
+    assert [one["answer"] for one in read] == [
+        one["predicted"] if sure > half else "" for one, sure in zip(read, p.max(axis=1), strict=True)
+    ]
+    assert [one["abstain"] for one in read] == [one["answer"] == "" for one in read]
+    assert f"answers 45 of your 90 images (50 %): highest probability above {half:.3g}" in out
+    assert f"1 of {len(frame)} images cannot be read" in out
+
+
+def test_the_threshold_is_that_of_the_validation_images(fca, outputs, trained):
+    run_id = trained.row["run_id"]
+    words = ["task=predict", "task.split=val", "model=run", f"model.run_id={run_id}", f"outputs={outputs}"]
+    code, _, err = fca(*words, "logger=none", "limit=30")
+    assert code == 0, err
+    [row] = trained.store.rows("split == 'val'").to_dict("records")
+    stored = predictions(trained.store, row)
+    found = predict.choose(trained, trained.model.build(), 0.3, 0.9)
+    p_max = softmax(stored.logits.astype(float), axis=1).max(axis=1)
+    assert found.found == pytest.approx(abstention(p_max, stored.right, 0.3, 0.9, candidates=6), abs=1e-6)
+    assert found.candidates == 6, "epochs"
+
+
+def test_epochs_among_which_the_validation_images_chose_are_counted(outputs, trained):
+    longer = Trained(trained.store, {**trained.row, "epochs_run": 30}, trained.model)
+    assert predict.choose(longer, trained.model.build(), 0.3, 0.95).candidates == 30
+    half = Trained.of(str(outputs), trained.row["run_id"], "0.50")
+    longer = Trained(half.store, {**half.row, "epochs_run": 30}, half.model)
+    assert predict.choose(longer, half.model.build(), 0.3, 0.95).candidates == 1, "no image chose that snapshot"
+
+
+def test_images_that_were_trained_on_choose_no_threshold(trained):
+    released = Trained(trained.store, {**trained.row, "compat": "fca"}, trained.model)
+    found = predict.choose(released, trained.model.build(), 0.3, 0.95)
+    assert found.found.threshold is None
+    assert "compat=fca trains on the validation images too" in found.why_not
+
+
+def test_where_no_threshold_will_do_it_abstains_and_says_what_would(fca, outputs, trained, images):
+    words = [f"run={trained.row['run_id']}", "error=0.001", f"outputs={outputs}"]
+    code, out, err = fca(str(images / "box0" / "000.png"), *words, "out=one.csv", door=predict)
+    assert code == 0, err
+    assert "answers none of your 1 images: no threshold keeps the error at most 0.1 % with 95 % confidence" in out
+    assert f"validation images are wrong, and {fewest_images(0.001, candidates=6)} or more are needed; next: " in out
+    [line] = pd.read_csv("one.csv", dtype=str, keep_default_na=False).to_dict("records")
+    assert (line["answer"], line["abstain"]) == ("", "True")
+    assert line["predicted"]
+
+
+def test_images_that_went_away_are_asked_for_by_the_command_that_listed_them(fca, outputs, trained, monkeypatch):
+    monkeypatch.setattr("fca.cli.configure._listed_again", lambda *_: None)
+    code, _, err = fca(f"run={trained.row['run_id']}", "format=torchscript", f"outputs={outputs}", door=export)
+    assert code == 2
+    assert "images of digits = not found; allowed: where they were, unchanged" in err
+    assert "next: bring them back and repeat, which trains nothing again: fca run" in err
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["test_vit", "test_convnext", "test_mambaout", "cifar_resnet20", "shufflenet_v2_x1_0"])
+def test_onnxruntime_answers_as_the_network_for_any_number_of_images(name):
+    torch.manual_seed(0)
+    keys = {} if name == "cifar_resnet20" else {"input_size": 64 if name.startswith("shuffle") else 32}
+    classifier = load_model(name, **keys).build(["left", "right", "up"])
+    content = exported(classifier, "onnx")
+    model = onnx.load_from_string(content)
+    assert [one.version for one in model.opset_import if one.domain == ""] == [18]
+    answers, size = answers_of(content, "onnx"), classifier.input_size
+    for n in (1, 2, 5):
+        images = np.random.default_rng(n).integers(0, 256, (n, size, size, 3), np.uint8)
+        with torch.inference_mode():
+            pixels = torch.from_numpy(images).permute(0, 3, 1, 2) / 255
+            expected = classifier.module.eval()(classifier.normalise(pixels))
+        np.testing.assert_allclose(answers(images), expected, atol=1e-4 * max(1, float(expected.abs().max())))
