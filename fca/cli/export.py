@@ -61,7 +61,7 @@ def _export(options: argparse.Namespace) -> str:
     path = Path(options.out or f"{trained.row['model'].split(' ')[0]}-{options.run}{SUFFIX_OF[options.format]}")
     if path.suffix != SUFFIX_OF[options.format]:
         raise FcaError("out", path, f"a name that ends in {SUFFIX_OF[options.format]}", "rename it")
-    about = path.with_suffix(".json")
+    about = path.with_name(f"{path.name}.json")
     for file in (path, about):
         if file.exists():
             raise FcaError("out", file, "a file that does not exist yet", "remove it, or give another out=FILE")

@@ -1,8 +1,11 @@
 """A trained network leaves: as a file for other programs, and as answers for images without labels."""
 
 import json
+import os
+import re
 import shlex
 import shutil
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +90,7 @@ def test_a_script_gives_the_predictions_that_were_measured(fca, outputs, trained
         logits, p = script(torch.from_numpy(at_input(trained, tested[1])))
     np.testing.assert_array_equal(logits.argmax(1), tested[0].pred)
     np.testing.assert_allclose(p, softmax(tested[0].logits, axis=1), atol=1e-5)  # float32 sums in another order
-    about = json.loads((tmp_path / "digits.json").read_text())
+    about = json.loads((tmp_path / "digits.pt.json").read_text())
     assert about["classes"] == ["1", "4", "7"]
     assert about["test"]["top1"] == trained.row["top1"]
     assert about["geometry"] == {"resize": 32, "squash": False, "interpolation": "bilinear", "crop": 32}
@@ -98,7 +101,7 @@ def test_a_script_gives_the_predictions_that_were_measured(fca, outputs, trained
 def test_weights_come_back_by_the_words_that_the_file_gives(fca, outputs, trained, tested, tmp_path):
     run_id = trained.row["run_id"]
     assert fca(f"run={run_id}", "format=safetensors", "out=w.safetensors", f"outputs={outputs}", door=export)[0] == 0
-    load = json.loads((tmp_path / "w.json").read_text())["load"]
+    load = json.loads((tmp_path / "w.safetensors.json").read_text())["load"]
     code, _, err = fca(*shlex.split(load)[2:], "logger=none", "limit=30")
     assert code == 0, err
     store = Store(tmp_path / "outputs")
@@ -193,8 +196,8 @@ def test_the_threshold_is_that_of_the_validation_images(fca, outputs, trained):
     stored = predictions(trained.store, row)
     found = predict.choose(trained, trained.model.build(), 0.3, 0.9)
     p_max = softmax(stored.logits.astype(float), axis=1).max(axis=1)
-    assert found.found == pytest.approx(abstention(p_max, stored.right, 0.3, 0.9, candidates=6), abs=1e-6)
-    assert found.candidates == 6, "epochs"
+    assert found.found == pytest.approx(abstention(p_max, stored.right, 0.3, 0.9, candidates=3), abs=1e-6)
+    assert found.candidates == 3, "epochs"
 
 
 def test_epochs_among_which_the_validation_images_chose_are_counted(outputs, trained):
@@ -217,7 +220,7 @@ def test_where_no_threshold_will_do_it_abstains_and_says_what_would(fca, outputs
     code, out, err = fca(str(images / "box0" / "000.png"), *words, "out=one.csv", door=predict)
     assert code == 0, err
     assert "answers none of your 1 images: no threshold keeps the error at most 0.1 % with 95 % confidence" in out
-    assert f"validation images are wrong, and {fewest_images(0.001, candidates=6)} or more are needed; next: " in out
+    assert f"validation images are wrong, and {fewest_images(0.001, candidates=3)} or more are needed; next: " in out
     [line] = pd.read_csv("one.csv", dtype=str, keep_default_na=False).to_dict("records")
     assert (line["answer"], line["abstain"]) == ("", "True")
     assert line["predicted"]
@@ -229,6 +232,44 @@ def test_images_that_went_away_are_asked_for_by_the_command_that_listed_them(fca
     assert code == 2
     assert "images of digits = not found; allowed: where they were, unchanged" in err
     assert "next: bring them back and repeat, which trains nothing again: fca run" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "FOLDER = none; allowed: a directory or .zip archive of images, or an image"),
+        (["nowhere"], "FOLDER = nowhere; allowed: an existing directory or .zip archive, or an image"),
+        (["."], "FOLDER = .; allowed: at least one image (.jpg, "),
+        ([".", "error=2"], "error = 2.0; allowed: above 0 and below 1"),
+        ([".", "error=few"], "--error = 'few'"),
+        ([".", "out=there.csv"], "out = there.csv; allowed: a file that does not exist yet"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused(fca, outputs, trained, tmp_path, words, message):
+    (tmp_path / "there.csv").touch()
+    code, _, err = fca(*words, f"run={trained.row['run_id']}", f"outputs={outputs}", door=predict)
+    assert code == 2
+    assert message in err
+    assert [path.name for path in tmp_path.iterdir()] == ["there.csv"]
+
+
+@pytest.mark.slow
+def test_the_lines_of_the_page_reproduce_the_prediction(fca, outputs, trained, tmp_path, capsys):
+    page = (ROOT / "docs" / "deploy.md").read_text()
+    (written, asked), [lines] = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("bash", "python"))
+    run_id, store = trained.row["run_id"], f"outputs={outputs}"
+    code, _, err = fca(*shlex.split(written.replace("ID", run_id))[2:], store, door=export)
+    assert code == 0, err
+    ramp = np.add.outer(np.arange(90), np.arange(61)).astype(np.uint8)  # neither square nor even
+    (tmp_path / "photos").mkdir()
+    for place in (tmp_path, tmp_path / "photos"):
+        Image.fromarray(np.stack([ramp, ramp[::-1], 255 - ramp], axis=2)).save(place / "photo.png")
+    assert fca(*shlex.split(asked.replace("ID", run_id))[2:], store, door=predict)[0] == 0
+    exec(lines, {})
+    name, sure = capsys.readouterr().out.split()
+    [line] = pd.read_csv("predictions.csv", dtype=str).to_dict("records")
+    assert line["predicted"] == name
+    assert float(line[f"p_{name}"]) == pytest.approx(float(sure), abs=1e-5)
 
 
 @pytest.mark.slow
@@ -247,3 +288,28 @@ def test_onnxruntime_answers_as_the_network_for_any_number_of_images(name):
             pixels = torch.from_numpy(images).permute(0, 3, 1, 2) / 255
             expected = classifier.module.eval()(classifier.normalise(pixels))
         np.testing.assert_allclose(answers(images), expected, atol=1e-4 * max(1, float(expected.abs().max())))
+
+
+@pytest.mark.real
+def test_a_probe_on_photographs_leaves_with_its_network(fca, tmp_path):
+    real = Path(os.environ["FCA_REAL_DATA"])
+    data = [f"dataset.root={real}/images/clothing.zip", "dataset=folder", "logger=none"]
+    weights = [f"model.weights={real}/weights/mobilenetv1_025.safetensors", "model.classes=imagenet-1k"]
+    assert fca("model=mobilenetv1_025", *weights, "adaptation=probe", *data)[0] == 0
+    [row] = Store(tmp_path / "outputs").rows("task == 'train'").to_dict("records")
+    code, out, err = fca(f"run={row['run_id']}", "format=torchscript", "out=clothing.pt", door=export)
+    assert code == 0, err
+    assert "on 64 images the same classes as the network" in out
+    code, _, err = fca(f"run={row['run_id']}", "format=safetensors", "out=clothing.safetensors", door=export)
+    assert (code, "onnx or torchscript for a Probed" in err) == (2, True)
+    with zipfile.ZipFile(real / "images" / "clothing.zip") as archive:
+        names = [name for name in archive.namelist() if name.startswith("test/") and name.endswith(".jpg")]
+        archive.extractall(tmp_path / "new", names)
+    code, out, err = fca("new", f"run={row['run_id']}", "error=0.4", door=predict)
+    assert code == 0, err
+    frame = pd.read_csv("predictions.csv", keep_default_na=False)
+    right = frame["predicted"] == frame["image"].str.split("/").str[1]
+    assert right.mean() == pytest.approx(row["top1"], abs=1e-9), "the accuracy that the training measured"
+    answered = ~frame["abstain"]
+    assert answered.any()
+    assert right[answered].mean() > right.mean(), "it abstains where it is worse"
