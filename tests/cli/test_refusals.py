@@ -311,7 +311,8 @@ LINES = {  # line -> part of its error
     f"status --outputs {'a' * 300}": "; allowed: a folder that fca run filled",
     "status --query x": "words = --query x",
     "status foo": "words = foo; allowed: what fca status --help lists",
-    "trian": "command = trian; allowed: run, analyse, report, generate, bank, anchors, results, status, clean",
+    "trian": "command = trian; allowed: run, analyse, report, generate, bank, anchors, export, predict, "
+    "results, status, clean",
 }
 OF_VALUES = {
     f"{start} '{key}={value}'": f"{key} = "

@@ -108,7 +108,19 @@ def test_a_reader_that_stops_early_ends_quietly(shell, command):
 
 
 TABS = {
-    "fca ": ["run", "analyse", "report", "generate", "bank", "anchors", "results", "status", "clean"],
+    "fca ": [
+        "run",
+        "analyse",
+        "report",
+        "generate",
+        "bank",
+        "anchors",
+        "export",
+        "predict",
+        "results",
+        "status",
+        "clean",
+    ],
     "fca re": ["report", "results"],
     "fca run model=test_res": ["model=test_resnet"],
     "fca run subset.nc": ["subset.ncl="],
