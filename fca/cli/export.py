@@ -147,6 +147,9 @@ def _compare(
     every = np.arange(len(images))
     if description["format"] == "safetensors":
         again = component(composed("run", shlex.split(description["load"])[3:]), "model").build()
+        if again.classes != classifier.classes:  # odd letters in a key
+            step = "take format=onnx, or rename the classes"
+            raise FcaError("classes", again.classes, f"as they are typed: {classifier.classes}", step)
         found = logits_of(again, images, every, accelerator="cpu")
     else:
         description |= {"opset": OPSET} if description["format"] == "onnx" else {}
@@ -172,7 +175,18 @@ def loading_words(trained: Trained, path: Path) -> list[str]:
     usual = plain[CONF / "model" / f"{name}.yaml"]
     fields = {**asdict(model), "weights": str(path), "classes": classes}  # as `StoredRun` builds it
     changed = {key: value for key, value in fields.items() if usual.get(key) != value}
-    words = [
-        f"{'+' if isinstance(value, dict) else ''}model.{key}={json.dumps(value)}" for key, value in changed.items()
-    ]
-    return [f"model={name}", *words]
+    plus = {key: "+" if isinstance(value, dict) else "" for key, value in changed.items()}
+    return [f"model={name}", *(f"{plus[key]}model.{key}={_typed(value)}" for key, value in changed.items())]
+
+
+def _typed(value: Any) -> str:
+    """A value as Hydra reads it.
+
+    >>> _typed({"drop_rate": 0.1, "act": ["relu", None]})
+    '{drop_rate:0.1,act:["relu",null]}'
+    """
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{key}:{_typed(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(_typed, value))}]"
+    return json.dumps(value, ensure_ascii=False)

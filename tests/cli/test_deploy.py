@@ -34,7 +34,7 @@ def outputs(tmp_path_factory):
     """A store with one training of a few seconds, of three digits."""
     folder = tmp_path_factory.mktemp("deploy") / "outputs"
     steps = ["recipe.epochs=3", "recipe.batch_size=16", "recipe.lr=0.01", "recipe.snapshots=[0.5]"]
-    words = ["subset.classes=[1,4,7]", f"outputs={folder}", *SMALL, "limit=30", *steps]
+    words = ["subset.classes=[1,4,7]", "+model.kwargs.drop_rate=0.1", f"outputs={folder}", *SMALL, "limit=30", *steps]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder.parent)
         patch.setattr("sys.argv", ["fca"])
