@@ -13,7 +13,18 @@ import pytest
 
 SPEED = Path(__file__).parents[1] / "experiments" / "speed"
 SCRIPTS = sorted(path.stem for path in SPEED.glob("*.py") if path.stem != "harness")
-SLOW = ("adaptive_test", "disk", "fused", "gpu", "mmpretrain_runner", "planning", "startup", "train_overhead", "warm")
+SLOW = (
+    "adaptive_test",
+    "disk",
+    "export",
+    "fused",
+    "gpu",
+    "mmpretrain_runner",
+    "planning",
+    "startup",
+    "train_overhead",
+    "warm",
+)
 
 
 def command(name, *words):
