@@ -148,19 +148,20 @@ def table(
 
 def _shown(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
     found, read = chosen.found, int((frame["error"] == "").sum())
-    aim = f"at most {100 * options.error:g} % with {100 * options.confidence:g} % confidence"
+    limit, sure = f"{100 * options.error:g} %", f"{100 * options.confidence:g} %"
     if found.threshold is None:
-        return [f"answers none of your {read} images: no threshold keeps the error {aim}; {chosen.why_not}"]
+        aim = f"no threshold keeps the error at most {limit} with {sure} confidence"
+        return [f"answers none of your {read} images: {aim}; {chosen.why_not}"]
     answered = int((~frame["abstain"]).sum())
     share = f" ({100 * answered / read:.0f} %)" if read else ""
     where = f"highest probability above {found.threshold:.3g}" if found.threshold else "all of them, however unsure"
     lines = [
         f"answers {answered} of your {read} images{share}: {where}",
-        f"wrong are {aim}, for images like the {found.images} validation images; of those it answers {found.answered}, "
-        f"{found.wrong} of them wrong",
+        f"at most {limit} of such answers are wrong, with {sure} confidence, for images like the validation images: "
+        f"of those it answers {found.answered} of {found.images}, {found.wrong} of them wrong",
     ]
     if chosen.candidates > 1:
-        lines.append(f"they also chose the best of {chosen.candidates} epochs or penalties, which is counted")
+        lines.append(f"the validation images also chose the best of {chosen.candidates} networks, which is counted")
     if chosen.group is not None:
         lines.append(f"images of one {chosen.group} are alike, which is not counted: take the guarantee as too good")
     return lines
