@@ -20,6 +20,7 @@ SLOW = (
     "fused",
     "gpu",
     "mmpretrain_runner",
+    "page",
     "planning",
     "startup",
     "train_overhead",

@@ -114,6 +114,7 @@ class ReportConfig:
     logger: Any
     outputs: str = "outputs"
     query: str | None = None
+    serve: bool = False
     plugins: list[str] = field(default_factory=list)
 
 

@@ -16,23 +16,42 @@ from fca.allowed import plain_name
 from fca.cli.analyse import tables_of
 from fca.cli.application import CONF, application, check_root, typed_words
 from fca.cli.configure import component, configured, keys_of, store_with_images, task_columns
+from fca.cli.serve import follow, served
 from fca.cli.show import check_store
 from fca.cli.trust import check_file
-from fca.report.page import Result
+from fca.report.compare import write_compared
+from fca.report.page import Result, answers_of
 from fca.store import Store
-from fca.store.columns import BASE
+from fca.store import results as results_of
+from fca.store.columns import BASE, RUN_ID
 from fca.store.damage import shown
 from fca.types import FcaError, check_choice
 
 
 def report(config: DictConfig) -> None:
-    """Print where the page is."""
+    """Print the answers at the top of the page, and where the page is; with serve=true, serve it until stopped."""
     hydra = HydraConfig.get()
     folders = [Path(source.path) for source in hydra.runtime.config_sources if source.schema == "file"]
-    print(f"page: {_make_page(config, typed_words(hydra), folders)}")
+    words = [word for word in typed_words(hydra) if not word.startswith("serve=")]
+    make = partial(_make_page, config, words, folders)
+    page, results = make()
+    for answer in answers_of(results):
+        print(answer.sentence)
+    print(f"page: {page}")
+    if config.serve:
+        with served(page.parent) as address:
+            print(f"open: {address} (made again while runs finish; ctrl-c ends)", flush=True)
+            follow(lambda: _finished(config), make)
 
 
-main = partial(application, "report", report)  # exit code 0, or 2 when no analysis finds rows or a key is wrong
+def _finished(config: DictConfig) -> tuple[str, ...]:
+    """The runs that the page may show."""
+    return tuple(sorted(results_of(config.outputs, config.query)[RUN_ID]))
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Exit code 0, or 2 when no analysis finds rows or a key is wrong. `--serve` is short for serve=true."""
+    return application("report", report, ["serve=true" if word == "--serve" else word for word in arguments])
 
 
 def write_report(name: str, outputs: str | Path = "outputs", query: str | None = None, **keys: Any) -> Path:
@@ -43,11 +62,11 @@ def write_report(name: str, outputs: str | Path = "outputs", query: str | None =
     """
     config = configured("report", "report", name, keys, "logger=none", outputs=outputs, query=query)
     words = [f"report={name}", f"outputs={outputs}", *([f"query={query}"] if query else [])]
-    return _make_page(config, words, [CONF])
+    return _make_page(config, words, [CONF])[0]
 
 
-def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]) -> Path:
-    """Run the analyses and write the page; those that find no rows are left out with their reason on the page.
+def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]) -> tuple[Path, list[Result]]:
+    """Run the analyses and write the page; returns both. Of analyses that find no rows the page gives the reason.
 
     words: overrides that make the page again.    folders: of configurations; the first that has an analysis counts.
     """
@@ -71,8 +90,9 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
     command = shlex.join(["fca", "report", *words])
     damaged = shown({other.args: other for other in (*store.left_out, *store.damaged())}.values())
     page: Path = maker(folder, results, store.rows(config.query), command, (*BASE, *task_columns()), damaged)
+    write_compared(page.parent, store, store.rows(config.query))
     tracker.publish(tables, page)
-    return page
+    return page, results
 
 
 def _result(analysis: Any, store: Store) -> tuple[Result, Store]:

@@ -228,6 +228,7 @@ def bars(x: Any, y: Any, hover: Sequence[Column], coloured: Hue | None = None, *
 
 
 SIDE = 64  # pixels of a picture in a figure
+FIXED = {"fixed": True}  # `usermeta` of a figure whose panels have one width on any page: pictures, squares
 
 
 def pictures(frame: pd.DataFrame, hover: Sequence[Column], bold: str, plain: str) -> alt.LayerChart:

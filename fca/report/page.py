@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shlex
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -16,14 +19,20 @@ from markupsafe import Markup
 
 from fca.allowed import Allowed, plain_name
 from fca.report import style
-from fca.report.figure import headlines, visuals_of
+from fca.report.compare import FOLDER
+from fca.report.figure import Headline, answers, headlines, visuals_of
 from fca.report.pictures import is_pictures
 from fca.report.style import NothingToDraw, spec
 from fca.store import columns as of_row
 from fca.store.files import write_text
 from fca.types import Column, FcaError, Table, with_interval
 
-_HERE = Path(__file__).parent
+MOST = 5  # headlines on a page
+_NUMBER = re.compile(r"[+-]?\d[\d.,]*(?: %| points)? \[[^\]]*\]")
+_FILES = (".png", ".svg", ".pdf", ".csv", "-column.svg", "-column.pdf")
+SHOWN = 1_000  # lines of a table that are on the page; its file has all
+_WEB = Path(__file__).parent / "web"
+_SCRIPTS = ("tables.js", "filters.js", "figures.js", "compare.js", "start.js")
 _SIGNS = ('<meta name="generator" content="fca report">', '<a class="skip" href="#summary">')  # old pages: the second
 _FIRST = (
     *(of_row.RUN_ID, of_row.TASK, of_row.DATASET, of_row.MODEL, of_row.ENCODER, of_row.NCL, of_row.SUBSET_SEED),
@@ -34,21 +43,38 @@ _MADE_BY = (of_row.COMMIT, of_row.VERSIONS, of_row.DEVICE, of_row.HOST)
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page. `missing`: why there is no figure; with no tables either, the part is left out."""
+    """A part of the page: a figure, sentences on its details, and tables.
+
+    missing: why there is no figure; a section without tables too is one line at the end of the page.
+    """
 
     key: str  # anchor and file name
     title: str
     figure: dict[str, Any] | None
     tables: tuple[Table, ...]
     missing: str | None = None
+    details: tuple[str, ...] = ()
+    again: str = ""  # what makes its tables again
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is more than the reason why there is nothing."""
+        return self.figure is not None or bool(self.tables or self.details)
+
+    @property
+    def caption(self) -> tuple[str, list[str]]:
+        """The question of the figure, and the lines that explain its marks."""
+        title = (self.figure or {}).get("title", "")
+        return (title["text"], title.get("subtitle", [])) if isinstance(title, dict) else (title or self.title, [])
 
 
 @dataclass(frozen=True)
 class Page:
     """All that a page shows.
 
-    headlines: sentences at its top.    rows: the runs behind it, as in `fca.store.results`, and their `columns`.
+    headlines: sentences on the whole page.    rows: the runs behind it, as in `fca.store.results`, and their `columns`.
     command: what makes this page again.    left_out: what of the store it does not show, and why, as sentences.
+    answers: what the page opens with, at most five.
     """
 
     title: str
@@ -58,6 +84,7 @@ class Page:
     command: str
     columns: Sequence[Column] = ()
     left_out: Sequence[str] = ()
+    answers: Sequence[Headline] = ()
 
 
 def write_page(folder: Path, page: Page) -> Path:
@@ -71,7 +98,7 @@ def write_page(folder: Path, page: Page) -> Path:
         allowed = "a new or empty folder, or one with an earlier page"
         raise FcaError("folder of the page", folder, allowed, "take another name")
     write_text(index, render(page))  # first: whatever happens next, the folder is known as a page's
-    for part in ("figures", "tables"):  # else a figure that is left out now would stay from before
+    for part in ("figures", "tables", FOLDER):  # else a figure that is left out now would stay from before
         shutil.rmtree(folder / part, ignore_errors=True)
         (folder / part).mkdir(parents=True)
     for section in page.sections:
@@ -85,26 +112,89 @@ def write_page(folder: Path, page: Page) -> Path:
 
 def render(page: Page) -> str:
     """The HTML: no resource from elsewhere, everything from the data escaped."""
-    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined)
+    environment = Environment(loader=FileSystemLoader(_WEB), autoescape=True, undefined=StrictUndefined)
     tables = [table for section in page.sections for table in section.tables]
     varying, constant = _split(page.rows)
+    fields = _filters(tables)
+    small = {f"answer-{i}": one.figure for i, one in enumerate(page.answers) if one.figure is not None}
+    figures = {s.key: filtered(s.figure, fields) for s in page.sections if s.figure is not None}
     data = {
-        "figures": {s.key: s.figure for s in page.sections if s.figure is not None},
+        "figures": {name: compact(figure) for name, figure in {**_specs(small), **figures}.items()},
         "tables": {t.name: grid(t.frame, t.columns) for t in tables} | {"runs": grid(varying, page.columns)},
-        "filters": {column: _choices(tables, column) for column in _filters(tables)},
-        "names": {column: dict(column.choices) for column in _filters(tables) if column.choices},
+        "filters": {column: _choices(tables, column) for column in fields},
+        "names": {column: dict(column.choices) for column in fields if column.choices},
+        "meanings": {column: column.meaning for column in fields},
         "config": {"light": style.config(), "dark": style.config(dark=True)},
     }
     return environment.get_template("page.html.jinja").render(
         page=page,
+        answers=[_opening(i, one) for i, one in enumerate(page.answers)],
+        most=MOST,
+        shown=SHOWN,
+        files=[(end.strip(".-").replace(".", " "), end) for end in _FILES],
+        sections=[section for section in page.sections if section.shown],
+        missing=_missing(page.sections),
         constant=constant,
         data=data,
         commands=_counted(page.rows.dropna(subset="command"), ["command"]),
         made_by=_counted(page.rows, list(_MADE_BY)),
-        css=Markup((_HERE / "page.css").read_text()),  # noqa: S704  ours, as are the next two
-        js=Markup((_HERE / "page.js").read_text()),  # noqa: S704
+        css=Markup((_WEB / "page.css").read_text()),  # noqa: S704  ours, as are the next two
+        js=Markup("\n".join((_WEB / name).read_text() for name in _SCRIPTS)),  # noqa: S704
         vega=Markup(_vega()),  # noqa: S704
     )
+
+
+def _opening(i: int, headline: Headline) -> dict[str, Any]:
+    """An answer as the template shows it: the first number with its interval stands out."""
+    number = _NUMBER.search(headline.sentence)
+    start, end = number.span() if number else (0, 0)
+    parts = {"before": headline.sentence[:start], "after": headline.sentence[end:]}
+    shown = {"question": headline.question, "figure": headline.figure is not None, "key": f"answer-{i}"}
+    return {**shown, **parts, "number": headline.sentence[start:end]}
+
+
+def _specs(charts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {name: spec(chart) for name, chart in charts.items()}
+
+
+def _missing(sections: Sequence[Section]) -> dict[str, list[str]]:
+    """Reason -> the titles of the sections that lack a figure and tables for it."""
+    found: dict[str, list[str]] = {}
+    for section in sections:
+        if not section.shown:
+            found.setdefault(section.missing or "nothing to show", []).append(section.title)
+    return found
+
+
+def filtered(figure: dict[str, Any], fields: Iterable[str]) -> dict[str, Any]:
+    """The figure with a filter `only_<field>` for each of these fields that is in its data and that it lacks.
+
+    >>> spec = {"data": {"name": "d"}, "datasets": {"d": [{"model": "vit"}]}, "mark": "point"}
+    >>> filtered(spec, ["model", "ncl"])["params"]
+    [{'name': 'only_model', 'value': []}]
+    """
+    lines = figure.get("datasets", {}).get(figure.get("data", {}).get("name"), [])
+    known = {param["name"] for param in figure.get("params", [])}
+    new = [name for name in fields if lines and name in lines[0] and f"only_{name}" not in known]
+    return {
+        **figure,
+        "transform": [*({"filter": style.only(name)} for name in new), *figure.get("transform", [])],
+        "params": [*figure.get("params", []), *({"name": f"only_{name}", "value": []} for name in new)],
+    }
+
+
+def compact(figure: dict[str, Any]) -> dict[str, Any]:
+    """The figure without its title, which the page has as text, and with its data as columns and lines.
+
+    Fields that the figure never names are left out.
+    """
+    bare = {name: part for name, part in figure.items() if name not in ("datasets", "title")}
+    words = set(re.findall(r"\w+", json.dumps(bare)))
+    datasets = {}
+    for name, lines in figure.get("datasets", {}).items():
+        fields = [field for field in (lines[0] if lines else {}) if words.issuperset(re.findall(r"\w+", field))]
+        datasets[name] = {"fields": fields, "lines": [[line.get(field) for field in fields] for line in lines]}
+    return {**bare, "datasets": datasets}
 
 
 @cache
@@ -116,7 +206,7 @@ def _vega() -> str:
 def grid(frame: pd.DataFrame, columns: Sequence[Column] = ()) -> dict[str, Any]:
     """A frame for the page's tables: columns with kind (percent, number, image or text) and meaning, and their lines.
 
-    columns: the declarations of those that are declared.
+    columns: the declarations of those that are declared.    all: how many lines there are; the first thousand follow.
 
     >>> share = Column("top1", float, ".2%", "top-1 accuracy")
     >>> grid(pd.DataFrame({"ncl": [2], "top1": [0.5], "classes": [(0, 7)]}), [share])["lines"]
@@ -125,8 +215,8 @@ def grid(frame: pd.DataFrame, columns: Sequence[Column] = ()) -> dict[str, Any]:
     declared = {str(column): column for column in columns}
     names = [str(name) for name in frame.columns if frame[name].notna().any()]
     heads = [{"name": name, **_about(declared.get(name, Column(name)), frame[name])} for name in names]
-    lines = zip(*(style.cells(frame[name]) for name in names), strict=True)
-    return {"columns": heads, "lines": [list(line) for line in lines]}
+    lines = zip(*(style.cells(frame[name].head(SHOWN)) for name in names), strict=True)
+    return {"columns": heads, "lines": [list(line) for line in lines], "all": len(frame)}
 
 
 def _about(column: Column, values: pd.Series) -> dict[str, str]:
@@ -213,10 +303,35 @@ class AnalysesReport:
         """
         read = {run_id for result in results for table in result.tables for run_id in table.runs}
         used = rows[rows["run_id"].isin(read | set(rows.loc[rows["run_id"].isin(read), "parent"].dropna()))]
-        known = {table.name: table for result in results for table in result.tables}
-        sections = [section for result in results for section in _sections(result, known)]
-        sentences = [line for result in results for line in headlines(result.analysis, known)]
-        return write_page(folder, Page(self.title, sentences, sections, used, command, columns, left_out))
+        known = known_tables(results)
+        again = [_analysis_command(name, command) for name in self.analyses]
+        made = zip(results, again, strict=True)
+        sections = [replace(section, again=line) for result, line in made for section in _sections(result, known)]
+        sections += _others(results, {table.name for section in sections for table in section.tables})
+        opening = answers_of(results)
+        return write_page(folder, Page(self.title, (), sections, used, command, columns, left_out, opening))
+
+
+def _analysis_command(name: str, command: str) -> str:
+    """The command of one analysis of a report.
+
+    >>> _analysis_command("findings", "fca report report=few_class outputs=x 'query=ncl > 2'")
+    "fca analyse analysis=findings outputs=x 'analysis.query=ncl > 2'"
+    """
+    words = {word.partition("=")[0]: word for word in shlex.split(command)}
+    own = [words["outputs"]] if "outputs" in words else []
+    own += [f"analysis.{words['query']}"] if "query" in words else []
+    return shlex.join(["fca", "analyse", f"analysis={name}", *own])
+
+
+def known_tables(results: Iterable[Result]) -> dict[str, Table]:
+    """Name -> table, of all results."""
+    return {table.name: table for result in results for table in result.tables}
+
+
+def answers_of(results: Sequence[Result]) -> list[Headline]:
+    """What the page of these results opens with, the most useful first."""
+    return answers((result.analysis for result in results), known_tables(results), MOST)
 
 
 def _sections(result: Result, known: Mapping[str, Table]) -> Iterator[Section]:
@@ -224,12 +339,30 @@ def _sections(result: Result, known: Mapping[str, Table]) -> Iterator[Section]:
     shown: set[str] = set()
     for figure in visuals_of(result.analysis).figures:
         tables = [known[table.name] for table in figure.tables if table.name in known]
-        new = tuple(table for table in tables if table.name not in shown and len(table.frame))
-        shown |= {table.name for table in new}
         drawn, missing = None, result.missing or "its analysis did not run"
         if len(tables) == len(figure.tables):
             try:
                 drawn = spec(figure.draw(*tables))
             except NothingToDraw as nothing:
                 missing = str(nothing)
-        yield Section(figure.key, figure.title, drawn, new, None if drawn else missing)
+        if drawn is None:
+            yield Section(figure.key, figure.title, None, (), missing)
+            continue
+        new = tuple(table for table in tables if table.name not in shown and len(table.frame))
+        shown |= {table.name for table in new}
+        sentences = headlines(result.analysis, {table.name: table for table in new})
+        yield Section(figure.key, figure.title, drawn, new, None, tuple(sentences))
+
+
+def _others(results: Sequence[Result], shown: set[str]) -> Iterator[Section]:
+    """The tables that no figure shows, with their sentences, if there are any."""
+    lacking = [
+        (result.analysis, table)
+        for result in results
+        for table in result.tables
+        if table.name not in shown and len(table.frame)
+    ]
+    sentences = [line for analysis, table in lacking for line in headlines(analysis, {table.name: table})]
+    if lacking:
+        tables = tuple(table for _, table in lacking)
+        yield Section("other_tables", "More tables", None, tables, None, tuple(sentences))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
+COLUMN, POINTS = 3.3 * 72, 8  # of a paper: points in the width of a column, and in the height of a letter
 VEGA_LITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]  # 6.4: what altair writes and the page runs
 FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 # Okabe and Ito's colours (distinct under every colour blindness), darkened or lightened to 3:1 against the ground.
@@ -117,14 +119,18 @@ def faceted(
     drawn: alt.FacetChart = sized.facet(facet=panel, columns=columns, data=alt.NamedData("table"), title=title)
     fields = list(filters)
     for field in fields:
-        shown = f"!length(only_{field}) || datum.{field} == null || indexof(only_{field}, datum.{field}) >= 0"
-        drawn = drawn.transform_filter(shown)
+        drawn = drawn.transform_filter(only(field))
     drawn = drawn.add_params(*(alt.param(name=f"only_{field}", value=[]) for field in fields))
     if row is not None:
         drawn = drawn.resolve_scale(y="independent")
         drawn.spec.height, drawn.align = alt.Step(row), "each"
     drawn.data = data(frame)
     return drawn
+
+
+def only(field: str) -> str:
+    """The condition that leaves what the parameter `only_<field>` lists; an empty list leaves all."""
+    return f"!length(only_{field}) || datum.{field} == null || indexof(only_{field}, datum.{field}) >= 0"
 
 
 def differs(values: pd.Series) -> bool:
@@ -158,9 +164,52 @@ def as_svg(figure: dict[str, Any]) -> str:
 
 
 def save(figure: dict[str, Any], stem: Path) -> None:
-    """Write `stem`.svg, .png and .pdf, on white, without a browser."""
+    """Write the figure on white, without a browser: `stem`.svg, .png, .pdf, its data as .csv, and for a paper's column
+    `stem`-column.svg and .pdf.
+    """
     svg = as_svg(figure)
+    column = _for_column(figure, float(_size(svg)[1]))
     stem.parent.mkdir(parents=True, exist_ok=True)
     stem.with_suffix(".svg").write_text(svg)
     stem.with_suffix(".png").write_bytes(vl_convert.svg_to_png(svg, scale=2))
     stem.with_suffix(".pdf").write_bytes(vl_convert.svg_to_pdf(svg))
+    stem.with_name(f"{stem.name}-column.svg").write_text(_resized(column, "pt"))
+    stem.with_name(f"{stem.name}-column.pdf").write_bytes(vl_convert.svg_to_pdf(_resized(column)))
+    lines = figure.get("datasets", {}).get(figure.get("data", {}).get("name"), [])
+    pd.DataFrame(lines).to_csv(stem.with_suffix(".csv"), index=False)
+
+
+def _size(svg: str) -> re.Match[str]:
+    """Its first width and height, which are those of the whole."""
+    found = re.search(r'width="([0-9.]+)" height="([0-9.]+)"', svg)
+    assert found is not None  # Vega writes both
+    return found
+
+
+def _resized(svg: str, unit: str = "") -> str:
+    """As wide as the column of a paper."""
+    size = _size(svg)
+    height = float(size[2]) * COLUMN / float(size[1])
+    return svg.replace(size[0], f'width="{COLUMN:.1f}{unit}" height="{height:.1f}{unit}"', 1)
+
+
+def _for_column(figure: dict[str, Any], wide: float) -> str:
+    """The figure as SVG with one panel below the other, text of 8 points and no title.
+
+    wide: the width of the figure as it is on the page.
+    """
+    bare, panel = {name: part for name, part in figure.items() if name != "title"}, figure.get("spec", {})
+    if "width" in panel and "usermeta" not in figure:
+        beside = (wide - figure["columns"] * panel["width"]) / figure["columns"] * POINTS / 12  # axes have this font
+        bare |= {"columns": 1, "spec": {**panel, "width": max(COLUMN / 2, COLUMN - beside)}}
+    look = _printed(config()) | {"padding": 1}
+    look["legend"] |= {"columns": 1, "symbolSize": 40}
+    look["axis"] |= {"labelLimit": COLUMN / 3}
+    return vl_convert.vegalite_to_svg({**bare, "config": look}, vl_version=VEGA_LITE)
+
+
+def _printed(look: Any) -> Any:
+    """The configuration with every font at the size of a paper's figures."""
+    if not isinstance(look, dict):
+        return look
+    return {name: POINTS if name.lower().endswith("fontsize") else _printed(part) for name, part in look.items()}

@@ -120,7 +120,7 @@ def test_the_page_carries_pictures_as_data_only():
 def test_a_cell_of_pictures_becomes_an_image_and_text_stays_text():
     from fca.report import page as module
 
-    source = module._HERE.joinpath("page.js").read_text()
+    source = module._WEB.joinpath("tables.js").read_text()
     functions = source[source.index("const right =") : source.index("/** `resnet")]
     script = """
     const element = (name, attributes = {}, ...children) => ({ name, attributes, children });

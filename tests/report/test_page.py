@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fca.report.figure import headlines
-from fca.report.page import AnalysesReport, Page, Section, grid, render, write_page
+from fca.report.page import AnalysesReport, Page, Section, answers_of, grid, render, write_page
 from fca.studies.few_class.accuracy import GAP, FewClass
 from fca.studies.few_class.correlation import CORRELATION, Correlation
 from fca.studies.table import NO_MEAN_INTERVAL
@@ -65,15 +65,20 @@ def test_the_page_needs_nothing_from_elsewhere(written):
     assert not re.search(r"https?:", page.data)
 
 
-def test_every_figure_is_a_png_an_svg_and_a_pdf(written):
-    keys = [attributes["data-figure"] for _, attributes in parsed(written.folder).tags if "data-figure" in attributes]
+def test_every_figure_is_a_png_an_svg_and_a_pdf_also_for_a_column_of_a_paper_and_a_table(written):
+    shown = [attributes["data-figure"] for _, attributes in parsed(written.folder).tags if "data-figure" in attributes]
+    keys = [key for key in shown if not key.startswith("answer-")]
     assert len(keys) == 8
     for key in keys:
         stem = written.folder / "figures" / key
         assert stem.with_suffix(".png").read_bytes().startswith(b"\x89PNG\r\n")
         assert stem.with_suffix(".svg").read_text().startswith("<svg")
         assert stem.with_suffix(".pdf").read_bytes().startswith(b"%PDF-")
-    assert len(list((written.folder / "figures").iterdir())) == 3 * len(keys)
+        column = stem.with_name(f"{key}-column.pdf").read_bytes()
+        assert float(re.search(rb"MediaBox ?\[0 0 ([0-9.]+)", column)[1]) == pytest.approx(3.3 * 72, abs=1)  # points
+        assert 'width="237.6pt"' in stem.with_name(f"{key}-column.svg").read_text()
+        assert len(pd.read_csv(stem.with_suffix(".csv")))
+    assert len(list((written.folder / "figures").iterdir())) == 6 * len(keys)
 
 
 def test_the_tables_on_the_page_and_in_the_files_hold_the_numbers_of_the_analyses(written):
@@ -120,6 +125,19 @@ def test_the_headlines_are_numbers_of_the_tables(written):
     assert all(line in parsed(written.folder).text for line in lines)
 
 
+def test_the_page_opens_with_five_answers_at_most_and_the_first_is_an_accuracy(written):
+    page = Page("x", [], [], run_rows(tables()), "fca", answers=answers_of(results(written.tables)))
+    assert 1 <= len(page.answers) <= 5
+    means = written.table("accuracy").frame.query("protocol == 'sub'")
+    best = means.sort_values(["ncl", "top1"], ascending=[True, False]).iloc[0]
+    shown = f"{100 * best['top1']:.1f} % [{100 * best['top1_low']:.1f}, {100 * best['top1_high']:.1f}]"
+    first = f"With 2 classes of digits, a {best['model']} trained on them reaches {shown}; with 10, "
+    assert page.answers[0].sentence.startswith(first)
+    assert f"With 2 classes of digits, a {best['model']} trained on them reaches {shown}" in Parts(render(page)).text
+    questions = [answer.question for answer in page.answers]
+    assert questions == list(dict.fromkeys(questions))
+
+
 def test_headlines_do_not_claim_a_gap_that_the_table_denies():
     line = {"dataset": "digits", "ncl": 2, "n": 3, "models": 3, "subsets": 1, "verdict": NO_MEAN_INTERVAL}
     for name in ("sub_minus_open", "sub_minus_masked"):
@@ -147,8 +165,9 @@ def test_what_is_missing_is_left_out_with_its_reason(tmp_path):
     reason = "stored embed rows = 0 of 30 rows; next: fca run task=embed"
     index = REPORT(tmp_path, results(made, reason), run_rows(tables()), "fca report")
     page = Parts(index.read_text())
-    assert f"Similarity of the subsets Left out: {reason}" in page.text
-    assert f"What similarity predicts Left out: {reason}" in page.text
+    lacking = "Similarity of the subsets, The released script, What similarity predicts, Similarity and accuracy"
+    assert f"Not in this report Accuracy, Ranks of the models, Ranks on all classes, {lacking}: {reason}" in page.text
+    assert page.text.count(reason) == 1  # however many figures lack for it
     assert not (tmp_path / "figures" / "similarity.png").exists()
     assert (tmp_path / "figures" / "dcn.png").exists()
 
@@ -213,8 +232,9 @@ def test_the_page_lists_the_runs_that_the_tables_read_and_their_parents(tmp_path
 def test_ten_thousand_runs_fit_on_a_page():
     rows = run_rows(tables()).sample(10_000, replace=True, random_state=0, ignore_index=True)
     text = render(Page("many", [], [], rows, "fca report"))
-    assert len(text) < 6_000_000
-    assert len(json.loads(Parts(text).data)["tables"]["runs"]["lines"]) == 10_000
+    assert len(text) < 2_000_000
+    shown = json.loads(Parts(text).data)["tables"]["runs"]
+    assert (len(shown["lines"]), shown["all"]) == (1_000, 10_000)
 
 
 def test_a_yes_or_no_is_no_number():

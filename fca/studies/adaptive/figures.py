@@ -8,8 +8,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
-from fca.report.figure import Figure
+from fca.report import kinds, small, style
+from fca.report.figure import Answer, Figure
+from fca.report.small import interval
 from fca.store.columns import PREDICT_S, SHIFT
 from fca.studies.adaptive import adaptive_tests as live
 from fca.studies.adaptive import replay
@@ -355,6 +356,30 @@ def live_headlines(tests: pd.DataFrame) -> Iterator[str]:
         yield line + (f"; {_percents(timed)} of the time of a full run." if len(timed) else ".")
 
 
+def error_answer(methods: pd.DataFrame) -> tuple[str, Any] | None:
+    """The squared error of the best unbiased test against evenly drawn images.
+
+    >>> line = {"dataset": "zoo", "target": "accuracy", "budget": 0.25, "share": 0.25, "warning": None}
+    >>> static = line | {"method": "Static 3", "ratio": 1.0, **dict(zip(("policy", "estimator"), replay.BASE))}
+    >>> ours = line | {"method": "a + b", "policy": "a", "estimator": "b", "ratio": 0.6, "ratio_low": 0.4}
+    >>> print(error_answer(pd.DataFrame([static, ours | {"ratio_high": 0.9}]))[0])
+    With 25 % of the images of zoo, an adaptive test (a + b) has 0.60 [0.40, 0.90] times the squared error of as many \
+evenly drawn images.
+    """
+    least = methods[(methods["budget"] == methods["budget"].min()) & methods["warning"].isna()]
+    known = least[~replay.is_base(least)].dropna(subset=replay.RATIO)
+    if known.empty:
+        return None
+    part, rest = small.of_one(known, DATASET)
+    part = part[part[TARGET] == part[TARGET].iloc[0]].sort_values(replay.RATIO, kind="stable")
+    line = part.iloc[0].to_dict()
+    with_few = f"With {_percents(part[SHARE].head(1))} of the images of {line[DATASET]}, an adaptive test"
+    times = f"({line['method']}) has {interval(line, replay.RATIO)} times the squared error"
+    hover = (METHOD, *with_interval(replay.RATIO))
+    drawn = small.dots(part, METHOD, replay.RATIO, hover, line=1.0)
+    return f"{with_few} {times} of as many evenly drawn images{rest}.", drawn
+
+
 _ERRORS, _METHODS, _CURVES, _EXPOSURE, _EVALUATED, _TRAJECTORIES, _SESSIONS = replay.AdaptiveReplay.tables
 _TESTS, _ATTRIBUTES = live.AdaptiveTests.tables
 FIGURES = (
@@ -369,3 +394,4 @@ FIGURES = (
     Figure("adaptive_truth", "Live tests and the truth", (_ATTRIBUTES,), truth_figure),
 )
 HEADLINES = {_METHODS.name: method_headlines, _EVALUATED.name: evaluated_headlines, _TESTS.name: live_headlines}
+ANSWERS = (Answer("Do fewer images suffice?", (_METHODS,), error_answer),)

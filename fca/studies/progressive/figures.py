@@ -8,8 +8,9 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
-from fca.report.figure import Figure
+from fca.report import kinds, small, style
+from fca.report.figure import Answer, Figure
+from fca.report.small import interval
 from fca.studies.progressive import attribute_levels, hierarchy, validate_levels
 from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, FALLS
 from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
@@ -266,7 +267,7 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
     tall, wide = int((frame["row"].max() + 1) * STEP_PX), int((frame["column"].max() + 1) * (kinds.SIDE + 28))
     chart = kinds.pictures(frame, hover, "label", "under")
     drawn = style.faceted(chart, frame, title, (DATASET,), height=tall, columns=1)
-    drawn.spec.width = wide
+    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide
     return drawn
 
 
@@ -380,6 +381,62 @@ def contradictions_headlines(shown: pd.DataFrame) -> Iterator[str]:
         yield f"{dataset}: images that contradict their level for {models} models: {named}."
 
 
+_SHARE = Column(ACCURACY, float, ".0%", "accuracy")
+_FOLLOWED = Column(hierarchy.HIERARCHICAL_SCORE, float, ".0%", "triplets that follow the order")
+_COST = Column(attribute_levels.DROP, float, "+.0%", "accuracy lost")
+
+
+def accuracy_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
+    """Accuracy of the best model, and on easy and hard images.
+
+    >>> line = {"dataset": "zoo", "model": "vit", "accuracy": 0.8, "accuracy_low": 0.7, "accuracy_high": 0.9}
+    >>> print(accuracy_answer(pd.DataFrame([line | {"easy": 0.95, "medium": 0.8, "hard": 0.65}]))[0])
+    On zoo, the best model, vit, is right on 80 % [70, 90] of images: 95 % of easy and 65 % of hard ones.
+    """
+    if models[ACCURACY].isna().all():
+        return None
+    part, rest = small.of_one(models.dropna(subset=ACCURACY), DATASET)
+    part = part.sort_values(ACCURACY, ascending=False, kind="stable")
+    line = part.iloc[0].to_dict()
+    ends = " and ".join(f"{100 * line[level]:.0f} % of {level}" for level in (LEVELS[0], LEVELS[-1]))
+    right = f"{line[MODEL]}, is right on {interval(line, _SHARE)} of images: {ends} ones"
+    hover = (MODEL, *with_interval(_SHARE), *BY_LEVEL)
+    return f"On {line[DATASET]}, the best model, {right}{rest}.", small.dots(part, MODEL, _SHARE, hover)
+
+
+def order_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
+    """How often the most orderly model fails on hard images before easy ones."""
+    known = models.dropna(subset=_FOLLOWED)
+    if known.empty:
+        return None
+    part, rest = small.of_one(known, DATASET)
+    part = part.sort_values(_FOLLOWED, ascending=False, kind="stable")
+    line = part.iloc[0].to_dict()
+    followed = f"{line[MODEL]} fails on the harder image first in {interval(line, _FOLLOWED)} of triplets"
+    alone = f"its accuracies by level alone make {100 * line[hierarchy.LEVEL_RATES]:.0f} %"
+    hover = (MODEL, *with_interval(_FOLLOWED))
+    return f"On {line[DATASET]}, {followed}; {alone}{rest}.", small.dots(part, MODEL, _FOLLOWED, hover)
+
+
+def cost_answer(steps: pd.DataFrame) -> tuple[str, Any] | None:
+    """The step of an attribute that costs most accuracy.
+
+    >>> line = {"dataset": "zoo", "attribute": "size", "step": "medium to hard", "drop": 0.2, "drop_low": 0.1}
+    >>> print(cost_answer(pd.DataFrame([line | {"drop_high": 0.3}]))[0])
+    On zoo, the step from medium to hard size costs most: +20 points [+10, +30] of accuracy.
+    """
+    known = steps.dropna(subset=_COST)
+    if known.empty:
+        return None
+    part, rest = small.of_one(known, DATASET)
+    part = part.sort_values(_COST, ascending=False, kind="stable")
+    part = part.assign(named=part[ATTRIBUTE] + ", " + part[attribute_levels.STEP])
+    line = part.iloc[0].to_dict()
+    most = f"the step from {line[attribute_levels.STEP]} {line[ATTRIBUTE]} costs most: {interval(line, _COST)}"
+    hover = (Column("named", str, "", "step"), *with_interval(_COST))
+    return f"On {line[DATASET]}, {most} of accuracy{rest}.", small.dots(part, "named", _COST, hover, line=0.0)
+
+
 _BINS, _TRENDS, _CONTRADICTIONS, _ = ValidateLevels.tables
 FIGURES = (
     Figure("hierarchy", "Hard images fail first", (HIERARCHY,), hierarchy_figure),
@@ -400,3 +457,8 @@ HEADLINES = {
     _TRENDS.name: trends_headlines,
     _CONTRADICTIONS.name: contradictions_headlines,
 }
+ANSWERS = (
+    Answer("How accurate are models, easy to hard?", (HIERARCHY,), accuracy_answer),
+    Answer("What does a harder level cost?", (ATTRIBUTE_STEPS,), cost_answer),
+    Answer("Do hard images fail first?", (HIERARCHY,), order_answer),
+)

@@ -1,6 +1,7 @@
 """The figures of few-class studies."""
 
 from fca.studies.few_class.figures import accuracy, difficulty, prediction, similarity
+from fca.studies.few_class.figures.answers import ANSWERS as ANSWERS
 
 _PARTS = (accuracy, similarity, prediction, difficulty)
 FIGURES = tuple(figure for part in _PARTS for figure in part.FIGURES)

@@ -78,18 +78,27 @@ def agreement_figure(agreement: Table) -> alt.FacetChart:
         f"1: the same order; 0: unrelated. Mean over class subsets with its {_INTERVAL}.",
     )
     axis = kinds.quantity(alt.Y, accuracy.RHO, domainMax=1)
-    return _by_ncl(agreement.frame, accuracy.RHO, agreement.columns, title, axis, line=kinds.ZERO, size=90)
+    several = agreement.frame[agreement.frame[MODELS] > 1]
+    return _by_ncl(several, accuracy.RHO, agreement.columns, title, axis, line=kinds.ZERO, size=90)
 
 
 def ranks_figure(ranks: Table) -> alt.FacetChart:
     """Mean rank of every model at every ncl as a heat map, one panel for each protocol."""
-    frame = by_protocol(ranks.frame)
+    frame = by_protocol(_several(ranks.frame))
     title = style.title(
         "Does the best model change with the number of classes?",
         "Mean rank of the models over the class subsets; 1 is the most accurate.",
     )
     worst = float(max(frame[MODEL].nunique(), 2))
     return models_by_ncl(frame, accuracy.RANK, ranks.columns, title, (1.0, worst), best_low=True)
+
+
+def _several(frame: pd.DataFrame) -> pd.DataFrame:
+    """The data sets and protocols of two models or more: one alone has no order."""
+    models = frame.groupby([DATASET, PROTOCOL])[MODEL].transform("nunique")
+    if len(frame) and not (models > 1).any():
+        raise style.NothingToDraw("one model has no order; next: fca run -m model=FIRST,SECOND")
+    return frame[models > 1]
 
 
 def models_by_ncl(
@@ -251,7 +260,7 @@ def stability_figure(stability: Table) -> alt.FacetChart:
     known = stability.frame.dropna(subset=comparison.P_BEST)
     if known.empty and stability.frame[NOTE].notna().any():
         raise style.NothingToDraw(stability.frame[NOTE].dropna().iloc[0])
-    frame = by_protocol(known, below=True)
+    frame = by_protocol(_several(known), below=True)
     title = style.title(
         "Would other draws of the classes have another winner?",
         "How often each model has the best mean accuracy, over bootstrap resamples of the subset seeds.",

@@ -44,6 +44,7 @@ def map_figure(pairs: Table) -> alt.FacetChart:
     )
     side = {1: 560, 2: 400}[columns]
     drawn = style.faceted(chart, frame, title, (DATASET,), side, columns)
+    drawn.usermeta = kinds.FIXED  # squares
     return drawn.resolve_scale(x="independent", y="independent")  # each panel has its own classes
 
 

@@ -164,6 +164,8 @@ def curves_figure(curves: Table) -> alt.FacetChart:
 def reliability_figure(reliability: Table) -> alt.FacetChart:
     """Kendall's tau with its interval of every corruption and severity; severity 1 as a diamond."""
     frame = reliability.frame.dropna(subset=TAU).reset_index(drop=True)
+    if len(frame) and not frame[SEVERITY].any():
+        raise style.NothingToDraw("no corrupted images; next: fca run task=predict shift=corruption/all")
     frame = frame.assign(panel=style.panels(frame, DATASET))
     levels = sorted(frame[SEVERITY].unique().tolist())
     middle = levels[(len(levels) - 1 + (0 in levels)) // 2]  # clean is alone in its row

@@ -121,7 +121,7 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     chart = kinds.pictures(frame, hover, LABEL, PREDICTED)
     drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * STEP, columns=1)
-    drawn.spec.width = wide * (kinds.SIDE + 18)
+    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 18)
     return drawn
 
 

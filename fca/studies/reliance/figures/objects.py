@@ -80,7 +80,7 @@ def pictures_figure(kind: str, question: str, line: str, shown: Table) -> alt.Fa
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     chart = kinds.pictures(frame, hover, LABEL, "below")
     drawn = style.faceted(chart, frame, style.title(question, line), (DATASET,), height=tall * STEP, columns=1)
-    drawn.spec.width = wide * (kinds.SIDE + 18)
+    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 18)
     return drawn
 
 
@@ -147,7 +147,7 @@ def ends_figure(pictures: Table) -> alt.FacetChart:
     )
     chart = kinds.pictures(frame, [column for column in pictures.columns if column != "thumbnail"], "place", "words")
     drawn = style.faceted(chart, frame, title, (DATASET,), height=2 * STEP_OF_ENDS, columns=2)
-    drawn.spec.width = (int(frame["column"].max()) + 1) * (kinds.SIDE + 18)
+    drawn.usermeta, drawn.spec.width = kinds.FIXED, (int(frame["column"].max()) + 1) * (kinds.SIDE + 18)
     return drawn
 
 

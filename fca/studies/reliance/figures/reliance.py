@@ -133,7 +133,7 @@ def examples_figure(shown: Table) -> alt.FacetChart:
     chart = kinds.pictures(frame, (DATASET, made.CONDITION, LABEL), "change", LABEL)
     title = style.title("What do the changed images look like?", "First images of the first classes, at input size.")
     drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * STEP, columns=1)
-    drawn.spec.width = wide * (kinds.SIDE + 30)
+    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 30)
     return drawn
 
 

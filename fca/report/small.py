@@ -1,0 +1,111 @@
+"""The small figures beside headlines: a curve, a few named dots, a cloud, lines. They draw declared columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from fca.report import kinds, style
+from fca.types import Column
+
+HEIGHT, NAMED = 72, 4  # pixels; names at the side
+COLOUR = "#1f83c9"  # 3:1 on white and on black
+
+
+def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Column], line: float | None = None) -> Any:
+    """A value with its interval over ordered steps; `line` is a reference.
+
+    >>> share = Column("top1", float, ".1%", "accuracy")
+    >>> frame = pd.DataFrame({"ncl": [2, 5], "top1": [0.9, 0.8], "top1_low": [0.8, 0.7], "top1_high": [1.0, 0.9]})
+    >>> len(curve(frame, Column("ncl", int, ".0f", "classes"), share, [share, share.low]).layer)
+    3
+    """
+    base: Any = alt.Chart().encode(x=_steps(along), tooltip=kinds.tooltips(hover))
+    marks = base.encode(y=_axis(alt.Y, value))
+    layers = [] if line is None else [kinds.reference(line, upright=True)]
+    ends = kinds.interval(base.encode(color=alt.value(COLOUR)), value, upright=True)
+    drawn = [marks.mark_line(strokeWidth=1.5, color=COLOUR), ends, marks.mark_point(filled=True, size=60, color=COLOUR)]
+    return _sized(kinds.layers(*layers, *drawn), frame)
+
+
+def dots(frame: pd.DataFrame, names: str, value: Column, hover: Sequence[Column], line: float | None = None) -> Any:
+    """A value with its interval for the first names of the frame, the first in colour; `line` is a reference."""
+    frame = frame.head(NAMED).reset_index(drop=True).assign(first=lambda few: few.index == 0)
+    along = kinds.category(alt.Y, names, frame[names].tolist(), labelLimit=150, domain=False)
+    colour = alt.condition("datum.first", alt.value(COLOUR), alt.value(kinds.GREY))
+    base: Any = alt.Chart().encode(y=along, color=colour, tooltip=kinds.tooltips(hover))
+    layers = [] if line is None else [kinds.reference(line, upright=False)]
+    if value.low in frame:
+        layers.append(kinds.interval(base, value, upright=False))
+    layers.append(base.mark_point(filled=True, size=70).encode(x=_axis(alt.X, value)))
+    return _sized(kinds.layers(*layers), frame)
+
+
+def cloud(frame: pd.DataFrame, x: Column, y: Column, hover: Sequence[Column]) -> Any:
+    """One mark a line of the frame, and the straight line through them."""
+    across, up = _axis(alt.X, x), _axis(alt.Y, y)
+    marks: Any = alt.Chart().mark_point(filled=True, size=45, color=COLOUR, opacity=0.8)
+    marks = marks.encode(x=across, y=up, tooltip=kinds.tooltips(hover))
+    return _sized(kinds.layers(kinds.least_squares(x, y, across, up), marks), frame)
+
+
+def lines(frame: pd.DataFrame, x: Column, y: Column, one: Column, hover: Sequence[Column]) -> Any:
+    """A line for each value of `one`; the first of the frame in colour."""
+    frame = frame.assign(first=frame[one] == frame[one].iloc[0])
+    base: Any = alt.Chart().mark_line(strokeWidth=2).encode(x=_axis(alt.X, x), y=_axis(alt.Y, y), detail=f"{one}:N")
+    colour = alt.condition("datum.first", alt.value(COLOUR), alt.value(kinds.GREY))
+    return _sized(kinds.layers(base.encode(color=colour, tooltip=kinds.tooltips(hover))), frame)
+
+
+def _steps(along: Column) -> alt.X:
+    axis = alt.Axis(labelExpr=f"datum.index == 0 ? datum.label + ' {along.meaning}' : datum.label")
+    return alt.X(f"{along}:O", title=None, sort=None, axis=axis)
+
+
+def _axis(channel: type, value: Column) -> Any:
+    """Few ticks; the title of an upright axis lies above it."""
+    above = {"titleAngle": 0, "titleAlign": "left", "titleX": 0, "titleY": -10}
+    axis = kinds.quantity(channel, value, grid=False)
+    for name, at in ({"tickCount": 3} | (above if channel is alt.Y else {})).items():
+        axis["axis"][name] = at
+    return axis
+
+
+def _sized(chart: Any, frame: pd.DataFrame) -> Any:
+    """As wide as its place."""
+    drawn = chart.properties(width="container", height=HEIGHT, data=alt.NamedData("table"))
+    drawn.data = style.data(frame)
+    return drawn
+
+
+def interval(line: Any, value: Column) -> str:
+    """A number with its interval as a sentence has it, in the unit of its column.
+
+    >>> share = Column("top1", float, ".1%", "accuracy")
+    >>> interval({"top1": 0.981, "top1_low": 0.97, "top1_high": 0.99}, share)
+    '98.1 % [97.0, 99.0]'
+    >>> interval({"r": 0.5, "r_low": None}, Column("r", float, ".2f", "correlation"))
+    '0.50'
+    """
+    form, factor, unit = value.number_format, 1, ""
+    if form.endswith("%"):
+        form, factor, unit = f"{form[:-1]}f", 100, " points" if form.startswith("+") else " %"
+    shown = f"{factor * line[value]:{form}}{unit}"
+    if pd.isna(line.get(value.low)):
+        return shown
+    return f"{shown} [{factor * line[value.low]:{form}}, {factor * line[value.high]:{form}}]"
+
+
+def of_one(frame: pd.DataFrame, column: str) -> tuple[pd.DataFrame, str]:
+    """The lines of the value that has most of them, and in words how many other values there are.
+
+    >>> of_one(pd.DataFrame({"dataset": ["a", "b", "b"]}), Column("dataset", meaning="data set"))[1]
+    ' (1 more data set below)'
+    """
+    most, others = frame[column].value_counts(sort=True).index[0], frame[column].nunique() - 1
+    noun = getattr(column, "meaning", column)
+    rest = f" ({others} more {noun}{'s' if others > 1 else ''} below)" if others else ""
+    return frame[frame[column] == most].reset_index(drop=True), rest

@@ -1,0 +1,133 @@
+"""What a study by item response theory answers at the top of a page, the most useful first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from fca.report import small
+from fca.report.figure import Answer
+from fca.report.small import interval
+from fca.studies.irt import class_robustness as robust
+from fca.studies.irt import difficulty_segments as segments
+from fca.studies.irt import irt, severity_facet
+from fca.studies.irt import label_errors as errors
+from fca.studies.irt.fits import ABILITY, SUBJECT, TRAIT
+from fca.studies.irt.irt import TAU
+from fca.studies.irt.severity_facet import STEP
+from fca.studies.table import CORRUPTION, DATASET, LABEL, SEVERITY, TOP1
+from fca.types import Column, with_interval
+
+Found = tuple[str, Any] | None
+RECALL = Column(errors.RECALLS[-1], float, ".0%", "wrong labels found")
+RIGHT = Column(segments.SHARE_RIGHT, float, ".0%", "right on the hard quarter")
+ORDER = Column(TAU, float, ".3f", "Kendall's tau")
+ADDED = Column(STEP, float, "+.2f", "logits a step")
+SHARE = Column(TOP1, float, ".1%", "accuracy")
+
+
+def label_answer(rules: pd.DataFrame, curve: pd.DataFrame) -> Found:
+    """How many of the wrong labels are among the quarter that the best rule suspects most.
+
+    >>> line = {"dataset": "zoo", "rule": "low_top1", "auc": 0.9, "errors": 54}
+    >>> line |= {"recall_25": 0.75, "recall_25_low": 0.6, "recall_25_high": 0.85}
+    >>> points = pd.DataFrame([{"dataset": "zoo", "rule": "low_top1", "share_flagged": 0.25, "recall": 0.75}])
+    >>> print(label_answer(pd.DataFrame([line]), points)[0])
+    Reviewing the 25 % most suspect images of zoo finds 75 % [60, 85] of the 54 known wrong labels.
+    """
+    part, rest = small.of_one(rules.dropna(subset=RECALL), DATASET) if rules[RECALL].notna().any() else (None, "")
+    if part is None:
+        return None
+    line = part.sort_values(errors.AUC, ascending=False, kind="stable").iloc[0].to_dict()
+    found = f"finds {interval(line, RECALL)} of the {line['errors']:.0f} known wrong labels"
+    shown = curve[(curve[DATASET] == line[DATASET]) & (curve[errors.RULE] == line[errors.RULE])].reset_index(drop=True)
+    drawn = small.lines(shown, errors.SHARE_FLAGGED, errors.RECALL, errors.RULE, (errors.SHARE_FLAGGED, errors.RECALL))
+    return f"Reviewing the 25 % most suspect images of {line[DATASET]} {found}{rest}.", drawn
+
+
+def hard_answer(models: pd.DataFrame) -> Found:
+    """Who solves most and fewest of the hard quarter of clean images.
+
+    >>> line = {"dataset": "zoo", "severity": 0, "segment": "hard"}
+    >>> a = {"subject": "a", "share": 0.5, "share_low": 0.4, "share_high": 0.6}
+    >>> b = {"subject": "b", "share": 0.2, "share_low": 0.1, "share_high": 0.3}
+    >>> print(hard_answer(pd.DataFrame([line | a, line | b]))[0])
+    On the hard quarter of zoo's images, a is right on 50 % [40, 60]; the weakest of 2, b, on 20 %.
+    """
+    hard = models[(models[segments.SEGMENT] == "hard") & (models[SEVERITY] == 0)]
+    if hard.empty:
+        return None
+    part, rest = small.of_one(hard, DATASET)
+    part = part.sort_values(RIGHT, ascending=False, kind="stable")
+    first, last = part.iloc[0].to_dict(), part.iloc[-1].to_dict()
+    others = f"; the weakest of {len(part)}, {last[SUBJECT]}, on {interval({RIGHT: last[RIGHT]}, RIGHT)}"
+    sentence = (
+        f"On the hard quarter of {first[DATASET]}'s images, {first[SUBJECT]} is right on {interval(first, RIGHT)}"
+    )
+    shown = pd.concat([part.head(3), part.tail(1)]).drop_duplicates(SUBJECT)
+    end = others if len(part) > 1 else ""
+    return f"{sentence}{end}{rest}.", small.dots(shown, SUBJECT, RIGHT, (SUBJECT, *with_interval(RIGHT)))
+
+
+def order_answer(fits: pd.DataFrame, abilities: pd.DataFrame) -> Found:
+    """Whether ability orders the subjects as accuracy does.
+
+    >>> line = {"dataset": "zoo", "corruption": "clean", "trait": "ability", "n_subjects": 9}
+    >>> fits = pd.DataFrame([line | {"tau": 0.97, "tau_low": 0.9, "tau_high": 1.0}])
+    >>> who = pd.DataFrame([{"dataset": "zoo", "corruption": "clean", "subject": "a", "top1": 0.9, "ability": 1.0}])
+    >>> print(order_answer(fits, who)[0])
+    Ability orders the 9 subjects of zoo nearly as accuracy does: Kendall's tau 0.970 [0.900, 1.000].
+    """
+    clean = fits[fits[CORRUPTION] == "clean"].dropna(subset=TAU)
+    if clean.empty:
+        return None
+    part, rest = small.of_one(clean.sort_values("n_subjects", ascending=False, kind="stable"), DATASET)
+    line = part.iloc[0].to_dict()
+    as_much = "nearly as" if line[TAU] > 0.9 else "not quite as" if line[TAU] > 0.5 else "unlike"
+    sentence = f"{str(line[TRAIT]).capitalize()} orders the {line['n_subjects']} subjects of {line[DATASET]} {as_much}"
+    same = (abilities[DATASET] == line[DATASET]) & (abilities[CORRUPTION] == "clean")
+    shown = abilities[same].dropna(subset=[TOP1, ABILITY]).reset_index(drop=True)
+    drawn = small.cloud(shown, SHARE, Column(ABILITY, float, ".2f", str(line[TRAIT])), (SUBJECT, SHARE, ABILITY))
+    return f"{sentence} accuracy does: Kendall's tau {interval(line, ORDER)}{rest}.", drawn
+
+
+def corruption_answer(steps: pd.DataFrame) -> Found:
+    """Which corruption adds most difficulty a step of severity.
+
+    >>> line = {"dataset": "zoo", "step_low": 0.4, "step_high": 0.6}
+    >>> lines = [{**line, "corruption": "fog", "step": 0.5}, {**line, "corruption": "snow", "step": 0.45}]
+    >>> print(corruption_answer(pd.DataFrame(lines))[0])
+    Of 2 corruptions of zoo, fog hurts most: each step of severity adds +0.50 [+0.40, +0.60] logits of difficulty.
+    """
+    part, rest = small.of_one(steps.dropna(subset=STEP), DATASET) if steps[STEP].notna().any() else (None, "")
+    if part is None or part[CORRUPTION].nunique() < 2:
+        return None
+    part = part.sort_values(STEP, ascending=False, kind="stable")
+    line = part.iloc[0].to_dict()
+    of = f"Of {part[CORRUPTION].nunique()} corruptions of {line[DATASET]}, {line[CORRUPTION]} hurts most"
+    sentence = f"{of}: each step of severity adds {interval(line, ADDED)} logits of difficulty{rest}."
+    return sentence, small.dots(part, CORRUPTION, ADDED, (CORRUPTION, *with_interval(ADDED)), line=0.0)
+
+
+def class_answer(classes: pd.DataFrame) -> Found:
+    """The class that moves most under a corruption."""
+    known = classes.dropna(subset=robust.INSTABILITY)
+    if known.empty:
+        return None
+    part, rest = small.of_one(known, DATASET)
+    line = part.sort_values(robust.INSTABILITY, ascending=False, kind="stable").iloc[0].to_dict()
+    same = part[part[CORRUPTION] == line[CORRUPTION]].sort_values(robust.INSTABILITY, ascending=False, kind="stable")
+    moves = Column(robust.INSTABILITY, float, ".2f", "how far it moves")
+    what = f"{line[LABEL]} is the class of {line[DATASET]} that {line[CORRUPTION]} changes most"
+    sentence = f"{what}: standard deviation over severities {interval(line, moves)}{rest}."
+    return sentence, small.dots(same, LABEL, moves, (LABEL, CORRUPTION, *with_interval(moves)))
+
+
+ANSWERS = (
+    Answer("How many wrong labels can be found?", (errors.LABEL_ERROR_RULES, errors.LABEL_ERROR_CURVE), label_answer),
+    Answer("Which model is right on hard images?", (segments.SEGMENT_MODELS,), hard_answer),
+    Answer("Which corruption hurts most?", (severity_facet.SEVERITY_FACET,), corruption_answer),
+    Answer("Which class breaks first?", (robust.CLASS_ROBUSTNESS,), class_answer),
+    Answer("Does ability agree with accuracy?", (irt.IRT_FITS, irt.IRT_ABILITIES), order_answer),
+)

@@ -1,0 +1,112 @@
+"""What the reliance study answers at the top of a page, the most useful first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+from fca.report import small
+from fca.report.figure import Answer
+from fca.report.small import interval
+from fca.studies.reliance import object_statistics as objects
+from fca.studies.reliance import reliance as made
+from fca.studies.reliance import spurious_rank as cues
+from fca.studies.reliance.figures.reliance import ALTHOUGH, REFUTED
+from fca.studies.table import DATASET, LABEL, MODEL, TOP1
+from fca.types import Column, with_interval
+
+Found = tuple[str, Any] | None
+SHARE = Column(TOP1, float, ".0%", "accuracy without the object")
+KEPT = Column(made.KEPT, float, ".0%", "accuracy kept")
+GAP = Column(cues.GAP, float, "+.0%", "lead of images with strong cues")
+BIAS = Column(made.BIAS, float, ".0%", "decisions for shape")
+RAW = Column(objects.RAW, float, ".0%", "share of the image that is object")
+
+
+def object_answer(accuracy: pd.DataFrame) -> Found:
+    """How often the most accurate model is right although the object is gone.
+
+    >>> line = {"dataset": "zoo", "model": "vgg16", "protocol": "open", "condition": "ablate/gray", "top1": 0.62}
+    >>> line |= {"top1_low": 0.55, "top1_high": 0.69, "chance": 0.001, "trust": None}
+    >>> print(object_answer(pd.DataFrame([line]))[0])
+    Although the object is gray, vgg16 is still right on 62 % [55, 69] of zoo's images (chance 0.1 %).
+    """
+    known = accuracy[accuracy[made.PROTOCOL] == "open"]
+    change = next((name for name in ALTHOUGH if name in set(known[made.CONDITION])), None)
+    if change is None:
+        return None
+    part, rest = small.of_one(known[known[made.CONDITION] == change], DATASET)
+    part = part.sort_values(TOP1, ascending=False, kind="stable")
+    line = part.iloc[0].to_dict()
+    doubt = f"; with known cues this metric is {REFUTED}" if str(line[made.TRUST]).startswith(REFUTED) else ""
+    right = f"{line[MODEL]} is still right on {interval(line, SHARE)} of {line[DATASET]}'s images"
+    sentence = f"Although {ALTHOUGH[change]}, {right} (chance {100 * line[made.CHANCE]:.2g} %{doubt}){rest}."
+    return sentence, small.dots(part, MODEL, SHARE, (MODEL, *with_interval(SHARE)), line=float(line[made.CHANCE]))
+
+
+def class_answer(classes: pd.DataFrame) -> Found:
+    """The class that keeps most of its accuracy without its object."""
+    known = classes[classes[made.PROTOCOL] == "open"].dropna(subset=made.KEPT)
+    if known.empty:
+        return None
+    part, rest = small.of_one(known, DATASET)
+    mean = part[part[MODEL] == made.MEAN]
+    part = (mean if len(mean) else part[part[MODEL] == part[MODEL].iloc[0]]).sort_values(made.RANK, kind="stable")
+    line = part.iloc[0].to_dict()
+    what = f"{line[LABEL]} leans most on its surroundings: it keeps {interval(line, KEPT)} of its accuracy"
+    sentence = f"Of the classes of {line[DATASET]}, {what} when its object is gone{rest}."
+    return sentence, small.dots(part, LABEL, KEPT, (LABEL, MODEL, *with_interval(KEPT)))
+
+
+def cue_answer(gap: pd.DataFrame) -> Found:
+    """The model that gains most from strong cues.
+
+    >>> line = {"dataset": "zoo", "label": "all classes", "subject": "net", "gap": 0.12}
+    >>> print(cue_answer(pd.DataFrame([line | {"label": cues.EVERY, "gap_low": 0.03, "gap_high": 0.21}]))[0])
+    Where the cues of a class of zoo are strong, net is +12 points [+3, +21] more accurate than where they are weak.
+    """
+    known = gap[gap[LABEL] == cues.EVERY].dropna(subset=GAP)
+    known = known[~known[cues.SUBJECT].str.contains("the encoder")]  # it has a gap by construction
+    if known.empty:
+        return None
+    part, rest = small.of_one(known, DATASET)
+    part = part.sort_values(GAP, ascending=False, kind="stable")
+    line = part.iloc[0].to_dict()
+    more = f"{line[cues.SUBJECT]} is {interval(line, GAP)} more accurate than where they are weak"
+    sentence = f"Where the cues of a class of {line[DATASET]} are strong, {more}{rest}."
+    return sentence, small.dots(part, cues.SUBJECT, GAP, (cues.SUBJECT, *with_interval(GAP)), line=0.0)
+
+
+def shape_answer(shapes: pd.DataFrame) -> Found:
+    """The model that decides for shape most often."""
+    known = shapes.dropna(subset=made.BIAS)
+    if known.empty:
+        return None
+    part, rest = small.of_one(known, DATASET)
+    part = part.sort_values(BIAS, ascending=False, kind="stable")
+    line = part.iloc[0].to_dict()
+    sentence = f"Between shape and texture, {line[MODEL]} decides for shape in {interval(line, BIAS)} of cases{rest}."
+    return sentence, small.dots(part, MODEL, BIAS, (MODEL, *with_interval(BIAS)))
+
+
+def size_answer(statistics: pd.DataFrame) -> Found:
+    """How much of an image its object takes."""
+    known = statistics.dropna(subset=RAW)
+    whole = known[known[LABEL] == objects.ALL]
+    if whole.empty:
+        return None
+    line, rest = small.of_one(whole, DATASET)[0].iloc[0].to_dict(), small.of_one(whole, DATASET)[1]
+    part = known[(known[DATASET] == line[DATASET]) & (known[LABEL] != objects.ALL)].sort_values(RAW, kind="stable")
+    shown = pd.concat([whole[whole[DATASET] == line[DATASET]], part.head(2), part.tail(1)]).drop_duplicates(LABEL)
+    sentence = f"Objects take {interval(line, RAW)} of an image of {line[DATASET]}{rest}."
+    return sentence, small.dots(shown, LABEL, RAW, (LABEL, *with_interval(RAW)))
+
+
+ANSWERS = (
+    Answer("Is the class still predicted without its object?", (made.ACCURACY,), object_answer),
+    Answer("Which class leans on its surroundings?", (made.BY_CLASS,), class_answer),
+    Answer("Do spurious cues help?", (cues.SPURIOUS_GAP,), cue_answer),
+    Answer("Shape or texture?", (made.SHAPES,), shape_answer),
+    Answer("How large are the objects?", (objects.OBJECT_STATISTICS,), size_answer),
+)
