@@ -16,7 +16,8 @@ from tests.report.specs import FigureClaims
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Runs FigureClaims over every figure of a study, and few lines and many."""
     if metafunc.cls and issubclass(metafunc.cls, FigureClaims):
-        metafunc.parametrize("shown", metafunc.cls.FIGURES, ids=lambda shown: shown.key)
+        if "shown" in metafunc.fixturenames:
+            metafunc.parametrize("shown", metafunc.cls.FIGURES, ids=lambda shown: shown.key)
         if "case" in metafunc.fixturenames:
             metafunc.parametrize("case", metafunc.cls.CASES)
 

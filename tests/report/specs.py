@@ -1,9 +1,11 @@
 """What a drawn figure holds: its marks, its values, and that it computes nothing."""
 
+import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from typing import ClassVar
 
 import pandas as pd
@@ -13,6 +15,8 @@ import vl_convert
 from fca.report import style
 from fca.report.figure import Figure
 from fca.types import Table
+
+STUDIES = ("few_class", "irt", "progressive", "adaptive", "reliance", "search")
 
 
 def values(spec: dict) -> pd.DataFrame:
@@ -100,6 +104,17 @@ class FigureClaims:
         spec = self.figure(shown, **self.CASES[case])
         assert drawn(spec)
         assert not computes(spec)
+
+    def test_what_it_answers_is_a_sentence_and_a_small_figure(self):
+        known = _tables(type(self))
+        asked = [one for study in STUDIES for one in import_module(f"fca.studies.{study}.figures").ANSWERS]
+        for answer in asked:
+            frames = [known[table.name].frame for table in answer.tables if table.name in known]
+            if len(frames) == len(answer.tables) and (found := answer.find(*frames)):
+                sentence, chart = found
+                assert sentence.endswith(".")
+                assert not re.search(r"\bnan\b|\bNone\b", sentence)
+                assert drawn({**style.spec(chart), "width": 300})
 
     def test_without_a_line_there_is_nothing_to_draw(self, shown):
         known = _tables(type(self))

@@ -405,7 +405,12 @@ def accuracy_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
 
 
 def order_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
-    """How often the most orderly model fails on hard images before easy ones."""
+    """How often the most orderly model fails on hard images before easy ones.
+
+    >>> line = {"dataset": "zoo", "model": "vit", "hierarchical_score": 0.9, "level_rates": 0.8}
+    >>> print(order_answer(pd.DataFrame([line | {"hierarchical_score_low": 0.85, "hierarchical_score_high": 0.95}]))[0])
+    On zoo, vit fails on the harder image first in 90 % [85, 95] of triplets; its accuracies by level alone make 80 %.
+    """
     known = models.dropna(subset=_FOLLOWED)
     if known.empty:
         return None

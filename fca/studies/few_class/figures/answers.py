@@ -116,7 +116,16 @@ def _predicts(line: dict[Any, Any]) -> str:
 
 
 def winner_answer(paired: pd.DataFrame, means: pd.DataFrame) -> Found:
-    """The most accurate model at the fewest classes, and its lead over the next."""
+    """The most accurate model at the fewest classes, and its lead over the next.
+
+    >>> line = {"dataset": "zoo", "protocol": "sub", "ncl": 2}
+    >>> means = [line | {"model": "b", "top1": 0.9}, line | {"model": "a", "top1": 0.8}]
+    >>> means += [line | {"ncl": 9, "model": "a", "top1": 0.7}]
+    >>> pair = line | {"model_a": "a", "model_b": "b", "told_apart": True, "difference": -0.1}
+    >>> pair |= {"difference_low": -0.15, "difference_high": -0.05}
+    >>> print(winner_answer(pd.DataFrame([pair]), pd.DataFrame(means))[0])
+    b is the most accurate of 2 sub-models at 2 classes of zoo: +10.0 points [+5.0, +15.0] ahead of a.
+    """
     part, rest = small.of_one(means.dropna(subset=TOP1), DATASET)
     protocol = next(name for name in KINDS if (part[PROTOCOL] == name).any())
     part = part[(part[PROTOCOL] == protocol) & (part[NCL] < part[NCL].max())]

@@ -111,7 +111,12 @@ def corruption_answer(steps: pd.DataFrame) -> Found:
 
 
 def class_answer(classes: pd.DataFrame) -> Found:
-    """The class that moves most under a corruption."""
+    """The class that moves most under a corruption.
+
+    >>> line = {"dataset": "zoo", "corruption": "fog", "label": "cat", "instability": 0.2, "instability_low": 0.1}
+    >>> print(class_answer(pd.DataFrame([line | {"instability_high": 0.3}]))[0])
+    cat is the class of zoo that fog changes most: standard deviation over severities 0.20 [0.10, 0.30].
+    """
     known = classes.dropna(subset=robust.INSTABILITY)
     if known.empty:
         return None

@@ -46,7 +46,13 @@ def object_answer(accuracy: pd.DataFrame) -> Found:
 
 
 def class_answer(classes: pd.DataFrame) -> Found:
-    """The class that keeps most of its accuracy without its object."""
+    """The class that keeps most of its accuracy without its object.
+
+    >>> line = {"dataset": "zoo", "model": "vit", "protocol": "open", "label": "fish", "kept": 0.6, "kept_low": 0.5}
+    >>> print(class_answer(pd.DataFrame([line | {"kept_high": 0.7, "rank": 1}]))[0])
+    Of the classes of zoo, fish leans most on its surroundings: it keeps 60 % [50, 70] of its accuracy when its object \
+is gone.
+    """
     known = classes[classes[made.PROTOCOL] == "open"].dropna(subset=made.KEPT)
     if known.empty:
         return None
@@ -79,7 +85,12 @@ def cue_answer(gap: pd.DataFrame) -> Found:
 
 
 def shape_answer(shapes: pd.DataFrame) -> Found:
-    """The model that decides for shape most often."""
+    """The model that decides for shape most often.
+
+    >>> line = {"dataset": "zoo", "model": "vit", "shape_bias": 0.6, "shape_bias_low": 0.5, "shape_bias_high": 0.7}
+    >>> print(shape_answer(pd.DataFrame([line]))[0])
+    Between shape and texture, vit decides for shape in 60 % [50, 70] of cases.
+    """
     known = shapes.dropna(subset=made.BIAS)
     if known.empty:
         return None
@@ -91,7 +102,12 @@ def shape_answer(shapes: pd.DataFrame) -> Found:
 
 
 def size_answer(statistics: pd.DataFrame) -> Found:
-    """How much of an image its object takes."""
+    """How much of an image its object takes.
+
+    >>> line = {"dataset": "zoo", "mask_area_raw": 0.3, "mask_area_raw_low": 0.2, "mask_area_raw_high": 0.4}
+    >>> print(size_answer(pd.DataFrame([line | {"label": objects.ALL}, line | {"label": "cat"}]))[0])
+    Objects take 30 % [20, 40] of an image of zoo.
+    """
     known = statistics.dropna(subset=RAW)
     whole = known[known[LABEL] == objects.ALL]
     if whole.empty:

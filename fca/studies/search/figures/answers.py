@@ -42,7 +42,13 @@ def rule_answer(rules: pd.DataFrame) -> Found:
 
 
 def value_answer(values: pd.DataFrame) -> Found:
-    """The attribute value with the lowest mean accuracy."""
+    """The attribute value with the lowest mean accuracy.
+
+    >>> line = {"search": "net", "estimate": "search", "attribute": "time", "accuracy_low": 0.2, "accuracy_high": 0.4}
+    >>> lines = [line | {"value": "day", "accuracy": 0.9}, line | {"value": "night", "accuracy": 0.3}]
+    >>> print(value_answer(pd.DataFrame(lines))[0])
+    For net, accuracy is lowest with time: night: 30 % [20, 40].
+    """
     known = values.dropna(subset=of.ACCURACY)
     if known.empty:
         return None
@@ -74,7 +80,12 @@ def policy_answer(found: pd.DataFrame) -> Found:
 
 
 def agreement_answer(agreement: pd.DataFrame) -> Found:
-    """Whether two classifiers fail under the same conditions."""
+    """Whether two classifiers fail under the same conditions.
+
+    >>> line = {"search": "a", "compared": "b", "rho": 0.6, "rho_low": 0.5, "rho_high": 0.7}
+    >>> print(agreement_answer(pd.DataFrame([line]))[0])
+    a and b agree on which conditions are hard: rank correlation +0.60 [+0.50, +0.70].
+    """
     known = agreement.dropna(subset=of.RHO)
     if known.empty:
         return None
