@@ -6,11 +6,14 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 
 class Words(argparse.ArgumentParser):
-    """A parser whose complaints are errors of ours."""
+    """A parser whose complaints are errors of ours, and whose texts stand as they are written."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
 
     def error(self, message: str) -> NoReturn:
         """Raise FcaError for words that are wrong."""

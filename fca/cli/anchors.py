@@ -22,7 +22,7 @@ from fca.types import FcaError
 
 def main(arguments: Sequence[str]) -> int:
     """Choose anchors, estimate by them, or list them; exit code 2 for what cannot be done."""
-    parser = Words(prog="fca anchors", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Words(prog="fca anchors", description=__doc__)
     parser.add_argument(
         "responses", nargs="*", help="files of 0 and 1: CSV (a line a model, a column an image), npz, jsonl"
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fca.cli import Words, refused
-from fca.cli.show import check_store
+from fca.cli.show import as_bytes, check_store
 from fca.cli.status import as_time
 from fca.models.stored import BEST
 from fca.store import State, Store, claims
@@ -133,13 +133,3 @@ def _remove(store: Store, one: Waste) -> None:
         claims.clear(one.path.parent)
     else:
         remove(one.path)
-
-
-def as_bytes(size: int) -> str:
-    """A number of bytes in powers of 1,000, as disks are sold.
-
-    >>> as_bytes(0), as_bytes(4_096), as_bytes(6_400_000)
-    ('0 B', '4.1 kB', '6.4 MB')
-    """
-    power = min(4, max(0, len(str(size)) - 1) // 3)
-    return f"{size / 1000**power:.1f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}" if power else f"{size} B"

@@ -267,7 +267,7 @@ def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
     tried: list[Any] = []
     for run_id in rows["run_id"].head(TRIED):
         try:
-            config = _config_of(store.folder(run_id) / "config.yaml")
+            config = config_of(store.folder(run_id) / "config.yaml")
             values = _values(config, "dataset")
             loader = values["_target_"]
             if [values, config.limit] in tried or not loader.startswith("fca.data."):
@@ -287,7 +287,7 @@ def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
     return None
 
 
-def _config_of(path: Path) -> DictConfig:
+def config_of(path: Path) -> DictConfig:
     """The configuration of a run. Raises ValueError for aliases, of which a few lines can make gigabytes, and depth."""
     text, depth = content_of(path).decode(), 0
     for event in yaml.parse(text, yaml.SafeLoader):

@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import signal
 import socket
-import subprocess
 import threading
 import time
 import traceback
@@ -19,6 +18,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fca.cli.configure import Job
+from fca.cli.version import commit
 from fca.store import ClaimLost, State, Store, claims
 from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND
 from fca.store.files import DamagedFile, write_text
@@ -63,12 +63,8 @@ def provenance() -> dict[str, str | None]:
 
     The commit is that of this checkout, `-dirty` when files differ from it; None outside a checkout.
     """
-    root, commit = Path(__file__).resolve().parents[2], None
-    if (root / ".git").exists():
-        command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
-        commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or None  # noqa: S603
     versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
-    return {"host": socket.gethostname(), "commit": commit, "versions": versions}
+    return {"host": socket.gethostname(), "commit": commit(), "versions": versions}
 
 
 @cache

@@ -24,11 +24,14 @@ COMMANDS = {
     "anchors": "a few images that stand for all:  fca anchors answers.csv --save anchors.json --k 100",
     "export": "a trained network as one file:  fca export run=ID format=onnx",
     "predict": "classes of new images, with probabilities and abstentions:  fca predict FOLDER run=ID",
-    "results": "stored runs as a table:  fca results --format csv --query 'ncl <= 5'",
+    "results": "stored runs as a table:  fca results ncl=2,5 --by model,ncl --sort -top1",
+    "show": "one run: configuration, numbers, curves, command, files:  fca show ID",
+    "diff": "two runs or more: keys, numbers and images on which they differ:  fca diff ID ID",
     "status": "what is done, running and failed, why, and how long it will take",
     "clean": "what takes room and can be made again; removes it with --yes",
+    "doctor": "what is installed and found here, what is missing for which feature, and how to get it",
 }
-WITHOUT_HYDRA = ("bank", "anchors", "export", "predict", "results", "status", "clean")
+WITHOUT_HYDRA = ("bank", "anchors", "export", "predict", "results", "show", "diff", "status", "clean", "doctor")
 GRACE_S = 10.0  # batch systems kill 30 s after SIGTERM
 _received: list[int] = []  # signals that are to end this process
 
@@ -85,6 +88,11 @@ def _end() -> None:
 def _run(words: Sequence[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(_help())
+        return 0
+    if words[0] in ("-V", "--version"):
+        from fca.cli.version import version_line
+
+        print(version_line())
         return 0
     if words[0] in ("-sc", "--shell-completion"):
         return _complete(words)

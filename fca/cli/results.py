@@ -2,40 +2,87 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from fca import store
 from fca.cli import Words, refused
-from fca.cli.show import as_text, check_store
-from fca.store.columns import MAIN
+from fca.cli.show import as_markdown, as_text, check_store
+from fca.store.columns import (
+    ADAPTATION,
+    COMPAT,
+    DATASET,
+    ENCODER,
+    HEADLINES,
+    LIMIT,
+    MAIN,
+    MODEL,
+    NCL,
+    RECIPE,
+    SAMPLER,
+    SEED,
+    SHIFT,
+    SNAPSHOT,
+    SPLIT,
+    SUBSET_SEED,
+    TASK,
+)
+from fca.store.files import write_whole
+from fca.store.query import columns_of, kept
 from fca.types import FcaError, check_choice
+
+FORMATS = ("table", "csv", "json", "markdown", "parquet")
+SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".md": "markdown", ".parquet": "parquet", ".txt": "table"}
+MEANING = (TASK, DATASET, LIMIT, SPLIT, MODEL, SNAPSHOT, ENCODER, SHIFT, ADAPTATION, NCL, SAMPLER, COMPAT)
+_FILTER = re.compile(r"([\w.]+)(==|!=|<=|>=|=|<|>)(.*)", re.DOTALL)
+_NAMES = {"subset.ncl": "ncl", "subset.seed": "subset_seed", "subset.sampler": "sampler", "model.name": "model"}
+EXAMPLES = """examples:
+  fca results dataset=digits ncl=2,5 'top1>0.9'          filters: a column, a comparison, values
+  fca results --by model,ncl --sort -top1                the mean of each group, with its interval
+  fca results --columns run_id,top1,'recipe_*' --out runs.parquet
+"""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the rows; exit code 2 for words that cannot be understood."""
-    parser = Words(prog="fca results", description=__doc__)
+    """Print or write the rows; exit code 2 for words that cannot be understood."""
+    parser = Words(prog="fca results", description=__doc__, epilog=EXAMPLES)
+    parser.add_argument("filters", nargs="*", metavar="COLUMN=VALUES", help="only these runs; also != < <= > >=")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--query", help="a condition, e.g. \"task == 'train' and ncl <= 5\"")
-    parser.add_argument("--columns", help="comma-separated; default: the main ones (table), all (csv, json)")
-    parser.add_argument("--format", choices=("table", "csv", "json"), default="table")
+    parser.add_argument("--by", default="", metavar="COLUMNS", help="one line a group: mean, 95 %% interval and number")
+    parser.add_argument("--columns", help="comma-separated, also recipe_*; with --by those to average (accuracies)")
+    parser.add_argument("--sort", default="", metavar="COLUMNS", help="comma-separated; -top1: the highest first")
+    parser.add_argument("--format", choices=FORMATS, help="default: that of the file's name, or a table")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help="write it to this file; csv, json and parquet: all columns"
+    )
     try:
-        options = parser.parse_args(arguments)
+        options = parser.parse_intermixed_args(_with_signs(arguments))
         check_store(options.outputs)
-        names = options.columns.split(",") if options.columns is not None else []
-        frame = results(options.outputs, options.query, names)
+        kind = options.format or (SUFFIXES.get(options.out.suffix, "csv") if options.out else "table")
+        if kind == "parquet" and options.out is None:
+            raise FcaError("--format", kind, "csv, json, markdown or table without --out", "add --out runs.parquet")
+        frame = _chosen(options, kind)
+        text = _written(frame, kind, f"{len(frame)} {'groups of ' * bool(options.by)}runs in {options.outputs}")
+        if options.out is None:
+            sys.stdout.write(text.decode())
+        else:
+            write_whole(options.out, lambda file: file.write(text))
+            print(f"{len(frame)} lines in {options.out}")
     except FcaError as error:
         return refused(error)
-    if options.format == "csv":
-        frame.to_csv(sys.stdout, index=False)
-    elif options.format == "json":
-        print(frame.to_json(orient="records", lines=True))
-    else:
-        print(as_text(frame if names else frame[list(MAIN)], f"{len(frame)} runs in {options.outputs}"))
+    except OSError as error:
+        return refused(FcaError("--out", options.out, f"a file that can be written ({error.strerror})", "name another"))
     return 0
 
 
@@ -54,9 +101,191 @@ def results(outputs: str | Path = "outputs", query: str | None = None, columns: 
         frame = store.results(outputs, query)
         if set(columns) <= set(frame):
             return frame[list(columns)] if columns else frame
-    from fca.cli.configure import task_columns  # a second, for a question that is rarely asked
-
-    frame = store.results(outputs, query, task_columns())
+    frame = _with_task_columns(outputs, query)
     for name in columns:
         check_choice("--columns", name, frame, "name columns of the results")
     return frame[list(columns)] if columns else frame
+
+
+def _with_task_columns(outputs: str | Path, query: str | None = None) -> pd.DataFrame:
+    from fca.cli.configure import task_columns  # a second, for a question that is rarely asked
+
+    return store.results(outputs, query, task_columns())
+
+
+def _chosen(options: Any, kind: str) -> pd.DataFrame:
+    """The lines and columns that the options ask for."""
+    split = partial(re.split, r"\s*,\s*")
+    by, sort = (split(text) if text else [] for text in (options.by, options.sort))
+    names = split(options.columns) if options.columns is not None else []
+    frame = store.results(options.outputs)
+    named = {*by, *names, *(name.lstrip("-") for name in sort), *map(_column_of, options.filters)}
+    named |= columns_of(options.query, "--query") if options.query else set()
+    if not {name for name in named if not _is_pattern(name)} <= set(frame):
+        frame = _with_task_columns(options.outputs)
+    frame = kept(frame, options.query, "--query") if options.query else frame
+    for word in options.filters:
+        frame = kept(frame, query_of(word, frame), word)
+    columns = _expanded(names, frame)
+    if by:
+        for name in by:
+            check_choice("--by", name, frame, "name columns of the results")
+        frame = grouped(frame, by, columns)
+        _warn_of_mixtures(frame.attrs["mixed"])
+    elif columns or kind in ("table", "markdown"):
+        frame = _sorted(frame, sort)[columns or list(MAIN)]
+        return frame.reset_index(drop=True)
+    return _sorted(frame, sort).reset_index(drop=True)
+
+
+def query_of(word: str, frame: pd.DataFrame) -> str:
+    """A filter as it is typed, as a query; a column may be named as on the command line of `fca run`.
+
+    >>> frame = pd.DataFrame({"ncl": [2, 5], "model": ["a", "b"], "subset_seed": [0, 1]})
+    >>> query_of("subset.ncl=2,5", frame), query_of("model!=a", frame), query_of("model=null", frame)
+    ('ncl in [2, 5]', "model not in ['a']", 'model == None')
+    >>> query_of("ncl<=3", frame)
+    'ncl <= 3'
+    """
+    name, found = _column_of(word), _FILTER.fullmatch(word)
+    assert found is not None
+    check_choice("column", name, frame, "name columns of the results")
+    sign, values = found[2], [_literal(name, value.strip(), frame[name]) for value in found[3].split(",")]
+    if sign in ("=", "==", "!="):
+        turned, joined = ("!=", " and ") if sign == "!=" else ("==", " or ")
+        known = [value for value in values if value != "None"]
+        parts = [f"{name} {'not ' * (sign == '!=')}in [{', '.join(known)}]"] if known else []
+        return joined.join([*parts, *[f"{name} {turned} None"] * ("None" in values)])
+    if len(values) > 1:
+        raise FcaError(word, found[3], "one value after < or >", f"give one: {name}{sign}VALUE")
+    return f"{name} {sign} {values[0]}"
+
+
+def _column_of(word: str) -> str:
+    found = _FILTER.fullmatch(word)
+    if found is None:
+        raise FcaError("word", word, "COLUMN=VALUES, such as ncl=2,5", "fca results --help")
+    return _NAMES.get(found[1], found[1].replace("recipe.", RECIPE))
+
+
+def _literal(name: str, value: str, column: pd.Series) -> str:
+    """A value as the language of queries has it: a number where the column has numbers."""
+    if value == "null":
+        return "None"
+    if pd.api.types.is_bool_dtype(column):
+        check_choice(name, value.lower(), ("true", "false"))
+        return value.capitalize()
+    if not pd.api.types.is_numeric_dtype(column):
+        return repr(value)
+    if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", value, re.IGNORECASE):
+        raise FcaError(name, value, "a number, as the column has", "correct the filter")
+    return value
+
+
+def _is_pattern(name: str) -> bool:
+    return "*" in name or "?" in name
+
+
+def _expanded(names: Sequence[str], frame: pd.DataFrame) -> list[str]:
+    """Names of columns, with those that a pattern stands for. Raises FcaError for one that stands for none."""
+    found: list[str] = []
+    for name in names:
+        alike = [str(column) for column in frame if fnmatchcase(str(column), name)] if _is_pattern(name) else []
+        if not alike:
+            check_choice("--columns", name, frame, "name columns of the results")
+        found += alike or [name]
+    return list(dict.fromkeys(found))
+
+
+def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) -> pd.DataFrame:
+    """One line a group: of every value its mean, both ends of its 95 % interval, and how many runs have it.
+
+    values: columns of numbers; empty: the accuracies. The interval is that of `mean_with_interval`, over the class
+    subsets that were drawn; where none was, over the seeds of the initial weights.
+    `attrs["mixed"]`: columns of the configuration that differ within a group, which a mean hides.
+    Raises FcaError for a column that has no numbers.
+
+    >>> frame = pd.DataFrame({"model": "a", "ncl": 2, "subset_seed": [0, 1], "seed": 0, "top1": [0.7, 0.9]})
+    >>> grouped(frame, ["model"], ["top1"]).round(2).to_dict("records")
+    [{'model': 'a', 'top1': 0.8, 'top1_low': 0.0, 'top1_high': 1.0, 'top1_n': 2}]
+    """
+    from fca.stats.intervals import EVERYWHERE, FRACTION, mean_with_interval  # scipy: only for this question
+
+    values = values or [name for name in HEADLINES if name in frame and frame[name].notna().any()]
+    for name in values:
+        if not pd.api.types.is_numeric_dtype(frame[name]):
+            raise FcaError("--columns", name, "columns of numbers, with --by", "leave it out, or add it to --by")
+    frame = frame[frame[list(values)].notna().any(axis="columns")] if len(values) else frame
+    drawn, lines, mixed = _draws(frame), [], set[str]()
+    for key, part in frame.groupby(list(by), sort=True, dropna=False):
+        line = dict(zip(by, key, strict=True))
+        for name in map(str, values):
+            numbers = part[name].astype("float64")
+            within = FRACTION if name in HEADLINES else EVERYWHERE
+            mean = mean_with_interval(numbers, drawn[part.index], within=within)
+            line |= dict(zip((name, f"{name}_low", f"{name}_high"), mean, strict=True))
+            line[f"{name}_n"] = int(numbers.notna().sum())
+            known = part[numbers.notna()]
+            mixed |= {other for other in _meant(frame, by) if known[other].astype(object).map(repr).unique().size > 1}
+        lines.append(line)
+    result = pd.DataFrame(lines)
+    result.attrs["mixed"] = sorted(mixed)
+    return result
+
+
+def _draws(frame: pd.DataFrame) -> pd.Series:
+    """What was drawn at random for each run: its class subset, else the seed of its weights; missing: neither."""
+    draws = pd.Series(None, index=frame.index, dtype=object)
+    for name, others in ((SEED, ()), (SUBSET_SEED, (DATASET, NCL))):
+        if name in frame:
+            known = [other for other in others if other in frame]
+            text = frame[[*known, name]].astype(str).agg("/".join, axis="columns") if len(frame) else draws
+            draws = draws.where(frame[name].isna(), f"{name} " + text)
+    return draws
+
+
+def _meant(frame: pd.DataFrame, by: Sequence[str]) -> list[str]:
+    """Columns of the configuration, but for those that make the groups."""
+    recipe = [str(name) for name in frame if str(name).startswith(RECIPE)]
+    return [name for name in (*map(str, MEANING), *recipe) if name in frame and name not in by]
+
+
+def _warn_of_mixtures(mixed: Sequence[str]) -> None:
+    if mixed:
+        print(f"note: within a line also {', '.join(mixed)} differ; filter, or add them to --by", file=sys.stderr)
+
+
+def _sorted(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    plain = [name.removeprefix("-") for name in names]
+    for name in plain:
+        check_choice("--sort", name, frame, "name columns of the table")
+    ascending = [not name.startswith("-") for name in names]
+    return frame.sort_values(plain, ascending=ascending, kind="stable") if plain else frame
+
+
+def _with_signs(arguments: Sequence[str]) -> list[str]:
+    """The words, where `--sort -top1` is one: argparse would take -top1 for an option."""
+    words = list(arguments)
+    for at in [at for at, word in enumerate(words[:-1]) if word == "--sort"][::-1]:
+        words[at : at + 2] = [f"--sort={words[at + 1]}"]
+    return words
+
+
+def _written(frame: pd.DataFrame, kind: str, title: str) -> bytes:
+    """The table in a format."""
+    if kind == "parquet":
+        file = io.BytesIO()
+        frame.apply(_arrow).to_parquet(file, index=False)
+        return file.getvalue()
+    if kind == "csv":
+        return frame.to_csv(index=False).encode()
+    if kind == "json":
+        return frame.to_json(orient="records", lines=True, double_precision=15).encode()
+    return f"{as_markdown(frame) if kind == 'markdown' else as_text(frame, title)}\n".encode()
+
+
+def _arrow(column: pd.Series) -> pd.Series:
+    """A column that Parquet can hold: values of several kinds as JSON."""
+    kinds = {type(part) for value in column if isinstance(value, tuple) for part in value}
+    mixed = column.dtype == object and len({type(value) for value in column.dropna()}) > 1
+    return column.map(json.dumps, na_action="ignore") if mixed or len(kinds) > 1 else column

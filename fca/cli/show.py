@@ -1,35 +1,281 @@
-"""What a person sees in the terminal: finished runs, failures, tables."""
+"""`fca show`: one run, or one table; and what other commands show of runs, failures and tables."""
 
 from __future__ import annotations
 
 import io
+import json
 import os
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from fca.cli.configure import Job
+from fca.cli import Words, refused
 from fca.report.pictures import is_pictures
-from fca.store import State, Store
-from fca.store.columns import HEADLINES, Row
-from fca.store.files import DamagedFile, content_of
-from fca.tasks import FINDINGS
+from fca.store import State, Store, claims
+from fca.store.columns import BASE, HEADLINES, RECIPE, Row
+from fca.store.damage import PROGRESS
+from fca.store.files import DamagedFile, content_of, read_frame, read_object
 from fca.types import FcaError
 
+if TYPE_CHECKING:
+    from fca.cli.configure import Job
+
 USUAL = {"snapshot": "best", "shift": "clean"}  # not worth a word
+LINES = 40  # of a table that are shown; the file has all
+WIDTH = 40  # of a curve, characters
+BARS = "▁▂▃▄▅▆▇█"
+_EPOCH = re.compile(r" epoch (\d+): (.+)$", re.MULTILINE)  # what fca.training.loop writes into a run's log
+_PAIR = re.compile(r"(\w+) (-?[\d.]+(?:e[-+]?\d+)?)(?:,|$)")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print all that is known of a run or a table; exit code 2 for an id that is none."""
+    parser = Words(prog="fca show", description="`fca show`: one run or saved table: what it is and all that it has.")
+    parser.add_argument("id", help="of a run or table, or its beginning, or its folder: fca results lists them")
+    parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
+    parser.add_argument("--config", action="store_true", help="the whole configuration, not only what is no default")
+    try:
+        options = parser.parse_args(arguments)
+        store, found = find(options.id, options.outputs)
+        lines = _table_lines(store, found) if _is_table(store, found) else _run_lines(store, found, options.config)
+        print(*lines, sep="\n")
+    except FcaError as error:
+        return refused(error)
+    except DamagedFile as damaged:
+        return refused(f"{damaged}; next: repeat the command that made it, see fca status")
+    return 0
+
+
+def find(typed: str, outputs: str | Path = "outputs") -> tuple[Store, str]:
+    """The store and the id of the one run or table that is meant: by its id, the beginning of it, or its folder.
+
+    Raises FcaError where there is none, or more than one.
+    """
+    path = Path(typed)
+    if path.parent.name in ("runs", "tables"):
+        outputs, typed = path.parent.parent, path.name
+    check_store(outputs)
+    store = Store(Path(outputs))
+    tables = [path.name for path in store.outputs.glob("tables/*") if path.is_dir()]
+    known = [*store.run_ids(), *tables]
+    alike = [typed] if typed in known else [one for one in known if typed and one.startswith(typed)]
+    if len(alike) != 1:
+        allowed = f"one of {', '.join(alike[:5])}" if alike else f"the id of one of {len(known)} runs and tables"
+        step = "give more of its letters" if alike else f"list them: fca results --outputs {outputs}"
+        raise FcaError("id", typed, allowed, step)
+    return store, alike[0]
+
+
+def _is_table(store: Store, found: str) -> bool:
+    return not store.folder(found).is_dir()
+
+
+def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
+    """What it is, its configuration, numbers, curves, command and files, each with a heading."""
+    folder, (state, damaged) = store.folder(run_id), store.look(run_id)
+    row = store.row(run_id) if state is State.DONE else {}
+    yield f"{run_id}  {line_of(row) if row else state.value}"
+    yield from _standing(store, run_id, state, damaged)
+    config = flat_config(folder)
+    yield from _configuration(config, whole) if config else ("", "configuration: no config.yaml that can be read")
+    if row:
+        yield from ("", *_numbers(row), *_classes(store, row), *_relatives(store, row))
+    yield from _curves(folder)
+    command = row.get("command") or (store.error(run_id).get("command") if state is State.FAILED else None)
+    yield from ("", f"command\n  {command}") if command else ()
+    yield from ("", *_files(folder))
+
+
+def _standing(store: Store, run_id: str, state: State, damaged: DamagedFile | None) -> Iterator[str]:
+    """Why it is not done, or when and where it was."""
+    folder = store.folder(run_id)
+    if damaged is not None:
+        yield f"  damaged: {damaged}; the same command does it again"
+    if state is State.FAILED:
+        error = store.error(run_id)
+        yield f"  failed: {error.get('task', '')}: {error['error']}"
+        yield from (f"    {line}" for line in str(error.get("traceback") or "").splitlines())
+    if state is State.RUNNING and (claim := claims.holder(folder)) is not None:
+        yield f"  running on {claim.get('host')}, pid {claim.get('pid')}"
+        with suppress(DamagedFile, FileNotFoundError):
+            progress = read_object(folder / PROGRESS)
+            yield f"  epoch {progress.get('epoch')} of {progress.get('epochs')}"
+    if state is State.ABSENT:
+        yield "  begun and left; the same command goes on"
+    if state is State.DONE:
+        row = store.row(run_id)
+        where = ", ".join(str(row[key]) for key in ("device", "host") if key in row)
+        yield f"  {row.get('finished', '')[:19].replace('T', ' ')} UTC on {where}; commit {row.get('commit')}"
+        yield f"  {row.get('versions', '')}"
+
+
+def flat_config(folder: Path) -> dict[str, Any]:
+    """The configuration of a run, a line a key: recipe.lr; empty where there is none that can be read."""
+    from fca.cli.configure import config_of
+
+    with suppress(DamagedFile, FileNotFoundError, ValueError):
+        return dict(_flat(config_of(folder / "config.yaml")))
+    return {}
+
+
+def _flat(node: Mapping[Any, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    for key in node:
+        value = node[key]
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{before}{key}.")
+        elif key != "_target_":
+            yield f"{before}{key}", value
+
+
+def _configuration(config: Mapping[str, Any], whole: bool) -> Iterator[str]:
+    """What differs from the defaults of `fca run`, with these; the rest, or its number."""
+    from fca.cli.application import composed
+
+    usual = dict(_flat({key: value for key, value in composed("run", []).items() if key != "hydra"}))
+    own = {key: value for key, value in config.items() if key not in usual or usual[key] != value}
+    yield from ("", "configuration, where it differs from the defaults" if own else "configuration: the defaults")
+    width = max(map(len, config))
+    for key, value in own.items():
+        default = f"   (default {typed_value(usual[key])})" if key in usual else ""
+        yield f"  {key:{width}}  {typed_value(value)}{default}"
+    same = {key: value for key, value in config.items() if key not in own}
+    if whole:
+        yield from ("and as usual", *(f"  {key:{width}}  {typed_value(value)}" for key, value in same.items()))
+    else:
+        yield f"  and {len(same)} keys as usual: --config shows them"
+
+
+def typed_value(value: Any) -> str:
+    """A value as it is typed on the command line."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, default=list).replace('"', "")
+
+
+def numbers_of(row: Row) -> dict[str, Any]:
+    """What a run measured: its numbers, without their intervals, what was asked, and the recipe.
+
+    >>> numbers_of({"run_id": "a", "ncl": 2, "top1": 0.5, "top1_low": 0.4, "recipe_lr": 0.1, "val_top1": 0.6})
+    {'top1': 0.5, 'val_top1': 0.6}
+    """
+    asked = {"ncl", "subset_seed", "seed", "num_classes", "limit", "input_size"}
+    ends = {f"{name}_{end}" for name in row for end in ("low", "high")}
+    return {
+        name: value
+        for name, value in row.items()
+        if isinstance(value, int | float) and name not in asked | ends and not name.startswith(RECIPE)
+    }
+
+
+def with_ends(name: str, row: Row) -> str:
+    """A number of a row, with its interval where it has one."""
+    if name not in row:
+        return ""
+    low, high = row.get(f"{name}_low"), row.get(f"{name}_high")
+    return _cell(row[name]) + (f" [{_cell(low)}, {_cell(high)}]" if low is not None and high is not None else "")
+
+
+def _numbers(row: Row) -> Iterator[str]:
+    meanings = {str(column): column.meaning for column in BASE}
+    names = numbers_of(row)
+    width = max(map(len, names), default=0)
+    yield "numbers"
+    for name in names:
+        yield f"  {name:{width}}  {with_ends(name, row):28} {meanings.get(name, '')}".rstrip()
+
+
+def _classes(store: Store, row: Row, most: int = 50) -> Iterator[str]:
+    """The keys of the classes of the run."""
+    with suppress(DamagedFile, FileNotFoundError, KeyError, IndexError):
+        keys = store.items(row["fingerprint"])["label"].cat.categories
+        shown = ", ".join(str(keys[label]) for label in row["classes"][:most])
+        yield f"  classes: {shown}{', ...' if len(row['classes']) > most else ''}"
+
+
+def _relatives(store: Store, row: Row) -> Iterator[str]:
+    """The run that this one read, and those that read it."""
+    rows = store.rows()
+    of = [("reads", rows[rows["run_id"] == row.get("parent")]), ("read by", rows[rows["parent"] == row["run_id"]])]
+    for word, found in of:
+        for run_id, task in found[["run_id", "task"]].head(10).itertuples(index=False):
+            yield f"  {word} {task} {run_id}"
+        if len(found) > 10:
+            yield f"  and {len(found) - 10} more"
+
+
+def _curves(folder: Path) -> Iterator[str]:
+    """A line of bars for every quantity that the log has after each epoch."""
+    try:
+        text = content_of(folder / "log.txt").decode(errors="replace")
+    except (DamagedFile, FileNotFoundError):
+        return
+    epochs = {int(epoch): dict(_PAIR.findall(values)) for epoch, values in _EPOCH.findall(text)}  # the last one counts
+    curves: dict[str, list[float]] = {}
+    for epoch in sorted(epochs):
+        for name, value in epochs[epoch].items():
+            curves.setdefault(name, []).append(float(value))
+    if len(epochs) > 1:
+        width = max(map(len, curves))
+        yield from ("", f"curves over {len(epochs)} epochs: first, last, lowest, highest")
+        for name, values in curves.items():
+            ends = "  ".join(f"{value:.4g}" for value in (values[0], values[-1], min(values), max(values)))
+            yield f"  {name:{width}}  {sparkline(values)}  {ends}"
+
+
+def sparkline(values: Sequence[float], width: int = WIDTH) -> str:
+    """A curve as bars from its lowest to its highest value; a long one by the means of equal parts.
+
+    >>> sparkline([1.0, 2.0, 4.0, 8.0]), sparkline([3.0, 3.0])
+    ('▁▂▄█', '▁▁')
+    """
+    size = len(values)
+    parts = [values[size * at // width : size * (at + 1) // width] for at in range(width)] if size > width else []
+    means = [sum(part) / len(part) for part in parts] or list(values)
+    low, span = min(means), (max(means) - min(means)) or 1.0
+    return "".join(BARS[round((value - low) / span * (len(BARS) - 1))] for value in means)
+
+
+def _files(folder: Path) -> Iterator[str]:
+    sizes = sorted(((path.stat().st_size, path.name) for path in folder.iterdir() if path.is_file()), reverse=True)
+    yield f"files in {folder}"
+    yield from (f"  {as_bytes(size):>9}  {name}" for size, name in sizes)
+
+
+def as_bytes(size: int) -> str:
+    """A number of bytes in powers of 1,000, as disks are sold.
+
+    >>> as_bytes(0), as_bytes(4_096), as_bytes(6_400_000)
+    ('0 B', '4.1 kB', '6.4 MB')
+    """
+    power = min(4, max(0, len(str(size)) - 1) // 3)
+    return f"{size / 1000**power:.1f} {('B', 'kB', 'MB', 'GB', 'TB')[power]}" if power else f"{size} B"
+
+
+def _table_lines(store: Store, table_id: str) -> Iterator[str]:
+    """A saved table: its question, parameters, first lines, runs and files."""
+    folder = store.outputs / "tables" / table_id
+    about = read_object(folder / "table.json", name=str, question=str, source=str, parameters=dict, runs=list)
+    frame = read_frame(folder / "table.parquet", table_id)
+    yield as_text(frame, f"{table_id}  {about['name']}: {about['question']}", LINES)
+    yield from (about["source"], "", "parameters")
+    yield from (f"  {key}: {typed_value(value)}" for key, value in about["parameters"].items())
+    yield from ("", f"of {len(about['runs'])} runs: {', '.join(map(str, about['runs'][:10]))}", "", *_files(folder))
 
 
 def show_job(job: Job) -> list[str]:
     """One line per run of the plan: what it is, its headline with interval, where it is kept; returns the failed."""
+    from fca.tasks import FINDINGS
+
     store = job.setup.store
     for run in job.plan:
         if store.state(run.run_id) is State.DONE:
             folder = store.folder(run.run_id)
-            print(f"{_line(store.row(run.run_id), job.task.summary)}  {folder}")
+            print(f"{line_of(store.row(run.run_id), job.task.summary)}  {folder}")
             with suppress(DamagedFile, ValueError, KeyError, OSError):  # no list, or a damaged one; the row is whole
                 print(*_findings(folder / FINDINGS), sep="", end="")
     failed = [run.run_id for run in job.plan if store.state(run.run_id) is State.FAILED]
@@ -53,7 +299,8 @@ def _finding(line: Mapping[Hashable, str]) -> str:
     return line["detail"]
 
 
-def _line(row: Row, summary: Sequence[str]) -> str:
+def line_of(row: Row, summary: Sequence[str] = ()) -> str:
+    """A finished run on one line: what it is, and its headline with the interval."""
     words = [str(row[key]) for key in ("task", "dataset", "model", "encoder") if key in row]
     words += [f"ncl={row['ncl']}"] if "ncl" in row else []
     words += [str(row[key]) for key, usual in USUAL.items() if row.get(key, usual) != usual]
@@ -111,6 +358,20 @@ def as_text(frame: pd.DataFrame, title: str, most: int | None = None) -> str:
     lines = map(" ".join, zip(*columns, strict=True))
     more = [f"... and {len(frame) - len(shown)} lines more"] if len(shown) < len(frame) else []
     return "\n".join([title, *lines, *more])
+
+
+def as_markdown(frame: pd.DataFrame) -> str:
+    """A frame as a Markdown table, in the columns that have any value.
+
+    >>> print(as_markdown(pd.DataFrame({"model": ["a|b"], "top1": [0.98765]})))
+    | model | top1 |
+    | --- | ---: |
+    | a\\|b | 0.9877 |
+    """
+    shown = frame[shown_columns(frame)]
+    marks = {name: "---:" if pd.api.types.is_numeric_dtype(shown[name]) else "---" for name in shown}
+    cells = shown.astype(object).where(shown.notna(), "").map(lambda value: _cell(value).replace("|", "\\|"))
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in (shown, marks.values(), *cells.to_numpy()))
 
 
 def _cell(value: Any) -> str:

@@ -1,0 +1,275 @@
+"""`fca doctor`: what is installed and found on this machine, what is missing for which feature, and how to get it."""
+
+from __future__ import annotations
+
+import importlib.util
+import netrc
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+import yaml
+from packaging.requirements import Requirement
+
+from fca.cli import Words, refused
+from fca.cli.application import CONF, check_folder
+from fca.cli.show import as_bytes
+from fca.cli.version import version_line
+from fca.types import FcaError
+
+OK, MISSING, BROKEN, NOTE = "ok", "missing", "broken", "-"
+FEATURES = {  # of the extras in pyproject.toml
+    "launchers": "many runs at once: hydra/launcher=joblib, ray, submitit_slurm",
+    "mmpretrain": "networks of MMPretrain: model=mmpretrain",
+    "open-clip": "OpenCLIP's models of images and texts: model=open_clip",
+    "generate": "generated test images and their checks: generator=stable_diffusion, openai; checks=clip",
+    "export": "networks as files for other programs: fca export",
+}
+SHOWN = 8  # names of found weights
+INSTALL = "python -m pip install -c constraints.txt 'fca[{extra}]'"
+
+
+class Finding(NamedTuple):
+    """One line: how it stands, of what, and in words.    step: the command or action that mends it."""
+
+    state: str
+    what: str
+    words: str
+    step: str = ""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print all findings by section; exit code 1 if something that `fca run` needs is broken. Uses no network."""
+    parser = Words(prog="fca doctor", description=f"{__doc__} Nothing is downloaded or changed.")
+    parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
+    try:
+        options = parser.parse_args(arguments)
+    except FcaError as error:
+        return refused(error)
+    sections: dict[str, Callable[[], Iterator[Finding]]] = {
+        "needed by fca run": lambda: _needed(options.outputs),
+        "hardware": _hardware,
+        "optional features": _features,
+        "data sets": _data_sets,
+        "weights": _weights,
+        "W&B": _wandb,
+        "disk": lambda: _disk(options.outputs),
+    }
+    broken = []
+    print(version_line())
+    for title, examine in sections.items():
+        print(f"\n{title}")
+        for finding in _guarded(examine):
+            print(f"  {finding.state:8} {finding.what:22} {finding.words}")
+            if finding.step:
+                print(f"  {'':8} {'':22} get it: {finding.step}")
+            broken += [finding.what] if finding.state == BROKEN else []
+    print(f"\nbroken: {', '.join(broken)}" if broken else "\nfca run has all that it needs")
+    return 1 if broken else 0
+
+
+def _guarded(examine: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """What is found; an error of the examination itself is a line too."""
+    try:
+        yield from examine()
+    except Exception as error:  # whatever an odd installation raises, the other sections are of use
+        yield Finding(NOTE, "not examined", f"{type(error).__name__}: {str(error)[:200]}")
+
+
+def _needed(outputs: str) -> Iterator[Finding]:
+    yield Finding(OK, "Python", f"{platform.python_version()}, {sys.executable}")
+    faulty = [line for _, line in _faulty(None)]
+    step = "python -m pip install -c constraints.txt fca"
+    if faulty:
+        yield Finding(BROKEN, "packages", "; ".join(faulty), step)
+    else:
+        yield Finding(OK, "packages", "all are there, in versions that fca allows")
+    yield _torch()
+    yield _torchvision()
+    try:
+        check_folder("outputs", outputs)
+        yield Finding(OK, "outputs", str(Path(outputs).resolve()))
+    except FcaError as error:
+        yield Finding(BROKEN, "outputs", str(error))
+
+
+def _faulty(extra: str | None) -> list[tuple[str, str]]:
+    """The packages that fca, or one of its extras, needs and that are not there or too old: name and words."""
+    found = []
+    for text in metadata.requires("fca") or []:
+        need = Requirement(text)
+        of_extra = "extra" in str(need.marker or "")
+        if of_extra != (extra is not None) or (need.marker and not need.marker.evaluate({"extra": extra or ""})):
+            continue
+        try:
+            version = metadata.version(need.name)
+        except metadata.PackageNotFoundError:
+            found.append((need.name, f"{need.name} is not installed"))
+            continue
+        if not need.specifier.contains(version, prereleases=True):
+            found.append((need.name, f"{need.name} {version} is not {need.specifier}"))
+    return found
+
+
+def _torch() -> Finding:
+    try:
+        import torch
+
+        torch.ones(2) @ torch.ones(2)
+        return Finding(OK, "torch", f"{torch.__version__}, {torch.get_num_threads()} threads")
+    except Exception as error:  # an installation may break in any way
+        return Finding(BROKEN, "torch", f"{type(error).__name__}: {str(error)[:200]}", "install torch again")
+
+
+def _torchvision() -> Finding:
+    """Whether its compiled operators load; where they do not, fca declares them, and needs no more."""
+    try:
+        from fca.torchvision_ops import declare_torchvision_ops, imported
+
+        declared, version = declare_torchvision_ops(), imported("torchvision").__version__
+    except Exception as error:
+        return Finding(BROKEN, "torchvision", f"{type(error).__name__}: {str(error)[:200]}", "install it again")
+    how = (
+        "its compiled operators load" if declared is None else "without its compiled operators, which fca does not call"
+    )
+    return Finding(OK, "torchvision", f"{version}, {how}")
+
+
+def _hardware() -> Iterator[Finding]:
+    memory = as_bytes(psutil.virtual_memory().total)
+    yield Finding(OK, "CPU", f"{os.cpu_count()} cores, {memory} memory, load {os.getloadavg()[0]:.1f}")
+    import torch
+
+    for at in range(torch.cuda.device_count()):
+        about = torch.cuda.get_device_properties(at)
+        words = f"{about.name}, {as_bytes(about.total_memory)}, CUDA {torch.version.cuda}"
+        yield Finding(OK, f"GPU {at}", words)
+    if not torch.cuda.device_count():
+        there = shutil.which("nvidia-smi") is not None
+        why = "nvidia-smi is here, but this torch is a CPU build" if there and not torch.version.cuda else "none"
+        yield Finding(NOTE, "GPU", f"{why}: trainings run on the CPU")
+
+
+def _features() -> Iterator[Finding]:
+    extras = metadata.metadata("fca").get_all("Provides-Extra") or []
+    for extra in [*(known for known in FEATURES if known in extras)]:
+        faulty = [line for _, line in _faulty(extra)]
+        if faulty:
+            yield Finding(MISSING, extra, f"{FEATURES[extra]}: {'; '.join(faulty)}", INSTALL.format(extra=extra))
+        else:
+            yield Finding(OK, extra, FEATURES[extra])
+    for program, what, step in (
+        ("sbatch", "SLURM: hydra/launcher=submitit_slurm", "run fca on a login node of your cluster"),
+        ("nvidia-smi", "several runs on a GPU: hydra/launcher=gpus", "install the driver of the GPU"),
+    ):
+        state = OK if shutil.which(program) else MISSING
+        yield Finding(state, program, what, "" if state == OK else step)
+
+
+def _data_sets() -> Iterator[Finding]:
+    """What lies under the usual root of each data set; only names of folders are looked at."""
+    there: list[Finding] = []
+    given, fetched, brought = list[str](), list[str](), list[str]()
+    for path in sorted((CONF / "dataset").glob("*.yaml")):
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        root = str(config.get("root", ""))
+        if root == "???":
+            given.append(path.stem)
+        elif "root" not in config:
+            there.append(Finding(OK, path.stem, "comes with fca"))
+        elif "$" not in root and (place := _place(path.stem, Path(root).expanduser())):
+            there.append(Finding(OK, path.stem, str(place)))
+        elif "$" not in root:
+            (fetched if config.get("download") else brought).append(path.stem)
+    yield from there
+    if fetched:
+        yield Finding(
+            MISSING, "to be downloaded", ", ".join(fetched), f"fca run dataset={fetched[0]}, on its first use"
+        )
+    if brought:
+        heads = CONF / "dataset" / f"{brought[0]}.yaml"
+        yield Finding(MISSING, "to be brought", ", ".join(brought), f"from where the head of its file says: {heads}")
+    yield Finding(NOTE, "your own images", f"dataset=folder dataset.root=FOLDER; also {', '.join(given)}")
+
+
+def _place(name: str, root: Path) -> Path | None:
+    """The folder of a data set; None where it is not."""
+    entries = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    if root.name == name:
+        return root if entries else None
+    return next((path for path in entries if is_of(path.name, name)), None)
+
+
+def is_of(folder: str, dataset: str) -> bool:
+    """Whether a folder's name is a data set's, as its authors write it.
+
+    >>> is_of("cifar-10-batches-py", "cifar10"), is_of("cifar-100-python", "cifar10"), is_of("CUB_200_2011", "cub200")
+    (True, False, True)
+    """
+    there, wanted = (re.findall(r"[a-z]+|\d+", text.lower()) for text in (folder, dataset))
+    return there[: len(wanted)] == wanted or "".join(there) == "".join(wanted)
+
+
+def _weights() -> Iterator[Finding]:
+    """Weights that hubs left in their caches."""
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
+    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
+    names = sorted(path.name.removeprefix("models--").replace("--", "/") for path in hub.glob("models--*"))
+    yield _found("Hugging Face hub", hub, names)
+    torch_home = Path(os.environ.get("TORCH_HOME", "~/.cache/torch")).expanduser() / "hub" / "checkpoints"
+    yield _found("torch hub", torch_home, sorted(path.name for path in torch_home.glob("*")))
+
+
+def _found(what: str, folder: Path, names: Sequence[str]) -> Finding:
+    if not names:
+        step = "model.weights=pretrained downloads them on first use; model.weights=FILE takes a file"
+        return Finding(NOTE, what, f"no weights in {folder}; {step}")
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return Finding(OK, what, f"{', '.join(names[:SHOWN])}{more} in {folder}")
+
+
+def _wandb() -> Iterator[Finding]:
+    spec = importlib.util.find_spec("wandb")
+    if spec is None or spec.origin is None:
+        yield Finding(BROKEN, "wandb", "is not installed", "python -m pip install wandb")
+        return
+    mode = os.environ.get("WANDB_MODE", "offline")
+    yield Finding(OK, "wandb", f"{metadata.version('wandb')}, mode {mode} (WANDB_MODE)")
+    host = re.sub(r"^https?://", "", os.environ.get("WANDB_BASE_URL", "api.wandb.ai")).partition("/")[0]
+    login = "WANDB_API_KEY" if os.environ.get("WANDB_API_KEY") else _in_netrc(host)
+    if login:
+        yield Finding(OK, "login", f"{login}, for {host}")
+    else:
+        yield Finding(NOTE, "login", f"none for {host}: runs stay on this machine; wandb login makes one")
+    core = Path(spec.origin).parent / "bin" / "wandb-core"
+    if core.exists():
+        yield Finding(OK, "wandb leet", "shows offline runs in the terminal: wandb leet outputs/wandb")
+    else:
+        yield Finding(MISSING, "wandb leet", f"{core} is not there", "python -m pip install -U wandb")
+
+
+def _in_netrc(host: str) -> str | None:
+    """The file that has a login for this host."""
+    for file in (os.environ.get("NETRC"), "~/.netrc", "~/_netrc"):
+        with suppress(OSError, netrc.NetrcParseError):
+            if file and netrc.netrc(str(Path(file).expanduser())).authenticators(host):
+                return file
+    return None
+
+
+def _disk(outputs: str) -> Iterator[Finding]:
+    cache = Path(os.environ.get("FCA_CACHE", "~/.cache/fca")).expanduser()
+    for what, folder in (("outputs", Path(outputs)), ("cache", cache), ("temporary files", Path("/tmp"))):  # noqa: S108
+        at = next(part for part in (folder.resolve(), *folder.resolve().parents) if part.is_dir())
+        usage = shutil.disk_usage(at)
+        state = OK if usage.free > 2e9 else NOTE
+        few = "" if state == OK else "; fca clean shows what can go"
+        yield Finding(state, what, f"{as_bytes(usage.free)} of {as_bytes(usage.total)} free at {at}{few}")

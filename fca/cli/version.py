@@ -1,0 +1,37 @@
+"""`fca --version`: this fca, its commit, Python and torch, none of which has to be imported for it."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+
+@cache
+def commit() -> str | None:
+    """The commit of this checkout, with -dirty when files differ from it; None outside of a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+    except OSError:  # no git
+        return None
+    return done.stdout.strip() or None
+
+
+def version_line() -> str:
+    """As it is printed: fca 0.1.0 (commit), Python 3.11.9, torch 2.13.0, from where."""
+    of = f" ({commit()})" if commit() else ""
+    parts = [f"fca {_version('fca')}{of}", f"Python {platform.python_version()}", f"torch {_version('torch')}"]
+    return ", ".join([*parts, str(Path(__file__).resolve().parents[1])])
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
