@@ -361,13 +361,16 @@ def _check_paths(key: str, content: object) -> None:
                 raise FcaError(key, folder, "folders of configurations, [file://FOLDER]", "correct the path")
 
 
-def composed(root: str, words: Sequence[str]) -> DictConfig:
-    """conf/<root>.yaml with these overrides, for use in Python: errors of the command line are raised as FcaError."""
+def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> DictConfig:
+    """conf/<root>.yaml with these overrides, for use in Python: errors of the command line are raised as FcaError.
+
+    with_hydra: with the node `hydra`, which has the chosen options.
+    """
     register()
     before, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None  # a notebook may use Hydra itself
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            return hydra.compose(root, list(words))
+            return hydra.compose(root, list(words), return_hydra_config=with_hydra)
     except (HydraException, OmegaConfBaseException) as error:
         raise _as_fca_error(error, root, words) from error
     finally:

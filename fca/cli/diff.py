@@ -147,8 +147,8 @@ def _on_the_same_images(sides: Sequence[Side], images: int) -> Iterator[str]:
         yield "\n" + as_text(
             _differences(paired), "on the same test images (McNemar's exact test; p_holm: of all pairs)"
         )
-    for one, other, both in paired:
-        yield from _named(one, other, both, images)
+    for first, second, both in paired:
+        yield from _named(first, second, both, images)
 
 
 @dataclass(frozen=True)

@@ -100,6 +100,8 @@ def _run(words: Sequence[str]) -> int:
         from fca.types import FcaError
 
         return refused(FcaError("command", words[0], ", ".join(COMMANDS), "fca --help"))
+    if words[0] not in WITHOUT_HYDRA and {"-h", "--help"} & set(words):
+        return importlib.import_module("fca.cli.help").main(words[0], words[1:])
     return importlib.import_module(f"fca.cli.{words[0]}").main(words[1:])
 
 

@@ -1,0 +1,83 @@
+"""`fca run --help`: every key has a meaning, which stands beside it in conf/, its default and what it may be."""
+
+import re
+
+import pytest
+import yaml
+
+from fca.cli import help as help_command
+from fca.cli import main
+from fca.cli.application import CONF, ROOTS
+from fca.cli.help import comments_of, meanings, values_of
+
+WITHOUT = ("experiment", "debug", "local", "hydra")  # overlays, and Hydra's own
+FILES = [path for path in sorted(CONF.glob("*/**/*.yaml")) if path.relative_to(CONF).parts[0] not in WITHOUT]
+
+
+@pytest.fixture
+def shown(capsys):
+    def call(root, *words, code=0):
+        assert help_command.main(root, words) == code
+        told = capsys.readouterr()
+        return told.err if code else told.out
+
+    return call
+
+
+def test_no_key_of_any_file_lacks_a_meaning():
+    lacking = []
+    for path in FILES:
+        values = values_of(path)
+        known = meanings(path, values.pop("_target_", None))
+        lacking += [f"{path.relative_to(CONF)}: {key}" for key in values if not known.get(key)]
+    for root in ROOTS:
+        path = CONF / f"{root}.yaml"
+        keys = [key for key in yaml.safe_load(path.read_text()) if key not in ("defaults", "hydra")]
+        known = comments_of(path)
+        lacking += [f"{root}: {key}" for key in keys if not any(name.partition(".")[0] == key for name in known)]
+    assert not lacking, "write a comment behind these keys"
+
+
+def test_a_key_is_shown_with_its_default_meaning_and_allowed_values(shown):
+    text = " ".join(shown("run", "task=predict").split())
+    assert "task.split=test train, val or test [train, val, test]" in text
+    assert "seed=0 initial weights and batch order [a whole number, at least 0" in text
+    assert (
+        "recipe.augment.magnitude=0 strength of the operations, 0 to 30 [a whole number, at least 0, at most 30]"
+        in text
+    )
+    assert "subset.sampler=uniform how it is drawn" in text
+    assert "sweep.head=null only the first so many values of every axis [a whole number, at least 1, or null]" in text
+    assert "hydra/launcher basic, gpus, joblib, ray, submitit_slurm" in text
+    assert re.search(r"task adaptive_test, describe, embed, predict,", text)
+
+
+def test_the_keys_are_those_of_the_options_that_are_typed(shown):
+    text = shown("run", "model=timm", "task=search")
+    assert "  model.name=???" in text
+    assert "domain.subject=car" in text
+    assert "domain.subject" not in shown("run")
+    assert "model=nothing" not in text
+
+
+@pytest.mark.parametrize("root", ["analyse", "report", "generate"])
+def test_every_root_has_its_help_by_the_command_line(root, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["fca", root, "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        main.main()
+    assert capsys.readouterr().out.startswith(f"fca {root} KEY=VALUE ...")
+
+
+def test_a_wrong_choice_is_refused_and_other_words_are_ignored(shown):
+    assert "model = nothing; allowed: " in shown("run", "model=nothing", code=2)
+    assert "fca run KEY=VALUE" in shown("run", "-m", "nonsense")
+
+
+def test_a_comment_belongs_to_the_key_before_it(tmp_path):
+    path = tmp_path / "x.yaml"
+    path.write_text(
+        "# head\na: 1 # one\nb: '# no'\nc: {d: 2}  # three\n"
+        "e: # four\n  f: [1,\n      2]  # five\ng:\n- 1 # six\nh: #7\n  [1]\n"
+    )
+    assert comments_of(path) == {"a": "one", "c": "three", "e": "four", "e.f": "five", "h": "7"}
+    assert comments_of(tmp_path / "none.yaml") == {}
