@@ -5,17 +5,19 @@ STAMP := .venv/.installed
 # Tests keep bytecode, even where the shell forbids it: else each worker and process compiles all modules and asserts again.
 TESTED := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
+OLDEST_TESTS := tests/cli tests/data tests/models tests/report tests/stats tests/store tests/studies tests/tasks tests/training
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check smoke clean
+.PHONY: help setup demo test test-long test-oldest check smoke clean
 
 help:  ## this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
 setup: $(STAMP)  ## a .venv with everything, from pyproject.toml and constraints.txt
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[export,launchers,mmpretrain,open-clip,generate,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
 
 demo: $(STAMP)  ## the quickstart study on embedded images, and its page
@@ -28,6 +30,19 @@ test: $(STAMP)  ## tests that need no network, no GPU and no other data, in minu
 test-long: $(STAMP)  ## what takes over ten seconds: killed and parallel sweeps, every experiment and preset, speed scripts
 	$(TESTED) -m 'slow' -n logical --dist worksteal --durations=20
 
+# The oldest versions that pyproject.toml allows, but for torch's; warnings of old libraries are no errors here, and
+# jaxtyping's plugin of that age cannot check shapes beside a conftest.
+OLDEST := .venv-oldest/.installed
+$(OLDEST): pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e . \
+		pytest pytest-xdist hypothesis beartype statsmodels
+	touch $@
+
+test-oldest: $(OLDEST)  ## the tests of store, numbers, command line and trainings, with the oldest libraries
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -m 'not real and not slow' -n logical --dist worksteal \
+		-p no:jaxtyping -o addopts='--import-mode=importlib --strict-markers -q' -o filterwarnings=default $(OLDEST_TESTS)
+
 check: $(STAMP)  ## style, types, layers, and every YAML against its class
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -39,5 +54,5 @@ smoke: $(STAMP)  ## every experiment, shrunk to seconds
 	$(TESTED) -q tests/test_experiments.py
 
 clean:  ## remove what can be made again (never outputs/)
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-oldest .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -2,9 +2,9 @@
 
     python experiments/speed/startup.py            a minute on 2 cores
 
-Lightning and timm beside what `fca` takes for planning a sweep, for predictions with a trained network and for a
-training, both of a few images: a process that plans imports no torch, one that predicts no Lightning. CPU seconds
-stand beside wall seconds, for machines that others use too.
+Lightning and timm beside what `fca` takes for its help, for a table of results, for planning a sweep, for predictions
+with a trained network and for a training, both of a few images: a process that plans imports no torch, one that predicts
+no Lightning. CPU seconds stand beside wall seconds, for machines that others use too.
 """
 
 import os
@@ -17,7 +17,8 @@ import time
 import numpy as np
 from harness import machine, options
 
-FCA = ("-m", "fca.cli.main", "run", "logger=none", "model=test_resnet", "limit=8", "recipe.epochs=1", "subset.ncl=2")
+MAIN = ("-m", "fca.cli.main")
+FCA = (*MAIN, "run", "logger=none", "model=test_resnet", "limit=8", "recipe.epochs=1", "subset.ncl=2")
 TIMM = "from fca.torchvision_ops import declare_torchvision_ops as declare; declare(); import torch, timm"
 LIGHTNING = "from fca.torchvision_ops import declare_torchvision_ops as declare; declare(); import pytorch_lightning"
 
@@ -39,6 +40,10 @@ def main():
         commands = {
             "import pytorch_lightning": lambda _: ["-c", LIGHTNING],
             "import torch, timm": lambda _: ["-c", TIMM],
+            "fca --help": lambda _: [*MAIN, "--help"],
+            "fca --version": lambda _: [*MAIN, "--version"],
+            "fca results": lambda _: [*MAIN, "results"],
+            "fca run --help": lambda _: [*MAIN, "run", "--help"],
             "fca run -m, 10 points planned": lambda _: [*FCA, "-m", "seed=range(0,10)", "sweep.print=true"],
             "fca run, predictions": lambda k: [*predict, f"limit={k + 1}"],
             "fca run, a training": lambda k: [*FCA, f"seed={k}"],

@@ -6,14 +6,37 @@ import argparse
 import re
 import sys
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 
 class Words(argparse.ArgumentParser):
-    """A parser whose complaints are errors of ours, and whose texts stand as they are written."""
+    """A parser whose complaints are errors of ours, and whose texts stand as they are written.
+
+    at_tab: the words of a line that is to be completed. It then prints what may come next, one a line, and ends.
+    `values` of an argument: what a tab offers for it, given the folder of the store.
+    """
+
+    at_tab: ClassVar[Sequence[str] | None] = None
 
     def __init__(self, **options: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does; but see `at_tab`."""
+        if self.at_tab is None:
+            return super().parse_known_args(args, namespace)
+        print(*self._next(self.at_tab), sep="\n")
+        raise SystemExit(0)
+
+    def _next(self, words: Sequence[str]) -> list[str]:
+        """The values of the option before the last word; else all options, and what arguments may be."""
+        before = words[-2] if len(words) > 1 else ""
+        outputs = words[words.index("--outputs") + 1] if "--outputs" in words[:-2] else "outputs"
+        for action in self._actions:
+            if before in action.option_strings and action.nargs != 0:
+                return list(action.choices or ())
+        options = [option for action in self._actions for option in action.option_strings if option.startswith("--")]
+        return options + [value for action in self._actions for value in getattr(action, "values", list)(outputs)]
 
     def error(self, message: str) -> NoReturn:
         """Raise FcaError for words that are wrong."""

@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 from fca.cli.application import application, check_root
 from fca.cli.configure import component, configured, keys_of, store_with_images
 from fca.cli.show import as_text, check_store, shown_columns
-from fca.report.figure import Figure, visuals_of
+from fca.report.figure import Figure, headlines, visuals_of
 from fca.report.style import NothingToDraw, as_svg, spec
 from fca.store import Store
 from fca.store.files import DamagedFile
@@ -26,11 +26,14 @@ LINES = 40  # of a table that are shown; the file has all
 
 
 def _print(config: DictConfig) -> None:
-    """Print every table with its question and source, and where it is saved."""
+    """Print every table with its question and source, and where it is saved; the ones that answer, and how, last."""
     check_root("analyse", config)
     found = _analysed(config, config.outputs)
-    for table, folder in zip(found.tables.values(), found.save(), strict=True):
+    answering = visuals_of(found.analysis).headlines
+    saved = zip(found.tables.values(), found.save(), strict=True)
+    for table, folder in sorted(saved, key=lambda pair: pair[0].name in answering):
         print(f"{_text(table)}\n{len(table.runs)} runs; kept in {folder}\n")
+    print(*headlines(found.analysis, found.tables), sep="\n")
 
 
 def _analysed(config: DictConfig, outputs: str | Path) -> Analysed:

@@ -13,7 +13,7 @@ import pandas as pd
 from jaxtyping import Bool, Int
 
 from fca.cli import Words, refused
-from fca.cli.show import as_text, find, flat_config, line_of, numbers_of, typed_value, with_ends
+from fca.cli.show import as_text, find, flat_config, ids, line_of, numbers_of, typed_value, with_ends
 from fca.store import Store
 from fca.store.columns import Row
 from fca.store.files import DamagedFile
@@ -36,7 +36,8 @@ class Side:
 def main(arguments: Sequence[str]) -> int:
     """Print what differs; exit code 2 for an id that is no finished run."""
     parser = Words(prog="fca diff", description=__doc__)
-    parser.add_argument("ids", nargs="+", metavar="ID", help="of a finished run, or its beginning, or its folder")
+    action: Any = parser.add_argument("ids", nargs="+", metavar="ID", help="of a run, or its beginning, or its folder")
+    action.values = ids
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--images", type=int, default=FIRST, help=f"images to name for each pair (default: {FIRST})")
     try:

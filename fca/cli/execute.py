@@ -19,6 +19,7 @@ from pathlib import Path
 
 from fca.cli.configure import Job
 from fca.cli.version import commit
+from fca.progress import EVERY_S, on_terminal
 from fca.store import ClaimLost, State, Store, claims
 from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND
 from fca.store.files import DamagedFile, write_text
@@ -31,9 +32,24 @@ PACKAGES = ("fca", "torch", "timm", "pytorch-lightning", "numpy")
 log = logging.getLogger(__name__)
 
 
+class Shown:
+    """Which lines of the log are also shown: warnings, and where no terminal has a bar, epochs, seconds apart."""
+
+    def __init__(self, epochs: bool) -> None:
+        self.epochs, self.last = epochs and not on_terminal(), time.monotonic()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether this one is."""
+        of_epoch = self.epochs and record.getMessage().startswith("epoch ")
+        if of_epoch and time.monotonic() - self.last >= EVERY_S:
+            self.last = time.monotonic()
+            return True
+        return record.levelno >= logging.WARNING
+
+
 @contextmanager
-def logged(path: Path) -> Iterator[None]:
-    """Append what any library logs or warns in the body to this file; warnings of ours are also shown."""
+def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
+    """Append what any library logs or warns in the body to this file; warnings of ours, and epochs, are also shown."""
     handler = logging.FileHandler(path, delay=True)
     handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk fails the run, not its log
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -43,7 +59,7 @@ def logged(path: Path) -> Iterator[None]:
     ours.setLevel(logging.INFO)
     root.addHandler(handler)
     shown = logging.StreamHandler()
-    shown.setLevel(logging.WARNING)
+    shown.addFilter(Shown(epochs))
     ours.addHandler(shown)
     logging.captureWarnings(True)
     try:
@@ -152,7 +168,7 @@ def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) ->
     while left:
         _describe(job, left)
         try:
-            with logged(store.folder(left[0].run_id) / "log.txt"):
+            with logged(store.folder(left[0].run_id) / "log.txt", epochs=alone):
                 log.info("begin %s", ", ".join(f"{run.task} {run.run_id}" for run in left))
                 for finished in job.task.run(left, job.setup):
                     _write(job, finished, tokens[finished.run.run_id])

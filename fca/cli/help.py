@@ -122,7 +122,7 @@ def groups(root: str, config: DictConfig) -> dict[str, list[str]]:
 
 
 def _choices(config: DictConfig) -> list[tuple[str, str | None]]:
-    """Group, as it is typed, and chosen option, but for those of Hydra and of the user's own defaults; in the order of the defaults list."""
+    """Group, as it is typed, and chosen option, but for `local` and Hydra's; in the order of the defaults list."""
     chosen = {str(name): option for name, option in config.hydra.runtime.choices.items()}
     kept = [(name, option) for name, option in reversed(chosen.items()) if not name.startswith(("hydra/", "local"))]
     return [(_plain(name), option) for name, option in kept]
@@ -159,8 +159,7 @@ def sections(root: str, config: DictConfig) -> Iterator[Section]:
 
 def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Iterator[Key]:
     """The keys of a node; a component in it (an augmentation in a recipe) has keys of its own."""
-    values = OmegaConf.to_container(node, resolve=False)
-    assert isinstance(values, dict)
+    values: Any = OmegaConf.to_container(node, resolve=False)
     kind: Any = declared(ROOTS[root])[name][0] if name in declared(ROOTS[root]) else Any
     if "_target_" in values:
         kind = class_of(f"{name}._target_", values["_target_"])
@@ -178,7 +177,8 @@ def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Ite
 
 
 def _key(kind: Any, name: str, typed: str, default: Any, meaning: str) -> Key:
-    allowed = allowed_of(kind, name) if is_dataclass(kind) and name in declared(kind) else ""
+    known: Mapping[str, object] = declared(kind) if is_dataclass(kind) else {}  # type: ignore[arg-type]
+    allowed = allowed_of(kind, name) if name in known else ""
     default = OmegaConf.to_container(default) if OmegaConf.is_config(default) else default
     return Key(typed, typed_value(default), meaning, allowed)
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from fca.cli import refused
+from fca.cli import Words, refused
 
 COMMANDS = {
     "run": "train, predict, embed or describe: one configuration, or a sweep with -m",
@@ -105,19 +105,40 @@ def _run(words: Sequence[str]) -> int:
     return importlib.import_module(f"fca.cli.{words[0]}").main(words[1:])
 
 
+# Hydra's own script for zsh is the one for bash, whose splitting of words zsh does not do.
+ZSH = r"""
+_fca() {
+  local -a found
+  found=(${(f)"$(COMP_LINE="${(j: :)words[1,CURRENT]}" fca -sc query=fish 2>/dev/null)"})
+  compadd -Q -S '' -- $found || _files
+}
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit }
+compdef _fca fca
+"""
+
+
 def _complete(words: Sequence[str]) -> int:
-    """What the shell calls at a tab: names of sub-commands here, the rest of the line by Hydra."""
+    """What the shell calls at a tab: names of sub-commands and their options here, what is configured by Hydra."""
+    if words[1:] in (["install=zsh"], ["uninstall=zsh"]):
+        print(ZSH.strip() if words[1] == "install=zsh" else "compdef -d fca; unfunction _fca")
+        return 0
     line = re.fullmatch(r"\s*\S+\s+(\S*)(\s.*)?", os.environ.get("COMP_LINE", "fca run "))
     if line is None or line[2] is None:
-        print(" ".join(name for name in COMMANDS if name.startswith(line[1] if line else "")))
+        print("\n".join(name for name in COMMANDS if name.startswith(line[1] if line else "")))
         return 0
-    if line[1] not in COMMANDS or line[1] in WITHOUT_HYDRA:
+    if line[1] not in COMMANDS:
         return 0
+    if line[1] in WITHOUT_HYDRA:
+        Words.at_tab = (*line[2].split(), *([""] if line[2].endswith(" ") else []))
+        try:
+            return importlib.import_module(f"fca.cli.{line[1]}").main([])
+        finally:
+            Words.at_tab = None
     from fca.cli.application import nested_options
 
     group, _, option = line[2].rpartition(" ")[2].partition("=")
     if option:  # Hydra completes no option in a folder
-        print(" ".join(f"{group}={name}" for name in nested_options(group) if name.startswith(option)))
+        print("\n".join(f"{group}={name}" for name in nested_options(group) if name.startswith(option)))
     os.environ["COMP_LINE"] = f"fca{line[2]}"
     return _run([line[1], *words])
 
@@ -131,7 +152,7 @@ def _help() -> str:
         "  fca run -m model=test_resnet,test_vit subset.ncl=2,3,5 'subset.seed=range(0,5)' hydra/launcher=joblib\n"
         "  fca run -m experiment=quickstart\n\n"
         "Every value can be overridden on the command line; `fca run --help` lists groups and values.\n"
-        'Tab completion:  eval "$(fca -sc install=bash)"'
+        'Tab completion:  eval "$(fca -sc install=bash)", or zsh; fca -sc install=fish | source'
     )
 
 

@@ -56,7 +56,9 @@ EXAMPLES = """examples:
 def main(arguments: Sequence[str]) -> int:
     """Print or write the rows; exit code 2 for words that cannot be understood."""
     parser = Words(prog="fca results", description=__doc__, epilog=EXAMPLES)
-    parser.add_argument("filters", nargs="*", metavar="COLUMN=VALUES", help="only these runs; also != < <= > >=")
+    help_ = "only these runs; also != < <= > >="
+    action: Any = parser.add_argument("filters", nargs="*", metavar="COLUMN=VALUES", help=help_)
+    action.values = lambda _: [f"{column}=" for column in MAIN]
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--query", help="a condition, e.g. \"task == 'train' and ncl <= 5\"")
     parser.add_argument("--by", default="", metavar="COLUMNS", help="one line a group: mean, 95 %% interval and number")
@@ -120,10 +122,10 @@ def _chosen(options: Any, kind: str) -> pd.DataFrame:
     names = split(options.columns) if options.columns is not None else []
     frame = store.results(options.outputs)
     named = {*by, *names, *(name.lstrip("-") for name in sort), *map(_column_of, options.filters)}
-    named |= columns_of(options.query, "--query") if options.query else set()
+    named |= columns_of(options.query, "--query") if options.query is not None else set()
     if not {name for name in named if not _is_pattern(name)} <= set(frame):
         frame = _with_task_columns(options.outputs)
-    frame = kept(frame, options.query, "--query") if options.query else frame
+    frame = kept(frame, options.query, "--query") if options.query is not None else frame
     for word in options.filters:
         frame = kept(frame, query_of(word, frame), word)
     columns = _expanded(names, frame)

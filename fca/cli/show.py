@@ -36,7 +36,8 @@ _PAIR = re.compile(r"(\w+) (-?[\d.]+(?:e[-+]?\d+)?)(?:,|$)")
 def main(arguments: Sequence[str]) -> int:
     """Print all that is known of a run or a table; exit code 2 for an id that is none."""
     parser = Words(prog="fca show", description="`fca show`: one run or saved table: what it is and all that it has.")
-    parser.add_argument("id", help="of a run or table, or its beginning, or its folder: fca results lists them")
+    action: Any = parser.add_argument("id", metavar="ID", help="of a run or table, or its beginning, or its folder")
+    action.values = ids
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--config", action="store_true", help="the whole configuration, not only what is no default")
     try:
@@ -69,6 +70,11 @@ def find(typed: str, outputs: str | Path = "outputs") -> tuple[Store, str]:
         step = "give more of its letters" if alike else f"list them: fca results --outputs {outputs}"
         raise FcaError("id", typed, allowed, step)
     return store, alike[0]
+
+
+def ids(outputs: str) -> list[str]:
+    """The ids of all runs and tables of a store, for a tab."""
+    return sorted(path.name for kind in ("runs", "tables") for path in Path(outputs, kind).glob("*"))
 
 
 def _is_table(store: Store, found: str) -> bool:

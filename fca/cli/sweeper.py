@@ -33,6 +33,7 @@ from fca.cli.show import show_failures
 from fca.cli.weights import Weights
 from fca.data.content import one_look
 from fca.plugins import use_plugins
+from fca.progress import Lines, on_terminal
 from fca.store import State, Store, claims
 from fca.store.claims import repeating
 from fca.subset import NoSuchSubset
@@ -52,12 +53,15 @@ class LostJob(Exception):
 @contextmanager
 def progress(store: Store, left: set[str], total: int) -> Iterator[None]:
     """Show how many of `total` runs are done and failed, and the time to go, while somebody works on those `left`."""
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    lines = Lines("runs", total, total - len(left))
     failures = TextColumn("[red]{task.fields[failed]}[/red]")
     times = TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()
-    with Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), failures, *times) as bar:
+    with Progress(*columns, failures, *times, disable=not on_terminal()) as bar:
         shown = bar.add_task("runs", total=total, completed=total - len(left), failed="")
         waiting = set(left)
         failed: set[str] = set()
+        working = True
 
         def look() -> None:
             for run_id in list(waiting):
@@ -65,12 +69,15 @@ def progress(store: Store, left: set[str], total: int) -> Iterator[None]:
                 if state in (State.DONE, State.FAILED):
                     waiting.discard(run_id)
                     failed.update({run_id} if state is State.FAILED else ())
-            bar.update(shown, completed=total - len(waiting), failed=f"{len(failed)} failed" if failed else "")
+            note = f"{len(failed)} failed" if failed else ""
+            bar.update(shown, completed=total - len(waiting), failed=note)
+            lines.show(total - len(waiting), note, last=not working)
 
         try:
             with repeating(look, LOOK_S):
                 yield
         finally:
+            working = False
             look()
 
 

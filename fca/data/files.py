@@ -23,9 +23,8 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Bool, UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
-from rich import get_console
-from rich.progress import track
 
+from fca.progress import track
 from fca.types import FcaError, UnreadableImage
 
 MASK_OBJECTS = ("bright", "dark")
@@ -351,7 +350,7 @@ Part = TypeVar("Part")
 
 def watched(parts: Sequence[Part], doing: str, *, long: bool) -> Iterable[Part]:
     """The same parts, with a passing progress bar beside `doing` when they take long and a terminal shows it."""
-    return track(parts, doing, transient=True, disable=not (long and get_console().is_terminal))
+    return track(parts, doing, long=long)
 
 
 def threads(workers: int) -> int:

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Float32, UInt8
-from rich.progress import track
 from torch import Tensor
 from torch.nn.functional import interpolate
 
 from fca.data.files import threads
 from fca.data.pixels import open_pixels
 from fca.data.splits import at_rows
+from fca.progress import track
 from fca.shifts import InputShift, Rows
 from fca.tasks import Setup
 from fca.training.batches import as_input, device_of, to_device
@@ -155,7 +155,7 @@ def outputs_under(shifts: Sequence[InputShift], classifier: Classifier, shown: A
     area = []
     long = len(shown.rows) * len(shifts) >= MANY
     with torch.inference_mode():
-        for rows in track(batches, f"{len(shifts)} shifts of images", transient=True, disable=not long):
+        for rows in track(batches, f"{len(shifts)} shifts of images", long=long):
             area.append(shown.masks(rows).flatten(1).float().mean(1).cpu())
             for shift, done in zip(shifts, logits, strict=True):
                 changed = shift.at_input(shown, rows).contiguous(memory_format=torch.channels_last)  # 1.5 times as fast

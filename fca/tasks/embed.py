@@ -13,12 +13,11 @@ from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Int, UInt8
-from rich import get_console
-from rich.progress import track
 
 from fca.allowed import Allowed
 from fca.data.pixels import open_pixels
 from fca.data.splits import rank_in_class
+from fca.progress import track
 from fca.tasks import Setup
 from fca.tasks.predict import Forward, check_forward, data_columns, forward_columns
 from fca.types import SPLITS, Arrays, Column, FcaError, Finished, Geometry, ImageData, Run
@@ -153,8 +152,7 @@ def _pairwise(
     n = len(labels)
     sums = np.zeros((n, classes))
     pairs = combinations(range(n), 2)
-    hidden = not get_console().is_terminal
-    for i, j in track(pairs, "comparing images", n * (n - 1) // 2, transient=True, disable=hidden):
+    for i, j in track(pairs, "comparing images", n * (n - 1) // 2):
         alike = encoder.similarity(pixels[i], pixels[j])
         sums[i, labels[j]] += alike
         sums[j, labels[i]] += alike

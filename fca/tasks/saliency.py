@@ -15,13 +15,13 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int, UInt8
 from PIL import Image
-from rich.progress import track
 from scipy.ndimage import binary_erosion
 
 from fca.allowed import Allowed
 from fca.data.files import in_order
 from fca.data.splits import for_training
 from fca.geometry import ResizeCrop
+from fca.progress import track
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.stats.reliance import centre_distance, density_gap, mask_iou, mass_inside
 from fca.tasks import Setup
@@ -124,7 +124,7 @@ class Saliency:
         start, done = time.perf_counter(), list[Arrays]()
         camera = Camera(classifier, shown.images(rows[:1]), self.layer)
         parts = np.array_split(np.arange(n), -(-n // batch_size_of(size)))
-        for part in track(parts, "saliency maps", transient=True, disable=n < MANY):
+        for part in track(parts, "saliency maps", long=n >= MANY):
             maps = camera(shown.images(rows[part]), true[part])
             masks, others = (shown.masks(of[part]).cpu().numpy() for of in (rows, np.roll(rows, n // 2)))
             numbers = self._numbers(enlarged(maps, size).cpu().numpy(), masks, others)

@@ -25,7 +25,6 @@ import pandas as pd
 from jaxtyping import Float, Int
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
-from rich import get_console
 from rich.progress import Progress
 
 from fca.allowed import Allowed, fits
@@ -33,6 +32,7 @@ from fca.data.files import decode, threads
 from fca.generation import Conditional, Drawn, Generator, Refused, Unavailable, Wanted
 from fca.generation.domain import EvaluationDomain
 from fca.identity import fingerprint
+from fca.progress import Lines, on_terminal
 from fca.stats.intervals import wilson
 from fca.stats.search.explain import find_rules, members
 from fca.stats.search.policies import POLICIES, Policy, make_policy
@@ -424,7 +424,8 @@ class Studio:
         next_visit: (visits that are over, pending ones) -> the next; None: wait, or end where none is pending.
         """
         done, pending = list[Visit](), list[Visit]()
-        with Progress(transient=True, disable=not get_console().is_terminal) as bar:
+        lines = Lines(doing, total)
+        with Progress(transient=True, disable=not on_terminal()) as bar:
             shown = bar.add_task(doing, total=total)
             while True:
                 while len(pending) < self.search.parallel and (visit := next_visit(done, pending)) is not None:
@@ -437,6 +438,7 @@ class Studio:
                     self._advance(pending)
                 done.append(pending.pop(0))
                 bar.advance(shown)
+                lines.show(len(done))
         return done
 
     def _advance(self, pending: Sequence[Visit]) -> None:

@@ -15,10 +15,10 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int, Int64, Shaped, UInt8
-from rich.progress import track
 from torch import Tensor
 from torch.nn.functional import grid_sample
 
+from fca.progress import track
 from fca.training.augment import TRIES, Changes, crops
 from fca.training.changes import cut
 from fca.training.recipe import Recipe
@@ -208,7 +208,7 @@ class Batches:
         rows = self.examples.rows
         parts = [rows[start : start + READ_TOGETHER] for start in range(0, len(rows), READ_TOGETHER)]
         reading = read_ahead(self._read, parts)
-        read = list(track(reading, "reading images", len(parts), transient=True, disable=not progress))
+        read = list(track(reading, "reading images", len(parts), long=progress))
         height, width = (np.concatenate(sides) for sides in list(zip(*read, strict=True))[1:])
         pixels = torch.empty((sum(len(part.pixels) for part in read), 3), dtype=torch.uint8, device=self.device)
         start = 0

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from rich import get_console
-from rich.progress import track
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
+from fca.progress import track
 from fca.training.batches import device_of, keyed
 from fca.types import Classifier
 
@@ -113,8 +111,8 @@ def trained_head(
         first = nn.Linear(val.shape[1], int(labels.max()) + 1).to(val.device)
     heads = nn.ModuleList(deepcopy(first) for _ in weights)
     adam = torch.optim.Adam(heads.parameters(), lr, weight_decay=weight_decay)
-    best, hidden = (-1.0, 0.0), not get_console().is_terminal
-    for epoch in track(range(1, epochs + 1), "training the last layer", transient=True, disable=hidden):
+    best = (-1.0, 0.0)
+    for epoch in track(range(1, epochs + 1), "training the last layer"):
         for part in np.array_split(keyed(seed, epoch).permutation(len(labels)), -(-len(labels) // batch_size)):
             seen = see(part, epoch)
             adam.zero_grad()
@@ -161,8 +159,7 @@ def logistic_head(
         each = [float(right[val_groups == group].mean()) for group in np.unique(val_groups)]
         return min(each), float(np.mean(each)), -strength
 
-    bar = partial(track, transient=True, disable=not get_console().is_terminal)
-    strength = -max(quality(each) for each in bar(STRENGTHS, "choosing C"))[2]
-    layers = [solved(rows, strength) for rows in bar(drawn, "solving")]
+    strength = -max(quality(each) for each in track(STRENGTHS, "choosing C"))[2]
+    layers = [solved(rows, strength) for rows in track(drawn, "solving")]
     weight, bias = (np.mean(parts, axis=0) for parts in zip(*layers, strict=True))
     return weight, bias, strength

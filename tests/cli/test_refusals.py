@@ -300,19 +300,18 @@ LINES = {  # line -> part of its error
     "results --query": "--query = ; allowed: what fca results --help lists (expected one argument)",
     "results --columns nosuch": "--columns = nosuch; allowed: run_id, task",
     "results --columns ''": "--columns = ; allowed: run_id, task",
-    "results --format xml": "--format = xml; allowed: table, csv, json",
+    "results --format xml": "--format = xml; allowed: table, csv, json, markdown, parquet",
     "results --outputs file.txt": "--outputs = file.txt; allowed: a folder that fca run filled",
     "results --outputs nosuch": "--outputs = nosuch; allowed: a folder that fca run filled",
     "results --outputs dangling": "--outputs = dangling; allowed",
     "results --outputs ''": "--outputs = ; allowed",
-    "results outputs=empty": "words = outputs=empty",
+    "results outputs=empty": "column = outputs; allowed: run_id, task",
     "status --outputs file.txt": "--outputs = file.txt; allowed: a folder that fca run filled",
     "status --outputs nosuch": "--outputs = nosuch; allowed",
     f"status --outputs {'a' * 300}": "; allowed: a folder that fca run filled",
     "status --query x": "words = --query x",
     "status foo": "words = foo; allowed: what fca status --help lists",
-    "trian": "command = trian; allowed: run, analyse, report, generate, bank, anchors, export, predict, "
-    "results, status, clean",
+    "trian": f"command = trian; allowed: {', '.join(main.COMMANDS)}",
 }
 OF_VALUES = {
     f"{start} '{key}={value}'": f"{key} = "

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fca.cli import diff, results, show
+from fca.cli import analyse, diff, results, show
 from fca.cli import run as run_door
 from fca.stats.comparison import mcnemar
 from fca.stats.intervals import mean_with_interval
@@ -181,3 +181,10 @@ def test_runs_without_common_images_or_predictions_say_so(said, rows, outputs):
     text = said(diff, rows.loc[("test_vit", 0), "run_id"], embed)
     assert "no predictions: B" in text
     assert "on the same test images" not in text
+
+
+def test_an_analysis_ends_with_the_tables_that_answer_and_the_sentences(outputs, capsys):
+    assert analyse.main([f"outputs={outputs}"]) == 0
+    out = capsys.readouterr().out
+    assert out.index("accuracy: ") < out.index("ranks: ")
+    assert out.splitlines()[-1].startswith("digits: ")

@@ -1,6 +1,7 @@
 """What can be typed: shifts as rows spell them, globs, tabs; and readers that stop early."""
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,9 +26,14 @@ def shell(tmp_path):
     script.chmod(0o755)
     environment = {**os.environ, "PATH": f"{script.parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
-    def run(line):
+    def run(line, *program):
         done = subprocess.run(
-            ["bash", "--norc", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            [*(program or ("bash", "--norc")), "-c", line],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         return done.returncode, done.stdout, done.stderr
 
@@ -108,28 +114,43 @@ def test_a_reader_that_stops_early_ends_quietly(shell, command):
 
 
 TABS = {
-    "fca ": [
-        "run",
-        "analyse",
-        "report",
-        "generate",
-        "bank",
-        "anchors",
-        "export",
-        "predict",
-        "results",
-        "status",
-        "clean",
-    ],
-    "fca re": ["report", "results"],
+    "fca ": list(main.COMMANDS),
+    "fca re": ["recommend", "report", "results"],
     "fca run model=test_res": ["model=test_resnet"],
     "fca run subset.nc": ["subset.ncl="],
     "fca run -m seed=1,2 shift=cl": ["shift=clean"],
     "fca run shift=corruption/fo": ["shift=corruption/fog"],
     "fca run shift=cifar_c": ["shift=cifar_c/all"],
     "fca analyse analysis=few": ["analysis=few_class"],
-    "fca results --fo": [],
+    "fca results --fo": ["--format"],
+    "fca results --format ": ["table", "csv", "json", "markdown", "parquet"],
+    "fca results nc": ["ncl="],
+    "fca status --wa": ["--watch"],
 }
+
+
+ZSH = """
+autoload -Uz compinit && compinit -u -d $PWD/zcompdump
+eval "$(fca -sc install=zsh)"
+print "registered $_comps[fca]"
+compadd() { while [[ $1 != -- ]]; do shift; done; shift; print -r -- got: ${(M)@:#${words[CURRENT]}*} }
+tab() { words=(${(s: :)1}); [[ $1 == *" " ]] && words+=(""); CURRENT=$#words; _fca }
+"""
+FISH = "fca -sc install=fish | source; function tab; echo got: (complete -C $argv[1]); end"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "install"), [(["zsh", "-f"], ZSH), (["fish", "--no-config"], FISH)], ids=["zsh", "fish"]
+)
+def test_a_tab_in_zsh_and_fish_completes_what_is_typed(shell, program, install):
+    if shutil.which(program[0]) is None:
+        pytest.skip(f"{program[0]} is not installed here")
+    asked = [install, *(f"tab '{typed}'" for typed in TABS)]
+    code, out, err = shell("\n".join(asked), *program)
+    assert (code, err) == (0, "")
+    offered = [line.split()[1:] for line in out.splitlines() if line.startswith("got:")]
+    assert [sorted(names) for names in offered] == [sorted(names) for names in TABS.values()]
 
 
 INSTALLED_BY = ("fca -sc install=bash", "fca run -sc install=bash")

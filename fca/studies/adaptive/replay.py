@@ -15,10 +15,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
-from rich import get_console
-from rich.progress import track
 
 from fca.allowed import Allowed, Seed
+from fca.progress import track
 from fca.stats import adaptive
 from fca.stats.adaptive import MAPPINGS, POINTS, GreTwoStage, Policy, Pool, replay, start_policy
 from fca.stats.adaptive.policies import check_budget
@@ -267,7 +266,7 @@ def replays(one: Answers, pool: Pool, tests: Sequence[Setting], repeats: int, mo
     exposure: list[Line] = []
     left_out: list[str] = []
     done: set[tuple[object, ...]] = set()
-    shown = track(tests, f"tests of {one.dataset}", transient=True, disable=not get_console().is_terminal)
+    shown = track(tests, f"tests of {one.dataset}")
     for test in shown:
         refused = why_not(test, pool, banks)
         if refused is not None:

@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from rich.progress import track
 
 from fca.allowed import Allowed, Seed
+from fca.progress import track
 from fca.stats.intervals import mean_with_interval, resampled
 from fca.stats.irt.dimensions import held_out_dimensions
 from fca.store import Store
@@ -85,7 +85,7 @@ def _lines(gathered: Gathered, how: Dimensionality) -> pd.DataFrame:
     }
     lines: list[dict[str, Any]] = []
     loss = np.zeros(0)
-    for one in track(found, "dimensions", total, transient=True, disable=correct.size < 50_000):
+    for one in track(found, "dimensions", total, long=correct.size >= 50_000):
         line = {**about, "hold_out": one.hold_out, "dimensions": one.dimensions, "chosen": one.dimensions == 1}
         line["held_out_nll"] = float(np.nanmean(one.loss))
         if one.dimensions > 1:

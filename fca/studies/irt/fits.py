@@ -13,10 +13,9 @@ from typing import Annotated, Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Integer
-from rich import get_console
-from rich.progress import track
 
 from fca.allowed import Allowed
+from fca.progress import track
 from fca.stats.irt import HOLD_OUTS, Choice, HeldOut, IrtFit, choose_model, fit_irt, held_out_fit
 from fca.stats.irt.model import NAMES
 from fca.studies.answers import Gathered, unfit
@@ -66,7 +65,7 @@ def fitted(
 def chosen(gathered: Gathered, seed: int = 0, hold_out: str = "cells") -> Choice:
     """`fca.stats.irt.choose_model`, snapshots of one model on the same side; with a progress bar."""
     network = networks(gathered)
-    shown = partial(track, description="fits", transient=True, disable=not get_console().is_terminal)
+    shown = partial(track, what="fits")
     make = partial(choose_model, seed=seed, hold_out=hold_out, network=network, watch=shown)
     return _once(gathered, ("choice", seed, hold_out, *network), make)
 

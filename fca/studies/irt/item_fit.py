@@ -7,9 +7,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from rich.progress import track
 
 from fca.allowed import Allowed, Seed
+from fca.progress import track
 from fca.stats.intervals import mean_with_interval, resampled
 from fca.stats.irt import IrtFit
 from fca.stats.irt.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
@@ -166,7 +166,7 @@ def _simulated(
 ) -> _Simulated:
     found = _Simulated([], [], [])
     drawn = replicates(correct, fit, rng, number)
-    for again, of in track(drawn, "simulated responses", number, transient=True, disable=correct.size < LONG):
+    for again, of in track(drawn, "simulated responses", number, long=correct.size >= LONG):
         for known, part in zip(found[:2], mean_squares(again, of), strict=True):
             known.append(part)
         if len(paired) > 1:

@@ -13,10 +13,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Integer
-from rich import get_console
-from rich.progress import track
 
 from fca.allowed import Allowed, Seed
+from fca.progress import track
 from fca.stats import label_errors as stats
 from fca.stats.label_errors import RULES
 from fca.store import Store
@@ -151,8 +150,7 @@ class LabelErrors:
             what = f"responses of {', '.join(source.dataset for source in every)}"
             step = "give the predicted classes (pred), not only whether they are right"
             raise FcaError(what, "only right or wrong", "classes: wrong ones are compared", step)
-        hidden = not get_console().is_terminal
-        shown = track(sources, "label errors, by data set", transient=True, disable=hidden)
+        shown = track(sources, "label errors, by data set")
         scored = [_scored(source, self.model, self.compat, self.seed, verdicts) for source in shown]
         judged = [one for one in scored if one.judged is not None]
         if verdicts is not None and not judged:

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from rich.progress import track
 
 from fca.allowed import Allowed, Seed
+from fca.progress import track
 from fca.stats.irt.facets import FacetFit, fit_facets
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, shifted_responses
@@ -77,7 +77,7 @@ class SeverityFacet:
         frames: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         digests = []
         runs: set[str] = set()
-        for kind, gathered in track(list(self._kinds(store)), "corruptions", transient=True):
+        for kind, gathered in track(list(self._kinds(store)), "corruptions"):
             for frame, part in zip(frames, _lines(kind, gathered, self), strict=True):
                 frame.append(part)
             digests.append(fits.digest_of(gathered))

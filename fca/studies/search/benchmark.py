@@ -14,11 +14,10 @@ from typing import Annotated, Any, ClassVar
 import numpy as np
 import pandas as pd
 from jaxtyping import Int8
-from rich import get_console
-from rich.progress import track
 
 from fca.allowed import Allowed
 from fca.data.files import threads
+from fca.progress import track
 from fca.stats.search import POLICIES, Domain, domain_of, make_policy
 from fca.stats.search import replay as replays
 from fca.stats.search.policies import Guided
@@ -115,8 +114,7 @@ class SearchBenchmark:
         policies = [name for one in self.policies for name in (_NWISE if one == "nwise" else [one])]
         searches = [(table, policy) for policy in policies for table in tables]
         done = _each(partial(_searched, self.images, self.at), searches)
-        hidden = not get_console().is_terminal
-        parts = zip(*track(done, "searches", len(searches), transient=True, disable=hidden), strict=True)
+        parts = zip(*track(done, "searches", len(searches)), strict=True)
         keys = [[DATASET, MODEL, POLICY, *by] for by in ([EXPLORED, SHARE], [], [FROM], [SIZE])]
         groups = (pd.concat(part).groupby(by, sort=False, dropna=False) for part, by in zip(parts, keys, strict=True))
         curves, found, counts, rhos = groups

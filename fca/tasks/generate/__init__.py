@@ -13,11 +13,9 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context, parent_process
 from typing import Any
 
-from rich import get_console
-from rich.progress import track
-
 from fca.data.files import threads
 from fca.generation import Batched, Drawn, Generator, Refused, Request, Unavailable, Wanted, Writer
+from fca.progress import track
 from fca.store.files import write_text
 from fca.store.journal import Line
 from fca.tasks.generate.folder import Folder, check_generator, latest, request_line
@@ -163,8 +161,7 @@ def _fill(
 
     if paid:  # a pilot has as many processes as what follows it
         lines = draw_all(folder, generator, take, most := budget.room(len(left), images), workers)
-        quiet = not get_console().is_terminal
-        for line in track(lines, "images", min(most, len(wanted)), transient=True, disable=quiet):
+        for line in track(lines, "images", min(most, len(wanted))):
             folder.journal.add(line)
             drawn, refused = drawn + (line["kind"] == "image"), refused + (line["kind"] == "refusal")
     return Done(drawn, refused, len(left) - drawn - refused, spent(folder.journal.lines()))

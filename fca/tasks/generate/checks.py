@@ -14,13 +14,12 @@ from typing import Annotated, Any
 
 import numpy as np
 from jaxtyping import Float, Int, UInt8
-from rich import get_console
-from rich.progress import track
 from scipy.special import softmax
 
 from fca.allowed import Allowed
 from fca.data.duplicates import exact_pairs, near_pairs, signature
 from fca.data.files import decode, in_order
+from fca.progress import track
 from fca.store.journal import Line
 from fca.tasks.generate import with_descriptions
 from fca.tasks.generate.folder import SCORES, Folder, checked, latest
@@ -78,7 +77,7 @@ class Checks:
         images = known_images(lines, plan)
         new = [line for line in images if scores.get(line["key"], {}).get("by") != eye.label(line)]
         parts = [new[start : start + READ] for start in range(0, len(new), READ)]
-        for part in track(parts, "checking images", transient=True, disable=not get_console().is_terminal):
+        for part in track(parts, "checking images"):
             for line, shown, levelled in zip(part, *eye.look(folder, part), strict=True):
                 values = {"object": round(shown, 6), "attribute": None if levelled is None else round(levelled, 6)}
                 folder.journal.add({"kind": "check", "key": line["key"], "by": eye.label(line), **values})

@@ -5,11 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from PIL import Image
-from rich import get_console
-from rich.progress import track
 
 from fca.data.files import decode
 from fca.generation.masks import Segmenter
+from fca.progress import track
 from fca.store.files import write_whole
 from fca.tasks.generate.folder import Folder, latest, masked
 
@@ -25,7 +24,7 @@ def add_masks(folder: Folder, segmenter: Segmenter, name: str) -> str:
         images = [line for line in latest(lines).values() if line["kind"] == "image" and not line["mask"]]
         new = [line for line in images if known.get(line["key"], {}).get("by") != label]
         empty = 0
-        for line in track(new, "masks", transient=True, disable=not get_console().is_terminal):
+        for line in track(new, "masks"):
             file = folder.root / line["file"]
             mask = segmenter.mask(decode(file.read_bytes(), str(file)), line["name"])
             path = f"masks/{line['key']}.png" if mask.any() else None

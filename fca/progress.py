@@ -1,0 +1,64 @@
+"""How far a work is: a bar on a terminal; elsewhere, as in a batch job's log, a line now and then."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sized
+from typing import TypeVar
+
+import rich.progress as rich
+from rich import get_console
+
+EVERY_S = 10.0  # at least, between two lines
+SHARE = 0.1  # and at least this share of the time so far, so that a day's work writes some hundred lines
+
+Item = TypeVar("Item")
+
+
+def track(items: Iterable[Item], what: str, total: int | None = None, *, long: bool = True) -> Iterator[Item]:
+    """The same items, with a passing bar where the terminal shows one; elsewhere with lines (see `Lines`).
+
+    total: how many there are, where they have no length.    long: whether they are worth a bar.
+
+    >>> list(track([1, 2], "images", long=False))
+    [1, 2]
+    """
+    if total is None and isinstance(items, Sized):
+        total = len(items)
+    lines = Lines(what, total)
+    shown = rich.track(items, what, total, transient=True, disable=not (long and on_terminal()))
+    for done, item in enumerate(shown, 1):
+        yield item
+        lines.show(done)
+
+
+def on_terminal() -> bool:
+    """Whether somebody can see a bar."""
+    return get_console().is_terminal
+
+
+class Lines:
+    """Lines on stderr: at first after EVERY_S seconds, and later when both EVERY_S and SHARE of the time have passed.
+
+    A work that takes less writes none; nor does a worker of a sweep, which has lines of its own, nor one on a terminal.
+    known: how many were done before; the pace is that of the others.
+    """
+
+    def __init__(self, what: str, total: int | None, known: int = 0) -> None:
+        self.what, self.total, self.known = what, total, known
+        self.begun = self.last = time.monotonic()
+        self.quiet = on_terminal() or multiprocessing.parent_process() is not None
+
+    def show(self, done: int, note: str = "", *, last: bool = False) -> None:
+        """Write how many are done, if it is time.    last: in any case, on stdout, as what came of it."""
+        now = time.monotonic()
+        if self.quiet or not (last or now - self.last >= max(EVERY_S, SHARE * (self.last - self.begun))):
+            return
+        self.last, passed = now, now - self.begun
+        of = f" of {self.total:,} ({done / self.total:.0%})" if self.total else ""
+        parts = [f"{done:,}{of}", note, f"{passed:,.0f} s"]
+        if self.total and self.known < done < self.total:
+            parts.append(f"about {passed / (done - self.known) * (self.total - done):,.0f} s to go")
+        print(f"{self.what}: {', '.join(filter(None, parts))}", file=sys.stdout if last else sys.stderr, flush=True)

@@ -1,0 +1,57 @@
+"""Work that takes long writes lines where no terminal shows a bar: not too many, with an honest time to go."""
+
+import logging
+
+import pytest
+
+from fca import progress
+from fca.cli import execute
+from fca.progress import Lines, track
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that a test sets."""
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(execute.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_lines_are_ten_seconds_apart_and_later_a_tenth_of_the_time(clock, capsys):
+    lines = Lines("runs", 10_000, known=1000)
+    for second in range(1, 3601):
+        clock[0] = float(second)
+        lines.show(1000 + second, "2 failed" if second > 3590 else "")
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "runs: 1,010 of 10,000 (10%), 10 s, about 8,990 s to go"
+    assert 30 <= len(told) <= 50, "of an hour"
+
+
+def test_short_work_writes_nothing_and_the_last_line_is_a_result(clock, capsys):
+    assert list(track(range(5), "images")) == list(range(5))
+    lines = Lines("runs", 5)
+    lines.show(5, last=True)
+    assert capsys.readouterr() == ("runs: 5 of 5 (100%), 0 s\n", "")
+
+
+def test_a_stream_without_length_counts(clock, capsys):
+    for item in track(iter("abc"), "pages"):
+        clock[0] += 11.0
+        assert item in "abc"
+    assert capsys.readouterr().err.splitlines() == ["pages: 1, 11 s", "pages: 2, 22 s", "pages: 3, 33 s"]
+
+
+def test_epochs_of_a_training_alone_are_shown_seconds_apart(clock, tmp_path, capsys):
+    log = logging.getLogger("fca.training.loop")
+    with execute.logged(tmp_path / "log.txt", epochs=True):
+        for epoch in (1, 2, 3):
+            clock[0] += 6.0
+            log.info("epoch %d: val_top1 0.5", epoch)
+            log.info("something else")
+    with execute.logged(tmp_path / "log.txt"):
+        clock[0] += 60.0
+        log.info("epoch 4: val_top1 0.5")
+        log.warning("careful")
+    assert capsys.readouterr().err.splitlines() == ["epoch 2: val_top1 0.5", "careful"]
+    assert len((tmp_path / "log.txt").read_text().splitlines()) == 8
