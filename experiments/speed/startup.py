@@ -3,8 +3,8 @@
     python experiments/speed/startup.py            a minute on 2 cores
 
 Lightning and timm beside what `fca` takes for its help, for a table of results, for planning a sweep, for predictions
-with a trained network and for a training, both of a few images: a process that plans imports no torch, one that predicts
-no Lightning. CPU seconds stand beside wall seconds, for machines that others use too.
+with a trained network and for a training, both of a few images. A process that plans imports no torch, one that
+predicts no Lightning. CPU seconds stand beside wall seconds, for machines that others use too.
 """
 
 import os

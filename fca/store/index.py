@@ -84,8 +84,9 @@ def _table(outputs: Path, stamps: pa.Table) -> pa.Table:
     for start in range(0, len(new), AT_ONCE):
         table = _joined(table, _parsed(outputs / "runs", new[start : start + AT_ONCE], damaged))
     warn(damaged)
-    keys = [(name, "ascending", "at_start") for name in ("finished", "run_id") if name in table.column_names]
-    table = table.take(pc.sort_indices(table, sort_keys=keys)) if keys else table
+    names = [name for name in ("finished", "run_id") if name in table.column_names]
+    keys = pa.table({name: pc.fill_null(table[name].cast(pa.string()), "") for name in names})  # missing: first
+    table = table.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in names])) if names else table
     if len(now ^ set(old)) > WORTHWHILE + len(now) // 100:
         with suppress(OSError):  # a store that may only be read
             _write_index(outputs / INDEX, table)
