@@ -210,6 +210,8 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
     >>> frame = pd.DataFrame({"model": "a", "ncl": 2, "subset_seed": [0, 1], "seed": 0, "top1": [0.7, 0.9]})
     >>> grouped(frame, ["model"], ["top1"]).round(2).to_dict("records")
     [{'model': 'a', 'top1': 0.8, 'top1_low': 0.0, 'top1_high': 1.0, 'top1_n': 2}]
+    >>> grouped(frame.assign(subset_seed=[None, None], dataset="digits"), ["model"], ["top1"])["top1_n"].tolist()
+    [2]
     """
     from fca.stats.intervals import EVERYWHERE, FRACTION, mean_with_interval  # scipy: only for this question
 
@@ -241,7 +243,7 @@ def _draws(frame: pd.DataFrame) -> pd.Series:
     for name, others in ((SEED, ()), (SUBSET_SEED, (DATASET, NCL))):
         if name in frame:
             known = [other for other in others if other in frame]
-            text = frame[[*known, name]].astype(str).agg("/".join, axis="columns") if len(frame) else draws
+            text = frame[[*known, name]].astype(object).map(str).agg("/".join, axis="columns") if len(frame) else draws
             draws = draws.where(frame[name].isna(), f"{name} " + text)
     return draws
 
