@@ -5,7 +5,7 @@ STAMP := .venv/.installed
 # Tests keep bytecode, even where the shell forbids it: else each worker and process compiles all modules and asserts again.
 TESTED := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
-OLDEST_TESTS := tests/cli tests/data tests/models tests/report tests/stats tests/store tests/studies tests/tasks tests/training
+OLDEST_TESTS := tests/cli tests/data tests/stats tests/store tests/studies tests/training
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-long test-oldest check smoke clean
