@@ -20,7 +20,8 @@ from fca.cli.configure import Job, component, job_of
 from fca.cli.execute import execute
 from fca.cli.report import write_report
 from fca.cli.show import show_failures, show_job
-from fca.report.figure import headlines
+from fca.report.figure import answers
+from fca.report.page import MOST
 from fca.store import State, Store
 from fca.studies.recommend.evidence import SPEED, Key, evidence, evidence_of
 from fca.studies.recommend.expected import known_points
@@ -245,11 +246,11 @@ class Search:
         return Weighed(evidence_of(self.store, *self.of), known_points(others), self.asked)
 
     def answer(self) -> None:
-        """The headlines of the analysis, the next commands, and the page."""
+        """The answers of the analysis, the next commands, and the page."""
         query = f"fingerprint == '{self.of[0]}' and ncl == {len(self.of[1])}"
         asked = replace(self.asked, query=query)
         tables = {table.name: table for table in asked(self.store)}
-        print("", *headlines(asked, tables), sep="\n")
+        print("", *(answer.sentence for answer in answers([asked], tables, MOST)), sep="\n")
         limits = {
             name: getattr(asked, name) for name in ("within", "confidence", "latency_ms", "memory_mb", "params_m")
         }

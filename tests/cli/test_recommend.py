@@ -31,7 +31,8 @@ def test_a_folder_is_answered_with_a_model_the_next_commands_and_a_page(fca, tmp
     rows = results(tmp_path / "outputs")
     assert set(rows["task"]) == {"describe", "latency", "train", "predict", "embed"}
     assert {"val", "test"} <= set(rows.loc[rows["task"] == "predict", "split"])
-    assert "Use test_vit (from scratch): right on " in out
+    assert "Use test_vit (from scratch): " in out
+    assert "test images right" in out
     assert "ms an image" in out
     assert "fca export run=" in out
     page = tmp_path / "outputs" / "reports" / "recommend" / "index.html"

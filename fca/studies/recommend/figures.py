@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
-from fca.report.figure import Figure
-from fca.studies.recommend import images
+from fca.report import kinds, small, style
+from fca.report.figure import Answer, Figure
+from fca.studies.recommend import images, recommendation
 from fca.studies.recommend.evidence import ADAPTATION, LATENCY, name_of
 from fca.studies.recommend.images import CLASSES, CONFUSIONS, ERRORS, PREDICTED_CLASS, RELABEL, THUMBNAIL
 from fca.studies.recommend.recommendation import (
@@ -19,15 +18,25 @@ from fca.studies.recommend.recommendation import (
     GUESS,
     N_VAL,
     NEXT,
+    REASON,
     RECOMMENDATION,
+    REFUSED,
     STEP,
+    UNMEASURED,
     VERDICT,
     WITHIN,
 )
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, TOP1
-from fca.types import Column, Table
+from fca.types import Column, Table, with_interval
 
-CANDIDATE = Column("candidate", str, "", "model")
+Found = tuple[str, Any] | None
+
+CANDIDATE, FRONT_LINE = Column("candidate", str, "", "model"), Column("front")
+SHARE_RIGHT = Column(TOP1, float, ".1%", "accuracy")
+RIGHT = Column(EXPECTED, float, ".1%", "expected accuracy")
+MS = Column(LATENCY, float, ".1f", "ms an image")
+SURE = Column(WITHIN, float, ".0%", "probability that it is good enough")
+DOUBT = Column(images.MARGIN, float, ".2f", "how sure")
 SHOWN = 15  # confusions in the figure
 _VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#7d8590", "#7d8590", "#7d8590", "#7d8590")
 
@@ -93,42 +102,102 @@ def _names(frame: pd.DataFrame) -> list[str]:
     return [name_of((model, None, way)) for model, way in zip(frame[MODEL], frame["adaptation"], strict=True)]
 
 
-def answer(candidates: pd.DataFrame) -> Iterator[str]:
-    """Which model to use, how accurate and fast it is, and what the next larger one would bring."""
-    several = style.differs(candidates[DATASET])
-    for dataset, part in candidates.groupby(DATASET, sort=False):
-        first = part.iloc[0]
-        if first[VERDICT] not in (CHOSEN, GUESS):
-            continue
-        name = name_of((first[MODEL], None, first["adaptation"]))
-        found = f"{first[TOP1]:.1%} [{first[TOP1.low]:.0%}, {first[TOP1.high]:.0%}] of {first[N_TEST]:.0f} test images"
-        sure = f"with probability {first[WITHIN]:.0%} it is within the margin of the best"
-        sure = sure if first[VERDICT] == CHOSEN else f"not certain: {sure}, by {first[N_VAL]:.0f} validation images"
-        about = f"{dataset}: use" if several else "Use"
-        yield f"{about} {name}: right on {found}, {first[LATENCY]:.1f} ms an image; {sure}."
+def model_answer(candidates: pd.DataFrame) -> Found:
+    """Which model to use, how accurate and how fast it is.
+
+    >>> line = {"dataset": "photos", "model": "resnet18", "adaptation": "probe", "verdict": "recommended"}
+    >>> seen = {"top1": 0.9, "top1_low": 0.83, "top1_high": 0.94, "n_test": 100, "latency_ms": 9.31}
+    >>> of = {"top1_expected": 0.9, "top1_expected_low": 0.85, "top1_expected_high": 0.94}
+    >>> print(model_answer(pd.DataFrame([line | seen | of]))[0])
+    Use resnet18 (linear probe): 90.0 % [83.0, 94.0] of 100 test images right, 9.3 ms an image.
+    """
+    part, rest = small.of_one(candidates, DATASET)
+    first = part.iloc[0].to_dict()
+    if first[VERDICT] not in (CHOSEN, GUESS):
+        return None
+    name = name_of((first[MODEL], None, first[ADAPTATION]))
+    unsure = ""
+    if first[VERDICT] == GUESS:
+        unsure = f"; a best guess, {first[WITHIN]:.0%} sure by {first[N_VAL]:.0f} validation images"
+    right = f"{small.interval(first, SHARE_RIGHT)} of {first[N_TEST]:.0f} test images right"
+    shown = part.dropna(subset=EXPECTED).assign(candidate=_names)
+    hover = (CANDIDATE, VERDICT, *with_interval(RIGHT), MS)
+    sentence = f"Use {name}: {right}, {first[LATENCY]:.1f} ms an image{unsure}{rest}."
+    return sentence, small.dots(shown, CANDIDATE, RIGHT, hover)
 
 
-def confused(confusions: pd.DataFrame) -> Iterator[str]:
-    """The pair that costs most."""
-    for dataset, part in confusions.groupby(DATASET, sort=False):
-        worst = part.iloc[0]
-        pair = f"{worst[LABEL]} taken for {worst[PREDICTED_CLASS]}"
-        yield f"{dataset}: the most frequent error is {pair}, {worst[ERRORS]:.0f} of {part[ERRORS].sum():.0f} errors."
+def other_answer(candidates: pd.DataFrame) -> Found:
+    """What the most accurate candidate would add; of the most accurate itself, what the next smaller one would lose.
+
+    >>> line = {"dataset": "photos", "adaptation": "probe", "on_front": True, "within": 0.95}
+    >>> few = line | {"model": "small", "verdict": "recommended", "top1_expected": 0.9, "latency_ms": 4.0}
+    >>> more = line | {"model": "large", "verdict": "good enough", "top1_expected": 0.908, "latency_ms": 40.0}
+    >>> print(other_answer(pd.DataFrame([few, more]))[0])
+    large (linear probe) is expected to add 0.8 points, in 10 times the time.
+    """
+    part, _ = small.of_one(candidates, DATASET)
+    shown, first = part.dropna(subset=[EXPECTED, LATENCY]), part.iloc[0]
+    if first[VERDICT] not in (CHOSEN, GUESS) or pd.isna(first[LATENCY]):
+        return None
+    others = shown[~shown[VERDICT].isin([REFUSED, UNMEASURED]) & (shown.index != first.name)]
+    if first[EXPECTED] >= others[EXPECTED].max():
+        others = others[others[LATENCY] < first[LATENCY]]
+    if others.empty:
+        return None
+    best = others.loc[others[EXPECTED].idxmax()]
+    more, times = 100 * (best[EXPECTED] - first[EXPECTED]), best[LATENCY] / first[LATENCY]
+    change = f"{'add' if more > 0 else 'lose'} {abs(more):.1f} points, in {times:.2g} times the time"
+    sentence = f"{name_of((best[MODEL], None, best[ADAPTATION]))} is expected to {change}."
+    front = shown[shown[recommendation.FRONT].astype(bool)].sort_values(LATENCY).assign(candidate=_names, front="front")
+    return sentence, small.lines(front, MS, RIGHT, FRONT_LINE, (CANDIDATE, MS, RIGHT))
 
 
-def suspected(relabel: pd.DataFrame) -> Iterator[str]:
-    """How many labels look wrong, and the first."""
-    for dataset, part in relabel.groupby(DATASET, sort=False):
-        worst = part.iloc[0]
-        first = f"first {worst[IMAGE_ID]}, labelled {worst[LABEL]}, which looks like {worst[images.SUGGESTED]}"
-        yield f"{dataset}: {len(part)} labels should be looked at, {first}."
+def confusion_answer(confusions: pd.DataFrame) -> Found:
+    """The pair of classes that costs most.
+
+    >>> line = {"dataset": "photos", "label": "wolf", "predicted_class": "dog", "errors": 3, "share": 0.75}
+    >>> print(confusion_answer(pd.DataFrame([line, line | {"label": "cat", "errors": 1, "share": 0.25}]))[0])
+    Its most frequent error is wolf taken for dog: 3 of 4 errors on test images.
+    """
+    part, _ = small.of_one(confusions, DATASET)
+    worst = part.iloc[0]
+    pair = f"{worst[LABEL]} taken for {worst[PREDICTED_CLASS]}"
+    shown = part.assign(pair=part[LABEL].astype(str) + " → " + part[PREDICTED_CLASS].astype(str))
+    sentence = (
+        f"Its most frequent error is {pair}: {worst[ERRORS]:.0f} of {part[ERRORS].sum():.0f} errors on test images."
+    )
+    return sentence, small.dots(shown, "pair", ERRORS, (LABEL, PREDICTED_CLASS, ERRORS))
 
 
-def next_step(steps: pd.DataFrame) -> Iterator[str]:
-    """The first thing to try."""
-    for dataset, part in steps.groupby(DATASET, sort=False):
-        line = part.iloc[0]
-        yield f"{dataset}: to be surer, {line[STEP]}: {line['reason']}."
+def label_answer(relabel: pd.DataFrame) -> Found:
+    """How many labels to look at, and the first.
+
+    >>> line = {"dataset": "photos", "image_id": "7.png", "label": "wolf", "suggested": "dog", "margin": 0.8}
+    >>> print(label_answer(pd.DataFrame([line]))[0])
+    1 label should be looked at: first 7.png, labelled wolf, which resembles dog.
+    """
+    part, _ = small.of_one(relabel, DATASET)
+    worst = part.iloc[0]
+    number = "1 label" if len(part) == 1 else f"{len(part)} labels"
+    first = f"first {worst[IMAGE_ID]}, labelled {worst[LABEL]}, which resembles {worst[images.SUGGESTED]}"
+    shown = part.assign(change=part[LABEL].astype(str) + " → " + part[images.SUGGESTED].astype(str))
+    chart = small.dots(shown, "change", DOUBT, (IMAGE_ID, LABEL, images.SUGGESTED, DOUBT))
+    return f"{number} should be looked at: {first}.", chart
+
+
+def step_answer(steps: pd.DataFrame, candidates: pd.DataFrame) -> Found:
+    """The first thing to try.
+
+    >>> of = {"dataset": "photos"}
+    >>> known = pd.DataFrame([of | {"model": "net", "adaptation": "probe", "within": 0.7, "verdict": "best guess"}])
+    >>> print(step_answer(pd.DataFrame([of | {"step": "train net", "reason": "it may be better"}]), known)[0])
+    To change the answer: train net; it may be better.
+    """
+    part, _ = small.of_one(steps, DATASET)
+    line = part.iloc[0]
+    shown = candidates[candidates[DATASET] == line[DATASET]].dropna(subset=WITHIN).assign(candidate=_names)
+    sentence = f"To change the answer: {line[STEP]}; {line[REASON]}."
+    return sentence, small.dots(shown, CANDIDATE, SURE, (CANDIDATE, VERDICT, SURE))
 
 
 FIGURES = (
@@ -137,9 +206,10 @@ FIGURES = (
     Figure("recommendation_relabel", "Labels to look at", (RELABEL,), relabel_figure),
     Figure("recommendation_classes", "Images of each class", (CLASSES,), classes_figure),
 )
-HEADLINES = {
-    RECOMMENDATION.name: answer,
-    CONFUSIONS.name: confused,
-    RELABEL.name: suspected,
-    NEXT.name: next_step,
-}
+ANSWERS = (
+    Answer("Which model should I use?", (RECOMMENDATION,), model_answer),
+    Answer("What would another one bring?", (RECOMMENDATION,), other_answer),
+    Answer("What does it confuse?", (CONFUSIONS,), confusion_answer),
+    Answer("Which labels look wrong?", (RELABEL,), label_answer),
+    Answer("What would change the answer?", (NEXT, RECOMMENDATION), step_answer),
+)
