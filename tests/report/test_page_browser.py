@@ -85,6 +85,8 @@ def test_every_figure_is_drawn_and_as_wide_as_the_page_at_most(opened):
 def test_a_choice_filters_every_figure_and_table_or_is_said_not_to(opened):
     opened.get_by_role("button", name="letters", exact=True).click()
     opened.evaluate("apply(fields)")
+    place = opened.locator('[data-figure="gap"]')
+    assert place.locator(".marks").bounding_box()["width"] > 0.8 * place.bounding_box()["width"]  # one panel of two
     known = opened.evaluate(
         """() => [...views].filter(([name]) => !name.startsWith("answer")).map(([name, view]) => [
           name, "only_dataset" in view.getState().signals,
@@ -138,6 +140,9 @@ def test_nothing_lies_beside_a_narrow_page(browser, index, size):
             assert sideways(page) == 0
             assert not page.locator("#bar").is_visible()
             assert page.locator("details.words .sentences").first.is_visible()
+            assert (
+                page.evaluate("document.body.scrollHeight") < 40 * PAPER["height"]
+            )  # wide tables once made 300 sheets
             assert page.pdf(format="A4").startswith(b"%PDF-")
 
 

@@ -2,7 +2,8 @@
 // ---- figures
 
 const views = new Map(); // figure -> Vega view
-const NARROW = 600, LEAST = 200, CANVAS = 3000; // pixels of a place, of a panel; lines from which SVG is too slow
+const NARROW = 600, WIDE = 1000, LEAST = 200; // pixels: of places where a legend has one column or two, of a panel
+const CANVAS = 3000; // lines from which SVG is too slow
 let quiet = 0; // > 0 while we set selections ourselves
 
 /** The data of a figure, which the page holds as columns and lines, as Vega-Lite takes them. */
@@ -18,14 +19,15 @@ function narrowed(node, width) {
   if (node === null || typeof node !== "object") return node;
   const made = Object.fromEntries(Object.entries(node).map(([name, child]) => [name, name === "datasets" ? child : narrowed(child, width)]));
   if (made.labelLimit) made.labelLimit = Math.min(made.labelLimit, 0.35 * width);
-  if (made.legend && made.legend.columns !== undefined) made.legend.columns = Math.max(1, Math.min(made.legend.columns, Math.floor(width / 190)));
+  if (made.legend?.columns && width < WIDE) delete made.legend.columns; // that of the configuration
   return made;
 }
 
 async function drawFigure(place, theme) {
   const name = place.dataset.figure, width = place.clientWidth;
   const figure = narrowed(unpacked(data.figures[name]), width), config = narrowed(data.config[theme], width);
-  if (width < NARROW) config.legend.columns = Math.max(1, Math.floor(width / 190));
+  const columns = width < NARROW ? 1 : width < WIDE ? 2 : undefined; // of a legend, which is never wider than its place
+  if (columns && !place.classList.contains("small")) Object.assign(config.legend, { columns, labelLimit: width / columns - 50 });
   const lines = Math.max(0, ...Object.values(figure.datasets).map((one) => one.length));
   const small = place.classList.contains("small");
   const made = async (spec) => {
@@ -53,6 +55,7 @@ async function drawFigure(place, theme) {
     if (fit.columns < Math.min(figure.columns, panels(place)) || !("child_width" in view.getState().signals)) {
       view = await made({ ...figure, columns: fit.columns, spec: { ...figure.spec, width: fit.width } });
     }
+    place.columns = fit.columns;
     await widen(place, view, fit.columns);
   }
   if (!small) followLegend(view);
@@ -93,7 +96,11 @@ async function setView(view, changed, keep) {
   }
   sayUnfiltered(view, signals);
   quiet += 1;
-  try { await view.runAsync(); } finally { quiet -= 1; }
+  try {
+    await view.runAsync();
+    const place = view.container().closest(".figure");
+    if (place.columns) await widen(place, view, place.columns); // a choice may leave fewer panels
+  } finally { quiet -= 1; }
 }
 
 /** Below a figure without such a column: that the filter does not change it. */

@@ -32,13 +32,12 @@ function menuOf(field) {
   const opens = element("button", { type: "button", popovertarget: id, "aria-haspopup": "dialog" });
   const boxes = values.map((value) => element("input", { type: "checkbox", onchange: () => toggle(field, value) }));
   const items = values.map((value, at) => element("li", {}, element("label", {}, boxes[at], words(field, value))));
-  const search = element("input", { type: "search", placeholder: `search ${values.length} values`, "aria-label": `Search ${field}`, oninput: () => {
+  const search = element("input", { type: "search", autofocus: "", placeholder: `search ${values.length} values`, "aria-label": `Search ${field}`, oninput: () => {
     const wanted = search.value.toLowerCase();
     items.forEach((item) => { item.hidden = !item.textContent.toLowerCase().includes(wanted); });
   } });
   const menu = element("div", { class: "menu", popover: "auto", id, role: "dialog", "aria-label": `Filter by ${data.meanings[field] || field}` },
     search, element("ul", {}, ...items), element("button", { type: "button", onclick: () => choose([field], () => []) }, "show all"));
-  menu.addEventListener("toggle", (event) => { if (event.newState === "open") search.focus(); });
   opens.mark = () => {
     const picked = [...chosen[field]];
     opens.textContent = `${field}: ${picked.length === 1 ? words(field, picked[0]) : `${picked.length || "all"} of ${values.length}`} ▾`;
