@@ -35,7 +35,7 @@ test-long: $(STAMP)  ## what takes over ten seconds: killed and parallel sweeps,
 OLDEST := .venv-oldest/.installed
 $(OLDEST): pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e . \
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[launchers]' \
 		pytest pytest-xdist hypothesis beartype statsmodels
 	touch $@
 

@@ -196,7 +196,7 @@ def values_of(file: Path) -> dict[str, Any]:
     """The keys that a file and those that it builds on give their option, with their values."""
     found: dict[str, Any] = {}
     for path in _chain(file):
-        found = {**(yaml.load(path.read_text(encoding="utf-8"), yaml.CSafeLoader) or {}), **found}
+        found = {**(yaml.safe_load(path.read_text(encoding="utf-8")) or {}), **found}
     return {key: value for key, value in found.items() if key != "defaults"}
 
 
@@ -215,7 +215,7 @@ def _chain(file: Path, deep: int = 0) -> Iterator[Path]:
     if not file.is_file() or deep > _DEEP:
         return
     yield file
-    content = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader)
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
     for entry in reversed((content or {}).get("defaults", [])):
         if isinstance(entry, str) and entry != "_self_":
             yield from _chain(file.parent / f"{entry}.yaml", deep + 1)
