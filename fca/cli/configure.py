@@ -12,7 +12,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import yaml
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
@@ -22,7 +21,7 @@ from fca.data.content import is_known
 from fca.data.splits import as_trained_on, first_images
 from fca.plugins import class_of, plugins
 from fca.store import Store
-from fca.store.files import DEEPEST, content_of
+from fca.store.files import read_yaml
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
 from fca.tasks.adaptation.network import Network
@@ -201,8 +200,11 @@ class Job:
 
     @property
     def config(self) -> str:
-        """The resolved configuration as YAML, kept beside every run; writing it takes as long as planning does."""
-        return OmegaConf.to_yaml(self.values)
+        """The resolved configuration as YAML, kept beside every run; writing it takes as long as planning does.
+
+        Its first line is the command: of a run that is under way, there is no row to look it up in.
+        """
+        return f"# {' '.join(self.command.split())}\n{OmegaConf.to_yaml(self.values)}"
 
 
 def job_of(config: DictConfig, overrides: list[str]) -> Job:
@@ -288,13 +290,8 @@ def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
 
 
 def config_of(path: Path) -> DictConfig:
-    """The configuration of a run. Raises ValueError for aliases, of which a few lines can make gigabytes, and depth."""
-    text, depth = content_of(path).decode(), 0
-    for event in yaml.parse(text, yaml.SafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
-            raise ValueError("it has aliases or is too deep, as no configuration of ours")
-    return DictConfig(OmegaConf.create(text))
+    """The configuration of a run. Raises DamagedFile for what is none of ours, see `read_yaml`."""
+    return DictConfig(OmegaConf.create(read_yaml(path)))
 
 
 def _subset(wanted: Mapping[str, Any], data: ImageData) -> ClassSubset:

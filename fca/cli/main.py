@@ -28,10 +28,11 @@ COMMANDS = {
     "show": "one run: configuration, numbers, curves, command, files:  fca show ID",
     "diff": "two runs or more: keys, numbers and images on which they differ:  fca diff ID ID",
     "status": "what is done, running and failed, why, and how long it will take",
+    "wandb": "the store in W&B:  fca wandb sync    fca wandb report report=few_class",
     "clean": "what takes room and can be made again; removes it with --yes",
     "doctor": "what is installed and found here, what is missing for which feature, and how to get it",
 }
-WITHOUT_HYDRA = ("bank", "anchors", "export", "predict", "results", "show", "diff", "status", "clean", "doctor")
+WITHOUT_HYDRA = ("bank", "anchors", "export", "predict", "results", "show", "diff", "status", "wandb", "clean", "doctor")
 GRACE_S = 10.0  # batch systems kill 30 s after SIGTERM
 _received: list[int] = []  # signals that are to end this process
 

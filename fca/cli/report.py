@@ -16,6 +16,7 @@ from fca.allowed import plain_name
 from fca.cli.analyse import tables_of
 from fca.cli.application import CONF, application, check_root, typed_words
 from fca.cli.configure import component, configured, keys_of, store_with_images, task_columns
+from fca.cli.execute import provenance
 from fca.cli.serve import follow, served
 from fca.cli.show import check_store
 from fca.cli.trust import check_file
@@ -90,8 +91,9 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
     command = shlex.join(["fca", "report", *words])
     damaged = shown({other.args: other for other in (*store.left_out, *store.damaged())}.values())
     page: Path = maker(folder, results, store.rows(config.query), command, (*BASE, *task_columns()), damaged)
+    about = {"report": folder.name, "query": config.query, "command": command, "commit": provenance()["commit"]}
     write_compared(page.parent, store, store.rows(config.query))
-    tracker.publish(tables, page)
+    tracker.publish(tables, page, about)
     return page, results
 
 

@@ -9,7 +9,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from fca.cli.application import application, typed_words
-from fca.cli.configure import job_of
+from fca.cli.configure import Job, job_of
 from fca.cli.execute import end_with_parent, execute
 from fca.cli.show import show_job
 from fca.cli.weights import Weights
@@ -28,16 +28,24 @@ def run(config: DictConfig) -> None:
         print(job.command if left else "nothing is left to run")
         return
     if hydra.mode is not RunMode.RUN:
-        execute(job, alone=False)
+        _followed(job, alone=False)
         return
     for planned in job.plan:
         store.forgive(planned.run_id)
         clear(store.folder(planned.run_id))
     job.setup.tracker.connect()
-    execute(job, alone=True)
+    _followed(job, alone=True)
     Weights([job]).remove_unneeded()
     if show_job(job):
         raise SystemExit(1)
+
+
+def _followed(job: Job, *, alone: bool) -> None:
+    """Execute a job; however that ends, its tracker is left with nothing open."""
+    try:
+        execute(job, alone=alone)
+    finally:
+        job.setup.tracker.close()
 
 
 main = partial(application, "run", run)  # exit code 0; 1 when a run failed; 2 for a configuration that cannot be run

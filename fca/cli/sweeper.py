@@ -156,8 +156,8 @@ class ResumingSweep:
         for run_id in left:
             store.forgive(run_id)
         hydra = self.config.hydra
-        name = filter(None, (hydra.runtime.choices.get("experiment"), Path(hydra.sweep.dir).name))
-        os.environ.setdefault("WANDB_RUN_GROUP", "-".join(name))  # the workers inherit it
+        group = hydra.runtime.choices.get("experiment") or Path(hydra.sweep.dir).name
+        os.environ.setdefault("WANDB_RUN_GROUP", group)  # the workers inherit it
         if left:
             points[0].job.setup.tracker.connect()
         weights = Weights(point.job for point in points)
@@ -183,6 +183,7 @@ class ResumingSweep:
         for point in points:
             if any(run.run_id in left and run.light for run in point.job.plan):
                 execute(point.job, alone=False)
+        points[0].job.setup.tracker.close()  # one for all points
 
     def _launch(self, launches: Sequence[Configuration], left: set[str]) -> None:
         """Have the launcher do these jobs. A worker that dies costs the run that it was at; the others are left.

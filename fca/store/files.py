@@ -27,6 +27,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
+import yaml
 
 _SIGNED = b"xxh3_128="  # before the checksum of a file inside it
 PLACE = _SIGNED + b"0" * 32
@@ -179,6 +180,25 @@ def content_of(path: str | Path) -> bytes:
     """The bytes of a file. Raises DamagedFile if it cannot be read; FileNotFoundError where nothing is."""
     with _damage(path), open(path, "rb") as file:  # noqa: PTH123  half the time of Path, over thousands of rows
         return file.read()
+
+
+def read_yaml(path: str | Path) -> dict[str, Any]:
+    """The configuration of a run. Raises DamagedFile for what is none of ours: a list, depth, aliases.
+
+    A few lines with aliases can make gigabytes. FileNotFoundError where nothing is.
+    """
+    text, depth = content_of(path), 0
+    try:
+        for event in yaml.parse(text, yaml.CSafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
+                raise DamagedFile(path, "has aliases or is too deep, as no configuration of ours")
+        found = yaml.load(text, yaml.CSafeLoader)
+    except yaml.YAMLError as error:
+        raise DamagedFile(path, f"is no YAML ({error})") from error
+    if not isinstance(found, dict):
+        raise DamagedFile(path, "is no configuration")
+    return found
 
 
 @contextmanager

@@ -45,7 +45,7 @@ class Machine:
 
 @runtime_checkable
 class Tracker(Protocol):
-    """Where runs are followed live beside the store (W&B, or nothing). No method raises: a copy stops no work."""
+    """Where runs are followed beside the store (W&B, TensorBoard, nothing). No method raises: a copy stops no work."""
 
     def connect(self) -> None: ...  # once before the first run of a sweep
 
@@ -57,8 +57,10 @@ class Tracker(Protocol):
     def finish(self, row: Mapping[str, Any]) -> None:
         """The run's final columns; called once its row is stored."""
 
-    def publish(self, tables: Sequence[Table], page: Path) -> None:
-        """A report: its tables, its page and the pictures beside it."""
+    def close(self) -> None: ...  # the job has ended, or the sweep: no row follows
+
+    def publish(self, tables: Sequence[Table], page: Path, about: Mapping[str, Any]) -> None:
+        """A report: its tables, its page and the pictures beside it.    about: its report, query and command."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,13 @@ import pytorch_lightning as pl  # noqa: E402
 import timm.optim  # noqa: E402
 from torchvision.transforms.v2 import CutMix, MixUp, RandomChoice  # noqa: E402
 
+LOGGED = {  # figures of an epoch -> what loggers call them
+    "train_loss": "train/loss",
+    "train_top1": "train/top1",
+    "val_loss": "val/loss",
+    "val_top1": "val/top1",
+    "lr": "lr",
+}
 CHECK_EVERY = 50  # steps between two checks of the loss, each of which waits for the device
 Tensors = tuple[Tensor, ...] | list[Tensor]
 
@@ -32,7 +40,7 @@ class Diverged(Exception):
 
 
 class Training(pl.LightningModule):
-    """Trains a classifier's network in place; `figures` holds the last epoch's train_loss, val_loss, val_top1 and lr.
+    """Trains a classifier's network in place; `figures` holds what `LOGGED` names of the last epoch.
 
     steps:    of the whole training, for the schedule.
     seed:     everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
@@ -71,10 +79,12 @@ class Training(pl.LightningModule):
 
     def on_train_epoch_start(self) -> None:
         """No random state passes from one epoch to the next, so a resumed training draws the same numbers."""
-        batches: Any = self.trainer.train_dataloader
+        trainer: Any = self.trainer
+        self.every, batches = trainer.log_every_n_steps, trainer.train_dataloader
         batches.epoch = self.current_epoch
         torch.manual_seed(int(keyed(self.seed, self.current_epoch, 1).integers(2**63)) + self.global_rank)
-        self.train_loss = torch.zeros((), device=self.device)
+        self.totals = torch.zeros(2, device=self.device)  # loss and accuracy, added up over batches
+        self.shown, self.since = 0, time.perf_counter()
 
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         """The mean loss of a batch; of one in parts that of the last, when the others have left their gradients."""
@@ -82,22 +92,43 @@ class Training(pl.LightningModule):
         number = min(self.recipe.accumulate, len(images))
         if self.recipe.accumulate > 1:
             self.optimizers().zero_grad()  # type: ignore[union-attr]
-        total = torch.zeros_like(self.train_loss)
+        total = torch.zeros_like(self.totals)
         parts = list(zip(images.tensor_split(number), targets.tensor_split(number), strict=True))
         for place, (part, truth) in enumerate(parts, start=1):
             logits = (self.compiled or self.network)(part).float()
             loss = cross_entropy(logits, truth, label_smoothing=self.recipe.label_smoothing)
             share = batch.share * len(part) / len(images)
             loss = loss if share == 1 else loss * share
-            total += loss.detach()
+            total += torch.stack([loss.detach(), share * accuracy(logits.detach(), truth)])
             if place < number:
                 self.trainer.strategy.backward(loss, None)
-        self.train_loss += total
+        self.totals += total
         if (index + 1) % CHECK_EVERY == 0:
             self.check_loss()
-        if self.logger is not None:
-            self.log("train_loss_step", total, batch_size=len(images))
+        self.shown += len(images) * self.trainer.world_size
+        if self.logged_now:
+            self.log_dict({"train/loss_step": total[0], **self.pace()}, batch_size=len(images))
         return loss
+
+    @property
+    def logged_now(self) -> bool:
+        """Whether somebody wants to see this step: Lightning drops what is logged at others."""
+        return self.logger is not None and (self.global_step + 1) % self.every == 0
+
+    def pace(self) -> dict[str, float]:
+        """The learning rate of this step, and images a second since the last step that was logged."""
+        now, shown = time.perf_counter(), self.shown
+        seconds, self.since, self.shown = now - self.since, now, 0
+        return {
+            "lr": self.recipe.lr * self.recipe.lr_share(self.global_step, self.steps),
+            "images_per_s": shown / seconds,
+        }
+
+    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+        """Log the norm of all gradients together, before they are clipped; FSDP has but a share of them here."""
+        if self.logged_now and not isinstance(self.trainer.strategy, pl.strategies.FSDPStrategy):
+            gradients = [weights.grad for weights in self.network.parameters() if weights.grad is not None]
+            self.log("grad_norm", nn.utils.get_total_norm(gradients))
 
     def inputs(self, batch: Batch) -> tuple[Float[Tensor, "batch 3 size size"], Tensor]:
         """What the network sees of a batch, augmented and mixed, and its targets: labels, or shares of the classes."""
@@ -136,7 +167,7 @@ class Training(pl.LightningModule):
 
     def check_loss(self) -> None:
         """Raise Diverged if a loss of this epoch was not finite; waits for the device."""
-        if not torch.isfinite(self.trainer.strategy.reduce(self.train_loss.clone())):  # in all processes alike
+        if not torch.isfinite(self.trainer.strategy.reduce(self.totals[0].clone())):  # in all processes alike
             raise Diverged
 
     def on_validation_epoch_start(self) -> None:
@@ -152,10 +183,23 @@ class Training(pl.LightningModule):
     def on_validation_epoch_end(self) -> None:
         """The epoch's figures, for the loggers and for the choice of the best epoch."""
         loss, correct, images = self.trainer.strategy.reduce(self.val, reduce_op="sum").tolist()
-        train_loss = self.trainer.strategy.reduce(self.train_loss).item() / self.trainer.num_training_batches
+        batches = self.trainer.num_training_batches
+        train = [value / batches for value in self.trainer.strategy.reduce(self.totals).tolist()]
         lr = self.recipe.lr * self.recipe.lr_share(self.global_step - 1, self.steps)
-        self.figures = {"train_loss": train_loss, "val_loss": loss / images, "val_top1": correct / images, "lr": lr}
-        self.log_dict(self.figures)
+        found = (*train, loss / images, correct / images, lr)
+        self.figures = dict(zip(LOGGED, found, strict=True))
+        if self.logger is not None:
+            self.log_dict({LOGGED[name]: value for name, value in self.figures.items() if name != "lr"})  # see pace
+
+
+def accuracy(logits: Float[Tensor, "batch classes"], targets: Tensor) -> Float[Tensor, ""]:
+    """The share of a batch that is predicted correctly; of mixed images, the class with the larger share counts.
+
+    >>> accuracy(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), torch.tensor([1, 1]))
+    tensor(0.5000)
+    """
+    truth = targets if targets.ndim == 1 else targets.argmax(1)
+    return (logits.argmax(1) == truth).float().mean()
 
 
 def moving_average(recipe: Recipe) -> Callable[[Tensors, Tensors, Tensor | int], None]:

@@ -11,10 +11,11 @@ import wandb
 from wandb.sdk import wandb_setup
 
 from fca.cli import configure
-from fca.report import tracking
+from fca.cli import wandb as cli
+from fca.report.tracking import runs, sync
 from fca.store import results
 from tests.conftest import SMALL
-from tests.report.test_tracking import score_row, stored_row, tracker_in, training_run
+from tests.report.tracked import begin, done, prediction, tracker_in, training
 from tests.report.wandb_server import WandbServer
 from tests.wandb_files import folders, written
 
@@ -50,14 +51,14 @@ def server(monkeypatch):
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_without_a_good_answer_a_sweep_stays_offline_and_one_line_says_so(how, server, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(tracking, "ANSWER_S", 0.3)
+    monkeypatch.setattr(runs, "ANSWER_S", 0.3)
     url = server(how).url
     tracker_in(tmp_path).connect()
     assert os.environ["WANDB_MODE"] == "offline", "for this process and all that it starts"
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert f"W&B stays offline ({url}: " in err
-    assert f"wandb sync {tmp_path}/wandb/*run-*" in err
+    assert f"fca wandb sync --outputs {tmp_path}" in err
 
 
 def test_a_missing_login_is_one_line_and_work_goes_on_offline(server, tmp_path, monkeypatch, capsys):
@@ -79,27 +80,29 @@ def test_a_server_that_answers_is_used(server, tmp_path, capsys):
 @pytest.mark.slow
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_run_that_meets_a_dead_server_is_whole_offline(how, server, tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(tracking, "ANSWER_S", 1.0)
+    monkeypatch.setattr(runs, "ANSWER_S", 1.0)
     server(how)
-    tracker, run = tracker_in(tmp_path), training_run(0)
-    tracker.start(run).log_metrics({"train_loss": 0.5}, step=0)
-    tracker.finish(stored_row(run))
-    tracker.finish(score_row(0))
+    tracker, run, other = tracker_in(tmp_path), training(0), training(1)
+    begin(tmp_path, run)
+    tracker.start(run).log_metrics({"train/loss": 0.5}, step=0)
+    tracker.finish(done(tmp_path, run))
+    tracker.finish(done(tmp_path, other))
+    tracker.close()
     found = folders(tmp_path)
-    assert written(found[run.run_id])["summary"]["train_loss"] == 0.5
-    assert written(found[run.run_id])["summary"]["top1"] == 0.75
-    assert written(found[score_row(0)["run_id"]])["summary"]["top1_open"] == 0.5
+    assert written(found[run.run_id])["summary"]["train/loss"] == 0.5
+    assert [written(found[one.run_id])["summary"]["top1"] for one in (run, other)] == [0.75, 0.75]
     assert caplog.text.count("W&B stays offline") == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [*BROKEN, "ends"])
 def test_a_server_or_process_of_w_and_b_that_dies_during_a_run_stops_nothing(how, server, tmp_path, monkeypatch):
-    monkeypatch.setattr(tracking, "FINISH_S", 1.0)
+    monkeypatch.setattr(runs, "FINISH_S", 1.0)
     alive = server("answers")
-    tracker, run, failed = tracker_in(tmp_path), training_run(0), training_run(1)
+    tracker, run, failed, other = tracker_in(tmp_path), training(0), training(1), training(2)
+    begin(tmp_path, run)
     curves = tracker.start(run)
-    curves.log_metrics({"train_loss": 0.5}, step=0)
+    curves.log_metrics({"train/loss": 0.5}, step=0)
     if how == "refuses":
         alive.stop()
     elif how == "ends":
@@ -108,15 +111,17 @@ def test_a_server_or_process_of_w_and_b_that_dies_during_a_run_stops_nothing(how
         core.wait()
     else:
         alive.how = how
-    curves.log_metrics({"train_loss": 0.25}, step=1)
+    curves.log_metrics({"train/loss": 0.25}, step=1)
+    rows = [done(tmp_path, one) for one in (run, other)]
     begun = time.monotonic()
-    tracker.finish(stored_row(run))
     tracker.fail(failed)
-    tracker.finish(score_row(0))
+    for row in rows:
+        tracker.finish(row)
+    tracker.close()
     assert time.monotonic() - begun < 20, "one wait for all of them"
     assert os.environ["WANDB_MODE"] == "offline"
     assert written(folders(tmp_path)[failed.run_id])["state"] == "failed"
-    assert written(folders(tmp_path)[score_row(0)["run_id"]])["summary"]["top1_open"] == 0.5
+    assert written(folders(tmp_path)[other.run_id])["summary"]["top1"] == 0.75
 
 
 @pytest.mark.slow
@@ -129,7 +134,98 @@ def test_parallel_workers_ask_a_dead_server_once_in_all(how, server, tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert (ended.stdout + ended.stderr).count("W&B stays offline") == 1
     assert asked == ([] if how == "refuses" else ["/graphql"]), "so a stalled server costs one ANSWER_S a sweep"
-    assert set(folders(tmp_path / "outputs")) == set(results(tmp_path / "outputs")["run_id"])
+    assert set(folders(tmp_path / "outputs")) == set(results(tmp_path / "outputs", "task == 'train'")["run_id"])
+
+
+@pytest.fixture
+def stored(tmp_path, monkeypatch):
+    """Two trainings: one was followed and lost its worker at first, one was not tracked; tables, and a given model."""
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    followed, other = training(0), training(1)
+    begin(tmp_path, followed)
+    for steps in ((0, 1), (2, 3)):  # killed, then it went on
+        tracker = tracker_in(tmp_path)
+        curves = tracker.start(followed)
+        for step in steps:
+            curves.log_metrics({"train/loss": 1 / (step + 1), "epoch": step}, step=step)
+        if steps == (0, 1):
+            tracker.close()
+    tracker.finish(done(tmp_path, followed))
+    tracker.close()
+    for run in (other, prediction(other), prediction(followed, "corruption/fog/3")):
+        done(tmp_path, run, **({"top1_open": 0.5} if run.task == "predict" else {}))
+    monkeypatch.delenv("WANDB_MODE")
+    return tmp_path
+
+
+def sent(outputs, capsys, *words):
+    code = cli.main(["sync", "--outputs", str(outputs), *words])
+    return code, capsys.readouterr().out.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_sync_sends_what_was_followed_and_what_was_not_as_one_run_a_training_and_then_nothing(server, stored, capsys):
+    held = server("answers")
+    assert sent(stored, capsys, "--dry-run")[1].startswith("would write 2 entries from the store")
+    code, line = sent(stored, capsys)
+    assert (code, line.partition(" in ")[0]) == (0, "4 files sent")
+    assert set(held.runs) == {training(0).run_id, training(1).run_id}
+    followed, other = held.runs[training(0).run_id], held.runs[training(1).run_id]
+    steps = [(line["_step"], line["epoch"]) for line in followed.history if "epoch" in line]
+    assert steps == [(0, 0), (1, 1), (2, 2), (3, 3)], "one curve, across the kill, once"
+    assert [line["val/top1"] for line in other.history] == [0.0, 0.25, 0.5], "from fitted.json"
+    assert [line["_step"] for line in other.history] == [1, 3, 5], "2 batches of 64 in 100 images"
+    assert followed.summary["top1"] == other.summary["top1"] == 0.75
+    assert followed.table("predict")[0]["shift"] == "corruption/fog/3"
+    assert (followed.values["recipe"]["lr"], followed.group, followed.job_type) == (0.1, "few_class", "train")
+    assert "fca/config.yaml" in other.files
+    assert held.most <= 8, "4 runs at a time, each with a few requests"
+    asked = len(held.asked)
+    assert sent(stored, capsys) == (0, "nothing is left to send")
+    assert len(held.asked) == asked
+
+
+@pytest.mark.slow
+def test_sync_waits_where_the_server_is_busy_as_long_as_it_asks(server, stored, capsys):
+    # wandb/wandb#5445, #2810: 429 from about 15 processes
+    held = server("answers")
+    held.busy, held.retry_after = 5, "1"
+    code, line = sent(stored, capsys, "--workers", "2")
+    assert (code, line.partition(" in ")[0]) == (0, "4 files sent")
+    assert held.busy == 0
+    assert held.refused[-1] - held.refused[0] > 0.9, "it was not asked again at once"
+    assert held.runs[training(0).run_id].summary["top1"] == 0.75
+
+
+@pytest.mark.slow
+def test_sync_of_which_the_server_dies_goes_on_later_with_what_is_left(server, stored, capsys, monkeypatch):
+    for name in ("STALL_S", "WAIT_S"):
+        monkeypatch.setattr(sync, name, 3.0 if name == "STALL_S" else 0.01)
+    monkeypatch.setattr(sync, "ROUNDS", 1)
+    dying = server("answers")
+    dying.dies_after = 25
+    code, line = sent(stored, capsys)
+    assert code == 1
+    assert not line.startswith("4 files")
+    held = server("answers")
+    held.runs.update(dying.runs)
+    code, line = sent(stored, capsys)
+    assert code == 0
+    assert held.runs[training(0).run_id].table("predict")[0]["top1_open"] == 0.5
+    assert held.runs[training(1).run_id].summary["top1"] == 0.75
+
+
+def test_sync_refuses_what_it_cannot_do(server, tmp_path, capsys):
+    url = server("refuses").url
+    done(tmp_path, training(0))
+    for words, message in (
+        (["sync", "--workers", "40", "--outputs", str(tmp_path)], "--workers = 40; allowed: 1 to 16"),
+        (["sync", "--outputs", str(tmp_path / "none")], "--outputs = "),
+        (["sync", "--outputs", str(tmp_path)], f"W&B = {url}: "),
+        (["syn"], "fca wandb = syn; allowed: sync, report"),
+    ):
+        assert cli.main(words) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_a_wrong_mode_is_refused_before_anything_starts_and_leaves_nothing(fca, tmp_path, monkeypatch):

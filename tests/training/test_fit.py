@@ -5,6 +5,7 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from pytorch_lightning.loggers import CSVLogger
@@ -18,7 +19,7 @@ from fca.training.augment import Augment
 from fca.training.batches import Batches, keyed
 from fca.training.infer import logits_of
 from fca.training.loop import Place, _compiles, fit, seed_everything
-from fca.training.module import Training
+from fca.training.module import LOGGED, Training
 from fca.types import FcaError
 from tests.training.tiny import SIZE, classifier, examples, recipe
 
@@ -142,10 +143,31 @@ def test_curves_reach_any_lightning_logger(tmp_path):
     _, fitted = train(tmp_path / "run", logger=logger)
     lines = [line.split(",") for line in next((tmp_path / "curves").rglob("metrics.csv")).read_text().splitlines()]
     table = [dict(zip(lines[0], line, strict=True)) for line in lines[1:]]
-    for name in ("train_loss", "val_loss", "val_top1", "lr"):
-        logged = [float(line[name]) for line in table if line[name]]
+    for name in ("train_loss", "train_top1", "val_loss", "val_top1"):
+        logged = [float(line[LOGGED[name]]) for line in table if line[LOGGED[name]]]
         assert logged == pytest.approx([line[name] for line in fitted.history], rel=1e-5)  # float32 in the logger
-    assert sum(bool(line["train_loss_step"]) for line in table) == 3  # 12 steps, one of every 4
+    for name in ("train/loss_step", "lr", "images_per_s", "grad_norm"):
+        assert sum(bool(line[name]) for line in table) == 3, "12 steps, one of every 4"
+    assert {line["epoch"] for line in table} == {"0", "1", "2"}
+
+
+def test_the_norm_of_gradients_is_that_before_they_are_clipped_and_lr_that_of_the_step(tmp_path):
+    logger, module = CSVLogger(tmp_path / "curves"), []
+
+    class Watch(Training):
+        def on_before_optimizer_step(self, optimizer):
+            super().on_before_optimizer_step(optimizer)
+            if self.logged_now:
+                squares = sum(float(weights.grad.double().square().sum()) for weights in self.network.parameters())
+                module.append((squares**0.5, optimizer.param_groups[0]["lr"]))
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("fca.training.loop.Training", Watch)
+        train(tmp_path / "run", {"grad_clip": 0.01}, logger=logger)
+    table = pd.read_csv(next((tmp_path / "curves").rglob("metrics.csv")))
+    for name, wanted in zip(("grad_norm", "lr"), zip(*module, strict=True), strict=True):
+        assert table[name].dropna().tolist() == pytest.approx(list(wanted), rel=1e-5)  # float32
+    assert min(norm for norm, _ in module) > 0.01
 
 
 def test_the_reported_figures_are_those_of_the_weights(tmp_path):

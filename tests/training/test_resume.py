@@ -45,7 +45,7 @@ class Stops(Kills):
     """An error instead, which leaves what a kill leaves."""
 
     def log_metrics(self, metrics, step=None):
-        if "train_loss_step" in metrics and step >= self.step:
+        if "train/loss_step" in metrics and step >= self.step:
             raise RuntimeError("stopped")
 
 

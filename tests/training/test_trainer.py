@@ -54,7 +54,7 @@ def test_every_allowed_class_is_lightning_s_and_watches_a_training_without_chang
     names = {path.name for path in (tmp_path / "watched").iterdir()} - {"best.safetensors", "fitted.json"}
     assert names == {"curves", "fit-profile.txt"}
     header = (tmp_path / "watched" / "curves" / "metrics.csv").read_text().splitlines()[0]
-    assert {"lr-AdamW/pg1", "train_loss_step", "val_top1"} <= set(header.split(","))
+    assert {"lr-AdamW/pg1", "train/loss_step", "val/top1"} <= set(header.split(","))
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ class Kills(DummyLogger):
         self.step = step
 
     def log_metrics(self, metrics, step=None):
-        if "train_loss_step" in metrics and step >= self.step:
+        if "train/loss_step" in metrics and step >= self.step:
             os.kill(os.getpid(), signal.SIGKILL)
 
 

@@ -1,0 +1,84 @@
+"""`fca wandb sync` and `fca wandb report`: the store in W&B, for who looks at runs there."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from fca.cli import Words, refused
+from fca.cli.show import check_store
+from fca.types import FcaError, check_choice
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Hand over to one of the two; exit code 2 for words that cannot be understood."""
+    if arguments[:1] in (["-h"], ["--help"], []):
+        print(f"{__doc__}\n\n  fca wandb sync --help\n  fca wandb report report=few_class")
+        return 0
+    try:
+        check_choice("fca wandb", arguments[0], ("sync", "report"))
+        return (sync if arguments[0] == "sync" else report)(arguments[1:])
+    except FcaError as error:
+        return refused(error)
+
+
+def sync(arguments: Sequence[str]) -> int:
+    """Send what W&B lacks of a store, tracked or not; exit code 1 when something was left."""
+    parser = Words(prog="fca wandb sync", description="Send what W&B lacks of a store, also what was not tracked.")
+    parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
+    parser.add_argument("--project", help="in W&B, for what was not tracked (default: that of conf/logger/wandb.yaml)")
+    parser.add_argument("--entity", help="a user or a team (default: the one of your login)")
+    parser.add_argument("--workers", type=int, default=4, help="runs sent at a time, 1 to 16 (default: 4)")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be sent")
+    options = parser.parse_args(arguments)
+    check_store(options.outputs)
+    if not 1 <= options.workers <= 16:
+        step = "W&B's server answers 429 to more"
+        raise FcaError("--workers", options.workers, "1 to 16", step)
+
+    from fca.cli.configure import component, configured
+    from fca.report.tracking.runs import unreachable
+    from fca.report.tracking.sync import LOG, missing, send, unsent
+
+    given = {key: value for key in ("project", "entity") if (value := getattr(options, key))}
+    os.environ["WANDB_MODE"] = "offline"  # entries are files first
+    tracker = component(configured("run", "logger", "wandb", given, outputs=options.outputs), "logger")
+    entries, begun = missing(tracker), time.monotonic()
+    if options.dry_run:
+        print(f"would write {len(entries)} entries from the store and send {len(unsent(tracker)) + len(entries)} files")
+        return 0
+    if not entries and not unsent(tracker):
+        print("nothing is left to send")
+        return 0
+    if reason := unreachable(patient=True):
+        raise FcaError("W&B", reason, "a server that answers, and a login", "wandb login")
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns) as bar:
+        written = bar.add_task("write entries", total=len(entries))
+        for entry in entries:
+            tracker.write(entry)
+            bar.advance(written)
+        folders = unsent(tracker)
+        sent = bar.add_task("send", total=len(folders))
+        log = Path(tracker.dir, "wandb", LOG)
+        left = send(folders, options.workers, log, lambda number: bar.update(sent, completed=number))
+    seconds = time.monotonic() - begun
+    print(f"{len(folders) - len(left)} files sent in {seconds:.0f} s, {len(entries)} entries of them from the store")
+    if left:
+        print(f"{len(left)} files were not sent: {_last_line(log)}; next: fca wandb sync goes on", file=sys.stderr)
+    return int(bool(left))
+
+
+def _last_line(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return f"{lines[-1][:200]} ({log})" if lines else str(log)
+
+
+def report(arguments: Sequence[str]) -> int:
+    """The page of `fca report` in W&B, with a saved workspace and a Report."""
+    raise NotImplementedError

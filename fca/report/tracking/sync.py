@@ -1,0 +1,97 @@
+"""What W&B's server lacks of a store: entries are written from the rows, then W&B's own uploader sends all files.
+
+What was sent is remembered by W&B's mark beside each file, and what was written by a record for each entry; so a sync
+that is killed goes on, and one that has nothing to do sends nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from fca.report.tracking.entries import Entry, entry_id
+from fca.report.tracking.runs import SYNCED, WandbTracker
+from fca.store import claims
+from fca.store.columns import Row
+from fca.store.files import DamagedFile
+from fca.types import FcaError
+
+AT_ONCE = 500  # runs that one process of W&B's is given
+ROUNDS = 5  # without a single run sent, then the rest is left
+STALL_S = 300.0  # without a run sent: W&B's process tries for hours where a server does not answer
+POLL_S, WAIT_S, MOST_S = 0.2, 2.0, 60.0
+LOG = "sync.log"
+
+
+def missing(tracker: WandbTracker) -> list[Entry]:
+    """The entries of which some row was never written to a file of W&B's, each with all of its rows."""
+    held: dict[str, str] = {}
+    for record in Path(tracker.dir, "wandb", "entries").glob("*.json"):
+        held |= tracker.held(record.stem)
+    rows, found = tracker.store.rows()[["run_id", "finished"]].fillna(""), dict[str, list[Row]]()
+    for run_id, finished in rows.itertuples(index=False):
+        if held.get(run_id) != finished:
+            with suppress(FcaError, DamagedFile):  # it was removed, or is damaged; fca status shows that
+                row = tracker.store.row(run_id)
+                found.setdefault(entry_id(row, tracker.store), []).append(row)
+    return [tracker.entry(identity, members) for identity, members in found.items()]
+
+
+def unsent(tracker: WandbTracker) -> list[Path]:
+    """Folders of runs that W&B's server lacks, oldest first, without those that somebody works on now."""
+    found = []
+    for folder in sorted(Path(tracker.dir, "wandb").glob("*run-*-*"), key=lambda path: path.name.partition("run-")[2]):
+        for file in () if folder.is_symlink() else folder.glob("run-*.wandb"):
+            held = claims.is_held(tracker.store.folder(file.stem.removeprefix("run-")))
+            if not file.with_suffix(SYNCED).exists() and not held:
+                found.append(folder)
+    return found
+
+
+def send(folders: Sequence[Path], workers: int, log: Path, shown: Callable[[int], None]) -> list[Path]:
+    """Send runs by `wandb sync`, so many at a time; returns those that were not sent.
+
+    One process sends all: when the server answers 429 it waits as long as that asks, else ever longer. Files of one run
+    go one after another. What is left after a round is tried again, until nothing more is sent.
+    log: where W&B's own messages go.    shown: called with the number of runs sent.
+    """
+    left, barren = list(folders), 0
+    while left and barren < ROUNDS:
+        before = len(left)
+        for start in range(0, before, AT_ONCE):
+            _send_once(left[start : start + AT_ONCE], workers, log, lambda: shown(len(folders) - len(_left(folders))))
+        left = _left(folders)
+        barren = barren + 1 if len(left) == before else 0
+        if left and barren < ROUNDS:
+            time.sleep(min(MOST_S, WAIT_S * 2**barren))
+    return left
+
+
+def _send_once(folders: Sequence[Path], workers: int, log: Path, look: Callable[[], None]) -> None:
+    command = [sys.executable, "-m", "wandb", "sync", "--include-online", "-n", str(workers), *map(str, folders)]
+    quiet = {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "false", "WANDB_DIR": str(log.parent.parent)}
+    environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_SERVICE")}
+    with log.open("ab") as file:
+        process = subprocess.Popen(command, env=environment | quiet, stdout=file, stderr=file)  # noqa: S603
+    try:
+        number, since = len(_left(folders)), time.monotonic()
+        while process.poll() is None:
+            time.sleep(POLL_S)
+            look()
+            if (now := len(_left(folders))) != number:
+                number, since = now, time.monotonic()
+            if time.monotonic() - since > STALL_S:
+                return
+        look()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _left(folders: Sequence[Path]) -> list[Path]:
+    return [folder for folder in folders if not any(folder.glob(f"*{SYNCED}"))]

@@ -1,0 +1,94 @@
+"""How tables of analyses look in W&B: as its tables, its own charts, and scalars that one compares between reports."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from fca.report.pictures import is_pictures, picture
+from fca.store.columns import NCL
+from fca.types import Table
+
+if TYPE_CHECKING:
+    import wandb
+
+SHORT = 50  # lines of a table whose values are scalars that one compares
+
+
+def as_table(frame: pd.DataFrame) -> wandb.Table:
+    """What W&B can show: missing is None, and a data URI of a picture is a picture."""
+    import wandb
+
+    plain = frame.astype(object).where(frame.notna(), None)
+    pictured = [str(name) for name in frame if is_pictures(frame[name])]
+    for name in pictured:
+        shown = [None if uri is None else wandb.Image(picture(uri)) for uri in plain[name]]
+        plain[name] = pd.Series(shown, index=plain.index, dtype="object")
+    lines = plain.to_numpy(dtype=object)  # of a frame W&B would look up every cell by itself
+    table = wandb.Table(columns=[str(name) for name in plain], data=lines, allow_mixed_types=True)
+    for name in pictured:  # else W&B keeps the word Image
+        table.cast(name, wandb.Image, optional=True)
+    return table
+
+
+def report_id(about: Mapping[str, Any]) -> str:
+    """The id of a report's run in W&B: the same report on the same query goes on in it.
+
+    >>> report_id({"report": "few_class", "query": None, "command": "fca report"})
+    '49defc8b51d0'
+    """
+    text = json.dumps(["report", about.get("report"), about.get("query")])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def scalars(table: Table) -> dict[str, float]:
+    """The numbers of a short table, by `analysis/TABLE/ROW/COLUMN`; none of a table with over SHORT lines.
+
+    ROW is made of the first columns that tell the lines apart, so it stays when other columns change.
+    """
+    keys, found = key_columns(table), dict[str, float]()
+    numbers = [c for c in table.columns if c.kind in (int, float) and c not in keys and c in table.frame]
+    for line in table.frame.to_dict("records") if len(table.frame) <= SHORT else ():
+        row = "/".join(_word(line[key]) for key in keys) or "all"
+        for column in numbers:
+            if not pd.isna(value := line[column]):
+                found[f"analysis/{table.name}/{row}/{column}"] = float(value)
+    return found
+
+
+def key_columns(table: Table) -> list[str]:
+    """The first columns without measured values that tell all lines apart, or all of them where none do."""
+    names: list[str] = []
+    for column in table.columns:
+        if column.kind is not float and column in table.frame:
+            names.append(str(column))
+            if not table.frame[names].astype(str).duplicated().any():
+                break
+    return names
+
+
+def _word(value: Any) -> str:
+    """A value as a part of a key: W&B reads a point as a level below."""
+    return "-" if pd.api.types.is_scalar(value) and pd.isna(value) else str(value).replace(".", ",").replace("/", "|")
+
+
+def chart_of(table: Table) -> Any:
+    """W&B's own chart of the first measured column: lines over ncl where there are several, else bars."""
+    import wandb
+
+    keys = key_columns(table)
+    values = [column for column in table.columns if column.kind is float and column in table.frame]
+    frame = table.frame.dropna(subset=[str(values[0])]) if values else table.frame.head(0)
+    if frame.empty or len(frame) > SHORT:
+        return None
+    value, others = str(values[0]), [key for key in keys if key != NCL]
+    named = frame[others].astype(str).agg(" ".join, axis=1) if others else pd.Series(table.name, index=frame.index)
+    plain = pd.DataFrame({"which": named, value: frame[value].astype(float)})
+    if NCL in keys and not frame[NCL].eq(frame[NCL].iloc[0]).all():
+        plain[str(NCL)] = frame[NCL].astype(float)
+        return wandb.plot.line(as_table(plain), str(NCL), value, stroke="which", title=table.question)
+    return wandb.plot.bar(as_table(plain), "which", value, title=table.question)
