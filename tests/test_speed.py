@@ -23,6 +23,7 @@ SLOW = (
     "page",
     "planning",
     "startup",
+    "tracking",
     "train_overhead",
     "warm",
 )

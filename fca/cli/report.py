@@ -29,8 +29,11 @@ from fca.store.damage import shown
 from fca.types import FcaError, check_choice
 
 
-def report(config: DictConfig) -> None:
-    """Print the answers at the top of the page, and where the page is; with serve=true, serve it until stopped."""
+def report(config: DictConfig) -> str:
+    """Print the answers at the top of the page, and where the page is; with serve=true, serve it until stopped.
+
+    Returns the command that makes it again.
+    """
     hydra = HydraConfig.get()
     folders = [Path(source.path) for source in hydra.runtime.config_sources if source.schema == "file"]
     words = [word for word in typed_words(hydra) if not word.startswith("serve=")]
@@ -43,6 +46,7 @@ def report(config: DictConfig) -> None:
         with served(page.parent) as address:
             print(f"open: {address} (made again while runs finish; ctrl-c ends)", flush=True)
             follow(lambda: _finished(config), make)
+    return shlex.join(["fca", "report", *words])
 
 
 def _finished(config: DictConfig) -> tuple[str, ...]:

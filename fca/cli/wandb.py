@@ -80,5 +80,18 @@ def _last_line(log: Path) -> str:
 
 
 def report(arguments: Sequence[str]) -> int:
-    """The page of `fca report` in W&B, with a saved workspace and a Report."""
-    raise NotImplementedError
+    """The page of `fca report` in W&B, then a saved workspace and a Report, whose addresses are printed."""
+    from omegaconf import DictConfig
+
+    from fca.cli import report as pages
+    from fca.cli.application import application
+    from fca.cli.configure import component
+    from fca.report.tracking.views import check_views, save_views
+
+    def work(config: DictConfig) -> None:
+        tracker = component(config, "logger")
+        check_views(tracker)
+        about = {"report": config.report.name, "query": config.query, "command": pages.report(config)}
+        print(*save_views(tracker, about), sep="\n")
+
+    return application("report", work, arguments)

@@ -1,10 +1,13 @@
 """W&B's server stalls, fails, refuses or dies: the work goes on, its copy stays offline, which one line reports."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 import time
+import zipfile
+from pathlib import Path
 
 import pytest
 import wandb
@@ -19,6 +22,7 @@ from tests.report.tracked import begin, done, prediction, tracker_in, training
 from tests.report.wandb_server import WandbServer
 from tests.wandb_files import folders, written
 
+OLD_STORE = Path(__file__).parents[1] / "store" / "old_store.zip"
 BROKEN = ("stalls", 500, 429, "refuses")
 
 
@@ -125,7 +129,7 @@ def test_a_server_or_process_of_w_and_b_that_dies_during_a_run_stops_nothing(how
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", BROKEN)
+@pytest.mark.parametrize("how", ["stalls", "refuses"])
 def test_parallel_workers_ask_a_dead_server_once_in_all(how, server, tmp_path):
     asked = server(how).asked
     words = ["-m", "subset.ncl=2,3", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *SMALL, "logger=wandb"]
@@ -226,6 +230,33 @@ def test_sync_refuses_what_it_cannot_do(server, tmp_path, capsys):
     ):
         assert cli.main(words) == 2
         assert message in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of wandb-workspaces on pydantic
+def test_a_report_has_its_run_a_saved_workspace_and_a_report_by_one_command(server, tmp_path, monkeypatch, capsys):
+    pytest.importorskip("wandb_workspaces")
+    held = server("answers")
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    with zipfile.ZipFile(OLD_STORE) as archive:
+        archive.extractall(tmp_path)
+    (outputs,) = {path.parent for path in tmp_path.rglob("runs")}
+    words = ["report", "report=few_class", f"outputs={outputs}"]
+    assert cli.main(words) == 0, capsys.readouterr().err
+    urls = capsys.readouterr().out.split()[-2:]
+    assert [url.startswith(held.url) for url in urls] == [True, True]
+    (run,) = held.runs.values()
+    assert run.job_type == "report"
+    assert run.values["command"].startswith("fca report report=few_class")
+    assert any(key.startswith("analysis/similarity/digits/hog/") for key in run.summary)
+    assert [view["displayName"] for view in held.views] == ["fca few_class"] * 2
+    titles = json.dumps([view["spec"] for view in held.views])
+    assert "grad_norm" in titles
+    assert "subset.ncl" in titles
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(words)
+    assert "WANDB_MODE = offline; allowed: online" in capsys.readouterr().err
 
 
 def test_a_wrong_mode_is_refused_before_anything_starts_and_leaves_nothing(fca, tmp_path, monkeypatch):

@@ -12,6 +12,14 @@ from collections import defaultdict
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+PROJECT = {
+    "internalId": "p",
+    "entityName": "us",
+    "createdAt": "2026-01-01T00:00:00",
+    "isBenchmark": False,
+    "user": None,
+}
+LAST = {"endCursor": None, "hasNextPage": False}
 PLACE = {"id": "p", "name": "fca", "entity": {"id": "e", "name": "us"}}
 
 
@@ -38,14 +46,14 @@ class WandbServer:
     """how: "answers", "stalls", or a status such as 500.    asked: the paths of all requests so far.
 
     busy: so many requests are answered by 429 first.    retry_after: what these answers ask for, in seconds.
-    dies_after: so many requests, all others are answered by 500.
+    delay: seconds before an answer.    dies_after: so many requests, all others are answered by 500.
     runs: what arrived, by run id.    most: the largest number of requests at a time.    artifacts: names, as committed.
     """
 
     def __init__(self, how="answers", busy=0, retry_after="0"):
         self.how, self.asked, self.ended, self.busy, self.retry_after = how, [], threading.Event(), busy, retry_after
-        self.runs, self.artifacts, self.refused, self.begun = defaultdict(Entry), [], [], 0
-        self.lock, self.at_once, self.most, self.dies_after = threading.RLock(), 0, 0, None
+        self.runs, self.artifacts, self.refused, self.views = defaultdict(Entry), [], [], []
+        self.lock, self.at_once, self.most, self.dies_after, self.delay = threading.RLock(), 0, 0, None, 0.0
         self.http = ThreadingHTTPServer(("127.0.0.1", 0), self.handler())
         self.http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self.http.server_address[1]}"
@@ -64,6 +72,7 @@ class WandbServer:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 server.asked.append(self.path)
+                time.sleep(server.delay)
                 if server.how == "stalls":
                     server.ended.wait()
                     return
@@ -112,7 +121,7 @@ class WandbServer:
             self.runs[found[1]].files[found[2]] = body
         return {}
 
-    def answer(self, name, given):
+    def answer(self, name, given):  # noqa: C901
         """One GraphQL operation by its name."""
         match name:
             case "RunResumeStatus":
@@ -138,9 +147,21 @@ class WandbServer:
             case "CommitArtifact":
                 self.artifacts.append(given["artifactID"])
                 return {"commitArtifact": {"artifact": {"id": given["artifactID"], "digest": "d"}}}
+            case "UpsertView2" | "upsertView" | "UpsertView":
+                self.views.append({**given, "spec": json.loads(given["spec"])})
+                view = {**given, "id": f"view{len(self.views)}", "type": "runs", "createdAt": PROJECT["createdAt"]}
+                view |= {"updatedAt": PROJECT["createdAt"], "user": {"id": "v", "username": "us", "name": "us"}}
+                view |= {"project": {**PLACE, "entityName": "us"}}
+                return {"upsertView": {"view": view, "inserted": True}}
+            case "UpsertModel" | "upsertModel":
+                return {"upsertModel": {"project": PLACE, "model": PLACE, "inserted": False}}
+            case "ArtifactType":
+                return {"project": None}
             case "ClientIDMapping":
                 return {"clientIDMapping": {"serverID": "a"}}
-        return {"viewer": {"id": "v", "entity": "us", "username": "us", "flags": "{}"}}
+        listed = {"edges": [{"node": {**PLACE, **PROJECT}, "cursor": "c"}], "pageInfo": LAST, "totalCount": 1}
+        viewer = {"id": "v", "entity": "us", "username": "us", "flags": "{}"}
+        return {"viewer": viewer, "project": {**PLACE, **PROJECT}, "projects": listed, "models": listed}
 
     def stored(self, spec):
         place = f"{self.url}/artifact/{spec['artifactID']}/{spec['name']}"

@@ -24,7 +24,7 @@ from fca.types import FcaError
 AT_ONCE = 500  # runs that one process of W&B's is given
 ROUNDS = 5  # without a single run sent, then the rest is left
 STALL_S = 300.0  # without a run sent: W&B's process tries for hours where a server does not answer
-POLL_S, WAIT_S, MOST_S = 0.2, 2.0, 60.0
+POLL_S, WAIT_S, MOST_S = 0.5, 2.0, 60.0
 LOG = "sync.log"
 
 
@@ -64,7 +64,12 @@ def send(folders: Sequence[Path], workers: int, log: Path, shown: Callable[[int]
     while left and barren < ROUNDS:
         before = len(left)
         for start in range(0, before, AT_ONCE):
-            _send_once(left[start : start + AT_ONCE], workers, log, lambda: shown(len(folders) - len(_left(folders))))
+            sent = len(folders) - before + start - len(_left(left[:start]))
+
+            def add(more: int, sent: int = sent) -> None:
+                shown(sent + more)
+
+            _send_once(left[start : start + AT_ONCE], workers, log, add)
         left = _left(folders)
         barren = barren + 1 if len(left) == before else 0
         if left and barren < ROUNDS:
@@ -72,7 +77,7 @@ def send(folders: Sequence[Path], workers: int, log: Path, shown: Callable[[int]
     return left
 
 
-def _send_once(folders: Sequence[Path], workers: int, log: Path, look: Callable[[], None]) -> None:
+def _send_once(folders: Sequence[Path], workers: int, log: Path, shown: Callable[[int], None]) -> None:
     command = [sys.executable, "-m", "wandb", "sync", "--include-online", "-n", str(workers), *map(str, folders)]
     quiet = {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "false", "WANDB_DIR": str(log.parent.parent)}
     environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_SERVICE")}
@@ -80,14 +85,12 @@ def _send_once(folders: Sequence[Path], workers: int, log: Path, look: Callable[
         process = subprocess.Popen(command, env=environment | quiet, stdout=file, stderr=file)  # noqa: S603
     try:
         number, since = len(_left(folders)), time.monotonic()
-        while process.poll() is None:
-            time.sleep(POLL_S)
-            look()
+        while process.poll() is None and time.monotonic() - since < STALL_S:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(POLL_S)
             if (now := len(_left(folders))) != number:
                 number, since = now, time.monotonic()
-            if time.monotonic() - since > STALL_S:
-                return
-        look()
+                shown(len(folders) - number)
     finally:
         process.terminate()
         process.wait()

@@ -86,8 +86,8 @@ def chart_of(table: Table) -> Any:
     if frame.empty or len(frame) > SHORT:
         return None
     value, others = str(values[0]), [key for key in keys if key != NCL]
-    named = frame[others].astype(str).agg(" ".join, axis=1) if others else pd.Series(table.name, index=frame.index)
-    plain = pd.DataFrame({"which": named, value: frame[value].astype(float)})
+    named = [" ".join(map(_word, line)) or table.name for line in frame[others].itertuples(index=False)]
+    plain = pd.DataFrame({"which": pd.Series(named, frame.index), value: frame[value].astype(float)})
     if NCL in keys and not frame[NCL].eq(frame[NCL].iloc[0]).all():
         plain[str(NCL)] = frame[NCL].astype(float)
         return wandb.plot.line(as_table(plain), str(NCL), value, stroke="which", title=table.question)

@@ -1,0 +1,61 @@
+"""A saved workspace and a Report on W&B's server, which show trainings and what the analyses of a report found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from fca.report.tracking.runs import WandbTracker, mode
+from fca.types import FcaError
+
+OF_REPORTS = "Metric('jobType') == 'report'"
+CURVES = (("train/loss", "val/loss"), ("train/top1", "val/top1"), ("lr",), ("grad_norm",), ("images_per_s",))
+
+
+def check_views(tracker: object) -> None:
+    """Raise FcaError where no view can be saved: with another logger, not online, or without the package."""
+    if not isinstance(tracker, WandbTracker):
+        raise FcaError("logger", type(tracker).__name__, "wandb for fca wandb report", "leave logger=... out")
+    if find_spec("wandb_workspaces") is None:
+        raise FcaError("fca wandb report", "wandb-workspaces", "an installed package", "pip install wandb-workspaces")
+    if mode() != "online":
+        step = "wandb login, then WANDB_MODE=online fca wandb report ...; the run of a report alone: fca report"
+        raise FcaError("WANDB_MODE", mode(), "online: workspaces and Reports are kept by W&B's server", step)
+
+
+def save_views(tracker: WandbTracker, about: Mapping[str, Any]) -> list[str]:
+    """Save both and return their addresses.    about: report, query and command, as of `publish`."""
+    import wandb
+
+    reports: Any = import_module("wandb_workspaces.reports.v2")  # which declares no types
+    workspaces: Any = import_module("wandb_workspaces.workspaces")
+    entity, name = tracker.entity or wandb.Api().default_entity, f"fca {about['report']}"
+    lines: list[Any] = [reports.LinePlot(title=", ".join(y), x="Step", y=list(y)) for y in CURVES]
+    results: list[Any] = [
+        reports.ScatterPlot(title="ncl and accuracy", x="c::subset.ncl", y="top1"),
+        reports.BarPlot(title="accuracy on test", metrics=["top1"]),
+    ]
+    parts = [
+        workspaces.Section(name="Results", panels=results, is_open=True),
+        workspaces.Section(name="Training", panels=lines, is_open=True),
+    ]
+    workspace = workspaces.Workspace(entity=entity, project=tracker.project, name=name, sections=parts)
+    workspace.save()
+    asked = reports.Runset(
+        entity=entity, project=tracker.project, name="reports", filters="Metric('jobType') == 'report'"
+    )
+    trained = reports.Runset(entity=entity, project=tracker.project, name="trainings")
+    tables: list[Any] = [reports.MediaBrowser(media_keys=["page"]), reports.RunComparer(diff_only=True)]
+    blocks: list[Any] = [
+        reports.P(f"Query: {about['query'] or 'all runs'}. Made by:"),
+        reports.MarkdownBlock(f"```\n{about['command']}\n```"),
+        reports.H1("Reports compared"),
+        reports.PanelGrid(runsets=[asked], panels=tables),
+        reports.H1("Trainings"),
+        reports.PanelGrid(runsets=[trained], panels=[*results, *lines]),
+    ]
+    written = reports.Report(project=tracker.project, entity=entity, title=name, blocks=blocks)
+    written.save()
+    return [workspace.url, written.url]
