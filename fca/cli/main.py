@@ -32,7 +32,19 @@ COMMANDS = {
     "clean": "what takes room and can be made again; removes it with --yes",
     "doctor": "what is installed and found here, what is missing for which feature, and how to get it",
 }
-WITHOUT_HYDRA = ("bank", "anchors", "export", "predict", "results", "show", "diff", "status", "wandb", "clean", "doctor")
+WITHOUT_HYDRA = (
+    "bank",
+    "anchors",
+    "export",
+    "predict",
+    "results",
+    "show",
+    "diff",
+    "status",
+    "wandb",
+    "clean",
+    "doctor",
+)
 GRACE_S = 10.0  # batch systems kill 30 s after SIGTERM
 _received: list[int] = []  # signals that are to end this process
 

@@ -144,7 +144,7 @@ def other_answer(candidates: pd.DataFrame) -> Found:
         others = others[others[LATENCY] < first[LATENCY]]
     if others.empty:
         return None
-    best = others.loc[others[EXPECTED].idxmax()]
+    best = others.sort_values(EXPECTED, kind="stable").iloc[-1]
     more, times = 100 * (best[EXPECTED] - first[EXPECTED]), best[LATENCY] / first[LATENCY]
     change = f"{'add' if more > 0 else 'lose'} {abs(more):.1f} points, in {times:.2g} times the time"
     sentence = f"{name_of((best[MODEL], None, best[ADAPTATION]))} is expected to {change}."
