@@ -40,9 +40,7 @@ CHECKED = 64  # images on which a file is compared with the network
 
 def main(arguments: Sequence[str]) -> int:
     """Write the file and the JSON beside it; exit code 2 for what cannot be written or differs."""
-    parser = Words(
-        prog="fca export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
-    )
+    parser = Words(prog="fca export", description=__doc__, allow_abbrev=False)
     parser.add_argument("--run", metavar="ID", help="of a training: fca results --query \"task == 'train'\"")
     parser.add_argument("--snapshot", default=BEST, help="best on val (default), or one of recipe.snapshots, as 0.5")
     parser.add_argument("--format", choices=tuple(SUFFIX_OF), default="onnx", help="default: onnx")

@@ -33,12 +33,7 @@ from fca.types import BEST, Classifier, FcaError, UnreadableImage
 
 def main(arguments: Sequence[str]) -> int:
     """Write the CSV; exit code 2 for what cannot be predicted."""
-    parser = Words(
-        prog="fca predict",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
-    )
+    parser = Words(prog="fca predict", description=__doc__, allow_abbrev=False)
     parser.add_argument(
         "images", metavar="FOLDER", nargs="?", help="a directory or .zip archive of images, or an image"
     )
