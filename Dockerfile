@@ -1,4 +1,4 @@
-# fca in a container. Not built here: no Docker daemon was at hand; only its commands were run one by one.
+# fca in a container. Not built here: no Docker daemon was at hand.
 #   docker build -t fca .                                                             PyTorch for CPUs
 #   docker build -t fca --build-arg TORCH=cu130 --build-arg EXTRAS=launchers,open-clip .     for CUDA 13.0
 #   docker run --rm -v $PWD/outputs:/work/outputs fca run dataset=digits subset.ncl=5       with GPUs: --gpus all
