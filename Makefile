@@ -20,8 +20,8 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	touch $@
 
-demo: $(STAMP)  ## the quickstart study on embedded images, and its page
-	$(BIN)/fca run -m experiment=quickstart
+demo: $(STAMP)  ## the quickstart study on drawn objects, on all cores, and its page
+	$(BIN)/fca run -m experiment=quickstart hydra/launcher=joblib
 	$(BIN)/fca report report=few_class
 
 test: $(STAMP)  ## tests that need no network, no GPU and no other data, in minutes

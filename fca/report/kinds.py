@@ -244,6 +244,6 @@ def pictures(frame: pd.DataFrame, hover: Sequence[Column], bold: str, plain: str
     )
     return layers(
         base.mark_image(width=SIDE, height=SIDE, yOffset=-12).encode(url="thumbnail:N"),
-        base.mark_text(fontSize=10, fontWeight=600, limit=SIDE + 24, dy=SIDE / 2 - 4).encode(text=f"{bold}:N"),
-        base.mark_text(fontSize=9, limit=SIDE + 24, dy=SIDE / 2 + 8).encode(text=f"{plain}:N"),
+        base.mark_text(fontSize=10, fontWeight=600, limit=SIDE + 14, dy=SIDE / 2 - 4).encode(text=f"{bold}:N"),
+        base.mark_text(fontSize=9, limit=SIDE + 14, dy=SIDE / 2 + 8).encode(text=f"{plain}:N"),
     )

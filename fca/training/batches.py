@@ -53,7 +53,8 @@ def device_name(accelerator: str) -> str:
         return f"{platform.processor()} GPU"
     listed = Path("/proc/cpuinfo")
     found = re.search(r"model name\s*: (.+)", listed.read_text()) if listed.is_file() else None
-    return f"{found[1] if found else platform.processor()}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{found[1] if found else platform.processor()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def to_device(array: Shaped[np.ndarray, "*shape"], device: torch.device) -> Shaped[Tensor, "*shape"]:

@@ -50,9 +50,9 @@ def test_what_was_said_counts_every_answer(answered):
     keys, test = answered.data.classes, answered.data.items["image_id"].iloc[answered.data.rows("test")].tolist()
     for line in table.frame.to_dict("records"):
         said = [keys[pred[test.index(line["image_id"])]] for pred in preds]
-        named = dict(part.rsplit(" ", 1) for part in line["predicted"].split(", "))
-        assert sum(int(n) for n in named.values()) == 5
-        assert {name: int(n) for name, n in named.items() if name != "others"}.items() <= {
+        counted = [part.split(" x ") for part in line["predicted"].split(", ")]
+        assert sum(int(n) for n, _ in counted) == 5
+        assert {name: int(n) for n, name in counted if name != "others"}.items() <= {
             name: said.count(name) for name in said
         }.items()
         assert line["top1"] == said.count(line["label"]) / 5

@@ -64,7 +64,8 @@ def test_an_unreadable_image_is_named_and_no_image_is_no_answer():
 
 
 def test_the_device_has_a_name():
-    assert device_name("cpu").endswith(f"{torch.get_num_threads()} threads")
+    threads = torch.get_num_threads()
+    assert device_name("cpu").endswith(" 1 thread" if threads == 1 else f" {threads} threads")
 
 
 @pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="there is a GPU here")

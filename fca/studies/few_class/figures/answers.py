@@ -27,6 +27,7 @@ KINDS = {  # protocol -> a model of this kind, and several
 }
 SHARE = Column(TOP1, float, ".1%", "accuracy")
 GAIN = Column(accuracy.SUB_MINUS_OPEN, float, "+.1%", "gain of a sub-model")
+LIMITED = Column(accuracy.SUB_MINUS_MASKED, float, "+.1%", "gain of a sub-model")
 LEAD = Column(comparison.DIFFERENCE, float, "+.1%", "lead")
 R = Column(COEFFICIENT, float, ".2f", "correlation")
 ERROR = Column(predicted.ERROR, float, ".1f", "error (% points)")
@@ -58,26 +59,31 @@ def accuracy_answer(means: pd.DataFrame) -> Found:
 
 
 def gain_answer(gap: pd.DataFrame) -> Found:
-    """Sub-models against full models at the fewest classes.
+    """Sub-models against full models at the fewest classes; the full ones with all labels, then limited to the few.
 
     >>> line = {"dataset": "digits", "ncl": 2, "sub_minus_open": 0.022, "sub_minus_open_low": 0.004}
-    >>> print(gain_answer(pd.DataFrame([line | {"sub_minus_open_high": 0.039, "models": 3, "subsets": 3}]))[0])
-    Training on only the 2 classes gains +2.2 points [+0.4, +3.9] over a model of all classes of digits.
+    >>> line |= {"sub_minus_open_high": 0.039, "sub_minus_masked": -0.01, "models": 3, "subsets": 3}
+    >>> print(gain_answer(pd.DataFrame([line]))[0])
+    Training on only the 2 classes gains +2.2 points [+0.4, +3.9] over a model of all classes of digits; \
+against that model limited to the 2 labels, -1.0 points.
     >>> print(gain_answer(pd.DataFrame([line | {"sub_minus_open_low": -0.01, "sub_minus_open_high": 0.05}]))[0])
-    Training on only the 2 classes makes no significant difference on digits: +2.2 points [-1.0, +5.0].
+    Training on only the 2 classes makes no significant difference to a model of all classes of digits: \
++2.2 points [-1.0, +5.0]; against that model limited to the 2 labels, -1.0 points.
     """
     part, rest = small.of_one(gap.dropna(subset=GAIN), DATASET) if gap[GAIN].notna().any() else (gap.head(0), "")
     if part.empty:
         return None
     part = part.sort_values(NCL, kind="stable")
     line = part.iloc[0].to_dict()
-    over = f"over a model of all classes of {line[DATASET]}{rest}"
-    sentence = f"Training on only the {line[NCL]} classes gains {interval(line, GAIN)} {over}."
+    only, against = f"Training on only the {line[NCL]} classes", f"a model of all classes of {line[DATASET]}"
+    sentence = f"{only} gains {interval(line, GAIN)} over {against}"
     if line[GAIN.low] <= 0 <= line[GAIN.high]:
-        difference = f"makes no significant difference on {line[DATASET]}: {interval(line, GAIN)}"
-        sentence = f"Training on only the {line[NCL]} classes {difference}{rest}."
+        sentence = f"{only} makes no significant difference to {against}: {interval(line, GAIN)}"
     elif line[GAIN] < 0:
-        sentence = f"Training on only the {line[NCL]} classes costs accuracy: {interval(line, GAIN)} {over}."
+        sentence = f"{only} costs accuracy: {interval(line, GAIN)} against {against}"
+    if pd.notna(line.get(LIMITED)):
+        sentence += f"; against that model limited to the {line[NCL]} labels, {interval(line, LIMITED)}"
+    sentence += f"{rest}."
     return sentence, small.curve(part, CLASSES, GAIN, (CLASSES, *with_interval(GAIN), MODELS, SUBSETS), line=0.0)
 
 
@@ -89,7 +95,8 @@ def similarity_answer(correlation: pd.DataFrame, points: pd.DataFrame) -> Found:
     >>> lines = [line | over, line | {"scope": "within ncl", "r": 0.55, "r_low": 0.2, "r_high": 0.8, "n": 24}]
     >>> point = {"dataset": "digits", "encoder": "hog", "target": "DCN sub", "simss": 0.1, "top1": 0.9}
     >>> print(similarity_answer(pd.DataFrame(lines), pd.DataFrame([point]))[0])
-    Class similarity predicts accuracy on digits: r = 0.84 [0.70, 0.93] (SimSS by hog, 30 subsets); 0.55 at equal ncl.
+    Class similarity predicts accuracy on digits: r = 0.84 [0.70, 0.93] (SimSS by hog, 30 subsets); \
+0.55 [0.20, 0.80] among subsets of equal size.
     """
     known = correlation[(correlation[METHOD] == "pearson") & (correlation[PREDICTOR] == "simss")]
     known = known[known[TARGET].str.startswith("DCN ")].dropna(subset=COEFFICIENT)
@@ -101,7 +108,7 @@ def similarity_answer(correlation: pd.DataFrame, points: pd.DataFrame) -> Found:
     part = part[part[ENCODER] == part[ENCODER].iloc[0]]
     lines = {str(line["scope"]): line for line in part.to_dict("records")}
     line = lines.get("all", part.iloc[0].to_dict())
-    same = f"; {interval({R: lines['within ncl'][R]}, R)} at equal ncl" if len(lines) > 1 else ""
+    same = f"; {interval(lines['within ncl'], R)} among subsets of equal size" if len(lines) > 1 else ""
     about = f"r = {interval(line, R)} (SimSS by {line[ENCODER]}, {line['n']} subsets){same}"
     sentence = f"Class similarity {_predicts(line)} accuracy on {line[DATASET]}: {about}{rest}."
     here = (points[[DATASET, ENCODER, TARGET]] == [line[DATASET], line[ENCODER], way]).all(axis="columns")
@@ -155,8 +162,8 @@ def prediction_answer(prediction: pd.DataFrame) -> Found:
     >>> lines = [{**line, "predictor": "log_ncl", "error_points": 2.0, "error_points_high": 3.0}]
     >>> lines += [{**line, "predictor": "simss", "error_points": 1.5, "error_points_high": 2.0}]
     >>> print(prediction_answer(pd.DataFrame(lines))[0])
-    Before training, SimSS predicts the accuracy of a new subset within 1.5 points [1.0, 2.0] on average; the number \
-of classes alone, within 2.0.
+    Before training, the best predictor (SimSS) misses the accuracy of a new subset by 1.5 points [1.0, 2.0] on \
+average; the number of classes alone by 2.0 [1.0, 3.0].
     """
     known = prediction.dropna(subset=predicted.ERROR)
     if known.empty:
@@ -168,14 +175,14 @@ of classes alone, within 2.0.
     others = part[~part[PREDICTOR].isin(["mean", "ncl", predicted.BASELINE])]
     if alone.empty or others.empty:
         return None
-    line, base = others.iloc[0].to_dict(), interval({ERROR: alone[ERROR].iloc[0]}, ERROR)
+    line, base = others.iloc[0].to_dict(), interval(alone.iloc[0].to_dict(), ERROR)
     unseen = {"subset seed": "subset", "data set": "data set"}[line[predicted.HELD]]
     value, _, ends = interval(line, ERROR).partition(" ")
-    error = f"predicts the accuracy of a new {unseen} within {value} points {ends}".rstrip()
-    sentence = f"Before training, {PREDICTORS[line[PREDICTOR]]} {error} on average; the number of classes alone, "
+    error = f"misses the accuracy of a new {unseen} by {value} points {ends}".rstrip()
+    sentence = f"Before training, the best predictor ({PREDICTORS[line[PREDICTOR]]}) {error} on average; "
     shown = pd.concat([others.head(3), alone]).assign(named=lambda few: few[PREDICTOR].map(PREDICTORS))
     hover = (Column("named", str, "", "predictor"), *with_interval(ERROR))
-    return f"{sentence}within {base}.", small.dots(shown, "named", ERROR, hover)
+    return f"{sentence}the number of classes alone by {base}.", small.dots(shown, "named", ERROR, hover)
 
 
 def hardest_answer(subsets: pd.DataFrame) -> Found:

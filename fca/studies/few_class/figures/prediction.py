@@ -23,7 +23,7 @@ NAMES = {
     tables.BASELINE: "ncl alone (log)",
     "simss": "SimSS",
     "separation": "intra - inter similarity",
-    "intra_inter": "intra and inter, fitted",
+    "intra_inter": "intra and inter similarity",
     "silhouette": "silhouette",
     "knn": "kNN accuracy",
     "probe": "probe accuracy",

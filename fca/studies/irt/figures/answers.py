@@ -53,7 +53,7 @@ def hard_answer(models: pd.DataFrame) -> Found:
     >>> a = {"subject": "a", "share": 0.5, "share_low": 0.4, "share_high": 0.6}
     >>> b = {"subject": "b", "share": 0.2, "share_low": 0.1, "share_high": 0.3}
     >>> print(hard_answer(pd.DataFrame([line | a, line | b]))[0])
-    On the hard quarter of zoo's images, a is right on 50 % [40, 60]; the weakest of 2, b, on 20 %.
+    On the hard quarter of the images of zoo, a is right on 50 % [40, 60]; the weakest of 2, b, on 20 %.
     """
     hard = models[(models[segments.SEGMENT] == "hard") & (models[SEVERITY] == 0)]
     if hard.empty:
@@ -62,9 +62,8 @@ def hard_answer(models: pd.DataFrame) -> Found:
     part = part.sort_values(RIGHT, ascending=False, kind="stable")
     first, last = part.iloc[0].to_dict(), part.iloc[-1].to_dict()
     others = f"; the weakest of {len(part)}, {last[SUBJECT]}, on {interval({RIGHT: last[RIGHT]}, RIGHT)}"
-    sentence = (
-        f"On the hard quarter of {first[DATASET]}'s images, {first[SUBJECT]} is right on {interval(first, RIGHT)}"
-    )
+    where = f"On the hard quarter of the images of {first[DATASET]}"
+    sentence = f"{where}, {first[SUBJECT]} is right on {interval(first, RIGHT)}"
     shown = pd.concat([part.head(3), part.tail(1)]).drop_duplicates(SUBJECT)
     end = others if len(part) > 1 else ""
     return f"{sentence}{end}{rest}.", small.dots(shown, SUBJECT, RIGHT, (SUBJECT, *with_interval(RIGHT)))
@@ -84,7 +83,15 @@ def order_answer(fits: pd.DataFrame, abilities: pd.DataFrame) -> Found:
         return None
     part, rest = small.of_one(clean.sort_values("n_subjects", ascending=False, kind="stable"), DATASET)
     line = part.iloc[0].to_dict()
-    as_much = "nearly as" if line[TAU] > 0.9 else "not quite as" if line[TAU] > 0.5 else "unlike"
+    as_much = (
+        "exactly as"
+        if line[TAU] == 1
+        else "nearly as"
+        if line[TAU] > 0.9
+        else "not quite as"
+        if line[TAU] > 0.5
+        else "unlike"
+    )
     sentence = f"{str(line[TRAIT]).capitalize()} orders the {line['n_subjects']} subjects of {line[DATASET]} {as_much}"
     same = (abilities[DATASET] == line[DATASET]) & (abilities[CORRUPTION] == "clean")
     shown = abilities[same].dropna(subset=[TOP1, ABILITY]).reset_index(drop=True)
@@ -113,9 +120,10 @@ def corruption_answer(steps: pd.DataFrame) -> Found:
 def class_answer(classes: pd.DataFrame) -> Found:
     """The class that moves most under a corruption.
 
-    >>> line = {"dataset": "zoo", "corruption": "fog", "label": "cat", "instability": 0.2, "instability_low": 0.1}
-    >>> print(class_answer(pd.DataFrame([line | {"instability_high": 0.3}]))[0])
-    cat is the class of zoo that fog changes most: standard deviation over severities 0.20 [0.10, 0.30].
+    >>> line = {"dataset": "zoo", "corruption": "fog", "mode": "count", "label": "cat", "instability": 0.2}
+    >>> print(class_answer(pd.DataFrame([line | {"instability_low": 0.1, "instability_high": 0.3}]))[0])
+    Class cat of zoo changes most under fog: its shares of easy to hard images vary by 0.20 [0.10, 0.30] over \
+severities (standard deviation).
     """
     known = classes.dropna(subset=robust.INSTABILITY)
     if known.empty:
@@ -124,8 +132,10 @@ def class_answer(classes: pd.DataFrame) -> Found:
     line = part.sort_values(robust.INSTABILITY, ascending=False, kind="stable").iloc[0].to_dict()
     same = part[part[CORRUPTION] == line[CORRUPTION]].sort_values(robust.INSTABILITY, ascending=False, kind="stable")
     moves = Column(robust.INSTABILITY, float, ".2f", "how far it moves")
-    what = f"{line[LABEL]} is the class of {line[DATASET]} that {line[CORRUPTION]} changes most"
-    sentence = f"{what}: standard deviation over severities {interval(line, moves)}{rest}."
+    what = f"Class {line[LABEL]} of {line[DATASET]} changes most under {line[CORRUPTION]}"
+    counted = line[robust.MODE] == "count"
+    of, verb = ("shares of easy to hard images", "vary") if counted else ("mean difficulty", "varies")
+    sentence = f"{what}: its {of} {verb} by {interval(line, moves)} over severities (standard deviation){rest}."
     return sentence, small.dots(same, LABEL, moves, (LABEL, CORRUPTION, *with_interval(moves)))
 
 

@@ -159,8 +159,9 @@ def gallery_headlines(gallery: pd.DataFrame) -> Iterator[str]:
     """The most suspect image of each data set, and which sets still lack pictures.
 
     >>> line = {"dataset": "zoo", "kind": "suspect", "rank": 1, "image_id": "7.png", "label": "cat", "thumbnail": None}
-    >>> list(gallery_headlines(pd.DataFrame([{**line, PREDICTED: "dog 9, cat 1", "difficulty": 2.5, "top1": 0.1}])))[0]
-    'zoo: the most suspect label is cat of 7.png, for which the models predict dog 9, cat 1.'
+    >>> line |= {PREDICTED: "9 x dog, 1 x cat", "difficulty": 2.5, "top1": 0.1}
+    >>> list(gallery_headlines(pd.DataFrame([line])))[0]
+    'zoo: the most suspect label is cat of 7.png, for which the models predict 9 x dog, 1 x cat.'
     """
     for line in gallery[(gallery["rank"] == 1) & (gallery[KIND] == "suspect")].to_dict("records"):
         suspect = f"the most suspect label is {line[LABEL]} of {line['image_id']}"

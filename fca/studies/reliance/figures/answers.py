@@ -30,7 +30,7 @@ def object_answer(accuracy: pd.DataFrame) -> Found:
     >>> line = {"dataset": "zoo", "model": "vgg16", "protocol": "open", "condition": "ablate/gray", "top1": 0.62}
     >>> line |= {"top1_low": 0.55, "top1_high": 0.69, "chance": 0.001, "trust": None}
     >>> print(object_answer(pd.DataFrame([line]))[0])
-    Although the object is gray, vgg16 is still right on 62 % [55, 69] of zoo's images (chance 0.1 %).
+    Although the object is gray, vgg16 is still right on 62 % [55, 69] of the images of zoo (chance 0.1 %).
     """
     known = accuracy[accuracy[made.PROTOCOL] == "open"]
     change = next((name for name in ALTHOUGH if name in set(known[made.CONDITION])), None)
@@ -40,7 +40,7 @@ def object_answer(accuracy: pd.DataFrame) -> Found:
     part = part.sort_values(TOP1, ascending=False, kind="stable")
     line = part.iloc[0].to_dict()
     doubt = f"; with known cues this metric is {REFUTED}" if str(line[made.TRUST]).startswith(REFUTED) else ""
-    right = f"{line[MODEL]} is still right on {interval(line, SHARE)} of {line[DATASET]}'s images"
+    right = f"{line[MODEL]} is still right on {interval(line, SHARE)} of the images of {line[DATASET]}"
     sentence = f"Although {ALTHOUGH[change]}, {right} (chance {100 * line[made.CHANCE]:.2g} %{doubt}){rest}."
     return sentence, small.dots(part, MODEL, SHARE, (MODEL, *with_interval(SHARE)), line=float(line[made.CHANCE]))
 
