@@ -22,13 +22,15 @@ RHO = Column(of.RHO, float, "+.2f", "rank correlation")
 
 
 def rule_answer(rules: pd.DataFrame) -> Found:
-    """The condition under which accuracy is lowest, on fresh images where there are some.
+    """The condition under which accuracy is lowest, by fresh images if there are any, confirmed by them if one is.
 
-    >>> line = {"search": "resnet18", "subject": "car", "rule": "time: night", "accuracy": 0.3, "outside": 0.9}
+    >>> line = {"search": "car, resnet18", "subject": "car", "rule": "time: night", "accuracy": 0.3, "outside": 0.9}
     >>> print(rule_answer(pd.DataFrame([line | {"confirmed": "not tested"}]))[0])
     resnet18 recognises car in 30 % of images with time: night, and in 90 % of others; not tested on fresh images.
     """
     tested = rules[rules[of.CONFIRMED] != "not tested"]
+    held = tested[tested[of.CONFIRMED] == "confirmed"]
+    tested = held if len(held) else tested
     inside, outside = (of.FRESH, of.FRESH_OUTSIDE) if len(tested) else (of.ACCURACY, "outside")
     line = (tested if len(tested) else rules).sort_values(inside, kind="stable").iloc[0].to_dict()
     ends = {SHARE.low: line.get(inside.low), SHARE.high: line.get(inside.high)}
@@ -37,7 +39,8 @@ def rule_answer(rules: pd.DataFrame) -> Found:
     confirmed = f"{line[of.CONFIRMED]} on fresh images"
     both = [{WHERE: line[of.RULE], SHARE: line[inside], **ends}, {WHERE: "others", SHARE: line[outside]}]
     shown = pd.DataFrame(both, columns=[WHERE, *with_interval(SHARE)])
-    sentence = f"{line[of.SEARCH]} recognises {line[of.SUBJECT]} in {where}; {confirmed}."
+    who = str(line[of.SEARCH]).removeprefix(f"{line[of.SUBJECT]}, ")
+    sentence = f"{who} recognises {line[of.SUBJECT]} in {where}; {confirmed}."
     return sentence, small.dots(shown, WHERE, SHARE, (WHERE, *with_interval(SHARE)))
 
 
@@ -47,7 +50,7 @@ def value_answer(values: pd.DataFrame) -> Found:
     >>> line = {"search": "net", "estimate": "search", "attribute": "time", "accuracy_low": 0.2, "accuracy_high": 0.4}
     >>> lines = [line | {"value": "day", "accuracy": 0.9}, line | {"value": "night", "accuracy": 0.3}]
     >>> print(value_answer(pd.DataFrame(lines))[0])
-    For net, accuracy is lowest with time: night: 30 % [20, 40].
+    Accuracy is lowest with time: night, at 30 % [20, 40] (net).
     """
     known = values.dropna(subset=of.ACCURACY)
     if known.empty:
@@ -55,9 +58,9 @@ def value_answer(values: pd.DataFrame) -> Found:
     first = known[(known[[of.SEARCH, of.ESTIMATE]] == known[[of.SEARCH, of.ESTIMATE]].iloc[0]).all(axis="columns")]
     part = first.sort_values(of.ACCURACY, kind="stable").assign(named=first[of.ATTRIBUTE] + ": " + first[of.VALUE])
     line, mean = part.iloc[0].to_dict(), Column(of.ACCURACY, float, ".0%", "mean accuracy")
-    lowest = f"accuracy is lowest with {line['named']}: {interval(line, mean)}"
+    lowest = f"Accuracy is lowest with {line['named']}, at {interval(line, mean)}"
     named = Column("named", str, "", "attribute value")
-    return f"For {line[of.SEARCH]}, {lowest}.", small.dots(part, "named", mean, (named, *with_interval(mean)))
+    return f"{lowest} ({line[of.SEARCH]}).", small.dots(part, "named", mean, (named, *with_interval(mean)))
 
 
 def policy_answer(found: pd.DataFrame) -> Found:
