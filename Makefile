@@ -8,7 +8,7 @@ TESTED := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 OLDEST_TESTS := tests/cli tests/data tests/stats tests/store tests/studies tests/training
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-oldest check smoke clean
+.PHONY: help setup demo docs test test-long test-oldest check smoke clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -23,6 +23,10 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## the quickstart study on drawn objects, on all cores, and its page
 	$(BIN)/fca run -m experiment=quickstart hydra/launcher=joblib
 	$(BIN)/fca report report=few_class
+
+docs: $(STAMP)  ## the site, outputs/docs/index.html, which opens as a file
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f docs/site/mkdocs.yml
+	@echo outputs/docs/index.html
 
 test: $(STAMP)  ## tests that need no network, no GPU and no other data, in minutes
 	$(TESTED) -m 'not real and not slow' -n logical --dist worksteal --ignore tests/test_conf.py  # which make check runs

@@ -154,7 +154,7 @@ def sections(root: str, config: DictConfig) -> Iterator[Section]:
         node = OmegaConf.select(config, package, throw_on_missing=False)
         if option and isinstance(node, DictConfig) and "/" not in group:
             file = CONF / group / f"{option}.yaml"
-            yield Section(f"{typed}={option}", _question(file), list(_keys(root, group, package, file, node)))
+            yield Section(f"{typed}={option}", question_of(file), list(_keys(root, group, package, file, node)))
 
 
 def _keys(root: str, group: str, name: str, file: Path, node: DictConfig) -> Iterator[Key]:
@@ -249,7 +249,7 @@ def _collect(node: yaml.MappingNode, lines: Sequence[str], before: str, found: d
             _collect(value, lines, f"{before}{key.value}.", found)
 
 
-def _question(file: Path) -> str:
+def question_of(file: Path) -> str:
     """What a file is for: the comment at its top, as far as the first command."""
     lines = []
     for line in file.read_text(encoding="utf-8").splitlines() if file.is_file() else ():

@@ -1,0 +1,286 @@
+"""The pages that are made of the code when the site is built: settings, analyses, experiments, statistics, decisions.
+
+MkDocs calls the functions whose names begin with `on_`. README, CONTRIBUTING, CHANGELOG and the READMEs of experiments
+are pages as they are; links between files of the project become links between pages.
+"""
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from fca.allowed import allowed_of, declared
+from fca.cli.application import CONF, ROOTS, composed
+from fca.cli.help import Key, groups, meanings, question_of, sections, values_of
+from fca.cli.main import COMMANDS
+from fca.cli.show import typed_value
+from fca.plugins import class_of
+from fca.types import Column
+
+HOME = Path(__file__).resolve().parents[2]
+AS_THEY_ARE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+AS_THEY_ARE |= {
+    file.relative_to(HOME).as_posix(): f"experiments/{file.parent.name if file.stem == 'README' else file.stem}.md"
+    for file in sorted(HOME.glob("experiments/*/*.md"))
+}
+NO_OPTION = ("hydra", "local", "experiment")  # folders of conf that have no page of keys
+STUDIES = {
+    "few_class": "Few classes",
+    "irt": "Item responses",
+    "progressive": "Progressive difficulty",
+    "adaptive": "Adaptive tests",
+    "reliance": "Object or surroundings",
+    "search": "Failure search",
+    "recommend": "Recommendation",
+}
+EXPERIMENTS = {"levels": "progressive: levels of ten attributes", "similarity": "few_class_arena: similarity"}
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Fill the entries of the navigation that begin with @."""
+    rooms = {
+        "@settings": ["settings/index.md", *({group: f"settings/{group}.md"} for group in _groups())],
+        "@analyses": [{title: f"analyses/{study}.md"} for study, title in STUDIES.items()],
+        "@statistics": ["statistics/index.md", *({name: f"statistics/{name}.md"} for name in _modules())],
+        "@experiments": [
+            {EXPERIMENTS.get(Path(page).stem, Path(page).stem): page}
+            for page in sorted(AS_THEY_ARE.values())
+            if "/" in page
+        ],
+    }
+
+    def fill(entry: Any) -> Any:
+        if isinstance(entry, dict):
+            return {title: fill(inner) for title, inner in entry.items()}
+        return [fill(inner) for inner in entry] if isinstance(entry, list) else rooms.get(entry, entry)
+
+    config.nav = fill(config.nav)
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages that are made here."""
+    for place, content in made().items():
+        files.append(File.generated(config, place, content=content))
+    return files
+
+
+def made() -> dict[str, str]:
+    """Place in the site -> Markdown."""
+    pages = {place: (HOME / file).read_text(encoding="utf-8") for file, place in AS_THEY_ARE.items()}
+    pages |= {f"settings/{group}.md": "\n".join(_options(group)) for group in _groups()}
+    pages |= {f"analyses/{study}.md": "\n".join(_analyses(study)) for study in STUDIES}
+    pages |= {f"statistics/{name}.md": "\n".join(_module(name, module)) for name, module in _modules().items()}
+    pages["settings/index.md"] = "\n".join(_roots())
+    pages["settings/experiment.md"] = "\n".join(_experiments())
+    pages["statistics/index.md"] = "\n".join(_statistics())
+    pages["decisions.md"] = "\n".join(_decisions())
+    return pages
+
+
+def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
+    """Links to files of the project as links to pages; to files that are no pages, as their names."""
+    sources = {place: file for file, place in AS_THEY_ARE.items()}
+    here = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+
+    def linked(found: re.Match[str]) -> str:
+        file, mark, anchor = found[3].partition("#")
+        at = posixpath.normpath(posixpath.join(posixpath.dirname(here), file))
+        place = "decisions.md" if at == "docs/adr" else AS_THEY_ARE.get(at, at.removeprefix("docs/"))
+        if (place == at and at not in AS_THEY_ARE and not at.startswith("docs")) or not files.get_file_from_path(place):
+            return found[0] if at.startswith("docs") else f"{found[2]} (`{at}`)"
+        there = os.path.relpath(place, posixpath.dirname(page.file.src_uri) or ".")
+        return f"{found[1]}[{found[2]}]({there}{mark}{anchor})"
+
+    if page.file.src_uri not in sources and "](../" not in markdown:
+        return markdown
+    return re.sub(r"(!?)\[([^\]]*)\]\(((?!\w+:|#)[^)\s]+)\)", linked, markdown)
+
+
+# Settings
+
+
+def _groups() -> list[str]:
+    return sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name not in NO_OPTION)
+
+
+def _roots() -> Iterator[str]:
+    yield "# Settings\n\nEvery value can be set on the command line, `KEY=VALUE`; `-m` with several values sweeps."
+    yield "A group has options, each a file in `conf/`."
+    yield "These pages are made of those files and of the classes that read them;"
+    yield "`fca run --help` prints the same for the options that you choose.\n"
+    yield "## Commands\n\n| command | |\n|---|---|"
+    yield from (f"| `fca {name}` | {_cell(what)} |" for name, what in COMMANDS.items())
+    for root in ROOTS:
+        config = composed(root, [], with_hydra=True)
+        yield f"\n## Keys of fca {root}\n"
+        of_root = ", ".join(
+            f"[`{name}`]({name.partition('@')[0].partition('/')[0]}.md)"
+            for name in groups(root, config)
+            if not name.startswith("hydra")
+        )
+        yield f"Groups: {of_root}.\n" if of_root else ""
+        yield from _keys(next(iter(sections(root, config))).keys)
+
+
+def _options(group: str) -> Iterator[str]:
+    """The options of a group, and the keys of each class among them."""
+    files = sorted((CONF / group).rglob("*.yaml"))
+    by_class: dict[str, list[Path]] = {}
+    for file in files:
+        by_class.setdefault(values_of(file).get("_target_", ""), []).append(file)
+    yield f"# {group}\n"
+    for target, some in by_class.items():
+        yield f"## {_title(target, some)}\n"
+        yield from (_option(group, file) for file in some)
+        yield ""
+        yield from _keys(_keys_of(group, target, some))
+
+
+def _title(target: str, files: list[Path]) -> str:
+    return target.rpartition(".")[2] or "files without a class" if len(files) > 1 else files[0].stem
+
+
+def _option(group: str, file: Path) -> str:
+    name = file.relative_to(CONF / group).with_suffix("").as_posix()
+    return f"- `{group}={name}`: {_text(question_of(file))}"
+
+
+def _keys_of(group: str, target: str, files: list[Path]) -> Iterator[Key]:
+    """Name, default where all of these files agree, meaning and allowed values."""
+    values = [values_of(file) for file in files]
+    known = {key: text for file in files for key, text in meanings(file, target).items()}
+    kind: Any = class_of("_target_", target) if target else None
+    fields = declared(kind) if kind else {}
+    for key in dict.fromkeys(key for one in values for key in one if key != "_target_"):
+        given = {typed_value(one[key]) for one in values if key in one}
+        default = given.pop() if len(given) == 1 else "by option"
+        yield Key(
+            f"{group}.{key}", default, known.get(key, ""), allowed_of(kind, key) if kind and key in fields else ""
+        )
+
+
+def _keys(keys: Iterable[Key]) -> Iterator[str]:
+    keys = list(keys)
+    if not keys:
+        yield "No keys.\n"
+        return
+    yield "| key | default | meaning | allowed |\n|---|---|---|---|"
+    for key in keys:
+        default = {"by option": "by option", "???": "required"}.get(key.default, f"`{key.default}`")
+        yield f"| `{key.name}` | {_cell(default)} | {_cell(key.meaning)} | {_cell(key.allowed)} |"
+    yield ""
+
+
+def _head(file: Path) -> Iterator[str]:
+    """The comment at the top of a file; its commands as code."""
+    code = False
+    for line in file.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            break
+        text = line.removeprefix("#")
+        if text.strip().startswith("@package"):
+            continue
+        if (is_code := text.startswith("   ")) != code:
+            yield "\n```text" if is_code else "```\n"
+            code = is_code
+        yield text.strip() if code else _text(text.strip())
+    if code:
+        yield "```"
+    yield ""
+
+
+def _experiments() -> Iterator[str]:
+    yield "# Experiments\n\n`fca run -m experiment=NAME`: a study in one file, which only has what differs from the"
+    yield "defaults. `debug=smoke` shrinks any of them to seconds; `sweep.print=true` prints its commands and starts nothing.\n"
+    for file in sorted((CONF / "experiment").glob("*.yaml")):
+        yield f"## {file.stem}\n"
+        yield from _head(file)
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        axes = content.get("hydra", {}).get("sweeper", {}).get("params", {})
+        if axes:
+            yield "| axis | values |\n|---|---|"
+            yield from (f"| `{key}` | {_cell(str(values).replace(',', ', '))} |" for key, values in axes.items())
+            yield ""
+
+
+# Analyses
+
+
+def _analyses(study: str) -> Iterator[str]:
+    yield f"# {STUDIES[study]}: analyses\n"
+    for file in sorted((CONF / "analysis").glob("*.yaml")):
+        target = values_of(file)["_target_"]
+        if not target.startswith(f"fca.studies.{study}."):
+            continue
+        yield f"## {file.stem}\n"
+        yield from _head(file)
+        yield from _keys(_keys_of("analysis", target, [file]))
+        for table in class_of("analysis", target).tables:  # type: ignore[attr-defined]
+            yield f"### Table {table.name}\n\n{_text(table.question)}\n\nSource: {_text(table.source)}\n"
+            yield "| column | meaning |\n|---|---|"
+            yield from (f"| `{column}` | {_cell(_meaning(column))} |" for column in table.columns)
+            yield ""
+
+
+def _meaning(column: Column) -> str:
+    values = "; ".join(f"{value}: {shown}" if shown != value else value for value, shown in column.choices.items())
+    unit = " (shown in %)" if column.number_format.endswith("%") else ""
+    return column.meaning + unit + (f" ({values})" if values else "")
+
+
+# Statistics and decisions
+
+
+def _modules() -> dict[str, str]:
+    """Page -> module of fca.stats with public functions."""
+    folder = HOME / "fca" / "stats"
+    files = [
+        file for file in sorted(folder.rglob("*.py")) if re.search(r"^(def|class) [A-Za-z]", file.read_text(), re.M)
+    ]
+    names = [
+        file.relative_to(HOME).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__") for file in files
+    ]
+    return {name.removeprefix("fca.stats."): name for name in names}
+
+
+def _module(name: str, module: str) -> Iterator[str]:
+    yield f"# {name}\n"
+    yield f"::: {module}\n    options:\n      show_root_heading: false\n      show_root_toc_entry: false"
+
+
+def _statistics() -> Iterator[str]:
+    yield "# Statistics\n\nThe numerical library: arrays in, arrays out, no files, no configuration, no torch."
+    yield "What the numbers on a page mean stands in [How each number is computed](../numbers.md).\n"
+    for name, module in _modules().items():
+        file = HOME.joinpath(*module.split("."))
+        text = (file / "__init__.py" if file.is_dir() else file.with_suffix(".py")).read_text(encoding="utf-8")
+        first = re.match(r'"""(.+?)(?:"""|\n)', text)
+        yield f"- [{name}]({name}.md): {_text(first[1] if first else '')}"
+
+
+def _decisions() -> Iterator[str]:
+    yield "# Decisions\n\nHalf a page each: what was decided, what was tried instead, and why.\n"
+    for file in sorted((HOME / "docs" / "adr").glob("*.md")):
+        title = file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        yield f"- [{title}](adr/{file.name})"
+
+
+def _text(text: str) -> str:
+    """Without what Markdown would take for its own, but for code."""
+    parts = text.split("`")
+    parts[::2] = [
+        re.sub(r"([*_\[\]])", r"\\\1", part).replace("<", "&lt;").replace("{", "&#123;") for part in parts[::2]
+    ]
+    return "`".join(parts)
+
+
+def _cell(text: str) -> str:
+    return _text(text).replace("|", "\\|").replace("\n", " ")
