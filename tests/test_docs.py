@@ -28,7 +28,7 @@ def test_a_recipe_works_as_it_stands_there(page, tmp_path):
     for name, content in FILE.findall(text):
         tmp_path.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
         tmp_path.joinpath(name).write_text(content)
-    commands = "\n".join(["set -euo pipefail", "export PYTHONPATH=.:$PYTHONPATH", *COMMANDS.findall(text)])
+    commands = "\n".join(["set -euo pipefail", *COMMANDS.findall(text)]).replace("PYTHONPATH=.", f"PYTHONPATH=.:{HOME}")
     environment = os.environ | {
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(HOME),

@@ -2,11 +2,13 @@
 
 import re
 import textwrap
+from itertools import chain
 
 import griffe
 
 WIDTH = 100  # a line that ends before this column, though the next word would have fitted, was ended on purpose
 ARGUMENT = re.compile(r"[a-z_][\w, ]*:\s+\S")
+SEVERAL = re.compile(r" {3,}(?=[a-z_][\w, ]*: )")  # arguments on one line
 
 
 class AsMarkdown(griffe.Extension):
@@ -40,7 +42,8 @@ def _paragraph(text: str) -> str:
     if text.startswith("    "):
         return "\n".join(["```text", *lines, "```"])
     written: list[str] = []
-    for line in lines:
+    split = (SEVERAL.split(line) if ARGUMENT.match(line) else [line] for line in lines)
+    for line in chain.from_iterable(split):
         if ARGUMENT.match(line):
             written += ([""] if written and not written[-1].startswith("- ") else []) + [f"- {_plain(line)}"]
         elif line.startswith(" ") and written and (written[-1].startswith("- ") or "- " in "".join(written)[:2]):

@@ -30,6 +30,8 @@ AS_THEY_ARE |= {
     file.relative_to(HOME).as_posix(): f"experiments/{file.parent.name if file.stem == 'README' else file.stem}.md"
     for file in sorted(HOME.glob("experiments/*/*.md"))
 }
+REMARK = re.compile(r"(?<=\S) {3,}(?=\S)")  # what it costs, behind a command
+LIST, TEXT = re.compile(r"- |1\. "), re.compile(r"(?!- |\d+\. |[|#>])\S")  # begins one; text in front of it
 NO_OPTION = ("hydra", "local", "experiment")  # folders of conf that have no page of keys
 STUDIES = {
     "few_class": "Few classes",
@@ -99,9 +101,24 @@ def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> st
         there = os.path.relpath(place, posixpath.dirname(page.file.src_uri) or ".")
         return f"{found[1]}[{found[2]}]({there}{mark}{anchor})"
 
+    if page.file.src_uri.startswith(("adr/", "changelog")):
+        page.meta["search"] = {"boost": 0.3}  # what one looks for is rarely how it came about
+    markdown = _with_lists(markdown)
     if page.file.src_uri not in sources and "](../" not in markdown:
         return markdown
     return re.sub(r"(!?)\[([^\]]*)\]\(((?!\w+:|#)[^)\s]+)\)", linked, markdown)
+
+
+def _with_lists(markdown: str) -> str:
+    """An empty line before each list, which MkDocs needs where GitHub does not."""
+    lines: list[str] = []
+    code = False
+    for line in markdown.splitlines():
+        code ^= line.startswith("```")
+        if not code and LIST.match(line) and lines and TEXT.match(lines[-1]):
+            lines.append("")
+        lines.append(line)
+    return "\n".join(lines)
 
 
 # Settings
@@ -191,15 +208,18 @@ def _head(file: Path) -> Iterator[str]:
         if (is_code := text.startswith("   ")) != code:
             yield "\n```text" if is_code else "```\n"
             code = is_code
-        yield text.strip() if code else _text(text.strip())
+        command, *remark = REMARK.split(text.strip(), 1) if code else [_text(text.strip())]
+        yield from (f"# {what}" for what in remark)
+        yield command
     if code:
         yield "```"
     yield ""
 
 
 def _experiments() -> Iterator[str]:
-    yield "# Experiments\n\n`fca run -m experiment=NAME`: a study in one file, which only has what differs from the"
-    yield "defaults. `debug=smoke` shrinks any of them to seconds; `sweep.print=true` prints its commands and starts nothing.\n"
+    yield "# Experiments\n\n`fca run -m experiment=NAME`: a study in one file, which only has what differs"
+    yield "from the defaults. `debug=smoke` shrinks any of them to seconds;"
+    yield "`sweep.print=true` prints its commands and starts nothing.\n"
     for file in sorted((CONF / "experiment").glob("*.yaml")):
         yield f"## {file.stem}\n"
         yield from _head(file)
