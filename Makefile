@@ -29,7 +29,8 @@ docs: $(STAMP)  ## the site, outputs/docs/index.html, which opens as a file
 	@echo outputs/docs/index.html
 
 test: $(STAMP)  ## tests that need no network, no GPU and no other data, in minutes
-	$(TESTED) -m 'not real and not slow' -n logical --dist worksteal --ignore tests/test_conf.py  # which make check runs
+	$(TESTED) -m 'not real and not slow' -n logical --dist worksteal --ignore tests/test_conf.py \
+		--ignore tests/test_documented_commands.py  # both are of make check
 
 test-long: $(STAMP)  ## what takes over ten seconds: killed and parallel sweeps, every experiment and preset, speed scripts
 	$(TESTED) -m 'slow' -n logical --dist worksteal --durations=20
@@ -47,12 +48,12 @@ test-oldest: $(OLDEST)  ## the tests of store, numbers, command line and trainin
 	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -m 'not real and not slow' -n logical --dist worksteal \
 		-p no:jaxtyping -o addopts='--import-mode=importlib --strict-markers -q' -o filterwarnings=default $(OLDEST_TESTS)
 
-check: $(STAMP)  ## style, types, layers, and every YAML against its class
+check: $(STAMP)  ## style, types, layers, every YAML against its class, every command of the docs
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(TESTED) -q tests/test_conf.py -n logical -o addopts=--import-mode=importlib  # no shapes to check
+	$(TESTED) -q tests/test_conf.py tests/test_documented_commands.py -n logical -o addopts=--import-mode=importlib  # no shapes to check
 
 smoke: $(STAMP)  ## every experiment, shrunk to seconds
 	$(TESTED) -q tests/test_experiments.py

@@ -1,0 +1,87 @@
+"""Every `fca` command in README.md and docs/ composes: no key, option, group or sub-command that is not there."""
+
+import importlib
+import inspect
+import re
+import shlex
+from itertools import chain
+from pathlib import Path
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
+
+from fca.cli.application import CONF, ROOTS, composed, hydra_words, split_words
+from fca.cli.configure import typed
+from fca.cli.main import COMMANDS
+from fca.types import FcaError
+
+HOME = Path(__file__).parents[1]
+PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
+COMMAND = re.compile(r"(?:^|`| {4}|; |\$ |[A-Z]+=\w+ )fca +(.*)")
+REST = re.compile(r"`|;| [|>#&]| \.\.\.|\$\(| {2}")  # where a command ends: code, shell, a remark behind it
+
+
+def commands_of(text):
+    """The words behind `fca`, of commands in code: fenced, indented, or between backticks."""
+    text = re.sub(r" *\\\n\s*", " ", text)
+    spans = re.findall(r"`fca [^`]*`", re.sub(r"\n(?=\S)", " ", text))  # they may be broken between two lines
+    lines = [line for line in text.splitlines() if "`fca" not in line]
+    variables = dict(re.findall(r'^(\w+)="(.*)"$', text, re.MULTILINE))
+    for found in chain.from_iterable(COMMAND.findall(part) for part in chain(lines, spans)):
+        command = re.sub(r"\$(\w+)", lambda name: variables.get(name[1], "ID"), found.replace("=...", "=ID"))
+        words = [word for word in shlex.split(REST.split(command)[0]) if not word.startswith("analysis=ID")]
+        if words and not any("|" in word for word in words):  # a choice between words
+            yield tuple(words)
+
+
+def one_of_each(word):
+    """The first point of a sweep, for one composition."""
+    override = OverridesParser.create().parse_overrides([word])[0]
+    return (
+        f"{override.input_line.partition('=')[0]}={next(override.sweep_string_iterator())}"
+        if override.is_sweep_override()
+        else word
+    )
+
+
+def check(name, *words):
+    """Raise FcaError or AssertionError for what `fca name words` would refuse before any work."""
+    assert name in COMMANDS or name.startswith("-"), f"fca {name}"
+    if name not in ROOTS or "--help" in words:
+        source = inspect.getsource(importlib.import_module(f"fca.cli.{name}")) if name in COMMANDS else ""
+        options = [word[2:] for word in words if word.startswith("--") and word != "--help"]
+        assert not [option for option in options if not re.search(rf"[\"-]{option}\"", source)]
+        return
+    if words and name == "recommend" and "=" not in words[0]:
+        words = (f"dataset.root={words[0]}", *words[1:])
+    _, overrides = split_words(name, words)
+    typed_words = [part for word in overrides for part in hydra_words(one_of_each(word))]
+    config = composed(name, typed_words)
+    for group, content in config.items():
+        if OmegaConf.is_config(content) and "_target_" in content and (CONF / group).is_dir():
+            typed(OmegaConf.to_container(content, resolve=True), group)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(HOME)))
+def test_the_commands_of_a_page_compose(page):
+    wrong = []
+    for words in dict.fromkeys(commands_of(page.read_text())):
+        try:
+            check(*words)
+        except (FcaError, AssertionError) as error:
+            wrong.append(f"fca {shlex.join(words)}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_commands_are_found_where_pages_have_them_and_refused_where_they_are_wrong():
+    text = 'GRID="seed=0,1"\nfca run -m $GRID sweep.print=true   # what is left\n\nfirst `fca results\n--by model` and'
+    assert list(commands_of(text)) == [("run", "-m", "seed=0,1", "sweep.print=true"), ("results", "--by", "model")]
+    assert sum(len(list(commands_of(page.read_text()))) for page in PAGES) > 50
+    for words, message in (
+        (["run", "recipe.epoch=1"], "recipe.epoch"),
+        (["runs"], "fca runs"),
+        (["results", "--sorted"], "sorted"),
+    ):
+        with pytest.raises((FcaError, AssertionError), match=message):
+            check(*words)
