@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.hydra_config import HydraConfig
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.utils import JobReturn, JobStatus
 from omegaconf import open_dict
 from safetensors.torch import save_file
@@ -334,27 +332,9 @@ def place(tmp_path_factory):
     return folder
 
 
-MADE = {}  # configurations of the groups so far
-
-
 @pytest.fixture
-def composed_once(monkeypatch):
-    """Hydra composes the same groups once; keys are set on a copy, by its own function. 300 ms a line become 30."""
-    compose = ConfigLoaderImpl._load_configuration_impl
-
-    def load(self, config_name, overrides, run_mode, from_shell=True, validate_sweep_overrides=True):
-        parsed = OverridesParser.create().parse_overrides(overrides)
-        if validate_sweep_overrides:
-            self.validate_sweep_overrides_legal(parsed, run_mode, from_shell)
-        choices = [o for o in parsed if _chooses(o, self.repository)]
-        # not run_mode, in which only groups without an option (`???`) differ: no root has one
-        key = (config_name, *(override.input_line for override in choices))
-        if key not in MADE:
-            MADE[key] = pickle.dumps(compose(self, config_name, list(key[1:]), run_mode, from_shell, False))
-        config, keys = pickle.loads(MADE[key]), [override for override in parsed if override not in choices]
-        self._apply_overrides_to_config([override for override in keys if not override.is_sweep_override()], config)
-        config.hydra.overrides.task.extend([override.input_line for override in keys])
-        return config
+def no_job_folder(monkeypatch):
+    """Hydra sets up no logging and writes no file for a line."""
 
     def run_job(task_function, config, **_):
         HydraConfig.instance().cfg = config
@@ -364,14 +344,7 @@ def composed_once(monkeypatch):
         return JobReturn(_return_value=task_function(copied), status=JobStatus.COMPLETED)
 
     monkeypatch.setattr(shutil, "which", lambda _: None)  # as on a machine outside of any cluster
-    monkeypatch.setattr(ConfigLoaderImpl, "_load_configuration_impl", load)
     monkeypatch.setattr("hydra._internal.hydra.run_job", run_job)
-
-
-def _chooses(override, repository):
-    """Whether it decides which files are composed."""
-    of_hydra = override.is_hydra_override() or override.is_delete() or override.package is not None
-    return of_hydra or repository.group_exists(override.key_or_group)
 
 
 def typed(line, monkeypatch, capsys):
@@ -395,7 +368,7 @@ def refusal(line, place, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("line", WRONG)
-def test_a_wrong_line_is_refused_on_one_line_and_leaves_nothing(line, place, composed_once, monkeypatch, capsys):
+def test_a_wrong_line_is_refused_on_one_line_and_leaves_nothing(line, place, no_job_folder, monkeypatch, capsys):
     err = refusal(line, place, monkeypatch, capsys)
     assert WRONG[line] in err
     assert all(word in err for word in ("; allowed: ", "; next: "))
@@ -413,7 +386,7 @@ SWEPT = [
 
 
 @pytest.mark.parametrize("line", [*SWEPT, "dataset=nosuch", "dataset=folder dataset.root=nowhere", "recipe=null"])
-def test_a_sweep_with_a_wrong_value_starts_nothing(line, place, composed_once, monkeypatch, capsys):
+def test_a_sweep_with_a_wrong_value_starts_nothing(line, place, no_job_folder, monkeypatch, capsys):
     err = refusal(f"run -m limit=4,8 {line}", place, monkeypatch, capsys)
     assert line.split()[-1].partition("=")[0].lstrip("+") in err
 
@@ -462,7 +435,7 @@ RIGHT = [
 
 
 @pytest.mark.parametrize("line", RIGHT)
-def test_an_odd_line_that_is_right_stays_accepted(line, place, composed_once, monkeypatch, capsys):
+def test_an_odd_line_that_is_right_stays_accepted(line, place, no_job_folder, monkeypatch, capsys):
     monkeypatch.chdir(place)
     code, out, err = typed(f"run {line} sweep.print=true", monkeypatch, capsys)
     assert (code, err) == (0, "")
