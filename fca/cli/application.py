@@ -41,6 +41,7 @@ from fca.subset import SAMPLERS
 from fca.types import FcaError
 
 COMPATS = ("fca",)
+NUMBER_LIKE_ID = re.compile(r"(?<![\w.'\"/-])(?=[\de]{12}(?![\w.'\"/-]))[1-9]\d*e\d+")  # one run in 300 has such an id
 _STEPS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, then repeat the command"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a folder that may be written: outputs=PATH"),
@@ -370,7 +371,8 @@ def composed(root: str, words: Sequence[str], *, with_hydra: bool = False) -> Di
     before, GlobalHydra.instance().hydra = GlobalHydra.instance().hydra, None  # a notebook may use Hydra itself
     try:
         with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-            return hydra.compose(root, list(words), return_hydra_config=with_hydra)
+            parts = [part for word in words for part in hydra_words(word)]
+            return hydra.compose(root, parts, return_hydra_config=with_hydra)
     except (HydraException, OmegaConfBaseException) as error:
         raise _as_fca_error(error, root, words) from error
     finally:
@@ -399,12 +401,15 @@ def hydra_words(word: str) -> list[str]:
     ['shift=clean,corruption/fog/3']
     >>> hydra_words("adaptation=null"), hydra_words("compat=null")
     (['~adaptation'], ['compat=null'])
+    >>> hydra_words("model.run_id=12e456789012")  # an id, which Hydra would read as the number 12e456789012
+    ["model.run_id='12e456789012'"]
     """
-    key, _, value = word.partition("=")
+    key, equals, value = word.partition("=")
+    value = NUMBER_LIKE_ID.sub(r"'\g<0>'", value)
     if value == "null" and (CONF / key.partition("@")[0]).is_dir():
         return [f"~{key}"]
     is_one = word.startswith("shift=") and "," not in word
-    return shift_words(word.removeprefix("shift=")) if is_one else [word]
+    return shift_words(word.removeprefix("shift=")) if is_one else [f"{key}{equals}{value}"]
 
 
 def with_free_keys(overrides: Sequence[str]) -> list[str]:

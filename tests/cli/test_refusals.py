@@ -216,6 +216,8 @@ LINES = {  # line -> part of its error
     "run task=predict dataset=folder dataset.root=photos/test model.weights=pretrained task.split=val": "task.split = "
     "val; allowed: test",
     "run task=predict model=run model.run_id=nope": "model.run_id = nope; allowed: a train run",
+    "run task=predict model=run model.run_id=84e315790042": "model.run_id = 84e315790042; allowed: a train run",
+    "run -m task=predict model=run model.run_id=nope,84e315790042": "model.run_id = nope; allowed: a train run",
     "run task=embed encoder.cell=40": "encoder.cell x encoder.block = 40 x 2; allowed: at most input_size=32",
     "run task=embed shift=corruption/fog/1": "shift = corruption/fog/1; allowed: clean",
     "run task=embed encoder.weights=x": "key = encoder.weights; allowed: input_size",
