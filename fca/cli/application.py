@@ -41,7 +41,8 @@ from fca.subset import SAMPLERS
 from fca.types import FcaError
 
 COMPATS = ("fca",)
-NUMBER_LIKE_ID = re.compile(r"(?<![\w.'\"/-])(?=[\de]{12}(?![\w.'\"/-]))[1-9]\d*e\d+")  # one run in 300 has such an id
+# one id in 300, of a run or table
+NUMBER_LIKE_ID = re.compile(r"(?<![\w.'\"/-])(?=\w{12}(?!\w))[1-9]\d*e\d+(?![\w.'\"/-])")
 _STEPS = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "make room, then repeat the command"),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM), "choose a folder that may be written: outputs=PATH"),
@@ -403,6 +404,8 @@ def hydra_words(word: str) -> list[str]:
     (['~adaptation'], ['compat=null'])
     >>> hydra_words("model.run_id=12e456789012")  # an id, which Hydra would read as the number 12e456789012
     ["model.run_id='12e456789012'"]
+    >>> hydra_words("model.run_id=18e11382e309")
+    ['model.run_id=18e11382e309']
     """
     key, equals, value = word.partition("=")
     value = NUMBER_LIKE_ID.sub(r"'\g<0>'", value)
