@@ -114,7 +114,7 @@ def hydra_composes_the_same_groups_once():
         with open_dict(config.hydra):
             config.hydra.overrides.task = [word.input_line for word in of_task]
             config.hydra.overrides.hydra = [word.input_line for word in words if word.is_hydra_override()]
-            config.hydra.runtime.cwd = os.getcwd()
+            config.hydra.runtime.cwd = str(Path.cwd())
             names = config.hydra.job.config.override_dirname
             config.hydra.job.override_dirname = get_overrides_dirname(of_task, **names)
         return config

@@ -1,4 +1,7 @@
-"""Every `fca` command in README.md and docs/ composes: no key, option, group or sub-command that is not there."""
+"""Every `fca` command in README.md and docs/ composes: no key, option, group or sub-command that is not there.
+
+Those of the recipes and of the page of errors are run instead, by tests/test_docs.py.
+"""
 
 import importlib
 import inspect
@@ -18,6 +21,8 @@ from fca.types import FcaError
 
 HOME = Path(__file__).parents[1]
 PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
+PAGES = [page for page in PAGES if page.parent.name != "recipes" and page.stem != "faq"]
+FENCED = re.compile(r"^```.*\n([^`]*?)^```", re.MULTILINE)
 COMMAND = re.compile(r"(?:^|`| {4}|; |\$ |[A-Z]+=\w+ )fca +(.*)")
 REST = re.compile(r"`|;| [|>#&]| \.\.\.|\$\(| {2}")  # where a command ends: code, shell, a remark behind it
 
@@ -26,11 +31,16 @@ def commands_of(text):
     """The words behind `fca`, of commands in code: fenced, indented, or between backticks."""
     text = re.sub(r" *\\\n\s*", " ", text)
     spans = re.findall(r"`fca [^`]*`", re.sub(r"\n(?=\S)", " ", text))  # they may be broken between two lines
-    lines = [line for line in text.splitlines() if "`fca" not in line]
+    fenced = [line for block in FENCED.findall(text) for line in block.splitlines()]
+    lines = [*fenced, *(line for line in FENCED.sub("", text).splitlines() if line.startswith("    "))]
     variables = dict(re.findall(r'^(\w+)="(.*)"$', text, re.MULTILINE))
     for found in chain.from_iterable(COMMAND.findall(part) for part in chain(lines, spans)):
         command = re.sub(r"\$(\w+)", lambda name: variables.get(name[1], "ID"), found.replace("=...", "=ID"))
-        words = [word for word in shlex.split(REST.split(command)[0]) if not word.startswith("analysis=ID")]
+        words = [
+            word
+            for word in shlex.split(REST.split(command)[0])
+            if not re.search(r"^(analysis|experiment)=[A-Z]+$", word)
+        ]
         if words and not any("|" in word for word in words):  # a choice between words
             yield tuple(words)
 
@@ -75,7 +85,7 @@ def test_the_commands_of_a_page_compose(page):
 
 
 def test_commands_are_found_where_pages_have_them_and_refused_where_they_are_wrong():
-    text = 'GRID="seed=0,1"\nfca run -m $GRID sweep.print=true   # what is left\n\nfirst `fca results\n--by model` and'
+    text = '```bash\nGRID="seed=0,1"\nfca run -m $GRID sweep.print=true  # rest\n```\nfirst `fca results\n--by model`'
     assert list(commands_of(text)) == [("run", "-m", "seed=0,1", "sweep.print=true"), ("results", "--by", "model")]
     assert sum(len(list(commands_of(page.read_text()))) for page in PAGES) > 50
     for words, message in (
