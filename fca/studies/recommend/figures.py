@@ -174,15 +174,15 @@ def label_answer(relabel: pd.DataFrame) -> Found:
 
     >>> line = {"dataset": "photos", "image_id": "7.png", "label": "wolf", "suggested": "dog", "margin": 0.8}
     >>> print(label_answer(pd.DataFrame([line]))[0])
-    1 label should be looked at: first 7.png, labelled wolf, which resembles dog.
+    1 label disagrees with images that resemble theirs: look first at 7.png, labelled wolf, which resembles dog.
     """
     part, _ = small.of_one(relabel, DATASET)
     worst = part.iloc[0]
-    number = "1 label" if len(part) == 1 else f"{len(part)} labels"
-    first = f"first {worst[IMAGE_ID]}, labelled {worst[LABEL]}, which resembles {worst[images.SUGGESTED]}"
+    number = "1 label disagrees" if len(part) == 1 else f"{len(part)} labels disagree"
+    first = f"look first at {worst[IMAGE_ID]}, labelled {worst[LABEL]}, which resembles {worst[images.SUGGESTED]}"
     shown = part.assign(change=part[LABEL].astype(str) + " → " + part[images.SUGGESTED].astype(str))
     chart = small.dots(shown, "change", DOUBT, (IMAGE_ID, LABEL, images.SUGGESTED, DOUBT))
-    return f"{number} should be looked at: {first}.", chart
+    return f"{number} with images that resemble theirs: {first}.", chart
 
 
 def step_answer(steps: pd.DataFrame, candidates: pd.DataFrame) -> Found:

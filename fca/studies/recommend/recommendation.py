@@ -262,6 +262,13 @@ class Weighed:
                     "accept a wider margin",
                     f"no number of images would separate models {100 * margin:g} points apart",
                 )
+        elif not promising and (over := [at for at, limit in enumerate(self.limits) if limit is not None]):
+            least = min(over, key=lambda at: self.cost[at])
+            name, limit = name_of(self.candidates[least].key), self.limits[least]
+            yield (
+                "relax the limits",
+                f"{len(over)} of {len(self.limits)} candidates are over them, such as {name} ({limit})",
+            )
         elif not promising:
             yield "keep it", "no candidate that was left out is likely to change the answer"
         for other, name in promising:
