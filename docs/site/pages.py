@@ -4,10 +4,14 @@ MkDocs calls the functions whose names begin with `on_`. README, CONTRIBUTING, C
 are pages as they are; links between files of the project become links between pages.
 """
 
+import io
+import logging
 import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import redirect_stdout, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +23,12 @@ from mkdocs.structure.pages import Page
 from fca.allowed import allowed_of, declared
 from fca.cli.application import CONF, ROOTS, composed
 from fca.cli.help import Key, groups, meanings, question_of, sections, values_of
-from fca.cli.main import COMMANDS
+from fca.cli.main import COMMANDS, WITHOUT_HYDRA
 from fca.cli.show import typed_value
 from fca.plugins import class_of
 from fca.types import Column
 
+log = logging.getLogger("mkdocs.hooks.pages")  # a strict build counts its warnings
 HOME = Path(__file__).resolve().parents[2]
 AS_THEY_ARE = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 AS_THEY_ARE |= {
@@ -32,6 +37,8 @@ AS_THEY_ARE |= {
 }
 REMARK = re.compile(r"(?<=\S) {3,}(?=\S)")  # what it costs, behind a command
 LIST, TEXT = re.compile(r"- |1\. "), re.compile(r"(?!- |\d+\. |[|#>])\S")  # begins one; text in front of it
+LINK = re.compile(r"(!?)\[([^\]]*)\]\(([\w./-]+(?:\.\w+|/))(#[\w-]+)?\)")
+IMAGE = re.compile(r'(<img src=")([\w./-]+)')
 NO_OPTION = ("hydra", "local", "experiment")  # folders of conf that have no page of keys
 STUDIES = {
     "few_class": "Few classes",
@@ -80,6 +87,7 @@ def made() -> dict[str, str]:
     pages |= {f"settings/{group}.md": "\n".join(_options(group)) for group in _groups()}
     pages |= {f"analyses/{study}.md": "\n".join(_analyses(study)) for study in STUDIES}
     pages |= {f"statistics/{name}.md": "\n".join(_module(name, module)) for name, module in _modules().items()}
+    pages["options.md"] = "\n".join(_commands())
     pages["settings/index.md"] = "\n".join(_roots())
     pages["settings/experiment.md"] = "\n".join(_experiments())
     pages["statistics/index.md"] = "\n".join(_statistics())
@@ -88,25 +96,37 @@ def made() -> dict[str, str]:
 
 
 def on_page_markdown(markdown: str, *, page: Page, files: Files, **_: Any) -> str:
-    """Links to files of the project as links to pages; to files that are no pages, as their names."""
+    """Links to files of the project become links to pages, or to pictures; to files that are neither, their names."""
     sources = {place: file for file, place in AS_THEY_ARE.items()}
-    here = sources.get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    here = page.file.src_uri
+
+    def place_of(target: str) -> tuple[str, str]:
+        """Where a target lies in the project, and in the site, seen from this page; empty if it is not there."""
+        at = posixpath.normpath(posixpath.join(posixpath.dirname(sources.get(here, f"docs/{here}")), target))
+        known = AS_THEY_ARE | {"docs/adr": "decisions.md"}
+        place = known.get(at, at.removeprefix("docs/") if at.startswith("docs/") else "")
+        found = files.get_file_from_path(place) is not None
+        return at, os.path.relpath(place, posixpath.dirname(here) or ".") if found else ""
 
     def linked(found: re.Match[str]) -> str:
-        file, mark, anchor = found[3].partition("#")
-        at = posixpath.normpath(posixpath.join(posixpath.dirname(here), file))
-        place = "decisions.md" if at == "docs/adr" else AS_THEY_ARE.get(at, at.removeprefix("docs/"))
-        if (place == at and at not in AS_THEY_ARE and not at.startswith("docs")) or not files.get_file_from_path(place):
-            return found[0] if at.startswith("docs") else f"{found[2]} (`{at}`)"
-        there = os.path.relpath(place, posixpath.dirname(page.file.src_uri) or ".")
-        return f"{found[1]}[{found[2]}]({there}{mark}{anchor})"
+        at, there = place_of(found[3])
+        if there or at.startswith("docs/"):  # what is missing there is for MkDocs to report
+            return f"{found[1]}[{found[2]}]({there or found[3]}{found[4] or ''})"
+        return f"{found[2]} (`{at}`)"
 
-    if page.file.src_uri.startswith(("adr/", "changelog")):
+    def shown(found: re.Match[str]) -> str:
+        at, there = place_of(found[2])
+        if not there:
+            log.warning("%s shows %s, which is not there", here, at)
+        return found[1] + there
+
+    if here.startswith(("adr/", "changelog")):
         page.meta["search"] = {"boost": 0.3}  # what one looks for is rarely how it came about
     markdown = _with_lists(markdown)
-    if page.file.src_uri not in sources and "](../" not in markdown:
-        return markdown
-    return re.sub(r"(!?)\[([^\]]*)\]\(((?!\w+:|#)[^)\s]+)\)", linked, markdown)
+    if here in sources or "](../" in markdown:
+        markdown = LINK.sub(linked, markdown)
+        markdown = IMAGE.sub(shown, markdown)
+    return markdown
 
 
 def _with_lists(markdown: str) -> str:
@@ -128,13 +148,24 @@ def _groups() -> list[str]:
     return sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name not in NO_OPTION)
 
 
+def _commands() -> Iterator[str]:
+    """What each command prints with --help; those of a configuration are settings."""
+    yield "# Commands and their options\n\n| command | |\n|---|---|"
+    for name, what in COMMANDS.items():
+        link = f"#fca-{name}" if name in WITHOUT_HYDRA else f"settings/index.md#keys-of-fca-{name}"
+        yield f"| [`fca {name}`]({link}) | {_cell(what)} |"
+    os.environ["COLUMNS"] = "90"  # the width of what argparse prints
+    for name in WITHOUT_HYDRA:
+        with redirect_stdout(io.StringIO()) as printed, suppress(SystemExit):
+            import_module(f"fca.cli.{name}").main(["--help"])
+        yield f"\n## fca {name}\n\n```text\n{printed.getvalue()}```"
+
+
 def _roots() -> Iterator[str]:
     yield "# Settings\n\nEvery value can be set on the command line, `KEY=VALUE`; `-m` with several values sweeps."
     yield "A group has options, each a file in `conf/`."
     yield "These pages are made of those files and of the classes that read them;"
     yield "`fca run --help` prints the same for the options that you choose.\n"
-    yield "## Commands\n\n| command | |\n|---|---|"
-    yield from (f"| `fca {name}` | {_cell(what)} |" for name, what in COMMANDS.items())
     for root in ROOTS:
         config = composed(root, [], with_hydra=True)
         yield f"\n## Keys of fca {root}\n"
@@ -175,13 +206,12 @@ def _keys_of(group: str, target: str, files: list[Path]) -> Iterator[Key]:
     values = [values_of(file) for file in files]
     known = {key: text for file in files for key, text in meanings(file, target).items()}
     kind: Any = class_of("_target_", target) if target else None
-    fields = declared(kind) if kind else {}
+    before = "" if "@package _global_" in files[0].read_text(encoding="utf-8") else f"{group}."
     for key in dict.fromkeys(key for one in values for key in one if key != "_target_"):
         given = {typed_value(one[key]) for one in values if key in one}
         default = given.pop() if len(given) == 1 else "by option"
-        yield Key(
-            f"{group}.{key}", default, known.get(key, ""), allowed_of(kind, key) if kind and key in fields else ""
-        )
+        allowed = allowed_of(kind, key) if kind and key in declared(kind) else ""
+        yield Key(f"{before}{key}", default, known.get(key, ""), allowed)
 
 
 def _keys(keys: Iterable[Key]) -> Iterator[str]:
