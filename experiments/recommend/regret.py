@@ -142,10 +142,15 @@ def tables(store, outputs):
                 if before is not None:
                     line |= {"predicted": before.value, "low": before.low, "high": before.high}
                 if one.trained and at in weighed.compared:
-                    ends = np.quantile(weighed.draws[:, at], (0.05, 0.95))
+                    ends = np.quantile(on_test(weighed.draws[:, at], n), (0.05, 0.95))
                     line |= {"expected": weighed.mean[at], "after_low": ends[0], "after_high": ends[1]}
                 predictions.append(job | line)
     return pd.DataFrame(choices), pd.DataFrame(predictions), known
+
+
+def on_test(accuracies, n):
+    """What n test images would show of each of these accuracies: they are a sample themselves."""
+    return np.random.default_rng(0).binomial(int(n), np.clip(accuracies, 0, 1)) / n
 
 
 def table(options):

@@ -44,8 +44,7 @@ def accuracy_draws(
 ) -> Draws:
     """Accuracies that agree with what was seen and expected; a column is NaN where there is neither.
 
-    correct:  1 right, 0 wrong, between them a share of equal networks that were right; a row is all NaN for a model
-              that has predicted no image.
+    correct:  1 right, 0 wrong, between them a share of equal networks that were right; NaN: not predicted.
     prior:    accuracy that was expected, NaN for none.    strength: images that this counts for.
     images:   weight of every image: 2 shows what twice as many images like these would show.
 
@@ -56,14 +55,13 @@ def accuracy_draws(
     rng = generator("decision", seed)
     n, counted = correct.shape[1], ~np.isnan(prior)
     weights = rng.gamma(images, size=(draws, n))
-    seen = ~np.isnan(correct).any(axis=1)
-    right, total = weights @ np.nan_to_num(correct).T, weights.sum(axis=1)[:, None] * seen
+    right, total = weights @ np.nan_to_num(correct).T, weights @ ~np.isnan(correct).T
     mass = np.where(counted, strength, 0.0)
     expected = np.where(counted, prior, 0.5)
     more_right, more_wrong = (_gamma(mass * share, draws, rng) for share in (expected, 1 - expected))
     whole = total + more_right + more_wrong
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(whole > 0, (right * seen + more_right) / whole, np.nan)
+        return np.where(whole > 0, (right + more_right) / whole, np.nan)
 
 
 def _gamma(shape: PerModel, draws: int, rng: np.random.Generator) -> Draws:

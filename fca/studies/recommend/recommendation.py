@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from fca.allowed import Allowed
 from fca.stats.decision import accuracy_draws, cheapest, images_needed, pareto, probability_within, strength_of
@@ -70,8 +70,8 @@ RECOMMENDATION = TableSpec(
 )
 NEXT = TableSpec("recommendation_next", "What would change the answer?", SOURCE, (DATASET, STEP, REASON))
 METHOD = {
-    "decided_by": "validation images (which also chose each training's epoch), weighed with the prediction made before "
-    "training; test images choose nothing",
+    "decided_by": "validation images (which also chose each training's epoch); for linear probes also training images, "
+    "each left out of a fit; for other networks the prediction made before training. Test images choose nothing",
     "predicted": "least squares on the accuracy of a linear probe, log images a class and log ncl of earlier jobs",
     "intervals": "90 % of expected and predicted accuracy; 95 % of latency and of accuracy on test images",
 }
@@ -127,9 +127,11 @@ class Weighed:
         trained = [at for at, one in enumerate(self.candidates) if one.trained]
         self.compared = [at for at in trained if self.limits[at] is None and self.candidates[at].speed is not None]
         self.cost = np.array([self._cost(one) for one in self.candidates])
-        self.prior = np.array([np.nan if one is None else one.value for one in self.before])
-        self.strength = np.array([_strength(one) for one in self.before])
-        self.correct = self._correct(trained)
+        left_out = {at: right for at in trained if (right := self._left_out(self.candidates[at].key)) is not None}
+        before = [None if at in left_out else one for at, one in enumerate(self.before)]  # it rests on the same images
+        self.prior = np.array([np.nan if one is None else one.value for one in before])
+        self.strength = np.array([_strength(one) for one in before])
+        self.correct = np.hstack([self._right(self._checked(trained)), self._right(left_out)])
         self.draws = accuracy_draws(self.correct, self.prior, self.strength)
         self.within = np.full(len(self.candidates), np.nan)
         self.within[self.compared] = probability_within(self.draws[:, self.compared], asked.within / 100)
@@ -149,16 +151,27 @@ class Weighed:
         value = (one.speed or {}).get(self.asked.smallest)
         return np.inf if value is None or np.isnan(value) else float(value)
 
-    def _correct(self, trained: Sequence[int]) -> Float[np.ndarray, "models images"]:
-        """Share of a candidate's trainings that are right on each validation image; NaN where it has none."""
-        right = {
+    def _checked(self, trained: Sequence[int]) -> dict[int, Float[np.ndarray, " images"]]:
+        """Candidate -> share of its trainings that are right on each validation image."""
+        return {
             at: np.mean([self.of.predicted(row, "val").right for row in self.candidates[at].trained], axis=0)
             for at in trained
         }
-        correct = np.full((len(self.candidates), max((len(one) for one in right.values()), default=0)), np.nan)
-        for at, values in right.items():
-            correct[at] = values
-        return correct
+
+    def _right(self, known: Mapping[int, np.ndarray]) -> Float[np.ndarray, "models images"]:
+        """A row for each candidate, NaN where it has none."""
+        rows = np.full((len(self.candidates), max((len(one) for one in known.values()), default=0)), np.nan)
+        for at, values in known.items():
+            rows[at] = values
+        return rows
+
+    def _left_out(self, key: Key) -> Bool[np.ndarray, " images"] | None:
+        """Whether a probe is right on each training image when that image is left out; None for another candidate."""
+        probe = self.of.left_out(key[:2]) if key[2] == "probe" else None
+        if probe is None:
+            return None
+        trains = (self.of.items["split"].iloc[probe.images] == "train").to_numpy()
+        return (probe.outputs.argmax(axis=1) == probe.label)[trains]
 
     @cached_property
     def decided(self) -> int | None:
@@ -256,7 +269,7 @@ class Weighed:
             times = images_needed(*given, margin, confidence)
             if times is not None:
                 why = f"about {times:g} times as many would settle it, were all as accurate as now"
-                yield f"validate on about {times * n:.0f} images instead of {n}", why
+                yield f"judge by about {times * n:.0f} images instead of {n}", why
             else:
                 yield (
                     "accept a wider margin",
