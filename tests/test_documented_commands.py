@@ -23,7 +23,7 @@ HOME = Path(__file__).parents[1]
 PAGES = [HOME / "README.md", *sorted((HOME / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if page.parent.name != "recipes" and page.stem != "faq"]
 FENCED = re.compile(r"^```.*\n([^`]*?)^```", re.MULTILINE)
-COMMAND = re.compile(r"(?:^|`| {4}|; |\$ |[A-Z]+=\w+ )fca +(.*)")
+COMMAND = re.compile(r"(?:^|`| {4}|; |\$ |\$\(|[A-Z]+=\w+ )fca +(.*)")
 REST = re.compile(r"`|;| [|>#&]| \.\.\.|\$\(| {2}")  # where a command ends: code, shell, a remark behind it
 
 
@@ -41,7 +41,7 @@ def commands_of(text):
             for word in shlex.split(REST.split(command)[0])
             if not re.search(r"^(analysis|experiment)=[A-Z]+$", word)
         ]
-        if words and not any("|" in word for word in words):  # a choice between words
+        if words and not any("|" in word and '"' not in word for word in words):  # a choice between words
             yield tuple(words)
 
 
