@@ -158,6 +158,27 @@ def test_accuracies_of_another_data_set_are_predicted_from_jobs_like_it(tmp_path
     truth = points(found["set6"])[0]["probe"] - 0.05
     assert predicted.value == pytest.approx(truth, abs=0.02)
     assert predicted.low <= truth <= predicted.high
+    assert expected(at, found["set6"], known.assign(model="another")) is None, "one network says nothing of others"
+    three = known.assign(model=np.resize(["a", "b", "c"], len(known)))
+    assert expected(at, found["set6"], three).value == pytest.approx(truth, abs=0.02)
+
+
+def test_probes_are_judged_by_training_images_as_well_each_left_out(tmp_path):
+    """Both are right on the same 25 of 30 validation images; what separates them are the training images."""
+    lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=30), count(1))
+    for model, spread, latency_ms in (("sharp", 0.1, 4.0), ("blurred", 1.5, 1.0)):
+        described(lab, model, spread, weights="w")
+        network(lab, model, latency_ms, weights="w")
+        trained(lab, model, 25, adaptation="probe", weights="w")
+    frame = Recommendation()(lab.store)[0].frame
+    assert line_of(frame, "sharp", "probe")["verdict"] == CHOSEN
+    assert line_of(frame, "blurred", "probe")["verdict"] == WORSE
+    probe = evidence(lab.store, None)[0].left_out(("blurred", "w"))
+    trains = (lab.data.items["split"].iloc[probe.images] == "train").to_numpy()
+    n_val = len(lab.data.rows("val"))
+    right = (probe.outputs.argmax(axis=1) == probe.label)[trains].sum() + 25
+    expectation = right / (trains.sum() + n_val)
+    assert line_of(frame, "blurred", "probe")["top1_expected"] == pytest.approx(expectation, abs=0.01)  # 4,000 draws
 
 
 def test_a_store_without_trainings_says_what_makes_some(lab):

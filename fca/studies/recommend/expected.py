@@ -17,6 +17,7 @@ HAND = ("hog", None)  # features that need no weights: what a network from scrat
 REGRESSORS = ["probe", "log_images", "log_ncl"]
 COLUMNS = ["dataset", "job", "model", "adaptation", *REGRESSORS, "top1"]
 FEWEST, DATASETS = 9, 2  # points, and data sets they must come from, for an interval
+MODELS = 3  # networks that they must come from, to say something about another one
 
 
 class Expected(NamedTuple):
@@ -63,7 +64,7 @@ def regressors(one: Candidate, evidence: Evidence) -> tuple[float, float, float]
 
 
 def expected(one: Candidate, evidence: Evidence, known: pd.DataFrame) -> Expected | None:
-    """Least squares on the same network and adaptation, or where too few jobs had it, on all of that adaptation.
+    """Least squares on the same network and adaptation; with too few jobs of it, on all networks of that adaptation.
 
     Jobs of one data set are left out together (CV+ intervals, arXiv:1905.02928).
     """
@@ -72,8 +73,9 @@ def expected(one: Candidate, evidence: Evidence, known: pd.DataFrame) -> Expecte
         return None
     model, _, adaptation = one.key
     alike = known[known["adaptation"] == adaptation]
-    for part in (alike[alike["model"] == model], alike):
-        if len(part) >= FEWEST and part["dataset"].nunique() >= DATASETS:
+    same = alike[alike["model"] == model]
+    for part, models in ((same, 1), (alike, MODELS)):
+        if len(part) >= FEWEST and part["dataset"].nunique() >= DATASETS and part["model"].nunique() >= models:
             x, y = part[REGRESSORS].to_numpy(np.float64), part["top1"].to_numpy(np.float64)
             fold = pd.factorize(part["dataset"])[0].astype(np.int64)
             found = predicted_at(x, y, fold, np.array([at]))
