@@ -1,7 +1,8 @@
-"""What a sweep composes fast is what Hydra composes."""
+"""What a sweep, and what the tests, compose fast is what Hydra composes."""
 
 import pytest
 from hydra import initialize_config_dir
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra.core.global_hydra import GlobalHydra
 from hydra.types import RunMode
 from omegaconf import OmegaConf
@@ -45,3 +46,24 @@ def test_a_job_has_a_configuration_of_its_own(hydras):
     first = composer.load_sweep_config(master, ["seed=0"])
     first.recipe.epochs = 77
     assert composer.load_sweep_config(master, ["seed=1"]).recipe.epochs != 77
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["seed=3", "model=test_resnet", "subset.ncl=2", "+recipe.more=1"],
+        ["model=test_resnet,test_vit", "seed=1,2", "~adaptation"],
+        ["hydra/launcher=joblib", "task=embed", "hydra.launcher.n_jobs=2", "model@encoder=test_resnet"],
+        ["experiment=quickstart", "hydra.searchpath=[]"],
+    ],
+)
+def test_the_tests_compose_what_hydra_composes(hydras, words):
+    loader, _ = hydras
+    for _ in range(2):  # made, then known
+        ours = loader.load_configuration("run", words, RunMode.MULTIRUN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            ConfigLoaderImpl, "_load_configuration_impl", ConfigLoaderImpl._load_configuration_impl.__wrapped__
+        )
+        theirs = loader.load_configuration("run", words, RunMode.MULTIRUN)
+    assert OmegaConf.to_container(ours) == OmegaConf.to_container(theirs)
