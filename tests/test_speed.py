@@ -15,10 +15,12 @@ SPEED = Path(__file__).parents[1] / "experiments" / "speed"
 SCRIPTS = sorted(path.stem for path in SPEED.glob("*.py") if path.stem != "harness")
 SLOW = (
     "adaptive_test",
+    "difficulty",
     "disk",
     "export",
     "fused",
     "gpu",
+    "irt",
     "mmpretrain_runner",
     "page",
     "planning",

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,8 +25,16 @@ IDS = ("00000000000a", "00000000000b")
 WEIGHTS = ("best.safetensors", "snapshot-0.50.safetensors")
 
 
+@pytest.fixture(scope="module")
+def pixels(tmp_path_factory):
+    """A cache of decoded images, to copy."""
+    cache = tmp_path_factory.mktemp("pixels") / "cache"
+    open_pixels(load_data("digits"), ResizeCrop(2), cache)
+    return cache
+
+
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path, pixels):
     """Two trained networks, a solved layer, and everything that `fca clean` knows."""
     store = Store(tmp_path / "outputs")
     for at, run_id in enumerate((*IDS, "00000000000c")):
@@ -39,9 +48,9 @@ def store(tmp_path):
         store.write(row, {"pred": np.arange(3)}, token)
         claims.release(folder, token)
     cache, hydra = store.outputs / "cache", store.outputs / ".hydra" / "2026-01-01"
-    for folder in (cache, hydra, store.outputs / "tables", store.outputs / "items"):
+    shutil.copytree(pixels, cache)
+    for folder in (hydra, store.outputs / "tables", store.outputs / "items"):
         folder.mkdir(parents=True)
-    open_pixels(load_data("digits"), ResizeCrop(2), cache)
     (hydra / "multirun.yaml").write_text("x")
     (store.outputs / "tables" / "t.csv").write_text("a,b")
     return store

@@ -175,6 +175,7 @@ def test_a_tab_in_a_shell_completes_what_is_typed(shell, installed_by):
     assert completed(shell, installed_by, TABS) == list(TABS.values())
 
 
+@pytest.mark.slow
 def test_a_tab_in_a_shell_completes_a_command_and_an_option(shell):
     lines = ["fca re", "fca run model=test_res"]
     assert completed(shell, INSTALLED_BY[0], lines) == [TABS[line] for line in lines]

@@ -101,7 +101,7 @@ def test_what_is_no_bank_is_refused_with_the_banks_there_are(saved):
 
 def test_a_bank_of_separate_scales_is_refused(lab):
     lab.corrupted(MODELS, kinds=("fog",), severities=(1,))
-    bank = bank_of(lab, calibration="separate")
+    bank = bank_of(lab, model="1pl", calibration="separate")
     with pytest.raises(FcaError, match=rf"{bank}, of calibration separate"):
         scored(lab, bank=bank)
 
@@ -110,7 +110,7 @@ def test_a_bank_of_other_items_is_refused(lab, tmp_path):
     correct = (np.random.default_rng(0).random((6, 40)) < 0.5).astype(float)
     made = Responses(correct, frame_of_subjects(list("abcdef")), frame_of_items([f"q{k}" for k in range(40)]))
     write_responses(made, tmp_path / "quiz.csv")
-    bank = bank_of(lab, responses=[str(tmp_path / "quiz.csv")])
+    bank = bank_of(lab, model="1pl", responses=[str(tmp_path / "quiz.csv")])
     lab.answered("net", 0.5)
     with pytest.raises(FcaError, match="items of these responses in the bank = none; allowed: quiz clean"):
         scored(lab, bank=bank)

@@ -272,12 +272,12 @@ def test_a_stored_set_with_levels_stands_before_a_file_without(zoo, lab):
 
 
 def test_a_stored_set_without_levels_is_read_where_none_has_them(tmp_path):
-    lab = steps_lab(tmp_path / "outputs", per_level=12, change=lambda items: items.drop(columns=["attribute", "level"]))
+    lab = steps_lab(tmp_path / "outputs", per_level=6, change=lambda items: items.drop(columns=["attribute", "level"]))
     rng = np.random.default_rng(0)
     for number in range(4):
         respond(lab, f"net{number}", rng.random(len(lab.true)) < 0.5 + 0.1 * number)
     [one] = answers_of(lab.store, None, [], "open")
-    assert (one.dataset, len(one.items), one.models) == ("steps", 288, ("net0", "net1", "net2", "net3"))
+    assert (one.dataset, len(one.items), one.models) == ("steps", 144, ("net0", "net1", "net2", "net3"))
     tables = AdaptiveReplay(budgets=[], repeats=1)(lab.store)
     assert "proportional + hypergeometric" in set(tables[1].frame["method"])
 

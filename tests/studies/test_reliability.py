@@ -61,7 +61,7 @@ def test_without_labels_nobody_is_judged(tmp_path):
     rng = np.random.default_rng(1)
     lines = [f"net{n}," + ",".join(str(int(cell)) for cell in rng.random(30) < 0.3 + 0.1 * n) for n in range(5)]
     (tmp_path / "answers.csv").write_text("subject," + ",".join(f"i{n}" for n in range(30)) + "\n" + "\n".join(lines))
-    tables = by_name(Irt(responses=[str(tmp_path / "answers.csv")])(Store(tmp_path / "outputs")))
+    tables = by_name(Irt(model="1pl", responses=[str(tmp_path / "answers.csv")])(Store(tmp_path / "outputs")))
     assert tables["irt_fits"]["one_class"].isna().all()
     [line, *_] = fit_headlines(tables["irt_fits"])
     assert "one class" not in line
