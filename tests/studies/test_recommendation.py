@@ -170,9 +170,13 @@ def test_probes_are_judged_by_training_images_as_well_each_left_out(tmp_path):
         described(lab, model, spread, weights="w")
         network(lab, model, latency_ms, weights="w")
         trained(lab, model, 25, adaptation="probe", weights="w")
+    network(lab, "net", 9.0)
+    trained(lab, "net", 20)  # has validation images alone
     frame = Recommendation()(lab.store)[0].frame
     assert line_of(frame, "sharp", "probe")["verdict"] == CHOSEN
     assert line_of(frame, "blurred", "probe")["verdict"] == WORSE
+    assert line_of(frame, "blurred", "probe")[["val_top1", "n_val"]].tolist() == [pytest.approx(25 / 30), 30]
+    assert line_of(frame, "net", "scratch")[["val_top1", "n_val"]].tolist() == [pytest.approx(20 / 30), 30]
     probe = evidence(lab.store, None)[0].left_out(("blurred", "w"))
     trains = (lab.data.items["split"].iloc[probe.images] == "train").to_numpy()
     n_val = len(lab.data.rows("val"))

@@ -343,7 +343,7 @@ def live_headlines(tests: pd.DataFrame) -> Iterator[str]:
 
     >>> line = {"dataset": "zoo", "policy": "random", "target": "score", "share": 0.25, "covered": True}
     >>> print(*live_headlines(pd.DataFrame([line | {"error_pp": -0.5, "time_share": None}])))
-    zoo: 1 adaptive test of 25 % of the images: 1 of 1 intervals contain the true value, largest error 0.5 % points.
+    zoo: 1 adaptive test of 25 % of the images: 1 of 1 intervals contain the true value, largest error 0.5 points.
     """
     for dataset, part in tests.groupby(DATASET, sort=False):
         count = int((part[TARGET] == part[TARGET].iloc[0]).sum())
@@ -351,7 +351,7 @@ def live_headlines(tests: pd.DataFrame) -> Iterator[str]:
         known = part.dropna(subset="covered")
         if len(known):
             line += f": {int(known['covered'].sum())} of {len(known)} intervals contain the true value, "
-            line += f"largest error {known['error_pp'].abs().max():.1f} % points"
+            line += f"largest error {known['error_pp'].abs().max():.1f} points"
         timed = part["time_share"].dropna()
         yield line + (f"; {_percents(timed)} of the time of a full run." if len(timed) else ".")
 

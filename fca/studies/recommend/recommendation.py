@@ -131,7 +131,8 @@ class Weighed:
         before = [None if at in left_out else one for at, one in enumerate(self.before)]  # it rests on the same images
         self.prior = np.array([np.nan if one is None else one.value for one in before])
         self.strength = np.array([_strength(one) for one in before])
-        self.correct = np.hstack([self._right(self._checked(trained)), self._right(left_out)])
+        self.on_val = self._right(self._checked(trained))
+        self.correct = np.hstack([self.on_val, self._right(left_out)])
         self.draws = accuracy_draws(self.correct, self.prior, self.strength)
         self.within = np.full(len(self.candidates), np.nan)
         self.within[self.compared] = probability_within(self.draws[:, self.compared], asked.within / 100)
@@ -243,7 +244,7 @@ class Weighed:
             first = one.first
             line |= {name: first.get(name) for name in (*with_interval(TOP1), N_TEST, TRAIN_S, RUN_ID)}
             line |= {EPOCHS: first.get("recipe_epochs"), SEEDS: len(one.trained)}
-            line |= {VAL: self.correct[at].mean(), N_VAL: self.correct.shape[1]}
+            line |= {VAL: self.on_val[at].mean(), N_VAL: self.on_val.shape[1]}
         return line
 
     def _verdict(self, at: int) -> str:
@@ -275,18 +276,30 @@ class Weighed:
                     "accept a wider margin",
                     f"no number of images would separate models {100 * margin:g} points apart",
                 )
-        elif not promising and (over := [at for at, limit in enumerate(self.limits) if limit is not None]):
-            least = min(over, key=lambda at: self.cost[at])
-            name, limit = name_of(self.candidates[least].key), self.limits[least]
-            yield (
-                "relax the limits",
-                f"{len(over)} of {len(self.limits)} candidates are over them, such as {name} ({limit})",
-            )
         elif not promising:
-            yield "keep it", "no candidate that was left out is likely to change the answer"
+            yield self._beyond()
         for other, name in promising:
             chance = float((self.draws[:, other] > self.draws[:, self.answer] + margin).mean())
             yield f"train {name}", f"it would be more than {100 * margin:g} points better with probability {chance:.0%}"
+
+    def _beyond(self) -> tuple[str, str]:
+        """What a sure answer leaves open: candidates of which nothing is known, or over the limits."""
+        unknown = [at for at, limit in enumerate(self.limits) if limit is None and np.isnan(self.mean[at])]
+        over = [at for at, limit in enumerate(self.limits) if limit is not None]
+        if unknown:
+            name = name_of(self.candidates[unknown[0]].key)
+            return (
+                "give more minutes",
+                f"{len(unknown)} candidates, such as {name}, are untrained, and nothing predicts them",
+            )
+        if over:
+            least = min(over, key=lambda at: self.cost[at])
+            name, limit = name_of(self.candidates[least].key), self.limits[least]
+            return (
+                "relax the limits",
+                f"{len(over)} of {len(self.limits)} candidates are over them, such as {name} ({limit})",
+            )
+        return "keep it", "no candidate that was left out is likely to change the answer"
 
     def _promising(self) -> list[tuple[int, str]]:
         """Untrained candidates within the limits that may well be better than the answer."""
