@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, np.ndarray]
 SPLITS = ("train", "val", "test")
+LISTED = 40  # choices that a message lists
 LEVELS = ("easy", "medium", "hard")  # of difficulty, of an image
 BEST = "best"  # the snapshot of a training with the highest accuracy on val
 
@@ -45,7 +47,21 @@ class FcaError(Exception):
 def check_choice(what: str, value: object, choices: Iterable[object], step: str = "take one of these") -> None:
     """Raises FcaError for a value that is not among the choices, listing them."""
     if value not in (allowed := list(choices)):
-        raise FcaError(what, value, ", ".join(map(str, allowed)), step)
+        raise FcaError(what, value, listed(allowed, str(value)), step)
+
+
+def listed(choices: Iterable[object], typed: str = "") -> str:
+    """Choices in a message; of more than LISTED the first, and those that look like what was typed.
+
+    >>> listed(["cat", "dog"]), listed(range(100, 200), "1999")[-30:]
+    ('cat, dog', '138, 139 and 60 more, like 199')
+    """
+    names = [str(choice) for choice in choices]
+    if len(names) <= LISTED:
+        return ", ".join(names)
+    near = difflib.get_close_matches(typed, names[LISTED:])
+    like = f", like {', '.join(near)}" if near else ""
+    return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more{like}"
 
 
 def generator(*key: object) -> np.random.Generator:

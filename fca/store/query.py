@@ -12,6 +12,7 @@ what it names: functions, methods such as `model.to_csv`. The language is the pa
 from __future__ import annotations
 
 import ast
+import difflib
 import functools
 import operator
 import re
@@ -20,7 +21,7 @@ from typing import Any
 
 import pandas as pd
 
-from fca.types import FcaError
+from fca.types import FcaError, listed
 
 LANGUAGE = "comparisons (==, !=, <, <=, >, >=, in, not in) of columns with literals or columns; and, or, not, ()"
 LONGEST = 1_000_000  # characters
@@ -58,7 +59,7 @@ def kept(frame: pd.DataFrame, query: str, name: str = "query") -> pd.DataFrame:
         return frame[chosen.fillna(value=False).astype(bool)]
     except (_Refused, RecursionError) as error:
         reason = error if isinstance(error, _Refused) else DEEP
-        allowed = f"{LANGUAGE}; columns: {', '.join(map(str, frame.columns))}"
+        allowed = f"{LANGUAGE}; columns: {listed(frame.columns)}"
         raise FcaError(name, _short(query), allowed, f"mend it: {reason}") from error
 
 
@@ -178,7 +179,8 @@ class _Reader:
     def _column(self, node: ast.Name) -> pd.Series:
         name = self.columns.get(node.id, node.id)
         if name not in self.frame:
-            raise _Refused(f"there is no column {name!r}")
+            near = difflib.get_close_matches(name, map(str, self.frame.columns))
+            raise _Refused(f"there is no column {name!r}" + (f", but {' and '.join(near)}" if near else ""))
         return self.frame[name]
 
     def _value(self, node: ast.expr) -> Any:

@@ -113,7 +113,8 @@ def corruption_answer(steps: pd.DataFrame) -> Found:
     part = part.sort_values(STEP, ascending=False, kind="stable")
     line = part.iloc[0].to_dict()
     of = f"Of {part[CORRUPTION].nunique()} corruptions of {line[DATASET]}, {line[CORRUPTION]} hurts most"
-    sentence = f"{of}: each step of severity adds {interval(line, ADDED)} logits of difficulty{rest}."
+    clear = ", which is not significant" if line[STEP.low] <= 0 else ""
+    sentence = f"{of}: each step of severity adds {interval(line, ADDED)} logits of difficulty{clear}{rest}."
     return sentence, small.dots(part, CORRUPTION, ADDED, (CORRUPTION, *with_interval(ADDED)), line=0.0)
 
 
