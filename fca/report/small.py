@@ -89,12 +89,14 @@ def interval(line: Any, value: Column) -> str:
     '98.1 % [97.0, 99.0]'
     >>> interval({"r": 0.5, "r_low": None}, Column("r", float, ".2f", "correlation"))
     '0.50'
+    >>> interval({"top1": 1.0, "top1_low": 1.0, "top1_high": 1.0}, share)  # all draws are alike: it shows no error
+    '100.0 %'
     """
     form, factor, unit = value.number_format, 1, ""
     if form.endswith("%"):
         form, factor, unit = f"{form[:-1]}f", 100, " points" if form.startswith("+") else " %"
     shown = f"{factor * line[value]:{form}}{unit}"
-    if pd.isna(line.get(value.low)):
+    if pd.isna(line.get(value.low)) or line[value.low] == line[value.high]:
         return shown
     return f"{shown} [{factor * line[value.low]:{form}}, {factor * line[value.high]:{form}}]"
 

@@ -36,8 +36,8 @@ def object_answer(accuracy: pd.DataFrame) -> Found:
     change = next((name for name in ALTHOUGH if name in set(known[made.CONDITION])), None)
     if change is None:
         return None
-    part, rest = small.of_one(known[known[made.CONDITION] == change], DATASET)
-    part = part.sort_values(TOP1, ascending=False, kind="stable")
+    changed = known[known[made.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
+    part, rest = small.of_one(changed, DATASET)  # of data sets with as many models, where most is still right
     line = part.iloc[0].to_dict()
     doubt = f"; with known cues this metric is {REFUTED}" if str(line[made.TRUST]).startswith(REFUTED) else ""
     right = f"{line[MODEL]} is still right on {interval(line, SHARE)} of the images of {line[DATASET]}"
@@ -54,6 +54,7 @@ def class_answer(classes: pd.DataFrame) -> Found:
 is gone.
     """
     known = classes[classes[made.PROTOCOL] == "open"].dropna(subset=made.KEPT)
+    known = known.sort_values(made.KEPT, ascending=False, kind="stable")
     if known.empty:
         return None
     part, rest = small.of_one(known, DATASET)
