@@ -27,6 +27,7 @@ TASKS = {
     "fc_full": BOTH,
     "fc_sub": BOTH,
     "fc_sim": {"embed"},
+    "hard_images": {*BOTH, "describe"},
     "irt_corruption": BOTH,
     "progressive": {*BOTH, "describe"},
     "rendered_cues": {*BOTH, "saliency"},
