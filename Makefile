@@ -40,7 +40,7 @@ test-long: $(STAMP)  ## what takes over ten seconds: killed and parallel sweeps,
 OLDEST := .venv-oldest/.installed
 $(OLDEST): pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[launchers]' \
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-oldest.txt -e '.[export,launchers]' \
 		pytest pytest-xdist hypothesis beartype statsmodels
 	touch $@
 
