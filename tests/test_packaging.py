@@ -24,7 +24,7 @@ def pins(name):
 
 def test_the_oldest_versions_tested_are_the_oldest_allowed_and_the_usual_ones_are_allowed():
     oldest, usual = pins("constraints-oldest.txt"), pins("constraints.txt")
-    needs = [Requirement(text) for text in PROJECT["dependencies"]]
+    needs = [Requirement(text) for text in (*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["export"])]
     assert set(oldest) == {need.name for need in needs}
     for need in needs:
         assert any(spec.operator == ">=" for spec in need.specifier), f"{need.name} has no lower bound"

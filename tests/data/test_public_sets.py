@@ -88,10 +88,12 @@ def test_classes_and_splits_are_those_of_the_authors(tree, name, compat, classes
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_set_is_the_same_wherever_it_lies_and_its_pixels_are_those_of_its_files(tree, tmp_path, name):
+def test_a_set_is_the_same_wherever_it_lies_and_its_pixels_are_those_of_its_files(
+    tree, tmp_path, tmp_path_factory, name
+):
     root = tree(name)
     data = load(name, root)
-    moved = root.rename(tmp_path.with_name(f"{tmp_path.name}_moved"))
+    moved = root.rename(tmp_path_factory.mktemp("elsewhere") / root.name)
     again = load(name, moved)
     assert again.fingerprint == data.fingerprint
     if name == "quickdraw":
