@@ -1,7 +1,7 @@
 # fca in a container. Not built here: no Docker daemon was at hand.
 #   docker build -t fca .                                                             PyTorch for CPUs
 #   docker build -t fca --build-arg TORCH=cu130 --build-arg EXTRAS=launchers,open-clip .     for CUDA 13.0
-#   docker run --rm -v $PWD/outputs:/work/outputs fca run dataset=digits subset.ncl=5       with GPUs: --gpus all
+#   docker run --rm -v $PWD/outputs:/data/outputs fca run dataset=digits subset.ncl=5       with GPUs: --gpus all
 FROM python:3.11-slim
 
 # cpu, or a CUDA of https://download.pytorch.org/whl/
@@ -18,9 +18,9 @@ COPY fca fca
 COPY hydra_plugins hydra_plugins
 RUN pip install -c constraints.txt ".[${EXTRAS}]" && fca --version
 
-RUN useradd --create-home user && mkdir -p /work/outputs && chown -R user /work
+RUN useradd --create-home user && mkdir -p /data/outputs && chown -R user /data
 USER user
-WORKDIR /work
-VOLUME ["/work/outputs"]
+WORKDIR /data
+VOLUME ["/data/outputs"]
 ENTRYPOINT ["fca"]
 CMD ["--help"]

@@ -1,4 +1,4 @@
-"""How much is lost by doing what `fca recommend` says, against always the same model, ImageNet's best, training all?
+"""How much does following `fca recommend` lose, against always the same model, ImageNet's best, training all?
 
     python experiments/recommend/regret.py run --images FOLDER --weights FOLDER --outputs OUT   (CPU hours; resumes)
     python experiments/recommend/regret.py table --outputs OUT        the tables of README.md

@@ -45,7 +45,7 @@ def test_a_folder_is_answered_with_a_model_the_next_commands_and_a_page(fca, tmp
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["nowhere"], "dataset.root = nowhere"),
         ([".", "candidates=[resnet1800]"], "candidates = resnet1800"),
@@ -57,9 +57,9 @@ def test_a_folder_is_answered_with_a_model_the_next_commands_and_a_page(fca, tmp
         ([".", "latency=3"], "key = latency"),
     ],
 )
-def test_what_cannot_be_recommended_from_is_refused(fca, tmp_path, words, said):
+def test_what_cannot_be_recommended_from_is_refused(fca, tmp_path, words, message):
     folder_of_colours(tmp_path, per_class=10)
     code, _, err = fca(*words, "logger=none", door=recommend)
     assert code == 2
-    assert said in err
+    assert message in err
     assert "Traceback" not in err

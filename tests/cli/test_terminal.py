@@ -36,13 +36,13 @@ def outputs(tmp_path_factory):
 
 
 @pytest.fixture
-def said(outputs, capsys):
+def printed(outputs, capsys):
     """What a command prints about the store."""
 
     def call(door, *words, code=0):
         assert door.main([*words, "--outputs", str(outputs)]) == code
-        told = capsys.readouterr()
-        return told.err if code else told.out
+        captured = capsys.readouterr()
+        return captured.err if code else captured.out
 
     return call
 
@@ -53,9 +53,9 @@ def rows(outputs):
     return frame[frame["task"] == "train"].set_index(["model", "subset_seed"])
 
 
-def test_filters_are_columns_with_values_and_join(said):
+def test_filters_are_columns_with_values_and_join(printed):
     def read(*words):
-        return pd.read_json(io.StringIO(said(results, *words, "--format", "json")), lines=True)
+        return pd.read_json(io.StringIO(printed(results, *words, "--format", "json")), lines=True)
 
     assert len(read()) == 6
     assert set(read("task=train", "model!=test_vit")["model"]) == {"test_resnet"}
@@ -76,12 +76,12 @@ def test_filters_are_columns_with_values_and_join(said):
         (["--format", "parquet"], "--format = parquet; allowed: csv, json, markdown or table without --out"),
     ],
 )
-def test_words_that_results_cannot_understand_are_refused_with_what_is_allowed(said, words, message):
-    assert message in said(results, *words, code=2)
+def test_words_that_results_cannot_understand_are_refused_with_what_is_allowed(printed, words, message):
+    assert message in printed(results, *words, code=2)
 
 
-def test_groups_have_the_mean_over_subset_seeds_its_interval_and_their_number(said, rows):
-    text = said(results, "task=train", "--by", "model", "--sort", "-model", "--columns", "top1", "--format", "csv")
+def test_groups_have_the_mean_over_subset_seeds_its_interval_and_their_number(printed, rows):
+    text = printed(results, "task=train", "--by", "model", "--sort", "-model", "--columns", "top1", "--format", "csv")
     lines = [line.split(",") for line in text.splitlines()]
     assert lines[0] == ["model", "top1", "top1_low", "top1_high", "top1_n"]
     top1 = rows.loc["test_vit", "top1"].to_numpy(dtype=float)
@@ -97,9 +97,9 @@ def test_a_mean_over_settings_that_differ_says_so(outputs, capsys):
 
 
 @pytest.mark.parametrize("name", ["runs.csv", "runs.json", "runs.parquet", "runs.md"])
-def test_a_file_has_the_rows_in_the_format_of_its_name(said, outputs, tmp_path, name):
+def test_a_file_has_the_rows_in_the_format_of_its_name(printed, outputs, tmp_path, name):
     path = tmp_path / name
-    assert said(results, "--out", str(path), "--columns", "run_id,classes,recipe_*") == f"6 lines in {path}\n"
+    assert printed(results, "--out", str(path), "--columns", "run_id,classes,recipe_*") == f"6 lines in {path}\n"
     read = {"csv": pd.read_csv, "json": lambda file: pd.read_json(file, lines=True), "parquet": pd.read_parquet}
     if name == "runs.md":
         assert path.read_text().splitlines()[1].startswith("| --- |")
@@ -110,9 +110,9 @@ def test_a_file_has_the_rows_in_the_format_of_its_name(said, outputs, tmp_path, 
         assert frame["recipe_epochs"].max() == 2
 
 
-def test_one_run_is_shown_with_keys_numbers_curves_command_and_files(said, rows, outputs):
+def test_one_run_is_shown_with_keys_numbers_curves_command_and_files(printed, rows, outputs):
     row = rows.loc[("test_vit", 1)]
-    text = said(show, row["run_id"][:7])
+    text = printed(show, row["run_id"][:7])
     assert "test_vit   (default test_resnet)" in text
     assert text.index("subset.ncl") < text.index("and ")
     assert f"{row['top1']:.4g} [{row['top1_low']:.4g}, {row['top1_high']:.4g}]" in text
@@ -123,21 +123,21 @@ def test_one_run_is_shown_with_keys_numbers_curves_command_and_files(said, rows,
     assert {line.split()[-1] for line in text.partition("files in ")[2].splitlines()[1:]} == {
         path.name for path in folder.iterdir()
     }
-    assert said(show, str(folder)) == text, "its folder names it too"
-    assert len(said(show, row["run_id"], "--config")) > len(text)
+    assert printed(show, str(folder)) == text, "its folder names it too"
+    assert len(printed(show, row["run_id"], "--config")) > len(text)
 
 
-def test_a_failed_run_shows_its_error_and_command(said):
-    text = said(show, "ff")
+def test_a_failed_run_shows_its_error_and_command(printed):
+    text = printed(show, "ff")
     assert "failed: train: MemoryError: 9 GB" in text
     assert "at x.py" in text
     assert COMMAND in text
 
 
-def test_a_saved_table_is_shown_by_its_id(said, outputs):
+def test_a_saved_table_is_shown_by_its_id(printed, outputs):
     saved = Store(outputs).save(Table("t", "How many?", "us", pd.DataFrame({"n": [7]}), {"query": None}, ("x",)))
     try:
-        text = said(show, saved.name[:8])
+        text = printed(show, saved.name[:8])
         assert "t: How many?" in text
         assert "query: null" in text
     finally:
@@ -146,16 +146,16 @@ def test_a_saved_table_is_shown_by_its_id(said, outputs):
         saved.rmdir()
 
 
-def test_an_id_that_is_none_or_of_several_is_refused(said, outputs):
+def test_an_id_that_is_none_or_of_several_is_refused(printed, outputs):
     first = sorted(path.name for path in (outputs / "runs").iterdir())
-    assert "id = zz; allowed: the id of one of 7 runs and tables" in said(show, "zz", code=2)
-    assert "id = ; allowed: the id of" in said(show, "", code=2)
-    assert "ids = " in said(diff, first[0], code=2)
+    assert "id = zz; allowed: the id of one of 7 runs and tables" in printed(show, "zz", code=2)
+    assert "id = ; allowed: the id of" in printed(show, "", code=2)
+    assert "ids = " in printed(diff, first[0], code=2)
 
 
-def test_two_runs_differ_in_keys_numbers_and_images_as_their_predictions_do(said, rows, outputs):
+def test_two_runs_differ_in_keys_numbers_and_images_as_their_predictions_do(printed, rows, outputs):
     a, b = rows.loc[("test_vit", 0)], rows.loc[("test_resnet", 0)]
-    text = said(diff, a["run_id"], b["run_id"], "--images", "1000")
+    text = printed(diff, a["run_id"], b["run_id"], "--images", "1000")
     assert "model.name test_vit test_resnet" in text
     assert "recipe.epochs" not in text
     store, right = Store(outputs), []
@@ -174,11 +174,11 @@ def test_two_runs_differ_in_keys_numbers_and_images_as_their_predictions_do(said
     assert all(f"    {name} (" in text for name in first)
 
 
-def test_runs_without_common_images_or_predictions_say_so(said, rows, outputs):
+def test_runs_without_common_images_or_predictions_say_so(printed, rows, outputs):
     assert run_door.main([f"outputs={outputs}", "task=embed", "logger=none", "limit=20"]) == 0
     every = Store(outputs).rows()
     embed = every.loc[every["task"] == "embed", "run_id"].iloc[0]
-    text = said(diff, rows.loc[("test_vit", 0), "run_id"], embed)
+    text = printed(diff, rows.loc[("test_vit", 0), "run_id"], embed)
     assert "no predictions: B" in text
     assert "on the same test images" not in text
 

@@ -158,7 +158,7 @@ def test_accuracies_of_another_data_set_are_predicted_from_jobs_like_it(tmp_path
     truth = points(found["set6"])[0]["probe"] - 0.05
     assert predicted.value == pytest.approx(truth, abs=0.02)
     assert predicted.low <= truth <= predicted.high
-    assert expected(at, found["set6"], known.assign(model="another")) is None, "one network says nothing of others"
+    assert expected(at, found["set6"], known.assign(model="another")) is None, "one network does not predict others"
     three = known.assign(model=np.resize(["a", "b", "c"], len(known)))
     assert expected(at, found["set6"], three).value == pytest.approx(truth, abs=0.02)
 

@@ -48,7 +48,7 @@ def report_id(about: Mapping[str, Any]) -> str:
 def scalars(table: Table) -> dict[str, float]:
     """The numbers of a short table, by `analysis/TABLE/ROW/COLUMN`; none of a table with over SHORT lines.
 
-    ROW is made of the first columns that tell the lines apart, so it stays when other columns change.
+    ROW is made of the first columns that distinguish the lines, so it stays when other columns change.
     """
     keys, found = key_columns(table), dict[str, float]()
     numbers = [c for c in table.columns if c.kind in (int, float) and c not in keys and c in table.frame]
@@ -61,7 +61,7 @@ def scalars(table: Table) -> dict[str, float]:
 
 
 def key_columns(table: Table) -> list[str]:
-    """The first columns without measured values that tell all lines apart, or all of them where none do."""
+    """The first columns without measured values that distinguish all lines, or all of them where none do."""
     names: list[str] = []
     for column in table.columns:
         if column.kind is not float and column in table.frame:
