@@ -20,6 +20,7 @@ from omegaconf import open_dict
 
 from fca.cli import run as run_door
 from fca.cli.application import CONF
+from tests import calls
 
 gc.disable()  # until all modules are imported: they stay
 
@@ -33,6 +34,10 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(
                     pytest.mark.skip(reason="needs FCA_REAL_DATA: a folder of real images, weights, answers")
                 )
+
+
+def pytest_runtest_setup():
+    calls.clear()
 
 
 def pytest_collection_finish():

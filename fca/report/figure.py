@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import NamedTuple, Protocol
 
 import altair as alt
 import pandas as pd
 
 from fca.types import Table
+
+DATASET = "dataset"  # the column of which the answers of a page have one value
 
 Sentences = Callable[[pd.DataFrame], Iterator[str]]
 
@@ -47,7 +50,8 @@ class Answer(NamedTuple):
     """What a study can answer at the top of a page; the most useful come first in its `ANSWERS`.
 
     tables: the declarations of those that it reads.
-    find:   their frames -> the sentence and the small figure (`fca.report.small`); None where they hold no answer.
+    find:   their frames, none of them empty and all of one data set -> the sentence and the small figure
+            (`fca.report.small`); None where they hold no answer.
     """
 
     question: str
@@ -86,15 +90,27 @@ def headlines(analysis: object, tables: Mapping[str, Table]) -> list[str]:
 
 
 def answers(analyses: Iterable[object], tables: Mapping[str, Table], most: int) -> list[Headline]:
-    """The answers that these tables hold, at most so many: the first of every study, then the second of every study."""
+    """The answers that these tables hold, at most so many: the first of every study, then the second of every study.
+
+    They are about one data set: the one with most answers, then with most lines. Others fill in where it has none.
+    """
     ranked = zip_longest(*dict.fromkeys(visuals_of(analysis).answers for analysis in analyses))
-    found = (_found(answer, tables) for same in ranked for answer in same if answer)
-    return [headline for headline in found if headline][:most]
+    known = [answer for same in ranked for answer in same if answer and all(of.name in tables for of in answer.tables)]
+    frames = [[tables[of.name].frame for of in answer.tables] for answer in known]
+    about = [frame[DATASET].dropna() for frame in chain.from_iterable(frames) if DATASET in frame]
+    lines = Counter(chain.from_iterable(about))
+    datasets: Sequence[str | None] = sorted(lines, key=lambda dataset: (-lines[dataset], dataset)) or [None]
+    found = [[_found(*one, dataset) for one in zip(known, frames, strict=True)] for dataset in datasets]
+    found.sort(key=lambda answered: answered.count(None))
+    first = (next(filter(None, same), None) for same in zip(*found, strict=True))
+    shown = [headline for headline in first if headline][:most]
+    if shown and len(datasets) > 1:
+        others = f"{len(datasets) - 1} more data set{'s' if len(datasets) > 2 else ''} below"
+        shown[0] = shown[0]._replace(sentence=f"{shown[0].sentence.removesuffix('.')} ({others}).")
+    return shown
 
 
-def _found(answer: Answer, tables: Mapping[str, Table]) -> Headline | None:
-    frames = [tables[table.name].frame for table in answer.tables if table.name in tables]
-    if len(frames) < len(answer.tables) or any(frame.empty for frame in frames):
-        return None
-    found = answer.find(*frames)
+def _found(answer: Answer, frames: Sequence[pd.DataFrame], dataset: str | None) -> Headline | None:
+    parts = [frame[frame[DATASET] == dataset].reset_index(drop=True) if DATASET in frame else frame for frame in frames]
+    found = None if any(part.empty for part in parts) else answer.find(*parts)
     return None if found is None else Headline(answer.question, *found)

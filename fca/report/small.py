@@ -99,15 +99,3 @@ def interval(line: Any, value: Column) -> str:
     if pd.isna(line.get(value.low)) or line[value.low] == line[value.high]:
         return shown
     return f"{shown} [{factor * line[value.low]:{form}}, {factor * line[value.high]:{form}}]"
-
-
-def of_one(frame: pd.DataFrame, column: str) -> tuple[pd.DataFrame, str]:
-    """The lines of the value that has most of them, and in words how many other values there are.
-
-    >>> of_one(pd.DataFrame({"dataset": ["a", "b", "b"]}), Column("dataset", meaning="data set"))[1]
-    ' (1 more data set below)'
-    """
-    most, others = frame[column].value_counts(sort=True).index[0], frame[column].nunique() - 1
-    noun = getattr(column, "meaning", column)
-    rest = f" ({others} more {noun}{'s' if others > 1 else ''} below)" if others else ""
-    return frame[frame[column] == most].reset_index(drop=True), rest

@@ -367,17 +367,16 @@ def error_answer(methods: pd.DataFrame) -> tuple[str, Any] | None:
 evenly drawn images.
     """
     least = methods[(methods["budget"] == methods["budget"].min()) & methods["warning"].isna()]
-    known = least[~replay.is_base(least)].dropna(subset=replay.RATIO)
-    if known.empty:
+    part = least[~replay.is_base(least)].dropna(subset=replay.RATIO)
+    if part.empty:
         return None
-    part, rest = small.of_one(known, DATASET)
     part = part[part[TARGET] == part[TARGET].iloc[0]].sort_values(replay.RATIO, kind="stable")
     line = part.iloc[0].to_dict()
     with_few = f"With {_percents(part[SHARE].head(1))} of the images of {line[DATASET]}, an adaptive test"
     times = f"({line['method']}) has {interval(line, replay.RATIO)} times the squared error"
     hover = (METHOD, *with_interval(replay.RATIO))
     drawn = small.dots(part, METHOD, replay.RATIO, hover, line=1.0)
-    return f"{with_few} {times} of as many evenly drawn images{rest}.", drawn
+    return f"{with_few} {times} of as many evenly drawn images.", drawn
 
 
 _ERRORS, _METHODS, _CURVES, _EXPOSURE, _EVALUATED, _TRAJECTORIES, _SESSIONS = replay.AdaptiveReplay.tables

@@ -393,15 +393,14 @@ def accuracy_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
     >>> print(accuracy_answer(pd.DataFrame([line | {"easy": 0.95, "medium": 0.8, "hard": 0.65}]))[0])
     On zoo, the best model, vit, is right on 80 % [70, 90] of images: 95 % of easy and 65 % of hard ones.
     """
-    if models[ACCURACY].isna().all():
+    part = models.dropna(subset=ACCURACY).sort_values(ACCURACY, ascending=False, kind="stable")
+    if part.empty:
         return None
-    part, rest = small.of_one(models.dropna(subset=ACCURACY), DATASET)
-    part = part.sort_values(ACCURACY, ascending=False, kind="stable")
     line = part.iloc[0].to_dict()
     ends = " and ".join(f"{100 * line[level]:.0f} % of {level}" for level in (LEVELS[0], LEVELS[-1]))
     right = f"{line[MODEL]}, is right on {interval(line, _SHARE)} of images: {ends} ones"
     hover = (MODEL, *with_interval(_SHARE), *BY_LEVEL)
-    return f"On {line[DATASET]}, the best model, {right}{rest}.", small.dots(part, MODEL, _SHARE, hover)
+    return f"On {line[DATASET]}, the best model, {right}.", small.dots(part, MODEL, _SHARE, hover)
 
 
 def order_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
@@ -411,16 +410,14 @@ def order_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
     >>> print(order_answer(pd.DataFrame([line | {"hierarchical_score_low": 0.85, "hierarchical_score_high": 0.95}]))[0])
     On zoo, vit fails on the harder image first in 90 % [85, 95] of triplets; its accuracies by level alone make 80 %.
     """
-    known = models.dropna(subset=_FOLLOWED)
-    if known.empty:
+    part = models.dropna(subset=_FOLLOWED).sort_values(_FOLLOWED, ascending=False, kind="stable")
+    if part.empty:
         return None
-    part, rest = small.of_one(known, DATASET)
-    part = part.sort_values(_FOLLOWED, ascending=False, kind="stable")
     line = part.iloc[0].to_dict()
     followed = f"{line[MODEL]} fails on the harder image first in {interval(line, _FOLLOWED)} of triplets"
     alone = f"its accuracies by level alone make {100 * line[hierarchy.LEVEL_RATES]:.0f} %"
     hover = (MODEL, *with_interval(_FOLLOWED))
-    return f"On {line[DATASET]}, {followed}; {alone}{rest}.", small.dots(part, MODEL, _FOLLOWED, hover)
+    return f"On {line[DATASET]}, {followed}; {alone}.", small.dots(part, MODEL, _FOLLOWED, hover)
 
 
 def cost_answer(steps: pd.DataFrame) -> tuple[str, Any] | None:
@@ -430,16 +427,14 @@ def cost_answer(steps: pd.DataFrame) -> tuple[str, Any] | None:
     >>> print(cost_answer(pd.DataFrame([line | {"drop_high": 0.3}]))[0])
     On zoo, the step from medium to hard size costs most: +20 points [+10, +30] of accuracy.
     """
-    known = steps.dropna(subset=_COST)
-    if known.empty:
+    part = steps.dropna(subset=_COST).sort_values(_COST, ascending=False, kind="stable")
+    if part.empty:
         return None
-    part, rest = small.of_one(known, DATASET)
-    part = part.sort_values(_COST, ascending=False, kind="stable")
     part = part.assign(named=part[ATTRIBUTE] + ", " + part[attribute_levels.STEP])
     line = part.iloc[0].to_dict()
     most = f"the step from {line[attribute_levels.STEP]} {line[ATTRIBUTE]} costs most: {interval(line, _COST)}"
     hover = (Column("named", str, "", "step"), *with_interval(_COST))
-    return f"On {line[DATASET]}, {most} of accuracy{rest}.", small.dots(part, "named", _COST, hover, line=0.0)
+    return f"On {line[DATASET]}, {most} of accuracy.", small.dots(part, "named", _COST, hover, line=0.0)
 
 
 _BINS, _TRENDS, _CONTRADICTIONS, _ = ValidateLevels.tables

@@ -111,8 +111,7 @@ def model_answer(candidates: pd.DataFrame) -> Found:
     >>> print(model_answer(pd.DataFrame([line | seen | of]))[0])
     Use resnet18 (linear probe): 90.0 % [83.0, 94.0] of 100 test images right, 9.3 ms an image.
     """
-    part, rest = small.of_one(candidates, DATASET)
-    first = part.iloc[0].to_dict()
+    first = candidates.iloc[0].to_dict()
     if first[VERDICT] not in (CHOSEN, GUESS):
         return None
     name = name_of((first[MODEL], None, first[ADAPTATION]))
@@ -120,9 +119,9 @@ def model_answer(candidates: pd.DataFrame) -> Found:
     if first[VERDICT] == GUESS:
         unsure = f"; a best guess, {first[WITHIN]:.0%} sure by {first[N_VAL]:.0f} validation images"
     right = f"{small.interval(first, SHARE_RIGHT)} of {first[N_TEST]:.0f} test images right"
-    shown = part.dropna(subset=EXPECTED).assign(candidate=_names)
+    shown = candidates.dropna(subset=EXPECTED).assign(candidate=_names)
     hover = (CANDIDATE, VERDICT, *with_interval(RIGHT), MS)
-    sentence = f"Use {name}: {right}, {first[LATENCY]:.1f} ms an image{unsure}{rest}."
+    sentence = f"Use {name}: {right}, {first[LATENCY]:.1f} ms an image{unsure}."
     return sentence, small.dots(shown, CANDIDATE, RIGHT, hover)
 
 
@@ -135,8 +134,7 @@ def other_answer(candidates: pd.DataFrame) -> Found:
     >>> print(other_answer(pd.DataFrame([few, more]))[0])
     large (linear probe) is expected to add 0.8 points, in 10 times the time.
     """
-    part, _ = small.of_one(candidates, DATASET)
-    shown, first = part.dropna(subset=[EXPECTED, LATENCY]), part.iloc[0]
+    shown, first = candidates.dropna(subset=[EXPECTED, LATENCY]), candidates.iloc[0]
     if first[VERDICT] not in (CHOSEN, GUESS) or pd.isna(first[LATENCY]):
         return None
     others = shown[~shown[VERDICT].isin([REFUSED, UNMEASURED]) & (shown.index != first.name)]
@@ -159,13 +157,11 @@ def confusion_answer(confusions: pd.DataFrame) -> Found:
     >>> print(confusion_answer(pd.DataFrame([line, line | {"label": "cat", "errors": 1, "share": 0.25}]))[0])
     Its most frequent error is wolf taken for dog: 3 of 4 errors on test images.
     """
-    part, _ = small.of_one(confusions, DATASET)
-    worst = part.iloc[0]
+    worst = confusions.iloc[0]
     pair = f"{worst[LABEL]} taken for {worst[PREDICTED_CLASS]}"
-    shown = part.assign(pair=part[LABEL].astype(str) + " → " + part[PREDICTED_CLASS].astype(str))
-    sentence = (
-        f"Its most frequent error is {pair}: {worst[ERRORS]:.0f} of {part[ERRORS].sum():.0f} errors on test images."
-    )
+    shown = confusions.assign(pair=confusions[LABEL].astype(str) + " → " + confusions[PREDICTED_CLASS].astype(str))
+    of = f"{worst[ERRORS]:.0f} of {confusions[ERRORS].sum():.0f} errors on test images"
+    sentence = f"Its most frequent error is {pair}: {of}."
     return sentence, small.dots(shown, "pair", ERRORS, (LABEL, PREDICTED_CLASS, ERRORS))
 
 
@@ -176,11 +172,10 @@ def label_answer(relabel: pd.DataFrame) -> Found:
     >>> print(label_answer(pd.DataFrame([line]))[0])
     1 label disagrees with images that resemble theirs: look first at 7.png, labelled wolf, which resembles dog.
     """
-    part, _ = small.of_one(relabel, DATASET)
-    worst = part.iloc[0]
-    number = "1 label disagrees" if len(part) == 1 else f"{len(part)} labels disagree"
+    worst = relabel.iloc[0]
+    number = "1 label disagrees" if len(relabel) == 1 else f"{len(relabel)} labels disagree"
     first = f"look first at {worst[IMAGE_ID]}, labelled {worst[LABEL]}, which resembles {worst[images.SUGGESTED]}"
-    shown = part.assign(change=part[LABEL].astype(str) + " → " + part[images.SUGGESTED].astype(str))
+    shown = relabel.assign(change=relabel[LABEL].astype(str) + " → " + relabel[images.SUGGESTED].astype(str))
     chart = small.dots(shown, "change", DOUBT, (IMAGE_ID, LABEL, images.SUGGESTED, DOUBT))
     return f"{number} with images that resemble theirs: {first}.", chart
 
@@ -193,9 +188,8 @@ def step_answer(steps: pd.DataFrame, candidates: pd.DataFrame) -> Found:
     >>> print(step_answer(pd.DataFrame([of | {"step": "train net", "reason": "it may be better"}]), known)[0])
     To change the answer: train net; it may be better.
     """
-    part, _ = small.of_one(steps, DATASET)
-    line = part.iloc[0]
-    shown = candidates[candidates[DATASET] == line[DATASET]].dropna(subset=WITHIN).assign(candidate=_names)
+    line = steps.iloc[0]
+    shown = candidates.dropna(subset=WITHIN).assign(candidate=_names)
     sentence = f"To change the answer: {line[STEP]}; {line[REASON]}."
     return sentence, small.dots(shown, CANDIDATE, SURE, (CANDIDATE, VERDICT, SURE))
 

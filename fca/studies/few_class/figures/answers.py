@@ -44,7 +44,7 @@ def accuracy_answer(means: pd.DataFrame) -> Found:
     >>> print(accuracy_answer(pd.DataFrame([few, many]))[0])
     With 2 classes of digits, a vit trained on them reaches 98.0 % [97.0, 99.0]; with 10, 91.0 %.
     """
-    part, rest = small.of_one(means.dropna(subset=TOP1), DATASET)
+    part = means.dropna(subset=TOP1)
     protocol = next(name for name in KINDS if (part[PROTOCOL] == name).any())
     part = part[part[PROTOCOL] == protocol]
     best = part.sort_values([NCL, TOP1], ascending=[True, False], kind="stable")[MODEL].iloc[0]
@@ -53,7 +53,7 @@ def accuracy_answer(means: pd.DataFrame) -> Found:
     few, many = (known if len(known) else curve).iloc[0].to_dict(), curve.iloc[-1].to_dict()
     who = KINDS[protocol][0].format(few[MODEL])
     most = f"; with {many[NCL]}, {interval({TOP1: many[TOP1]}, SHARE)}" if many[NCL] > few[NCL] else ""
-    sentence = f"With {few[NCL]} classes of {few[DATASET]}, {who} reaches {interval(few, SHARE)}{most}{rest}."
+    sentence = f"With {few[NCL]} classes of {few[DATASET]}, {who} reaches {interval(few, SHARE)}{most}."
     hover = (MODEL, CLASSES, *with_interval(SHARE), SUBSETS)
     return sentence, small.curve(curve, CLASSES, SHARE, hover)
 
@@ -70,10 +70,9 @@ against that model limited to the 2 labels, -1.0 points.
     Training on only the 2 classes makes no significant difference to a model of all classes of digits: \
 +2.2 points [-1.0, +5.0]; against that model limited to the 2 labels, -1.0 points.
     """
-    part, rest = small.of_one(gap.dropna(subset=GAIN), DATASET) if gap[GAIN].notna().any() else (gap.head(0), "")
+    part = gap.dropna(subset=GAIN).sort_values(NCL, kind="stable")
     if part.empty:
         return None
-    part = part.sort_values(NCL, kind="stable")
     line = part.iloc[0].to_dict()
     only, against = f"Training on only the {line[NCL]} classes", f"a model of all classes of {line[DATASET]}"
     sentence = f"{only} gains {interval(line, GAIN)} over {against}"
@@ -83,8 +82,7 @@ against that model limited to the 2 labels, -1.0 points.
         sentence = f"{only} costs accuracy: {interval(line, GAIN)} against {against}"
     if pd.notna(line.get(LIMITED)):
         sentence += f"; against that model limited to the {line[NCL]} labels, {interval(line, LIMITED)}"
-    sentence += f"{rest}."
-    return sentence, small.curve(part, CLASSES, GAIN, (CLASSES, *with_interval(GAIN), MODELS, SUBSETS), line=0.0)
+    return f"{sentence}.", small.curve(part, CLASSES, GAIN, (CLASSES, *with_interval(GAIN), MODELS, SUBSETS), line=0.0)
 
 
 def similarity_answer(correlation: pd.DataFrame, points: pd.DataFrame) -> Found:
@@ -99,10 +97,9 @@ def similarity_answer(correlation: pd.DataFrame, points: pd.DataFrame) -> Found:
 0.55 [0.20, 0.80] among subsets of equal size.
     """
     known = correlation[(correlation[METHOD] == "pearson") & (correlation[PREDICTOR] == "simss")]
-    known = known[known[TARGET].str.startswith("DCN ")].dropna(subset=COEFFICIENT)
-    if known.empty:
+    part = known[known[TARGET].str.startswith("DCN ")].dropna(subset=COEFFICIENT)
+    if part.empty:
         return None
-    part, rest = small.of_one(known, DATASET)
     way = next(target for target in ("DCN sub", "DCN open", *part[TARGET]) if (part[TARGET] == target).any())
     part = part[part[TARGET] == way].sort_values("scope", kind="stable")
     part = part[part[ENCODER] == part[ENCODER].iloc[0]]
@@ -110,8 +107,8 @@ def similarity_answer(correlation: pd.DataFrame, points: pd.DataFrame) -> Found:
     line = lines.get("all", part.iloc[0].to_dict())
     same = f"; {interval(lines['within ncl'], R)} among subsets of equal size" if len(lines) > 1 else ""
     about = f"r = {interval(line, R)} (SimSS by {line[ENCODER]}, {line['n']} subsets){same}"
-    sentence = f"Class similarity {_predicts(line)} accuracy on {line[DATASET]}: {about}{rest}."
-    here = (points[[DATASET, ENCODER, TARGET]] == [line[DATASET], line[ENCODER], way]).all(axis="columns")
+    sentence = f"Class similarity {_predicts(line)} accuracy on {line[DATASET]}: {about}."
+    here = (points[ENCODER] == line[ENCODER]) & (points[TARGET] == way)
     shown = points[here].reset_index(drop=True)
     return sentence, small.cloud(shown, SIMSS, SHARE, [name for name in (CLASSES, SIMSS, SHARE) if name in shown])
 
@@ -133,7 +130,7 @@ def winner_answer(paired: pd.DataFrame, means: pd.DataFrame) -> Found:
     >>> print(winner_answer(pd.DataFrame([pair]), pd.DataFrame(means))[0])
     b is the most accurate of 2 sub-models at 2 classes of zoo: +10.0 points [+5.0, +15.0] ahead of a.
     """
-    part, rest = small.of_one(means.dropna(subset=TOP1), DATASET)
+    part = means.dropna(subset=TOP1)
     protocol = next(name for name in KINDS if (part[PROTOCOL] == name).any())
     part = part[(part[PROTOCOL] == protocol) & (part[NCL] < part[NCL].max())]
     part = part[part[NCL] == part[NCL].min()].sort_values(TOP1, ascending=False, kind="stable")
@@ -141,7 +138,7 @@ def winner_answer(paired: pd.DataFrame, means: pd.DataFrame) -> Found:
         return None
     dataset, ncl = part[DATASET].iloc[0], part[NCL].iloc[0]
     first, second = part[MODEL].iloc[0], part[MODEL].iloc[1]
-    of = paired[(paired[DATASET] == dataset) & (paired[NCL] == ncl) & (paired[PROTOCOL] == protocol)]
+    of = paired[(paired[NCL] == ncl) & (paired[PROTOCOL] == protocol)]
     both = of[[comparison.MODEL_A, comparison.MODEL_B]].isin([first, second]).all(axis="columns")
     if not both.any():
         return None
@@ -152,7 +149,7 @@ def winner_answer(paired: pd.DataFrame, means: pd.DataFrame) -> Found:
     what = f"is the most accurate of {part[MODEL].nunique()} {KINDS[protocol][1]} at {ncl} classes of {dataset}"
     by = f"{interval(line, LEAD)} ahead of {second}{'' if clear else ', which is not significant'}"
     by = f"level with {second}" if line[LEAD] == 0 else by
-    return f"{first} {what}: {by}{rest}.", small.dots(part, MODEL, SHARE, (MODEL, *with_interval(SHARE), SUBSETS))
+    return f"{first} {what}: {by}.", small.dots(part, MODEL, SHARE, (MODEL, *with_interval(SHARE), SUBSETS))
 
 
 def prediction_answer(prediction: pd.DataFrame) -> Found:
@@ -187,14 +184,14 @@ average; the number of classes alone by 2.0 [1.0, 3.0].
 
 def hardest_answer(subsets: pd.DataFrame) -> Found:
     """The two classes that are hardest to separate."""
-    part, rest = small.of_one(subsets, DATASET)
-    part = part[(part[NCL] == part[NCL].min()) & (part[ENCODER] == part[ENCODER].iloc[0]) & (part["random"] > 1)]
+    part = subsets[(subsets[NCL] == subsets[NCL].min()) & (subsets["random"] > 1)]
+    part = part[part[ENCODER] == subsets[ENCODER].iloc[0]]
     if part[difficulty.EXTREME].nunique() < 2:
         return None
     hard, easy = (part[part[difficulty.EXTREME] == which].iloc[0].to_dict() for which in ("hardest", "easiest"))
     names = [" and ".join(map(str, line[difficulty.KEYS])) for line in (hard, easy)]
     ends = f"{hard[SIMSS]:.3f}, against {hard['random_q05']:.3f} to {hard['random_q95']:.3f} for 90 % of random ones"
-    sentence = f"The classes of {hard[DATASET]} hardest to separate are {names[0]} (SimSS {ends}){rest}."
+    sentence = f"The classes of {hard[DATASET]} hardest to separate are {names[0]} (SimSS {ends})."
     random: dict[str, Any] = {SIMSS: hard["random_mean"], SIMSS.low: hard["random_q05"], SIMSS.high: hard["random_q95"]}
     lines = [{"named": names[0], SIMSS: hard[SIMSS]}, {"named": "random", **random}]
     lines.append({"named": names[1], SIMSS: easy[SIMSS]})

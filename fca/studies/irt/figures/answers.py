@@ -36,14 +36,14 @@ def label_answer(rules: pd.DataFrame, curve: pd.DataFrame) -> Found:
     >>> print(label_answer(pd.DataFrame([line]), points)[0])
     Reviewing the 25 % most suspect images of zoo finds 75 % [60, 85] of the 54 known wrong labels.
     """
-    part, rest = small.of_one(rules.dropna(subset=RECALL), DATASET) if rules[RECALL].notna().any() else (None, "")
-    if part is None:
+    part = rules.dropna(subset=RECALL).sort_values(errors.AUC, ascending=False, kind="stable")
+    if part.empty:
         return None
-    line = part.sort_values(errors.AUC, ascending=False, kind="stable").iloc[0].to_dict()
+    line = part.iloc[0].to_dict()
     found = f"finds {interval(line, RECALL)} of the {line['errors']:.0f} known wrong labels"
-    shown = curve[(curve[DATASET] == line[DATASET]) & (curve[errors.RULE] == line[errors.RULE])].reset_index(drop=True)
+    shown = curve[curve[errors.RULE] == line[errors.RULE]].reset_index(drop=True)
     drawn = small.lines(shown, errors.SHARE_FLAGGED, errors.RECALL, errors.RULE, (errors.SHARE_FLAGGED, errors.RECALL))
-    return f"Reviewing the 25 % most suspect images of {line[DATASET]} {found}{rest}.", drawn
+    return f"Reviewing the 25 % most suspect images of {line[DATASET]} {found}.", drawn
 
 
 def hard_answer(models: pd.DataFrame) -> Found:
@@ -56,17 +56,16 @@ def hard_answer(models: pd.DataFrame) -> Found:
     On the hard quarter of the images of zoo, a is right on 50 % [40, 60]; the weakest of 2, b, on 20 %.
     """
     hard = models[(models[segments.SEGMENT] == "hard") & (models[SEVERITY] == 0)]
-    if hard.empty:
+    part = hard.sort_values(RIGHT, ascending=False, kind="stable")
+    if part.empty:
         return None
-    part, rest = small.of_one(hard, DATASET)
-    part = part.sort_values(RIGHT, ascending=False, kind="stable")
     first, last = part.iloc[0].to_dict(), part.iloc[-1].to_dict()
     others = f"; the weakest of {len(part)}, {last[SUBJECT]}, on {interval({RIGHT: last[RIGHT]}, RIGHT)}"
     where = f"On the hard quarter of the images of {first[DATASET]}"
     sentence = f"{where}, {first[SUBJECT]} is right on {interval(first, RIGHT)}"
     shown = pd.concat([part.head(3), part.tail(1)]).drop_duplicates(SUBJECT)
     end = others if len(part) > 1 else ""
-    return f"{sentence}{end}{rest}.", small.dots(shown, SUBJECT, RIGHT, (SUBJECT, *with_interval(RIGHT)))
+    return f"{sentence}{end}.", small.dots(shown, SUBJECT, RIGHT, (SUBJECT, *with_interval(RIGHT)))
 
 
 def order_answer(fits: pd.DataFrame, abilities: pd.DataFrame) -> Found:
@@ -81,8 +80,7 @@ def order_answer(fits: pd.DataFrame, abilities: pd.DataFrame) -> Found:
     clean = fits[fits[CORRUPTION] == "clean"].dropna(subset=TAU)
     if clean.empty:
         return None
-    part, rest = small.of_one(clean.sort_values("n_subjects", ascending=False, kind="stable"), DATASET)
-    line = part.iloc[0].to_dict()
+    line = clean.sort_values("n_subjects", ascending=False, kind="stable").iloc[0].to_dict()
     as_much = (
         "exactly as"
         if line[TAU] == 1
@@ -93,10 +91,9 @@ def order_answer(fits: pd.DataFrame, abilities: pd.DataFrame) -> Found:
         else "unlike"
     )
     sentence = f"{str(line[TRAIT]).capitalize()} orders the {line['n_subjects']} subjects of {line[DATASET]} {as_much}"
-    same = (abilities[DATASET] == line[DATASET]) & (abilities[CORRUPTION] == "clean")
-    shown = abilities[same].dropna(subset=[TOP1, ABILITY]).reset_index(drop=True)
+    shown = abilities[abilities[CORRUPTION] == "clean"].dropna(subset=[TOP1, ABILITY]).reset_index(drop=True)
     drawn = small.cloud(shown, SHARE, Column(ABILITY, float, ".2f", str(line[TRAIT])), (SUBJECT, SHARE, ABILITY))
-    return f"{sentence} accuracy does: Kendall's tau {interval(line, ORDER)}{rest}.", drawn
+    return f"{sentence} accuracy does: Kendall's tau {interval(line, ORDER)}.", drawn
 
 
 def corruption_answer(steps: pd.DataFrame) -> Found:
@@ -107,14 +104,13 @@ def corruption_answer(steps: pd.DataFrame) -> Found:
     >>> print(corruption_answer(pd.DataFrame(lines))[0])
     Of 2 corruptions of zoo, fog hurts most: each step of severity adds +0.50 [+0.40, +0.60] logits of difficulty.
     """
-    part, rest = small.of_one(steps.dropna(subset=STEP), DATASET) if steps[STEP].notna().any() else (None, "")
-    if part is None or part[CORRUPTION].nunique() < 2:
+    part = steps.dropna(subset=STEP).sort_values(STEP, ascending=False, kind="stable")
+    if part[CORRUPTION].nunique() < 2:
         return None
-    part = part.sort_values(STEP, ascending=False, kind="stable")
     line = part.iloc[0].to_dict()
     of = f"Of {part[CORRUPTION].nunique()} corruptions of {line[DATASET]}, {line[CORRUPTION]} hurts most"
     clear = ", which is not significant" if line[STEP.low] <= 0 else ""
-    sentence = f"{of}: each step of severity adds {interval(line, ADDED)} logits of difficulty{clear}{rest}."
+    sentence = f"{of}: each step of severity adds {interval(line, ADDED)} logits of difficulty{clear}."
     return sentence, small.dots(part, CORRUPTION, ADDED, (CORRUPTION, *with_interval(ADDED)), line=0.0)
 
 
@@ -126,17 +122,17 @@ def class_answer(classes: pd.DataFrame) -> Found:
     Class cat of zoo changes most under fog: its shares of easy to hard images vary by 0.20 [0.10, 0.30] over \
 severities (standard deviation).
     """
-    known = classes.dropna(subset=robust.INSTABILITY)
-    if known.empty:
+    part = classes.dropna(subset=robust.INSTABILITY)
+    part = part.sort_values(robust.INSTABILITY, ascending=False, kind="stable")
+    if part.empty:
         return None
-    part, rest = small.of_one(known, DATASET)
-    line = part.sort_values(robust.INSTABILITY, ascending=False, kind="stable").iloc[0].to_dict()
-    same = part[part[CORRUPTION] == line[CORRUPTION]].sort_values(robust.INSTABILITY, ascending=False, kind="stable")
+    line = part.iloc[0].to_dict()
+    same = part[part[CORRUPTION] == line[CORRUPTION]]
     moves = Column(robust.INSTABILITY, float, ".2f", "how far it moves")
     what = f"Class {line[LABEL]} of {line[DATASET]} changes most under {line[CORRUPTION]}"
     counted = line[robust.MODE] == "count"
     of, verb = ("shares of easy to hard images", "vary") if counted else ("mean difficulty", "varies")
-    sentence = f"{what}: its {of} {verb} by {interval(line, moves)} over severities (standard deviation){rest}."
+    sentence = f"{what}: its {of} {verb} by {interval(line, moves)} over severities (standard deviation)."
     return sentence, small.dots(same, LABEL, moves, (LABEL, CORRUPTION, *with_interval(moves)))
 
 

@@ -36,12 +36,11 @@ def object_answer(accuracy: pd.DataFrame) -> Found:
     change = next((name for name in ALTHOUGH if name in set(known[made.CONDITION])), None)
     if change is None:
         return None
-    changed = known[known[made.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
-    part, rest = small.of_one(changed, DATASET)  # of data sets with as many models, where most is still right
+    part = known[known[made.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
     line = part.iloc[0].to_dict()
     doubt = f"; with known cues this metric is {REFUTED}" if str(line[made.TRUST]).startswith(REFUTED) else ""
     right = f"{line[MODEL]} is still right on {interval(line, SHARE)} of the images of {line[DATASET]}"
-    sentence = f"Although {ALTHOUGH[change]}, {right} (chance {100 * line[made.CHANCE]:.2g} %{doubt}){rest}."
+    sentence = f"Although {ALTHOUGH[change]}, {right} (chance {100 * line[made.CHANCE]:.2g} %{doubt})."
     return sentence, small.dots(part, MODEL, SHARE, (MODEL, *with_interval(SHARE)), line=float(line[made.CHANCE]))
 
 
@@ -57,12 +56,11 @@ is gone.
     known = known.sort_values(made.KEPT, ascending=False, kind="stable")
     if known.empty:
         return None
-    part, rest = small.of_one(known, DATASET)
-    mean = part[part[MODEL] == made.MEAN]
-    part = (mean if len(mean) else part[part[MODEL] == part[MODEL].iloc[0]]).sort_values(made.RANK, kind="stable")
+    mean = known[known[MODEL] == made.MEAN]
+    part = (mean if len(mean) else known[known[MODEL] == known[MODEL].iloc[0]]).sort_values(made.RANK, kind="stable")
     line = part.iloc[0].to_dict()
     what = f"{line[LABEL]} leans most on its surroundings: it keeps {interval(line, KEPT)} of its accuracy"
-    sentence = f"Of the classes of {line[DATASET]}, {what} when its object is gone{rest}."
+    sentence = f"Of the classes of {line[DATASET]}, {what} when its object is gone."
     return sentence, small.dots(part, LABEL, KEPT, (LABEL, MODEL, *with_interval(KEPT)))
 
 
@@ -77,11 +75,10 @@ def cue_answer(gap: pd.DataFrame) -> Found:
     known = known[~known[cues.SUBJECT].str.contains("the encoder")]  # it has a gap by construction
     if known.empty:
         return None
-    part, rest = small.of_one(known, DATASET)
-    part = part.sort_values(GAP, ascending=False, kind="stable")
+    part = known.sort_values(GAP, ascending=False, kind="stable")
     line = part.iloc[0].to_dict()
     more = f"{line[cues.SUBJECT]} is {interval(line, GAP)} more accurate than where they are weak"
-    sentence = f"Where the cues of a class of {line[DATASET]} are strong, {more}{rest}."
+    sentence = f"Where the cues of a class of {line[DATASET]} are strong, {more}."
     return sentence, small.dots(part, cues.SUBJECT, GAP, (cues.SUBJECT, *with_interval(GAP)), line=0.0)
 
 
@@ -92,13 +89,11 @@ def shape_answer(shapes: pd.DataFrame) -> Found:
     >>> print(shape_answer(pd.DataFrame([line]))[0])
     Between shape and texture, vit decides for shape in 60 % [50, 70] of cases.
     """
-    known = shapes.dropna(subset=made.BIAS)
-    if known.empty:
+    part = shapes.dropna(subset=BIAS).sort_values(BIAS, ascending=False, kind="stable")
+    if part.empty:
         return None
-    part, rest = small.of_one(known, DATASET)
-    part = part.sort_values(BIAS, ascending=False, kind="stable")
     line = part.iloc[0].to_dict()
-    sentence = f"Between shape and texture, {line[MODEL]} decides for shape in {interval(line, BIAS)} of cases{rest}."
+    sentence = f"Between shape and texture, {line[MODEL]} decides for shape in {interval(line, BIAS)} of cases."
     return sentence, small.dots(part, MODEL, BIAS, (MODEL, *with_interval(BIAS)))
 
 
@@ -113,10 +108,10 @@ def size_answer(statistics: pd.DataFrame) -> Found:
     whole = known[known[LABEL] == objects.ALL]
     if whole.empty:
         return None
-    line, rest = small.of_one(whole, DATASET)[0].iloc[0].to_dict(), small.of_one(whole, DATASET)[1]
-    part = known[(known[DATASET] == line[DATASET]) & (known[LABEL] != objects.ALL)].sort_values(RAW, kind="stable")
-    shown = pd.concat([whole[whole[DATASET] == line[DATASET]], part.head(2), part.tail(1)]).drop_duplicates(LABEL)
-    sentence = f"Objects take {interval(line, RAW)} of an image of {line[DATASET]}{rest}."
+    line = whole.iloc[0].to_dict()
+    part = known[known[LABEL] != objects.ALL].sort_values(RAW, kind="stable")
+    shown = pd.concat([whole, part.head(2), part.tail(1)]).drop_duplicates(LABEL)
+    sentence = f"Objects take {interval(line, RAW)} of an image of {line[DATASET]}."
     return sentence, small.dots(shown, LABEL, RAW, (LABEL, *with_interval(RAW)))
 
 

@@ -73,12 +73,11 @@ def policy_answer(found: pd.DataFrame) -> Found:
     known = found.dropna(subset=benchmark.ALL)
     if known.empty:
         return None
-    part, rest = small.of_one(known, DATASET)
     ends = {benchmark.ALL: FOUND, benchmark.LEAST: FOUND.low, benchmark.MOST: FOUND.high}
-    part = part.rename(columns=ends).sort_values(FOUND, kind="stable").drop_duplicates(benchmark.POLICY)
+    part = known.rename(columns=ends).sort_values(FOUND, kind="stable").drop_duplicates(benchmark.POLICY)
     line = part.iloc[0].to_dict()
     after = f"{interval(line, FOUND)} of the subdomains (range of {line[benchmark.SEEDS]} searches)"
-    sentence = f"On {line[DATASET]}, {line[benchmark.POLICY]} finds all of the worst tenth after {after}{rest}."
+    sentence = f"On {line[DATASET]}, {line[benchmark.POLICY]} finds all of the worst tenth after {after}."
     return sentence, small.dots(part, benchmark.POLICY, FOUND, (benchmark.POLICY, *with_interval(FOUND)))
 
 
