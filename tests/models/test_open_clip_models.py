@@ -12,17 +12,11 @@ from safetensors.torch import save_file
 from torch.nn.functional import normalize
 
 from fca.models import class_keys
-from fca.models.open_clip_models import display_names
+from fca.models.open_clip_models import _open_clip, _quiet, display_names
 from fca.store import Store
 from fca.studies.progressive.hierarchy import Hierarchy
 from fca.tasks.predict import named
-from fca.torchvision_ops import declare_torchvision_ops
 from fca.types import FcaError, ImageData
-
-declare_torchvision_ops()
-import open_clip  # noqa: E402
-
-from fca.models.open_clip_models import _quiet  # noqa: E402
 
 pytestmark = pytest.mark.slow  # builds towers of many weights
 
@@ -37,7 +31,7 @@ def clip(tmp_path_factory):
     """A model with random weights as OpenCLIP builds it, and the file of its weights."""
     torch.manual_seed(0)
     with _quiet():
-        network = open_clip.create_model(NAME).eval()
+        network = _open_clip().create_model(NAME).eval()
     path = tmp_path_factory.mktemp("clip") / "clip.safetensors"
     save_file(network.state_dict(), path)
     return network, path
@@ -58,7 +52,7 @@ def test_zero_shot_logits_are_those_of_open_clips_own_towers(asked, clip):
     classifier = asked(TEMPLATES).naming(KEYS).build()
     module = classifier.module.eval()
     bird, machine = display_names(KEYS, {})[2:]
-    tokens = open_clip.get_tokenizer(NAME)
+    tokens = _open_clip().get_tokenizer(NAME)
     with torch.inference_mode():
         texts = []
         for name in ("cat", "polar bear", bird, machine):
@@ -169,7 +163,7 @@ def test_weights_that_cannot_be_fetched_are_named_with_the_way_out(model, monkey
     def no_network(*_, **__):
         raise OSError("no network")
 
-    monkeypatch.setattr(open_clip.factory, "download_pretrained", no_network)
+    monkeypatch.setattr(_open_clip().factory, "download_pretrained", no_network)
     said = (
         r"model.weights = openai; .*huggingface.co/timm/vit_base_patch32_clip_224.openai/resolve.* model.weights=PATH"
     )

@@ -7,15 +7,10 @@ from safetensors.torch import save_file
 
 from fca.cli.configure import load_model
 from fca.generation.diffusion import _pipeline
+from fca.models.open_clip_models import _open_clip, _quiet
 from fca.store import Store
-from fca.torchvision_ops import declare_torchvision_ops
 from tests.data.public_trees import write
 from tests.generation.test_diffusion import model as pipeline  # noqa: F401  a fixture
-
-declare_torchvision_ops()
-import open_clip  # noqa: E402
-
-from fca.models.open_clip_models import _quiet  # noqa: E402
 
 pytestmark = pytest.mark.slow
 CLIP = "ViT-S-32-alt"
@@ -27,7 +22,7 @@ def smaller(tmp_path, pipeline):  # noqa: F811
     """The overrides that put tiny networks and two images in the place of the experiment's."""
     torch.manual_seed(0)
     with _quiet():
-        save_file(open_clip.create_model(CLIP).state_dict(), tmp_path / "clip.safetensors")
+        save_file(_open_clip().create_model(CLIP).state_dict(), tmp_path / "clip.safetensors")
     network = load_model("test_resnet", input_size=32).build([str(n) for n in range(1000)]).module
     save_file(network.state_dict(), tmp_path / "weights.safetensors")
     write(tmp_path / "imagenet", [f"val/{path}" for path in VALIDATION])

@@ -11,15 +11,10 @@ from fca.cli import analyse, generate
 from fca.cli.application import CONF, register
 from fca.cli.configure import load_model
 from fca.generation.diffusion import _pipeline
+from fca.models.open_clip_models import _open_clip, _quiet
 from fca.store import results
-from fca.torchvision_ops import declare_torchvision_ops
 from tests.generation.test_diffusion import model as pipeline  # noqa: F401  a fixture
 from tests.tasks.painter import NINE
-
-declare_torchvision_ops()
-import open_clip  # noqa: E402
-
-from fca.models.open_clip_models import _quiet  # noqa: E402
 
 CLIP = "ViT-S-32-alt"
 PLAN = {
@@ -47,7 +42,7 @@ def test_the_seven_models_of_the_paper_are_asked():
 def test_from_generate_to_the_tables(fca, tmp_path, pipeline):  # noqa: F811
     torch.manual_seed(0)
     with _quiet():
-        save_file(open_clip.create_model(CLIP).state_dict(), tmp_path / "clip.safetensors")
+        save_file(_open_clip().create_model(CLIP).state_dict(), tmp_path / "clip.safetensors")
     network = load_model("test_resnet", input_size=32).build([str(n) for n in range(1000)]).module
     save_file(network.state_dict(), tmp_path / "weights.safetensors")
     (tmp_path / "three.yaml").write_text(json.dumps(PLAN))
