@@ -23,6 +23,7 @@ def lab(tmp_path):
     return Lab(Store(tmp_path / "outputs"), replace(images(per_class=10), name=paper.HARD))
 
 
+@pytest.mark.slow  # composes 56 commands
 def test_every_cell_of_an_empty_store_has_the_paper_s_number_and_a_command_that_composes(tmp_path):
     page = beside_ours.side_by_side(Store(tmp_path / "outputs"))
     [cells] = (table.frame for part in page.sections for table in part.tables if table.name == "table1")
@@ -64,6 +65,7 @@ def masked(lab, share, shift):
     )
 
 
+@pytest.mark.slow  # writes two pages
 def test_a_stored_head_fills_its_cells_with_intervals(lab, tmp_path):
     right = {
         "clean": 1.0,

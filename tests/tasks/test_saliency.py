@@ -23,18 +23,22 @@ WANTED = np.array([0, 1, 2, 3, 4, 0])
 
 
 def timm(name, size, **kwargs):
-    return replace(load_model("vit_b16"), name=name, kwargs=kwargs, input_size=size)
+    return lambda: replace(load_model("vit_b16"), name=name, kwargs=kwargs, input_size=size)
+
+
+def stored(name, **keys):
+    return lambda: load_model(name, **keys)
 
 
 SMALL = {"depth": 2, "embed_dim": 48, "num_heads": 3}
 SWIN = {"embed_dim": 24, "depths": [1, 1], "num_heads": [2, 4]}
 NETWORKS = {  # the layer, and the tokens that are no place
-    "resnet": (load_model("test_resnet", input_size=96), "layer4", 0),
-    "cifar": (load_model("cifar_resnet20"), "layer3", 0),
-    "vit": (load_model("test_vit", input_size=64), "blocks.5.norm1", 1),
+    "resnet": (stored("test_resnet", input_size=96), "layer4", 0),
+    "cifar": (stored("cifar_resnet20"), "layer3", 0),
+    "vit": (stored("test_vit", input_size=64), "blocks.5.norm1", 1),
     "registers": (timm("vit_tiny_patch16_224", 64, reg_tokens=4, **SMALL), "blocks.1.norm1", 5),
     "distilled": (timm("deit_tiny_distilled_patch16_224", 64, **SMALL), "blocks.1.norm1", 2),
-    "convnext": (load_model("test_convnext", input_size=96), "norm_pre", 0),
+    "convnext": (stored("test_convnext", input_size=96), "norm_pre", 0),
     "swin": (timm("swin_tiny_patch4_window7_224", 56, **SWIN), "norm", 0),
 }
 
@@ -42,7 +46,7 @@ NETWORKS = {  # the layer, and the tokens that are no place
 def built(name):
     """A network with random weights, its logits spread so that slopes are not tiny, and images."""
     torch.manual_seed(0)
-    classifier = NETWORKS[name][0].build(KEYS)
+    classifier = NETWORKS[name][0]().build(KEYS)
     with torch.no_grad():
         for weight in classifier.head.parameters():
             weight.normal_(std=3)
