@@ -106,7 +106,7 @@ def answers(analyses: Iterable[object], tables: Mapping[str, Table], most: int) 
     shown = [headline for headline in first if headline][:most]
     if shown and len(datasets) > 1:
         others = f"{len(datasets) - 1} more data set{'s' if len(datasets) > 2 else ''} below"
-        shown[0] = shown[0]._replace(sentence=f"{shown[0].sentence.removesuffix('.')} ({others}).")
+        shown[0] = shown[0]._replace(sentence=f"{shown[0].sentence.removesuffix('.')}; {others}.")
     return shown
 
 

@@ -1,0 +1,67 @@
+"""Which answers a page opens with."""
+
+from typing import NamedTuple
+
+import pandas as pd
+import pytest
+
+from fca.report.figure import Answer, answers
+from fca.types import Table
+
+
+class Declared(NamedTuple):
+    name: str
+
+
+MODELS, LABELS, OVER_ALL = Declared("models"), Declared("labels"), Declared("over_all")
+
+
+def first(frame):
+    line = frame.iloc[0]
+    return (f"{line['model']} of {line['dataset']}.", None) if line["model"] != "unknown" else None
+
+
+FIGURES = ()
+ANSWERS = (
+    Answer("Which model?", (MODELS,), first),
+    Answer("Which labels?", (LABELS,), lambda frame: (f"{len(frame)} labels of {frame['dataset'].iloc[0]}.", None)),
+    Answer("Over all data sets?", (OVER_ALL,), lambda frame: (f"{len(frame)} lines.", None)),
+)
+
+
+class Study:
+    """An analysis of this module."""
+
+
+def found(models, labels=(), over_all=()):
+    frames = {
+        "models": pd.DataFrame(models, columns=["dataset", "model"]),
+        "labels": pd.DataFrame({"dataset": list(labels)}),
+        "over_all": pd.DataFrame({"r": list(over_all)}),
+    }
+    tables = {name: Table(name, "", "", frame, {}, ()) for name, frame in frames.items()}
+    return [one.sentence for one in answers([Study()], tables, most=5)]
+
+
+def test_all_answers_are_about_the_data_set_that_has_most_of_them_and_the_first_counts_the_others():
+    models = [("a", "vit"), ("a", "vgg"), ("a", "net"), ("b", "vgg"), ("c", "vgg")]
+    assert found(models, ["b", "b"], [1, 2]) == ["vgg of b; 2 more data sets below.", "2 labels of b.", "2 lines."]
+
+
+def test_of_as_many_answers_most_lines_decide_and_then_the_name():
+    assert found([("b", "vit"), ("a", "vgg"), ("b", "vgg")]) == ["vit of b; 1 more data set below."]
+    assert found([("b", "vit"), ("a", "vgg")]) == ["vgg of a; 1 more data set below."]
+
+
+def test_what_that_data_set_does_not_answer_another_does():
+    models = [("a", "unknown"), ("b", "vit"), ("b", "vgg")]
+    assert found(models, ["a"]) == ["vit of b; 1 more data set below.", "1 labels of a."]
+
+
+@pytest.mark.parametrize("models", [[], [("a", "unknown")]])
+def test_tables_without_an_answer_have_none(models):
+    assert found(models) == []
+
+
+def test_of_one_data_set_nothing_is_counted():
+    assert found([("a", "vit")]) == ["vit of a."]
