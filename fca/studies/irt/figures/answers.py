@@ -10,12 +10,12 @@ from fca.report import small
 from fca.report.figure import Answer
 from fca.report.small import interval
 from fca.studies.irt import class_robustness as robust
+from fca.studies.irt import corruption_accuracy as harm
 from fca.studies.irt import difficulty_segments as segments
-from fca.studies.irt import irt, severity_facet
+from fca.studies.irt import irt
 from fca.studies.irt import label_errors as errors
 from fca.studies.irt.fits import ABILITY, SUBJECT, TRAIT
 from fca.studies.irt.irt import TAU
-from fca.studies.irt.severity_facet import STEP
 from fca.studies.table import CORRUPTION, DATASET, LABEL, SEVERITY, TOP1
 from fca.types import Column, with_interval
 
@@ -23,7 +23,6 @@ Found = tuple[str, Any] | None
 RECALL = Column(errors.RECALLS[-1], float, ".0%", "wrong labels found")
 RIGHT = Column(segments.SHARE_RIGHT, float, ".0%", "right on the hard quarter")
 ORDER = Column(TAU, float, ".3f", "Kendall's tau")
-ADDED = Column(STEP, float, "+.2f", "logits a step")
 SHARE = Column(TOP1, float, ".1%", "accuracy")
 
 
@@ -96,22 +95,23 @@ def order_answer(fits: pd.DataFrame, abilities: pd.DataFrame) -> Found:
     return f"{sentence} accuracy does: Kendall's tau {interval(line, ORDER)}.", drawn
 
 
-def corruption_answer(steps: pd.DataFrame) -> Found:
-    """Which corruption adds most difficulty a step of severity.
+def corruption_answer(losses: pd.DataFrame) -> Found:
+    """Which corruption leaves the most accurate model least accurate.
 
-    >>> line = {"dataset": "zoo", "step_low": 0.4, "step_high": 0.6}
-    >>> lines = [{**line, "corruption": "fog", "step": 0.5}, {**line, "corruption": "snow", "step": 0.45}]
+    >>> line = {"dataset": "zoo", "subject": "vit", "top1_clean": 0.9, "top1_mean_low": 0.4, "top1_mean_high": 0.6}
+    >>> lines = [{**line, "corruption": "fog", "top1_mean": 0.5}, {**line, "corruption": "snow", "top1_mean": 0.55}]
     >>> print(corruption_answer(pd.DataFrame(lines))[0])
-    Of 2 corruptions of zoo, fog hurts most: each step of severity adds +0.50 [+0.40, +0.60] logits of difficulty.
+    Of 2 corruptions of zoo, fog hurts vit most: 50.0 % [40.0, 60.0] right over its severities, 90.0 % on clean images.
     """
-    part = steps.dropna(subset=STEP).sort_values(STEP, ascending=False, kind="stable")
-    if part[CORRUPTION].nunique() < 2:
-        return None
+    best = losses.sort_values(harm.CLEAN, ascending=False, kind="stable")[SUBJECT].iloc[0]
+    part = losses[losses[SUBJECT] == best].sort_values(harm.MEAN, kind="stable")
     line = part.iloc[0].to_dict()
-    of = f"Of {part[CORRUPTION].nunique()} corruptions of {line[DATASET]}, {line[CORRUPTION]} hurts most"
-    clear = ", which is not significant" if line[STEP.low] <= 0 else ""
-    sentence = f"{of}: each step of severity adds {interval(line, ADDED)} logits of difficulty{clear}."
-    return sentence, small.dots(part, CORRUPTION, ADDED, (CORRUPTION, *with_interval(ADDED)), line=0.0)
+    of = f"Of {len(part)} corruptions of {line[DATASET]}, {line[CORRUPTION]} hurts {best} most"
+    known = pd.notna(line[harm.CLEAN])
+    clean = f", {interval({harm.CLEAN: line[harm.CLEAN]}, harm.CLEAN)} on clean images" if known else ""
+    hover = (CORRUPTION, *with_interval(harm.MEAN), harm.CLEAN)
+    drawn = small.dots(part, CORRUPTION, harm.MEAN, hover, line=line[harm.CLEAN] if known else None)
+    return f"{of}: {interval(line, harm.MEAN)} right over its severities{clean}.", drawn
 
 
 def class_answer(classes: pd.DataFrame) -> Found:
@@ -138,8 +138,8 @@ severities (standard deviation).
 
 ANSWERS = (
     Answer("How many wrong labels can be found?", (errors.LABEL_ERROR_RULES, errors.LABEL_ERROR_CURVE), label_answer),
+    Answer("Which corruption hurts most?", (harm.CORRUPTION_LOSS,), corruption_answer),
     Answer("Which model is right on hard images?", (segments.SEGMENT_MODELS,), hard_answer),
-    Answer("Which corruption hurts most?", (severity_facet.SEVERITY_FACET,), corruption_answer),
     Answer("Which class breaks first?", (robust.CLASS_ROBUSTNESS,), class_answer),
     Answer("Does ability agree with accuracy?", (irt.IRT_FITS, irt.IRT_ABILITIES), order_answer),
 )

@@ -1,0 +1,106 @@
+"""How accurate each model is under each corruption, and what a corruption costs it (analysis=corruption_accuracy)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fca.stats.intervals import FRACTION, SIGNED_FRACTION, t_mean, wilson
+from fca.store import Store
+from fca.studies.answers import Gathered, at_severity, shifted_responses
+from fca.studies.irt.fits import SUBJECT
+from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, TOP1, TableSpec, filled
+from fca.types import Column, FcaError, Table, with_interval
+
+SOURCE = "Hendrycks & Dietterich, 2019, section 4, without the division by the errors of AlexNet"
+RIGHT = Column(TOP1, float, ".0%", "accuracy")
+MEAN = Column("top1_mean", float, ".1%", "accuracy, mean over severities")
+CLEAN = Column("top1_clean", float, ".1%", "accuracy on clean images")
+LOSS = Column("loss", float, "+.1%", "accuracy lost, mean over severities")
+IMAGES = Column("images", int, ".0f", "images")
+
+CORRUPTION_ACCURACY = TableSpec(
+    "corruption_accuracy",
+    "How accurate is each model under each corruption? (severity 0: clean)",
+    SOURCE,
+    (DATASET, SUBJECT, MODEL, CORRUPTION, SEVERITY, *with_interval(RIGHT), IMAGES),
+)
+CORRUPTION_LOSS = TableSpec(
+    "corruption_loss",
+    "Which corruption costs most accuracy?",
+    SOURCE,
+    (
+        *(DATASET, SUBJECT, MODEL, CORRUPTION, *with_interval(LOSS), *with_interval(MEAN), CLEAN),
+        *(Column("severities", int, ".0f", "severities above 0"), IMAGES),
+    ),
+)
+METHOD = {
+    "loss": "accuracy on clean images minus the mean accuracy over the severities, on the same images",
+    "intervals": "95 % over images: Wilson's at one severity, Student's t of the images' means over severities",
+}
+
+
+@dataclass(frozen=True)
+class CorruptionAccuracy:
+    """`analysis=corruption_accuracy`; reads full models' responses to clean and corrupted test images.
+
+    query: narrows the rows.
+    """
+
+    tables: ClassVar = (CORRUPTION_ACCURACY, CORRUPTION_LOSS)
+
+    query: str | None = None
+
+    def __call__(self, store: Store) -> list[Table]:
+        """One line a severity, and one a corruption. Raises FcaError without corrupted images."""
+        accuracies, losses, runs = list[dict[str, Any]](), list[dict[str, Any]](), set[str]()
+        left_out = list[str]()
+        for corruption, gathered in shifted_responses(store, self.query, fewest=1):
+            about = {"dataset": gathered.dataset, "corruption": corruption}
+            accuracies += [about | line for line in severity_lines(gathered)]
+            losses += [about | line for line in loss_lines(gathered)]
+            runs.update(gathered.runs)
+            left_out += [f"{corruption}: {why}" for why in gathered.left_out]
+        if not losses:
+            command = "fca run task=predict model=run model.run_id=ID shift=clean,corruption/all -m"
+            seen = f"none among the {len(store.rows())} stored rows"
+            raise FcaError("corrupted images with responses", seen, "1 corruption or more", f"make some: {command}")
+        parameters = {**asdict(self), **METHOD, "left_out": "; ".join(left_out) or None}
+        return filled(self.tables, (accuracies, losses), parameters, runs)
+
+
+def severity_lines(gathered: Gathered) -> Iterator[dict[str, Any]]:
+    """Accuracy of each subject at each severity, with Wilson's interval."""
+    for severity in sorted(gathered.responses.items["severity"].unique()):
+        part = at_severity(gathered, int(severity)).responses
+        for subject, of in zip(part.subjects.to_dict("records"), part.correct, strict=True):
+            known = of[~np.isnan(of)]
+            low, high = wilson(int(known.sum()), len(known))
+            line = {"subject": subject["subject"], "model": subject["model"], "severity": int(severity)}
+            yield line | {"top1": known.mean(), "top1_low": low, "top1_high": high, "images": len(known)}
+
+
+def loss_lines(gathered: Gathered) -> Iterator[dict[str, Any]]:
+    """What the corruption costs each subject: images are matched, and their means over severities are averaged.
+
+    loss = 1/n Σ_i (clean_i - 1/S Σ_s right_is)   for n images and S severities
+    """
+    items = gathered.responses.items
+    severity = items["severity"].to_numpy()
+    image = items["image_id"].astype("category").cat.codes.to_numpy()
+    each = np.bincount(image[severity > 0])
+    for subject, right in zip(gathered.responses.subjects.to_dict("records"), gathered.responses.correct, strict=True):
+        mean = np.bincount(image[severity > 0], right[severity > 0]) / each
+        clean = np.full(len(mean), np.nan)
+        clean[image[severity == 0]] = right[severity == 0]
+        alone = np.arange(len(mean))  # every image is drawn by itself
+        line: dict[str, Any] = {"subject": subject["subject"], "model": subject["model"], "images": len(mean)}
+        line |= {"severities": len(set(severity[severity > 0])), "top1_mean": mean.mean()}
+        line[MEAN.low], line[MEAN.high] = t_mean(mean, alone, FRACTION)
+        if not np.isnan(clean).any():
+            line |= {"top1_clean": clean.mean(), "loss": (clean - mean).mean()}
+            line[LOSS.low], line[LOSS.high] = t_mean(clean - mean, alone, SIGNED_FRACTION)
+        yield line

@@ -1,0 +1,82 @@
+"""Accuracy under corruptions, from stored predictions whose numbers are known."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from statsmodels.stats.proportion import proportion_confint
+
+from fca.report.figure import visuals_of
+from fca.store import Store
+from fca.studies.irt.corruption_accuracy import CorruptionAccuracy
+from fca.types import FcaError
+from tests.studies.conftest import Lab
+
+FOG = ("corruption/fog/1", "corruption/fog/3", "corruption/fog/5")
+
+
+@pytest.fixture
+def lab(tmp_path):
+    return Lab(Store(tmp_path / "outputs"))
+
+
+def answered(lab, model, shares):
+    """Predictions of which about this share is right."""
+    return {shift: lab.answered(model, share, shift, seed=0) for shift, share in shares.items()}
+
+
+def found(lab, **keys):
+    return [table.frame for table in CorruptionAccuracy(**keys)(lab.store)]
+
+
+def right(lab, run_id):
+    return (lab.store.array(run_id, "pred") == lab.true).astype(float)
+
+
+def test_accuracies_and_losses_are_those_by_hand_for_a_single_model(lab):
+    runs = answered(lab, "net", {"clean": 0.9, **dict(zip(FOG, (0.8, 0.5, 0.3), strict=True))})
+    accuracies, losses = found(lab)
+    for line in accuracies.to_dict("records"):
+        shift = f"corruption/fog/{line['severity']}" if line["severity"] else "clean"
+        known = right(lab, runs[shift])
+        assert line["top1"] == pytest.approx(known.mean())
+        wilson = proportion_confint(known.sum(), len(known), method="wilson")
+        assert (line["top1_low"], line["top1_high"]) == pytest.approx(wilson)
+    [line] = losses.to_dict("records")
+    mean = np.mean([right(lab, runs[shift]) for shift in FOG], axis=0)
+    lost = right(lab, runs["clean"]) - mean
+    assert (line["top1_mean"], line["loss"], line["top1_clean"]) == pytest.approx(
+        (mean.mean(), lost.mean(), right(lab, runs["clean"]).mean())
+    )
+    ends = stats.t.interval(0.95, len(lost) - 1, lost.mean(), stats.sem(lost))
+    assert (line["loss_low"], line["loss_high"]) == pytest.approx(ends)
+    assert (line["severities"], line["images"]) == (3, len(lab.true))
+
+
+def test_without_clean_predictions_there_is_no_loss(lab):
+    answered(lab, "net", dict.fromkeys(FOG, 0.5))
+    accuracies, losses = found(lab)
+    assert sorted(accuracies["severity"]) == [1, 3, 5]
+    assert losses[["loss", "loss_low", "loss_high", "top1_clean"]].isna().all(axis=None)
+    assert losses["top1_mean"].notna().all()
+
+
+def test_without_corrupted_images_the_command_that_makes_some_is_named(lab):
+    answered(lab, "net", {"clean": 0.9})
+    with pytest.raises(FcaError, match=r"none among the 1 stored rows.*shift=clean,corruption/all"):
+        found(lab)
+
+
+def test_the_figure_has_a_square_for_each_severity_and_the_answer_names_the_worst(lab):
+    for model, share in (("best", 0.9), ("other", 0.6)):
+        shifts = {"clean": share, "corruption/fog/1": share - 0.1, "corruption/snow/1": share - 0.4}
+        answered(lab, model, shifts)
+    tables = CorruptionAccuracy()(lab.store)
+    figures, headlines, answers = visuals_of(CorruptionAccuracy())
+    spec = figures[0].draw(*tables).to_dict()
+    [(_, lines)] = spec["datasets"].items()
+    assert len(lines) == len(tables[0].frame)
+    assert {line["panel"] for line in lines} == {"best", "other"}
+    [sentence] = headlines["corruption_loss"](tables[1].frame)
+    assert "best loses most under snow" in sentence
+    [answer] = [one for one in answers if one.tables[0].name == "corruption_loss"]
+    assert "snow hurts best most" in answer.find(tables[1].frame)[0]
