@@ -295,7 +295,7 @@ def known_images(work: Forward, classifier: Classifier) -> Images:
     known = [c for c in work.classes or range(len(data.classes)) if column[c] >= 0]
     if not known:
         own, theirs = (", ".join(keys[:5]) + ", ..." for keys in (classifier.classes, data.classes))
-        step = "give the data set's class keys in logit order as model.classes=[...]"
+        step = "choose its data set (dataset=...), or give the class keys in logit order, model.classes=[...]"
         raise FcaError("model.classes", own, f"at least one class of {data.name}: {theirs}", step)
     rows = data.rows(split, known)
     if not len(rows):

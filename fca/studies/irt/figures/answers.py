@@ -105,6 +105,8 @@ def corruption_answer(losses: pd.DataFrame) -> Found:
     """
     best = losses.sort_values(harm.CLEAN, ascending=False, kind="stable")[SUBJECT].iloc[0]
     part = losses[losses[SUBJECT] == best].sort_values(harm.MEAN, kind="stable")
+    if len(part) < 2:
+        return None
     line = part.iloc[0].to_dict()
     of = f"Of {len(part)} corruptions of {line[DATASET]}, {line[CORRUPTION]} hurts {best} most"
     known = pd.notna(line[harm.CLEAN])
