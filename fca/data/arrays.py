@@ -96,7 +96,8 @@ class Cifar(Downloaded):
         try:
             return archive(root, train=train, download=self.download)
         except (RuntimeError, OSError) as error:  # not found or corrupted; no network
-            step = f"bring that folder (from {archive.url}), or set dataset.download=true ({error})"
+            other = "try the download again" if self.download else "set dataset.download=true"
+            step = f"bring that folder (from {archive.url}), or {other} ({error})"
             raise FcaError("dataset.root", root, f"a folder that holds {archive.base_folder}, whole", step) from error
 
 

@@ -102,8 +102,9 @@ def test_a_damaged_cifar_is_refused_with_the_folder_to_bring(published):
 
 def test_an_absent_cifar_without_network_is_refused_with_the_folder_to_bring(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.CIFAR10, "url", "http://127.0.0.1:9/cifar-10-python.tar.gz")
-    for download in (False, True):
-        with pytest.raises(FcaError, match=r"holds cifar-10-batches-py, whole; next: bring that folder \(from http"):
+    where = r"holds cifar-10-batches-py, whole; next: bring that folder \(from http.*\), or "
+    for download, other in ((False, "set dataset.download=true"), (True, "try the download again")):
+        with pytest.raises(FcaError, match=where + other):
             Cifar(name="cifar10", version="v", root=str(tmp_path), download=download, val=VAL).load()
 
 
