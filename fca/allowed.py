@@ -70,6 +70,8 @@ def allowed_of(kind: Any, name: str) -> str:
     """
     hint, rule = declared(kind)[name]
     options = list(get_args(hint)) if isinstance(hint, UnionType) else [hint]
+    if options == [NoneType]:
+        return "null"
     origins = [get_origin(option) or option for option in options if option is not NoneType]
     last, nested = origins[-1], is_dataclass(origins[-1])
     first = f"keys with values: {', '.join(declared(last))}" if nested else KINDS.get(last, "")
