@@ -26,6 +26,7 @@ from fca.store import Store
 from fca.store import results as results_of
 from fca.store.columns import BASE, RUN_ID
 from fca.store.damage import shown
+from fca.studies.rows import MixedRows
 from fca.types import FcaError, check_choice
 
 
@@ -41,6 +42,8 @@ def report(config: DictConfig) -> str:
     page, results = make()
     for answer in answers_of(results):
         print(answer.sentence)
+    for reason in dict.fromkeys(result.missing for result in results if result.mixed):
+        print(f"some answers are missing: {reason}")
     print(f"page: {page}")
     if config.serve:
         with served(page.parent) as address:
@@ -108,7 +111,7 @@ def _result(analysis: Any, store: Store) -> tuple[Result, Store]:
             tables, store = tables_of(analysis, store)
         return Result(analysis, tables), store
     except FcaError as error:
-        return Result(analysis, (), _typed_here(str(error))), store
+        return Result(analysis, (), _typed_here(str(error)), isinstance(error, MixedRows)), store
 
 
 def _typed_here(reason: str) -> str:

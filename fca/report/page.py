@@ -267,11 +267,15 @@ def _counted(rows: pd.DataFrame, names: Sequence[str]) -> list[tuple[dict[str, s
 
 
 class Result(NamedTuple):
-    """What an analysis found: its tables, or the reason why there are none."""
+    """What an analysis found: its tables, or the reason why there are none.
+
+    mixed: whether that reason is rows that do not belong together, among which a query chooses.
+    """
 
     analysis: Any
     tables: Sequence[Table]
     missing: str = ""
+    mixed: bool = False
 
 
 @dataclass(frozen=True)

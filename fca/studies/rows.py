@@ -224,6 +224,10 @@ def require(found: Sized, what: str, total: int, command: str) -> None:
         raise FcaError(what, f"none among the {total} stored rows", "1 or more", f"make some with: {command}")
 
 
+class MixedRows(FcaError):
+    """The rows read differ in a column that is no axis of the analysis; a filter chooses among them."""
+
+
 def one_config(rows: pd.DataFrame, name: str, per_model: Sequence[str] = ()) -> None:
     """Stop when rows of one data set differ in a column that is no axis, naming the values and the filter to add.
 
@@ -253,13 +257,13 @@ def _values(column: pd.Series) -> list[str]:
     return [*sorted(whole), *(["missing"] if column.isna().any() else [])]
 
 
-def _differ(column: str, values: pd.Series, dataset: Hashable, own: bool) -> FcaError:
+def _differ(column: str, values: pd.Series, dataset: Hashable, own: bool) -> MixedRows:
     shown = _values(values)
     step = f'keep one, e.g. analysis.query="\\"{column} == {shown[0]}\\""'
     if own:
         also = " or, for all of the recipe, [recipe]" if column.startswith("recipe_") else ""
         step += f"; or, where each model has its own by intention, analysis.per_model=[{column}]{also}"
-    return FcaError(
+    return MixedRows(
         f"{column} of the rows read", ", ".join(shown), f"one value on {dataset}: it is no axis of this analysis", step
     )
 

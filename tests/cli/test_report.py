@@ -1,0 +1,31 @@
+"""`fca report`: what it prints beside the page."""
+
+import pytest
+
+from fca.cli import report
+from fca.store import Store
+from fca.subset import draw_subset
+from tests.studies.conftest import Lab
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """A store with features, and with one training."""
+    lab = Lab(Store(tmp_path / "outputs"))
+    lab.embed("net", lab.features(0))
+    lab.train("quick", draw_subset(6, 2, 0), 0.5, recipe_epochs=10)
+    return lab
+
+
+def test_runs_that_do_not_belong_together_are_named_with_the_query_that_chooses_among_them(fca, lab):
+    words = ("report.analyses=[similarity,few_class]", "logger=none")
+    code, out, err = fca(*words, door=report)
+    assert (code, "missing" in out) == (0, False), err
+    lab.train("quick", draw_subset(6, 2, 1), 0.5, recipe_epochs=5)
+    code, out, _ = fca(*words, door=report)
+    assert code == 0
+    assert "some answers are missing: recipe_epochs of the rows read = 10, 5" in out
+    query = 'query="\\"recipe_epochs == 10\\""'
+    assert query in out
+    code, out, _ = fca(*words, 'query="recipe_epochs == 10"', door=report)
+    assert (code, "missing" in out) == (0, False)
