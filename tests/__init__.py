@@ -9,9 +9,7 @@ from typing import Any, get_args, get_type_hints
 import jaxtyping
 from beartype import beartype as checked
 
-MOST = (
-    20  # calls of a function that are checked in each test: loops of thousands would be checked longer than they take
-)
+MOST = 20  # calls of a function that each test checks: not all of the thousands in a loop
 calls: Counter[int] = Counter()  # of this test
 of_all = jaxtyping.jaxtyped
 

@@ -80,3 +80,14 @@ def test_the_figure_has_a_square_for_each_severity_and_the_answer_names_the_wors
     assert "best loses most under snow" in sentence
     [answer] = [one for one in answers if one.tables[0].name == "corruption_loss"]
     assert "snow hurts best most" in answer.find(tables[1].frame)[0]
+
+
+def test_of_many_models_the_four_best_on_clean_images_are_drawn_and_the_title_counts_all(lab):
+    for at in range(5):
+        answered(lab, f"net{at}", {"clean": 0.2 + 0.15 * at, "corruption/fog/1": 0.5})
+    accuracies, losses = CorruptionAccuracy()(lab.store)
+    spec = visuals_of(CorruptionAccuracy()).figures[0].draw(accuracies, losses).to_dict()
+    [(_, lines)] = spec["datasets"].items()
+    best = losses.frame.sort_values("top1_clean")["subject"].tail(4)
+    assert {line["panel"] for line in lines} == set(best)
+    assert "The 4 most accurate of 5 subjects" in str(spec["title"])

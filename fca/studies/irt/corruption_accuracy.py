@@ -65,7 +65,7 @@ class CorruptionAccuracy:
             runs.update(gathered.runs)
             left_out += [f"{corruption}: {why}" for why in gathered.left_out]
         if not losses:
-            command = "fca run task=predict model=run model.run_id=ID shift=clean,corruption/all -m"
+            command = "fca run -m task=predict model=run model.run_id=ID shift=clean,corruption/all"
             seen = f"none among the {len(store.rows())} stored rows"
             raise FcaError("corrupted images with responses", seen, "1 corruption or more", f"make some: {command}")
         parameters = {**asdict(self), **METHOD, "left_out": "; ".join(left_out) or None}
