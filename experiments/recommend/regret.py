@@ -138,12 +138,16 @@ def tables(store, outputs):
         for at, one in enumerate(weighed.candidates):
             if one.key in every:
                 truth, n, before = every[one.key]["top1"], every[one.key]["n_test"], weighed.before[at]
-                line = {"candidate": name_of(one.key), "adaptation": one.key[2], "top1": truth, "n_test": n}
+                line = dict.fromkeys(
+                    ("predicted", "low", "high", "expected", "after_low", "after_high", "judged", "whole")
+                )
+                line |= {"candidate": name_of(one.key), "adaptation": one.key[2], "top1": truth, "n_test": n}
                 if before is not None:
                     line |= {"predicted": before.value, "low": before.low, "high": before.high}
                 if one.trained and at in weighed.compared:
                     ends = np.quantile(on_test(weighed.draws[:, at], n), (0.05, 0.95))
                     line |= {"expected": weighed.mean[at], "after_low": ends[0], "after_high": ends[1]}
+                    line |= {"judged": one.first["top1"], "whole": one.first["run_id"] == every[one.key]["run_id"]}
                 predictions.append(job | line)
     return pd.DataFrame(choices), pd.DataFrame(predictions), known
 
@@ -151,6 +155,14 @@ def tables(store, outputs):
 def on_test(accuracies, n):
     """What n test images would show of each of these accuracies: they are a sample themselves."""
     return np.random.default_rng(0).binomial(int(n), np.clip(accuracies, 0, 1)) / n
+
+
+def coverage_of(part, name, low, high, truth):
+    """How often an interval holds the accuracy on test images; points, as are its width and the mean error."""
+    noise = np.sqrt(part[truth] * (1 - part[truth]) / part["n_test"])
+    found = {"n": len(part), "inside": ((part[truth] >= part[low]) & (part[truth] <= part[high])).mean()}
+    found |= {"width": 100 * (part[high] - part[low]).mean(), "error": 100 * (part[name] - part[truth]).abs().mean()}
+    return found | {"noise_of_the_test": 80 * noise.mean()}
 
 
 def table(options):
@@ -165,17 +177,18 @@ def table(options):
                         "worst": part["regret"].max(), "latency_ratio": slower})  # fmt: skip
     print(pd.DataFrame(summary).sort_values("regret").round(2).to_string(index=False))
     print(f"fca recommend trained for {choices['cost'].mean():.0%} of the time that training everything takes")
-    coverage = []
-    for name, low, high in (("predicted", "low", "high"), ("expected", "after_low", "after_high")):
-        covered = predictions.dropna(subset=low) if low in predictions else predictions.head(0)
-        for adaptation, part in covered.groupby("adaptation"):
-            error = (part[name] - part["top1"]).abs().mean()
-            noise = np.sqrt(part["top1"] * (1 - part["top1"]) / part["n_test"])
-            inside = ((part["top1"] >= part[low]) & (part["top1"] <= part[high])).mean()
-            width = (part[high] - part[low]).mean()
-            line = {"when": name, "adaptation": adaptation, "n": len(part), "error": 100 * error}
-            line |= {"noise_of_the_test": 80 * noise.mean(), "inside": inside, "width": 100 * width}
-            coverage.append(line)
+    after = ("expected", "after_low", "after_high")
+    judged = predictions.dropna(subset=["judged"])
+    cases = (
+        ("before training", predictions.dropna(subset=["low"]), ("predicted", "low", "high"), "top1"),
+        ("of the weights that were judged", judged, after, "judged"),
+        ("... of a third, when trained whole", judged[~judged["whole"].astype(bool)], after, "top1"),
+    )
+    coverage = [
+        {"when": when, "adaptation": adaptation} | coverage_of(part, *interval, truth)
+        for when, cases_of, interval, truth in cases
+        for adaptation, part in cases_of.groupby("adaptation")
+    ]
     print(pd.DataFrame(coverage).round(2).to_string(index=False))
 
 

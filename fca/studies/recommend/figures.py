@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import altair as alt
@@ -110,6 +111,9 @@ def model_answer(candidates: pd.DataFrame) -> Found:
     >>> of = {"top1_expected": 0.9, "top1_expected_low": 0.85, "top1_expected_high": 0.94}
     >>> print(model_answer(pd.DataFrame([line | seen | of]))[0])
     Use resnet18 (linear probe): 90.0 % [83.0, 94.0] of 100 test images right, 9.3 ms an image.
+    >>> of |= {"top1_expected": 0.98, "top1_expected_low": 0.95, "top1_expected_high": 0.99}
+    >>> print(model_answer(pd.DataFrame([line | seen | of]))[0].partition("image. ")[2])
+    Test images are harder than those that chose the model, by which 98.0 % [95.0, 99.0] was expected.
     """
     first = candidates.iloc[0].to_dict()
     if first[VERDICT] not in (CHOSEN, GUESS):
@@ -117,12 +121,23 @@ def model_answer(candidates: pd.DataFrame) -> Found:
     name = name_of((first[MODEL], None, first[ADAPTATION]))
     unsure = ""
     if first[VERDICT] == GUESS:
-        unsure = f"; a best guess, {first[WITHIN]:.0%} sure by {first[N_VAL]:.0f} validation images"
+        unsure = f"; a best guess, {100 * first[WITHIN]:.0f} % sure by {first[N_VAL]:.0f} validation images"
     right = f"{small.interval(first, SHARE_RIGHT)} of {first[N_TEST]:.0f} test images right"
     shown = candidates.dropna(subset=EXPECTED).assign(candidate=_names)
     hover = (CANDIDATE, VERDICT, *with_interval(RIGHT), MS)
-    sentence = f"Use {name}: {right}, {first[LATENCY]:.1f} ms an image{unsure}."
+    sentence = f"Use {name}: {right}, {first[LATENCY]:.1f} ms an image{unsure}.{_contradiction(first)}"
     return sentence, small.dots(shown, CANDIDATE, RIGHT, hover)
+
+
+def _contradiction(of: Mapping[Any, Any]) -> str:
+    """That test images are unlike those that chose the model, where the intervals of both do not meet."""
+    (expected_low, expected_high), (low, high) = ([of[end] for end in with_interval(c)[1:]] for c in (EXPECTED, TOP1))
+    if not (high < expected_low or expected_high < low):
+        return ""
+    word = "harder" if high < expected_low else "easier"
+    return (
+        f" Test images are {word} than those that chose the model, by which {small.interval(of, RIGHT)} was expected."
+    )
 
 
 def other_answer(candidates: pd.DataFrame) -> Found:

@@ -50,7 +50,8 @@ VERDICT = Column(
     "verdict",
     str,
     "",
-    "good enough: within the margin of the best with the confidence asked for; worse: not, with that confidence",
+    "good enough: within the margin of the best with the confidence asked for, as far as it was trained; worse: not, "
+    "with that confidence",
     {word: word for word in (CHOSEN, GUESS, GOOD, OPEN, WORSE, UNTRAINED, UNMEASURED, REFUSED)},
 )
 WHY = Column("why", str, "", "the limit that it is over")
@@ -74,6 +75,7 @@ METHOD = {
     "each left out of a fit; for other networks the prediction made before training. Test images choose nothing",
     "predicted": "least squares on the accuracy of a linear probe, log images a class and log ncl of earlier jobs",
     "intervals": "90 % of expected and predicted accuracy; 95 % of latency and of accuracy on test images",
+    "expected": "of the weights that were judged, which may be those of a part of a training: see epochs",
 }
 
 
@@ -280,7 +282,10 @@ class Weighed:
             yield self._beyond()
         for other, name in promising:
             chance = float((self.draws[:, other] > self.draws[:, self.answer] + margin).mean())
-            yield f"train {name}", f"it would be more than {100 * margin:g} points better with probability {chance:.0%}"
+            yield (
+                f"train {name}",
+                f"it would be more than {100 * margin:g} points better with probability {100 * chance:.0f} %",
+            )
 
     def _beyond(self) -> tuple[str, str]:
         """What a sure answer leaves open: candidates of which nothing is known, or over the limits."""
