@@ -3,6 +3,8 @@ PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
 # Tests keep bytecode, even where the shell forbids it: else each worker and process compiles all modules and asserts again.
+# One process more than there are cores: some tests wait for others, or for a time.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 TESTED := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 OLDEST_TESTS := tests/cli tests/data tests/stats tests/store tests/studies tests/training
@@ -29,10 +31,10 @@ docs: $(STAMP)  ## the site, outputs/docs/index.html, which opens as a file
 	@echo outputs/docs/index.html
 
 test: $(STAMP)  ## tests that need no network, no GPU and no other data, in minutes
-	$(TESTED) -m 'not real and not slow' -n logical --dist worksteal --ignore tests/test_conf.py \
+	$(TESTED) -m 'not real and not slow' -n $(WORKERS) --dist worksteal --ignore tests/test_conf.py \
 		--ignore tests/test_documented_commands.py  # both are of make check
 
-test-long: $(STAMP)  ## what takes over ten seconds: killed and parallel sweeps, every experiment and preset, speed scripts
+test-long: $(STAMP)  ## what takes long: simulations, killed and parallel sweeps, every experiment and preset, speed scripts
 	$(TESTED) -m 'slow' -n logical --dist worksteal --durations=20
 
 # The oldest versions that pyproject.toml allows, but for torch's; warnings of old libraries are no errors here, and

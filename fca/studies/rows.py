@@ -116,7 +116,8 @@ def every_row(store: Store, query: str | None) -> pd.DataFrame:
         lacking = (rows[TASK] == task) & rows[list(needed)].isna().any(axis="columns")
         for run_id in rows["run_id"][lacking]:
             log.warning("run %s is left out: its row lacks one of %s", run_id, ", ".join(needed))
-        rows = rows[~lacking]
+        if lacking.any():
+            rows = rows[~lacking]
     if query is not None:
         kept(rows, query, "analysis.query")
     return rows
@@ -235,8 +236,9 @@ def one_config(rows: pd.DataFrame, name: str, per_model: Sequence[str] = ()) -> 
     `recipe` for all of the recipe.
     A missing value differs from nothing, except in OF_WEIGHTS.
     """
-    columns = [str(c) for c in rows]
-    for column in [c for c in columns if c in CONFIG or c.startswith("recipe_")]:
+    requested = [c for c in map(str, rows) if c in CONFIG or c.startswith("recipe_")]
+    varying = [c for c in (*requested, *OF_WEIGHTS) if c in rows and len(_values(rows[c])) > 1]
+    for column in [c for c in varying if c in requested]:
         own_by_intention = column in per_model or ("recipe" in per_model and column.startswith("recipe_"))
         within = ["dataset", name] if own_by_intention else ["dataset"]
         by_classes = [rows["classes"].map(str)] if column in OF_SIZE else []
@@ -244,7 +246,7 @@ def one_config(rows: pd.DataFrame, name: str, per_model: Sequence[str] = ()) -> 
             if len(_values(part[column].dropna())) > 1:
                 own = all(len(_values(p[column].dropna())) < 2 for _, p in part.groupby(name))
                 raise _differ(column, part[column].dropna(), dataset, name == "model" and own)
-    for column in [c for c in OF_WEIGHTS if c in columns]:
+    for column in [c for c in varying if c in OF_WEIGHTS]:
         for (dataset, *_), part in rows.groupby(["dataset", "task", name]):
             if len(_values(part[column])) > 1:
                 raise _differ(column, part[column], dataset, own=False)
@@ -270,8 +272,10 @@ def _differ(column: str, values: pd.Series, dataset: Hashable, own: bool) -> Mix
 
 def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
     """The rows that a query keeps; of its conditions (see `conditions_of`) one on a column that they lack keeps all."""
+    if query is None:
+        return rows
     known = set(rows.dropna(axis="columns", how="all"))
-    for condition in [] if query is None else conditions_of(query, "analysis.query"):
+    for condition in conditions_of(query, "analysis.query"):
         if columns_of(condition) <= known:
             rows = kept(rows, condition, "analysis.query")
     return rows

@@ -107,7 +107,7 @@ def test_results_may_name_a_column_of_a_task_that_has_not_run(fca):
     assert (code, "--columns = polcy; allowed: run_id, task" in err) == (2, True)
 
 
-@pytest.mark.parametrize("command", ["--help", "run --help", "status --help"])
+@pytest.mark.parametrize("command", ["--help", pytest.param("run --help", marks=pytest.mark.slow), "status --help"])
 def test_a_reader_that_stops_early_ends_quietly(shell, command):
     code, _, err = shell(f"set -o pipefail; fca {command} | true")
     assert (code, err) == (0, "")

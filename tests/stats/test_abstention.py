@@ -39,6 +39,7 @@ def violations(edges, risks, images, candidates=1):
         ([0, 0.3, 0.6, 1], [0.4, 0.15, 0.02]),
     ],
 )
+@pytest.mark.slow
 def test_the_error_of_answered_images_is_kept_with_the_stated_confidence(edges, risks, images):
     # 600 sets: a rate of .05 has a standard error of .009; three of them above
     assert violations(edges, risks, images) <= 1 - LEVEL + 0.027

@@ -121,6 +121,7 @@ def test_objects_that_fail_in_order_show_in_the_matched_excess():
     assert made.excess.value == pytest.approx(matched.excess.value / 11, abs=0.02)
 
 
+@pytest.mark.slow
 def test_intervals_hold_no_effect_in_nineteen_of_twenty_and_p_is_uniform():
     rng = np.random.default_rng(5)
     found = [parts(simulated(rng, 10, of_class=1.0, of_session=1.0), k)[1] for k in range(80)]

@@ -108,6 +108,7 @@ def test_the_mean_of_few_draws_has_the_t_interval_of_scipy(n):
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 2, 2), (1, 4, 2), (1, 1, 1, 1), (1, 2, 3, 2), (1, 1, 1, 1, 1)])
+@pytest.mark.slow
 def test_intervals_of_the_mean_of_three_to_five_normal_draws_hold_the_true_mean(sizes):
     rng, cluster = np.random.default_rng(0), np.repeat(np.arange(len(sizes)), sizes)
     inside = []

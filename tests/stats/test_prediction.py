@@ -63,6 +63,7 @@ def test_intervals_equal_cross_validation_plus_written_out():
 
 
 @pytest.mark.parametrize("datasets", [4, 1], ids=["data set", "subset seed"])
+@pytest.mark.slow
 def test_intervals_cover_as_they_promise_where_points_are_exchangeable(datasets):
     found = [judged(*study(seed, 0.02, datasets)) for seed in range(40)]
     coverage = np.mean([f.coverage.value for f in found])

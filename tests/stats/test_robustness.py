@@ -82,6 +82,7 @@ def true_instability(step):
 
 @pytest.mark.parametrize("step", [0.0, 0.1, 0.4])
 @pytest.mark.parametrize("images", [30, 300])
+@pytest.mark.slow
 def test_intervals_hold_the_true_value(images, step):
     rng = np.random.default_rng(5)
     label = np.arange(200).repeat(images)  # 200 independent repetitions

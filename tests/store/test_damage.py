@@ -32,7 +32,7 @@ from fca.studies.few_class.similarity import Similarity, embedded
 from fca.studies.rows import every_row, records
 from fca.types import FcaError, Run, Table
 
-FAST, ALL = 16, 240
+FAST, ALL = 8, 240
 COMMANDS = (
     "task=train recipe.snapshots=[0.5]",
     "task=embed model@encoder=pixels",

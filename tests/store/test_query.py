@@ -78,7 +78,7 @@ QUERIES = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(frames(), QUERIES)
 def test_a_query_keeps_what_pandas_keeps(frame, query):
     pd.testing.assert_frame_equal(kept(frame, query), frame.query(query, engine="python"))

@@ -137,6 +137,7 @@ def shifted(tmp_path_factory):
     return lab
 
 
+@pytest.mark.slow
 def test_planted_steps_of_severity_are_found(shifted):
     steps, effects, networks = SeverityFacet()(shifted.store)
     assert steps.frame["corruption"].tolist() == ["fog", "snow"]

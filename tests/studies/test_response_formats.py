@@ -39,7 +39,7 @@ def answers(draw):
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @given(drawn=answers())
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_was_written_is_read(drawn, suffix, tmp_path):
     subjects, items, cells = drawn
     correct = np.array(cells).reshape(len(subjects), len(items))

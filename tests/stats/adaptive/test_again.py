@@ -82,6 +82,7 @@ def test_the_mean_over_groups_knows_what_their_errors_share():
     assert opposed.se.ravel() == pytest.approx([0.0, 0.2], abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_interval_of_the_mean_over_groups_holds_the_truth_nineteen_times_in_twenty(drawn):
     data = drawn(sessions=40, groups=10, models=1, seed=2)  # four sessions a group: what is known comes from the others
     truth = make_pool(*data.pool).truth(data.correct[0]).mean(axis=0)

@@ -18,6 +18,7 @@ def planted(seed, models=60, items=600, dimensions=1):
 
 
 @pytest.mark.parametrize(("space", "estimator"), [("ease", "p_irt"), ("ease", "weighted"), ("responses", "weighted")])
+@pytest.mark.slow
 def test_anchors_err_less_than_as_many_random_items(space, estimator):
     squared = {"anchors": [], "random": []}
     for seed in range(4):
@@ -30,6 +31,7 @@ def test_anchors_err_less_than_as_many_random_items(space, estimator):
     assert np.mean(squared["anchors"]) < np.mean(squared["random"])
 
 
+@pytest.mark.slow
 def test_intervals_hold_for_models_that_chose_nothing_also_where_the_item_model_is_wrong():
     held = []
     for seed in range(8):

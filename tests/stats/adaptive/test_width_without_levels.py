@@ -39,6 +39,7 @@ def exactly(right_of_all, width):
 
 
 @pytest.mark.parametrize("width", [0.06, 0.1, 0.2])
+@pytest.mark.slow
 def test_stopping_at_a_width_keeps_the_coverage_of_every_accuracy(width):
     held, bias = np.array([exactly(right, width) for right in range(0, ITEMS + 1, 3)]).T
     assert held.min() >= 0.93

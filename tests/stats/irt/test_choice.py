@@ -26,6 +26,7 @@ def test_scores_are_those_of_scikit_learn():
     assert held.accuracy == np.mean((p > 0.5) == right)
 
 
+@pytest.mark.slow
 def test_the_model_that_made_the_answers_wins():
     held = choose_model(planted(80, 300).responses).candidates
     assert held[0].model == "2pl"

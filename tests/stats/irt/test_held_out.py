@@ -120,6 +120,7 @@ class Knowing(NamedTuple):
 
 
 @pytest.mark.parametrize("hold_out", WAYS)
+@pytest.mark.slow
 def test_of_models_that_know_nothing_the_best_looks_good_and_its_nested_score_does_not(hold_out, monkeypatch):
     """Coin flips, and four models with the same difficulties dealt at random, so that all are equally wrong."""
     levels, one = np.linspace(-2.5, 2.5, 30), np.ones(30)

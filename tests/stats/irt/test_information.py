@@ -40,6 +40,7 @@ def test_information_is_the_variance_of_the_numerical_slope_of_the_log_likelihoo
 
 
 @pytest.mark.parametrize("items", [10, 40, 200])
+@pytest.mark.slow
 def test_marginal_reliability_is_the_squared_correlation_of_ability_and_its_estimate(items):
     bank, rng = random_bank(items, seed=items), np.random.default_rng(1)
     ability = rng.normal(size=2500)

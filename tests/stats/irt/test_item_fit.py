@@ -56,6 +56,7 @@ def test_items_and_subjects_that_follow_the_1pl_are_flagged_in_one_of_twenty_cas
     assert 0.9 < items.infit.mean() < 1.02
 
 
+@pytest.mark.slow
 def test_in_the_2pl_the_level_is_held_and_not_used_up():
     items, subjects = misfits(planted(65, 1500, seed=1).responses, "2pl")
     for z in (items.infit_z, items.outfit_z):

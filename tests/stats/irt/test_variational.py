@@ -203,6 +203,7 @@ def two_blocks(subjects=60, items=1500, seed=0):
 
 @pytest.mark.parametrize("compat", [None, "seed001"])
 @pytest.mark.parametrize("model", ["2pl", "3pl-upper"])
+@pytest.mark.slow
 def test_two_blocks_of_items_keep_their_two_discriminations(model, compat):
     """With λ ~ U[0, 1] for every item the ratio of 3.3 came out as 1.0 (ADR 24). Found: 1.75 to 2.50."""
     answers, slope = two_blocks()
