@@ -33,7 +33,7 @@ def sync(arguments: Sequence[str]) -> int:
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--project", help="in W&B, for what was not tracked (default: that of conf/logger/wandb.yaml)")
     parser.add_argument("--entity", help="a user or a team (default: the one of your login)")
-    parser.add_argument("--workers", type=int, default=4, help="runs sent at a time, 1 to 16 (default: 4)")
+    parser.add_argument("--workers", type=int, default=5, help="runs sent at a time, 1 to 16 (default: 5, as W&B)")
     parser.add_argument("--dry-run", action="store_true", help="print what would be sent")
     options = parser.parse_args(arguments)
     check_store(options.outputs)
