@@ -247,7 +247,7 @@ class Search:
 
     def answer(self) -> None:
         """The answers of the analysis, the next commands, and the page."""
-        query = f"fingerprint == '{self.of[0]}' and ncl == {len(self.of[1])}"
+        query = f"fingerprint == '{self.of[0]}' and classes == {self.of[1]}"
         asked = replace(self.asked, query=query)
         tables = {table.name: table for table in asked(self.store)}
         print("", *(answer.sentence for answer in answers([asked], tables, MOST)), sep="\n")

@@ -26,19 +26,21 @@ def job_data(name="zoo", per_class=90, keys=("wolf", "cat", "yak")):
 
 
 def network(lab, model, latency_ms, **of):
-    lab.write(task="latency", model=model, ncl=3, **{**QUIET, "latency_ms": latency_ms, **of})
+    lab.write(task="latency", model=model, **{"ncl": 3, **QUIET, "latency_ms": latency_ms, **of})
 
 
 def trained(lab, model, right, adaptation="scratch", seed=0, last=False, **of):
     """A training that is right on the first (or last) `right` images of val, and as large a share of test; its id."""
     about = {"model": model, "adaptation": adaptation, "ncl": 3, "classes": range(3), "seed": seed, **RECIPE, **of}
-    number = {split: len(lab.data.rows(split)) for split in ("val", "test")}
+    labels = {split: lab.data.labels[lab.data.rows(split)] for split in ("val", "test")}
+    labels = {split: every[np.isin(every, about["classes"])] for split, every in labels.items()}
+    number = {split: len(true) for split, true in labels.items()}
     share = right / number["val"]
     low, high = wilson(round(share * number["test"]), number["test"])
     measured = {"top1": share, "top1_low": low, "top1_high": high, "n_test": number["test"], "train_s": 2.0}
     run = lab.write(task="train", **about, **measured)
-    for split, n in number.items():
-        true = lab.data.labels[lab.data.rows(split)]
+    for split, true in labels.items():
+        n = number[split]
         inside = np.arange(n)[:: -1 if last else 1] < round(share * n)
         pred = np.where(inside, true, (true + 1) % 3).astype(np.int32)
         arrays = {"pred": pred, "logit_classes": np.array(lab.data.classes)}
@@ -188,3 +190,18 @@ def test_probes_are_judged_by_training_images_as_well_each_left_out(tmp_path):
 def test_a_store_without_trainings_says_what_makes_some(lab):
     with pytest.raises(FcaError, match=r"none among the 0 stored rows.*fca recommend FOLDER"):
         Recommendation()(lab.store)
+
+
+def test_jobs_of_one_data_set_are_named_by_their_classes(tmp_path):
+    lab = Lab(Store(tmp_path / "outputs"), job_data())
+    network(lab, "net", 4.0)
+    trained(lab, "net", 60)
+    network(lab, "net", 4.0, ncl=2)
+    for seed, classes in enumerate([(0, 1), (1, 2)]):
+        run = trained(lab, "net", 50, ncl=2, classes=classes, subset_seed=seed)
+    names = {"zoo, ncl=3", "zoo, ncl=2, subset.seed=0", "zoo, ncl=2, subset.seed=1"}
+    assert all(set(table.frame["dataset"]) <= names for table in Recommendation()(lab.store))
+    frame = Recommendation()(lab.store)[0].frame
+    assert set(frame["dataset"]) == names
+    [alone] = Recommendation("classes == (1, 2)")(lab.store)[0].frame.to_dict("records")
+    assert (alone["dataset"], alone["run_id"]) == ("zoo", run)

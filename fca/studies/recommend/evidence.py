@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -171,6 +172,20 @@ def evidence(store: Store, query: str | None) -> list[Evidence]:
             continue
         found.append((of["finished"].max(), _of_job(store, rows, of, fingerprint, classes)))
     return [one for _, one in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+
+def job_names(jobs: Sequence[Evidence]) -> list[str]:
+    """The data set of each job; where several are of one data set, with what distinguishes them."""
+    names = [of.job.dataset for of in jobs]
+    drawn = [of.trained[0].get("subset_seed") for of in jobs]
+    for words in (
+        [f"ncl={len(of.job.classes)}" for of in jobs],
+        ["as listed" if seed is None else f"subset.seed={seed}" for seed in drawn],
+        [of.job.fingerprint[:6] for of in jobs],
+    ):
+        several = {name for name, number in Counter(names).items() if number > 1}
+        names = [f"{name}, {word}" if name in several else name for name, word in zip(names, words, strict=True)]
+    return names
 
 
 def _of_job(store: Store, rows: pd.DataFrame, trained: pd.DataFrame, fingerprint: str, classes: Any) -> Evidence:

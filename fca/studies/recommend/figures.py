@@ -17,7 +17,6 @@ from fca.studies.recommend.recommendation import (
     CHOSEN,
     EXPECTED,
     GUESS,
-    N_VAL,
     NEXT,
     REASON,
     RECOMMENDATION,
@@ -45,7 +44,7 @@ _VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#7d8590", "#7d8590", "
 def front_figure(candidates: Table) -> alt.FacetChart:
     """Expected accuracy of each candidate against the time for one image."""
     frame = candidates.frame.dropna(subset=[EXPECTED, LATENCY]).reset_index(drop=True)
-    frame = frame.assign(panel=style.panels(frame, "ncl", DATASET), candidate=_names(frame))
+    frame = frame.assign(panel=style.panels(frame, DATASET), candidate=_names(frame))
     coloured, way = kinds.hue(VERDICT, frame, _VERDICTS, columns=4), kinds.hue(ADAPTATION, frame, title="")
     across = kinds.quantity(alt.X, LATENCY, "time for one image, ms", grid=True, type="log", padding=70, nice=False)
     up = kinds.quantity(alt.Y, EXPECTED, "expected accuracy", grid=True)
@@ -121,7 +120,7 @@ def model_answer(candidates: pd.DataFrame) -> Found:
     name = name_of((first[MODEL], None, first[ADAPTATION]))
     unsure = ""
     if first[VERDICT] == GUESS:
-        unsure = f"; a best guess, {100 * first[WITHIN]:.0f} % sure by {first[N_VAL]:.0f} validation images"
+        unsure = f"; a best guess, {100 * first[WITHIN]:.0f} % sure"
     right = f"{small.interval(first, SHARE_RIGHT)} of {first[N_TEST]:.0f} test images right"
     shown = candidates.dropna(subset=EXPECTED).assign(candidate=_names)
     hover = (CANDIDATE, VERDICT, *with_interval(RIGHT), MS)
@@ -159,7 +158,8 @@ def other_answer(candidates: pd.DataFrame) -> Found:
         return None
     best = others.sort_values(EXPECTED, kind="stable").iloc[-1]
     more, times = 100 * (best[EXPECTED] - first[EXPECTED]), best[LATENCY] / first[LATENCY]
-    change = f"{'add' if more > 0 else 'lose'} {abs(more):.1f} points, in {times:.2g} times the time"
+    duration = "the same time" if f"{times:.2g}" == "1" else f"{times:.2g} times the time"
+    change = f"{'add' if more > 0 else 'lose'} {abs(more):.1f} points, in {duration}"
     sentence = f"{name_of((best[MODEL], None, best[ADAPTATION]))} is expected to {change}."
     front = shown[shown[recommendation.FRONT].astype(bool)].sort_values(LATENCY).assign(candidate=_names, front="front")
     return sentence, small.lines(front, MS, RIGHT, FRONT_LINE, (CANDIDATE, MS, RIGHT))

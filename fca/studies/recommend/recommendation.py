@@ -27,6 +27,7 @@ from fca.studies.recommend.evidence import (
     Evidence,
     Key,
     evidence,
+    job_names,
     name_of,
 )
 from fca.studies.recommend.expected import Expected, expected, known_points
@@ -104,14 +105,14 @@ class Recommendation:
         jobs = evidence(store, self.query)
         require(jobs, "trainings", len(store.rows()), COMMAND)
         found: list[list[pd.DataFrame]] = [[] for _ in self.tables]
-        for of in jobs:
+        for of, name in zip(jobs, job_names(jobs), strict=True):
             known = known_points(other for other in jobs if other.job.fingerprint != of.job.fingerprint)
             weighed = Weighed(of, known, self)
             suspects = mislabelled(of)
             steps = pd.DataFrame(list(weighed.steps()), columns=[STEP, REASON])
             parts = (weighed.frame, confusions(of, weighed.chosen), suspects, classes(of, suspects), steps)
             for part, lines in zip(found, parts, strict=True):
-                part.append(lines.assign(dataset=of.job.dataset))
+                part.append(lines.assign(dataset=name))
         runs = (row["run_id"] for of in jobs for row in of.trained)
         return filled(self.tables, [pd.concat(part, ignore_index=True) for part in found], asdict(self) | METHOD, runs)
 
