@@ -30,7 +30,7 @@ def test_every_way_to_choose_is_judged_on_jobs_of_two_data_sets(tmp_path, monkey
     monkeypatch.setattr(regret, "search_of", two_candidates)
     measured = tmp_path / "measured.csv"
     options = Namespace(
-        images=tmp_path / "images", weights="none", outputs=str(tmp_path / "out"), minutes=600, only=None
+        images=tmp_path / "images", weights="none", outputs=str(tmp_path / "out"), minutes=600, only=None, later=False
     )
     options.measured = measured
     regret.run(options)
