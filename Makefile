@@ -2,9 +2,9 @@
 PYTHON ?= python3.11
 BIN := .venv/bin
 STAMP := .venv/.installed
-# Tests keep bytecode, even where the shell forbids it: else each worker and process compiles all modules and asserts again.
 # One process more than there are cores: some tests wait for others, or for a time.
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# Tests keep bytecode, even where the shell forbids it: else each worker and process compiles all modules and asserts again.
 TESTED := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 
 OLDEST_TESTS := tests/cli tests/data tests/stats tests/store tests/studies tests/training

@@ -77,7 +77,6 @@ def test_the_probe_left_out_equals_refitting_without_each_image(seed, classes):
 @pytest.mark.parametrize(
     ("per_class", "size", "scale"), [(20, 5, 1.0), (6, 40, 30.0)], ids=["more images", "more features"]
 )
-@pytest.mark.slow
 def test_logme_is_the_greatest_evidence_that_direct_search_finds(per_class, size, scale):
     features, labels = images(3, per_class=per_class, size=size)
     features *= scale

@@ -199,7 +199,9 @@ def test_jobs_of_one_data_set_are_named_by_their_classes(tmp_path):
     network(lab, "net", 4.0, ncl=2)
     for seed, classes in enumerate([(0, 1), (1, 2)]):
         run = trained(lab, "net", 50, ncl=2, classes=classes, subset_seed=seed)
-    names = {"zoo, ncl=3", "zoo, ncl=2, subset.seed=0", "zoo, ncl=2, subset.seed=1"}
+    trained(lab, "net", 50, ncl=2, classes=(0, 2), subset_seed=1, sampler="fca")
+    drawn = {f"zoo, ncl=2, subset.seed=1, classes {classes}" for classes in ("1 2", "0 2")}
+    names = {"zoo, ncl=3", "zoo, ncl=2, subset.seed=0"} | drawn
     assert all(set(table.frame["dataset"]) <= names for table in Recommendation()(lab.store))
     frame = Recommendation()(lab.store)[0].frame
     assert set(frame["dataset"]) == names

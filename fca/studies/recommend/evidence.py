@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -182,9 +181,11 @@ def job_names(jobs: Sequence[Evidence]) -> list[str]:
         [f"ncl={len(of.job.classes)}" for of in jobs],
         ["as listed" if seed is None else f"subset.seed={seed}" for seed in drawn],
         [of.job.fingerprint[:6] for of in jobs],
+        [f"classes {' '.join(map(str, of.job.classes))}" for of in jobs],
     ):
-        several = {name for name, number in Counter(names).items() if number > 1}
-        names = [f"{name}, {word}" if name in several else name for name, word in zip(names, words, strict=True)]
+        pairs = list(zip(names, words, strict=True))
+        differs = {name for name in names if len({word for other, word in pairs if other == name}) > 1}
+        names = [f"{name}, {word}" if name in differs else name for name, word in pairs]
     return names
 
 

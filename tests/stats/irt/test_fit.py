@@ -63,7 +63,6 @@ def test_order_of_subjects_and_items_changes_nothing(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.slow
 def test_random_starts_end_at_the_same_mode(model):
     true = planted(40, 300, infeasible=0.05)
     fit = fit_irt(true.responses, model)

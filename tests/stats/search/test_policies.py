@@ -168,7 +168,6 @@ def test_where_nothing_can_be_predicted_choices_cover_pairs_of_values(dog):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name.values[0] in GUIDED])
-@pytest.mark.slow
 def test_a_table_with_structure_is_predicted_hardly_covered_and_its_low_accuracies_are_visited(dog, name):
     right, policy = table(dog, 101), make_policy(name, dog, 0)
     history = searched(policy, right, 45)
