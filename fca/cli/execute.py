@@ -204,7 +204,7 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         **finished.columns,
         "limit": job.setup.data.limit,
         **provenance(),
-        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="microseconds"),
         "run_id": run.run_id,
         "task": run.task,
         "parent": run.parent,

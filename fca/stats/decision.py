@@ -4,10 +4,11 @@ The posterior is that of a Dirichlet process (Ferguson 1973, doi:10.1214/aos/117
 has weight 1, what was expected before counts as `strength` further images, s. One draw gives each image i a weight
 g_i ~ Gamma(1), the same for all models, and model m, which was expected to be right on a share p, the accuracy
 
-    (sum_i g_i c_mi + A) / (sum_i g_i + A + B),   A ~ Gamma(s p),   B ~ Gamma(s (1 - p))
+    (sum_i g_i c_mi + A) / (sum_i g_i + A + B),   A ~ Gamma(s p + 1/2),   B ~ Gamma(s (1 - p) + 1/2)
 
-So each accuracy by itself is Beta(s p + right, s (1 - p) + wrong), and two models that fail on the same images surely
-differ by little. Without anything expected it is the Bayesian bootstrap (Rubin 1981).
+So each accuracy by itself is Beta(s p + right + 1/2, s (1 - p) + wrong + 1/2), and two models that fail on the same
+images surely differ by little. The halves are Jeffreys' prior for what no image has shown: without them (the Bayesian
+bootstrap, Rubin 1981) a model that is right on all of ten images would be right on all others for certain.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from jaxtyping import Bool, Float
 from fca.types import generator
 
 DRAWS = 4000
+UNSEEN = 0.5  # images, right and wrong, of Jeffreys' prior
 SIZES = (1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)  # times the images that there are, tried by `images_needed`
 
 Correct = Float[np.ndarray, "models images"]
@@ -53,19 +55,12 @@ def accuracy_draws(
     (np.float64(0.9), np.float64(0.03))
     """
     rng = generator("decision", seed)
-    n, counted = correct.shape[1], ~np.isnan(prior)
-    weights = rng.gamma(images, size=(draws, n))
-    right, total = weights @ np.nan_to_num(correct).T, weights @ ~np.isnan(correct).T
-    mass = np.where(counted, strength, 0.0)
-    expected = np.where(counted, prior, 0.5)
-    more_right, more_wrong = (_gamma(mass * share, draws, rng) for share in (expected, 1 - expected))
-    whole = total + more_right + more_wrong
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(whole > 0, (right + more_right) / whole, np.nan)
-
-
-def _gamma(shape: PerModel, draws: int, rng: np.random.Generator) -> Draws:
-    return rng.gamma(np.maximum(shape, 1e-12), size=(draws, len(shape))) * (shape > 0)
+    seen, counted = ~np.isnan(correct), ~np.isnan(prior) & (strength > 0)
+    weights = rng.gamma(images, size=(draws, correct.shape[1]))
+    mass, share = np.where(counted, strength, 0.0), np.where(counted, prior, 0.5)
+    more_right, more_wrong = (rng.gamma(mass * p + UNSEEN, size=(draws, len(p))) for p in (share, 1 - share))
+    accuracy = (weights @ np.nan_to_num(correct).T + more_right) / (weights @ seen.T + more_right + more_wrong)
+    return np.where(seen.any(axis=1) | counted, accuracy, np.nan)
 
 
 def probability_within(draws: Draws, margin: float) -> PerModel:

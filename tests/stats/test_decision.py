@@ -23,7 +23,7 @@ NOTHING = np.array([np.nan, np.nan]), np.zeros(2)
 def test_one_accuracy_is_a_beta_distribution(prior, strength, right, wrong):
     correct = np.array([[1.0] * right + [0.0] * wrong])
     drawn = np.sort(accuracy_draws(correct, np.array([prior]), np.array([float(strength)]), draws=20_000)[:, 0])
-    exact = beta(strength * prior + right, strength * (1 - prior) + wrong)
+    exact = beta(strength * prior + right + 0.5, strength * (1 - prior) + wrong + 0.5)  # Jeffreys' halves
     gap = np.abs(exact.cdf(drawn) - np.linspace(0, 1, len(drawn))).max()
     assert gap < 1.63 / np.sqrt(len(drawn))  # Kolmogorov and Smirnov, p = .01
 
@@ -43,9 +43,18 @@ def test_a_model_without_images_is_what_was_expected_of_it_and_one_of_which_noth
     correct = np.array([[np.nan] * 4, [1.0, 1, 0, 1], [np.nan] * 4])
     draws = accuracy_draws(correct, np.array([0.6, np.nan, np.nan]), np.array([40.0, 0, 0]))
     assert draws[:, 0].mean() == pytest.approx(0.6, abs=0.01)
-    assert draws[:, 0].std() == pytest.approx(beta(24, 16).std(), rel=0.1)
+    assert draws[:, 0].std() == pytest.approx(beta(24.5, 16.5).std(), rel=0.1)
     assert np.isnan(draws[:, 2]).all()
     assert np.isnan(probability_within(draws, 0.1)).tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(("n", "sure"), [(10, False), (1000, True)])
+def test_no_error_on_a_few_images_leaves_doubt_and_on_many_does_not(n, sure):
+    """Models right on every image: 10 images once called one sure which lost 5 points on others."""
+    draws = accuracy_draws(np.ones((2, n)), *NOTHING)
+    assert draws[:, 0].mean() == pytest.approx((n + 0.5) / (n + 1), abs=0.002)
+    found = cheapest(probability_within(draws, 0.01), np.array([1.0, 2.0]), 0.9)
+    assert (found == 0) is sure
 
 
 def test_the_chosen_model_is_within_the_margin_as_often_as_was_claimed():
