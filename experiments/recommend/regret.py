@@ -105,7 +105,7 @@ def seen_by_recommend(of, about):
 
 
 def chosen(about, of, known):
-    """Each way to choose -> the training that it uses, and whether it was sure; and all trainings that went whole."""
+    """Each way to choose -> the training that it uses; all trainings that went whole; and what recommend weighed."""
     every = {one.key: one.first for one in of.candidates if one.trained and one.speed is not None}
     best = max(every.values(), key=lambda row: (row["val_top1"], -latency_of(of, row)))
     weighed = Weighed(seen_by_recommend(of, about), known, Recommendation())
@@ -140,7 +140,7 @@ def tables(store, outputs, later=False):
         ways, every, weighed = chosen(about, of, others)
         top = max(row["top1"] for row in every.values())
         fastest = min(latency_of(of, row) for row in every.values() if row["top1"] == top)
-        job = {"dataset": of.job.dataset, "ncl": len(of.job.classes)}
+        job = {"dataset": of.job.dataset, "ncl": len(of.job.classes), "sure": weighed.decided is not None}
         whole = sum(row["train_s"] for row in every.values())
         cost = sum(row["train_s"] for row in of.trained if row["run_id"] in about["seen"]) / whole
         for way, row in ways.items():
@@ -188,6 +188,8 @@ def table(options):
                         "worst": part["regret"].max(), "latency_ratio": slower})  # fmt: skip
     print(pd.DataFrame(summary).sort_values("regret").round(2).to_string(index=False))
     print(f"fca recommend trained for {choices['cost'].mean():.0%} of the time that training everything takes")
+    sure = choices[(choices["way"] == "fca recommend") & choices["sure"]]
+    print(f"{len(sure)} answers were sure; {(sure['regret'] > Recommendation().within).sum()} of them lost more than a point")
     after = ("expected", "after_low", "after_high")
     judged = predictions.dropna(subset=["judged"])
     cases = (

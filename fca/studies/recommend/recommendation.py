@@ -37,7 +37,7 @@ from fca.studies.table import DATASET, MODEL, N_TEST, NCL, RUN_ID, TOP1, TableSp
 from fca.types import Column, Table, with_interval
 
 NORMAL_90 = 2 * 1.6449  # width of a 90 % interval in standard deviations
-SIMULATED = 0.02  # probabilities that differ by less are the same but for the 4,000 draws: two standard errors
+SIMULATED = 0.02  # probabilities from 4,000 draws that differ by less are as good as equal: two standard errors
 PREDICTED = Column("top1_predicted", float, ".1%", "accuracy predicted before training (90 % interval)")
 JOBS = Column("jobs", int, ".0f", "earlier jobs that this prediction rests on")
 EPOCHS = Column("epochs", int, ".0f", "epochs of its longest training")
