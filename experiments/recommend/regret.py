@@ -188,8 +188,8 @@ def table(options):
                         "worst": part["regret"].max(), "latency_ratio": slower})  # fmt: skip
     print(pd.DataFrame(summary).sort_values("regret").round(2).to_string(index=False))
     print(f"fca recommend trained for {choices['cost'].mean():.0%} of the time that training everything takes")
-    sure = choices[(choices["way"] == "fca recommend") & choices["sure"]]
-    print(f"{len(sure)} answers were sure; {(sure['regret'] > Recommendation().within).sum()} of them lost more than a point")
+    sure = choices.loc[(choices["way"] == "fca recommend") & choices["sure"], "regret"]
+    print(f"{len(sure)} answers were sure; {(sure > Recommendation().within).sum()} of them lost more than a point")
     after = ("expected", "after_low", "after_high")
     judged = predictions.dropna(subset=["judged"])
     cases = (
