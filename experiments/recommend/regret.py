@@ -22,6 +22,7 @@ from fca.cli.configure import component
 from fca.cli.recommend import Search, quoted
 from fca.stats.intervals import mean_with_interval
 from fca.store import Store
+from fca.store.files import write_json
 from fca.studies.recommend.evidence import evidence_of
 from fca.studies.recommend.expected import points
 from fca.studies.recommend.recommendation import Recommendation, Weighed, name_of
@@ -74,28 +75,36 @@ def run(options):
     for dataset, jobs in (LATER if options.later else JOBS).items():
         for ncl, seed in jobs:
             file = Path(options.outputs) / "regret" / f"{dataset}_{ncl}_{seed}.json"
-            if file.exists() or (options.only and dataset not in options.only):
+            found = json.loads(file.read_text()) if file.exists() else None
+            if (found and found["whole"]) or (options.only and dataset not in options.only):
                 continue
             print(f"--- {dataset} ncl={ncl} seed={seed}", flush=True)
             search = search_of(dataset, ncl, seed, options)
-            search.describe()
-            search.measure()
-            search.probe()
-            search.halve()
-            of = evidence_of(search.store, *search.of)
-            seen = [row["run_id"] for row in of.trained]
+            if found is None:  # else it was stopped while the rest was trained, which `fca recommend` must not see
+                found = recommended(search) | {"dataset": dataset, "whole": False}
+                write_json(file, found)
             for network in search.networks:
                 for way in network.ways:
                     search._train(network, way)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            found = {"dataset": dataset, "fingerprint": search.of[0], "classes": list(search.of[1]), "seen": seen}
-            file.write_text(json.dumps(found))
+            write_json(file, found | {"whole": True})
+
+
+def recommended(search):
+    """What `fca recommend` works on, and the trainings that it makes."""
+    search.describe()
+    search.measure()
+    search.probe()
+    search.halve()
+    of = evidence_of(search.store, *search.of)
+    seen = [row["run_id"] for row in of.trained]
+    return {"fingerprint": search.of[0], "classes": list(search.of[1]), "seen": seen}
 
 
 def jobs_of(store, outputs):
     for file in sorted((Path(outputs) / "regret").glob("*.json")):
         about = json.loads(file.read_text()) | {"job": file.stem}
-        yield about, evidence_of(store, about["fingerprint"], tuple(about["classes"]))
+        if about["whole"]:
+            yield about, evidence_of(store, about["fingerprint"], tuple(about["classes"]))
 
 
 def seen_by_recommend(of, about):
@@ -140,7 +149,8 @@ def tables(store, outputs, later=False):
         ways, every, weighed = chosen(about, of, others)
         top = max(row["top1"] for row in every.values())
         fastest = min(latency_of(of, row) for row in every.values() if row["top1"] == top)
-        job = {"dataset": of.job.dataset, "ncl": len(of.job.classes), "sure": weighed.decided is not None}
+        job = {"dataset": of.job.dataset, "ncl": len(of.job.classes), "job": about["job"]}
+        job |= {"n_test": next(iter(every.values()))["n_test"], "sure": weighed.decided is not None}
         whole = sum(row["train_s"] for row in every.values())
         cost = sum(row["train_s"] for row in of.trained if row["run_id"] in about["seen"]) / whole
         for way, row in ways.items():
@@ -188,7 +198,9 @@ def table(options):
                         "worst": part["regret"].max(), "latency_ratio": slower})  # fmt: skip
     print(pd.DataFrame(summary).sort_values("regret").round(2).to_string(index=False))
     print(f"fca recommend trained for {choices['cost'].mean():.0%} of the time that training everything takes")
-    sure = choices.loc[(choices["way"] == "fca recommend") & choices["sure"], "regret"]
+    advice = choices[choices["way"] == "fca recommend"]
+    print(advice[["job", "n_test", "sure", "regret"]].round(1).to_string(index=False))
+    sure = advice.loc[advice["sure"], "regret"]
     print(f"{len(sure)} answers were sure; {(sure > Recommendation().within).sum()} of them lost more than a point")
     after = ("expected", "after_low", "after_high")
     judged = predictions.dropna(subset=["judged"])
@@ -203,6 +215,9 @@ def table(options):
         for adaptation, part in cases_of.groupby("adaptation")
     ]
     print(pd.DataFrame(coverage).round(2).to_string(index=False))
+    probes = judged[judged["adaptation"] == "probe"].groupby("dataset")
+    each = {dataset: coverage_of(part, *after, "judged") for dataset, part in probes}
+    print("linear probes, of the weights that were judged", pd.DataFrame(each).T.round(2).to_string(), sep="\n")
 
 
 if __name__ == "__main__":

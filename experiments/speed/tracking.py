@@ -5,7 +5,7 @@
 A tiny network is trained with and without W&B (offline), in turns: milliseconds a training beside its steps, bytes on
 the disk. Then trainings of a store are sent to a server on this machine that answers after 20 ms: by `fca wandb sync`,
 which writes them from the store first, and by `wandb sync` alone, five runs at a time as both do and one at a time.
-`--runs 500` sends more: what `fca` adds is its start and a look at the store.
+`--runs 500` sends more trainings: the more there are, the less the start of `fca` and its look at the store weigh.
 """
 
 import os

@@ -168,18 +168,17 @@ class Search:
         execute(replace(jobs[0], plan=[run for job in jobs for run in job.plan]), alone=True)
 
     def probe(self) -> None:
-        """A linear probe on each network that has features, seconds each: what is expected of it rules out none."""
+        """A linear probe on each network within the limits, seconds each, whatever is expected of it."""
         for number, network in enumerate(self.networks):
-            if "probe" in network.ways and (not number or self._inside((network, "probe"), self.weigh())):
+            if "probe" in network.ways and (not number or self._within_limits((network, "probe"), self.weigh())):
                 self._train(network, "probe")
 
-    def _inside(self, one: Way, now: Weighed) -> bool:
-        """Whether it is within the limits."""
+    def _within_limits(self, one: Way, now: Weighed) -> bool:
         return now.limits[now.position(one[0].key(one[1]))] is None
 
     def _allowed(self, one: Way, now: Weighed) -> bool:
         """Whether it is within the limits, and not for certain both larger and less accurate than another one."""
-        return self._inside(one, now) and not now.beaten(now.position(one[0].key(one[1])))
+        return self._within_limits(one, now) and not now.beaten(now.position(one[0].key(one[1])))
 
     def halve(self) -> None:
         """Successive halving: train all that may be worth it for a third of the time, the better third whole.

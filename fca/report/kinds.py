@@ -102,6 +102,7 @@ def quantity(channel: type, column: Column, title: str | None = None, grid: bool
     unit = {True: " (% points)" if form.startswith("+") else " (%)"}.get(form.endswith("%"), "")
     value = "100 * datum.value" if unit else "datum.value"
     axis: dict[str, Any] = {} if grid is None else {"grid": grid}
+    axis |= {"tickMinStep": 1} if column.kind is int else {}
     if form.startswith("+"):
         axis |= {"labelExpr": f"datum.value == 0 ? '0' : format({value}, '+')", "tickCount": 5}
     elif unit:

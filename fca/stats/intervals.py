@@ -48,9 +48,8 @@ def median_with_interval(values: Sequence[float], level: float = LEVEL) -> Estim
     ordered, n = sorted(values), len(values)
     if not n:
         raise ValueError("no values: there is no median")
-    k = int(
-        np.searchsorted(bdtr(np.arange(n + 1), n, 0.5), (1 - level) / 2)
-    )  # the smallest k with P(B <= k) >= half of what may be missed
+    missed_below = bdtr(np.arange(n + 1), n, 0.5)  # P(B <= k)
+    k = int(np.searchsorted(missed_below, (1 - level) / 2))
     ends = (ordered[k - 1], ordered[n - k]) if k else NO_INTERVAL
     return Estimated(statistics.median(ordered), *ends)
 

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.torch import save_file
 
 from fca.cli import recommend
+from fca.cli.configure import load_model
 from fca.store import results
+from fca.studies.recommend.recommendation import Weighed
 
 FEW = ["candidates=[test_vit]", "minutes=0.5", "threads=1", "device=cpu", "logger=none"]
 FEW += ["recipe.epochs=3", "recipe.min_steps=30", "machine.workers=1"]
@@ -42,6 +45,21 @@ def test_a_folder_is_answered_with_a_model_the_next_commands_and_a_page(fca, tmp
     assert code == 0, err
     assert len(results(tmp_path / "outputs")) == before
     assert "Use " not in again
+
+
+@pytest.mark.slow
+def test_every_probe_is_tried_whatever_is_expected_of_it(fca, tmp_path, monkeypatch):
+    """A wrong prediction once kept a probe from being tried, and another was called sure for want of it."""
+    folder = folder_of_colours(tmp_path / "colours", per_class=20)
+    weights = tmp_path / "test_vit.safetensors"
+    save_file(load_model("test_vit", input_size=32).build([*"abcdefghij"]).module.state_dict(), weights)
+    monkeypatch.setattr(Weighed, "beaten", lambda self, at: True)
+    code, _, err = fca(str(folder), *FEW, f"weights={{test_vit: {weights}}}", door=recommend)
+    assert code == 0, err
+    rows = results(tmp_path / "outputs", "task == 'train'")
+    assert set(rows["adaptation"]) == {"probe"}
+    assert len(rows) == 2  # HOG and the file of weights
+    assert rows["model"].str.startswith("test_vit").sum() == 1
 
 
 @pytest.mark.parametrize(

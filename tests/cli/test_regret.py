@@ -1,5 +1,6 @@
 """experiments/recommend/regret.py, shrunk: its jobs run, are judged, and leave the points that predictions rest on."""
 
+import json
 import shutil
 from argparse import Namespace
 
@@ -34,6 +35,11 @@ def test_every_way_to_choose_is_judged_on_jobs_of_two_data_sets(tmp_path, monkey
     )
     options.measured = measured
     regret.run(options)
+    [file, _] = (tmp_path / "out" / "regret").glob("*.json")
+    found = json.loads(file.read_text())
+    file.write_text(json.dumps(found | {"whole": False}))  # as if stopped before the last training
+    regret.run(options)
+    assert json.loads(file.read_text()) == found, "what recommend saw is not what was trained after it"
     capsys.readouterr()
     regret.table(options)
     lines = capsys.readouterr().out.splitlines()
