@@ -26,13 +26,13 @@ from arena_tables import Study, attempted, ready, studies
 
 from fca.report.page import Page, Section, write_page
 from fca.report.style import NothingToDraw, spec
-from fca.stats.intervals import resampled
+from fca.stats.intervals import interval_over
 from fca.store import Store
 from fca.studies.few_class.figures.similarity import scatter_figure
 from fca.studies.rows import records
 from fca.types import FcaError, Table
 
-OVER_SEEDS = {"intervals": f"95 %, {resampled('subset seeds')}", "spread": "standard deviation between subsets"}
+OVER_SEEDS = {"intervals": f"95 %, {interval_over('subset seeds')}", "spread": "standard deviation between subsets"}
 VERDICTS = {"yes, as in the paper": "as in the paper", "yes, the other way": "the other way", "no": "not significant"}
 
 

@@ -33,9 +33,9 @@ def answers(rng: np.random.Generator, classes: int, sds: tuple[float, float, flo
 def of_one(right: np.ndarray, seed: int) -> list[float]:
     """The line of one simulated model."""
     classes = np.repeat(np.arange(len(right)), ATTRIBUTES)
-    made = score_from_rates(right.mean(axis=2).reshape(-1, 3), classes, seed)
+    made = score_from_rates(right.mean(axis=2).reshape(-1, 3), classes)
     sessions = np.repeat(np.arange(len(classes)), TRIPLETS)
-    found = matched_score(right.reshape(-1, 3), sessions, np.repeat(classes, TRIPLETS), seed)
+    found = matched_score(right.reshape(-1, 3), sessions, np.repeat(classes, TRIPLETS))
     differences = [(part.value, part.low > 0, part.low <= 0 <= part.high) for part in (made.excess, found.excess)]
     return [found.score.value, made.session.value, made.level.value, *differences[0], *differences[1], found.p < 0.05]
 

@@ -1,4 +1,4 @@
-"""Pearson's and Spearman's correlation, over all points or within groups, and under resampling; Kendall's tau.
+"""Pearson's and Spearman's correlation, over all points or within groups, with intervals; Kendall's tau.
 
 Within groups: the mean of the group is subtracted from both variables (Spearman: after ranking within the group), and
 the rest is pooled, so that differences between groups do not count. One group gives the ordinary coefficient.
@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer, Num
-from scipy.special import gammaln, ndtri, stdtr
+from scipy.special import gammaln, stdtr, stdtrit
 
-from fca.stats.intervals import LEVEL, NO_INTERVAL, Estimated, percentile_interval, point_weights
+from fca.stats.intervals import FISHER_Z, LEVEL, NO_INTERVAL, Estimated, jackknife_interval, left_out_weights
 
 METHODS = ("pearson", "spearman")
 TIED = 1e-7  # of values between 0 and 1: below what a single response changes
@@ -74,19 +74,57 @@ def t_test(r: float, freedom: int) -> float:
     return float(2 * stdtr(freedom, -abs(t)))
 
 
-def fisher_interval(r: float, n: int) -> tuple[float, float]:
-    """95 % interval of Pearson's r over n independent points, tanh(atanh r ± 1.96 / sqrt(n - 3)) (Fisher 1921).
+def correlation_interval(
+    x: Points,
+    y: Points,
+    cluster: Codes,
+    method: str = "pearson",
+    groups: Codes | None = None,
+    also_left_out: Sequence[Resampled] = (),
+) -> tuple[float, float]:
+    """95 % interval of a correlation: jackknife on Fisher's z, over clusters of points that were drawn together.
 
-    Of normal points it contains the true r in 95 to 97 %, from four points on (simulated). NaN, NaN for fewer, and
-    for r = -1 and 1.
+    tanh(atanh r ± t(k - 1) sqrt((k - 1) / k · Σ (z_j - mean z)²)),   z_j = atanh of r without cluster j
 
-    >>> [round(end, 2) for end in fisher_interval(0.9, 4)]
-    [-0.45, 1.0]
+    Unlike Fisher's own 1.96 / sqrt(n - 3) it supposes neither normal nor independent points: from 3 drawn clusters on
+    it contains the true r in 91 to 98 % (experiments/intervals), where that has 79 to 95 % for skewed points and 85 to
+    95 % where points of a cluster are alike. Ranks in perfect order: see _of_ranks.
+
+    cluster: 0..k-1, or -1 for a point that was not drawn.    groups: see correlation.
+    also_left_out: values of r with each draw of another kind left out, such as models (see jackknife_interval).
+    NaN, NaN where r becomes undefined when a cluster is left out, and where Pearson's r is -1 or 1, or becomes so.
+
+    >>> x, y = np.array([1.0, 2, 3, 4, 5, 6]), np.array([1.0, 3, 2, 5, 4, 6])
+    >>> [round(end, 2) for end in correlation_interval(x, y, np.arange(6))]
+    [0.16, 0.99]
     """
-    if n < 4 or not abs(r) < 1:
+    everything = np.ones((1, len(x)), dtype=np.int64)
+    [r] = resampled_correlation(x, y, everything, method, groups)
+    left_out = resampled_correlation(x, y, left_out_weights(cluster), method, groups)
+    if method == "spearman":
+        n = len(x)
+        return _of_ranks(float(r), [left_out, *also_left_out], 1 - 6 / (n * (n**2 - 1)) if n > 1 else 1.0)
+    return jackknife_interval(float(r), left_out, *also_left_out, scale=FISHER_Z)
+
+
+def _of_ranks(r: float, left_out: Sequence[Resampled], most: float) -> tuple[float, float]:
+    """The jackknife interval of a rank correlation, whose values have steps.
+
+    A perfect order says that r is nearer to 1 than to the next step below it. So `most`, half a step below 1, stands
+    for 1, also where order is perfect only without a draw. Of a perfect order of k draws there is no spread to go by:
+    then the standard error of z is sqrt(1.5 / (k - 3)), that of Spearman's rho near 1 (Bonett and Wright 2000,
+    Psychometrika 65:23), and the interval ends at 1. NaN, NaN of three draws or fewer in perfect order.
+    """
+    limited = [np.clip(values, -most, most) for values in left_out]
+    if not abs(r) >= most:
+        return jackknife_interval(r, *limited, scale=FISHER_Z)
+
+    draws = min(len(values) for values in left_out)
+    if draws <= 3:
         return NO_INTERVAL
-    half = float(ndtri(0.5 + LEVEL / 2)) / (n - 3) ** 0.5
-    return float(np.tanh(np.arctanh(r) - half)), float(np.tanh(np.arctanh(r) + half))
+    half = float(stdtrit(draws - 1, 0.5 + LEVEL / 2)) * (1.5 / (draws - 3)) ** 0.5
+    inner = float(np.tanh(np.arctanh(most) - half))
+    return (inner, 1.0) if r > 0 else (-1.0, -inner)
 
 
 def resampled_correlation(
@@ -156,11 +194,11 @@ def _codes(groups: Codes | None, points: int) -> Codes:
 
 
 def kendall(x: Float[np.ndarray, " points"], y: Float[np.ndarray, " points"], clusters: Sequence[str]) -> Estimated:
-    """Tau-b of x and y; the interval resamples clusters, all points of one together.
+    """Tau-b of x and y, with a jackknife interval on Fisher's z over clusters, all points of one together.
 
     tau_b = sum s(i, j) t(i, j) / sqrt(sum s² sum t²) over pairs of points, s and t the signs of their differences.
-    A point that is drawn twice is no pair with itself. Values closer than 1e-7 are tied. NaN where it is undefined: no
-    two points differ; without an interval where there are few clusters (see fca.stats.intervals).
+    Values closer than 1e-7 are tied. NaN where it is undefined: no two points differ. Without an interval where tau
+    becomes undefined without a cluster, and of three clusters or fewer in perfect order.
 
     >>> kendall(np.array([0.0, 1.0, 2.0]), np.array([0.5, 0.7, 0.6]), ["a", "a", "b"]).value
     0.3333333333333333
@@ -168,8 +206,9 @@ def kendall(x: Float[np.ndarray, " points"], y: Float[np.ndarray, " points"], cl
     s, t = (_signs(values) for values in (x, y))
     cluster = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
     [tau] = _tau(s, t, np.ones((1, len(x)))).tolist()
-    taus = _tau(s, t, point_weights(cluster).astype(np.float64))
-    return Estimated(tau, *percentile_interval(taus, int(cluster.max(initial=-1)) + 1))
+    left_out = _tau(s, t, left_out_weights(cluster).astype(np.float64))
+    n = len(x)
+    return Estimated(tau, *_of_ranks(tau, [left_out], 1 - 2 / (n * (n - 1)) if n > 1 else 1.0))
 
 
 def _signs(values: Float[np.ndarray, " points"]) -> Signs:

@@ -24,16 +24,14 @@ from scipy.stats import hypergeom
 from fca.stats.correlation import Correlation, correlation, t_test
 from fca.stats.intervals import (
     EVERYWHERE,
-    FEWEST_DRAWS,
     FRACTION,
-    RESAMPLES,
+    NO_INTERVAL,
     SIGNED_FRACTION,
     UNKNOWN,
     Estimated,
-    cluster_draws,
-    percentile_interval,
-    t_mean,
-    widened,
+    jackknife_interval,
+    left_out_weights,
+    mean_interval,
 )
 from fca.types import LEVELS, FcaError
 
@@ -125,12 +123,7 @@ def all_triplets_score(correct: Right, levels: Levels, sessions: Sessions) -> Tr
     return TripletScore(float(np.mean(score_of_rates(*rates.T))), patterns)
 
 
-def score_from_rates(
-    rates: Float[np.ndarray, "sessions 3"],
-    classes: Shaped[np.ndarray, " sessions"],
-    seed: int = 0,
-    resamples: int = RESAMPLES,
-) -> Rates:
+def score_from_rates(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.ndarray, " sessions"]) -> Rates:
     """What accuracies alone make of a score: those of each session by level, those by level, and the difference.
 
     session: the mean over sessions of (1 - m)(1 - h) + e m, which is the score over all triplets of a session.
@@ -138,32 +131,37 @@ def score_from_rates(
     excess:  positive where sessions differ, that is classes and attributes. It does not mean that the same object fails
              first when hard: answers that are independent inside every session have it as well.
 
-    rates: accuracy of each session by level (see level_rates).    classes: the class of each session. Whole classes are
-    resampled, since sessions of one class share a network's grasp of it (see cluster_interval).
+    rates: accuracy of each session by level (see level_rates).    classes: the class of each session. Intervals leave
+    out whole classes (see jackknife_interval), since sessions of one class share a network's grasp of it.
 
     >>> rates = np.array([[1, 1, 1], [1, 1, 0], [1, 0, 0], [0, 0, 0]], dtype=float)
     >>> found = score_from_rates(rates, np.arange(4))
     >>> found.session.value, round(found.level.value, 3)
     (1.0, 0.75)
     """
-    each = np.asarray(score_of_rates(*rates.T))
-    names, cluster = np.unique(classes, return_inverse=True)
-    weight = cluster_draws(len(names), seed, resamples)[:, cluster]
-    share = weight / weight.sum(axis=1, keepdims=True)
-    session, level = share @ each, np.asarray(score_of_rates(*(share @ rates).T))
-    ends = [_ends(drawn, len(names)) for drawn in (session, level, session - level)]
-    if len(names) < FEWEST_DRAWS:  # only the first is a mean
-        ends[0] = t_mean(each, cluster, FRACTION)
-    of_sessions, of_levels = float(each.mean()), float(score_of_rates(*rates.mean(axis=0)))
-    values = (of_sessions, of_levels, of_sessions - of_levels)
-    return Rates(*(Estimated(value, *end) for value, end in zip(values, ends, strict=True)))
+    session_scores = np.asarray(score_of_rates(*rates.T))
+    cluster = np.unique(classes, return_inverse=True)[1]
+    session = Estimated(float(session_scores.mean()), *mean_interval(session_scores, cluster, FRACTION))
+
+    level_score = float(score_of_rates(*rates.mean(axis=0)))
+    if cluster.max() == 0:  # nothing remains without the only class
+        excess = Estimated(session.value - level_score, *NO_INTERVAL)
+        return Rates(session, Estimated(level_score, *NO_INTERVAL), excess)
+
+    weights = left_out_weights(cluster)
+    share = weights / weights.sum(axis=1, keepdims=True)
+    sessions_left = share @ session_scores
+    levels_left = np.asarray(score_of_rates(*(share @ rates).T))
+    level_ends = jackknife_interval(level_score, levels_left, within=FRACTION)
+    excess = session.value - level_score
+    excess_ends = jackknife_interval(excess, sessions_left - levels_left, within=SIGNED_FRACTION)
+    return Rates(session, Estimated(level_score, *level_ends), Estimated(excess, *excess_ends))
 
 
 def matched_score(
     right: Bool[np.ndarray, "triplets 3"],
     sessions: Shaped[np.ndarray, " triplets"],
     classes: Shaped[np.ndarray, " triplets"],
-    seed: int = 0,
 ) -> Matched:
     """Score of matched triplets, and what of it is due to the matching: the same object, from easy to hard.
 
@@ -175,7 +173,7 @@ def matched_score(
     e right; over random matchings both counts are hypergeometric and independent, and their sum over sessions is a
     convolution.
 
-    right: one row a triplet, easy to hard.    classes: of each triplet; resampled whole (see cluster_interval).
+    right: one row a triplet, easy to hard.    classes: of each triplet; intervals are over them (see class_interval).
     Raises FcaError without triplets.
 
     >>> right = np.array([[1, 1, 1], [1, 0, 0], [1, 1, 1], [0, 0, 0]], dtype=bool)
@@ -189,36 +187,24 @@ def matched_score(
     follows = ((right[:, 0] >= right[:, 1]) & (right[:, 1] >= right[:, 2])).astype(float)
     by_session = np.asarray(score_of_rates(*(counts / n[:, None]).T))
     over = follows - by_session[at]
-    interval = cluster_interval(follows, classes, seed, FRACTION)
+    interval = class_interval(follows, classes, FRACTION)
     if n.max() < 2:
         return Matched(Estimated(score, *interval), UNKNOWN, float("nan"))
-    excess = Estimated(float(over.mean()), *cluster_interval(over, classes, seed, SIGNED_FRACTION))
+    excess = Estimated(float(over.mean()), *class_interval(over, classes, SIGNED_FRACTION))
     return Matched(Estimated(score, *interval), excess, _p_of_matching(counts.astype(int), n, round(follows.sum())))
 
 
-def cluster_interval(
+def class_interval(
     values: Num[np.ndarray, " points"],
-    clusters: Shaped[np.ndarray, " points"],
-    seed: int = 0,
+    classes: Shaped[np.ndarray, " points"],
     within: tuple[float, float] = EVERYWHERE,
 ) -> tuple[float, float]:
-    """95 % interval of a mean: whole clusters are resampled, percentiles are widened for few (see `widened`).
+    """95 % interval of a mean over whole classes (see mean_interval); NaN, NaN for one class, or if all are alike.
 
-    Of fewer than FEWEST_DRAWS clusters Student's; of one, or of few that are all alike, NaN, NaN.
-
-    >>> [round(end, 2) for end in cluster_interval(np.arange(10) / 10, np.arange(10))]
-    [0.25, 0.65]
+    >>> [round(end, 2) for end in class_interval(np.arange(10) / 10, np.arange(10))]
+    [0.23, 0.67]
     """
-    cluster = np.unique(clusters, return_inverse=True)[1]
-    sums, points = np.bincount(cluster, weights=values), np.bincount(cluster)
-    if len(sums) < FEWEST_DRAWS:
-        return t_mean(values, cluster, within)
-    draws = cluster_draws(len(sums), seed)
-    return _ends((draws @ sums) / (draws @ points), len(sums))
-
-
-def _ends(drawn: Float[np.ndarray, " resamples"], clusters: int) -> tuple[float, float]:
-    return percentile_interval(drawn, clusters, widened(max(clusters, 2)))
+    return mean_interval(values, np.unique(classes, return_inverse=True)[1], within)
 
 
 def _p_of_matching(

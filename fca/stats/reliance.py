@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer, Num, Shaped
 from scipy.special import logsumexp
 
-from fca.stats.correlation import resampled_correlation
-from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, UNKNOWN, Estimated, cluster_draws, percentile_interval
+from fca.stats.correlation import correlation, correlation_interval
+from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, UNKNOWN, Estimated, jackknife_interval
 from fca.types import FcaError, check_choice
 
 CLASSES, IMAGES = OVER = ("classes", "images")
 RELEASED = "released"
-_draws = lru_cache(maxsize=16)(cluster_draws)  # the same for every condition
 Share = Num[np.ndarray, "*values"] | float | int
 Values = Num[np.ndarray, "conditions images"]
 Labels = Integer[np.ndarray, " images"]
@@ -71,45 +69,50 @@ def class_accuracy(
 
 @dataclass(frozen=True)
 class ClassMeans:
-    """Means over classes, and those of every bootstrap resample of `drawn` classes, or images of the smallest class."""
+    """Means over classes, and the same with each draw left out: one array a kind of draws (see jackknife_interval)."""
 
     mean: Float[np.ndarray, " conditions"]
-    resampled: Float[np.ndarray, "conditions resamples"]
-    drawn: int
+    left_out: tuple[Float[np.ndarray, "conditions _"], ...]
 
-    def estimate(self, of: Callable[..., Any], *conditions: int) -> Estimated:
-        """A function of the means of these conditions, with its percentile interval; see `percentile_interval`."""
-        both = np.column_stack([self.mean, self.resampled])[list(conditions)]
+    def estimate(
+        self, function: Callable[..., Any], *conditions: int, within: tuple[float, float] = EVERYWHERE
+    ) -> Estimated:
+        """A function of the means of these conditions, with its interval; within: the range of the function."""
         with np.errstate(divide="ignore", invalid="ignore"):  # a ratio to an accuracy of 0
-            found = np.asarray(of(*both), dtype=float)
-        found[~np.isfinite(found)] = np.nan
-        return Estimated(float(found[0]), *percentile_interval(found[1:], self.drawn))
+            value = float(function(*self.mean[list(conditions)]))
+            left_out = [np.asarray(function(*kind[list(conditions)]), dtype=float) for kind in self.left_out]
+        if not np.isfinite(value):
+            return UNKNOWN
+        return Estimated(value, *jackknife_interval(value, *left_out, within=within))
 
 
-def class_means(
-    values: Values, labels: Labels, over: str = CLASSES, seed: int = 0, resamples: int = RESAMPLES
-) -> ClassMeans:
+def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMeans:
     """Class means of values in every condition, averaged over the classes that have images.
 
-    over: classes = whole classes are resampled, each with all of its images, for intervals about other such classes;
-          images = images within each class, about these classes alone (as always below FEWEST_DRAWS classes).
+    over: classes = intervals are about other such classes: each is left out with all of its images;
+          images = about these classes alone: images are left out within their class; also below FEWEST_DRAWS classes.
     Raises FcaError without images, and for another `over`.
 
     >>> values, labels = np.array([[1, 0, 1, 1, 0], [0, 0, 1, 1, 0]]), np.arange(5)
-    >>> [round(end, 2) for end in class_means(values, labels).estimate(lambda clean, grey: grey / clean, 0, 1)]
+    >>> means = class_means(values, labels)
+    >>> [round(end, 2) for end in means.estimate(lambda clean, grey: grey / clean, 0, 1, within=(0.0, 1.0))]
     [0.67, 0.0, 1.0]
     """
-    check_choice("resampled", over, OVER)
+    check_choice("over", over, OVER)
     if not len(labels):
         raise FcaError("images of these classes", 0, "at least one", "give images with an object and surroundings")
     known, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    means = class_accuracy(values, code, len(known))
+    by_class = class_accuracy(values, code, len(known))
+    mean = by_class.mean(axis=1)
     if over == CLASSES and len(known) >= FEWEST_DRAWS:
-        return ClassMeans(means.mean(axis=1), means @ _draws(len(known), seed, resamples).T / len(known), len(known))
-    total = np.zeros((len(values), resamples))
-    for at, own in enumerate(np.random.default_rng(seed).integers(2**32, size=len(known)).tolist()):
-        total += values[:, code == at] @ _draws(int(counts[at]), own, resamples).T / counts[at]
-    return ClassMeans(means.mean(axis=1), total / len(known), int(counts.min()))
+        return ClassMeans(mean, ((by_class.sum(axis=1, keepdims=True) - by_class) / (len(known) - 1),))
+
+    of_images = []
+    for index, n in enumerate(counts.tolist()):
+        own = values[:, code == index].astype(float)
+        change = (own.mean(axis=1, keepdims=True) - own) / max(n - 1, 1)  # of the class's mean without each image
+        of_images.append(mean[:, None] + change / len(known))
+    return ClassMeans(mean, tuple(of_images))
 
 
 def grouped_right(
@@ -128,10 +131,8 @@ def grouped_right(
     return np.where(group[true] < 0, np.nan, known[sums.argmax(axis=1)] == group[true])
 
 
-def rank_stability(
-    first: Float[np.ndarray, " classes"], second: Float[np.ndarray, " classes"], seed: int = 0
-) -> Estimated:
-    """Spearman's correlation of two models' values of the same classes, with its bootstrap interval over classes.
+def rank_stability(first: Float[np.ndarray, " classes"], second: Float[np.ndarray, " classes"]) -> Estimated:
+    """Spearman's correlation of two models' values of the same classes, with its interval over classes.
 
     A class without a value (NaN) in either is left out. NaN where it is not defined.
 
@@ -139,11 +140,11 @@ def rank_stability(
     1.0
     """
     there = ~(np.isnan(first) | np.isnan(second))
-    if not (n := int(there.sum())):
+    if not there.any():
         return UNKNOWN
-    draws = np.vstack([np.ones((1, n), dtype=np.int64), cluster_draws(n, seed)])
-    found = resampled_correlation(first[there], second[there], draws, "spearman")
-    return Estimated(float(found[0]), *percentile_interval(found[1:], n))
+    x, y = first[there], second[there]
+    interval = correlation_interval(x, y, np.arange(len(x)), "spearman")
+    return Estimated(correlation(x, y, "spearman").r, *interval)
 
 
 # Saliency

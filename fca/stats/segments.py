@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 from scipy.stats import rankdata
 
-from fca.stats.intervals import FEWEST_DRAWS, NO_INTERVAL, RESAMPLES, percentile_interval, t_mean, wilson
+from fca.stats.intervals import NO_INTERVAL, RESAMPLES, mean_interval, percentile_interval, wilson
 from fca.types import FcaError
 
 QUARTERS = 4
@@ -186,8 +186,8 @@ def class_robustness(
     A standard deviation of shares that are themselves uncertain is too large, and in a resample it is too large twice.
     So a resample's variance over severities is lowered by twice the sampling variance of the shares (not below 0)
     before its root is taken: in simulation this interval contains the true value in 93 to 100 %, where plain
-    percentiles never do if the class does not move. The other intervals are percentiles; of a class with fewer than
-    FEWEST_DRAWS images Student's, and none of its instability. One image a class: NaN.
+    percentiles never do if the class does not move. It takes FEWEST_DRAWS images. The other intervals are those of
+    means (see mean_interval). One image a class: NaN.
 
     Raises FcaError for fewer than two severities.
 
@@ -208,10 +208,8 @@ def class_robustness(
         drawn = (weights @ parts[own].reshape(len(own), -1)).reshape(resamples, *parts.shape[1:])
         net = np.sqrt(np.clip(drawn.var(axis=1) - 2 * _noise(parts[own]), 0, None)).mean(axis=1)
         row = [instability(parts[own].mean(axis=0)), *percentile_interval(net, len(own))]
-        for values, means in zip(linear[own].T, (weights @ linear[own]).T, strict=True):
-            few = len(own) < FEWEST_DRAWS
-            ends = t_mean(values, np.arange(len(own))) if few else percentile_interval(means, len(own))
-            row += [values.mean(), *ends]
+        for values in linear[own].T:
+            row += [values.mean(), *mean_interval(values, np.arange(len(own)))]
         estimates.append(row)
         resampled.append(instability(drawn))
     return Robustness._make([*np.array(estimates).T, np.stack(resampled, axis=1)])

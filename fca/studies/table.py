@@ -28,6 +28,7 @@ IMAGE_ID = Column("image_id", str, "", "image")
 LABEL = Column("label", str, "", "class of the image")
 NOTE = Column("note", str, "", "why a value is missing")
 NO_MEAN_INTERVAL = "no interval: it takes two subset seeds that differ"  # of a mean over subsets
+TOO_FEW_SEEDS = "no interval: too few subset seeds to leave one out"  # of a correlation, or a ratio of spreads
 SUBSETS = Column("subsets", int, ".0f", "class subsets")
 MODELS = Column("models", int, ".0f", "models")
 _PROTOCOLS = {

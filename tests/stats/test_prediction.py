@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
 
@@ -137,12 +138,15 @@ def test_one_fold_predicts_nothing_and_few_points_have_no_interval():
     assert np.isnan(two.low).all()
 
 
-def test_the_bootstrap_draws_whole_clusters_and_leaves_what_was_not_drawn():
-    error = np.array([*np.repeat([0.1, 0.15, 0.2, 0.25, 0.3], 2), 0.2])
+def test_intervals_of_an_error_are_over_whole_clusters_and_what_was_not_drawn_adds_no_doubt():
+    errors = np.array([0.1, 0.15, 0.2, 0.25, 0.3])
+    error = np.array([*np.repeat(errors, 2), 0.2])
     model, cluster = HeldOut(error, np.zeros(11), np.ones(11)), np.array([*np.repeat(np.arange(5), 2), -1])
     found = judge(np.zeros(11), model, HeldOut(np.zeros(11), *model[1:]), cluster)
-    means = np.random.default_rng(0).multinomial(5, [0.2] * 5, size=2000) @ (2 * error[:10:2]) / 11 + 0.2 / 11
-    low, high = np.quantile(means, [0.025, 0.975])
+    without_each = (2.2 - 2 * errors) / 9  # symmetric, so Student's interval of the jackknife's standard error
+    deviation = (4 / 5 * ((without_each - without_each.mean()) ** 2).sum()) ** 0.5
+    half = scipy.stats.t.ppf(0.975, 4) * deviation
+    low, high = 0.2 - half, 0.2 + half
     assert found.error == pytest.approx((0.2, low, high))
     assert found.gain == pytest.approx((-0.2, -high, -low))
 

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from fca.stats.intervals import cluster_draws
+from fca.stats.intervals import jackknife_interval
 from fca.stats.protocols import grouped_top1
 from fca.stats.reliance import (
     class_accuracy,
@@ -92,45 +93,53 @@ def test_class_accuracy_is_the_mean_of_each_class(answers):
     assert np.isnan(class_accuracy(values, labels, 7)[:, 6]).all()
 
 
-def test_resampling_classes_draws_each_with_all_of_its_images(answers):
+def test_leaving_out_a_class_takes_all_of_its_images(answers):
     values, labels = answers
-    found = class_means(values, labels, seed=5, resamples=50)
-    loop = []
-    for counts in cluster_draws(6, 5, 50):
-        drawn = [k for k, count in enumerate(counts) for _ in range(count)]
-        loop.append([np.mean([row[labels == k].mean() for k in drawn]) for row in values])
-    np.testing.assert_allclose(found.resampled.T, loop, atol=1e-12)
-    assert found.mean == pytest.approx([np.mean([row[labels == k].mean() for k in range(6)]) for row in values])
+    means = class_means(values, labels)
+    of_class = np.array([[row[labels == k].mean() for k in range(6)] for row in values])
+    [left_out] = means.left_out
+    np.testing.assert_allclose(left_out.T, [np.delete(of_class, k, axis=1).mean(axis=1) for k in range(6)], atol=1e-12)
+    assert means.mean == pytest.approx(of_class.mean(axis=1))
 
 
-def test_resampling_images_keeps_every_class(answers):
+def test_leaving_out_an_image_keeps_every_class(answers):
     values, labels = answers
-    found = class_means(values, labels, over="images", resamples=4000)
-    shares = [row[labels == k] for row in values for k in range(6)]
-    variance = np.array([part.var() / len(part) for part in shares]).reshape(3, 6).sum(axis=1) / 36
-    assert found.resampled.mean(axis=1) == pytest.approx(found.mean, abs=4 * variance.max() ** 0.5 / 4000**0.5)
-    assert found.resampled.var(axis=1) == pytest.approx(variance, rel=0.1)  # of 4000: 2 % standard error
-    assert found.drawn == 4
+    means = class_means(values, labels, over="images")
+    for at, left_out in enumerate(means.left_out):
+        for image, own in zip(np.flatnonzero(labels == at), left_out.T, strict=True):
+            others = np.delete(values, image, axis=1), np.delete(labels, image)
+            assert own == pytest.approx(class_accuracy(*others, 6).mean(axis=1))
 
 
-def test_four_classes_are_never_resampled(answers):
+def test_intervals_over_images_add_the_variances_of_the_classes(answers):
+    values, labels = answers
+    low, high = class_means(values, labels, over="images").estimate(np.positive, 1)[1:]
+    shares = [values[1][labels == k] for k in range(6)]
+    variances = np.array([part.var(ddof=1) / len(part) for part in shares]) / 36
+    freedom = variances.sum() ** 2 / sum(v**2 / (len(s) - 1) for v, s in zip(variances, shares, strict=True))
+    width = 2 * scipy.stats.t.ppf(0.975, freedom) * variances.sum() ** 0.5
+    assert high - low == pytest.approx(width, rel=0.05)  # the correction for skewness widens it a little
+
+
+def test_of_four_classes_images_are_left_out(answers):
     values, labels = answers[0][:, 4:50], answers[1][4:50]
-    few = class_means(values, labels)
-    assert (few.resampled == class_means(values, labels, over="images").resampled).all()
+    few, over_images = (class_means(values, labels, over) for over in ("classes", "images"))
+    assert few.estimate(np.positive, 0) == over_images.estimate(np.positive, 0)
 
 
-def test_a_ratio_has_the_interval_of_the_ratios_in_the_resamples(answers):
+def test_a_ratio_has_the_jackknife_interval_of_the_ratios_without_each_class(answers):
     values, labels = answers
-    found = class_means(values, labels)
-    value, low, high = found.estimate(lambda clean, grey: grey / clean, 0, 2)
-    assert value == found.mean[2] / found.mean[0]
-    assert [low, high] == pytest.approx(np.quantile(found.resampled[2] / found.resampled[0], [0.025, 0.975]))
+    means = class_means(values, labels)
+    value, low, high = means.estimate(lambda clean, grey: grey / clean, 0, 2)
+    assert value == means.mean[2] / means.mean[0]
+    [left_out] = means.left_out
+    assert (low, high) == jackknife_interval(value, left_out[2] / left_out[0])
 
 
 def test_no_image_has_no_accuracy():
     with pytest.raises(FcaError, match="images of these classes = 0"):
         class_means(np.zeros((2, 0)), np.zeros(0, np.int64))
-    with pytest.raises(FcaError, match="resampled = pixels; allowed: classes, images"):
+    with pytest.raises(FcaError, match="over = pixels; allowed: classes, images"):
         class_means(np.zeros((2, 1)), np.zeros(1, np.int64), over="pixels")
 
 

@@ -92,7 +92,7 @@ def test_the_analysis_has_a_line_and_a_mark_for_every_measure_that_is_defined(tm
     assert (frame["verdict"].isin(["above", "below"]) == outside).all()
     [figure] = visuals_of(analysis).figures
     drawn = style.spec(figure.draw(table))
-    assert frame.loc["b, full to sub", "verdict"] == "no interval: 4 subset seeds, 5 needed"
-    assert "Without a bar: 4 subset seeds, 5 needed." in drawn["title"]["subtitle"]
+    assert frame.loc["b, full to sub", ["value_low", "value_high"]].notna().all(), "four subset seeds are enough"
+    assert "Without a bar" not in str(drawn["title"])
     assert not computes(drawn)
     assert marks(drawn, "symbol") == len(table.frame)

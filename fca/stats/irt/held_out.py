@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Integer
 from scipy.special import expit
 
-from fca.stats.intervals import Estimated, cluster_draws, percentile_interval, widened
+from fca.stats.intervals import Estimated, ratio_interval
 from fca.stats.irt.fit import fit_irt
 from fca.stats.irt.likelihood import smoothed_logit
 from fca.stats.irt.model import Matrix, check_responses, model_name, score_ability
@@ -294,11 +294,9 @@ def _losses(responses: Matrix, p: Matrix) -> Matrix:
 
 
 def _over_networks(loss: Float[np.ndarray, " networks"], count: Int[np.ndarray, " networks"]) -> Estimated:
-    """Loss a response, and its percentile interval over resampled networks."""
+    """Mean loss of a response, with its interval over networks."""
     loss, count = loss[count > 0], count[count > 0]
-    draws = cluster_draws(len(count))
-    interval = percentile_interval((draws @ loss) / (draws @ count), len(count), widened(len(count)))
-    return Estimated(float(loss.sum() / count.sum()), *interval)
+    return Estimated(float(loss.sum() / count.sum()), *ratio_interval(loss, count))
 
 
 def _best_first(scores: Iterable[HeldOut]) -> list[HeldOut]:

@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float, Integer
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from fca.stats.correlation import resampled_correlation
-from fca.stats.intervals import FRACTION, Estimated, cluster_draws, percentile_interval, t_mean
+from fca.stats.correlation import correlation, correlation_interval
+from fca.stats.intervals import FRACTION, Estimated, cluster_draws, mean_interval, percentile_interval
 from fca.stats.search.domain import Domain
 from fca.stats.search.models import Visits, pooled
 
@@ -68,7 +68,7 @@ def _means(domain: Domain, strength: int, of: pd.DataFrame, columns: list[str]) 
     for rule, has in _rules(domain, strength):
         inside = accuracy[has[of.index]]
         mean = float(inside.mean()) if len(inside) else np.nan
-        interval = t_mean(inside, np.arange(len(inside)), FRACTION)
+        interval = mean_interval(inside, np.arange(len(inside)), FRACTION)
         lines.append((*rule, *rule.values(), mean, *interval, len(inside)))
     return pd.DataFrame(lines, columns=[*columns, "accuracy", "low", "high", "visited"])
 
@@ -129,7 +129,8 @@ def agreement(first: Found, second: Found, seed: int = 0) -> tuple[Estimated, Es
     """Whether two classifiers fail in the same subdomains: Spearman's rho, overlap of their worst tenths, by chance.
 
     overlap: share of the worst tenth by the first that is in the worst tenth by the second; subdomains that are equal
-    at its edge count in part.    Intervals: bootstrap over subdomains.    first, second: accuracy of each subdomain.
+    at its edge count in part.    Intervals are over subdomains: of rho by the jackknife, of the overlap by bootstrap.
+    first, second: accuracy of each subdomain.
 
     >>> agreement(np.arange(20) / 20, np.arange(20) / 20)[1].value
     1.0
@@ -137,8 +138,10 @@ def agreement(first: Found, second: Found, seed: int = 0) -> tuple[Estimated, Es
     n, worst = len(first), max(round(len(first) / 10), 1)
     draws = np.vstack([np.ones((1, n), dtype=np.int64), cluster_draws(n, seed)])
     both = _in_worst(first, draws, worst) * _in_worst(second, draws, worst)
-    values = (resampled_correlation(first, second, draws, "spearman"), (both * draws).sum(axis=1) / worst)
-    rho, overlap = (Estimated(float(of[0]), *percentile_interval(of[1:], n)) for of in values)
+    overlaps = (both * draws).sum(axis=1) / worst
+    overlap = Estimated(float(overlaps[0]), *percentile_interval(overlaps[1:], n))
+    r = correlation(first, second, "spearman").r
+    rho = Estimated(r, *correlation_interval(first, second, np.arange(n), "spearman"))
     return rho, overlap, worst / n
 
 

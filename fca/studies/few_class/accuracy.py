@@ -8,7 +8,7 @@ from typing import ClassVar
 import pandas as pd
 
 from fca.stats.correlation import correlation
-from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval, resampled
+from fca.stats.intervals import FRACTION, SIGNED_FRACTION, interval_over, mean_with_interval
 from fca.store import Store
 from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, read_points, wide
 from fca.studies.rows import parts
@@ -17,7 +17,7 @@ from fca.subset import read_groups
 from fca.types import Column, Table, with_interval
 
 PAPER = "Few-Class Arena (arXiv:2411.01099)"
-INTERVALS = f"95 %: Wilson in accuracy_points, else {resampled('subset seeds')}"
+INTERVALS = f"95 %: Wilson in accuracy_points, else {interval_over('subset seeds')}"
 
 SPREAD = Column("spread", float, ".2%", "standard deviation of accuracy between class subsets")
 RANK = Column("rank", float, ".2f", "mean rank, 1 is the most accurate model")

@@ -10,7 +10,14 @@ import numpy as np
 import pandas as pd
 
 from fca.stats.comparison import holm, kendall_w, mcnemar, paired_interval, rank_stability, seeds_needed
-from fca.stats.intervals import FEWEST_DRAWS, LEVEL, RESAMPLES, SIGNED_FRACTION, mean_with_interval, resampled
+from fca.stats.intervals import (
+    FEWEST_DRAWS,
+    LEVEL,
+    RESAMPLES,
+    SIGNED_FRACTION,
+    interval_over,
+    mean_with_interval,
+)
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER
 from fca.studies.few_class.subset_accuracy import COMMAND, DRAW, OfSubsets, points_with_predictions, wide
@@ -56,7 +63,7 @@ METHOD = {
     "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it "
     "compares the networks at hand, not others of the same models with new initial weights",
     "p_holm": "Holm's correction over all pairs of models of one data set, protocol and ncl",
-    "difference": f"mean over subsets; 95 %: {resampled('subset seeds')}, one subset: Newcombe 10",
+    "difference": f"mean over subsets; 95 %: {interval_over('subset seeds')}, one subset: Newcombe 10",
     "told_apart": "p_holm below 0.05 and 0 outside the interval of the difference",
     "more_seeds": "beyond those at hand, for a paired t test over seeds with level 0.05 and power 0.8 if the mean "
     "difference seen is the true one; low and high: ends of the effect's 95 % interval",

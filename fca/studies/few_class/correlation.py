@@ -9,10 +9,11 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from fca.allowed import Allowed
-from fca.stats.correlation import METHODS, correlation, fisher_interval, resampled_correlation
-from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, cluster_draws, percentile_interval, point_weights
+from fca.stats.correlation import METHODS, correlation, correlation_interval, resampled_correlation
+from fca.stats.intervals import FEWEST_DRAWS
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.similarity import SIMSS, similarity_points
@@ -27,9 +28,9 @@ from fca.studies.table import (
     NOTE,
     PROTOCOL,
     RUN_ID,
+    TOO_FEW_SEEDS,
     TOP1,
     TableSpec,
-    no_interval,
 )
 from fca.types import SPLITS, Column, Table
 
@@ -58,10 +59,9 @@ CORRELATION_POINTS = TableSpec(
     (DATASET, ENCODER, TARGET, PROTOCOL, MODEL, NCL, *DRAW, SIMSS, TOP1),
 )
 INTERVALS = (
-    f"95 %: {RESAMPLES} bootstrap resamples of subset seeds, for DCN also of models, each from {FEWEST_DRAWS} on; "
-    f"Pearson's r of four independent subsets: Fisher's z; with fewer than {FEWEST_DRAWS} seeds otherwise none"
+    f"95 %: jackknife over subset seeds, for DCN of {FEWEST_DRAWS} models or more also over models, and Student's t on "
+    "Fisher's z"
 )
-MODELS_SEED = 1  # of the draws of models; those of subset seeds have seed 0, and the two must not go together
 
 
 @dataclass(frozen=True)
@@ -123,35 +123,37 @@ def targets(part: pd.DataFrame) -> Iterator[Target]:
 def correlations(target: Target) -> Iterator[dict[str, Any]]:
     """SimSS over all points, within every ncl pooled, and at each ncl; ncl alone over all points."""
     ncl, simss = target.points["ncl"].to_numpy(), target.points["simss"].to_numpy()
+    top1, best_without = target.points["top1"].to_numpy(), _best_without_each_model(target.table)
+
     everything = np.ones(len(ncl), dtype=bool)
     scopes = [("all", everything, None), ("within ncl", everything, ncl)]
     scopes += [(f"ncl={n}", ncl == n, None) for n in np.unique(ncl)]
     compared = [("simss", simss, *scope) for scope in scopes] + [("ncl", ncl, *scopes[0])]
-    weights, best = _resampled(target)
+
     same = {"target": target.points["target"].iloc[0], "models": target.table.shape[1]}
     for method, (predictor, x, scope, there, groups) in product(METHODS, compared):
-        points = target.points[there]
-        estimate = correlation(x[there], points["top1"].to_numpy(), method, groups)
-        seeds = points["subset_seed"].nunique()
-        drawn = resampled_correlation(x[there], best[..., there], weights[:, there], method, groups)
-        low, high = percentile_interval(drawn, seeds)
-        if method == "pearson" and groups is None and len(points) == seeds < FEWEST_DRAWS:
-            low, high = fisher_interval(estimate.r, seeds)
-        note = no_interval(seeds, "subset seeds") if np.isnan(low) and not np.isnan(estimate.r) else None
-        line = {**same, "scope": scope, "predictor": predictor, "method": method, "n": estimate.n, "seeds": seeds}
+        estimate = correlation(x[there], top1[there], method, groups)
+        each_once = np.ones((len(best_without), int(there.sum())), dtype=np.int64)
+        without_each_model = resampled_correlation(x[there], best_without[:, there], each_once, method, groups)
+
+        cluster, seeds = pd.factorize(target.points["subset_seed"][there])
+        over_models = [without_each_model] if len(without_each_model) else []
+        low, high = correlation_interval(x[there], top1[there], cluster, method, groups, over_models)
+        note = TOO_FEW_SEEDS if np.isnan(low) and not np.isnan(estimate.r) else None
+        line = {**same, "scope": scope, "predictor": predictor, "method": method, "n": estimate.n, "seeds": len(seeds)}
         yield {**line, "r": estimate.r, "p": estimate.p, "r_low": low, "r_high": high, "note": note}
 
 
-def _resampled(target: Target) -> tuple[np.ndarray, np.ndarray]:
-    """How often each point is in each resample of subset seeds, and the best accuracy among the resampled models.
+def _best_without_each_model(
+    table: Float[np.ndarray, "subsets models"],
+) -> Float[np.ndarray, "left_out subsets"]:
+    """The best accuracy on every subset with each model left out, NaN where no other was evaluated.
 
-    Few models are not resampled: the best is that of the models at hand.
+    None of fewer than FEWEST_DRAWS models: then the best is that of the models at hand.
     """
-    weights = point_weights(pd.factorize(target.points["subset_seed"])[0])
-    models = target.table.shape[1]
+    models = table.shape[1]
     if models < FEWEST_DRAWS:
-        return weights, target.points["top1"].to_numpy()
-    drawn, which = np.unique(cluster_draws(models, MODELS_SEED) > 0, axis=0, return_inverse=True)
-    table = np.nan_to_num(target.table, nan=-np.inf)
-    best = np.stack([table[:, chosen].max(axis=1) for chosen in drawn])
-    return weights, np.where(np.isinf(best), np.nan, best)[which.ravel()]
+        return np.empty((0, len(table)))
+    known = np.nan_to_num(table, nan=-np.inf)
+    best = np.stack([np.delete(known, model, axis=1).max(axis=1) for model in range(models)])
+    return np.where(np.isinf(best), np.nan, best)

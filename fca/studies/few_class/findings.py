@@ -13,12 +13,12 @@ import pandas as pd
 
 from fca.allowed import Allowed
 from fca.stats.correlation import correlation
-from fca.stats.intervals import mean_with_interval, percentile_interval, point_weights, resampled
+from fca.stats.intervals import LOG, interval_over, jackknife_interval, left_out_weights, mean_with_interval
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.correlation import SEEDS
 from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, read_points, wide
-from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, PROTOCOL, TableSpec, no_interval
+from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, PROTOCOL, TOO_FEW_SEEDS, TableSpec
 from fca.types import Column, Table, with_interval
 
 Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and over how many models
@@ -74,7 +74,7 @@ class Findings(OfSubsets):
             for name, found in measures(part, params, whole, int(models["num_classes"].max()), self.few).items():
                 what, unit = MEASURES[name]
                 lines.append({DATASET: dataset, FINDING: name, MEASURE: what, UNIT: unit, **found})
-        parameters = {**asdict(self), "intervals": f"95 %: {resampled('subset seeds')} (of a ratio none)"}
+        parameters = {**asdict(self), "intervals": f"95 %: {interval_over('subset seeds')}, of ratios on the logarithm"}
         return [FINDINGS.table(FINDINGS.frame(lines), parameters, sorted(set(points["run_id"])))]
 
 
@@ -108,8 +108,8 @@ def measures(
 def _verdict(found: dict[str, Any], no_effect: float) -> dict[str, Any]:
     low, high = found[VALUE.low], found[VALUE.high]
     verdict = "above" if low > no_effect else "below" if high < no_effect else "not significant"
-    few = no_interval(found[SEEDS], "subset seeds") if no_effect else None
-    return {NO_EFFECT: no_effect, VERDICT: (few or NO_MEAN_INTERVAL) if pd.isna(low) else verdict}
+    why_none = TOO_FEW_SEEDS if no_effect else NO_MEAN_INTERVAL
+    return {NO_EFFECT: no_effect, VERDICT: why_none if pd.isna(low) else verdict}
 
 
 def paired(subset: pd.DataFrame, protocol: str, how: str = "mean") -> Draws:
@@ -186,18 +186,18 @@ def ratio(top: pd.DataFrame, top_protocol: str, bottom: pd.DataFrame, bottom_pro
     if any(part["subset_seed"].nunique() < 2 for part in means):
         return {}
     seeds = sorted({*means[0]["subset_seed"], *means[1]["subset_seed"]})
-    weights = np.vstack([np.ones(len(seeds), dtype=np.int64), point_weights(np.arange(len(seeds)))])
+    every_seed = np.ones((1, len(seeds)), dtype=np.int64)
+    weights = np.vstack([every_seed, left_out_weights(np.arange(len(seeds)))])
     with np.errstate(divide="ignore", invalid="ignore"):
-        value, *drawn = _spread(means[0], seeds, weights) / _spread(means[1], seeds, weights)
+        value, *left_out = _spread(means[0], seeds, weights) / _spread(means[1], seeds, weights)
     if not np.isfinite(value):
         return {}
     fewest = min(part["subset_seed"].nunique() for part in means)
-    interval = percentile_interval(np.where(np.isfinite(drawn), drawn, np.nan), fewest)
-    return _measured(value, *interval, fewest, len(models))
+    return _measured(value, *jackknife_interval(value, np.array(left_out), scale=LOG), fewest, len(models))
 
 
 def _spread(part: pd.DataFrame, seeds: list[Any], weights: np.ndarray) -> np.ndarray:
-    """In every resample of subset seeds; the first is the data themselves."""
+    """By the count of each subset seed: of all, and with each seed left out."""
     squares = freedom = 0.0
     for _, same in part.groupby("ncl"):
         drawn = weights[:, [seeds.index(seed) for seed in same["subset_seed"]]]

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 
 from fca.allowed import Allowed
-from fca.stats.correlation import correlation, resampled_correlation
+from fca.stats.correlation import correlation, correlation_interval
 from fca.stats.features import SAMPLE_SEED, cosine_silhouette, knn_top1, logme, probe_top1, sample_rows, separation
-from fca.stats.intervals import percentile_interval, point_weights, resampled
+from fca.stats.intervals import interval_over
 from fca.stats.prediction import LEVEL, HeldOut, held_out, judge, verdict
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, dcn, per_subset
@@ -40,9 +40,9 @@ from fca.studies.table import (
     NCL,
     NOTE,
     SUBSET_SEED,
+    TOO_FEW_SEEDS,
     TOP1,
     TableSpec,
-    no_interval,
 )
 from fca.types import SPLITS, Column, Table, check_choice, with_interval
 
@@ -172,8 +172,8 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
             line = {**same, "held_out": way, "predictor": name, **within[name], **_gain(name, accuracy, held, unseen)}
             line["better_in"] = None if name == BASELINE else _better(points, held[name], held[BASELINE])
             line["verdict"] = _verdict(line, name in alone, error, worth)
-            undefined = np.isnan(line[WITHIN_R]) or not np.isnan(line[WITHIN_R.low])
-            line["note"] = None if undefined else no_interval(same["seeds"], "subset seeds")
+            lacks_interval = not np.isnan(line[WITHIN_R]) and np.isnan(line[WITHIN_R.low])
+            line["note"] = TOO_FEW_SEEDS if lacks_interval else None
             value = points[alone[name]] if name in alone else np.nan
             yield line, _predicted(points, {HELD: way, PREDICTOR: name, VALUE: value}, held[name])
 
@@ -196,11 +196,10 @@ def _within(points: pd.DataFrame, alone: Mapping[str, str], cluster: np.ndarray)
     """Correlation with accuracy among subsets of equal ncl in one data set; missing where it is not of one number."""
     found = {name: dict.fromkeys(WITHIN, np.nan) for name in PREDICTORS}
     groups, y = points.groupby(["dataset", "ncl"]).ngroup().to_numpy(), points["top1"].to_numpy(dtype=np.float64)
-    weights = point_weights(cluster)
     for name, column in alone.items():
         x = points[column].to_numpy(dtype=np.float64)
         estimate = correlation(x, y, groups=groups)
-        interval = percentile_interval(resampled_correlation(x, y, weights, groups=groups), int(cluster.max()) + 1)
+        interval = correlation_interval(x, y, cluster, groups=groups)
         found[name] = dict(zip(WITHIN, (estimate.r, *interval, estimate.p), strict=True))
     return found
 
@@ -237,9 +236,9 @@ def _predicted(points: pd.DataFrame, shown: Mapping[str, Any], held: HeldOut) ->
 TARGETS = ("sub", "open", "masked")
 METHOD = (
     f"accuracy = intercept + weights * regressors, least squares, cut off at 0 and 1; {LEVEL:.0%} intervals: CV+; "
-    f"intervals of the table: 95 %, {resampled('the subset seeds of the data sets at hand')}; or of data sets where "
-    "those are held out (r: always of subset seeds, of few none); each predictor is judged by itself, with no "
-    "correction for how many there are; within_ncl_p: as if subsets were independent"
+    f"intervals of the table: 95 %, {interval_over('the subset seeds of the data sets at hand')}; or over data sets "
+    "where those are held out (r: always over subset seeds, on Fisher's z); each predictor is judged by itself, "
+    "with no correction for how many there are; within_ncl_p: as if subsets were independent"
 )
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fca.stats.intervals import FRACTION, SIGNED_FRACTION, t_mean, wilson
+from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_interval, wilson
 from fca.store import Store
 from fca.studies.answers import Gathered, at_severity, shifted_responses
 from fca.studies.irt.fits import SUBJECT
@@ -99,8 +99,8 @@ def loss_lines(gathered: Gathered) -> Iterator[dict[str, Any]]:
         alone = np.arange(len(mean))  # every image is drawn by itself
         line: dict[str, Any] = {"subject": subject["subject"], "model": subject["model"], "images": len(mean)}
         line |= {"severities": len(set(severity[severity > 0])), "top1_mean": mean.mean()}
-        line[MEAN.low], line[MEAN.high] = t_mean(mean, alone, FRACTION)
+        line[MEAN.low], line[MEAN.high] = mean_interval(mean, alone, FRACTION)
         if not np.isnan(clean).any():
             line |= {"top1_clean": clean.mean(), "loss": (clean - mean).mean()}
-            line[LOSS.low], line[LOSS.high] = t_mean(clean - mean, alone, SIGNED_FRACTION)
+            line[LOSS.low], line[LOSS.high] = mean_interval(clean - mean, alone, SIGNED_FRACTION)
         yield line

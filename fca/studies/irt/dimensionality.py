@@ -10,7 +10,7 @@ import pandas as pd
 
 from fca.allowed import Allowed, Seed
 from fca.progress import track
-from fca.stats.intervals import mean_with_interval, resampled
+from fca.stats.intervals import interval_over, mean_with_interval
 from fca.stats.irt.dimensions import held_out_dimensions
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
@@ -33,7 +33,7 @@ DIMENSIONALITY = TableSpec(
 )
 METHOD = {
     "model": "compensatory 2pl: logit P = sum of loading x ability + intercept",
-    "gain": f"of the mean loss a subject, paired; 95 %: {resampled('networks')}",
+    "gain": f"of the mean loss a subject, paired; 95 %: {interval_over('networks')}",
     "chosen": "one more dimension as long as the interval of its gain lies above 0",
 }
 

@@ -20,7 +20,6 @@ from jaxtyping import Float
 
 from fca.allowed import Seed
 from fca.stats.correlation import kendall
-from fca.stats.intervals import RESAMPLES
 from fca.stats.irt import IrtFit, Scored, excess, fit_items
 from fca.stats.irt.subjects import one_class
 from fca.store import Store
@@ -147,11 +146,11 @@ RELIABILITY = TableSpec(
 )
 METHOD = {  # these words are part of the id of a saved bank
     "ability": "95 %: Laplace, given the learned hyperparameters",
-    "tau": f"Kendall's tau-b of ability with accuracy; 95 %: {RESAMPLES} bootstrap resamples of models, all snapshots "
-    "of one together, without fitting again",
+    "tau": "Kendall's tau-b of ability with accuracy; 95 %: jackknife over models, all snapshots of one together, and "
+    "Student's t on Fisher's z, without fitting again",
     "held_out": "mean negative log likelihood of held-out responses. cells: 10 % of the pairs of model and item, all "
     "snapshots of a model together. subjects: items fitted without a fifth of the models, whose abilities come from a "
-    "random half of their responses; the other half is predicted. 95 %: resampled models, fits as they are. baseline: "
+    "random half of their responses; the other half is predicted. 95 %: over models, fits as they are. baseline: "
     "additive logit of margins. auto: scored on responses that took no part in the choice. Fitted in the default way, "
     "whatever compat",
     "plane": f"{SAMPLED} items a data set, drawn by seed",

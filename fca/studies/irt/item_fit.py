@@ -10,7 +10,7 @@ import pandas as pd
 
 from fca.allowed import Allowed, Seed
 from fca.progress import track
-from fca.stats.intervals import mean_with_interval, resampled
+from fca.stats.intervals import interval_over, mean_with_interval
 from fca.stats.irt import IrtFit
 from fca.stats.irt.dependence import highest, mean_q3, most_dependent, pairable, scaled_residuals
 from fca.stats.irt.item_fit import MeanSquares, Misfit, mean_squares, misfit, replicates
@@ -92,7 +92,7 @@ METHOD = {
     "five expected right or wrong responses. Simulated: 4 to 6 % of fitting items beyond 1.96 in the 1pl, 1 to 4 % in "
     "the 2pl, at 20 to 300 subjects",
     "s_x2": f"for {FEWEST_ITEMS} to {MOST_ITEMS} items; else empty, as where groups of scores are too small",
-    "q3_within": f"classes weigh by their pairs; {resampled('classes')}",
+    "q3_within": f"classes weigh by their pairs; {interval_over('classes')}",
     "pairs": f"among items with five expected right and wrong responses, {PAIRED} at most, drawn by seed",
 }
 

@@ -11,7 +11,7 @@ import pandas as pd
 from jaxtyping import Float, Integer
 
 from fca.stats.hierarchy import level_rates
-from fca.stats.intervals import resampled, wilson
+from fca.stats.intervals import interval_over, wilson
 from fca.store import Store
 from fca.studies.progressive.levels import (
     ACCURACY,
@@ -66,7 +66,7 @@ METHOD = {
     "attribute_scores (e + m + h) / 3 of the three levels",
     "score": "(e + 2 m + 4 h) / 7",
     "drop": "accuracy on the easier level minus that on this one; of attribute_steps the mean over models",
-    "intervals": f"of drops, scores and their accuracies, 95 %: {resampled('classes')}; models stay as they are",
+    "intervals": f"of drops, scores and their accuracies, 95 %: {interval_over('classes')}; models stay as they are",
     "monotone": "easy above medium above hard, of the numbers as they are",
     "verdict": f"{FALLS} where the interval of the drop is above 0, {RISES} where it is below, else {UNCLEAR}; each "
     "step by itself, without correction for their number",
@@ -91,30 +91,30 @@ class AttributeLevels(OfLevels):
                 about: Line = {DATASET: source.dataset, ATTRIBUTE: attribute}
                 levels, labels = levels_of(items), items[LABEL].to_numpy(dtype=str)
                 rates = np.stack([level_rates(correct, levels, labels) for correct in source.correct[:, items.index]])
-                steps += [about | line for line in _steps(rates, self.seed)]
+                steps += [about | line for line in _steps(rates)]
                 for model, of_model in zip(source.models, rates, strict=True):
                     easy, medium, hard = of_model.mean(axis=0)
                     falls = {MONOTONE: bool(easy > medium > hard), N_CLASSES: len(of_model)}
-                    scores.append(about | {MODEL: model} | score_cells(of_model, self.seed) | falls)
+                    scores.append(about | {MODEL: model} | score_cells(of_model) | falls)
                     images = np.bincount(levels)
-                    by_level += [about | {MODEL: model} | line for line in _levels(of_model, images, self.seed)]
+                    by_level += [about | {MODEL: model} | line for line in _levels(of_model, images)]
         runs = (run for source in sources for run in source.runs)
         return filled(self.tables, (_ranked(pd.DataFrame(scores)), steps, by_level), asdict(self) | METHOD, runs)
 
 
-def _levels(rates: Float[np.ndarray, "classes 3"], images: Integer[np.ndarray, " levels"], seed: int) -> Iterator[Line]:
+def _levels(rates: Float[np.ndarray, "classes 3"], images: Integer[np.ndarray, " levels"]) -> Iterator[Line]:
     """One model's accuracy at each level, and how far it fell from the level before."""
     drops = rates[:, :-1] - rates[:, 1:]
     for at, (level, value, n) in enumerate(zip(LEVELS, rates.mean(axis=0).tolist(), images.tolist(), strict=True)):
         line = cells((LEVEL, N_TEST, *with_interval(TOP1_OF_LEVEL)), (level, n, value, *wilson(round(value * n), n)))
-        yield line | (mean_cells(DROP, drops[:, at - 1], seed=seed) if at else {})
+        yield line | (mean_cells(DROP, drops[:, at - 1]) if at else {})
 
 
-def _steps(rates: Float[np.ndarray, "models classes 3"], seed: int) -> Iterator[Line]:
+def _steps(rates: Float[np.ndarray, "models classes 3"]) -> Iterator[Line]:
     """Both steps of one attribute: the mean drop over models."""
     drops = rates[..., :-1] - rates[..., 1:]
     for step, drop in zip(STEPS, np.moveaxis(drops, -1, 0), strict=True):
-        line = mean_cells(DROP, drop.mean(axis=0), seed=seed)
+        line = mean_cells(DROP, drop.mean(axis=0))
         line |= {STEP: step, VERDICT: verdict(line[DROP.low], line[DROP.high])}
         line |= {MODELS_FALLING: int((drop.mean(axis=1) > 0).sum()), MODELS: len(rates), N_CLASSES: rates.shape[1]}
         yield line

@@ -14,9 +14,9 @@ from fca.report.small import interval
 from fca.studies.progressive import attribute_levels, hierarchy, validate_levels
 from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, FALLS
 from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
-from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, N_CLASSES, SCORE
+from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, SCORE
 from fca.studies.progressive.validate_levels import CONFIDENCE, ValidateLevels
-from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, N_TEST, NOTE, no_interval
+from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, N_TEST, NOTE
 from fca.types import LEVELS, Column, Table, with_interval
 
 STEP_PX = kinds.SIDE + 40  # from the top of one picture to the next, with two lines of text between
@@ -290,10 +290,11 @@ models (matched minus all triplets: 95 % interval over classes above 0); classes
         )
         if part[hierarchy.MATCHED_EXCESS].isna().all():
             objects = f"No triplets are named: objects are not tested; classes and attributes differ in {differ}"
-        elif few := no_interval(int(part[N_CLASSES].min()), "classes"):
+        elif part[hierarchy.MATCHED_EXCESS.low].isna().all():
             same = f"{(part[hierarchy.P_MATCHED] < 0.05).sum()} of {len(part)} models"
             objects = (
-                f"The same object fails first when hard, beyond that, in {same} (p of the matching below .05); {few}"
+                f"The same object fails first when hard, beyond that, in {same} (p of the matching below 0.05; no "
+                "interval over classes)"
             )
         yield (
             f"{dataset}: {len(part)} models follow the order of levels in {score} of triplets; their accuracies by "

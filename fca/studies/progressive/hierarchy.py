@@ -12,8 +12,8 @@ from jaxtyping import Bool, Float, Integer
 
 from fca.stats import hierarchy as stats
 from fca.stats.adaptive import LEVEL_WEIGHTS
-from fca.stats.correlation import fisher_interval, resampled_correlation
-from fca.stats.intervals import FEWEST_DRAWS, FRACTION, RESAMPLES, Estimated, cluster_draws, percentile_interval
+from fca.stats.correlation import resampled_correlation
+from fca.stats.intervals import FISHER_Z, FRACTION, Estimated, interval_over, jackknife_interval, left_out_weights
 from fca.store import Store
 from fca.studies.progressive.levels import (
     ACCURACY,
@@ -30,7 +30,7 @@ from fca.studies.progressive.levels import (
     sessions_of,
     whole_sessions,
 )
-from fca.studies.table import DATASET, IMAGE_ID, LABEL, MODEL, MODELS, N_TEST, NOTE, TableSpec, filled, no_interval
+from fca.studies.table import DATASET, IMAGE_ID, LABEL, MODEL, MODELS, N_TEST, NOTE, TableSpec, filled
 from fca.types import LEVELS, Column, Table, with_interval
 
 Triplets = Integer[np.ndarray, "triplets 3"]
@@ -79,6 +79,7 @@ HIERARCHY_CORRELATION = TableSpec(
     f"{PAPER} figure 4 (bottom right: r .77 over 12 models), with intervals and the partial correlation",
     (DATASET, KIND, *with_interval(R), P, MODELS, NETWORKS, NOTE),
 )
+TOO_FEW_NETWORKS = "no interval: without one of the networks the others lie on a line"
 METHOD = {
     "accuracy, score": "(e + m + h) / 3 and (e + 2 m + 4 h) / 7 of the accuracies on easy, medium and hard images, "
     "means over sessions (a class and an attribute), which count equally",
@@ -94,12 +95,9 @@ METHOD = {
     "the images of a triplet share is the data set's: drawn ones their object and scene, generated ones their seed",
     "p_matched": "share of all matchings within sessions with this score or a higher one; of a single model",
     "triplets": "matched ones; missing where none are named",
-    "intervals": f"95 %: {RESAMPLES} bootstrap resamples of whole classes with all their sessions, percentiles widened "
-    f"for few classes (Hesterberg 2015); of fewer than {FEWEST_DRAWS} classes Student's t, and none for level_rates "
-    "and session_excess",
-    "r": f"over models, from {FEWEST} on; 95 %: {RESAMPLES} resamples of networks without those of too few different "
-    "ones; of four networks Fisher's z for the plain one; p as if models were independent; images stay as they are; "
-    "partial: given level_rates",
+    "intervals": f"95 %: {interval_over('whole classes with all their sessions')}",
+    "r": f"over models, from {FEWEST} on; 95 %: jackknife over networks and Student's t, on Fisher's z; p as if models "
+    "were independent; images stay as they are; partial: given level_rates",
 }
 
 
@@ -120,10 +118,10 @@ class Hierarchy(OfLevels):
             right_masked = masked.correct[:, masked.items[IMAGE_ID].isin(source.items[IMAGE_ID])]
             for at, model in enumerate(source.models):
                 about: Line = {DATASET: source.dataset, MODEL: model}
-                lines.append(about | _of_model(source, at, right_masked[at], triplets, self.seed))
+                lines.append(about | _of_model(source, at, right_masked[at], triplets))
                 shares += _patterns(source, at, triplets, lines[-1])
         models = HIERARCHY.frame(lines).astype({TRIPLETS: "Int64"})
-        over = [line for name, part in models.groupby(DATASET) for line in over_models(str(name), part, self.seed)]
+        over = [line for name, part in models.groupby(DATASET) for line in over_models(str(name), part)]
         patterns = pd.DataFrame(shares).astype({TRIPLETS: "Int64"})
         runs = (run for source in sources for run in source.runs)
         return filled(self.tables, (models, patterns, over), asdict(self) | METHOD, runs)
@@ -144,7 +142,7 @@ def matched_triplets(items: pd.DataFrame) -> Triplets:
     return ordered["at"].to_numpy(dtype=np.int64).reshape(-1, 3)
 
 
-def over_models(dataset: str, models: pd.DataFrame, seed: int = 0) -> Iterator[Line]:
+def over_models(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
     """Correlation of score and accuracy over the models of one data set, plain and given the level rates' score."""
     values = models[[HIERARCHICAL_SCORE, ACCURACY, LEVEL_RATES]].to_numpy(dtype=float).T
     network = pd.factorize(models[MODEL].str.split(", ").str[0])[0]  # `resnet18, seed 1` is one more resnet18
@@ -154,19 +152,17 @@ def over_models(dataset: str, models: pd.DataFrame, seed: int = 0) -> Iterator[L
         yield from ({**about, "kind": kind} for kind in KIND.choices)
         return
     found = stats.score_and_accuracy(*values)
-    resamples = _resampled(values, cluster_draws(networks, seed)[:, network])
-    for kind, here, drawn in zip(KIND.choices, found, resamples, strict=True):
-        low, high = percentile_interval(drawn, networks)
-        if kind == "pearson" and networks == len(models) < FEWEST_DRAWS:
-            low, high = fisher_interval(here.r, networks)
-        note = no_interval(networks, "networks") if np.isnan(low) and not np.isnan(here.r) else None
+    coefficients = _without_each_network(values, left_out_weights(network))
+    for kind, here, left_out in zip(KIND.choices, found, coefficients, strict=True):
+        low, high = jackknife_interval(here.r, left_out, scale=FISHER_Z)
+        note = TOO_FEW_NETWORKS if np.isnan(low) and not np.isnan(here.r) else None
         yield {**about, "kind": kind, "r": here.r, "r_low": low, "r_high": high, "p": here.p, "note": note}
 
 
-def _resampled(
-    values: Float[np.ndarray, "3 models"], times: Integer[np.ndarray, "resamples models"]
-) -> tuple[Float[np.ndarray, " resamples"], Float[np.ndarray, " resamples"]]:
-    """Both coefficients in every resample; NaN where so few models differ that they lie on a line anyway."""
+def _without_each_network(
+    values: Float[np.ndarray, "3 models"], times: Integer[np.ndarray, "networks models"]
+) -> tuple[Float[np.ndarray, " networks"], Float[np.ndarray, " networks"]]:
+    """Both coefficients without each network; NaN where so few models are left that they lie on a line anyway."""
     score, accuracy, by_level = values
     plain, of_score, of_accuracy = (
         resampled_correlation(x, y, times) for x, y in ((score, accuracy), (score, by_level), (accuracy, by_level))
@@ -179,7 +175,7 @@ def _resampled(
     return np.where(different > 2, plain, np.nan), np.where(defined, partial, np.nan)
 
 
-def _of_model(source: ByLevel, at: int, masked: Bool[np.ndarray, " items"], triplets: Triplets, seed: int) -> Line:
+def _of_model(source: ByLevel, at: int, masked: Bool[np.ndarray, " items"], triplets: Triplets) -> Line:
     """The line of one model, except its names.
 
     masked: what it gets right when only the classes of the images may be predicted.
@@ -191,16 +187,16 @@ def _of_model(source: ByLevel, at: int, masked: Bool[np.ndarray, " items"], trip
     line = cells(BY_LEVEL, rates.mean(axis=0).tolist())
     for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
         each = rates @ weights
-        line |= _cells(target, Estimated(each.mean(), *stats.cluster_interval(each, classes, seed, FRACTION)))
+        line |= _cells(target, Estimated(each.mean(), *stats.class_interval(each, classes, FRACTION)))
     line |= cells((ACCURACY_MASKED, SCORE_MASKED), (LEVEL_WEIGHTS @ rates_masked.mean(axis=0)).tolist())
-    made = stats.score_from_rates(rates, classes, seed)
+    made = stats.score_from_rates(rates, classes)
     for column, part in zip((SESSION_RATES, LEVEL_RATES, SESSION_EXCESS), made, strict=True):
         line |= _cells(column, part)
     line |= {SESSIONS: len(rates), N_CLASSES: len(set(labels)), N_TEST: len(correct), TRIPLETS: len(triplets) or None}
     if not len(triplets):
         return line | _cells(HIERARCHICAL_SCORE, made.session)
     easy = triplets[:, 0]
-    found = stats.matched_score(correct[triplets], sessions[easy], labels[easy], seed)
+    found = stats.matched_score(correct[triplets], sessions[easy], labels[easy])
     return line | _cells(HIERARCHICAL_SCORE, found.score) | _cells(MATCHED_EXCESS, found.excess) | {P_MATCHED: found.p}
 
 

@@ -16,7 +16,6 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer, Shaped
 from scipy.special import softmax
 
-from fca.allowed import Seed
 from fca.stats.adaptive import LEVEL_WEIGHTS, Pool, make_pool
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.stats.protocols import masked_answers
@@ -62,12 +61,10 @@ class OfLevels:
     """What analyses of levels ask for; they read `predict` rows of full models on sets with attributes and levels.
 
     query: narrows the rows.    protocol: open (any class may be predicted) or masked (those that the images have).
-    seed: of the resamples.
     """
 
     query: str | None = None
     protocol: str = "open"
-    seed: Seed = 0
 
 
 def responses_by_level(store: Store, query: str | None = None, protocol: str = "open") -> list[ByLevel]:
@@ -148,18 +145,17 @@ def whole_sessions(found: ByLevel) -> ByLevel:
 def mean_cells(
     column: Column,
     values: Float[np.ndarray, " n"],
-    seed: int = 0,
     within: tuple[float, float] = SIGNED_FRACTION,
 ) -> Line:
     """The cells of a mean of shares, or of differences of shares, and of both ends of its interval."""
-    return cells(with_interval(column), mean_with_interval(values, None, seed, within))
+    return cells(with_interval(column), mean_with_interval(values, None, within))
 
 
-def score_cells(rates: Float[np.ndarray, "n 3"], seed: int = 0) -> Line:
+def score_cells(rates: Float[np.ndarray, "n 3"]) -> Line:
     """The cells of the level accuracies, and of accuracy and score with their intervals over the rows of `rates`."""
     line = cells(BY_LEVEL, rates.mean(axis=0).tolist())
     for target, weights in zip((ACCURACY, SCORE), LEVEL_WEIGHTS, strict=True):
-        line |= mean_cells(target, rates @ weights, seed=seed, within=FRACTION)
+        line |= mean_cells(target, rates @ weights, FRACTION)
     return line
 
 

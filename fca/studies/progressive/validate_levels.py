@@ -13,7 +13,7 @@ from scipy.stats import page_trend_test, ttest_1samp
 
 from fca.report.pictures import ACROSS, Pictures, pictures
 from fca.stats.comparison import holm
-from fca.stats.intervals import resampled
+from fca.stats.intervals import interval_over
 from fca.store import Store
 from fca.studies.progressive.attribute_levels import FALLS, RISES, UNCLEAR, verdict
 from fca.studies.progressive.levels import (
@@ -106,7 +106,7 @@ METHOD = {
     "and greatest over models; top1: share of right predictions among them, missing where there are none",
     "page": "Page's L (1963): one-sided test that mean confidence falls from easy to medium to hard within blocks; "
     "blocks are classes for an attribute, attributes for a class; p_holm: Holm's correction over all lines of one by",
-    "drop": f"of mean confidence from the level before; 95 %: {resampled('blocks')}",
+    "drop": f"of mean confidence from the level before; 95 %: {interval_over('blocks')}",
     "verdict": f"{FALLS}: p_holm below .05 and both drops' intervals above 0; {TREND}: p_holm below .05 alone; "
     f"{RISES}: at one step p_rise below .05 and the interval below 0; else {UNCLEAR}",
     "p_rise": "one-sided paired t over blocks that mean confidence rises at a step; Holm's correction over both steps "
@@ -133,7 +133,7 @@ class ValidateLevels(OfLevels):
         for every in responses_by_level(store, self.query, self.protocol):
             found = contradictions(every)
             shown, drawn = with_pictures(store, found, self.shown, every.fingerprint)
-            parts.append((by_bin(every), trends(whole_sessions(every), self.seed), shown, found))
+            parts.append((by_bin(every), trends(whole_sessions(every)), shown, found))
             runs |= {*every.runs, *([] if drawn.run_id is None else [drawn.run_id])}
         frames = [pd.concat(frames, ignore_index=True) for frames in zip(*parts, strict=True)]
         return filled(self.tables, frames, asdict(self) | METHOD, runs)
@@ -154,14 +154,14 @@ def by_bin(source: ByLevel) -> pd.DataFrame:
     return CONFIDENCE_LEVELS.frame(pd.DataFrame(lines).assign(dataset=source.dataset))
 
 
-def trends(source: ByLevel, seed: int = 0) -> pd.DataFrame:
+def trends(source: ByLevel) -> pd.DataFrame:
     """Mean confidence by level of every attribute and class, and whether it falls."""
     frames = []
     about = source.items.assign(confidence=source.confidence.mean(axis=0))
     for by, block in (("attribute", "label"), ("label", "attribute")):
         means = about.pivot_table("confidence", [by, block], "level")[list(LEVELS)]
         of_value = means.groupby(level=0)
-        frame = pd.DataFrame([{VALUE: str(value), **_trend(part.to_numpy(float), seed)} for value, part in of_value])
+        frame = pd.DataFrame([{VALUE: str(value), **_trend(part.to_numpy(float))} for value, part in of_value])
         frame[str(P_HOLM)] = _corrected(frame[P].to_numpy())
         frame[list(map(str, P_RISES))] = _corrected(frame[list(P_RISES)].to_numpy())
         frame[str(VERDICT)] = [_verdict(line) for line in frame.to_dict("records")]
@@ -185,7 +185,7 @@ def _p_rise(drops: Float[np.ndarray, " blocks"]) -> float:
     return float(ttest_1samp(drops, 0.0, alternative="less").pvalue)
 
 
-def _trend(means: Float[np.ndarray, "blocks 3"], seed: int) -> Line:
+def _trend(means: Float[np.ndarray, "blocks 3"]) -> Line:
     """One attribute or class: its level means, Page's test and the interval of each drop."""
     line = cells(BY_LEVEL, means.mean(axis=0).tolist())
     line |= {BLOCKS: len(means), PAGE_L: np.nan, P: np.nan}
@@ -193,7 +193,7 @@ def _trend(means: Float[np.ndarray, "blocks 3"], seed: int) -> Line:
         found = page_trend_test(means, predicted_ranks=[3, 2, 1])
         line |= {PAGE_L: float(found.statistic), P: float(found.pvalue)}
     for drop, p, values in zip(DROPS, P_RISES, (means[:, :-1] - means[:, 1:]).T, strict=True):
-        line |= mean_cells(drop, values, seed=seed) | {p: _p_rise(values)}
+        line |= mean_cells(drop, values) | {p: _p_rise(values)}
     return line
 
 

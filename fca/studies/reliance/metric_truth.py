@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Seed
 from fca.stats.reliance import class_accuracy, rank_stability, relative_foreground_sensitivity
 from fca.store import Store
 from fca.studies.answers import predictions
@@ -44,26 +43,26 @@ TRUTH = TableSpec("metric_truth", "Which metrics of reliance follow the truth, a
 _OF_NET = (DATASET, MODEL, SEED, RUN_ID, CUE, STRENGTH, TOP1, RELIANCE, METRIC, VALUE)
 NETWORKS = TableSpec("metric_truth_networks", "What does each metric show of a network?", SOURCE, _OF_NET)
 METHOD = {
-    FOLLOWS: "for every cue the interval (bootstrap over networks) of the correlation with reliance has its sign",
+    FOLLOWS: "for every cue the interval (jackknife over networks, on Fisher's z) of the correlation with reliance "
+    "has its sign",
     REFUTED: f"for a cue it has not, though {ENOUGH} or more networks differ by {STRONG:.0%} or more in reliance",
 }
 
 
 @dataclass(frozen=True)
 class MetricTruth:
-    """`analysis=metric_truth`.    query: narrows the rows.    seed: of the bootstrap."""
+    """`analysis=metric_truth`.    query: narrows the rows."""
 
     tables: ClassVar = (TRUTH, NETWORKS)
 
     query: str | None = None
-    seed: Seed = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables metric_truth and metric_truth_networks. Raises FcaError without networks trained with a cue."""
         networks, runs = _networks(store, self.query)
         what = "networks trained on images with a cue, and tested with exactly exchanged backgrounds"
         require(networks, what, len(store.rows()), "fca run -m experiment=rendered_cues")
-        return filled(self.tables, [judged(networks, self.seed), networks], asdict(self) | METHOD, runs)
+        return filled(self.tables, [judged(networks), networks], asdict(self) | METHOD, runs)
 
 
 def verdicts(store: Store) -> dict[str, tuple[str, list[str]]]:
@@ -72,25 +71,25 @@ def verdicts(store: Store) -> dict[str, tuple[str, list[str]]]:
     return {line[METRIC]: (line[VERDICT], [cue for cue in line[FAILS].split(", ") if cue]) for line in lines}
 
 
-def judged(networks: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+def judged(networks: pd.DataFrame) -> pd.DataFrame:
     """A line a metric and cue: its correlation with both truths over networks, and the verdict on the metric."""
     lines: list[dict[Any, Any]] = []
     for metric, of_metric in networks.groupby(METRIC, sort=False):
         sign = 1 if str(metric).startswith("accuracy/ablate") else -1
-        of_cue = {str(cue): _correlated(part, sign, seed) for cue, part in of_metric.groupby(CUE, sort=False)}
+        of_cue = {str(cue): _correlated(part, sign) for cue, part in of_metric.groupby(CUE, sort=False)}
         tested = [cue for cue, one in of_cue.items() if one[NETS] >= ENOUGH and one[SPREAD] >= STRONG]
         fails = [cue for cue in tested if not all(sign * of_cue[cue][end] > 0 for end in (RHOS[1].low, RHOS[1].high))]
         verdict = REFUTED if fails else FOLLOWS if len(tested) == len(of_cue) else UNDECIDED
         about: dict[Any, Any] = {METRIC: metric, VERDICT: verdict, FAILS: ", ".join(fails)}
-        of_cue["all"] = _correlated(of_metric, sign, seed)
+        of_cue["all"] = _correlated(of_metric, sign)
         lines += [{**about, CUE: cue, **one} for cue, one in of_cue.items()]
     return TRUTH.frame(lines)
 
 
-def _correlated(of: pd.DataFrame, sign: int, seed: int) -> dict[Any, Any]:
+def _correlated(of: pd.DataFrame, sign: int) -> dict[Any, Any]:
     line = {NETS: len(of), UNDEFINED: of[VALUE].isna().sum(), SPREAD: np.ptp(of[RELIANCE]), SIGN: sign}
     for rho, truth in zip(RHOS, TRUTHS, strict=True):
-        rank = rank_stability(of[VALUE].to_numpy(float), of[truth].to_numpy(float), seed)
+        rank = rank_stability(of[VALUE].to_numpy(float), of[truth].to_numpy(float))
         line |= dict(zip(with_interval(rho), rank, strict=True))
     return line
 

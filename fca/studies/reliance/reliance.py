@@ -13,10 +13,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Allowed, Seed
+from fca.allowed import Allowed
 from fca.report.pictures import data_uri, pictures, png_of
 from fca.stats import reliance
-from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, wilson
+from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, FRACTION, SIGNED_FRACTION, interval_over, wilson
 from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import ADAPTATION
@@ -45,6 +45,11 @@ N_CLASSES = Column("n_classes", int, ".0f", "classes that the mean is over")
 LEFT_OUT = Column("left_out", int, ",", "images left out: no object, or nothing else, at input size")
 CLASSES_OUT = Column("classes_left_out", int, ".0f", "classes left out: their objects nearly fill the images")
 TRUST = Column("trust", str, "", "verdict on this metric where the cue is known (missing: not tested)")
+RANGES = dict.fromkeys(("top1", "acc_foreground", "acc_background", "top1_clean", "ablated"), FRACTION) | {
+    "drop": SIGNED_FRACTION,
+    "rfs": SIGNED_FRACTION,
+    "kept": (0.0, float("inf")),
+}
 COUNTED = (IMAGES, N_CLASSES, LEFT_OUT, CLASSES_OUT, TRUST)
 KIND = Column("kind", str, "", "noise: gaussian (standard deviation) or l2 (norm at 224 pixels)")
 LEVEL = Column("level", float, ".3~f", "level of the noise")
@@ -113,8 +118,8 @@ METHOD = {
     "accuracy": "mean over classes of the share of images predicted right, averaged over draws of noise",
     "images": "all conditions on the same images: with an object and surroundings at input size",
     "boxes": "gray_box and tile change an object's whole box: where that fills the input, nothing of the image is left",
-    "intervals": f"95 %, {RESAMPLES} bootstrap resamples of classes, each with all its images; over=images, or below "
-    f"{FEWEST_DRAWS} classes: of images within each class; shape and texture: Wilson's",
+    "intervals": f"95 %: {interval_over('classes')}, each with all its images; over=images, or below {FEWEST_DRAWS} "
+    "classes: over images within each class; shape and texture: Wilson's",
     "kept": f"of a class: missing with fewer than {FEWEST_DRAWS} clean images right; intervals over its images; a "
     "class that is predicted for any gray image keeps its accuracy too: trust is in orders of networks, not of classes",
 }
@@ -132,8 +137,8 @@ class Reliance:
     """`analysis=reliance`; reads full models' predictions of test images, clean and changed, and saliency maps.
 
     query:   narrows the rows.    groups: a file of classes and groups, or the name of one, for the grouped protocol.
-    measure: the change whose kept accuracy ranks the classes.    over: what is resampled, see fca.stats.reliance.
-    max_mask_area: a class whose masks cover more of their images, in the mean, is left out.    seed: of the bootstrap.
+    measure: the change whose kept accuracy ranks the classes.    over: what intervals are over, see fca.stats.reliance.
+    max_mask_area: a class whose masks cover more of their images, in the mean, is left out.
     compat:  released = a sensitivity of 0 where it is not defined.    responses: files of decisions for shape.
     refuted: metrics that a test elsewhere refuted, e.g. rfs/gaussian/0.25; where the store has a test, that counts.
     """
@@ -148,7 +153,6 @@ class Reliance:
     compat: Annotated[str | None, Allowed(choices=(reliance.RELEASED,))] = None
     responses: list[str] = field(default_factory=list)
     refuted: list[str] = field(default_factory=lambda: list(REFUTED_ON_RENDERED))
-    seed: Seed = 0
 
     def __call__(self, store: Store) -> list[Table]:
         """All seven tables, some of which may have no lines. Raises FcaError where all would be empty."""
@@ -212,10 +216,11 @@ class Reliance:
         """Columns, each a function of the means over classes under some conditions, with its interval."""
         right = seen.right[list({name: None for _, *used in of.values() for name in used})].dropna()
         code, labels = pd.factorize(right.index.get_level_values("label"))
-        means = reliance.class_means(right.to_numpy().T, code, self.over, self.seed)
+        means = reliance.class_means(right.to_numpy().T, code, self.over)
         line = seen.about | {"images": len(right), "n_classes": len(labels), "trust": metric}
         for column, (function, *used) in of.items():
-            line |= _ended(column, means.estimate(function, *map(list(right).index, used)))
+            conditions = map(list(right).index, used)
+            line |= _ended(column, means.estimate(function, *conditions, within=RANGES.get(column, EVERYWHERE)))
         return line
 
     def _accuracy(self, seen: Seen) -> Iterator[dict[str, Any]]:
@@ -261,9 +266,7 @@ class Reliance:
             wide = part.pivot_table(index="label", columns="model", values="kept", dropna=False)
             for first, second in combinations(wide, 2):
                 about |= {"model": first, "other": second, "n_classes": len(wide[[first, second]].dropna())}
-                rho = reliance.rank_stability(wide[first].to_numpy(), wide[second].to_numpy(), self.seed)
-                if abs(rho.value) == 1:  # every resample is in that order too: they show no spread to go by
-                    rho = rho._replace(low=np.nan, high=np.nan)
+                rho = reliance.rank_stability(wide[first].to_numpy(), wide[second].to_numpy())
                 yield about | _ended("spearman", rho) | {"trust": f"accuracy/{self.measure}"}
 
 

@@ -15,9 +15,9 @@ import pandas as pd
 from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.irt import irt
-from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, N_MODELS, TRAIT
+from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, TRAIT
 from fca.studies.irt.irt import CEILING, HELD_OUT_NLL, MARK, PROBABILITY, SHARE, TAU
-from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, SNAPSHOT, no_interval
+from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, SNAPSHOT
 from fca.types import Table
 
 PAPER_SEVERITY = 1
@@ -59,8 +59,7 @@ def _tau(line: Mapping[Any, Any]) -> str:
     tau = "tau not defined" if pd.isna(line[TAU]) else f"tau {line[TAU]:.3f}"
     if pd.notna(line[TAU.low]):
         return f"{tau} [{line[TAU.low]:.3f}, {line[TAU.high]:.3f}]"
-    why = no_interval(int(line[N_MODELS]), "models")
-    return tau if pd.isna(line[TAU]) or why is None else f"{tau} ({why})"
+    return tau if pd.isna(line[TAU]) else f"{tau} (no interval: too few networks, or all in one order)"
 
 
 def _loss(line: Mapping[Any, Any]) -> str:
