@@ -129,7 +129,7 @@ DAMAGE = {
     "pickle": lambda path: path.write_bytes(b"\x80\x04cos\nsystem\n(S'true'\ntR."),
     "a list": lambda path: path.write_text("[1]"),
     "gone": lambda path: path.unlink(),
-    "format": _set("fca_anchors", to=2),
+    "format": _set("fca_anchors", to=3),
     "no items": _set("items", to=[]),
     "a name twice": _set("items", to=["img0.png"] * 30),
     "a name": _set("items", 0, to=3),

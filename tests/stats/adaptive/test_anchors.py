@@ -79,8 +79,8 @@ def test_clusters_of_alike_items_are_found_and_weighed():
     [
         ({"correct": planted(0, models=18)}, "models to choose anchors on = 18; allowed: 19 or more"),
         ({"k": 600}, "k = 600; allowed: 1 to 599"),
-        ({"space": "pixels"}, "space = pixels; allowed: ease, responses, irt"),
-        ({"estimator": "mean"}, "estimator = mean; allowed: p_irt, weighted"),
+        ({"space": "pixels"}, "space = pixels; allowed: ease, responses, irt, random"),
+        ({"estimator": "mean"}, "estimator = mean; allowed: p_irt, gp_irt, line, weighted"),
         ({"networks": ["one"] * 20}, "networks to choose anchors on = 1; allowed: 2 or more"),
     ],
 )
