@@ -35,7 +35,7 @@ GRE = "task.policy=gre_two_stage"
     [
         (
             ["dataset=digits", "logger=none", "task.policy=static_k"],
-            "task.policy = static_k; allowed: proportional, random, neyman_irt, fisher_cat: these items have no levels",
+            "task.policy = static_k; allowed: proportional, random, defensive_irt, neyman_irt, fisher_cat: these items have no levels",
         ),
         (
             ["dataset=digits", "logger=none", "task.policy=random", "task.estimator=stratified"],
@@ -71,7 +71,7 @@ GRE = "task.policy=gre_two_stage"
         ),
         (
             ["task.policy=optimal_allocation", "task.estimator=difference", "task.bank=x"],
-            "task.policy = optimal_allocation; allowed: neyman_irt, random, static_k, proportional",
+            "task.policy = optimal_allocation; allowed: defensive_irt, neyman_irt, random, static_k, proportional",
         ),
         (["task.bank=x"], "bank = x; allowed: a saved table irt_items: none yet; or a file of fca bank"),
         (["task.estimator=p_irt", "task.bank=x"], "bank = x; allowed: a saved table irt_items: none yet"),
@@ -133,7 +133,7 @@ def test_a_bank_that_is_another_table_is_refused_before_any_work(fca, tmp_path, 
 
 
 def test_every_estimator_that_needs_a_bank_is_known_to():
-    assert set(OF_BANK) & set(ESTIMATORS) == {"difference", "p_irt"}
+    assert set(OF_BANK) & set(ESTIMATORS) == {"difference", "regression", "p_irt"}
 
 
 def test_difference_takes_the_policies_of_known_chances():

@@ -35,9 +35,9 @@ from fca.types import FcaError
 
 __all__ = [
     "ALL", "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPINGS", "MAPPING_L", "MAPPING_Q", "OF_LEVELS", "POINTS", "POLICIES",
-    "TARGETS", "WARNINGS", "Anchors", "DefensiveIrt", "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt", "OptimalAllocation",
-    "Policy", "Pool", "Proportional", "Random", "Record", "StartPolicy", "StaticK", "anchors", "check_mapping",
-    "estimate", "make_pool", "replay", "run_policy", "start_policy",
+    "TARGETS", "WARNINGS", "Anchors", "DefensiveIrt", "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt",
+    "OptimalAllocation", "Policy", "Pool", "Proportional", "Random", "Record", "StartPolicy", "StaticK", "anchors",
+    "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
 ]  # fmt: skip
 
 POLICIES: Mapping[str, StartPolicy] = MappingProxyType(

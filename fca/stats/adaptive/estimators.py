@@ -1,7 +1,8 @@
 """Both targets of every group from the responses to a test: shares by stratum, or what an item bank adds to them.
 
-Design-based ones (stratified, session_mean, pooled) trust the random draw alone; p_irt trusts an item bank,
-difference corrects the bank by the draw, and regression also learns from the draw how far to follow the bank. fca.stats.adaptive.mixed_logit trusts a model of the sessions.
+Design-based ones (stratified, session_mean, pooled) trust the random draw alone; p_irt trusts an item bank, difference
+corrects the bank by the draw, and regression also learns from the draw how far to follow the bank.
+fca.stats.adaptive.mixed_logit trusts a model of the sessions.
 """
 
 from __future__ import annotations
@@ -301,26 +302,31 @@ def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     """
     bank = check_bank("regression", pool, bank)
     _check_samples(record)
+    predicted = regressed(pool, record, bank)
+    return _from_samples(pool, record, [predicted] * len(record.samples))
+
+
+def regressed(pool: Pool, record: Record, bank: ItemBank) -> Float[np.ndarray, "targets items"]:
+    """The predictions m of every item for each target; see `regression`."""
     chance = chances(record, bank)
-    columns = np.concatenate([[pool.level == level for level in range(len(pool.levels))], [chance]]).astype(float)
-    asked_by = _asked_by(record)
-    weight = _sample_weights(pool, record.samples, asked_by)
+    of_levels = [pool.level == level for level in range(len(pool.levels))]
+    columns = np.stack([*of_levels, chance]).astype(np.float64)
 
     importance = np.zeros_like(pool.weights)  # of each item asked, in the variance of each target
-    for sample, asked, of_groups in zip(record.samples, asked_by, weight, strict=True):
+    samples = zip(record.samples, asked_by_sample(record), sample_weights(pool, record), strict=True)
+    for sample, asked, of_groups in samples:
         drawn = asked & ~sample.certain
         factor = of_groups[pool.group] * pool.weights / sample.inclusion
         importance += np.where(drawn, (1 - sample.inclusion) * factor**2, 0.0)
 
     predicted = np.tile(chance, (len(pool.targets), 1))
-    whole_pool = columns @ columns.T / pool.items
+    agreeing = AGREEING * (columns @ columns.T) / pool.items
     for target, each in enumerate(importance):
         if not each.any():  # every item was asked
             continue
-        scale = each[each > 0].mean()
-        inner = (columns * each) @ columns.T + AGREEING * scale * whole_pool
+        inner = (columns * each) @ columns.T + each[each > 0].mean() * agreeing
         predicted[target] += np.linalg.solve(inner, (columns * each) @ (record.right - chance)) @ columns
-    return _from_samples(pool, record, [predicted] * len(record.samples))
+    return predicted
 
 
 def _check_samples(record: Record) -> None:
@@ -329,17 +335,15 @@ def _check_samples(record: Record) -> None:
         raise FcaError("policy", "one of unknown chances", allowed, "take one of these, or estimator mixed_logit")
 
 
-def _asked_by(record: Record) -> list[Marks]:
+def asked_by_sample(record: Record) -> list[Marks]:
     """Items asked by the end of each sample."""
     return [*(later.certain for later in record.samples[1:]), record.asked]
 
 
-def _sample_weights(
-    pool: Pool, samples: Sequence[Sample], asked_by: Sequence[Marks]
-) -> Float[np.ndarray, "samples groups"]:
+def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples groups"]:
     """Weight of each sample in the estimate of each group: n / (R (R - n) v), with sum 1; v is `Sample.variance`."""
-    weights = np.empty((len(samples), pool.groups))
-    for at, (sample, asked) in enumerate(zip(samples, asked_by, strict=True)):
+    weights = np.empty((len(record.samples), pool.groups))
+    for at, (sample, asked) in enumerate(zip(record.samples, asked_by_sample(record), strict=True)):
         drawn = asked & ~sample.certain
         n, left = (np.bincount(pool.group[one], minlength=pool.groups) for one in (drawn, ~sample.certain))
         # a sample of all items left is all that counts
@@ -349,9 +353,9 @@ def _sample_weights(
 
 def _from_samples(pool: Pool, record: Record, predicted: Sequence[Float[np.ndarray, "#targets items"]]) -> Estimate:
     """The mean over samples of the predictions that each corrects; see `difference`."""
-    asked_by = _asked_by(record)
-    weight = _sample_weights(pool, record.samples, asked_by)[:, :, None]
-    samples = [_corrected(pool, record, *each) for each in zip(predicted, record.samples, asked_by, strict=True)]
+    weight = sample_weights(pool, record)[:, :, None]
+    each_sample = zip(predicted, record.samples, asked_by_sample(record), strict=True)
+    samples = [_corrected(pool, record, *each) for each in each_sample]
     value, variance, most, squares = (np.stack(parts) for parts in zip(*samples, strict=True))
     value, variance, most, squares = (
         (weight**power * part).sum(axis=0) for power, part in ((1, value), (2, variance), (2, most), (4, squares))

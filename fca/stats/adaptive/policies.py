@@ -375,6 +375,8 @@ class DefensiveIrt(_WithBank):
             inclusion = (self.pilot / pool.group_sizes.sum(axis=1))[pool.group]
             self.record.samples.append(Sample(certain, inclusion, None))
             return self.below(self.pilot)
+        if certain.all():
+            return NONE
 
         chance = chances(self.record, self.bank)
         inclusion, variance = self._mixture(chance)

@@ -1,0 +1,66 @@
+"""Which way to choose 100 anchors errs least, and is the error that `fca anchors` prints honest?
+
+    python experiments/progressive/anchor_methods.py FOLDER       5 CPU minutes; FOLDER and made responses as of banks.py
+
+Of each pool of 5,000 items some networks choose the anchors, and the others are new. Root mean squared error in points
+on the new ones: of every way, of the way that cross-validation took (`taken`), and of as many random items (`plain`,
+computed); beside them the error that the choosing networks state (`printed`), and how often the 95 % interval holds the
+truth. `top`: the new networks are the ten best.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from banks import cifar, imagenet, made
+
+from fca.stats.adaptive import anchors
+from fca.stats.adaptive.anchors import METHODS
+
+ITEMS, K = 5000, 100
+
+
+def one_split(correct, behind, seed, top=0):
+    """Squared errors of every way and of the one taken, of random items, as printed; and how many intervals hold."""
+    rng = np.random.default_rng(seed)
+    correct = correct[:, np.sort(rng.choice(correct.shape[1], ITEMS, replace=False))]
+    order = np.argsort(correct.mean(axis=1)) if top else rng.permutation(len(correct))
+    behind = len(correct) - top if top else behind
+    chosen, new = correct[order[:behind]], correct[order[behind:]]
+    truth = new.mean(axis=1)
+    errors = {}
+    for method in METHODS:
+        found = anchors(chosen, K, *method, seed=seed)
+        errors[" + ".join(method)] = np.mean((found.estimate(new[:, found.items])[:, 0] - truth) ** 2)
+    found = anchors(chosen, K, seed=seed)
+    value, low, high = found.estimate(new[:, found.items]).T
+    errors["taken"] = np.mean((value - truth) ** 2)
+    errors["plain"] = np.mean(truth * (1 - truth)) * (1 - K / ITEMS) / K
+    errors["printed"] = np.mean(np.diff(found.checked, axis=1) ** 2)
+    return errors, np.mean((low <= truth) & (truth <= high)), " + ".join(found.method)
+
+
+def main(folder):
+    cases = {
+        "ImageNet, 45 of 65": (partial(imagenet, folder), 45, 4, 0),
+        "CIFAR-10, 24 of 34": (partial(cifar, folder), 24, 4, 0),
+        "2pl, 60 of 90": (partial(made, "2pl"), 60, 3, 0),
+        "3pl, 60 of 90": (partial(made, "3pl"), 60, 3, 0),
+        "misfit, 60 of 90": (partial(made, "misfit"), 60, 3, 0),
+        "ImageNet, top 10": (partial(imagenet, folder), 0, 2, 10),
+        "misfit, top 10": (partial(made, "misfit"), 0, 2, 10),
+    }
+    names = [*(" + ".join(method) for method in METHODS), "taken", "plain", "printed"]
+    print(f"| pool | splits | {' | '.join(names)} | held | ways taken |\n|{'---|' * (len(names) + 4)}")
+    for name, (responses, behind, splits, top) in cases.items():
+        correct = responses()
+        found = [one_split(correct, behind, seed, top) for seed in range(splits)]
+        cells = [f"{100 * np.mean([errors[way] for errors, *_ in found]) ** 0.5:.2f}" for way in names]
+        held = f"{100 * np.mean([held for _, held, _ in found]):.0f}"
+        taken = ", ".join(sorted({way for *_, way in found}))
+        print(f"| {name} | {splits} | {' | '.join(cells)} | {held} | {taken} |", flush=True)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
