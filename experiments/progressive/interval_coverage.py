@@ -39,7 +39,13 @@ METHODS = (
     *(("optimal_allocation", "stratified"), ("optimal_allocation", "mixed_logit"), ("gre_two_stage", "mixed_logit")),
     *(("static_k", "stratified"), ("static_k", "session_mean"), ("random", "pooled")),
     *(("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled"), ("gre_two_stage", "stratified")),
-    *(("neyman_irt", "difference"), ("random", "difference"), ("proportional", "hypergeometric")),
+    *(
+        ("defensive_irt", "regression"),
+        ("random", "regression"),
+        ("neyman_irt", "difference"),
+        ("random", "difference"),
+    ),
+    ("proportional", "hypergeometric"),
 )
 SHARES = (0.1, 0.25, 0.5, 0.7)
 WIDTH = "width"
