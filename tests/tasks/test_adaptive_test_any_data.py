@@ -144,6 +144,17 @@ def test_a_bank_is_taken_as_a_table_or_as_a_file_wherever_it_lies(lab, policy, t
 
 
 @pytest.mark.slow
+def test_a_row_of_the_former_default_with_a_bank_does_not_answer_for_the_new_one(lab):
+    table_id, _ = lab.bank()
+    former, _ = lab(f"task.bank={table_id}", "task.policy=neyman_irt", "task.estimator=difference")
+    default, _ = lab(f"task.bank={table_id}")
+    by_name, _ = lab(f"task.bank={table_id}", "task.policy=defensive_irt", "task.estimator=regression")
+    assert default["run_id"] == by_name["run_id"] != former["run_id"]
+    random, _ = lab(f"task.bank={table_id}", "task.policy=random")
+    assert random["estimator"] == "regression", "what the default is compared with"
+
+
+@pytest.mark.slow
 def test_an_ability_is_measured_until_it_is_certain(lab):
     table_id, _ = lab.bank()
     words = [f"task.bank={table_id}", "task.policy=fisher_cat", "task.budget=0.03"]

@@ -35,7 +35,7 @@ GRE = "task.policy=gre_two_stage"
     [
         (
             ["dataset=digits", "logger=none", "task.policy=static_k"],
-            "task.policy = static_k; allowed: proportional, random, defensive_irt, neyman_irt, fisher_cat: these items have no levels",
+            "task.policy = static_k; allowed: proportional, random, defensive_irt, neyman_irt, fisher_cat: these items have",
         ),
         (
             ["dataset=digits", "logger=none", "task.policy=random", "task.estimator=stratified"],
