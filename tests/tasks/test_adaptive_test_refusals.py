@@ -35,11 +35,11 @@ GRE = "task.policy=gre_two_stage"
     [
         (
             ["dataset=digits", "logger=none", "task.policy=static_k"],
-            "task.policy = static_k; allowed: proportional, random, defensive_irt, neyman_irt, fisher_cat: these items have",
+            "task.policy = static_k; allowed: proportional, random, defensive_irt, neyman_irt, fisher_cat: these",
         ),
         (
             ["dataset=digits", "logger=none", "task.policy=random", "task.estimator=stratified"],
-            "task.estimator = stratified; allowed: hypergeometric, p_irt, difference: these items have no levels",
+            "task.estimator = stratified; allowed: hypergeometric, p_irt, difference, regression: these items",
         ),
         (["task.policy=random", "task.estimator=hypergeometric"], "hypergeometric of items with levels"),
         (["task.ability_se=0.3"], "task.ability_se = 0.3; allowed: null without task.bank"),

@@ -325,7 +325,8 @@ def regressed(pool: Pool, record: Record, bank: ItemBank) -> Float[np.ndarray, "
         if not each.any():  # every item was asked
             continue
         inner = (columns * each) @ columns.T + each[each > 0].mean() * agreeing
-        predicted[target] += np.linalg.solve(inner, (columns * each) @ (record.right - chance)) @ columns
+        change = np.linalg.lstsq(inner, (columns * each) @ (record.right - chance))[0]  # chances may all be equal
+        predicted[target] += change @ columns
     return predicted
 
 

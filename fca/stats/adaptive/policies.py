@@ -419,7 +419,9 @@ class DefensiveIrt(_WithBank):
         line = np.stack([np.ones_like(chance), chance])
         here, right = line[:, random_part], self.record.right[random_part]
         inner = here @ here.T + AGREEING * line @ line.T / len(chance)
-        return right - chance[random_part] - np.linalg.solve(inner, here @ (right - chance[random_part])) @ here
+        residual = right - chance[random_part]
+        line_of_residuals = np.linalg.lstsq(inner, here @ residual)[0]  # chances may all be equal
+        return residual - line_of_residuals @ here
 
     def _inclusion(
         self, size: Float[np.ndarray, " items"], open_: Bool[np.ndarray, " items"]

@@ -93,6 +93,15 @@ def test_the_line_is_the_least_squares_line_of_the_responses_and_ten_that_agree(
     assert regressed(pool, record, bank)[0] == pytest.approx(intercept + slope * chance, abs=1e-9)
 
 
+def test_a_bank_in_which_all_items_are_alike_leaves_the_share_right():
+    pool, one = make_pool(None, np.zeros(60, int)), np.ones(60)
+    right = np.random.default_rng(0).random(60) < 0.7
+    alike = ItemBank("2pl", 0 * one, one, one, 0 * one)
+    record = run_policy(start_policy("random", pool, 0.5, alike), right, np.random.default_rng(1)).record
+    assert estimate("regression", pool, record, alike).value.item() == pytest.approx(right[record.asked].mean())
+    run_policy(start_policy("defensive_irt", pool, 0.5, alike), right, np.random.default_rng(1))
+
+
 def test_a_bank_that_keeps_its_word_is_followed_and_a_useless_one_leaves_equal_chances():
     correct, chance = planted(networks=60)
     bank = fit_irt(correct.astype(float)).bank
