@@ -427,19 +427,20 @@ class DefensiveIrt(_WithBank):
         self, size: Float[np.ndarray, " items"], open_: Bool[np.ndarray, " items"]
     ) -> Float[np.ndarray, " items"]:
         """Chances in proportion to the weight and to `size`, of every group; of items asked, those they would have."""
+        pool = self.pool
         size = self.weight * size
-        inclusion = np.empty_like(size)
-        for group, n in enumerate(self.rest):
-            members = self.pool.group == group
+        total = np.bincount(pool.group[open_], weights=size[open_], minlength=pool.groups)
+        scale = np.divide(self.rest, total, out=np.full(pool.groups, np.inf), where=total > 0)
+        inclusion = scale[pool.group] * size
+
+        for group in np.unique(pool.group[(inclusion > 1) & open_]):  # some items are taken for certain
+            members = pool.group == group
             items = np.flatnonzero(members & open_)
-            if not len(items):
-                inclusion[members] = 1.0
-                continue
-            capped = capped_inclusion(size[items], int(n))
-            scale = capped.min() / size[items[capped.argmin()]] if n < len(items) else np.inf
-            inclusion[members] = np.minimum(scale * size[members], 1.0)
+            capped = capped_inclusion(size[items], int(self.rest[group]))
+            least = int(capped.argmin())
+            inclusion[members] = size[members] * capped[least] / size[items[least]]
             inclusion[items] = capped
-        return inclusion
+        return np.minimum(inclusion, 1.0)
 
 
 class FisherCat(_WithBank):

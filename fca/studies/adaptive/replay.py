@@ -37,7 +37,7 @@ BASE = ("static_k", "session_mean")
 DEFAULT = ("optimal_allocation", "stratified")
 DEFAULT_OF_BANK = ("defensive_irt", "regression")
 OF_BANKS = (  # those with an item bank, and what random draws gain by the same bank
-    *(("random", "regression"), DEFAULT_OF_BANK, ("neyman_irt", "regression")),
+    *(("random", "regression"), DEFAULT_OF_BANK),
     *(("random", "p_irt"), ("fisher_cat", "p_irt")),
 )
 METHODS = (  # every policy with the estimator that is right for it
@@ -50,9 +50,10 @@ METHODS = (  # every policy with the estimator that is right for it
 BASE_WITHOUT, DEFAULT_WITHOUT = ("random", "hypergeometric"), ("proportional", "hypergeometric")
 WITHOUT_LEVELS = (BASE_WITHOUT, DEFAULT_WITHOUT, *OF_BANKS)  # the same of images without levels
 CURVES = (*METHODS, *WITHOUT_LEVELS)
+BESIDE_OF_BANK = ("neyman_irt", "regression")
 BESIDE = (  # the first two are biased
     *(("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled")),
-    ("optimal_allocation", "mixed_logit"),
+    *(("optimal_allocation", "mixed_logit"), BESIDE_OF_BANK),
 )
 RANDOM_DRAWS = tuple(method for method in OF_BANKS if method[0] == "random")
 SAME_BANK_NAME = "random draws, same bank ({})"
@@ -253,7 +254,7 @@ class AdaptiveReplay:
 def settings(budget: float, budgets: Iterable[int | float], levels: bool = True) -> list[Setting]:
     """Every method at the budget and at those of the curves; at the budget alone those of BESIDE, and the evenly drawn
     one with twice as many images."""
-    methods, beside, base = (METHODS, BESIDE, BASE) if levels else (WITHOUT_LEVELS, (), BASE_WITHOUT)
+    methods, beside, base = (METHODS, BESIDE, BASE) if levels else (WITHOUT_LEVELS, (BESIDE_OF_BANK,), BASE_WITHOUT)
     others = sorted({*map(float, budgets)} - {float(budget)})
     every = [Setting(*method, share) for method in methods for share in (float(budget), *others)]  # never a repetition
     every += [Setting(*method, float(budget)) for method in beside]
