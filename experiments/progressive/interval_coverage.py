@@ -27,7 +27,7 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from replay import design
-from scipy.special import expit
+from scipy import special  # not expit itself, which a worker would look for in this script
 
 from fca.stats.adaptive import estimate, make_pool, run_policy, start_policy
 from fca.stats.irt import fit_irt
@@ -39,7 +39,13 @@ METHODS = (
     *(("optimal_allocation", "stratified"), ("optimal_allocation", "mixed_logit"), ("gre_two_stage", "mixed_logit")),
     *(("static_k", "stratified"), ("static_k", "session_mean"), ("random", "pooled")),
     *(("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled"), ("gre_two_stage", "stratified")),
-    *(("neyman_irt", "difference"), ("random", "difference"), ("proportional", "hypergeometric")),
+    *(
+        ("defensive_irt", "regression"),
+        ("random", "regression"),
+        ("neyman_irt", "difference"),
+        ("random", "difference"),
+    ),
+    ("proportional", "hypergeometric"),
 )
 SHARES = (0.1, 0.25, 0.5, 0.7)
 WIDTH = "width"
@@ -65,7 +71,7 @@ def plain():
 def effects(pool, rng, by_level, shared=True):
     """Chances of a session effect that all levels have, or of an effect for each level."""
     u = rng.normal(size=(len(pool.sizes), 1 if shared else 3))
-    return expit(MEANS + by_level * u)[pool.session, pool.level]
+    return special.expit(MEANS + by_level * u)[pool.session, pool.level]
 
 
 def three_kinds(pool, rng):
@@ -92,7 +98,7 @@ WITHOUT_LEVELS = ("guesses (.26)", "near the ceiling (.95)", "an effect a sessio
 def planted(make, chance):
     """A pool, how to draw a network's responses, and a bank of other such networks, of several abilities."""
     pool, rng = make(), np.random.default_rng(1)
-    others = [expit(np.log(p / (1 - p)) + rng.normal()) for p in (chance(pool, rng) for _ in range(BANK))]
+    others = [special.expit(np.log(p / (1 - p)) + rng.normal()) for p in (chance(pool, rng) for _ in range(BANK))]
     bank = fit_irt((rng.random((BANK, pool.items)) < others).astype(float)).bank
     return pool, lambda rng: rng.random(pool.items) < chance(pool, rng), bank
 

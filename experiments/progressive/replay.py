@@ -8,8 +8,9 @@ validation images). In each split 45 models calibrate: of each class the 12 imag
 12 in the middle medium and the last 12 hard, and a 2pl of their responses is the item bank. The other 20 models are
 tested: sessions are classes, 10 groups of 100 classes stand for attributes, 36,000 images in all. Errors are in percent
 points against all images; ratios are to Static 3, which evaluates as many, with bootstrap intervals over tested models
-and a median. First the same for neyman_irt without a pilot, computed from its chances: `bank`, of these answers;
-`true`, were its bank true; `best`, with the chances that would be best then.
+and a median; `same bank`, to random draws with the same bank and estimator. First the same for neyman_irt without a
+pilot, computed from its chances: `bank`, of these answers; `true`, were its bank true; `best`, with the chances that
+would be best then.
 
 Before that, Table 1 of Huang et al. (2025, arXiv 2503.13058): see table1.py.
 """
@@ -34,13 +35,16 @@ from fca.stats.irt import fit_irt, score_ability
 DROPPED = ("fv_4k", "fv_16k")  # Fisher vectors, at chance on other test sets of the same images
 CALIBRATION, TESTED, GROUPS = 45, 20, 10
 BASE = ("static_k", "session_mean")
+OF_BANK = ("regression", "difference")
 BARS = {  # the ratio to Static 3 of (accuracy, score), at most
     ("gre_two_stage", "mixed_logit"): (0.65, 0.65),
     ("neyman_irt", "difference"): (0.45, 0.40),
 }
 BESIDE = (  # a fifth of the repeats
     ("neyman_irt score", "difference"),
-    *(("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled"), ("random", "pooled"), ("random", "difference")),
+    *((policy, "regression") for policy in ("random", "defensive_irt", "neyman_irt")),
+    ("random", "difference"),
+    *(("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled"), ("random", "pooled")),
     *((policy, "stratified") for policy in ("optimal_allocation", "optimal_allocation score")),
     *((policy, "mixed_logit") for policy in ("static_k", "optimal_allocation", "optimal_allocation score")),
     ("fisher_cat", "p_irt"),
@@ -145,6 +149,10 @@ def summary(lines):
         row = {"policy": policy, "estimator": estimator, "target": target, "repeats": part["repeats"].iloc[0]}
         row |= {"mse": mse.mean(), "ratio": mse.mean() / static.mean(), "low": low, "high": high}
         row["median"] = np.median(mse / static)
+        if ("random", estimator, target) in methods.groups and estimator in OF_BANK:
+            random = methods.get_group(("random", estimator, target))["mse"].to_numpy()
+            low, high = percentile_interval((draws @ mse) / (draws @ random), len(mse))
+            row["same bank"] = f"{mse.mean() / random.mean():.3f} [{low:.3f}, {high:.3f}]"
         row["at most"] = "" if bar is None else f"{bar[target == 'score']:.2f}"
         row |= {"bias": part["bias"].mean(), "coverage %": 100 * part["coverage"].mean()}
         rows.append(row | {"mse by its own se": part["variance"].mean(), "ms a test": part["ms"].mean()})

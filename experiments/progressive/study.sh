@@ -23,7 +23,8 @@ while IFS=, read -r id model; do
   fca analyse "outputs=$OUT" analysis=irt "analysis.query=\"$others\"" > /dev/null
   tables=$(grep -lF "$others" "$OUT"/tables/*/table.json)
   bank=$(basename "$(dirname "$(ls -t $(grep -l '"name": "irt_items"' $tables) | head -1)")")
-  live "model.run_id=$id" task.policy=neyman_irt task.estimator=difference "task.bank=$bank"
+  live "model.run_id=$id" "task.bank=$bank"
+  live "model.run_id=$id" task.policy=random task.estimator=regression "task.bank=$bank" # what the choice of images adds
 done < <(fca results --outputs "$OUT" --query "$trained" --columns run_id,model --format csv | tail -n +2)
 fca report report=progressive "outputs=$OUT" logger=none
 exit $failed

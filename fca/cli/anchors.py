@@ -1,8 +1,9 @@
 """`fca anchors`: a fixed few images that stand for a whole test set, and what they show of a new model.
 
-Give the responses of many models to all images and --save: k images are chosen, and the error of their estimates is
-measured on models that did not choose. With --use and a new model's responses to these images: its accuracy on all of
-them, with a 95 % interval. With --use alone: the names of the images.
+Give the responses of many models to all images and --save: k images are chosen in the way that errs least on models
+that did not choose (spread over difficulty, by an item response model, or at random; see fca.stats.adaptive.anchors).
+With --use and a new model's responses to these images: its accuracy on all of them, with a 95 % interval. With --use
+alone: the names of the images.
 """
 
 from __future__ import annotations
@@ -50,13 +51,17 @@ def _save(options: argparse.Namespace) -> None:
     networks = given.subjects["model"].tolist()
     found = anchors(given.correct == 1, options.k, networks=networks)
     write_anchors(found, given, path, options.cite, options.licence)
+    assert found.method is not None
+    assert found.errors is not None
     error, random = error_of(found, networks)
-    print(f"{path}: {len(found.items)} of {found.pool:,} images, chosen by {len(networks)} subjects")
     interval = "" if pd.isna(error.low) else f" [{100 * error.low:.2f}, {100 * error.high:.2f}]"
-    print(
-        f"error on networks that did not choose: {100 * error.value:.2f}{interval} points (root mean square);", end=" "
-    )
-    print(f"of as many random images {100 * random:.2f}")
+    tried = sorted(found.errors, key=found.errors.__getitem__)
+    errors = ", ".join(f"{' + '.join(method)} {100 * found.errors[method]:.2f}" for method in tried)
+
+    print(f"{path}: {len(found.items)} of {found.pool:,} images, chosen by {len(networks)} subjects")
+    print(f"way: {' + '.join(found.method)}; error of each in cross-validation, in points: {errors}")
+    print(f"error on networks that chose neither images nor way: {100 * error.value:.2f}{interval} points", end=" ")
+    print(f"(root mean square); of as many random images {100 * random:.2f}")
     print(f"the images: fca anchors --use {path}; a new model: fca anchors NEW.csv --use {path}")
 
 

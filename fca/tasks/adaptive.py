@@ -22,6 +22,7 @@ from fca.allowed import Allowed, fits
 from fca.data.pixels import open_pixels, shifted
 from fca.stats import adaptive
 from fca.stats.adaptive import MAPPINGS, TARGETS, Estimate, Policy, Pool, Record, StartPolicy
+from fca.stats.adaptive.estimators import KNOWN_CHANCES
 from fca.stats.adaptive.policies import FLAT, ability_of
 from fca.stats.irt import ItemBank
 from fca.stats.protocols import logit_columns
@@ -50,21 +51,25 @@ NAME = "journal.jsonl"
 TOGETHER = 2048  # images a line of the journal, at most
 OF_POLICY = {
     "mapping": ("gre_two_stage",),
-    "objective": ("optimal_allocation", "neyman_irt"),
+    "objective": ("optimal_allocation", "neyman_irt", "defensive_irt"),
     "batch": ("fisher_cat",),
     "randomesque": ("fisher_cat",),
 }
 LEVELS_NEEDED = ("static_k", "gre_two_stage", "optimal_allocation")
-ESTIMATOR_OF = {"gre_two_stage": "mixed_logit", "neyman_irt": "difference", "fisher_cat": "p_irt"}
+ESTIMATOR_OF = {
+    "gre_two_stage": "mixed_logit",
+    "neyman_irt": "difference",
+    "defensive_irt": "regression",
+    "fisher_cat": "p_irt",
+}
 BLIND = (
     "static_k",
     "random",
     "proportional",
     "optimal_allocation",
 )  # to what a session answered, so that plain shares are unbiased
-OF_BANK = ("neyman_irt", "fisher_cat", "difference", "p_irt")
+OF_BANK = ("defensive_irt", "neyman_irt", "fisher_cat", "difference", "regression", "p_irt")
 EQUAL_CHANCES = ("proportional", "random")  # those that estimator hypergeometric can take
-KNOWN_CHANCES = ("neyman_irt", "random", "static_k", "proportional")  # policies that estimator difference can take
 LEAKED = "task.bank was fitted on this model's own answers too; fit it on others"
 OTHER_DATA = "task.bank was fitted on another version of these data: its items may have shown other pixels"
 EXHAUSTED = "every image was asked before the interval was as narrow as task.width"
@@ -116,15 +121,17 @@ class AdaptiveTest:
 
     Images without attribute and level are one group; their one target is the accuracy.
     policy, estimator: names of fca.stats.adaptive; null: what is unbiased whatever the responses. Of images with levels
-               optimal_allocation and stratified, without levels proportional and hypergeometric; with a bank neyman_irt
-               and difference.
+               optimal_allocation and stratified, without levels proportional and hypergeometric; with a bank
+               defensive_irt and regression, which errs no more than random images with the same bank, and with a
+               bank that does not fit no more than random images without one.
     budget:    share of the images to evaluate.
     width:     go on, a budget more at a time, until the 95 % interval of the mean accuracy over attributes is at most
                this wide (by the default such intervals hold the truth: experiments/progressive/README.md).
     bank:      id of a saved table `irt_items`, or a file that `fca bank` wrote; fitted on other models.
     ability_se: go on in the same way until the ability on the bank's scale has this standard error.
     batch, randomesque: of fisher_cat, see there.
-    mapping:   of gre_two_stage: Q, L or ten triples.    objective: of optimal_allocation and neyman_irt.
+    mapping:   of gre_two_stage: Q, L or ten triples.    objective: of optimal_allocation, neyman_irt and
+               defensive_irt.
     protocol:  open, any class that the model knows may be predicted; masked, only those of the evaluated images.
     The run's seed draws which images are evaluated.
     """
@@ -258,7 +265,8 @@ class AdaptiveTest:
         policy = self.policy or self._policy_of(pool)
         if policy in LEVELS_NEEDED:
             pool.check_levels("task.policy", policy, FLAT)
-        usual = ("difference" if self.bank else "hypergeometric") if not pool.has_levels else "stratified"
+        without_bank = "stratified" if pool.has_levels else "hypergeometric"
+        usual = "regression" if self.bank and policy in KNOWN_CHANCES else without_bank
         estimator = self.estimator or ESTIMATOR_OF.get(policy, usual)
         of_bank = [name for name in (self.policy, self.estimator, policy, estimator) if name in OF_BANK]
         if of_bank and self.bank is None:
@@ -270,7 +278,7 @@ class AdaptiveTest:
         if self.ability_se is not None and self.bank is None:
             raise FcaError("task.ability_se", self.ability_se, "null without task.bank", "give task.bank")
         chosen = choose_policy(policy, self.mapping, self.objective, self.batch, self.randomesque)
-        if estimator == "difference" and policy not in KNOWN_CHANCES:
+        if estimator in ("difference", "regression") and policy not in KNOWN_CHANCES:
             allowed = f"{', '.join(KNOWN_CHANCES)}: each item's chance to be asked is known"
             raise FcaError("task.policy", policy, allowed, "take one of these, or task.estimator=mixed_logit")
         if estimator == "hypergeometric" and pool.has_levels:
@@ -286,7 +294,7 @@ class AdaptiveTest:
     def _policy_of(self, pool: Pool) -> str:
         """The policy that is taken where none is named."""
         if self.bank is not None or self.estimator in OF_BANK:
-            return "fisher_cat" if self.estimator == "p_irt" else "neyman_irt"
+            return {"p_irt": "fisher_cat", "difference": "neyman_irt"}.get(self.estimator or "", "defensive_irt")
         return "optimal_allocation" if pool.has_levels else "proportional"
 
     def _enough(self, record: Record, bank: ItemBank | None, found: Estimate) -> bool:

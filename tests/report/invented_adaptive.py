@@ -10,7 +10,7 @@ from fca.types import LEVELS
 METHODS = (
     ("Static 3", "static_k", "session_mean"),
     ("optimal_allocation + stratified", "optimal_allocation", "stratified"),
-    ("neyman_irt + difference", "neyman_irt", "difference"),
+    ("defensive_irt + regression", "defensive_irt", "regression"),
     ("gre_two_stage + pooled", "gre_two_stage", "pooled"),
 )
 
@@ -48,6 +48,7 @@ def _errors(datasets, models, budgets=(0.25,)):
                         line = {"dataset": dataset, "model": model, "method": method, "policy": policy}
                         line |= {"estimator": estimator, "target": target, "budget": budget, "share": budget}
                         line |= {"mse_pp2": mse, "mse_low": 0.7 * mse, "mse_high": 1.4 * mse, "ratio": mse / 20}
+                        line |= {"ratio_same_bank": 0.8 if estimator == "regression" else None}
                         line |= {"ratio_low": mse / 30, "ratio_high": mse / 10, "bias_pp": 0.1, "coverage": 0.95}
                         line |= {"rank_tau": 0.5 + budget, "rank_tau_low": 0.4, "rank_tau_high": 0.5 + budget}
                         line |= {"repeats": 2}

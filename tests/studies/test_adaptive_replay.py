@@ -103,7 +103,7 @@ def test_without_other_networks_policies_with_a_bank_are_left_out(tmp_path):
     frame, exposure, left_out = replays(
         of_levels(one),
         pool_of(one.items),
-        [Setting("neyman_irt", "difference", 0.5), Setting("random", "pooled", 0.5)],
+        [Setting("neyman_irt", "regression", 0.5), Setting("random", "pooled", 0.5)],
         1,
         "2pl",
         0,
@@ -126,9 +126,25 @@ def test_what_a_pool_is_too_small_for_is_named_and_the_rest_is_there(tmp_path):
 
 def test_curves_have_every_policy_at_every_share(tables):
     frame = tables["adaptive_curves"].frame
-    shares = frame[frame["target"] == "score"].groupby("policy")["share"].apply(lambda share: sorted(share.round(2)))
-    assert shares.to_dict() == {policy: [0.25, 0.5] for policy, _ in METHODS}
-    assert not frame.duplicated(["policy", "target", "share"]).any()
+    frame = frame.assign(way=list(zip(frame["policy"], frame["estimator"], strict=True)))
+    shares = frame[frame["target"] == "score"].groupby("way")["share"].apply(lambda share: sorted(share.round(2)))
+    assert shares.to_dict() == {method: [0.25, 0.5] for method in METHODS}
+    assert not frame.duplicated(["way", "target", "share"]).any()
+
+
+def test_tests_with_a_bank_are_compared_with_random_draws_with_the_same_bank_and_estimator(tables):
+    pairs = {"adaptive_curves": [("defensive_irt", "regression"), ("fisher_cat", "p_irt")]}
+    pairs["adaptive_methods"] = [*pairs["adaptive_curves"], ("neyman_irt", "regression")]
+    for name, methods in pairs.items():
+        frame = tables[name].frame
+        frame = frame[frame["estimator"] != "session_mean"]
+        for (_, budget), part in frame.groupby(["target", "budget"]):
+            part = part.set_index("method")
+            for policy, estimator in methods:
+                random, ours = part.loc[f"random draws, same bank ({estimator})"], part.loc[f"{policy} + {estimator}"]
+                assert random["ratio_same_bank"] == 1
+                assert ours["ratio_same_bank"] == pytest.approx(ours["mse_pp2"] / random["mse_pp2"]), budget
+            assert part.loc[part["estimator"].isin(["stratified", "pooled"]), "ratio_same_bank"].isna().all()
 
 
 def test_first_and_second_rounds_are_those_of_the_mapping(lab):
@@ -214,15 +230,17 @@ def test_tests_are_replayed_on_a_file_of_responses_as_one_group(zoo, tmp_path):
     found = {one.name: one for one in AdaptiveReplay(responses=[zoo], budgets=[0.5], repeats=4)(Store(tmp_path / "no"))}
     assert list(found) == NAMES
     methods = found["adaptive_methods"].frame
-    names = ["random sample of 30", "random sample of 60", "proportional + hypergeometric", "random + difference"]
-    names += ["neyman_irt + difference", "fisher_cat + p_irt"]
+    names = ["random sample of 30", "random sample of 60", "proportional + hypergeometric"]
+    names += ["random draws, same bank (regression)", "random draws, same bank (p_irt)"]
+    names += ["defensive_irt + regression", "neyman_irt + regression", "fisher_cat + p_irt"]
     assert set(methods["method"]) == set(names)
     assert set(methods["target"]) == {"accuracy"}
     assert (methods["groups"] == 1).all()
     assert (methods["models"] == 9).all()
     quarter = methods[methods["budget"] == 0.25].set_index("method")
     assert quarter.loc["random sample of 30", "ratio"] == 1
-    assert 0 < quarter.loc["neyman_irt + difference", "ratio"] < 1.5
+    assert 0 < quarter.loc["defensive_irt + regression", "ratio"] < 1.5
+    assert quarter.loc["defensive_irt + regression", "ratio_same_bank_low"] < 1.5
     assert (methods["share"] - methods["budget"]).abs().max() < 0.01
     assert found["adaptive_asked"].frame.empty, "of images with levels only"
     assert found["adaptive_methods"].parameters["left_out"] == []

@@ -34,6 +34,6 @@ def test_an_estimate_that_is_not_defined_leaves_its_error_out():
 def test_budgets_that_ask_alike_are_there_once():
     every = settings(0.25, [0.25, 0.5, 0.1])
     assert len(every) == len(set(every))
-    assert [test.budget for test in every if test.policy == "random"] == [0.25, 0.1, 0.5]
+    assert [test.budget for test in every if test[:2] == ("random", "pooled")] == [0.25, 0.1, 0.5]
     assert Setting("static_k", "session_mean", 0.5) in every
     assert len([test for test in settings(0.8, []) if test.policy == "static_k"]) == 1  # twice would be more than all

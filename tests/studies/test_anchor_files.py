@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from fca.cli import anchors as door
 from fca.stats.adaptive import anchors
-from fca.studies.adaptive.anchor_files import error_of, read_anchors, responses_of
+from fca.studies.adaptive.anchor_files import error_of, read_anchors, responses_of, write_anchors
 from fca.types import FcaError
 
 
@@ -85,6 +85,38 @@ def test_the_command_lists_and_estimates(zoo, file, tmp_path, capsys):
         assert [float(cell) for cell in line[1:]] == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.parametrize("way", [("random", "line"), ("ease", "gp_irt"), ("random", "weighted")])
+def test_every_way_is_read_back_as_it_was_written(zoo, file, tmp_path, way):
+    names = [f"net{n}" for n in range(40)]
+    responses = responses_of([str(zoo[1] / "first.csv"), str(zoo[1] / "second.csv")])
+    found = anchors(zoo[0][:40], 30, *way, networks=names)
+    write_anchors(found, responses, tmp_path / "own.json")
+    right = zoo[0][40:, found.items]
+    _, again = read_anchors(tmp_path / "own.json")
+    np.testing.assert_allclose(again.estimate(right), found.estimate(right), rtol=1e-12)
+
+
+def test_files_of_the_first_format_are_still_read(zoo, tmp_path, file):
+    found = anchors(zoo[0][:40], 30, "ease", "p_irt")
+    write_anchors(found, responses_of([str(zoo[1] / "first.csv"), str(zoo[1] / "second.csv")]), tmp_path / "a.json")
+    content = json.loads((tmp_path / "a.json").read_text()) | {"fca_anchors": 1}
+    for name in ("share", "line", "method"):
+        del content[name]
+    (tmp_path / "a.json").write_text(json.dumps(content))
+    right = zoo[0][40:, found.items]
+    np.testing.assert_allclose(read_anchors(tmp_path / "a.json")[1].estimate(right), found.estimate(right), rtol=1e-12)
+
+
+def test_the_command_prints_the_way_taken_and_the_error_of_each(zoo, tmp_path, capsys, file):
+    assert door.main([str(zoo[1] / "first.csv"), "--save", str(tmp_path / "b.json"), "--k", "20"]) == 0
+    _, way, error, _ = capsys.readouterr().out.splitlines()
+    content = json.loads((tmp_path / "b.json").read_text())
+    assert way.startswith(f"way: {content['method']}; error of each in cross-validation, in points: ")
+    assert way.count(",") - 1 == len(content["held_out"]["of_methods"]) - 1 == 5
+    stated = 100 * content["held_out"]["root_mean_squared_error"]["value"]
+    assert error.startswith(f"error on networks that chose neither images nor way: {stated:.2f} [")
+
+
 def test_images_that_a_model_lacks_are_left_out_of_the_pool(tmp_path, caplog):
     path = tmp_path / "gaps.csv"
     path.write_text("subject,a,b,c\nnet0,1,,0\nnet1,0,1,1\n")
@@ -129,7 +161,7 @@ DAMAGE = {
     "pickle": lambda path: path.write_bytes(b"\x80\x04cos\nsystem\n(S'true'\ntR."),
     "a list": lambda path: path.write_text("[1]"),
     "gone": lambda path: path.unlink(),
-    "format": _set("fca_anchors", to=2),
+    "format": _set("fca_anchors", to=3),
     "no items": _set("items", to=[]),
     "a name twice": _set("items", to=["img0.png"] * 30),
     "a name": _set("items", 0, to=3),
@@ -139,6 +171,8 @@ DAMAGE = {
     "weights": _set("weights", to=[0.5]),
     "a weight": _set("weights", 0, to="__import__('os')"),
     "shift": _set("shift", to=[0.0]),
+    "share": _set("share", to=1.5),
+    "line": _set("line", to=0.0),
     "reach": _set("reach", to=-1.0),
     "huge": _set("reach", to=10**400),
     "bank": _set("bank", to="2pl"),

@@ -64,6 +64,7 @@ def arrays(lab, row):
         pytest.param("optimal_allocation", "pooled", ["task.budget=0.5"], marks=pytest.mark.slow),
         pytest.param("random", "difference", [], marks=pytest.mark.slow),
         pytest.param("neyman_irt", "difference", [], marks=pytest.mark.slow),
+        pytest.param("defensive_irt", "regression", [], marks=pytest.mark.slow),
         pytest.param("fisher_cat", "p_irt", [], marks=pytest.mark.slow),
         pytest.param(
             "static_k", "session_mean", ["shift=corruption/fog", "shift.severities=[2]"], marks=pytest.mark.slow
@@ -77,7 +78,7 @@ def test_a_live_test_is_the_replay_of_stored_answers_with_the_same_seed(lab, pol
         line = ["task=predict", "model=run", f"model.run_id={lab.trained}", *DATA, *words]
         assert lab.fca(*line)[0] == 0
     items, (pred, correct) = lab.items(), lab.answers(shift)
-    table_id = lab.bank() if estimator in ("difference", "p_irt") else None
+    table_id = lab.bank() if estimator in ("difference", "regression", "p_irt") else None
     row = lab(
         f"task.policy={policy}", f"task.estimator={estimator}", "seed=3", f"task.bank={table_id or 'null'}", *words
     )

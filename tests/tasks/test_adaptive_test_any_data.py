@@ -130,17 +130,28 @@ def test_a_bank_is_taken_as_a_table_or_as_a_file_wherever_it_lies(lab, policy, t
     by_table, _ = lab(*words, f"task.bank={table_id}")
     by_file, _ = lab(*words, "task.bank=digits.json")
     elsewhere, _ = lab(*words, "task.bank=renamed.json")
-    assert by_table["policy"] == (policy or "neyman_irt")
+    assert by_table["policy"] == (policy or "defensive_irt")
     assert by_file["run_id"] == elsewhere["run_id"] != by_table["run_id"]
     assert (by_table["bank"], len(by_file["bank"])) == (table_id, 12)
     labels = lab.items["label"].astype(str).to_numpy()
-    found = replay(lab.correct[None], None, labels, None, by_table["policy"], "difference", 0.25, bank, 1, seed=0)
+    found = replay(lab.correct[None], None, labels, None, by_table["policy"], "regression", 0.25, bank, 1, seed=0)
     for row in (by_table, by_file):
         assert row["accuracy"] == found["estimate"].item()
         asked = np.array(lab.store.array(row["run_id"], "asked"))
         part = ItemBank("2pl", *(values[asked] for values in bank[1:]))
         scored = score_ability(lab.correct[asked][None].astype(float), part)
         assert (row["ability"], row["ability_se"]) == (scored.ability.item(), scored.ability_se.item())
+
+
+@pytest.mark.slow
+def test_a_row_of_the_former_default_with_a_bank_does_not_answer_for_the_new_one(lab):
+    table_id, _ = lab.bank()
+    former, _ = lab(f"task.bank={table_id}", "task.policy=neyman_irt", "task.estimator=difference")
+    default, _ = lab(f"task.bank={table_id}")
+    by_name, _ = lab(f"task.bank={table_id}", "task.policy=defensive_irt", "task.estimator=regression")
+    assert default["run_id"] == by_name["run_id"] != former["run_id"]
+    random, _ = lab(f"task.bank={table_id}", "task.policy=random")
+    assert random["estimator"] == "regression", "what the default is compared with"
 
 
 @pytest.mark.slow

@@ -35,11 +35,11 @@ GRE = "task.policy=gre_two_stage"
     [
         (
             ["dataset=digits", "logger=none", "task.policy=static_k"],
-            "task.policy = static_k; allowed: proportional, random, neyman_irt, fisher_cat: these items have no levels",
+            "task.policy = static_k; allowed: proportional, random, defensive_irt, neyman_irt, fisher_cat: these",
         ),
         (
             ["dataset=digits", "logger=none", "task.policy=random", "task.estimator=stratified"],
-            "task.estimator = stratified; allowed: hypergeometric, p_irt, difference: these items have no levels",
+            "task.estimator = stratified; allowed: hypergeometric, p_irt, difference, regression: these items",
         ),
         (["task.policy=random", "task.estimator=hypergeometric"], "hypergeometric of items with levels"),
         (["task.ability_se=0.3"], "task.ability_se = 0.3; allowed: null without task.bank"),
@@ -71,7 +71,7 @@ GRE = "task.policy=gre_two_stage"
         ),
         (
             ["task.policy=optimal_allocation", "task.estimator=difference", "task.bank=x"],
-            "task.policy = optimal_allocation; allowed: neyman_irt, random, static_k, proportional",
+            "task.policy = optimal_allocation; allowed: defensive_irt, neyman_irt, random, static_k, proportional",
         ),
         (["task.bank=x"], "bank = x; allowed: a saved table irt_items: none yet; or a file of fca bank"),
         (["task.estimator=p_irt", "task.bank=x"], "bank = x; allowed: a saved table irt_items: none yet"),
@@ -133,7 +133,7 @@ def test_a_bank_that_is_another_table_is_refused_before_any_work(fca, tmp_path, 
 
 
 def test_every_estimator_that_needs_a_bank_is_known_to():
-    assert set(OF_BANK) & set(ESTIMATORS) == {"difference", "p_irt"}
+    assert set(OF_BANK) & set(ESTIMATORS) == {"difference", "regression", "p_irt"}
 
 
 def test_difference_takes_the_policies_of_known_chances():

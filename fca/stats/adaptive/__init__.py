@@ -10,12 +10,13 @@ import pandas as pd
 from jaxtyping import Bool, Integer, Shaped
 
 from fca.stats.adaptive.anchors import Anchors, anchors
-from fca.stats.adaptive.estimators import Estimate, difference, p_irt, pooled, session_mean, stratified
+from fca.stats.adaptive.estimators import Estimate, difference, p_irt, pooled, regression, session_mean, stratified
 from fca.stats.adaptive.mixed_logit import mixed_logit
 from fca.stats.adaptive.policies import (
     MAPPING_L,
     MAPPING_Q,
     MAPPINGS,
+    DefensiveIrt,
     FisherCat,
     GreTwoStage,
     NeymanIrt,
@@ -34,18 +35,21 @@ from fca.types import FcaError
 
 __all__ = [
     "ALL", "ESTIMATORS", "LEVEL_WEIGHTS", "MAPPINGS", "MAPPING_L", "MAPPING_Q", "OF_LEVELS", "POINTS", "POLICIES",
-    "TARGETS", "WARNINGS", "Anchors", "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt", "OptimalAllocation",
-    "Policy", "Pool", "Proportional", "Random", "Record", "StartPolicy", "StaticK", "anchors", "check_mapping",
-    "estimate", "make_pool", "replay", "run_policy", "start_policy",
+    "TARGETS", "WARNINGS", "Anchors", "DefensiveIrt", "Estimate", "FisherCat", "GreTwoStage", "NeymanIrt",
+    "OptimalAllocation", "Policy", "Pool", "Proportional", "Random", "Record", "StartPolicy", "StaticK", "anchors",
+    "check_mapping", "estimate", "make_pool", "replay", "run_policy", "start_policy",
 ]  # fmt: skip
 
 POLICIES: Mapping[str, StartPolicy] = MappingProxyType(
     {"static_k": StaticK, "random": Random, "gre_two_stage": GreTwoStage}
     | {"optimal_allocation": OptimalAllocation, "neyman_irt": NeymanIrt, "fisher_cat": FisherCat}
-    | {"proportional": Proportional}
+    | {"proportional": Proportional, "defensive_irt": DefensiveIrt}
 )
 ESTIMATORS: Mapping[str, Callable[[Pool, Record, ItemBank | None], Estimate]] = MappingProxyType(
-    {one.__name__: one for one in (stratified, session_mean, pooled, mixed_logit, hypergeometric, p_irt, difference)}
+    {
+        one.__name__: one
+        for one in (stratified, session_mean, pooled, mixed_logit, hypergeometric, p_irt, difference, regression)
+    }
 )
 OF_LEVELS = ("stratified", "session_mean", "pooled", "mixed_logit")  # estimators that need levels
 # the known bias of an estimator; those that are right under every policy they take have none

@@ -1,18 +1,20 @@
 """Both targets of every group from the responses to a test: shares by stratum, or what an item bank adds to them.
 
-Design-based ones (stratified, session_mean, pooled) trust the random draw alone; p_irt trusts an item bank, and
-difference corrects the bank by the draw. fca.stats.adaptive.mixed_logit trusts a model of the sessions.
+Design-based ones (stratified, session_mean, pooled) trust the random draw alone; p_irt trusts an item bank, difference
+corrects the bank by the draw, and regression also learns from the draw how far to follow the bank.
+fca.stats.adaptive.mixed_logit trusts a model of the sessions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, Shaped
 from scipy.special import betaincinv, ndtri, stdtrit
 
-from fca.stats.adaptive.policies import ability_of, chances, check_bank
+from fca.stats.adaptive.policies import AGREEING, ability_of, chances, check_bank
 from fca.stats.adaptive.pool import LEVEL_WEIGHTS, Marks, Pool, Record, Sample, fixed_size_variance
 from fca.stats.intervals import LEVEL
 from fca.stats.irt import ItemBank
@@ -21,6 +23,7 @@ from fca.types import FcaError
 Z = float(ndtri(0.5 + LEVEL / 2))
 TINY = 1e-12  # a variance of nothing
 STEP = 1e-4  # of ability, for slopes
+KNOWN_CHANCES = ("defensive_irt", "neyman_irt", "random", "static_k", "proportional")  # policies with `samples`
 Targets = Float[np.ndarray, "groups targets"]
 Counted = Int[np.ndarray, "strata 3"]
 ByLevel = Float[np.ndarray, "groups 3"]
@@ -271,13 +274,90 @@ def difference(pool: Pool, record: Record, bank: ItemBank | None = None) -> Esti
     unbiased, so their errors are uncorrelated: they are averaged with weights n / (R (R - n)), from n drawn of R alone.
     """
     bank = check_bank("difference", pool, bank)
+    _check_samples(record)
+    latest = chances(record, bank)
+    predicted = [latest if sample.chance is None else sample.chance for sample in record.samples]
+    return _from_samples(pool, record, [chance[None] for chance in predicted])
+
+
+def regression(pool: Pool, record: Record, bank: ItemBank | None = None) -> Estimate:
+    """The bank's probabilities as far as the responses bear them out. Needs a bank and a policy of known chances.
+
+        Y = Σ_i w_i m_i + Σ_{i asked} w_i (y_i - m_i) / π_i,   m_i = a + b p_i
+
+    the generalised regression estimator (Särndal, Swensson & Wretman 1992, section 6.4): `difference` with a slope b,
+    and an intercept a for each level, that minimise Σ (1 - π_i) (w_i / π_i)² (y_i - m_i)² over the items asked, the
+    variance of what is estimated. Ten responses that agree with the bank, spread over the pool, count beside them. A
+    bank that says nothing of this model has b near 0, and what is left is the share right of a random sample; p_i is
+    that of the ability by all responses. The bias is of the order of 1 / n, whatever the bank; variance and intervals
+    are those of `difference`.
+
+    >>> from fca.stats.adaptive.pool import Sample, make_pool
+    >>> bank = ItemBank("2pl", np.tile([-2.0, 2.0], 50), np.ones(100), np.ones(100), np.zeros(100))
+    >>> pool, record = make_pool(None, np.zeros(100, int)), Record(100)
+    >>> record.samples.append(Sample(record.asked.copy(), np.full(100, 0.5), None))
+    >>> record.add(np.arange(50), np.arange(50) % 2 == 0)  # the easy items of the first half
+    >>> regression(pool, record, bank).value.round(2)
+    array([[0.5]])
+    """
+    bank = check_bank("regression", pool, bank)
+    _check_samples(record)
+    predicted = regressed(pool, record, bank)
+    return _from_samples(pool, record, [predicted] * len(record.samples))
+
+
+def regressed(pool: Pool, record: Record, bank: ItemBank) -> Float[np.ndarray, "targets items"]:
+    """The predictions m of every item for each target; see `regression`."""
+    chance = chances(record, bank)
+    of_levels = [pool.level == level for level in range(len(pool.levels))]
+    columns = np.stack([*of_levels, chance]).astype(np.float64)
+
+    importance = np.zeros_like(pool.weights)  # of each item asked, in the variance of each target
+    samples = zip(record.samples, asked_by_sample(record), sample_weights(pool, record), strict=True)
+    for sample, asked, of_groups in samples:
+        drawn = asked & ~sample.certain
+        factor = of_groups[pool.group] * pool.weights / sample.inclusion
+        importance += np.where(drawn, (1 - sample.inclusion) * factor**2, 0.0)
+
+    predicted = np.tile(chance, (len(pool.targets), 1))
+    agreeing = AGREEING * (columns @ columns.T) / pool.items
+    for target, each in enumerate(importance):
+        if not each.any():  # every item was asked
+            continue
+        inner = (columns * each) @ columns.T + each[each > 0].mean() * agreeing
+        change = np.linalg.lstsq(inner, (columns * each) @ (record.right - chance))[0]  # chances may all be equal
+        predicted[target] += change @ columns
+    return predicted
+
+
+def _check_samples(record: Record) -> None:
     if not record.samples:
-        allowed = "neyman_irt, random, static_k: each item's chance to be asked is known"
+        allowed = f"{', '.join(KNOWN_CHANCES)}: each item's chance to be asked is known"
         raise FcaError("policy", "one of unknown chances", allowed, "take one of these, or estimator mixed_logit")
-    asked = [*(later.certain for later in record.samples[1:]), record.asked]  # at the end of each sample
-    samples = [_corrected(pool, record, bank, *pair) for pair in zip(record.samples, asked, strict=True)]
-    value, variance, most, squares, weight = (np.stack(parts) for parts in zip(*samples, strict=True))
-    weight = (weight / weight.sum(axis=0))[:, :, None]
+
+
+def asked_by_sample(record: Record) -> list[Marks]:
+    """Items asked by the end of each sample."""
+    return [*(later.certain for later in record.samples[1:]), record.asked]
+
+
+def sample_weights(pool: Pool, record: Record) -> Float[np.ndarray, "samples groups"]:
+    """Weight of each sample in the estimate of each group: n / (R (R - n) v), with sum 1; v is `Sample.variance`."""
+    weights = np.empty((len(record.samples), pool.groups))
+    for at, (sample, asked) in enumerate(zip(record.samples, asked_by_sample(record), strict=True)):
+        drawn = asked & ~sample.certain
+        n, left = (np.bincount(pool.group[one], minlength=pool.groups) for one in (drawn, ~sample.certain))
+        # a sample of all items left is all that counts
+        weights[at] = 1 / np.maximum(left * (left - n) / np.maximum(n, 1), 1e-9) / sample.variance
+    return weights / weights.sum(axis=0)
+
+
+def _from_samples(pool: Pool, record: Record, predicted: Sequence[Float[np.ndarray, "#targets items"]]) -> Estimate:
+    """The mean over samples of the predictions that each corrects; see `difference`."""
+    weight = sample_weights(pool, record)[:, :, None]
+    each_sample = zip(predicted, record.samples, asked_by_sample(record), strict=True)
+    samples = [_corrected(pool, record, *each) for each in each_sample]
+    value, variance, most, squares = (np.stack(parts) for parts in zip(*samples, strict=True))
     value, variance, most, squares = (
         (weight**power * part).sum(axis=0) for power, part in ((1, value), (2, variance), (2, most), (4, squares))
     )
@@ -333,32 +413,30 @@ class Corrected(NamedTuple):
     """Values from one sample, and their variances.
 
     most: what the variances would be if every response had the variance 1/4.    squares: the sum of the squares of the
-    items' parts of `most`.    weight: of this sample beside others.
+    items' parts of `most`.
     """
 
     value: Targets
     variance: Targets
     most: Targets
     squares: Targets
-    weight: Float[np.ndarray, " groups"]
 
 
-def _corrected(pool: Pool, record: Record, bank: ItemBank, sample: Sample, asked: Marks) -> Corrected:
-    """The bank's probabilities corrected by one sample; see `difference`."""
-    chance = chances(record, bank) if sample.chance is None else sample.chance
-    residual = record.right - chance
-    known = np.where(sample.certain, record.right, chance)
+def _corrected(
+    pool: Pool, record: Record, predicted: Float[np.ndarray, "#targets items"], sample: Sample, asked: Marks
+) -> Corrected:
+    """Predictions corrected by one sample; see `difference`."""
+    residual = record.right - predicted
+    known = np.where(sample.certain, record.right, predicted)
     sampled = asked & ~sample.certain
     value = _sums(pool, pool.weights * (known + np.where(sampled, residual / sample.inclusion, 0.0)))
     variance = np.empty_like(value)
+    weighted = pool.weights * residual
     for group in range(pool.groups):
         drawn = np.flatnonzero(sampled & (pool.group == group))
-        variance[group] = fixed_size_variance(pool.weights[:, drawn] * residual[drawn], sample.inclusion[drawn])
+        variance[group] = fixed_size_variance(weighted[:, drawn], sample.inclusion[drawn])
     each = np.where(sampled, 1 - sample.inclusion, 0.0) * (pool.weights / sample.inclusion) ** 2 / 4
-    n, rest = (np.bincount(pool.group[one], minlength=pool.groups) for one in (sampled, ~sample.certain))
-    # a sample of all items left is all that counts
-    weight = 1 / np.maximum(rest * (rest - n) / np.maximum(n, 1), 1e-9)
-    return Corrected(value, np.nan_to_num(variance), _sums(pool, each), _sums(pool, each**2), weight)
+    return Corrected(value, np.nan_to_num(variance), _sums(pool, each), _sums(pool, each**2))
 
 
 def _sums(pool: Pool, values: Float[np.ndarray, "targets items"]) -> Targets:

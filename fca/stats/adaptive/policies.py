@@ -40,9 +40,13 @@ NONE: Positions = np.empty(0, dtype=np.int64)
 FIRST = np.array([1, 2, 1])  # easy, medium, hard items of the first of two rounds
 ONE = np.ones(3, dtype=np.int64)
 SECOND = 5  # items of the second
-FLAT = "proportional, random, neyman_irt, fisher_cat"  # policies that need no levels
+FLAT = "proportional, random, defensive_irt, neyman_irt, fisher_cat"  # policies that need no levels
 PILOT = 0.05  # of the budget, for a first estimate of the ability
 ROUNDS = 4  # of fisher_cat after its pilot
+RANDOM_PART = 0.3  # of the budget, of defensive_irt
+SHARES_OF_EQUAL = (0.0, 0.25, 0.5, 0.75)  # of equal chances in its mixtures, beside 1
+LEAST_FORESEEN = 0.1  # variance over that of equal chances
+AGREEING = 10  # responses that agree with a bank, counted beside those observed
 LEAST_VARIANCE = 0.005  # of a response that a bank takes as certain: surprises there are rare, but would weigh much
 
 Mapping = Sequence[Sequence[int]]
@@ -335,6 +339,108 @@ class NeymanIrt(_WithBank):
         self.record.samples.append(Sample(self.record.asked.copy(), inclusion, chance))
         self.record.led[positions := np.concatenate(drawn)] = True
         return positions
+
+
+class DefensiveIrt(_WithBank):
+    """`defensive_irt`: as `neyman_irt`, but only as far as the responses of a random part show that it helps.
+
+    The first 30 % of the budget are random. They show the ability, and how well the bank predicts this model. The rest
+    of every group is drawn without replacement, along p, with chances
+
+        π_i proportional to w_i (λ + (1 - λ) s_i),   s_i proportional to sqrt(p_i (1 - p_i)), with mean 1
+
+    a mixture with equal chances (defensive importance sampling: Hesterberg 1995, Technometrics 37:185), where λ of 0,
+    0.25, ... 1 has the least D + se(D): D is the mean of w_i² e_i² (1 / π_i - 1 / equal chance) over the random items,
+    e_i the residuals of m = a + b p (see estimator `regression`), with one response more of the largest variance, 1/4,
+    in every item. λ = 1 has D = 0. A bank that does not know this model leaves a random sample; p is taken at its word
+    only where it has kept it. For estimator `regression`. Needs a bank.
+
+    `again` draws from the items that are left, with λ by the same random items.
+    """
+
+    name = "defensive_irt"
+
+    def __init__(
+        self, pool: Pool, budget: int | float, bank: ItemBank | None = None, *, objective: str = "accuracy"
+    ) -> None:
+        super().__init__(pool, budget, bank)
+        self.weight = pool.weights[objective_row(objective, pool.targets)]
+        self.pilot = np.maximum(np.round(RANDOM_PART * self.total).astype(np.int64), 1)
+        self.rest = self.total - self.pilot
+
+    def select(self, rng: np.random.Generator) -> Positions:
+        pool = self.pool
+        certain = self.record.asked.copy()
+        if self.round == 1:
+            inclusion = (self.pilot / pool.group_sizes.sum(axis=1))[pool.group]
+            self.record.samples.append(Sample(certain, inclusion, None))
+            return self.below(self.pilot)
+        if certain.all():
+            return NONE
+
+        chance = chances(self.record, self.bank)
+        inclusion, variance = self._mixture(chance)
+        drawn = [NONE]
+        for group in range(pool.groups):
+            items = np.flatnonzero((pool.group == group) & ~certain)
+            if len(items):
+                drawn.append(items[systematic(inclusion[items], rng, along=chance[items])])
+        positions = np.concatenate(drawn)
+        self.record.samples.append(Sample(certain, inclusion, chance, variance))
+        self.record.led[positions] = True
+        return positions
+
+    def _mixture(self, chance: Float[np.ndarray, " items"]) -> tuple[Float[np.ndarray, " items"], float]:
+        """Chances of the items not asked so far, and the variance foreseen for them over that of equal chances."""
+        random_part = self.record.asked & ~self.record.led
+        squared = self._residuals(chance, random_part) ** 2
+        open_ = ~self.record.asked
+        spread = np.sqrt(np.maximum(chance * (1 - chance), LEAST_VARIANCE))
+        alike = self._inclusion(np.ones_like(spread), open_)
+
+        best, least, foreseen = alike, 0.0, 1.0
+        count, largest = len(squared), 1 / 4
+        of_random = self.weight**2 / alike
+        before = ((of_random[random_part] * squared).sum() + largest * of_random[open_].mean()) / (count + 1)
+        for share in SHARES_OF_EQUAL:
+            inclusion = self._inclusion(share + (1 - share) * spread / spread[open_].mean(), open_)
+            change = self.weight**2 * (1 / inclusion - 1 / alike)
+            changes = change[random_part] * squared
+            mean = (changes.sum() + largest * change[open_].mean()) / (count + 1)
+            if mean + changes.std() / np.sqrt(count) < least:
+                best, least = inclusion, mean + changes.std() / np.sqrt(count)
+                foreseen = 1 + mean / before
+        return np.where(open_, np.minimum(best, 1.0), 1.0), max(foreseen, LEAST_FORESEEN)
+
+    def _residuals(
+        self, chance: Float[np.ndarray, " items"], random_part: Bool[np.ndarray, " items"]
+    ) -> Float[np.ndarray, " asked"]:
+        """Of the line through the random responses and ten that agree with the bank; see estimator `regression`."""
+        line = np.stack([np.ones_like(chance), chance])
+        here, right = line[:, random_part], self.record.right[random_part]
+        inner = here @ here.T + AGREEING * line @ line.T / len(chance)
+        residual = right - chance[random_part]
+        line_of_residuals = np.linalg.lstsq(inner, here @ residual)[0]  # chances may all be equal
+        return residual - line_of_residuals @ here
+
+    def _inclusion(
+        self, size: Float[np.ndarray, " items"], open_: Bool[np.ndarray, " items"]
+    ) -> Float[np.ndarray, " items"]:
+        """Chances in proportion to the weight and to `size`, of every group; of items asked, those they would have."""
+        pool = self.pool
+        size = self.weight * size
+        total = np.bincount(pool.group[open_], weights=size[open_], minlength=pool.groups)
+        scale = np.divide(self.rest, total, out=np.full(pool.groups, np.inf), where=total > 0)
+        inclusion = scale[pool.group] * size
+
+        for group in np.unique(pool.group[(inclusion > 1) & open_]):  # some items are taken for certain
+            members = pool.group == group
+            items = np.flatnonzero(members & open_)
+            capped = capped_inclusion(size[items], int(self.rest[group]))
+            least = int(capped.argmin())
+            inclusion[members] = size[members] * capped[least] / size[items[least]]
+            inclusion[items] = capped
+        return np.minimum(inclusion, 1.0)
 
 
 class FisherCat(_WithBank):

@@ -123,11 +123,13 @@ class Sample(NamedTuple):
     certain:   asked before (in a pilot round, or by an earlier sample), and so no part of this sample.
     inclusion: chance of every other item to be asked, given those.
     chance:    predicted probability of a right response, before the sample was drawn; None without bank.
+    variance:  foreseen before it was drawn, over that of as many items with equal chances.
     """
 
     certain: Marks
     inclusion: PerItem
     chance: PerItem | None
+    variance: float = 1.0
 
 
 class Record:

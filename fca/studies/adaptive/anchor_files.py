@@ -25,9 +25,15 @@ from fca.store.files import DamagedFile, read_object, write_json
 from fca.studies.responses import Responses, read_responses
 from fca.types import FcaError
 
-FORMAT = 1  # of the files; another one is refused
+FORMAT = 2  # of the files; 1 had no share and no line; others are refused
 STEP = "make one: fca anchors RESPONSES --save FILE"
-RANGES = {"weights": (0.0, 1.0), "shift": (-50.0, 50.0), "reach": (0.0, 50.0)}  # logits of shares are below 50
+RANGES = {  # logits of shares are below 50
+    "weights": (0.0, 1.0),
+    "share": (0.0, 1.0),
+    "line": (-1e6, 1e6),
+    "shift": (-50.0, 50.0),
+    "reach": (0.0, 50.0),
+}
 BANK = {"difficulty": (-1e6, 1e6), "discrimination": (0.0, 1e6), "feasibility": (0.0, 1.0), "guess": (0.0, 1.0)}
 log = logging.getLogger(__name__)
 
@@ -78,18 +84,24 @@ def write_anchors(
     subjects, networks = (responses.subjects[name].tolist() for name in ("subject", "model"))
     assert found.checked is not None  # as `anchors` gives it
     error, random = error_of(found, networks)
+    assert found.method is not None
+    assert found.errors is not None
     checks = zip(subjects, networks, *found.checked.T.tolist(), strict=True)
+    tried = {" + ".join(method): value for method, value in found.errors.items()}
     content: dict[str, Any] = {
         "fca_anchors": FORMAT,
         "cite": cite,
         "licence": licence,
         "fca": version("fca"),
-        "held_out": {"root_mean_squared_error": error._asdict(), "of_random_items": random},
+        "method": " + ".join(found.method),
+        "held_out": {"root_mean_squared_error": error._asdict(), "of_random_items": random, "of_methods": tried},
         "subjects": [dict(zip(("subject", "model", "accuracy", "estimate"), line, strict=True)) for line in checks],
         "items": responses.items["item"].to_numpy()[found.items].tolist(),
         "positions": found.items.tolist(),
         "weights": found.weights.tolist(),
         "pool": found.pool,
+        "share": found.share,
+        "line": list(found.line),
         "shift": found.shift,
         "reach": found.reach,
         "bank": None,
@@ -112,8 +124,10 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
         content = read_object(Path(path).expanduser(), **kinds)
     except (DamagedFile, FileNotFoundError, IsADirectoryError) as error:
         raise FcaError("anchors", path, f"a file of fca anchors: {error}", STEP) from error
-    if content["fca_anchors"] != FORMAT:
+    if content["fca_anchors"] not in (1, FORMAT):
         raise FcaError("anchors", f"{path}, of format {content['fca_anchors']}", f"format {FORMAT}", "take a newer fca")
+    if content["fca_anchors"] == 1:
+        content |= {"share": 1.0 if content.get("bank") is None else 0.0, "line": [0.0, 1.0]}
     names, at, pool = content["items"], content["positions"], content["pool"]
     if not fits(names, list[str]) or len(set(names)) < len(names) or not names:
         raise FcaError(f"items of {path}", f"{len(names)}", "names, each once", STEP)
@@ -124,10 +138,14 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
     ):
         raise FcaError(f"positions of {path}", f"{at!s:.60}", f"as many as items, ascending, below {pool}", STEP)
     numbers = {name: _numbers(content.get(name), name, path, RANGES) for name in RANGES}
-    if numbers["weights"].shape != (len(names),) or numbers["shift"].shape or numbers["reach"].shape:
-        raise FcaError(f"weights, shift and reach of {path}", "others", "a list, and two numbers", STEP)
-    shift, reach = float(numbers["shift"]), float(numbers["reach"])
-    return names, Anchors(np.array(at), numbers["weights"], pool, _bank(content.get("bank"), pool, path), shift, reach)
+    shapes = {name: value.shape for name, value in numbers.items()}
+    if shapes != {"weights": (len(names),), "share": (), "line": (2,), "shift": (), "reach": ()}:
+        allowed = "a list, a pair for line, and three numbers"
+        raise FcaError(f"weights, share, line, shift and reach of {path}", "others", allowed, STEP)
+    bank = _bank(content.get("bank"), pool, path)
+    share, shift, reach = (float(numbers[name]) for name in ("share", "shift", "reach"))
+    intercept, slope = numbers["line"].tolist()
+    return names, Anchors(np.array(at), numbers["weights"], pool, bank, share, (intercept, slope), shift, reach)
 
 
 def _bank(content: Any, pool: int, path: str | Path) -> ItemBank | None:

@@ -23,15 +23,21 @@ SHOWN = 6  # tests drawn by attribute
 _EVEN, _ADAPTIVE = "evenly drawn", "adaptive, needs levels only"
 _BANK, _BIASED = "needs an item bank", "biased by its adaptive draw"
 _NEEDS = {"static_k": _EVEN, "random": _EVEN, "proportional": _EVEN}
-_WITH_BANK = ("difference", "p_irt")
+_WITH_BANK = replay.OF_BANK
 NEEDS = Column("kind", str, "", "what the test needs", {name: name for name in (_EVEN, _ADAPTIVE, _BANK, _BIASED)})
 MSE = Column("mse", float, ".2f", "squared error (squared % points), log scale")
-_WAYS = {name: name for name in map(" + ".join, (*replay.METHODS, *replay.WITHOUT_LEVELS))}
+_WAYS = {
+    " + ".join(way): replay.SAME_BANK_NAME.format(way[1]) if way in replay.RANDOM_DRAWS else " + ".join(way)
+    for way in (*replay.METHODS, *replay.WITHOUT_LEVELS)
+}
 WAY = Column("way", str, "", "policy and estimator", _WAYS)
+_DEFAULTS = (" + ".join(replay.DEFAULT), " + ".join(replay.DEFAULT_WITHOUT))
+_DEFAULT_OF_BANK = " + ".join(replay.DEFAULT_OF_BANK)
+_RANDOM_DRAWS = replay.SAME_BANK_NAME.format(replay.DEFAULT_OF_BANK[1])
 _TITLES = dict(TARGET.choices)
 _MEASURES = (
     *(DATASET, MODEL, METHOD, NEEDS, TARGET, SHARE, *with_interval(MSE), *with_interval(replay.RATIO)),
-    *(replay.BIAS, replay.COVERAGE, replay.UNDEFINED, replay.GROUPS, REPEATS),
+    *(*with_interval(replay.SAME_BANK), replay.BIAS, replay.COVERAGE, replay.UNDEFINED, replay.GROUPS, REPEATS),
 )
 _FILTERS = (DATASET, MODEL)
 _LOG: dict[str, Any] = {"type": "log", "nice": False, "padding": 12}
@@ -76,7 +82,8 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     title = style.title(
         f"How well does a test of {100 * methods.parameters['budget']:.3g} % of the images measure all of them?",
         "Squared error over attributes, against all images. Filled: mean over models, with its 95 % interval",
-        "(models and attributes resampled, if five or more); open: each model. Item banks: from other networks.",
+        "(models and attributes resampled, if five or more); open: each model. Item banks: from other networks; what",
+        "the choice of images adds to a bank is the difference from random draws with the same bank.",
     )
     chart = kinds.layers(each.encode(tooltip=kinds.tooltips(_MEASURES)), means)
     return style.faceted(chart, frame, title, _FILTERS, height=28 * frame[METHOD].nunique(), columns=2)
@@ -290,7 +297,7 @@ def _percents(shares: pd.Series) -> str:
 
 
 def method_headlines(methods: pd.DataFrame) -> Iterator[str]:
-    """Error of the default test and of the best one against Static at the same budget.
+    """Error of the default test, and of the default with an item bank beside random draws with the same bank.
 
     >>> line = {"dataset": "zoo", "target": "score", "budget": 0.25, "share": 0.25, "models": 6, "warning": None}
     >>> static = line | {"method": "Static 3", "ratio": 1.0, "ratio_low": 1.0, "ratio_high": 1.0}
@@ -303,22 +310,27 @@ optimal_allocation + stratified.']
     """
     for (dataset, target), part in methods.groupby([DATASET, TARGET], sort=False):
         part = part[part["budget"] == part["budget"].min()]
-        even = replay.is_base(part)
-        base, unbiased = part[even], part[part["warning"].isna() & ~even].dropna(subset="ratio")
-        if base.empty or unbiased.empty:
+        base = part[replay.is_base(part)]
+        ratios = part.dropna(subset="ratio").set_index("method").to_dict("index")
+        default = next((name for name in _DEFAULTS if name in ratios), None)
+        if base.empty or default is None:
             continue
-        best = unbiased.sort_values("ratio", kind="stable").head(1)
-        default = unbiased["method"].isin([" + ".join(replay.DEFAULT), " + ".join(replay.DEFAULT_WITHOUT)])
-        shown = pd.concat([unbiased[default], best]).drop_duplicates("method")
-        ratios = " and ".join(_ratio(line) for line in shown.to_dict("records"))
+
         share, static = _percents(base[SHARE].head(1)), base["method"].iloc[0]
-        error = f"the squared error of {target} relative to {static} is {ratios}"
-        yield f"{dataset}: with {share} of the images, {error}."
+        sentence = f"{dataset}: with {share} of the images, the squared error of {target} relative to {static} is "
+        sentence += f"{_interval(ratios[default], replay.RATIO)} for {default}"
+        with_bank, random = ratios.get(_DEFAULT_OF_BANK), ratios.get(_RANDOM_DRAWS)
+        if with_bank is not None and random is not None:
+            sentence += f"; with an item bank {_interval(random, replay.RATIO)} for random draws and "
+            sentence += f"{_interval(with_bank, replay.RATIO)} for {_DEFAULT_OF_BANK}, "
+            sentence += f"{_interval(with_bank, replay.SAME_BANK)} times that of the random draws"
+        yield f"{sentence}."
 
 
-def _ratio(line: dict[Any, Any]) -> str:
-    interval = "" if pd.isna(line["ratio_low"]) else f" [{line['ratio_low']:.2f}, {line['ratio_high']:.2f}]"
-    return f"{line['ratio']:.2f}{interval} for {line['method']}"
+def _interval(line: dict[Any, Any], column: Column) -> str:
+    """A ratio with its interval, where there is one."""
+    ends = "" if pd.isna(line[column.low]) else f" [{line[column.low]:.2f}, {line[column.high]:.2f}]"
+    return f"{line[column]:.2f}{ends}"
 
 
 def evaluated_headlines(evaluated: pd.DataFrame) -> Iterator[str]:
@@ -357,26 +369,40 @@ def live_headlines(tests: pd.DataFrame) -> Iterator[str]:
 
 
 def error_answer(methods: pd.DataFrame) -> tuple[str, Any] | None:
-    """The squared error of the best unbiased test against evenly drawn images.
+    """The squared error of the default test against evenly drawn images, and what a choice of images adds to a bank.
 
     >>> line = {"dataset": "zoo", "target": "accuracy", "budget": 0.25, "share": 0.25, "warning": None}
     >>> static = line | {"method": "Static 3", "ratio": 1.0, **dict(zip(("policy", "estimator"), replay.BASE))}
-    >>> ours = line | {"method": "a + b", "policy": "a", "estimator": "b", "ratio": 0.6, "ratio_low": 0.4}
-    >>> print(error_answer(pd.DataFrame([static, ours | {"ratio_high": 0.9}]))[0])
-    With 25 % of the images of zoo, an adaptive test (a + b) has 0.60 [0.40, 0.90] times the squared error of as many \
-evenly drawn images.
+    >>> ours = line | dict(zip(("policy", "estimator"), replay.DEFAULT)) | {"method": " + ".join(replay.DEFAULT)}
+    >>> print(error_answer(pd.DataFrame([static, ours | {"ratio": 0.6, "ratio_low": 0.4, "ratio_high": 0.9}]))[0])
+    With 25 % of the images of zoo, an adaptive test (optimal_allocation + stratified) has 0.60 [0.40, 0.90] times the \
+squared error of as many evenly drawn images.
     """
     least = methods[(methods["budget"] == methods["budget"].min()) & methods["warning"].isna()]
     part = least[~replay.is_base(least)].dropna(subset=replay.RATIO)
-    if part.empty:
+    part = (
+        part[(part[DATASET] == part[DATASET].iloc[0]) & (part[TARGET] == part[TARGET].iloc[0])] if len(part) else part
+    )
+    by_name = part.set_index("method").to_dict("index")
+    default = next((name for name in _DEFAULTS if name in by_name), None)
+    if default is None:
         return None
-    part = part[part[TARGET] == part[TARGET].iloc[0]].sort_values(replay.RATIO, kind="stable")
-    line = part.iloc[0].to_dict()
-    with_few = f"With {_percents(part[SHARE].head(1))} of the images of {line[DATASET]}, an adaptive test"
-    times = f"({line['method']}) has {interval(line, replay.RATIO)} times the squared error"
+
+    line = by_name[default]
+    sentence = f"With {_percents(pd.Series([line[SHARE]]))} of the images of {line[DATASET]}, an adaptive test"
+    sentence += (
+        f" ({default}) has {interval(line, replay.RATIO)} times the squared error of as many evenly drawn images."
+    )
+    with_bank = by_name.get(_DEFAULT_OF_BANK)
+    if with_bank is not None and _RANDOM_DRAWS in by_name:
+        random = interval(by_name[_RANDOM_DRAWS], replay.RATIO)
+        sentence += (
+            f" With an item bank random images have {random} times; choosing images by the bank multiplies that "
+        )
+        sentence += f"by {interval(with_bank, replay.SAME_BANK)}."
+    part = part.sort_values(replay.RATIO, kind="stable")
     hover = (METHOD, *with_interval(replay.RATIO))
-    drawn = small.dots(part, METHOD, replay.RATIO, hover, line=1.0)
-    return f"{with_few} {times} of as many evenly drawn images.", drawn
+    return sentence, small.dots(part, METHOD, replay.RATIO, hover, line=1.0)
 
 
 _ERRORS, _METHODS, _CURVES, _EXPOSURE, _EVALUATED, _TRAJECTORIES, _SESSIONS = replay.AdaptiveReplay.tables

@@ -35,25 +35,29 @@ from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
 BASE = ("static_k", "session_mean")
 DEFAULT = ("optimal_allocation", "stratified")
+DEFAULT_OF_BANK = ("defensive_irt", "regression")
+OF_BANKS = (  # those with an item bank, and what random draws gain by the same bank
+    *(("random", "regression"), DEFAULT_OF_BANK),
+    *(("random", "p_irt"), ("fisher_cat", "p_irt")),
+)
 METHODS = (  # every policy with the estimator that is right for it
     BASE,
     ("random", "pooled"),
     ("gre_two_stage", "mixed_logit"),
     DEFAULT,
-    ("neyman_irt", "difference"),
-    ("fisher_cat", "p_irt"),
+    *OF_BANKS,
 )
 BASE_WITHOUT, DEFAULT_WITHOUT = ("random", "hypergeometric"), ("proportional", "hypergeometric")
-WITHOUT_LEVELS = (  # the same of images without levels
-    *(BASE_WITHOUT, DEFAULT_WITHOUT, ("random", "difference"), ("neyman_irt", "difference")),
-    ("fisher_cat", "p_irt"),
-)
+WITHOUT_LEVELS = (BASE_WITHOUT, DEFAULT_WITHOUT, *OF_BANKS)  # the same of images without levels
 CURVES = (*METHODS, *WITHOUT_LEVELS)
+BESIDE_OF_BANK = ("neyman_irt", "regression")
 BESIDE = (  # the first two are biased
     *(("gre_two_stage", "session_mean"), ("gre_two_stage", "pooled")),
-    ("optimal_allocation", "mixed_logit"),
+    *(("optimal_allocation", "mixed_logit"), BESIDE_OF_BANK),
 )
-OF_BANK = ("neyman_irt", "fisher_cat", "difference", "p_irt")
+RANDOM_DRAWS = tuple(method for method in OF_BANKS if method[0] == "random")
+SAME_BANK_NAME = "random draws, same bank ({})"
+OF_BANK = ("regression", "difference", "p_irt")  # estimators that need an item bank
 FOLDS = 10  # of networks; one in each where they are fewer
 SHOWN_MODELS, SHOWN_SESSIONS = 6, 6  # drawn one by one
 
@@ -62,6 +66,9 @@ MSE_LOW, MSE_HIGH = (
     Column(f"mse_{end}", float, ".2f", f"squared error, {end}er end of the 95 % interval") for end in ("low", "high")
 )
 RATIO = Column("ratio", float, ".2f", "squared error over that of Static")
+SAME_BANK = Column(
+    "ratio_same_bank", float, ".2f", "squared error over that of random draws with the same bank and estimator"
+)
 BIAS = Column("bias_pp", float, "+.2f", "mean error in percentage points")
 COVERAGE = Column("coverage", float, ".1%", "95 % intervals that contain the truth")
 UNDEFINED = Column("undefined", int, ".0f", "tests without an estimate")
@@ -85,15 +92,19 @@ RIGHT = Column("right", bool, "", "whether the prediction is right")
 
 _TEST = (METHOD, POLICY, ESTIMATOR, TARGET, BUDGET, SHARE)
 _MEASURES = (MSE, MSE_LOW, MSE_HIGH, *with_interval(RATIO))
+_RATIOS = with_interval(SAME_BANK)
 _OVERALL = (
-    *(DATASET, *_TEST, *_MEASURES, BIAS, COVERAGE, UNDEFINED),
+    *(DATASET, *_TEST, *_MEASURES, *_RATIOS, BIAS, COVERAGE, UNDEFINED),
     *(*with_interval(RANK_TAU), MODELS, GROUPS, REPEATS, WARNING),
 )
 ADAPTIVE_ERRORS = TableSpec(
     "adaptive_errors",
     "How large is the error of a test of a part of the images, model by model?",
     f"{PAPER}, table 2",
-    (DATASET, MODEL, *_TEST, TRUTH, ESTIMATE, *_MEASURES, BIAS, COVERAGE, UNDEFINED, GROUPS, REPEATS, WARNING),
+    (
+        *(DATASET, MODEL, *_TEST, TRUTH, ESTIMATE, *_MEASURES, *_RATIOS),
+        *(BIAS, COVERAGE, UNDEFINED, GROUPS, REPEATS, WARNING),
+    ),
 )
 ADAPTIVE_METHODS = TableSpec(
     "adaptive_methods",
@@ -131,6 +142,8 @@ NOTES = {
     f"{RESAMPLES} bootstrap resamples of models and of attributes, each by itself and from {FEWEST_DRAWS} on; "
     "of fewer, all are in every resample",
     "ratio": "mse_pp2 over that of Static at the same budget, resampled together",
+    "ratio_same_bank": "mse_pp2 over that of random draws with the same bank, estimator and budget, resampled "
+    "together: what the choice of the images adds to the bank",
     "bank": "2pl (or analysis.model) of the responses of other networks: those of the tested one, under any seed, are "
     "never in it; ten folds of networks at most",
     "coverage": "share of 95 % intervals that contain the truth",
@@ -241,7 +254,7 @@ class AdaptiveReplay:
 def settings(budget: float, budgets: Iterable[int | float], levels: bool = True) -> list[Setting]:
     """Every method at the budget and at those of the curves; at the budget alone those of BESIDE, and the evenly drawn
     one with twice as many images."""
-    methods, beside, base = (METHODS, BESIDE, BASE) if levels else (WITHOUT_LEVELS, (), BASE_WITHOUT)
+    methods, beside, base = (METHODS, BESIDE, BASE) if levels else (WITHOUT_LEVELS, (BESIDE_OF_BANK,), BASE_WITHOUT)
     others = sorted({*map(float, budgets)} - {float(budget)})
     every = [Setting(*method, share) for method in methods for share in (float(budget), *others)]  # never a repetition
     every += [Setting(*method, float(budget)) for method in beside]
@@ -291,7 +304,7 @@ def replays(one: Answers, pool: Pool, tests: Sequence[Setting], repeats: int, mo
 
 def why_not(test: Setting, pool: Pool, banks: Banks) -> str | None:
     """The reason why a pool cannot be tested so, or None."""
-    if {test.policy, test.estimator} & {*OF_BANK} and banks.lacking is not None:
+    if test.estimator in OF_BANK and banks.lacking is not None:
         return banks.lacking
     try:
         start_policy(test.policy, pool, test.budget, banks.of_model[0])
@@ -350,12 +363,14 @@ def name_of(test: Setting, pool: Pool) -> str:
         return f"Static {round(test.budget * pool.items / pool.sizes.size)}"
     if test[:2] == BASE_WITHOUT:
         return f"random sample of {round(test.budget * pool.items):,}"
+    if test.policy == "random" and test.estimator in OF_BANK:
+        return SAME_BANK_NAME.format(test.estimator)
     return f"{test.policy} + {test.estimator}"
 
 
 def overall(frame: pd.DataFrame, budget: float) -> pd.DataFrame:
-    """One line a method, budget and target: squared error over the models and its ratio to Static at `budget`, with
-    intervals by resampling models and groups.
+    """One line a method, budget and target: squared error over the models and its ratio to Static at `budget` and, with
+    a bank, to random draws with the same bank and estimator, with intervals by resampling models and groups.
 
     frame: the tests, as of `replays`.
     """
@@ -363,10 +378,18 @@ def overall(frame: pd.DataFrame, budget: float) -> pd.DataFrame:
     draws = shares(models, seed=0), shares(groups, seed=1)
     static = frame[is_base(frame) & (frame[BUDGET] == budget)]
     base: dict[Any, Cells] = {target: squared(part) for target, part in static.groupby(TARGET)}
+    of_random = frame[(frame[POLICY] == "random") & frame[ESTIMATOR].isin(OF_BANK)]
+    same_bank: dict[Any, Cells] = {
+        key: squared(part) for key, part in of_random.groupby([str(column) for column in (TARGET, ESTIMATOR, BUDGET)])
+    }
     lines = []
     for values, part in frame.groupby([str(column) for column in _TEST], sort=False):
         about = cells(_TEST, values)
-        line = about | measures(squared(part), base.get(about[TARGET]), draws) | on_average(part)
+        errors = squared(part)
+        line = about | measures(errors, base.get(about[TARGET]), draws) | on_average(part)
+        if about[ESTIMATOR] in OF_BANK:
+            fair = measures(errors, same_bank.get((about[TARGET], about[ESTIMATOR], about[BUDGET])), draws)
+            line |= dict(zip(with_interval(SAME_BANK), (fair[name] for name in with_interval(RATIO)), strict=True))
         lines.append(line | {MODELS: models, GROUPS: groups, REPEATS: part["repeat"].nunique()})
     return pd.DataFrame(lines)
 

@@ -12,6 +12,7 @@ ESTIMATOR = {
     "gre_two_stage": "mixed_logit",
     "optimal_allocation": "mixed_logit",
     "neyman_irt": "difference",
+    "defensive_irt": "regression",
     "fisher_cat": "p_irt",
     "proportional": "difference",
 }
@@ -44,7 +45,7 @@ def test_a_test_that_goes_on_asks_as_many_again_until_all_are_asked_and_known(po
         assert shares[:4] == [0.25, 0.5, 0.75, 1]
 
 
-@pytest.mark.parametrize("policy", ["fisher_cat", "neyman_irt"])
+@pytest.mark.parametrize("policy", ["fisher_cat", "neyman_irt", "defensive_irt"])
 def test_fewer_items_than_rounds_are_asked_too(policy, drawn):
     *_, (_, record, _) = stretches(policy, drawn(sessions=2), 3, budget=0.45)  # 16 of a group's 36 at a time
     assert record.asked.all()

@@ -44,7 +44,9 @@ def test_the_difference_estimator_is_unbiased_over_every_sample_however_wrong_th
     ]
     values = [estimate("difference", pool, record, BANK).value[0] for record in records]
     assert np.mean(values, axis=0) == pytest.approx(pool.truth(CORRECT)[0], abs=1e-12)
-    variances = [_corrected(pool, record, BANK, record.samples[0], record.asked).variance[0] for record in records]
+    variances = [
+        _corrected(pool, record, chance[None], record.samples[0], record.asked).variance[0] for record in records
+    ]
     assert np.mean(variances, axis=0) == pytest.approx(np.var(values, axis=0), rel=1e-9)  # equal chances: exact
 
 
@@ -186,7 +188,9 @@ def test_what_cannot_be_estimated_is_refused(drawn):
     for estimator in ("p_irt", "difference"):
         with pytest.raises(FcaError, match=f"bank = None; allowed: an item bank: {estimator} needs one"):
             estimate(estimator, pool, recorded((0, 2, 4)))
-    with pytest.raises(FcaError, match="policy = one of unknown chances; allowed: neyman_irt, random, static_k"):
+    with pytest.raises(
+        FcaError, match="policy = one of unknown chances; allowed: defensive_irt, neyman_irt, random, static_k"
+    ):
         estimate("difference", pool, recorded((0, 2, 4)), BANK)
     with pytest.raises(FcaError, match="items asked = 0"):
         estimate("pooled", pool, Record(7))

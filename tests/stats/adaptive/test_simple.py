@@ -86,19 +86,25 @@ def test_a_proportional_sample_gives_every_class_its_share_and_varies_less():
     assert spread["random"] > 0.04
 
 
-@pytest.mark.parametrize("policy", ["random", "proportional", "neyman_irt"])
-def test_a_bank_corrects_items_without_levels_without_bias(policy):
+@pytest.mark.parametrize(
+    ("policy", "estimator"),
+    [
+        *(("random", "difference"), ("proportional", "difference"), ("neyman_irt", "difference")),
+        *(("random", "regression"), ("defensive_irt", "regression")),
+    ],
+)
+def test_a_bank_corrects_items_without_levels_without_bias(policy, estimator):
     bank, classes = bank_of(180), CLASSES
     chance = bank.probability(np.array([0.5]))[0]
     correct = (np.random.default_rng(1).random((1, 180)) < chance).repeat(1, axis=0)
-    found = replay(correct, None, classes, None, policy, "difference", 0.3, bank, repeats=300)
+    found = replay(correct, None, classes, None, policy, estimator, 0.3, bank, repeats=300)
     assert found["target"].unique().tolist() == ["accuracy"]
     error = found["estimate"] - found["truth"]
     assert abs(error.mean()) < 3.5 * error.std() / np.sqrt(300) + 0.003  # random: the ability is of the sample itself
     assert ((found["low"] <= found["truth"]) & (found["truth"] <= found["high"])).mean() > 0.9
 
 
-@pytest.mark.parametrize("policy", ["random", "proportional", "neyman_irt", "fisher_cat"])
+@pytest.mark.parametrize("policy", ["random", "proportional", "neyman_irt", "defensive_irt", "fisher_cat"])
 def test_going_on_ends_with_every_item_asked_and_the_truth(policy):
     correct = np.random.default_rng(0).random(180) < 0.9
     pool, bank, rng = make_pool(None, CLASSES), bank_of(180), np.random.default_rng(1)
@@ -107,9 +113,8 @@ def test_going_on_ends_with_every_item_asked_and_the_truth(policy):
         run_policy(test, correct, rng)
         test.again()
     assert test.record.asked.all()
-    for estimator in {"random": ("hypergeometric", "difference"), "fisher_cat": ("p_irt",)}.get(
-        policy, ("difference",)
-    ):
+    of_policy = {"random": ("hypergeometric", "difference", "regression"), "fisher_cat": ("p_irt",)}
+    for estimator in of_policy.get(policy, ("difference", "regression")):
         found = estimate(estimator, pool, test.record, bank).overall
         ends = [end.item() for end in (found.value, found.low, found.high)]
         assert ends == pytest.approx([correct.mean()] * 3, abs=1e-12)
@@ -124,7 +129,9 @@ def test_policies_of_levels_are_refused_where_there_are_none(policy):
 @pytest.mark.parametrize("estimator", OF_LEVELS)
 def test_estimators_of_levels_are_refused_where_there_are_none(estimator):
     assert set(OF_LEVELS) < set(ESTIMATORS)
-    with pytest.raises(FcaError, match=rf"estimator = {estimator}; allowed: hypergeometric, p_irt, difference: .*no"):
+    with pytest.raises(
+        FcaError, match=rf"estimator = {estimator}; allowed: hypergeometric, p_irt, difference, regression: .*no"
+    ):
         replay(np.ones((1, 180)), None, CLASSES, None, "random", estimator)
 
 
