@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from arena_paper import DATASETS, DCN, FAMILY, IMAGENET, TARGETS, base
 
-from fca.stats.correlation import correlation, resampled_correlation
-from fca.stats.intervals import mean_with_interval, percentile_interval, point_weights
+from fca.stats.correlation import correlation, correlation_interval
+from fca.stats.intervals import mean_with_interval
 from fca.store import Store
 from fca.store.query import kept
 from fca.studies import table as columns
@@ -253,7 +253,7 @@ def ranks(table: pd.DataFrame) -> pd.DataFrame:
 def agreement(published: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
     """Spearman's rho over models of every data set's accuracies with those on ImageNet: the paper's, and ours.
 
-    published: Table 1 of the paper.    table: our cells (see table1).    Interval: bootstrap over models.
+    published: Table 1 of the paper.    table: our cells (see table1).    Interval: over models.
     """
     cells = table[table[PAPER_MODEL] != DCN]
     ours = cells.pivot_table(index=PAPER_DATASET, columns=PAPER_MODEL, values=TOP1, dropna=False)
@@ -264,13 +264,13 @@ def agreement(published: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
             if len(there) < 3:
                 continue
             found = correlation(there, reference, "spearman")
-            drawn = resampled_correlation(there, reference, point_weights(np.arange(len(there))), "spearman")
+            interval = correlation_interval(there, reference, np.arange(len(there)), "spearman")
             values = (
                 short,
                 DATASETS[short],
                 whose,
                 found.r,
-                *percentile_interval(drawn, len(there)),
+                *interval,
                 found.p,
                 len(there),
             )

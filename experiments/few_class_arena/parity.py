@@ -69,7 +69,7 @@ def _of_table1(published: pd.DataFrame, rows: pd.DataFrame) -> Iterator[Section]
     best = frame.loc[frame["paper_model"] == DCN, [*tables.FIGURE2A.columns]]
     runs = sorted(set(frame["run_id"].dropna()))
     wilson = {"ours": "top1_open of full models on the clean test split", "intervals": "95 %, Wilson"}
-    over = {name: {"intervals": f"bootstrap over {name}"} for name in ("models", "data sets")}
+    over = {name: {"intervals": interval_over(name)} for name in ("models", "data sets")}
     agreement, regret = tables.agreement(published, frame), tables.regret(published)
     yield _section(figures.table1, tables.TABLE1.table(frame, wilson, runs))
     yield _section(figures.best, tables.FIGURE2A.table(best, {}, runs))

@@ -4,7 +4,7 @@
 
 One learned that the background shows nothing (strength 0), the other that it nearly always shows the class (.95). Ten
 classes, objects on a tenth of the image, 800 training and 300 test images, five seeds each; l2 noise of norm 8 at 48
-pixels. Prints the mean over seeds of every metric with its 95 % interval (bootstrap over seeds).
+pixels. Prints the mean over seeds of every metric with its 95 % interval (over seeds).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     python experiments/irt_corruption/held_out.py outputs/responses/{imagenet_val,cifar10_test}.npz cue_conflict.csv.gz
 
 Files are those of published.py. Cells: mean of five ways to hide a tenth; subjects: mean of two ways to divide the
-networks. Differences to the 2pl are paired; their 95 % intervals resample networks. Beside them: the difference without
+networks. Differences to the 2pl are paired; their 95 % intervals are over networks. Beside them: the difference without
 the four weakest networks, and how many networks a model predicts better than the 2pl does.
 
     python experiments/irt_corruption/held_out.py simulated
@@ -23,7 +23,7 @@ import pandas as pd
 from scipy.special import expit
 from scipy.stats import spearmanr
 
-from fca.stats.intervals import FEWEST_DRAWS, cluster_draws, percentile_interval, widened
+from fca.stats.intervals import FEWEST_DRAWS, mean_with_interval
 from fca.stats.irt import MODELS, HeldOut, fit_irt, held_out_fit
 from fca.studies.responses import read_responses
 
@@ -38,7 +38,7 @@ def over_networks(values: np.ndarray) -> str:
     k = len(values)
     if k < FEWEST_DRAWS:
         return f"{values.mean():+.4f} ({k} networks)" if k else ""
-    low, high = percentile_interval(cluster_draws(k) @ values / k, k, widened(k))
+    _, low, high = mean_with_interval(values)
     return f"{values.mean():+.4f} [{low:+.4f}, {high:+.4f}]"
 
 

@@ -7,7 +7,7 @@ FOLDER holds imagenetv2_val50k_top1.npz (modestyachts/ImageNetV2, MIT: top-1 pre
 validation images). In each split 45 models calibrate: of each class the 12 images that most of them get right are easy,
 12 in the middle medium and the last 12 hard, and a 2pl of their responses is the item bank. The other 20 models are
 tested: sessions are classes, 10 groups of 100 classes stand for attributes, 36,000 images in all. Errors are in percent
-points against all images; ratios are to Static 3, which evaluates as many, with bootstrap intervals over tested models
+points against all images; ratios are to Static 3, which evaluates as many, with intervals over tested models
 and a median; `same bank`, to random draws with the same bank and estimator. First the same for neyman_irt without a
 pilot, computed from its chances: `bank`, of these answers; `true`, were its bank true; `best`, with the chances that
 would be best then.
@@ -29,7 +29,7 @@ from table1 import print_table1
 from fca.stats.adaptive import NeymanIrt, OptimalAllocation, make_pool, replay
 from fca.stats.adaptive.policies import LEAST_VARIANCE
 from fca.stats.adaptive.pool import capped_inclusion
-from fca.stats.intervals import cluster_draws, percentile_interval
+from fca.stats.intervals import LOG, jackknife_interval
 from fca.stats.irt import fit_irt, score_ability
 
 DROPPED = ("fv_4k", "fv_16k")  # Fisher vectors, at chance on other test sets of the same images
@@ -136,22 +136,27 @@ def one_split(folder, split, repeats, alike):
     return pd.concat(lines)
 
 
+def ratio_interval(mse, of_base):
+    """95 % interval of the ratio of two mean squared errors, over models; no interval of a method over itself."""
+    left_out = (mse.sum() - mse) / (of_base.sum() - of_base)
+    return jackknife_interval(mse.mean() / of_base.mean(), left_out, scale=LOG)
+
+
 def summary(lines):
     """One line a method and target: mean over models and splits, and the ratio to Static 3 with its interval."""
     lines = lines.assign(unit=lines["split"] * TESTED + lines["model"]).sort_values("unit", kind="stable")
-    draws = cluster_draws(lines["unit"].nunique())
     methods = lines.groupby(["policy", "estimator", "target"], sort=False)
     rows = []
     for (policy, estimator, target), part in methods:
         mse, static = (of["mse"].to_numpy() for of in (part, methods.get_group((*BASE, target))))
-        low, high = percentile_interval((draws @ mse) / (draws @ static), len(mse))
+        low, high = ratio_interval(mse, static)
         bar = BARS.get((policy, estimator))
         row = {"policy": policy, "estimator": estimator, "target": target, "repeats": part["repeats"].iloc[0]}
         row |= {"mse": mse.mean(), "ratio": mse.mean() / static.mean(), "low": low, "high": high}
         row["median"] = np.median(mse / static)
         if ("random", estimator, target) in methods.groups and estimator in OF_BANK:
             random = methods.get_group(("random", estimator, target))["mse"].to_numpy()
-            low, high = percentile_interval((draws @ mse) / (draws @ random), len(mse))
+            low, high = ratio_interval(mse, random)
             row["same bank"] = f"{mse.mean() / random.mean():.3f} [{low:.3f}, {high:.3f}]"
         row["at most"] = "" if bar is None else f"{bar[target == 'score']:.2f}"
         row |= {"bias": part["bias"].mean(), "coverage %": 100 * part["coverage"].mean()}

@@ -3,20 +3,28 @@
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 
 from fca.studies.adaptive.replay import Setting, measures, overall, settings, squared
 
 
-def test_intervals_resample_models_and_groups():
-    cells = np.random.default_rng(0).exponential(size=(5, 10))
-    draws = [np.random.default_rng(k).multinomial(n, np.full(n, 1 / n), 4000) / n for k, n in ((1, 5), (2, 10))]
-    found = measures(cells, cells[:, ::-1].copy(), tuple(draws))
-    rng = np.random.default_rng(3)
-    again = [cells[rng.integers(0, 5, 5)][:, rng.integers(0, 10, 10)].mean() for _ in range(4000)]
-    low, high = np.quantile(again, [0.025, 0.975])
-    assert found["mse_low"] == pytest.approx(low, abs=0.03)  # 4,000 resamples of a mean near 1
-    assert found["mse_high"] == pytest.approx(high, abs=0.05)
-    assert found["ratio"] == pytest.approx(1)
+def test_intervals_leave_out_models_and_groups():
+    errors = np.random.default_rng(0).exponential(size=(5, 10))
+    found = measures(errors, 2 * errors[:, ::-1])
+    left_out = [[np.log(np.delete(errors, k, axis=axis).mean()) for k in range(n)] for axis, n in ((0, 5), (1, 10))]
+    variances = [(len(z) - 1) * np.var(z) for z in left_out]
+    freedom = sum(variances) ** 2 / (variances[0] ** 2 / 4 + variances[1] ** 2 / 9)
+    half = scipy.stats.t.ppf(0.975, freedom) * sum(variances) ** 0.5
+    expected = errors.mean() * np.exp([-half, half])
+    assert (found["mse_low"], found["mse_high"]) == pytest.approx(expected)
+    assert found["ratio"] == pytest.approx(0.5)
+    assert found["ratio_low"] < 0.5 < found["ratio_high"]
+
+
+def test_one_model_has_an_interval_over_groups_and_one_cell_has_none():
+    errors = np.array([[1.0, 2.0, 4.0, 3.0]])
+    assert measures(errors, None)["mse_low"] > 0
+    assert np.isnan(measures(errors[:, :1], None)["mse_low"])
 
 
 def test_an_estimate_that_is_not_defined_leaves_its_error_out():

@@ -22,7 +22,7 @@ from fca.stats import adaptive
 from fca.stats.adaptive import MAPPINGS, POINTS, GreTwoStage, Policy, Pool, replay, start_policy
 from fca.stats.adaptive.policies import check_budget
 from fca.stats.correlation import kendall
-from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, UNKNOWN, cluster_draws, percentile_interval
+from fca.stats.intervals import LOG, UNKNOWN, jackknife_interval
 from fca.stats.irt import ItemBank, check_responses, fit_irt
 from fca.stats.irt.model import NAMES
 from fca.store import Store
@@ -139,10 +139,10 @@ ADAPTIVE_SESSIONS = TableSpec(
 NOTES = {
     "truth": "accuracy and score of every attribute on all its images; the error of an estimate is its difference",
     "mse_pp2": "squared error in squared percentage points, mean over repeats, attributes and models; 95 %: "
-    f"{RESAMPLES} bootstrap resamples of models and of attributes, each by itself and from {FEWEST_DRAWS} on; "
-    "of fewer, all are in every resample",
-    "ratio": "mse_pp2 over that of Static at the same budget, resampled together",
-    "ratio_same_bank": "mse_pp2 over that of random draws with the same bank, estimator and budget, resampled "
+    "jackknife over models and over attributes, each by itself, and Student's t on the logarithm; rather too wide, as "
+    "what varies in both counts twice",
+    "ratio": "mse_pp2 over that of Static at the same budget, left out together",
+    "ratio_same_bank": "mse_pp2 over that of random draws with the same bank, estimator and budget, left out "
     "together: what the choice of the images adds to the bank",
     "bank": "2pl (or analysis.model) of the responses of other networks: those of the tested one, under any seed, are "
     "never in it; ten folds of networks at most",
@@ -154,7 +154,6 @@ NOTES = {
 }
 
 Cells = Float[np.ndarray, "models groups"]
-Draws = tuple[Float[np.ndarray, "resamples models"], Float[np.ndarray, "resamples groups"]]
 
 
 class Setting(NamedTuple):
@@ -370,12 +369,11 @@ def name_of(test: Setting, pool: Pool) -> str:
 
 def overall(frame: pd.DataFrame, budget: float) -> pd.DataFrame:
     """One line a method, budget and target: squared error over the models and its ratio to Static at `budget` and, with
-    a bank, to random draws with the same bank and estimator, with intervals by resampling models and groups.
+    a bank, to random draws with the same bank and estimator, with intervals over models and groups.
 
     frame: the tests, as of `replays`.
     """
     models, groups = frame[MODEL].nunique(), frame["group"].nunique()
-    draws = shares(models, seed=0), shares(groups, seed=1)
     static = frame[is_base(frame) & (frame[BUDGET] == budget)]
     base: dict[Any, Cells] = {target: squared(part) for target, part in static.groupby(TARGET)}
     of_random = frame[(frame[POLICY] == "random") & frame[ESTIMATOR].isin(OF_BANK)]
@@ -386,18 +384,12 @@ def overall(frame: pd.DataFrame, budget: float) -> pd.DataFrame:
     for values, part in frame.groupby([str(column) for column in _TEST], sort=False):
         about = cells(_TEST, values)
         errors = squared(part)
-        line = about | measures(errors, base.get(about[TARGET]), draws) | on_average(part)
+        line = about | measures(errors, base.get(about[TARGET])) | on_average(part)
         if about[ESTIMATOR] in OF_BANK:
-            fair = measures(errors, same_bank.get((about[TARGET], about[ESTIMATOR], about[BUDGET])), draws)
+            fair = measures(errors, same_bank.get((about[TARGET], about[ESTIMATOR], about[BUDGET])))
             line |= dict(zip(with_interval(SAME_BANK), (fair[name] for name in with_interval(RATIO)), strict=True))
         lines.append(line | {MODELS: models, GROUPS: groups, REPEATS: part["repeat"].nunique()})
     return pd.DataFrame(lines)
-
-
-def shares(drawn: int, seed: int) -> Float[np.ndarray, "resamples drawn"]:
-    """Weight of each model (or group) in each resample; of few, all are in every one with the same weight."""
-    few = drawn < FEWEST_DRAWS
-    return np.full((RESAMPLES, drawn), 1 / drawn) if few else cluster_draws(drawn, seed) / drawn
 
 
 def squared(part: pd.DataFrame) -> Cells:
@@ -408,40 +400,45 @@ def squared(part: pd.DataFrame) -> Cells:
     return error.reshape(part[MODEL].nunique(), part["group"].nunique(), -1).mean(axis=2)
 
 
-def measures(errors: Cells, base: Cells | None, draws: Draws) -> dict[str, float]:
+def measures(errors: Cells, base: Cells | None) -> dict[str, float]:
     """Mean squared error over models and groups and its ratio to that of `base`, with 95 % intervals.
 
-    Models and groups are resampled, each by itself, the same for both errors of a ratio (see shares). No interval with
-    few of both; no ratio where Static makes no error.
+    Intervals leave out models and groups, each by itself, the same in both errors of a ratio (see jackknife_interval).
+    None of one model and one group; no ratio where Static makes no error.
     """
     found: dict[str, float] = dict.fromkeys(_MEASURES, float("nan"))
     if np.isnan(errors).any():
         return found
-    resampled = resampled_means(errors, draws)
-    found[MSE] = float(errors.mean())
-    most = max(errors.shape)
-    found[MSE_LOW], found[MSE_HIGH] = percentile_interval(resampled, most)
+
+    mean, left_out = float(errors.mean()), without_each(errors)
+    found[MSE] = mean
+    found[MSE_LOW], found[MSE_HIGH] = jackknife_interval(mean, *left_out, scale=LOG)
     if base is None or np.isnan(base).any() or not base.any():
         return found
-    found[RATIO] = float(errors.mean() / base.mean())
+
+    found[RATIO] = mean / float(base.mean())
     if errors is not base:
         with np.errstate(invalid="ignore", divide="ignore"):
-            ratios = resampled / resampled_means(base, draws)
-        finite = np.where(np.isfinite(ratios), ratios, np.nan)
-        found[RATIO.low], found[RATIO.high] = percentile_interval(finite, most)
+            ratios = [of / of_base for of, of_base in zip(left_out, without_each(base), strict=True)]
+        found[RATIO.low], found[RATIO.high] = jackknife_interval(found[RATIO], *ratios, scale=LOG)
     return found
 
 
-def resampled_means(errors: Cells, draws: Draws) -> Float[np.ndarray, " resamples"]:
-    """Mean errors in every resample."""
-    return ((draws[0] @ errors) * draws[1]).sum(axis=1)
+def without_each(errors: Cells) -> list[Float[np.ndarray, " left_out"]]:
+    """Mean errors without each model, and without each group; a single one is not left out."""
+    means = []
+    for axis, number in enumerate(errors.shape):
+        if number > 1:
+            others = errors.sum(axis=axis, keepdims=True) - errors
+            means.append(others.mean(axis=1 - axis) / (number - 1))
+    return [np.ravel(values) for values in means]
 
 
 def on_average(part: pd.DataFrame) -> Line:
     """Averages over tests of one method and target: truth and estimate, bias, coverage, order of the models.
 
     The order is Kendall's tau-b of estimated and true means, mean over repeats, as are the ends of its interval, which
-    resamples networks; NaN with fewer than three models.
+    leaves out networks; NaN with fewer than three models.
     """
     defined = part.dropna(subset=[ESTIMATE, "se"])
     covered = (defined["low"] <= defined[TRUTH]) & (defined[TRUTH] <= defined["high"])
