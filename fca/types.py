@@ -248,6 +248,31 @@ class Shift(Protocol):
         """Position in `data.items` -> the changed pixels, before geometry. Raises FcaError if it has no such images."""
 
 
+@runtime_checkable
+class AtReference(Shift, Protocol):
+    """A shift that may show images at ImageNet-C's reference size, Resize 256 and CenterCrop 224.
+
+    corrupted_at: reference, where it does so for images above 96 pixels; stored, where all are as they are stored; None
+    where no image is above.
+    """
+
+    @property
+    def corrupted_at(self) -> str | None: ...
+
+    def geometry(self, usual: Geometry) -> Geometry:
+        """A network's geometry for these images: a margin that the reference has cut is not cut again."""
+
+
+@runtime_checkable
+class DependsOnSize(Shift, Protocol):
+    """A shift whose identity depends on whether any of the images is above 96 pixels."""
+
+    def for_images(self, any_above: bool) -> Shift: ...
+
+    def masks(self, data: ImageData) -> Callable[[int], Bool[np.ndarray, "height width"] | None]:
+        """Position in `data.items` -> the object mask of the changed image."""
+
+
 @dataclass(frozen=True)
 class Run:
     """One unit of work. `identity` is what it means (and all that `run_id` hashes); `about` fills its Row's columns.

@@ -19,7 +19,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer
 
 from fca.allowed import Allowed, fits
-from fca.data.pixels import open_pixels, shifted
+from fca.data.pixels import geometry_under, open_pixels, shifted
 from fca.stats import adaptive
 from fca.stats.adaptive import MAPPINGS, TARGETS, Estimate, Policy, Pool, Record, StartPolicy
 from fca.stats.adaptive.policies import FLAT, ability_of
@@ -239,7 +239,9 @@ class AdaptiveTest:
         shown = data if clean else shifted(data, shift, "test")
         places = items.rows if clean else np.searchsorted(data.rows("test"), items.rows)
         # a limit of 0: what another run decoded is used; else the evaluated images are read, and no others
-        pixels = open_pixels(shown, classifier.geometry, setup.cache, machine.workers, 0.0, places)
+        pixels = open_pixels(
+            shown, geometry_under(shift, classifier.geometry), setup.cache, machine.workers, 0.0, places
+        )
         column = logit_columns(classifier.classes, data.classes)
         everything = np.arange(len(classifier.classes))
         return Evaluator(
