@@ -93,6 +93,7 @@ class ImageData:
     fingerprint_kind: what it is of: the `content` of every file, or names and a declared `version`.
     group:   the annotation column whose values no split that we draw cuts apart, e.g. patient; None: there is none.
     limit:   the first images of every class and split are all that there are; None: the whole set.
+    side:    shorter side in pixels, where all images have the same and it is known without reading them.
     """
 
     name: str
@@ -105,6 +106,7 @@ class ImageData:
     fingerprint_kind: str = "version"
     group: str | None = None
     limit: int | None = None
+    side: int | None = None
 
     @cached_property
     def labels(self) -> Int[np.ndarray, " images"]:

@@ -19,9 +19,13 @@ _known: dict[tuple[str, str], bool] = {}
 def any_above_reference(data: ImageData, split: str) -> bool:
     """Whether an image of the split has a shorter side above 96 pixels.
 
-    Images are read until one has: of photographs the first is enough. That a split has none, for which all of its
-    images are read, is remembered in the user's cache folder. Images that cannot be read do not count.
+    Images are read until one has: of photographs the first is enough. None is read where `data.side` is known. That a
+    split has none, for which all of its images are read, is remembered in the user's cache folder. Images that cannot
+    be read do not count.
     """
+    if data.side is not None:
+        return is_above_reference(data.side, data.side)
+
     key = data.fingerprint, split
     if key not in _known:
         _known[key] = not _is_remembered(data, split) and _found(data, split)
