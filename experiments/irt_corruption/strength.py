@@ -4,7 +4,7 @@
     python experiments/irt_corruption/strength.py                    3 CPU minutes; photographs that libraries ship
     python experiments/irt_corruption/strength.py REAL_DATA          and, from a folder with images/imagenet_sample.zip
                                                                      and weights/mobilenetv1_100.safetensors, accuracy;
-                                                                     4 CPU minutes more
+                                                                     5 CPU minutes more
     python experiments/irt_corruption/strength.py --smoke            seconds; the figures mean nothing
 
 Strength is the root mean square of (corrupted - clean) over the pixels that a network of 224 pixels is given, 0 to 255.
@@ -123,7 +123,7 @@ def print_accuracies(real, every):
         "noise, stored at 375": lambda at: own(noisy(larger[at], at))[0],
         "noise, reference size": lambda at: once(noisy(REFERENCE(images[at])[0], at))[0],
         "noise, reference size, margin cut twice": lambda at: own(noisy(REFERENCE(images[at])[0], at))[0],
-        "noise by imagecorruptions, read from files": lambda at: once(theirs(images[at], kind, severity, at))[0],
+        "noise by imagecorruptions": lambda at: once(theirs(images[at], kind, severity, at))[0],
     }
     print(f"\nmobilenetv1_100, {len(images)} images of imagenet_sample, gaussian_noise 3\n")
     print("| images | accuracy [95 %] |\n|---|---|")
