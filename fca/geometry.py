@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, UInt8
 from PIL import Image
 
-from fca.types import FcaError, check_choice
+from fca.types import FcaError, Geometry, check_choice
 
 FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")  # that timm knows
 INTERPOLATIONS = {name: Image.Resampling[name.upper()] for name in FILTERS}
@@ -59,6 +59,16 @@ class ResizeCrop:
         """Name of what `resized` returns in the pixel cache: resized side and filter."""
         return f"{self.side}-{self.interpolation}" + ("-squash" if self.squash else "")
 
+    def after_crop(self, share: float) -> ResizeCrop:
+        """The geometry for images that were already cut to this share of their shorter side: no margin is cut twice.
+
+        The field of view is that of whole images where `crop_pct` is at most `share`; else all that is left is shown.
+
+        >>> ResizeCrop(224, 0.875).after_crop(0.875).crop_pct, round(ResizeCrop(224, 0.7).after_crop(0.875).crop_pct, 2)
+        (1.0, 0.8)
+        """
+        return replace(self, crop_pct=min(1.0, self.crop_pct / share))
+
     def resized(self, image: UInt8[np.ndarray, "height width 3"]) -> UInt8[np.ndarray, "new_height new_width 3"]:
         """The image with its margins, from which a training crops at random: at the scale of the evaluation.
 
@@ -85,3 +95,46 @@ class ResizeCrop:
         # the longer side is rounded down
         sides = (side, side) if self.squash else (side * width // shorter, side * height // shorter)
         return Image.fromarray(image).resize(sides, INTERPOLATIONS[self.interpolation])
+
+
+REFERENCE = ResizeCrop(224, 0.875, "bilinear")
+"""ImageNet-C's own: shorter side to 256 pixels, then the middle 224 x 224; as torchvision resizes Pillow's images."""
+REFERENCE_ABOVE = 96
+"""Pixels of the shorter side above which ImageNet-C's constants hold, and images are brought to REFERENCE."""
+
+
+def is_above_reference(height: int, width: int) -> bool:
+    """Whether an image of this size is corrupted at REFERENCE.
+
+    >>> is_above_reference(96, 500), is_above_reference(97, 97)
+    (False, True)
+    """
+    return min(height, width) > REFERENCE_ABOVE
+
+
+@dataclass(frozen=True)
+class AfterReference:
+    """A network's geometry for a set of which the larger images come at REFERENCE: their margin is not cut twice.
+
+    usual: the network's own, for all other images. One that is no ResizeCrop is used for all of them.
+    """
+
+    usual: Geometry
+
+    @property
+    def key(self) -> str:
+        """Name of the result in the pixel cache."""
+        return f"{self.usual.key}-after-{REFERENCE.key}"
+
+    @property
+    def size(self) -> int:
+        """Side of the network's input, in pixels."""
+        return self.usual.size
+
+    def __call__(
+        self, image: UInt8[np.ndarray, "height width 3"], mask: Bool[np.ndarray, "height width"] | None = None
+    ) -> tuple[UInt8[np.ndarray, "size size 3"], Bool[np.ndarray, "size size"] | None]:
+        """The image, and its mask if there is one, at input size."""
+        if isinstance(self.usual, ResizeCrop) and is_above_reference(*image.shape[:2]):
+            return self.usual.after_crop(REFERENCE.crop_pct)(image, mask)
+        return self.usual(image, mask)

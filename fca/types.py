@@ -93,6 +93,7 @@ class ImageData:
     fingerprint_kind: what it is of: the `content` of every file, or names and a declared `version`.
     group:   the annotation column whose values no split that we draw cuts apart, e.g. patient; None: there is none.
     limit:   the first images of every class and split are all that there are; None: the whole set.
+    side:    shorter side in pixels, where all images have the same and it is known without reading them.
     """
 
     name: str
@@ -105,6 +106,7 @@ class ImageData:
     fingerprint_kind: str = "version"
     group: str | None = None
     limit: int | None = None
+    side: int | None = None
 
     @cached_property
     def labels(self) -> Int[np.ndarray, " images"]:
@@ -246,6 +248,31 @@ class Shift(Protocol):
 
     def reader(self, data: ImageData) -> Callable[[int], UInt8[np.ndarray, "height width 3"]]:
         """Position in `data.items` -> the changed pixels, before geometry. Raises FcaError if it has no such images."""
+
+
+@runtime_checkable
+class AtReference(Shift, Protocol):
+    """A shift that may show images at ImageNet-C's reference size, Resize 256 and CenterCrop 224.
+
+    corrupted_at: reference, where it does so for images above 96 pixels; stored, where all are as they are stored; None
+    where no image is above.
+    """
+
+    @property
+    def corrupted_at(self) -> str | None: ...
+
+    def geometry(self, usual: Geometry) -> Geometry:
+        """A network's geometry for these images: a margin that the reference has cut is not cut again."""
+
+
+@runtime_checkable
+class DependsOnSize(Shift, Protocol):
+    """A shift whose identity depends on whether any of the images is above 96 pixels."""
+
+    def for_images(self, any_above: bool) -> Shift: ...
+
+    def masks(self, data: ImageData) -> Callable[[int], Bool[np.ndarray, "height width"] | None]:
+        """Position in `data.items` -> the object mask of the changed image."""
 
 
 @dataclass(frozen=True)

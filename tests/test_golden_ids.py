@@ -34,6 +34,26 @@ def test_a_run_has_the_id_that_it_always_had(line):
     assert ids(line) == GOLDEN[line]
 
 
+CORRUPTED = {  # dataset, corruption -> the run that predicts it, from before large images were brought to 224 pixels
+    ("digits", "fog/3"): "ebd45e5f0161",  # 32 pixels
+    ("digits", "contrast/5"): "f9cd31615057",
+    ("rendered dataset.size=96", "fog/3"): "e2c7d03a0e4c",
+    ("rendered", "fog/3"): "973888bd060c",  # 128 pixels
+    ("rendered", "contrast/5"): "a622db24d72f",
+}
+
+
+@pytest.mark.parametrize(("dataset", "corruption"), CORRUPTED)
+def test_a_corrupted_run_has_the_id_that_it_had_where_its_pixels_are_what_they_were(tmp_path, dataset, corruption):
+    save_file({}, tmp_path / "a.safetensors")
+    kind, severity = corruption.split("/")
+    shift = f"shift=corruption/{kind} shift.severities=[{severity}]"
+    line = f"task=predict model=cifar_resnet20 model.weights={tmp_path}/a.safetensors dataset={dataset} {shift}"
+    before = [CORRUPTED[dataset, corruption]]
+    assert ids(f"{line} shift.at=stored") == before
+    assert (ids(line) == before) == (dataset != "rendered"), "above 96 pixels no old row answers for the new default"
+
+
 def test_an_id_is_the_sha256_of_task_and_identity():
     # printf '{"a": 1, "b": [2, "x"], "task": "train"}' | sha256sum
     assert Run("train", {"b": [2, "x"], "a": 1}).run_id == "87d1760da56d"

@@ -147,10 +147,14 @@ def _digest(files: Files, path: str) -> str:
 # The files in the cache.
 
 
-def _place() -> Path:
-    """`$FCA_CACHE`, else `$XDG_CACHE_HOME/fca`, else `~/.cache/fca`, and in it the folder of this module."""
+def user_cache() -> Path:
+    """The user's cache folder: `$FCA_CACHE`, else `$XDG_CACHE_HOME/fca`, else `~/.cache/fca`."""
     xdg = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(os.environ.get("FCA_CACHE") or f"{xdg}/fca").expanduser() / "content"
+    return Path(os.environ.get("FCA_CACHE") or f"{xdg}/fca").expanduser()
+
+
+def _place() -> Path:
+    return user_cache() / "content"
 
 
 def _index(files: Files) -> Path:

@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -32,7 +32,16 @@ from fca.data.files import LONG, REDUCED, in_order, threads, watched
 from fca.data.splits import at_rows
 from fca.geometry import ResizeCrop
 from fca.store.files import DamagedFile, checksum, make_way, read_object, remove_parts, write_json, write_whole
-from fca.types import FcaError, Geometry, ImageData, Packed, Shift, UnreadableImage
+from fca.types import (
+    AtReference,
+    DependsOnSize,
+    FcaError,
+    Geometry,
+    ImageData,
+    Packed,
+    Shift,
+    UnreadableImage,
+)
 
 log = logging.getLogger(__name__)
 SHARD_BYTES = 128 * 10**6
@@ -370,11 +379,17 @@ def _build(path: Path, one: One, rows: Rows, workers: int, doing: str) -> dict[s
 
 
 def shifted(data: ImageData, shift: Shift, split: str) -> ImageData:
-    """The images of `split` alone, in their order, each changed by `shift` before geometry; masks stay what they were.
+    """The images of `split` alone, in their order, each changed by `shift` before geometry; masks go with them.
 
     Its fingerprint names the changed pixels among cached ones and nothing else: the images are those of `data`.
     Raises FcaError if the shift has no such images.
     """
     meaning = hashlib.sha256(json.dumps(shift.identity(), sort_keys=True).encode()).hexdigest()[:12]
     names = {"name": f"{data.name}, {shift.label()}", "fingerprint": f"{data.fingerprint}-{split}-{meaning}"}
-    return at_rows(data, data.rows(split), read=shift.reader(data), **names)
+    masks = shift.masks(data) if isinstance(shift, DependsOnSize) else data.mask
+    return at_rows(replace(data, mask=masks), data.rows(split), read=shift.reader(data), **names)
+
+
+def geometry_under(shift: Shift, usual: Geometry) -> Geometry:
+    """A network's geometry for images that a shift changed."""
+    return shift.geometry(usual) if isinstance(shift, AtReference) else usual

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Annotated
 
@@ -74,7 +74,7 @@ class RenderedObjects:
         return Recomposable(**vars(found), background=self._background)
 
     def _assembled(self, name: str, listed: pd.DataFrame, version: str) -> ImageData:
-        return assemble(
+        listed_images = assemble(
             name,
             listed,
             lambda image_id: self._drawn(image_id)[0],
@@ -83,6 +83,7 @@ class RenderedObjects:
             mask=lambda image_id: self._drawn(image_id)[1],
             mirror=self.mirror and self.cue != "texture",  # a grating mirrored is that of another class
         )
+        return replace(listed_images, side=self.size)
 
     def _drawn(self, image_id: str) -> Rendered | Cued:
         """An image and its masks, by its id alone."""

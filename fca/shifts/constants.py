@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import product
 
+from fca.geometry import REFERENCE_ABOVE
 from fca.types import FcaError
 
 Number = int | float
 Five = tuple[tuple[Number, ...], ...]
 
-UP_TO = {"cifar": 48, "tiny_imagenet": 96}
+UP_TO = {"cifar": 48, "tiny_imagenet": REFERENCE_ABOVE}
 """The image's shorter side, in pixels, up to which a set of constants holds; above them all: imagenet."""
 SEVERITIES = 5
 
@@ -112,7 +113,8 @@ def constants(kind: str, severity: int, height: int, width: int) -> tuple[Number
 
     The image's shorter side decides: up to 48 px those of CIFAR-10-C, up to 96 px those of Tiny-ImageNet-C, else those
     of ImageNet-C. They are taken as published, in pixels where they are lengths: on an image much larger than 224 px a
-    blur of ImageNet-C is the same number of pixels wide, and so weaker to the eye.
+    blur of ImageNet-C is the same number of pixels wide, and so weaker to the eye. Runs therefore corrupt larger images
+    at ImageNet-C's own size (see `fca.shifts.corruption.Corruption`).
 
     >>> constants("defocus_blur", 3, 32, 32), constants("defocus_blur", 3, 375, 500)
     ((0.5, 0.6), (6, 0.5))

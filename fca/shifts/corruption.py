@@ -10,24 +10,28 @@ from __future__ import annotations
 import inspect
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from PIL import Image as Pillow
 from scipy import fft, ndimage
 
-from fca.allowed import Seed
+from fca.allowed import Allowed, Seed
+from fca.geometry import REFERENCE, AfterReference, is_above_reference
 from fca.shifts import operations as ops
 from fca.shifts.constants import CONSTANTS, Number, constants, each
 from fca.shifts.operations import Bytes, Image, Map, Rng
-from fca.types import FcaError, ImageData, Shift, check_choice, generator
+from fca.types import FcaError, Geometry, ImageData, Shift, check_choice, generator
 
 DRAWING = 1  # raised whenever any corruption's pixels change
 SMALLEST = 8  # pixels of the shorter side: below, kernels are wider than the image
 ON_BYTES = ("jpeg_compression", "pixelate")
+PLACES = ("reference", "stored")
+
+Mask = Bool[np.ndarray, "height width"]
 
 
 @dataclass(frozen=True)
@@ -36,25 +40,46 @@ class Corruptions:
 
     kinds:      names of corruptions (see `conf/shift/corruption/`).    severities: 1 (weakest) to 5.
     seed:       of whatever is drawn: noise, angles, flakes. The same image gets the same under the same seed.
+    at:         where an image with a shorter side above 96 pixels is corrupted; see `Corruption`.
     """
 
     kinds: list[str]
     severities: list[int]
     seed: Seed
+    at: Annotated[str, Allowed(choices=PLACES)] = "reference"
 
     def shifts(self) -> list[Shift]:
-        """Kinds in their order, each at every severity. Raises FcaError for a kind, severity or seed not allowed."""
+        """Kinds in their order, each at every severity. Raises FcaError for a kind, severity or place not allowed."""
+        check_choice("shift.at", self.at, PLACES)
         chosen = each(self.kinds, self.severities)
-        return [Corruption(kind, severity, self.seed) for kind, severity in chosen]
+        return [Corruption(kind, severity, self.seed, self.at) for kind, severity in chosen]
 
 
 @dataclass(frozen=True)
 class Corruption:
-    """One corruption at one severity, applied to the stored image, before the model's resize and crop."""
+    """One corruption at one severity, applied before the model's resize and crop.
+
+    at: where an image with a shorter side above 96 pixels is corrupted. `reference`: at the size that ImageNet-C's
+        constants were chosen for (shorter side to 256 pixels, then the middle 224 x 224); the model's geometry then
+        cuts no margin that is already gone. `stored`: as it is stored, whatever its size; the model's resize averages
+        much of the change away. None: no image is above.
+
+    Each image is decided by its own size. Up to 96 pixels it is corrupted as it is stored.
+    """
 
     kind: str
     severity: int
     seed: int = 0
+    at: str | None = "reference"
+
+    @property
+    def corrupted_at(self) -> str | None:
+        """As in the column of that name."""
+        return self.at
+
+    def for_images(self, any_above: bool) -> Corruption:
+        """The shift of images some of which are above 96 pixels, or of which none is."""
+        return self if any_above else replace(self, at=None)
 
     def label(self) -> str:
         """As in tables.
@@ -67,13 +92,26 @@ class Corruption:
     def identity(self) -> dict[str, Any]:
         """Kind, severity, the version of the drawing code; the seed where something is drawn; what the ice of frost is.
 
+        Also that images were brought to the reference size. The other places have no key: rows that were made before
+        there was a reference size answer for `stored`, and for images up to 96 pixels.
+
         >>> Corruption("contrast", 1, seed=7).identity()
+        {'corruption': 'contrast', 'severity': 1, 'drawing': 1, 'at': 'reference'}
+        >>> Corruption("contrast", 1, at="stored").identity()
         {'corruption': 'contrast', 'severity': 1, 'drawing': 1}
         """
-        known = {"corruption": self.kind, "severity": self.severity, "drawing": DRAWING}
+        identity: dict[str, Any] = {"corruption": self.kind, "severity": self.severity, "drawing": DRAWING}
         if draws(self.kind):
-            known["seed"] = self.seed
-        return {**known, "ice": "procedural, not the published photographs"} if self.kind == "frost" else known
+            identity["seed"] = self.seed
+        if self.kind == "frost":
+            identity["ice"] = "procedural, not the published photographs"
+        if self.at == "reference":
+            identity["at"] = "reference"
+        return identity
+
+    def geometry(self, usual: Geometry) -> Geometry:
+        """A network's geometry for the corrupted images."""
+        return AfterReference(usual) if self.at == "reference" else usual
 
     def reader(self, data: ImageData) -> Callable[[int], Bytes]:
         """The corrupted pixels of the image at a position; the same in any order, worker or batch.
@@ -87,15 +125,34 @@ class Corruption:
             if min(image.shape[:2]) < SMALLEST:
                 size, allowed = "{} x {} pixels".format(*image.shape), f"{SMALLEST} pixels or more a side"
                 raise FcaError(f"size of {image_id}", size, allowed, "leave it out, or enlarge")
+            if self._moves(image):
+                image, _ = REFERENCE(image)
             return corrupted(image, self.kind, self.severity, generator(self.seed, image_id, self.label()))
 
         return read
+
+    def masks(self, data: ImageData) -> Callable[[int], Mask | None]:
+        """The object mask of the image at a position, cut as the image is; no corruption moves it otherwise."""
+
+        def mask_of(index: int) -> Mask | None:
+            mask = data.mask(index)
+            if mask is None or not self._moves(mask):
+                return mask
+            no_pixels = np.zeros((*mask.shape, 3), np.uint8)
+            return REFERENCE(no_pixels, mask)[1]
+
+        return mask_of
+
+    def _moves(self, image: Bytes | Mask) -> bool:
+        """Whether an image of this size is brought to the reference size."""
+        return self.at == "reference" and is_above_reference(*image.shape[:2])
 
 
 def corrupted(image: Bytes, kind: str, severity: int, rng: Rng) -> Bytes:
     """An image after a corruption, with the published constants for its size (see `constants`).
 
-    The published ImageNet-C was made from crops of 224 pixels; this works on an image of any size as it is stored.
+    The published ImageNet-C was made from crops of 224 pixels, and so are runs on larger images (see `Corruption`);
+    this function takes an image of any size as it is.
     Raises FcaError for a kind or severity that does not exist.
 
     >>> image = np.full((32, 48, 3), 100, np.uint8)

@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from PIL import Image
 
+from fca.geometry import AfterReference
 from fca.identity import file_sha256
 from fca.shifts.constants import SEVERITIES, each
 from fca.shifts.operations import Bytes
-from fca.types import FcaError, ImageData, Shift, UnreadableImage
+from fca.types import FcaError, Geometry, ImageData, Shift, UnreadableImage
 
 TEST_IMAGES = 10_000  # of CIFAR-10 and of CIFAR-100
 SHAPE = (SEVERITIES * TEST_IMAGES, 32, 32, 3)
@@ -128,19 +129,31 @@ class ImageNetC:
 
 @dataclass(frozen=True)
 class ImageNetCFolder:
-    """One kind at one severity: a folder of wnids."""
+    """One kind at one severity: a folder of wnids.
+
+    The images were cut to the middle of the photographs before they were published, so no margin is cut again.
+    """
 
     folder: Path
     kind: str
     severity: int
+    corrupted_at: ClassVar[str | None] = "reference"
 
     def label(self) -> str:
         """As in tables: `imagenet_c/fog/2`."""
         return f"imagenet_c/{self.kind}/{self.severity}"
 
     def identity(self) -> dict[str, Any]:
-        """Kind, severity and which files there are (their names; reading 50,000 to plan a run would take too long)."""
-        return {"imagenet_c": self.kind, "severity": self.severity, "files": _listing(self.folder)}
+        """Kind, severity and which files there are (their names; reading 50,000 to plan a run would take too long).
+
+        Earlier rows, for which the network's margin was cut a second time, lack the key `margin`.
+        """
+        files = _listing(self.folder)
+        return {"imagenet_c": self.kind, "severity": self.severity, "files": files, "margin": "cut once"}
+
+    def geometry(self, usual: Geometry) -> Geometry:
+        """A network's geometry for the published images."""
+        return AfterReference(usual)
 
     def reader(self, data: ImageData) -> Callable[[int], Bytes]:
         """The file of the same wnid and name as every test image. Raises FcaError when some are not there."""

@@ -29,6 +29,12 @@ WEIGHTS = Column("weights", str, "", "weights of the network")
 SNAPSHOT = Column("snapshot", str, "", "which weights of a training: best, or a share of its steps")
 ENCODER = Column("encoder", str, "", "encoder whose features are compared")
 SHIFT = Column("shift", str, "", "change of the images, e.g. corruption/fog/3")
+CORRUPTED_AT = Column(
+    "corrupted_at",
+    str,
+    "",
+    "where images above 96 pixels were corrupted: at the reference size (224) or as stored; missing: there are none",
+)
 ADAPTATION, COMPAT = Column("adaptation"), Column("compat")
 ZERO_SHOT = Column("zero_shot_classes", meaning="what a zero-shot model chooses among, if not the data set's classes")
 NCL = Column("ncl", int, ".0f", "ncl, number of classes", filters=True)
@@ -53,13 +59,27 @@ FINISHED = Column("finished", str, "", "UTC, ISO 8601")
 HEADLINES = (TOP1, TOP1_OPEN, TOP1_MASKED, TOP1_GROUPED)
 BASE = (
     *(RUN_ID, TASK, PARENT, DATASET, FINGERPRINT, FINGERPRINT_KIND, LIMIT, SPLIT, NUM_CLASSES),
-    *(MODEL, WEIGHTS, SNAPSHOT, ENCODER, SHIFT, ADAPTATION, NCL, SUBSET_SEED, SAMPLER, CLASSES, SEED, COMPAT),
+    *(
+        MODEL,
+        WEIGHTS,
+        SNAPSHOT,
+        ENCODER,
+        SHIFT,
+        CORRUPTED_AT,
+        ADAPTATION,
+        NCL,
+        SUBSET_SEED,
+        SAMPLER,
+        CLASSES,
+        SEED,
+        COMPAT,
+    ),
     *(end for headline in HEADLINES for end in with_interval(headline)),
     *(N_TEST, FLAG, TRAIN_S, PREDICT_S, IMAGES_PER_S, PARAMS, INPUT_SIZE),
     *(DEVICE, HOST, COMMAND, COMMIT, VERSIONS, FINISHED),
 )
 MAIN = (  # what `fca results` shows
-    *(RUN_ID, TASK, DATASET, MODEL, ENCODER, SNAPSHOT, SHIFT, NCL, SUBSET_SEED, SEED),
+    *(RUN_ID, TASK, DATASET, MODEL, ENCODER, SNAPSHOT, SHIFT, CORRUPTED_AT, NCL, SUBSET_SEED, SEED),
     *(TOP1, TOP1_OPEN, TOP1_MASKED, N_TEST, FLAG, TRAIN_S),
 )
 

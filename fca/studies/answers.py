@@ -37,6 +37,8 @@ _RUN = re.compile(r"(?P<run>[0-9a-f]{12})/(?P<snapshot>[^/]+)")
 def answering_rows(store: Store, query: str | None) -> pd.DataFrame:
     """`predict` rows on test images by models that know every class of the data set, clean or under a corruption.
 
+    Where a data set has a corruption at the reference size and also on images as they are stored (or in rows of before
+    there was a reference size), only the former are read.
     Rows that know only some of the classes (sub-models) are no subjects: they were not evaluated on all items.
     With columns subject (named), corruption, severity, and `model` and `snapshot` of the subject. query: narrows them.
     Each version of a data set is one of its own (see `by_version`). Raises FcaError for a query that cannot be read.
@@ -47,10 +49,28 @@ def answering_rows(store: Store, query: str | None) -> pd.DataFrame:
     rows, _ = by_version(store, [rows[places.notna()].reset_index(drop=True)], rows[:0])
     known = pd.DataFrame(places.dropna().tolist(), columns=["kind", "severity"])
     rows = rows.assign(corruption=_distinct_kinds(rows, known["kind"]), severity=known["severity"])
+    rows = _at_one_size(rows)
     named = [part.assign(**_named(part)) for _, part in rows.groupby("dataset")]
     if not named:
         return rows.assign(subject=None)
     return pd.concat(named).sort_values(["dataset", "subject", "corruption", "severity"], ignore_index=True)
+
+
+def _at_one_size(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows without those of stored images, for every corruption of a data set that has rows at the reference size.
+
+    The two are far apart, and would be one network that answers twice.
+    """
+    at_reference = rows["corrupted_at"] == "reference"
+    has_both = at_reference.groupby([rows["dataset"], rows["corruption"]]).transform("any") & ~at_reference
+    for dataset, part in rows[has_both].groupby("dataset"):
+        log.warning(
+            "%d runs on %s are left out: the images were corrupted as stored, those of other runs at the reference "
+            "size; analysis.query=\"corrupted_at != 'reference'\" reads them",
+            len(part),
+            dataset,
+        )
+    return rows[~has_both]
 
 
 def _distinct_kinds(rows: pd.DataFrame, kind: pd.Series) -> pd.Series:

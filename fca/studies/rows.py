@@ -16,6 +16,7 @@ from fca.store.columns import (
     ADAPTATION,
     CLASSES,
     COMPAT,
+    CORRUPTED_AT,
     DATASET,
     ENCODER,
     FINGERPRINT,
@@ -36,7 +37,7 @@ from fca.types import FcaError
 
 # Columns of what was requested, beside `recipe_*`. The axes of the analyses here are dataset, model or encoder,
 # classes (with ncl and subset_seed) and seed; whatever else differs is never averaged over or compared unnoticed.
-CONFIG = (FINGERPRINT, NUM_CLASSES, SPLIT, SHIFT, SAMPLER, COMPAT)
+CONFIG = (FINGERPRINT, NUM_CLASSES, SPLIT, SHIFT, CORRUPTED_AT, SAMPLER, COMPAT)
 # These may differ between models; within one, even a missing value counts.
 OF_WEIGHTS = (ADAPTATION, WEIGHTS, SNAPSHOT, INPUT_SIZE, ZERO_SHOT)
 OF_MODELS = (DATASET, FINGERPRINT, MODEL, CLASSES)

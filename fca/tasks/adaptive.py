@@ -19,14 +19,14 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, Integer
 
 from fca.allowed import Allowed, fits
-from fca.data.pixels import open_pixels, shifted
+from fca.data.pixels import geometry_under, open_pixels, shifted
 from fca.stats import adaptive
 from fca.stats.adaptive import MAPPINGS, TARGETS, Estimate, Policy, Pool, Record, StartPolicy
 from fca.stats.adaptive.estimators import KNOWN_CHANCES
 from fca.stats.adaptive.policies import FLAT, ability_of
 from fca.stats.irt import ItemBank
 from fca.stats.protocols import logit_columns
-from fca.store import Store
+from fca.store import State, Store
 from fca.store.files import remove
 from fca.store.journal import Journal, Line
 from fca.studies.adaptive import adaptive_tests as tests
@@ -72,6 +72,7 @@ OF_BANK = ("defensive_irt", "neyman_irt", "fisher_cat", "difference", "regressio
 EQUAL_CHANCES = ("proportional", "random")  # those that estimator hypergeometric can take
 LEAKED = "task.bank was fitted on this model's own answers too; fit it on others"
 OTHER_DATA = "task.bank was fitted on another version of these data: its items may have shown other pixels"
+OTHER_SIZE = "task.bank was fitted on images that were corrupted at another size; see shift.at"
 EXHAUSTED = "every image was asked before the interval was as narrow as task.width"
 EXHAUSTED_SE = "every image was asked before the ability was as certain as task.ability_se"
 # estimators that answered otherwise in an earlier version; part of a test's identity
@@ -246,7 +247,9 @@ class AdaptiveTest:
         shown = data if clean else shifted(data, shift, "test")
         places = items.rows if clean else np.searchsorted(data.rows("test"), items.rows)
         # a limit of 0: what another run decoded is used; else the evaluated images are read, and no others
-        pixels = open_pixels(shown, classifier.geometry, setup.cache, machine.workers, 0.0, places)
+        pixels = open_pixels(
+            shown, geometry_under(shift, classifier.geometry), setup.cache, machine.workers, 0.0, places
+        )
         column = logit_columns(classifier.classes, data.classes)
         everything = np.arange(len(classifier.classes))
         return Evaluator(
@@ -413,7 +416,11 @@ def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[
     origin, about = origin_of(store, bank), predictions[0].about
     leaked = {*origin.runs} & {run.run_id for run in predictions}
     other = {*origin.fingerprints.get(about["dataset"], ())} - {run.about["fingerprint"] for run in predictions}
-    return [LEAKED] * bool(leaked) + [OTHER_DATA] * bool(other)
+    tested_at = {run.about.get("shift"): run.about.get("corrupted_at") == "reference" for run in predictions}
+    fitted_rows = [store.row(run_id) for run_id in origin.runs if store.state(run_id) is State.DONE]
+    same_shift = [row for row in fitted_rows if row.get("shift") in tested_at]
+    other_size = any((row.get("corrupted_at") == "reference") != tested_at[row.get("shift")] for row in same_shift)
+    return [LEAKED] * bool(leaked) + [OTHER_DATA] * bool(other) + [OTHER_SIZE] * other_size
 
 
 # The test itself: the policy selects, the network predicts, the journal keeps, the estimate ends it.

@@ -14,7 +14,8 @@ from jaxtyping import Float, Int
 from scipy.special import softmax
 
 from fca.allowed import Allowed
-from fca.data.pixels import open_pixels, shifted
+from fca.data.pixels import geometry_under, open_pixels, shifted
+from fca.data.sizes import any_above_reference
 from fca.data.splits import as_trained_on, for_training
 from fca.models import class_keys
 from fca.models.stored import StoredRun
@@ -27,7 +28,21 @@ from fca.studies.answers import predictions as stored_predictions
 from fca.studies.table import LEVEL
 from fca.subset import Groups, read_groups
 from fca.tasks import Setup
-from fca.types import SPLITS, Arrays, Classifier, ClassSubset, Column, FcaError, Finished, ImageData, Model, Run, Shift
+from fca.types import (
+    SPLITS,
+    Arrays,
+    AtReference,
+    Classifier,
+    ClassSubset,
+    Column,
+    DependsOnSize,
+    FcaError,
+    Finished,
+    ImageData,
+    Model,
+    Run,
+    Shift,
+)
 
 CLEAN = Clean()
 IMAGENET = "imagenet-1k"
@@ -134,7 +149,8 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
     model, among = named(setup.model, data)
     identity = model.identity()
     about = {"model": model.label(), "weights": model.weights_label(), "snapshot": identity.get("snapshot"), **among}
-    works = (Forward(model, data, split, shift, classes, keep_logits) for shift in setup.shifts)
+    shifts = [shift_on(shift, data, split) for shift in setup.shifts]
+    works = (Forward(model, data, split, shift, classes, keep_logits) for shift in shifts)
     return [predict_run(work, identity, about) for work in works]
 
 
@@ -152,6 +168,11 @@ def named(model: Model, data: ImageData) -> tuple[Model, dict[str, str]]:
     if LEVEL in data.items and set(data.classes) <= set(keys := class_keys(IMAGENET)):
         return model.naming(keys), {ZERO_SHOT: IMAGENET}
     return model.naming(data.classes), {}
+
+
+def shift_on(shift: Shift, data: ImageData, split: str) -> Shift:
+    """The shift as it is for the images of this split: a corruption depends on whether any is above 96 pixels."""
+    return shift.for_images(any_above_reference(data, split)) if isinstance(shift, DependsOnSize) else shift
 
 
 def check_forward(work: Forward) -> None:
@@ -200,6 +221,7 @@ def data_columns(data: ImageData, split: str, shift: Shift = CLEAN) -> dict[str,
         "num_classes": len(data.classes),
         "split": split,
         "shift": shift.label(),
+        "corrupted_at": shift.corrupted_at if isinstance(shift, AtReference) else None,
     }
 
 
@@ -315,7 +337,9 @@ def predicted(run: Run, classifier: Classifier, setup: Setup) -> Finished:
     places = rows if clean else np.searchsorted(data.rows(split), rows)
     together = 3 * classifier.input_size**2 * len(rows) * len(setup.shifts)  # bytes of all shifts: all of them or none
     room = machine.cache_gb if clean or together <= 1e9 * machine.cache_gb else 0.0
-    pixels = open_pixels(shown, classifier.geometry, setup.cache, machine.workers, room, places)
+    pixels = open_pixels(
+        shown, geometry_under(work.shift, classifier.geometry), setup.cache, machine.workers, room, places
+    )
     start = time.perf_counter()
     logits = logits_of(classifier, pixels, places, accelerator=machine.accelerator)
     seconds = time.perf_counter() - start

@@ -16,8 +16,9 @@ def photograph(height, width):
     image = Image.fromarray(load_sample_image("china.jpg"))
     scale = min(image.width / width, image.height / height)
     wide, high = width * scale, height * scale
-    left, top = (image.width - wide) / 2, (image.height - high) / 2
-    return np.asarray(image.resize((width, height), Image.Resampling.BICUBIC, (left, top, left + wide, top + high)))
+    left, top = max(0, (image.width - wide) / 2), max(0, (image.height - high) / 2)  # may be -1e-14
+    box = left, top, min(left + wide, image.width), min(top + high, image.height)
+    return np.asarray(image.resize((width, height), Image.Resampling.BICUBIC, box))
 
 
 def data_of(images, split="test", prefix="test/", labels=None):

@@ -22,7 +22,8 @@ NOT_MONOTONE = {  # in the published constants themselves
 
 
 def corrupted_as_run(image, kind, severity, seed=0):
-    [shift] = Corruptions([kind], [severity], seed).shifts()
+    """As stored, so that images of any size keep it; see test_reference_size.py for the default."""
+    [shift] = Corruptions([kind], [severity], seed, at="stored").shifts()
     return shift.reader(data_of([image]))(0)
 
 
@@ -108,7 +109,10 @@ def test_a_configuration_lists_kinds_by_severities():
 def test_identities_are_apart_and_record_that_frost_is_not_the_published_one():
     shifts = Corruptions(KINDS, [1, 2, 3, 4, 5], 0).shifts()
     assert len({str(s.identity()) for s in shifts}) == 95
-    assert Corruption("fog", 2, 5).identity() == {"corruption": "fog", "severity": 2, "drawing": 1, "seed": 5}
+    before = {"corruption": "fog", "severity": 2, "drawing": 1, "seed": 5}
+    assert Corruption("fog", 2, 5, at="stored").identity() == before
+    assert Corruption("fog", 2, 5).for_images(any_above=False).identity() == before
+    assert Corruption("fog", 2, 5).for_images(any_above=True).identity() == {**before, "at": "reference"}
     assert "not the published" in Corruption("frost", 1).identity()["ice"]
 
 
@@ -120,6 +124,7 @@ def test_identities_are_apart_and_record_that_frost_is_not_the_published_one():
         (Corruptions(["fog"], [6], 0), "shift.severities = 6"),
         (Corruptions([], [1], 0), r"shift.kinds = \[\]"),
         (Corruptions(["fog"], [], 0), r"shift.severities = \[\]"),
+        (Corruptions(["fog"], [1], 0, at="input"), "shift.at = input; allowed: reference, stored"),
     ],
 )
 def test_what_does_not_exist_is_named_before_any_work(made, message):

@@ -117,7 +117,7 @@ def test_folders_are_found_with_and_without_their_groups(tmp_path, group):
     assert read(0).shape == (224, 224, 3)
     with pytest.raises(FcaError, match=r"image = train/n01440764/n01440764_10026.JPEG; allowed: images of the test"):
         read(2)
-    assert set(shift.identity()) == {"imagenet_c", "severity", "files"}
+    assert set(shift.identity()) == {"imagenet_c", "severity", "files", "margin"}
     for kind, severity in (("fog", 3), ("shot_noise", 1)):
         with pytest.raises(FcaError, match=rf"{kind}/{severity} in shift.root = .*there are shot_noise;"):
             ImageNetC(str(tmp_path), [kind], [severity]).shifts()

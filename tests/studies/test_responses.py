@@ -187,3 +187,22 @@ def test_a_query_narrows_the_subjects(lab):
     [found] = clean_responses(lab.store, "model == 'two'")
     assert names(found) == ["two"]
     assert pd.isna(found.responses.subjects["snapshot"]).all()
+
+
+def test_corruptions_of_stored_images_are_not_read_beside_those_at_the_reference_size(lab, caplog):
+    """Under one name they are far apart, and would be one network that answers twice."""
+    for model, seed in (("low", 0), ("high", 1)):
+        lab.answered(model, right(lab, seed))
+        lab.answered(model, right(lab, seed + 2), "corruption/fog/1")  # a row of before there was a reference size
+        lab.answered(model, right(lab, seed + 4), "corruption/fog/2", corrupted_at="stored")
+        lab.answered(model, right(lab, seed + 6), "corruption/fog/1", corrupted_at="reference")
+        lab.answered(model, right(lab, seed + 8), "corruption/snow/1")
+    found = dict(shifted_responses(lab.store, None))
+    assert names(found["fog"]) == ["high", "low"]
+    assert found["fog"].responses.items["severity"].drop_duplicates().tolist() == [0, 1]
+    reference = lab.store.rows("corrupted_at == 'reference'")["run_id"]
+    assert set(reference) < set(found["fog"].runs)
+    assert names(found["snow"]) == ["high", "low"], "of it there is one kind only"
+    assert "4 runs on zoo are left out: the images were corrupted as stored" in caplog.text
+    [stored, _] = [one for _, one in shifted_responses(lab.store, "corrupted_at != 'reference'")]
+    assert stored.responses.items["severity"].drop_duplicates().tolist() == [0, 1, 2]

@@ -14,7 +14,7 @@ from fca.store import Store
 from fca.store.index import INDEX
 from fca.studies.irt.bank import read_bank
 from fca.studies.irt.irt import IRT_ITEMS
-from fca.tasks.adaptive import KNOWN_CHANCES, LEAKED, OF_BANK, OTHER_DATA, faults_of_bank
+from fca.tasks.adaptive import KNOWN_CHANCES, LEAKED, OF_BANK, OTHER_DATA, OTHER_SIZE, faults_of_bank
 from fca.types import FcaError, Run, Table
 from tests.studies.steps_lab import respond, steps_lab
 from tests.tasks.levels_lab import DATA, write_levels
@@ -162,3 +162,18 @@ def test_a_bank_is_checked_without_writing_the_index_of_rows(tmp_path, monkeypat
     assert not (lab.store.outputs / INDEX).exists()
     assert len(lab.store.rows()) == 2
     assert (lab.store.outputs / INDEX).exists()
+
+
+def test_a_bank_of_images_corrupted_at_another_size_is_named(tmp_path):
+    lab, fog = steps_lab(tmp_path / "outputs"), {"shift": "corruption/fog/3"}
+    old = respond(lab, "net", lab.true == 0, **fog)  # a row of before there was a reference size
+    new = respond(lab, "other", lab.true == 0, **fog, corrupted_at="reference")
+    about = {"dataset": "steps", "fingerprint": lab.store.row(old)["fingerprint"], **fog}
+    for run_id, tested_at, faults in (
+        (old, "reference", [OTHER_SIZE]),
+        (old, "stored", []),
+        (new, "stored", [OTHER_SIZE]),
+        (new, "reference", []),
+    ):
+        table_id = lab.store.save(Table("irt_items", "", "", pd.DataFrame({"item": ["a"]}), {}, (run_id,))).name
+        assert faults_of_bank(lab.store, table_id, [Run("predict", {}, {**about, "corrupted_at": tested_at})]) == faults

@@ -7,7 +7,7 @@ from typing import Any
 
 from fca.models.stored import BEST, StoredRun
 from fca.tasks import Setup
-from fca.tasks.predict import CLEAN, Forward, data_columns, predict_run, subset_columns
+from fca.tasks.predict import CLEAN, Forward, data_columns, predict_run, shift_on, subset_columns
 from fca.types import Column, FcaError, ImageData, Run
 
 VAL_TOP1 = Column("val_top1", float, ".1%", "accuracy of the chosen epoch or penalty on the validation images")
@@ -36,7 +36,8 @@ def about_training(setup: Setup, data: ImageData, name: str) -> dict[str, Any]:
 
 def predictions_of(train: Run, setup: Setup, data: ImageData, snapshots: Sequence[str] = (BEST,)) -> list[Run]:
     """The predict runs of a training's weights on the test images: for each snapshot on clean ones, then by shift."""
-    shifts = {shift.label(): shift for shift in (CLEAN, *setup.shifts)}.values()
+    by_label = {shift.label(): shift for shift in (CLEAN, *setup.shifts)}
+    shifts = [shift_on(shift, data, "test") for shift in by_label.values()]
     runs = []
     for snapshot in snapshots:
         model = StoredRun(str(setup.store.outputs), train.run_id, snapshot)
