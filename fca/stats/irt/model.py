@@ -69,6 +69,8 @@ class IrtFit:
     discrimination: a > 0, slope at b; 1 in 1pl.    feasibility, guess: asymptotes; 1 and 0 where not learned.
     *_se:           standard errors (Laplace), given the learned hyperparameters; 0 for what is not learned.
     log_posterior:  at the mode, given the learned hyperparameters.    converged: False if the steps ran out.
+    not_estimable:  scales that the responses do not determine, so that the prior's take their place: "spread of
+                    difficulty" (then 1), "spread of ability" (then ability is in logits, as in 1pl).
     Under compat="seed001" they are what `fit_variational` says: posterior means and standard deviations, and the
     evidence lower bound for log_posterior.
     """
@@ -85,6 +87,7 @@ class IrtFit:
     log_posterior: float
     iterations: int
     converged: bool
+    not_estimable: tuple[str, ...] = ()
 
     @property
     def bank(self) -> ItemBank:
