@@ -39,8 +39,9 @@ def fit_irt(
     goes to 0): s² is the mean of E[(b - m)²] under Laplace's approximation (an EM step, with a half-normal prior of
     scale 3 and a floor of 0.1), and n is such that the mean of E[θ²] over subjects is 1. In the 1pl a is 1 and ability
     is in logits. A scale that falls to its floor is not estimable: `not_estimable` names it, s = 1 or n = 0 is taken
-    instead, and standard errors are those under this prior (docs/adr/0043). With an upper asymptote single items have two modes: each item is started twice more, and the higher
-    mode kept. Deterministic. Raises FcaError for responses that cannot be fitted (`check_responses`).
+    instead, and standard errors are those under this prior (docs/adr/0043). With an upper asymptote single items have
+    two modes: each item is started twice more, and the higher mode kept. Deterministic. Raises FcaError for
+    responses that cannot be fitted (`check_responses`).
 
     >>> fit = fit_irt(np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=float), "1pl")
     >>> bool((np.diff(fit.ability) < 0).all()), fit.converged
@@ -86,7 +87,8 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
     items |= {"discrimination_se": slope_se, "feasibility": feasibility, "guess": feasibility * share}
     of_items = {name: values[data.group] for name, values in items.items()}
     ended = {name: getattr(mode, name) for name in ("log_posterior", "iterations", "converged")}
-    names = {"spread of difficulty": mode.learning.spread, "spread of ability": mode.learning.slope}
+    of_slopes = "mean discrimination" if fixed_ability else "spread of ability"
+    names = {"spread of difficulty": mode.learning.spread, of_slopes: mode.learning.slope}
     not_estimable = tuple(name for name, learned in names.items() if not learned)
     return IrtFit(state.model, state.ability[tied], ability_se[tied], **of_items, **ended, not_estimable=not_estimable)
 

@@ -19,8 +19,9 @@ from fca.stats.irt.likelihood import LEARNED, Cells, Groups, Parameters, Prior, 
 CENTRE_SD = 5.0  # of the mean difficulty around 0, the mean ability
 SPREAD_PRIOR = 3.0  # half-normal scale of the spread of difficulty
 SPREAD_FLOOR = 0.1  # in the same unit; of the spread of ability, in logits
-NEAR_FLOOR = 2 * SPREAD_FLOOR  # below which a scale must stand out from its own sampling error
-ERRORS = 2.0  # standard errors from 0 at which it does
+SMALL_SPREAD = 0.5  # of either scale, below which it must stand out from what chance alone would give
+STEEPEST = 3.0  # mean log discrimination at fixed abilities, beyond which it grows without end
+ERRORS = 2.0  # standard errors of no spread at all, beyond which it does
 PRIOR_SPREAD = 1.0  # of difficulty, where the responses cannot determine it
 PRIOR_LOG_SLOPE = 0.0  # where they cannot determine the unit of ability: a logit, as in the 1pl
 
@@ -398,9 +399,9 @@ def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
 def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = False) -> Mode:
     """`find_best_mode`, with the scales of the prior learned only as far as the responses determine them.
 
-    A scale that ends at its floor, or so near to it that it is no two standard errors from 0, is held at the prior's
-    value instead (spread of difficulty 1; the unit of ability a logit), and the rest is fitted again. Where no scale
-    does, this is `find_best_mode` to the last digit.
+    A scale that ends at its floor, or is small and within two standard errors of 0, is held at the prior's value
+    instead (spread of difficulty 1; the unit of ability a logit), and the rest is fitted again. Where no scale does,
+    this is `find_best_mode` to the last digit.
     """
     mode = find_best_mode(data, start, fixed_ability)
     for _ in Learning():  # each fit can show one more scale that cannot be learned
@@ -420,14 +421,17 @@ def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = Fal
 def _estimable(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
     """Which of the scales that were learned the responses determine.
 
-    A variance s² of n values, each known with sampling variance v, has a standard error of (s² + v) sqrt(2 / n), as
-    that of normal values has. It is asked for near the floor, and where learning went on without end.
+    If n values did not differ at all, and each were estimated with sampling variance v, their variance would be learned
+    as 0 with a standard error of v sqrt(2 / n). A small scale, or one that learning did not settle, must exceed that.
     """
     prior, learning = mode.state.prior, mode.learning
     ability_spread = float(np.exp(prior.log_slope))  # in logits
-    learns_slope = learning.slope and len(mode.state.item) > 1 and not fixed_ability
-    doubts_spread = learning.spread and (prior.spread < NEAR_FLOOR or not mode.converged)
-    doubts_slope = learns_slope and (ability_spread < NEAR_FLOOR or not mode.converged)
+    learns_slope = learning.slope and len(mode.state.item) > 1
+    if learns_slope and fixed_ability:  # then it is no unit: only steps without end are in doubt
+        learning = learning._replace(slope=prior.log_slope < STEEPEST)
+        learns_slope = False
+    doubts_spread = learning.spread and (prior.spread < SMALL_SPREAD or not mode.converged)
+    doubts_slope = learns_slope and (ability_spread < SMALL_SPREAD or not mode.converged)
     if not doubts_spread and not doubts_slope:
         return learning
 
@@ -438,16 +442,15 @@ def _estimable(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
     ability_information = float(np.mean(now.diagonal[:-1])) - 1.0  # less that of the prior
     stands_out = _stands_out(prior.spread**2, item_information, items) and prior.spread > SPREAD_FLOOR
     unit_stands_out = _stands_out(1.0, ability_information, len(mode.state.ability))
-    return Learning(
-        spread=learning.spread and (stands_out or not doubts_spread),
-        slope=learning.slope and (unit_stands_out or not doubts_slope),
-    )
+    if doubts_slope and not unit_stands_out:
+        return learning._replace(slope=False)  # first the unit, in which the spread of difficulty is learned anew
+    return learning._replace(spread=learning.spread and (stands_out or not doubts_spread))
 
 
 def _stands_out(variance: float, information: float, number: int) -> bool:
-    """Whether a variance of `number` values is two of its standard errors above 0."""
+    """Whether a variance of `number` values is above what chance gives where they do not differ."""
     sampling_variance = 1 / max(information, 1e-12)
-    return variance >= ERRORS * np.sqrt(2 / number) * (variance + sampling_variance)
+    return bool(variance >= ERRORS * np.sqrt(2 / number) * sampling_variance)
 
 
 def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[Subjects, Parameters]:

@@ -66,7 +66,7 @@ DIF_SUMMARY = TableSpec(
         *(Column("beyond_bh", int, ".0f", "items with DIF at a false discovery rate of 5 %"),),
         *(Column("beyond_holm", int, ".0f", "items with DIF after Holm, 5 %"),),
         *(Column("uniform_bh", int, ".0f", "with uniform DIF by regression, false discovery rate 5 %"),),
-        Column("non_uniform_bh", int, ".0f", "with non-uniform DIF, false discovery rate 5 %"),
+        *(Column("non_uniform_bh", int, ".0f", "with non-uniform DIF, false discovery rate 5 %"), fits.NOT_ESTIMABLE),
     ),
 )
 METHOD = {
@@ -109,7 +109,10 @@ class Dif:
         lines = [pd.concat(part, ignore_index=True) for part in zip(*found, strict=True)]
         runs = {run for gathered, *_ in grouped for run in gathered.runs}
         digests = [fits.digest_of(gathered) for gathered, *_ in grouped]
-        return filled(self.tables, lines, {**asdict(self), **METHOD, "answers": digests}, runs)
+        summaries = [line for summary, *_ in found for line in summary.to_dict("records")]
+        taken = {line["dataset"]: list(line["not_estimable"]) for line in summaries if line["not_estimable"]}
+        parameters = {**asdict(self), **METHOD, "answers": digests, **({"not_estimable": taken} if taken else {})}
+        return filled(self.tables, lines, parameters, runs)
 
     def _groups(self, responses: Responses) -> tuple[Int[np.ndarray, " kept"], Bool[np.ndarray, " kept"]] | None:
         """Positions of the compared subjects, one a model, and which are of the focal group."""
@@ -140,6 +143,7 @@ def _lines(
     line: dict[str, Any] = {"dataset": gathered.dataset, "n_items": len(items)}
     line |= {"focal": tuple(models[focal]), "reference": tuple(models[~focal]), "n_focal": int(focal.sum())}
     line |= {"n_reference": int((~focal).sum()), "n_matched": int((stratum >= 0).sum())}
+    line["not_estimable"] = fits.fitted(part).not_estimable
     line |= {"n_tested": int(items["p"].notna().sum())}
     line |= {f"class_{name.lower()}": int((items["ets_class"] == name).sum()) for name in CLASSES}
     beyond = {"beyond_bh": "p_bh", "beyond_holm": "p_holm", "uniform_bh": "p_uniform_bh"}
