@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
-from fca.stats.irt import check_responses
+from fca.stats.irt import check_responses, parts_of
 from fca.stats.protocols import logit_columns
 from fca.store import Store
 from fca.studies.responses import (
@@ -29,6 +29,7 @@ from fca.studies.rows import by_full_models, by_version, every_row, narrowed, re
 from fca.types import FcaError
 
 log = logging.getLogger(__name__)
+NAMED, SHOWN_PARTS = 3, 5  # subjects of a part, and parts, that a line names
 COMMAND = "fca run -m task=predict dataset=cifar10 model=resnet18,vgg16 shift=clean,corruption/all"
 _DISTINGUISHED_BY = ("adaptation", "weights", "seed", "run")  # in this order, where one name has several of them
 _RUN = re.compile(r"(?P<run>[0-9a-f]{12})/(?P<snapshot>[^/]+)")
@@ -175,15 +176,79 @@ def clean_responses(store: Store, query: str | None, files: Sequence[str] = ()) 
 def clean_with_subjects(store: Store, query: str | None, files: Sequence[str] = ()) -> list[Gathered]:
     """`clean_responses` that can be fitted: other stored data sets are left out, with a line in the log.
 
-    Raises FcaError when none is left.
+    Subjects that no common item links are data sets of their own (`linked_parts`). Raises FcaError when none is left.
     """
-    every = clean_responses(store, query, files)
+    every = [part for gathered in clean_responses(store, query, files) for part in linked_parts(gathered)]
     problems = [problem for one in every if one.fingerprint is not None and (problem := unfit(one))]
     if len(problems) == len(every):
         raise problems[0]
     for problem in problems:
         log.warning("left out: %s", problem)
     return [one for one in every if one.fingerprint is None or not unfit(one)]
+
+
+def linked_parts(gathered: Gathered, image: Int[np.ndarray, " items"] | None = None) -> list[Gathered]:
+    """The responses apart by subjects that common items link, each part a data set of its own, since nothing compares
+    their abilities: `zoo, part 1 of 2`, the one with most subjects first. As they are, if all subjects are linked.
+
+    image: of each item, where subjects are linked by images, whatever was done to them.
+    The log names the parts, and those that are left out because too few are in them to be fitted. Raises FcaError if
+    that is so of all.
+    """
+    responses = gathered.responses
+    present = ~np.isnan(responses.correct)
+    if image is not None:
+        of_image = np.zeros((len(image), int(image.max()) + 1))
+        of_image[np.arange(len(image)), image] = 1.0
+        present = present @ of_image > 0
+    part = parts_of(np.where(present, 1.0, np.nan))
+    number = int(part.max()) + 1
+    if number == 1:
+        return [gathered]
+
+    parts, problems, described = list[Gathered](), list[FcaError](), list[str]()
+    for at in range(number):
+        name = f"{gathered.dataset}, part {at + 1} of {number}"
+        one = _part_of(gathered, part == at)
+        described.append(f"part {at + 1}: {_names_of(one)}")
+        apart = f"{name}: shares no {'item' if image is None else 'image'} with the {sum(part != at)} other subjects"
+        one = one._replace(dataset=name, left_out=(*gathered.left_out, apart))
+        if problem := unfit(one):
+            problems.append(problem)
+        else:
+            parts.append(one)
+
+    shown = described[:SHOWN_PARTS] + ([f"and {number - SHOWN_PARTS} more"] if number > SHOWN_PARTS else [])
+    log.warning(
+        "%s: subjects of %d parts have no %s in common, so they are fitted apart and never compared; %s. %s",
+        gathered.dataset,
+        number,
+        "item" if image is None else "image",
+        "; ".join(shown),
+        "For one scale, add subjects that respond to items of several parts; for one part, leave the other subjects "
+        "out of the file, or of the store by analysis.query",
+    )
+    if not parts:
+        raise problems[0]
+    for problem in problems[:SHOWN_PARTS]:
+        log.warning("left out: %s", problem)
+    return parts
+
+
+def _part_of(gathered: Gathered, subjects: Bool[np.ndarray, " subjects"]) -> Gathered:
+    """Some subjects, and the items that any of them responded to."""
+    every = gathered.responses
+    items = (~np.isnan(every.correct[subjects])).any(axis=0)
+    cells = np.ix_(subjects, items)
+    pred = None if every.pred is None else every.pred[cells]
+    about = (every.subjects[subjects].reset_index(drop=True), every.items[items].reset_index(drop=True))
+    return gathered._replace(responses=Responses(every.correct[cells], *about, pred, every.classes))
+
+
+def _names_of(gathered: Gathered) -> str:
+    names = gathered.responses.subjects["subject"].tolist()
+    named = ", ".join(names[:NAMED]) + (", ..." if len(names) > NAMED else "")
+    return f"{len(names)} subjects x {len(gathered.responses.items):,} items ({named})"
 
 
 def unfit(gathered: Gathered) -> FcaError | None:

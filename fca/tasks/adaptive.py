@@ -404,6 +404,10 @@ def bank_of(store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " it
         what = f"items that task.bank {bank} lacks"
         step = "fit one on other models' answers to all of these images: fca analyse analysis=irt"
         raise FcaError(what, f"{shown} ({len(missing)} of {len(names)})", "none", step)
+    if len(scales := frame["dataset"].iloc[at].unique()) > 1:
+        what = f"scales of task.bank {bank} that these images are on"
+        step = "fit one bank on models that responded to all of these images: fca analyse analysis=irt"
+        raise FcaError(what, ", ".join(map(str, scales)), "one: difficulties of two scales are not comparable", step)
     parameters: Any = [frame[name].to_numpy(dtype=np.float64)[at] for name in ItemBank._fields[1:]]
     return ItemBank(str(frame["irt_model"].iloc[0]), *parameters)
 

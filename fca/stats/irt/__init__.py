@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fca.stats.irt.fit import as_fit, fit_irt, fit_items
 from fca.stats.irt.held_out import HOLD_OUTS, Choice, HeldOut, choose_model, excess, held_out_fit, hide
+from fca.stats.irt.linkage import Link, weakest_link
 from fca.stats.irt.model import (
     ALIASES,
     MODELS,
@@ -12,10 +13,12 @@ from fca.stats.irt.model import (
     Scored,
     check_responses,
     model_name,
+    parts_of,
     score_ability,
 )
 
 __all__ = [
-    "ALIASES", "HOLD_OUTS", "MODELS", "Choice", "HeldOut", "IrtFit", "ItemBank", "Scored", "as_fit", "check_responses",
-    "choose_model", "excess", "fit_irt", "fit_items", "held_out_fit", "hide", "model_name", "score_ability",
+    "ALIASES", "HOLD_OUTS", "MODELS", "Choice", "HeldOut", "IrtFit", "ItemBank", "Link", "Scored", "as_fit",
+    "check_responses", "choose_model", "excess", "fit_irt", "fit_items", "held_out_fit", "hide", "model_name",
+    "parts_of", "score_ability", "weakest_link",
 ]  # fmt: skip

@@ -129,9 +129,13 @@ def ets_class(found: MantelHaenszel) -> list[str | None]:
 
 
 def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regression:
-    """Uniform and non-uniform DIF of every item by likelihood ratios (Swaminathan & Rogers 1990).
+    """Uniform and non-uniform DIF of every item by logistic regression (Swaminathan & Rogers 1990), by score tests.
 
     logit P = b0 + b1 θ + b2 g + b3 θ g;   uniform: b2 with b3 = 0 against 0;   non-uniform: b3 against 0; each χ²(1)
+
+    Rao's score test, from the fit without the coefficient, because the likelihood ratio does not hold its level with
+    few subjects. Simulated without DIF, p < 0.05 at 34, 65 and 130 subjects: uniform 5.4, 5.6, 4.9 %, non-uniform 5.4,
+    5.3, 4.7 % (likelihood ratio: 6.2, 6.2, 5.3 % and 11.1, 7.7, 5.6 %); experiments/irt_corruption/dif_levels.py.
 
     NaN below five right or five wrong responses of an item, where a group has no response to it, and everywhere if no
     ability is reached by both groups; log_odds also where ability and group separate right from wrong.
@@ -148,20 +152,37 @@ def logistic_dif(responses: Matrix, focal: Member, ability: Subjects) -> Regress
     known &= (strata_of(ability, focal, 1) >= 0).any()
     theta, group = (ability - ability.mean()) / ability.std(), focal.astype(float)
     design = np.stack([np.ones_like(theta), theta, group, theta * group], axis=1)
-    of_known = [_maximised(responses[:, known], design[:, :k]) for k in (2, 3, 4)]
+    of_known = [_maximised(responses[:, known], design[:, :k]) for k in (2, 3)]
     found = np.full((3, len(known)), np.nan)
-    beyond = np.abs(of_known[1][1]).max(axis=0, initial=0.0) > SEPARATED
-    found[0, known] = np.where(beyond, np.nan, of_known[1][1][2])
+    beyond = np.abs(of_known[1]).max(axis=0, initial=0.0) > SEPARATED
+    found[0, known] = np.where(beyond, np.nan, of_known[1][2])
     for at in (1, 2):
-        ratio = 2 * np.maximum(of_known[at][0] - of_known[at - 1][0], 0.0)
-        found[at, known] = chi2.sf(ratio, 1)
+        without = of_known[at - 1]
+        found[at, known] = chi2.sf(_score_statistic(responses[:, known], design[:, : at + 2], without), 1)
     return Regression(*found)
 
 
-def _maximised(responses: Matrix, design: Design) -> tuple[Items, Float[np.ndarray, "k items"]]:
-    """Log likelihood and coefficients of a logistic regression of every item on the same design, by Newton's steps.
+def _score_statistic(responses: Matrix, design: Design, without: Float[np.ndarray, "_ items"]) -> Items:
+    """Rao's χ² of a design's last column, at the coefficients fitted without it: U² / (I_ll - I_lr I_rr⁻¹ I_rl)."""
+    others, last = design[:, :-1], design[:, -1]
+    present = ~np.isnan(responses)
+    p = 1 / (1 + np.exp(-np.clip(others @ without, -30.0, 30.0)))
+    score = last @ ((np.nan_to_num(responses) - p) * present)
 
-    Where responses are separated coefficients grow without end, but the likelihood reaches its limit all the same.
+    weight = p * (1 - p) * present
+    k = others.shape[1]
+    products = (others[:, :, None] * others[:, None, :]).reshape(len(others), -1)
+    of_others = (products.T @ weight).T.reshape(-1, k, k) + RIDGE * np.eye(k)
+    between = ((others * last[:, None]).T @ weight).T
+    explained = np.einsum("ik,ik->i", between, np.linalg.solve(of_others, between[:, :, None])[:, :, 0])
+    information = last**2 @ weight - explained
+    return score**2 / np.maximum(information, RIDGE)
+
+
+def _maximised(responses: Matrix, design: Design) -> Float[np.ndarray, "k items"]:
+    """Coefficients of a logistic regression of every item on the same design, by Newton's steps.
+
+    Where responses are separated they grow without end.
     """
     k = design.shape[1]
     present, right = ~np.isnan(responses), np.nan_to_num(responses)
@@ -176,5 +197,4 @@ def _maximised(responses: Matrix, design: Design) -> tuple[Items, Float[np.ndarr
         beta += step
         if np.abs(step).max(initial=0.0) < 1e-6:
             break
-    z = np.clip(design @ beta, -30.0, 30.0)
-    return ((right * z - np.logaddexp(0, z)) * present).sum(axis=0), beta
+    return beta

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from fca.stats.irt.likelihood import Responses, first_state, prepare, random_state
 from fca.stats.irt.model import IrtFit, Matrix, check_answered, check_responses, model_name
-from fca.stats.irt.solve import Mode, find_best_mode, standard_errors
+from fca.stats.irt.solve import Mode, find_estimable_mode, standard_errors
 from fca.stats.irt.variational import fit_variational
 from fca.types import FcaError
 
@@ -38,8 +38,10 @@ def fit_irt(
     scales s and n are not taken at the mode, where the joint posterior is infinite (all b equal; a unit of ability that
     goes to 0): s² is the mean of E[(b - m)²] under Laplace's approximation (an EM step, with a half-normal prior of
     scale 3 and a floor of 0.1), and n is such that the mean of E[θ²] over subjects is 1. In the 1pl a is 1 and ability
-    is in logits. With an upper asymptote single items have two modes: each item is started twice more, and the higher
-    mode kept. Deterministic. Raises FcaError for responses that cannot be fitted (`check_responses`).
+    is in logits. A scale that falls to its floor is not estimable: `not_estimable` names it, s = 1 or n = 0 is taken
+    instead, and standard errors are those under this prior (docs/adr/0043). With an upper asymptote single items have
+    two modes: each item is started twice more, and the higher mode kept. Deterministic. Raises FcaError for
+    responses that cannot be fitted (`check_responses`).
 
     >>> fit = fit_irt(np.array([[1, 1, 1, 0], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=float), "1pl")
     >>> bool((np.diff(fit.ability) < 0).all()), fit.converged
@@ -53,7 +55,7 @@ def fit_irt(
     check_responses(responses)
     data = prepare(responses, one_slope=name == "1pl")
     first = first_state(data, name) if start is None else random_state(data, name, start)
-    return as_fit(find_best_mode(data, first), data)
+    return as_fit(find_estimable_mode(data, first), data)
 
 
 def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model: str = "2pl") -> IrtFit:
@@ -71,7 +73,7 @@ def fit_items(responses: Matrix, ability: Float[np.ndarray, " subjects"], model:
         raise FcaError(f"ability of subject {subject}", ability[subject], "a finite number", "leave such subjects out")
     data = prepare(responses, one_slope=name == "1pl")
     first = replace(first_state(data, name), ability=ability.astype(float))
-    return as_fit(find_best_mode(data, first, fixed_ability=True), data, fixed_ability=True)
+    return as_fit(find_estimable_mode(data, first, fixed_ability=True), data, fixed_ability=True)
 
 
 def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
@@ -85,7 +87,10 @@ def as_fit(mode: Mode, data: Responses, fixed_ability: bool = False) -> IrtFit:
     items |= {"discrimination_se": slope_se, "feasibility": feasibility, "guess": feasibility * share}
     of_items = {name: values[data.group] for name, values in items.items()}
     ended = {name: getattr(mode, name) for name in ("log_posterior", "iterations", "converged")}
-    return IrtFit(state.model, state.ability[tied], ability_se[tied], **of_items, **ended)
+    of_slopes = "mean discrimination" if fixed_ability else "spread of ability"
+    names = {"spread of difficulty": mode.learning.spread, of_slopes: mode.learning.slope}
+    not_estimable = tuple(name for name, learned in names.items() if not learned)
+    return IrtFit(state.model, state.ability[tied], ability_se[tied], **of_items, **ended, not_estimable=not_estimable)
 
 
 def _tied(data: Responses) -> Int[np.ndarray, " subjects"]:

@@ -17,7 +17,7 @@ from scipy.special import expit
 from fca.stats.intervals import Estimated, ratio_interval
 from fca.stats.irt.fit import fit_irt
 from fca.stats.irt.likelihood import smoothed_logit
-from fca.stats.irt.model import Matrix, check_responses, model_name, score_ability
+from fca.stats.irt.model import Matrix, check_responses, model_name, parts_of, score_ability
 from fca.types import FcaError, check_choice
 
 HOLD_OUTS = ("cells", "subjects")
@@ -176,8 +176,9 @@ def excess(one: HeldOut, other: HeldOut) -> Estimated:
 def hide(responses: Matrix, share: float, seed: int | np.random.Generator, network: Network | None = None) -> Cells:
     """Which responses to hide: each pair of network and item with chance `share`, by a generator of `seed`.
 
-    An item that would keep no response keeps all, and so does a network of which a subject would keep none. Raises
-    FcaError if nothing is left to hide, as with a single network.
+    An item that would keep no response keeps all, and so does a network of which a subject would keep none. As many
+    responses are kept as link all subjects by common items. Raises FcaError if nothing is left to
+    hide, as with a single network.
 
     >>> int(hide(np.ones((10, 10)), 0.1, seed=0).sum())
     10
@@ -190,9 +191,24 @@ def hide(responses: Matrix, share: float, seed: int | np.random.Generator, netwo
     hidden = present & drawn[network]
     hidden &= (present & ~hidden).any(axis=0)
     hidden &= ~np.isin(network, network[~(present & ~hidden).any(axis=1)])[:, None]
+    hidden = _kept_linked(responses, hidden, network)
     if not hidden.any():
         step = "hide a larger share, or add networks"
         raise FcaError("answers that can be hidden", f"0 of {int(present.sum())}", "1 or more", step)
+    return hidden
+
+
+def _kept_linked(responses: Matrix, hidden: Cells, network: Network) -> Cells:
+    """The same, without as many as are needed for the others to link all subjects, one network and item at a time."""
+    hidden = hidden.copy()
+    while (part := parts_of(np.where(hidden, np.nan, responses))).max() > 0:
+        member = part == np.arange(part.max() + 1)[:, None]
+        seen_by_part = member.astype(float) @ (~np.isnan(responses) & ~hidden) > 0
+        linking = hidden & ~seen_by_part[part]
+        if not linking.any():  # without a hidden response they are not linked either
+            break
+        subject, item = np.argwhere(linking)[0]
+        hidden[network == network[subject], item] = False
     return hidden
 
 

@@ -17,6 +17,8 @@ from fca.types import FcaError
 BLOCK = 1 << 17  # cells at a time
 FEWEST = 5.0  # expected right and expected wrong responses, below which a mean square has no z
 TINY = 1e-12
+SUREST = 1e-3  # variance of a response below which its surprise counts no more: one response must not be all of outfit
+NIL = 0.05  # expected variance of all responses together, below which no mean square says anything
 Values = Float[np.ndarray, " n"]
 Gradient = Float[np.ndarray, "k subjects items"]
 
@@ -51,6 +53,8 @@ def mean_squares(responses: Matrix, fit: IrtFit) -> tuple[MeanSquares, MeanSquar
     """Outfit and infit of every item, and of every subject (Wright & Masters 1982, chapter 5).
 
     outfit = mean of (x - P)² / W,   infit = Σ (x - P)² / Σ W,   W = P (1 - P): 1 at the true P, whoever responds.
+    In outfit W counts as 0.001 at least (and Σ W / max(W, 0.001) as the number of responses), so that one surprise
+    among nearly certain responses does not reach thousands; both are NaN where Σ W < 0.05: nothing could surprise.
     Outfit is moved by single surprises far from an item's difficulty, infit by many near it. Both are linear in x - P:
 
     Σ ((x - P)² - W) = Σ (x - P) c,   c = 1 - 2 P for infit, c / W for outfit
@@ -97,11 +101,12 @@ class _Terms(NamedTuple):
 def _terms(cells: Matrix, p: Matrix, gradient: Gradient, rise: Matrix) -> _Terms:
     present = ~np.isnan(cells)
     noise = np.maximum(p * (1 - p), TINY)
+    weights = 1 / np.maximum(noise, SUREST), np.ones_like(p)
     square = np.where(present, (cells - p) ** 2, 0.0)
     gradient = gradient * present
     information = np.einsum("ksi,lsi->ikl", gradient, gradient / noise)
     sums, along = [], []
-    for weight in (1 / noise, np.ones_like(p)):
+    for weight in weights:
         c = (1 - 2 * p) * weight * present
         counted = [noise * weight * present, noise * c**2, p * present, (1 - p) * present]
         sums.append([square * weight, *counted, c * rise, rise**2 / noise * present])
@@ -118,6 +123,7 @@ def _taken(along: np.ndarray, information: np.ndarray, prior: np.ndarray) -> Flo
 def _finished(sums: Float[np.ndarray, "2 7 n"], taken: Float[np.ndarray, "2 n"]) -> Float[np.ndarray, "4 n"]:
     found = []
     for (square, expected, variance, right, wrong, *_), fitted in zip(sums, taken, strict=True):
+        expected = np.where(sums[1, 1] < NIL, np.nan, expected)  # of infit: Σ W
         sd = np.sqrt(np.maximum(variance - fitted, TINY)) / expected
         found += [square / expected, np.where(np.minimum(right, wrong) < FEWEST, np.nan, sd)]
     return np.stack(found)

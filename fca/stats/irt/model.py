@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 
 from fca.types import FcaError
@@ -69,6 +71,9 @@ class IrtFit:
     discrimination: a > 0, slope at b; 1 in 1pl.    feasibility, guess: asymptotes; 1 and 0 where not learned.
     *_se:           standard errors (Laplace), given the learned hyperparameters; 0 for what is not learned.
     log_posterior:  at the mode, given the learned hyperparameters.    converged: False if the steps ran out.
+    not_estimable:  scales that the responses do not determine, so that the prior's take their place: "spread of
+                    difficulty" (then 1), "spread of ability" (then ability is in logits, as in 1pl), "mean
+                    discrimination" (at fixed abilities; then 1).
     Under compat="seed001" they are what `fit_variational` says: posterior means and standard deviations, and the
     evidence lower bound for log_posterior.
     """
@@ -85,6 +90,7 @@ class IrtFit:
     log_posterior: float
     iterations: int
     converged: bool
+    not_estimable: tuple[str, ...] = ()
 
     @property
     def bank(self) -> ItemBank:
@@ -133,11 +139,34 @@ def check_answered(responses: Matrix) -> None:
             raise FcaError(f"{name} without any answer", found, "0", f"leave out such {name}")
 
 
+def parts_of(responses: Matrix) -> Int[np.ndarray, " subjects"]:
+    """The part of each subject, 0..k-1, largest first: subjects of one part are linked by items that both responded to,
+    or by a chain of such subjects.
+
+    Connected components of the bipartite graph of subjects and items. Nothing in the responses compares the abilities
+    of two parts: adding a constant to all abilities and difficulties of one of them changes no probability.
+
+    >>> parts_of(np.array([[1.0, np.nan, np.nan], [np.nan, 1.0, 0.0], [np.nan, np.nan, 1.0]]))
+    array([1, 0, 0])
+    """
+    present = ~np.isnan(responses)
+    if present.all():
+        return np.zeros(len(responses), dtype=np.intp)
+
+    responded = present.astype(np.float32)
+    shares_an_item = csr_array(responded @ responded.T > 0)
+    number, part = connected_components(shares_an_item, directed=False)
+    largest_first = np.argsort(-np.bincount(part, minlength=number), kind="stable")
+    rank = np.empty(number, dtype=np.intp)
+    rank[largest_first] = np.arange(number)
+    return rank[part]
+
+
 def check_responses(responses: Matrix) -> None:
     """Raises FcaError for responses that abilities and items cannot be learned from; positions count from 0.
 
     Values other than 0, 1 and NaN; fewer than 2 subjects; a subject or an item without any response; no item on which
-    two subjects differ.
+    two subjects differ; subjects that no common item links to the others (`parts_of`).
 
     >>> check_responses(np.array([[1.0, 0.0], [1.0, 1.0]]))
     """
@@ -148,6 +177,19 @@ def check_responses(responses: Matrix) -> None:
     if ((right == 0) | (right == present)).all():
         what = f"items that divide the subjects, among {len(right)}"
         raise FcaError(what, 0, "1 or more", "add subjects, or items that some of them get wrong")
+    part = parts_of(responses)
+    if part.max() > 0:
+        described = [_described(responses, part == at) for at in range(part.max() + 1)]
+        step = "fit each part alone, or add subjects that respond to items of several parts"
+        value = f"{len(described)} parts without a common item: {'; '.join(described[:5])}"
+        raise FcaError("subjects on one scale", value, "one part, linked by common items", step)
+
+
+def _described(responses: Matrix, member: Bool[np.ndarray, " subjects"]) -> str:
+    positions = np.flatnonzero(member)
+    items = int((~np.isnan(responses[member])).any(axis=0).sum())
+    named = ", ".join(map(str, positions[:3])) + (", ..." if len(positions) > 3 else "")
+    return f"{len(positions)} subjects x {items} items (positions {named})"
 
 
 class Scored(NamedTuple):

@@ -18,7 +18,12 @@ from fca.stats.irt.likelihood import LEARNED, Cells, Groups, Parameters, Prior, 
 
 CENTRE_SD = 5.0  # of the mean difficulty around 0, the mean ability
 SPREAD_PRIOR = 3.0  # half-normal scale of the spread of difficulty
-SPREAD_FLOOR = 0.1  # in the same unit
+SPREAD_FLOOR = 0.1  # in the same unit; of the spread of ability, in logits
+SMALL_SPREAD = 0.5  # of either scale, below which it must stand out from what chance alone would give
+STEEPEST = 3.0  # mean log discrimination at fixed abilities, beyond which it grows without end
+ERRORS = 2.0  # standard errors of no spread at all, beyond which it does
+PRIOR_SPREAD = 1.0  # of difficulty, where the responses cannot determine it
+PRIOR_LOG_SLOPE = 0.0  # where they cannot determine the unit of ability: a logit, as in the 1pl
 
 Shared = Float[np.ndarray, " shared"]  # abilities, then the mean difficulty
 Crosses = Float[np.ndarray, "k shared groups"]
@@ -126,6 +131,16 @@ LONGEST = 1.0  # of one step in any ability
 FAR = 0.1  # a step of an item, relative to 1 + the parameter, that a quadratic does not describe
 
 
+class Learning(NamedTuple):
+    """Which scales of the prior are learned from the responses; the others are held where they are.
+
+    spread: of difficulty.    slope: mean log discrimination, which is the unit of ability.
+    """
+
+    spread: bool = True
+    slope: bool = True
+
+
 @dataclass(frozen=True)
 class Mode:
     """The state where the steps ended, one pass over the cells there, and whether the steps converged."""
@@ -135,6 +150,7 @@ class Mode:
     log_posterior: float
     iterations: int
     converged: bool
+    learning: Learning
 
 
 def find_mode(
@@ -142,6 +158,7 @@ def find_mode(
     state: State,
     fixed_ability: bool = False,
     tolerance: float = TOLERANCE,
+    learning: Learning = Learning(),  # noqa: B008 - a tuple
 ) -> Mode:
     """Newton steps in all abilities, items and the prior's centre; each is followed by learning the prior's scales.
 
@@ -160,7 +177,7 @@ def find_mode(
         if iteration < PATIENCE and tolerance < moved > SETTLED * (size := _size(learned)) and size < NEAR:
             continue
         here = _scales(state.prior)
-        state = _relearned(state, difficulty_variance, ability_variance, data, fixed_ability)
+        state = _relearned(state, difficulty_variance, ability_variance, data, fixed_ability, learning)
         new = Learned(here, _scales(state.prior) - here)
         learned = _kept(learned, new) if iteration < PATIENCE else [*learned[-2:], new]
         if careful < iteration and _size(learned) > tolerance:
@@ -169,7 +186,7 @@ def find_mode(
             elif len(learned) == 3:
                 state, learned = replace(state, prior=_further(state.prior, _limit(learned))), learned[:0]
     converged = max(moved, _size(learned)) <= tolerance
-    return Mode(state, cells, log_posterior(state, cells, data.count), iteration, bool(converged))
+    return Mode(state, cells, log_posterior(state, cells, data.count), iteration, bool(converged), learning)
 
 
 class Learned(NamedTuple):
@@ -245,7 +262,10 @@ def _ascent(
     now = derivatives(state, cells, data.count, observed)
     small = eliminate(now, data.count)
     shared, item = step(small, free)
-    return shared, item, small.lower[-1, -1] ** -2, 1 / now.diagonal[:-1]
+    # before the mode, asymptotes can make the curvature of an ability negative: the prior's variance stands for it
+    precision = now.diagonal[:-1]
+    ability_variance = 1 / np.where(precision > 0, precision, 1.0)
+    return shared, item, small.lower[-1, -1] ** -2, ability_variance
 
 
 def learned_spread(squares: float, items: int) -> float:
@@ -262,7 +282,12 @@ def learned_spread(squares: float, items: int) -> float:
 
 
 def _relearned(
-    state: State, difficulty_variance: Groups, ability_variance: Subjects, data: Responses, fixed_ability: bool
+    state: State,
+    difficulty_variance: Groups,
+    ability_variance: Subjects,
+    data: Responses,
+    fixed_ability: bool,
+    learning: Learning,
 ) -> State:
     """Scales learned from the responses: an EM step with the variances of Laplace's approximation.
 
@@ -270,14 +295,16 @@ def _relearned(
     and slopes then change their unit together, and no probability changes.
     """
     prior, item, unit = state.prior, state.item, 1.0
-    if len(item) > 1 and fixed_ability:
+    if len(item) > 1 and fixed_ability and learning.slope:
         prior = replace(prior, log_slope=float(np.average(item[-2], weights=data.count)))
-    elif len(item) > 1:
+    elif len(item) > 1 and learning.slope:
         unit = float(np.sqrt(np.mean(state.ability**2 + ability_variance)))
         prior = Prior(prior.centre / unit, prior.spread / unit, prior.log_slope + np.log(unit))
         item = item.copy()
         item[-2] += np.log(unit)
         item[-1] /= unit
+    if not learning.spread:
+        return State(state.model, state.ability / unit, item, replace(prior, spread=state.prior.spread))
     squares = (item[-1] - prior.centre) ** 2 + difficulty_variance / unit**2
     spread = learned_spread(float(data.count @ squares), int(data.count.sum()))
     return State(state.model, state.ability / unit, item, replace(prior, spread=spread))
@@ -291,33 +318,39 @@ DEEP = 5.0  # nats below its present mode from which an item does not start agai
 BETTER = 1e-3  # nats by which another mode of an item must be higher
 
 
-def find_best_mode(data: Responses, start: State, fixed_ability: bool = False) -> Mode:
+def find_best_mode(
+    data: Responses,
+    start: State,
+    fixed_ability: bool = False,
+    learning: Learning = Learning(),  # noqa: B008 - a tuple
+) -> Mode:
     """The mode reached from `start`; with asymptotes, the best of each item's own modes.
 
     Abilities and the prior of many items start where a sample of the items has them.
     """
     if len(start.item) <= 2:
-        return find_mode(data, start, fixed_ability)
+        return find_mode(data, start, fixed_ability, learning=learning)
     if len(data.count) > 2 * SAMPLE:
         few, at = data.sample(SAMPLE)
-        known = _best_roughly(few, replace(start, item=start.item[:, at]), fixed_ability).state
+        known = _best_roughly(few, replace(start, item=start.item[:, at]), fixed_ability, learning).state
         start = replace(start, ability=known.ability, prior=known.prior)
-    rough = _best_roughly(data, start, fixed_ability)
-    mode = find_mode(data, rough.state, fixed_ability)
+    rough = _best_roughly(data, start, fixed_ability, learning)
+    mode = find_mode(data, rough.state, fixed_ability, learning=learning)
     return replace(mode, iterations=mode.iterations + rough.iterations)
 
 
-def _best_roughly(data: Responses, start: State, fixed_ability: bool) -> Mode:
+def _best_roughly(data: Responses, start: State, fixed_ability: bool, learning: Learning) -> Mode:
     """With abilities and prior held, items do not depend on each other, so each takes its highest mode; then all move
     together again. Ends when no item changes; items that had one mode are not tried again.
     """
     item = climb(data, replace(start, item=best_of_grid(data, start)))[0]
-    mode, several = find_mode(data, replace(start, item=item), fixed_ability, ROUGH), np.arange(len(data.count))
+    mode = find_mode(data, replace(start, item=item), fixed_ability, ROUGH, learning)
+    several = np.arange(len(data.count))
     for _ in range(ROUNDS):
         item, several, changed = _highest(data, mode, several)
         if not changed:
             break
-        again = find_mode(data, replace(mode.state, item=item), fixed_ability, ROUGH)
+        again = find_mode(data, replace(mode.state, item=item), fixed_ability, ROUGH, learning)
         mode = replace(again, iterations=mode.iterations + again.iterations)
     return mode
 
@@ -362,8 +395,69 @@ def _other_starts(data: Responses, state: State) -> tuple[Parameters, ...]:
     return rarely, hard
 
 
+# Scales that few responses leave open: learned all the same, they fall to 0, and everything looks known exactly.
+def find_estimable_mode(data: Responses, start: State, fixed_ability: bool = False) -> Mode:
+    """`find_best_mode`, with the scales of the prior learned only as far as the responses determine them.
+
+    A scale that ends at its floor, or is small and within two standard errors of 0, is held at the prior's value
+    instead (spread of difficulty 1; the unit of ability a logit), and the rest is fitted again. Where no scale does,
+    this is `find_best_mode` to the last digit.
+    """
+    mode = find_best_mode(data, start, fixed_ability)
+    for _ in Learning():  # each fit can show one more scale that cannot be learned
+        estimable = _estimable(mode, data, fixed_ability)
+        if estimable == mode.learning:
+            break
+
+        spread = start.prior.spread if estimable.spread else PRIOR_SPREAD
+        log_slope = start.prior.log_slope if estimable.slope else PRIOR_LOG_SLOPE
+        held = replace(start, prior=replace(start.prior, spread=spread, log_slope=log_slope))
+        again = find_best_mode(data, held, fixed_ability, estimable)
+        mode = replace(again, iterations=mode.iterations + again.iterations)
+
+    return mode
+
+
+def _estimable(mode: Mode, data: Responses, fixed_ability: bool) -> Learning:
+    """Which of the scales that were learned the responses determine.
+
+    If n values did not differ at all, and each were estimated with sampling variance v, their variance would be learned
+    as 0 with a standard error of v sqrt(2 / n). A small scale, or one that learning did not settle, must exceed that.
+    """
+    prior, learning = mode.state.prior, mode.learning
+    ability_spread = float(np.exp(prior.log_slope))  # in logits
+    learns_slope = learning.slope and len(mode.state.item) > 1
+    if learns_slope and fixed_ability:  # then it is no unit: only steps without end are in doubt
+        learning = learning._replace(slope=prior.log_slope < STEEPEST)
+        learns_slope = False
+    doubts_spread = learning.spread and (prior.spread < SMALL_SPREAD or not mode.converged)
+    doubts_slope = learns_slope and (ability_spread < SMALL_SPREAD or not mode.converged)
+    if not doubts_spread and not doubts_slope:
+        return learning
+
+    now = derivatives(mode.state, mode.cells, data.count, observed=True)
+    items = int(data.count.sum())
+    item_precision = cholesky(now.block)[-1, -1] ** 2
+    item_information = float(data.count @ item_precision) / items - prior.spread**-2
+    ability_information = float(np.mean(now.diagonal[:-1])) - 1.0  # less that of the prior
+    stands_out = _stands_out(prior.spread**2, item_information, items) and prior.spread > SPREAD_FLOOR
+    unit_stands_out = _stands_out(1.0, ability_information, len(mode.state.ability))
+    if doubts_slope and not unit_stands_out:
+        return learning._replace(slope=False)  # first the unit, in which the spread of difficulty is learned anew
+    return learning._replace(spread=learning.spread and (stands_out or not doubts_spread))
+
+
+def _stands_out(variance: float, information: float, number: int) -> bool:
+    """Whether a variance of `number` values is above what chance gives where they do not differ."""
+    sampling_variance = 1 / max(information, 1e-12)
+    return bool(variance >= ERRORS * np.sqrt(2 / number) * sampling_variance)
+
+
 def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[Subjects, Parameters]:
     """Laplace: roots of the diagonal of the inverse negative Hessian in all abilities and items, given the prior.
+
+    Where a scale of the prior was not learned, the prior's centre is not taken as known either: few responses leave it
+    as open as the scale.
 
     With S the Schur complement of the items, S⁻¹ is the covariance of abilities and B⁻¹ + B⁻¹ C S⁻¹ Cᵀ B⁻¹ that of an
     item with block B and crosses C.
@@ -375,8 +469,10 @@ def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[S
     own = np.einsum("klg,klg->kg", inverse, inverse)
     if fixed_ability:
         return np.zeros(subjects), np.sqrt(own)
-    covariance = cho_solve(cho_factor(small.complement[:-1, :-1]), np.eye(subjects))
+    unknown = subjects if all(mode.learning) else subjects + 1
+    covariance = cho_solve(cho_factor(small.complement[:unknown, :unknown]), np.eye(unknown))
     half = np.linalg.cholesky(covariance).T
     backward(small.lower, small.half_cross)
-    shared = [np.einsum("sg,sg->g", spread, spread) for spread in (half @ cross[:-1] for cross in small.half_cross)]
-    return np.sqrt(np.diag(covariance)), np.sqrt(own + np.stack(shared))
+    spreads = [half @ cross[:unknown] for cross in small.half_cross]
+    shared = [np.einsum("sg,sg->g", spread, spread) for spread in spreads]
+    return np.sqrt(np.diag(covariance)[:subjects]), np.sqrt(own + np.stack(shared))

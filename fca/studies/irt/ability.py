@@ -13,7 +13,7 @@ from fca.allowed import Allowed
 from fca.stats.irt import ItemBank, score_ability
 from fca.stats.irt.scoring import score_eap
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_responses, shifted_responses
+from fca.studies.answers import Gathered, clean_responses, linked_parts, shifted_responses
 from fca.studies.irt.bank import bank_id, read_bank
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
 from fca.studies.irt.irt import SEVERAL, Irt, calibrated, items, ranked
@@ -42,8 +42,9 @@ class Ability:
                clean responses.
     score:     map = most probable ability, eap = expected ability; they differ after few items.
     Stored rows are scored with the items of their data set, files with those that have their names. Items of the bank
-    without a response of a subject count as missing. Raises FcaError for an id that is no bank, and when it has none
-    of the items.
+    without a response of a subject count as missing. Subjects that no common item links are scored apart where items
+    are fitted here; a saved bank with several scales scores on each, named by the bank's data set. Raises FcaError for
+    an id that is no bank, and when it has none of the items.
     """
 
     tables: ClassVar = (BANK_ABILITY,)
@@ -58,19 +59,27 @@ class Ability:
         if self.bank is None:
             fits = takewhile(lambda one: one.first, calibrated(store, Irt(self.query, self.responses)))
             bank = pd.concat([items(one) for one in fits], ignore_index=True)
+            every = [part for one in clean_responses(store, self.query, self.responses) for part in linked_parts(one)]
         else:
             bank = read_bank(store, self.bank)
+            every = clean_responses(store, self.query, self.responses)
         groups = [(str(dataset), str(kind), part) for (dataset, kind), part in bank.groupby(["dataset", "corruption"])]
-        clean = [("clean", gathered) for gathered in clean_responses(store, self.query, self.responses)]
+        clean = [("clean", gathered) for gathered in every]
         under = shifted_responses(store, self.query, fewest=1) if (bank["corruption"] != "clean").any() else []
         frames, used = [], []
         for corruption, gathered in chain(clean, under):
-            for dataset, kind, part in groups:
-                if _fits(gathered, corruption, dataset, kind) and len(
-                    scored := _scored(gathered, kind, part, self.score)
-                ):
-                    frames.append(scored)
-                    used.append(gathered)
+            scored = [
+                (dataset, _scored(gathered, kind, part, self.score))
+                for dataset, kind, part in groups
+                if _fits(gathered, corruption, dataset, kind)
+            ]
+            scored = [(dataset, lines) for dataset, lines in scored if len(lines)]
+            has_several_scales = len({dataset for dataset, _ in scored}) > 1
+            for dataset, lines in scored:
+                if has_several_scales:  # of a saved bank: abilities of two scales are not comparable
+                    lines["dataset"] = f"{gathered.dataset}, scale of {dataset}"
+                frames.append(lines)
+                used.append(gathered)
         if not frames:
             known = ", ".join(f"{dataset} {kind}" for dataset, kind, _ in groups)
             raise FcaError("items of these responses in the bank", "none", known, "take a bank of their data set")

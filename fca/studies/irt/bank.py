@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
 from fca.allowed import fits
@@ -194,5 +195,6 @@ def _lines(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def _plain(column: pd.Series) -> list[Any]:
-    """The values as JSON has them; null for what is missing."""
-    return [None if pd.isna(value) else value for value in column.astype(object).tolist()]
+    """The values as JSON has them; null for what is missing, a list for a tuple."""
+    values = [list(value) if isinstance(value, np.ndarray | tuple) else value for value in column.astype(object)]
+    return [value if isinstance(value, list) or pd.notna(value) else None for value in values]

@@ -128,12 +128,15 @@ class ClassRobustness:
         if self.mode not in MODES:
             raise FcaError("analysis.mode", self.mode, " or ".join(MODES), "change it")
         robust, severe, left_out = [], [], []
+        not_estimable: dict[str, list[str]] = {}
         runs: set[str] = set()
         for corruption, gathered in shifted_responses(store, self.query):
             if len(set(gathered.responses.items["severity"]) - {0}) < 2:
                 left_out.append(f"{gathered.dataset} {corruption}: one severity")
                 continue
             found = quartered(gathered, self.model, self.compat, self.seed)
+            if found.not_estimable:
+                not_estimable[f"{gathered.dataset} {corruption}"] = list(found.not_estimable)
             images, about = grid(gathered), {"dataset": gathered.dataset, "corruption": corruption}
             robust.append(CLASS_ROBUSTNESS.frame(robustness_lines(images, found, self).assign(**about)))
             severe.append(CLASS_SEVERITY.frame(severity_lines(images, found).assign(**about)))
@@ -149,6 +152,8 @@ class ClassRobustness:
             *(shown_severities(severities, classes, parameter) for parameter in NAMES),
         )
         parameters = {**asdict(self), **STATED, "left_out": "; ".join(dict.fromkeys(left_out)) or None}
+        if not_estimable:
+            parameters["not_estimable"] = not_estimable
         return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
 
 

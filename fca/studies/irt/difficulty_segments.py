@@ -100,9 +100,12 @@ class DifficultySegments:
         """Tables segment_models and segment_classes, and of both the lines that are drawn."""
         models, classes = list[pd.DataFrame](), list[dict[str, Any]]()
         runs, left_out = set[str](), list[str]()
+        not_estimable: dict[str, list[str]] = {}
         clean = [("clean", gathered) for gathered in clean_with_subjects(store, self.query, self.responses)]
         for of, gathered in chain(clean, shifted_responses(store, self.query)):
             found = quartered(gathered, self.model, self.compat, self.seed)
+            if found.not_estimable:
+                not_estimable[f"{gathered.dataset} {of}"] = list(found.not_estimable)
             for corruption, severity in places(gathered):
                 if severity or of == "clean":
                     models.append(subject_lines(gathered, found, corruption, severity))
@@ -113,6 +116,8 @@ class DifficultySegments:
         of_models, of_classes = pd.concat(models, ignore_index=True), SEGMENT_CLASSES.frame(classes)
         frames = [of_models, shown_subjects(of_models), of_classes, shown_classes(of_classes)]
         parameters = {**asdict(self), **METHOD, "left_out": "; ".join(dict.fromkeys(left_out)) or None}
+        if not_estimable:
+            parameters["not_estimable"] = not_estimable
         return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
 
 
@@ -120,12 +125,13 @@ class Quartered(NamedTuple):
     """A fit's items. success: expected, mean over the fitted subjects.    difficulty: b.
 
     quarter: by parameter (difficulty, discrimination), 0 = the easiest, the least discriminating; without the
-    discrimination where a model gives all items the same.
+    discrimination where a model gives all items the same.    not_estimable: scales of the fit, see `IrtFit`.
     """
 
     success: PerItem
     difficulty: PerItem
     quarter: dict[str, Codes]
+    not_estimable: tuple[str, ...] = ()
 
 
 def quartered(gathered: Gathered, model: str, compat: str | None, seed: int) -> Quartered:
@@ -146,7 +152,7 @@ def quartered(gathered: Gathered, model: str, compat: str | None, seed: int) -> 
     if np.ptp(fit.discrimination) > 0:
         values["discrimination"] = fit.discrimination
     quarter = {name: _cut(value, order, severity, compat == SEED) for name, value in values.items()}
-    return Quartered(success, fit.difficulty, quarter)
+    return Quartered(success, fit.difficulty, quarter, fit.not_estimable)
 
 
 def tie_order(image_id: pd.Series, seed: int) -> Codes:

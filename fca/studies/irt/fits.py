@@ -6,7 +6,8 @@ The shared columns and the source stand here, because every table of this study 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable
+import logging
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from typing import Annotated, Any
 
@@ -16,9 +17,20 @@ from jaxtyping import Integer
 
 from fca.allowed import Allowed
 from fca.progress import track
-from fca.stats.irt import HOLD_OUTS, Choice, HeldOut, IrtFit, choose_model, fit_irt, held_out_fit
+from fca.stats.irt import (
+    HOLD_OUTS,
+    Choice,
+    HeldOut,
+    IrtFit,
+    Link,
+    choose_model,
+    fit_irt,
+    held_out_fit,
+    weakest_link,
+)
 from fca.stats.irt.model import NAMES
 from fca.studies.answers import Gathered, unfit
+from fca.studies.responses import Responses
 from fca.studies.waiting import waiting
 from fca.types import Column
 
@@ -42,6 +54,7 @@ ITEM_TOP1 = Column("top1", float, ".0%", "share of subjects with the right respo
 IMAGES = Column("images", int, ".0f", "images of the class")
 SHARE_OF_CLASS = Column("share", float, ".1%", "share of the class's images")
 MODAL_WRONG_SHARE = Column("modal_wrong_share", float, ".0%", "share of subjects that predict the same wrong class")
+NOT_ESTIMABLE = Column("not_estimable", tuple, "", "scales that the responses leave open; the prior's are taken")
 HIDDEN = {"cells": "cells: a tenth of the responses", "subjects": "subjects: whole networks"}
 HOLD_OUT = Column("hold_out", str, "", "what was held out", HIDDEN)
 
@@ -49,6 +62,7 @@ IrtModel = Annotated[str, Allowed(choices=(*NAMES, "auto"))]  # auto: what predi
 HoldOut = Annotated[str, Allowed(choices=HOLD_OUTS)]
 Compat = Annotated[str | None, Allowed(choices=("seed001",))]
 
+log = logging.getLogger(__name__)
 LONG = 500_000  # cells, of which a fit can take seconds
 
 _made: dict[Hashable, Any] = {}  # by the settings and a digest of the responses, not by the responses themselves
@@ -57,9 +71,63 @@ _made: dict[Hashable, Any] = {}  # by the settings and a digest of the responses
 def fitted(
     gathered: Gathered, model: str = "2pl", compat: str | None = None, seed: int = 0, hold_out: str = "cells"
 ) -> IrtFit:
-    """`fca.stats.irt.fit_irt` of these responses; model "auto": the one that predicts held-out responses best."""
+    """`fca.stats.irt.fit_irt` of these responses; model "auto": the one that predicts held-out responses best.
+
+    The log says where a scale cannot be estimated, and where two groups of subjects are hardly linked.
+    """
     name = chosen(gathered, seed, hold_out).model if model == "auto" else model
-    return _once(gathered, ("fit", name, compat, seed), partial(fit_irt, model=name, compat=compat, seed=seed))
+
+    def made(correct: np.ndarray) -> IrtFit:
+        fit = fit_irt(correct, name, compat=compat, seed=seed)
+        if fit.not_estimable:
+            log.warning("%s: %s", gathered.dataset, not_estimable_note(fit.not_estimable))
+        link = weakest_link(correct, fit)
+        if link is not None and link.is_weak:
+            log.warning("%s: %s", gathered.dataset, weak_link_note(gathered.responses, link))
+        return fit
+
+    return _once(gathered, ("fit", name, compat, seed), made)
+
+
+def not_estimable_note(scales: tuple[str, ...]) -> str:
+    """What it means that a fit could not learn these scales.
+
+    >>> not_estimable_note(("spread of difficulty",))
+    'too few responses to estimate the spread of difficulty: estimates and intervals lean on the prior'
+    """
+    return f"too few responses to estimate the {' and the '.join(scales)}: estimates and intervals lean on the prior"
+
+
+def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:
+    """A sentence for each line of a table whose fit could not learn a scale.
+
+    >>> list(not_estimable_lines(pd.DataFrame([{"dataset": "zoo", "not_estimable": ("spread of ability",)}])))
+    ['zoo: too few responses to estimate the spread of ability: estimates and intervals lean on the prior.']
+    """
+    for line in fits.to_dict("records"):
+        scales = line.get(NOT_ESTIMABLE)
+        if isinstance(scales, tuple) and scales:
+            place = line.get("corruption", "clean")
+            under = "" if place == "clean" else f" ({place})"
+            yield f"{line['dataset']}: {not_estimable_note(scales)}{under}."
+
+
+def priors_taken(fitted_sets: Iterable[tuple[Gathered, IrtFit]]) -> dict[str, Any]:
+    """What the identity of a table gets where a fit could not learn a scale, by data set; nothing where all could."""
+    taken = {gathered.dataset: list(fit.not_estimable) for gathered, fit in fitted_sets if fit.not_estimable}
+    return {"not_estimable": taken} if taken else {}
+
+
+def weak_link_note(responses: Responses, link: Link) -> str:
+    """Which group of subjects hardly shares a scale with the others."""
+    names = responses.subjects["subject"][link.group].tolist()
+    named = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+    who = f"{len(names)} subject{'s' if len(names) > 1 else ''} ({named})"
+    if not np.isfinite(link.shift_se):
+        why = "share only items, or subjects, that were always right or always wrong"
+        return f"{who} and the others {why}: do not compare their abilities"
+    error = f"the difference of their mean abilities has a standard error of {link.shift_se:.2f}"
+    return f"{who} and the others are linked by {link.responses} responses: {error}"
 
 
 def chosen(gathered: Gathered, seed: int = 0, hold_out: str = "cells") -> Choice:

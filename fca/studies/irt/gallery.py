@@ -12,10 +12,20 @@ import pandas as pd
 
 from fca.allowed import Seed
 from fca.report.pictures import ACROSS, pictures
+from fca.stats.irt import IrtFit
 from fca.stats.label_errors import item_top1, modal_wrong
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects
-from fca.studies.irt.fits import DIFFICULTY, DISCRIMINATION, ITEM_TOP1, MODAL_WRONG_SHARE, PAPER, IrtModel, fitted
+from fca.studies.irt.fits import (
+    DIFFICULTY,
+    DISCRIMINATION,
+    ITEM_TOP1,
+    MODAL_WRONG_SHARE,
+    PAPER,
+    IrtModel,
+    fitted,
+    priors_taken,
+)
 from fca.studies.responses import Responses
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
 from fca.types import Column, FcaError, Table
@@ -69,12 +79,15 @@ class Gallery:
             raise FcaError("analysis.shown", self.shown, "1 or more", "raise it")
         runs: set[str] = set()
         frames = []
+        fitted_sets: list[tuple[Gathered, IrtFit]] = []
         for source in clean_with_subjects(store, self.query, self.responses):
             frame = GALLERY.frame(_lines(source, self))
             found = pictures(store, frame["image_id"].tolist(), source.fingerprint)
+            fitted_sets.append((source, fitted(source, self.model, None, self.seed)))
             frames.append(frame.assign(thumbnail=pd.Series(found.thumbnails, dtype="object")))
             runs |= {*source.runs, *([found.run_id] if found.run_id else [])}
-        return [GALLERY.table(pd.concat(frames, ignore_index=True), {**asdict(self), **METHOD}, sorted(runs))]
+        parameters = {**asdict(self), **METHOD, **priors_taken(fitted_sets)}
+        return [GALLERY.table(pd.concat(frames, ignore_index=True), parameters, sorted(runs))]
 
 
 def _lines(source: Gathered, fields: Gallery) -> Iterator[dict[str, Any]]:

@@ -40,7 +40,7 @@ TEST_RELIABILITY = TableSpec(
         *(Column("empirical", float, ".4f", "empirical reliability, of these subjects"),),
         *(Column("items_90", int, ".0f", "items at random for a reliability of .90"),),
         *(Column("items_95", int, ".0f", "items at random for .95"),),
-        Column("items_99", int, ".0f", "items at random for .99"),
+        *(Column("items_99", int, ".0f", "items at random for .99"), fits.NOT_ESTIMABLE),
     ),
 )
 METHOD = {
@@ -66,14 +66,16 @@ class Information:
     def __call__(self, store: Store) -> list[Table]:
         """The curve of each data set with its subjects on it, and one line a data set."""
         curves, lines, digests = [], [], []
+        fitted_sets: list[tuple[Gathered, IrtFit]] = []
         runs: set[str] = set()
         for gathered in clean_with_subjects(store, self.query, self.responses):
             fit = fits.fitted(gathered, self.model, seed=self.seed)
+            fitted_sets.append((gathered, fit))
             curves.append(_curve(gathered, fit))
             lines.append(_line(gathered, fit))
             runs |= set(gathered.runs)
             digests.append(fits.digest_of(gathered))
-        parameters = {**asdict(self), **METHOD, "answers": digests}
+        parameters = {**asdict(self), **METHOD, "answers": digests, **fits.priors_taken(fitted_sets)}
         return filled(self.tables, [pd.concat(curves, ignore_index=True), lines], parameters, runs)
 
 
@@ -94,4 +96,4 @@ def _line(gathered: Gathered, fit: IrtFit) -> dict[str, object]:
     about |= {"n_subjects": len(fit.ability), "n_items": len(fit.difficulty)}
     reliability = {"marginal": marginal_reliability(fit.bank, spread=spread)}
     reliability["empirical"] = empirical_reliability(fit.ability, fit.ability_se)
-    return {**about, **reliability, **needed}
+    return {**about, **reliability, **needed, "not_estimable": fit.not_estimable}

@@ -20,7 +20,7 @@ from jaxtyping import Float
 
 from fca.allowed import Seed
 from fca.stats.correlation import kendall
-from fca.stats.irt import IrtFit, Scored, excess, fit_items
+from fca.stats.irt import IrtFit, Scored, excess, fit_items, weakest_link
 from fca.stats.irt.subjects import one_class
 from fca.store import Store
 from fca.studies.answers import Gathered, at_severity, clean_with_subjects, shifted_responses
@@ -32,6 +32,7 @@ from fca.studies.irt.fits import (
     HOLD_OUT,
     IRT_MODEL,
     N_ITEMS,
+    NOT_ESTIMABLE,
     PAPER,
     SUBJECT,
     THEORY,
@@ -64,6 +65,10 @@ EXCESS = Column("excess", float, "+.4f", "this log loss less the best one")
 HELD_OUT_AUC = Column("held_out_auc", float, ".3f", "AUC of held-out responses")
 BASELINE_NLL = Column("baseline_nll", float, ".4f", "log loss from the means of subjects and items alone")
 ONE_CLASS = Column("one_class", tuple, "", "subjects that answer one class nearly always; missing without labels")
+SHIFT_SE = Column(
+    "shift_se", float, ".2f", "standard error of the difference in mean ability of two groups of subjects"
+)
+WEAK_LINK = Column("weak_link", str, "", "which two groups, that have least in common; missing where none is set apart")
 CONVERGED = Column("converged", bool, "", "whether the fit converged")
 GUESS = Column("guess", float, ".2f", "chance of a right response without ability")
 SHARE = Column("share", float, ".1%", "share of the items")
@@ -86,7 +91,7 @@ IRT_FITS = TableSpec(
         *(DATASET, CORRUPTION, SEVERITY, TRAIT, Column("calibration", str, "", "how severities share a scale")),
         *(*_FITTED, Column("share_missing", float, ".1%", "share without a response")),
         *(*with_interval(TAU), HOLD_OUT, *with_interval(HELD_OUT_NLL), HELD_OUT_AUC, BASELINE_NLL),
-        *(ONE_CLASS, CONVERGED),
+        *(ONE_CLASS, NOT_ESTIMABLE, SHIFT_SE, WEAK_LINK, CONVERGED),
     ),
 )
 IRT_CHOICE = TableSpec(
@@ -142,7 +147,18 @@ RELIABILITY = TableSpec(
     "reliability",
     "Does ability order the models as accuracy does, under every corruption and severity?",
     f"{PAPER}, table 2 (its severity is 1), with intervals; {THEORY}",
-    (DATASET, CORRUPTION, SEVERITY, *_FITTED, *with_interval(TAU), ONE_CLASS, CONVERGED),
+    (
+        DATASET,
+        CORRUPTION,
+        SEVERITY,
+        *_FITTED,
+        *with_interval(TAU),
+        ONE_CLASS,
+        NOT_ESTIMABLE,
+        SHIFT_SE,
+        WEAK_LINK,
+        CONVERGED,
+    ),
 )
 METHOD = {  # these words are part of the id of a saved bank
     "ability": "95 %: Laplace, given the learned hyperparameters",
@@ -185,11 +201,14 @@ class Irt:
         """Tables irt_abilities, irt_fits, irt_plane, irt_severity, irt_curves, irt_items (a bank), and irt_choice."""
         runs: set[str] = set()
         left_out, digests = [], []
+        not_estimable: dict[str, list[str]] = {}
         parts = defaultdict[TableSpec, list[pd.DataFrame]](list)
         for one in calibrated(store, self):  # one at a time: responses are large
             runs |= set(one.gathered.runs)
             left_out += [f"{one.corruption}: {who}" for who in one.gathered.left_out]
             digests.append(fits.digest_of(one.gathered))  # files are named, but they can change
+            if one.fit.not_estimable:
+                not_estimable[f"{one.gathered.dataset} {one.corruption}"] = list(one.fit.not_estimable)
             parts[IRT_ABILITIES].append(abilities(one, self.trait))
             parts[IRT_FITS].append(fit_line(one, self))
             parts[IRT_ITEMS].append(items(one))
@@ -201,6 +220,8 @@ class Irt:
         frames[IRT_PLANE] = plane(frames[IRT_ITEMS], self.seed)
         frames[IRT_SEVERITY] = severity_shares(frames[IRT_ITEMS])
         parameters = {**asdict(self), **METHOD, "left_out": left_out, "answers": digests}
+        if not_estimable:
+            parameters["not_estimable"] = not_estimable
         return [spec.table(frames[spec], parameters, sorted(runs)) for spec in self.tables if spec in frames]
 
 
@@ -226,6 +247,7 @@ class Reliability:
         """Table reliability: a fit of its own for every data set, corruption and severity; clean is severity 0."""
         runs: set[str] = set()
         lines, digests = [], []
+        not_estimable: dict[str, list[str]] = {}
         clean = [("clean", gathered) for gathered in clean_with_subjects(store, self.query)]
         for corruption, gathered in chain(clean, shifted_responses(store, self.query)):
             for severity in gathered.responses.items["severity"].drop_duplicates().tolist():
@@ -235,9 +257,13 @@ class Reliability:
                 fit = fits.fitted(part, self.model, self.compat, self.seed, self.hold_out)
                 about = {"dataset": part.dataset, "corruption": corruption, "severity": severity}
                 lines.append({**about, **_trust(part.responses, fit)})
+                if fit.not_estimable:
+                    not_estimable[f"{part.dataset} {corruption} {severity}"] = list(fit.not_estimable)
                 digests.append(fits.digest_of(part))
             runs |= set(gathered.runs)
         parameters = {**asdict(self), "tau": METHOD["tau"], "answers": digests}
+        if not_estimable:
+            parameters["not_estimable"] = not_estimable
         return [RELIABILITY.table(RELIABILITY.frame(lines), parameters, sorted(runs))]
 
 
@@ -407,7 +433,12 @@ def _trust(responses: Responses, fit: IrtFit) -> dict[str, Any]:
     labels = responses.items["label"]
     single = one_class(responses.correct, labels.to_numpy())
     named = {"one_class": tuple(responses.subjects["subject"][single]) if len(labels.dropna().unique()) > 1 else None}
-    return {"irt_model": fit.model, **counts, **interval, **named, "converged": fit.converged}
+    link = weakest_link(responses.correct, fit)
+    apart: dict[str, Any] = {"not_estimable": fit.not_estimable}
+    if link is not None:
+        apart["shift_se"] = link.shift_se if np.isfinite(link.shift_se) else None
+        apart["weak_link"] = fits.weak_link_note(responses, link) if link.is_weak else None
+    return {"irt_model": fit.model, **counts, **interval, **named, **apart, "converged": fit.converged}
 
 
 def ceiling_of(irt_model: str) -> str:

@@ -73,7 +73,7 @@ DEPENDENCE = TableSpec(
         *(*with_interval(WITHIN), Column("n_paired", int, ".0f", "items whose pairs were searched")),
         *(Column("z_highest", float, ".1f", "highest residual covariance of a pair, in sd"),),
         *(Column("z_by_chance", float, ".1f", "the same in simulated responses, highest of the replicates"),),
-        Column("pairs_beyond", int, ".0f", "pairs above all simulated ones, 20 at most"),
+        *(Column("pairs_beyond", int, ".0f", "pairs above all simulated ones, 20 at most"), fits.NOT_ESTIMABLE),
     ),
 )
 DEPENDENT_PAIRS = TableSpec(
@@ -117,12 +117,14 @@ class ItemFit:
         """One line an item, a subject, a data set; and the most dependent pairs of items."""
         lines: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         runs, digests = set[str](), []
+        fitted_sets: list[tuple[Gathered, IrtFit]] = []
         for gathered in clean_with_subjects(store, self.query, self.responses):
             for part, found in zip(lines, _lines(gathered, self), strict=True):
                 part.append(found.assign(dataset=gathered.dataset))
+            fitted_sets.append((gathered, fits.fitted(gathered, self.model, seed=self.seed)))
             runs |= set(gathered.runs)
             digests.append(fits.digest_of(gathered))
-        parameters = {**asdict(self), **METHOD, "answers": digests}
+        parameters = {**asdict(self), **METHOD, "answers": digests, **fits.priors_taken(fitted_sets)}
         return filled(self.tables, [pd.concat(part, ignore_index=True) for part in lines], parameters, runs)
 
 
@@ -192,6 +194,7 @@ def _dependence(
     responses = gathered.responses
     subjects, n_items = responses.correct.shape
     line = {"irt_model": fit.model, "n_subjects": subjects, "n_items": n_items, "n_paired": len(paired)}
+    line["not_estimable"] = fit.not_estimable
     if len(paired) < 2:
         return line, DEPENDENT_PAIRS.frame([])
     correct, p = responses.correct[:, paired], fit.probability()[:, paired]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any, ClassVar
@@ -13,12 +14,13 @@ from fca.allowed import Allowed, Seed
 from fca.progress import track
 from fca.stats.irt.facets import FacetFit, fit_facets
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_responses, shifted_responses
+from fca.studies.answers import Gathered, clean_responses, linked_parts, shifted_responses
 from fca.studies.irt import fits
 from fca.studies.irt.fits import N_MODELS, N_SUBJECTS
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, with_interval
 
+log = logging.getLogger(__name__)
 SOURCE = "Fischer (linear logistic test model, 1973); De Boeck & Wilson, 2004, chapter 6"
 STEP = Column("step", float, "+.3f", "logits of difficulty that a step of severity adds")
 EFFECT = Column("effect", float, "+.2f", "logits of difficulty that this severity adds to clean images")
@@ -96,8 +98,15 @@ class SeverityFacet:
         for gathered in clean_responses(store, self.query, self.responses):
             items = gathered.responses.items
             for kind in items["corruption"].unique():
-                if gathered.fingerprint is None and kind != "clean":
-                    yield str(kind), _only(gathered, items["corruption"].isin([kind, "clean"]).to_numpy())
+                if gathered.fingerprint is not None or kind == "clean":
+                    continue
+                of_kind = _only(gathered, items["corruption"].isin([kind, "clean"]).to_numpy())
+                image, _ = pd.factorize(of_kind.responses.items["image_id"])
+                for part in linked_parts(of_kind, image):
+                    if np.ptp(part.responses.items["severity"]) > 0:
+                        yield str(kind), part
+                    else:
+                        log.warning("%s on %s is left out: its images were shown at one severity", kind, part.dataset)
 
 
 def _only(gathered: Gathered, kept: np.ndarray) -> Gathered:

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import statsmodels.api as sm
-from scipy.stats import chi2
 from statsmodels.stats.contingency_tables import StratifiedTable
 
 from fca.stats.irt import fit_irt
@@ -52,10 +51,11 @@ def test_regressions_are_those_of_statsmodels():
     theta = (ability - ability.mean()) / ability.std()
     design = np.column_stack([np.ones(120), theta, focal, theta * focal])
     for item in np.flatnonzero(~np.isnan(found.uniform)):
-        fits = [sm.Logit(responses[:, item], design[:, :k]).fit(disp=0) for k in (2, 3, 4)]
-        assert found.log_odds[item] == pytest.approx(fits[1].params[2], abs=1e-4)
-        assert found.uniform[item] == pytest.approx(chi2.sf(2 * (fits[1].llf - fits[0].llf), 1), abs=1e-6)
-        assert found.non_uniform[item] == pytest.approx(chi2.sf(2 * (fits[2].llf - fits[1].llf), 1), abs=1e-6)
+        models = [sm.GLM(responses[:, item], design[:, :k], family=sm.families.Binomial()) for k in (2, 3)]
+        coefficients = [model.fit().params for model in models]
+        assert found.log_odds[item] == pytest.approx(coefficients[1][2], abs=1e-4)
+        for p, model, known, k in zip((found.uniform, found.non_uniform), models, coefficients, (2, 3), strict=True):
+            assert p[item] == pytest.approx(model.score_test(known, exog_extra=design[:, [k]])[1], abs=1e-5)
 
 
 def test_planted_items_are_found_and_have_their_size():
@@ -81,8 +81,16 @@ def test_without_dif_few_items_are_flagged_though_groups_differ_in_ability(shift
     assert (found.p[known] < 0.05).mean() < 0.04  # the continuity correction is careful with few subjects
     assert abs(np.median(found.delta[known])) < 0.25
     p = logistic_dif(responses, focal, ability)
-    assert (p.uniform[~np.isnan(p.uniform)] < 0.05).mean() == pytest.approx(0.06, abs=0.015)
-    assert (p.non_uniform[~np.isnan(p.non_uniform)] < 0.05).mean() == pytest.approx(0.075, abs=0.02)
+    assert (p.uniform[~np.isnan(p.uniform)] < 0.05).mean() == pytest.approx(0.055, abs=0.01)
+    assert (p.non_uniform[~np.isnan(p.non_uniform)] < 0.05).mean() == pytest.approx(0.053, abs=0.01)
+
+
+def test_regressions_hold_their_level_with_34_subjects():
+    # the likelihood ratio: 6.2 % uniform and 11.1 % non-uniform. 3,000 items of one fit: a point of sampling error
+    responses, focal, _ = answered(subjects=34, focal=17, items=3000, shift=0.0)
+    p = logistic_dif(responses, focal, fit_irt(responses).ability)
+    assert (p.uniform[~np.isnan(p.uniform)] < 0.05).mean() == pytest.approx(0.055, abs=0.015)
+    assert (p.non_uniform[~np.isnan(p.non_uniform)] < 0.05).mean() == pytest.approx(0.054, abs=0.015)
 
 
 def test_groups_that_do_not_overlap_are_not_compared():

@@ -15,7 +15,7 @@ import pandas as pd
 from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.irt import irt
-from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, TRAIT
+from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, TRAIT, not_estimable_lines
 from fca.studies.irt.irt import CEILING, HELD_OUT_NLL, MARK, PROBABILITY, SHARE, TAU
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, SNAPSHOT
 from fca.types import Table
@@ -231,6 +231,9 @@ def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
             low, high = (f"{known[at][TAU]:.3f} ({known[at][CORRUPTION]})" for at in (0, -1))
             of = f"{len({line[CORRUPTION] for line in known})} corruptions"
             yield f"{dataset}: under {of}, tau between {part[TRAIT].iloc[0]} and accuracy is {low} to {high}."
+        yield from not_estimable_lines(part)
+        for note in part.get("weak_link", pd.Series(dtype=object)).dropna():
+            yield f"{dataset}: {note}."
         if not part["converged"].all():
             failed = ", ".join(part.loc[~part["converged"].astype(bool), CORRUPTION])
             yield f"{dataset}: the fit did not converge for {failed}; do not read its numbers."

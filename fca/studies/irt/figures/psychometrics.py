@@ -13,7 +13,7 @@ from fca.report.figure import Figure
 from fca.studies.irt import dif, dimensionality, information, item_fit, severity_facet
 from fca.studies.irt.dif import DELTA, ETS_CLASS
 from fca.studies.irt.dimensionality import DIMENSIONS, GAIN
-from fca.studies.irt.fits import ABILITY, DIFFICULTY, HOLD_OUT, SUBJECT
+from fca.studies.irt.fits import ABILITY, DIFFICULTY, HOLD_OUT, SUBJECT, not_estimable_lines
 from fca.studies.irt.information import INFORMATION, KIND
 from fca.studies.irt.item_fit import INFIT, INFIT_EXPECTED, INFIT_Z, LIMIT, PAIR_Z
 from fca.studies.irt.severity_facet import EFFECT, STEP
@@ -162,6 +162,7 @@ def dependence_headlines(dependence: pd.DataFrame) -> Iterator[str]:
     zoo: 10% of the items have an infit beyond 1.96 standard deviations of the 2pl's (at most 5% if it held).
     zoo: mean Q3 of images of one class +0.020 [+0.010, +0.030]; no pair of 90 images above chance.
     """
+    yield from not_estimable_lines(dependence)
     for line in dependence.to_dict("records"):
         if pd.notna(line["misfit_infit"]):
             of = f"{line['misfit_infit']:.0%} of the items have an infit beyond {LIMIT} standard deviations"
@@ -182,6 +183,7 @@ def reliability_headlines(lines: pd.DataFrame) -> Iterator[str]:
     >>> list(reliability_headlines(pd.DataFrame([line])))
     ['zoo: 1,000 images measure ability with a marginal reliability of 0.9900; 120 at random would reach 0.95.']
     """
+    yield from not_estimable_lines(lines)
     for line in lines.to_dict("records"):
         found = f"{line['n_items']:,} images measure ability with a marginal reliability of {line['marginal']:.4f}"
         yield f"{line[DATASET]}: {found}; {line['items_95']:,} at random would reach 0.95."
@@ -208,6 +210,7 @@ def dif_headlines(summary: pd.DataFrame) -> Iterator[str]:
     >>> list(dif_headlines(pd.DataFrame([line | {"n_tested": 0}])))
     ['zoo: 5 against 9 models: their abilities do not overlap enough to compare any of 100 items.']
     """
+    yield from not_estimable_lines(summary)
     for line in summary.to_dict("records"):
         groups = f"{line[DATASET]}: {line['n_focal']} against {line['n_reference']} models"
         if not line["n_tested"]:
