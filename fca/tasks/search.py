@@ -64,6 +64,8 @@ CLEAN = Column("clean_accuracy", float, ".1%", "share of the data set's test ima
 OPTIONS = {"strength": None, "acquisition": None, "reserve": None, "starts": 10, "features": "one_hot", "visits": 1}
 BUDGETS = ("max_subdomains", "max_images", "max_hours", "max_money")
 OWN = (*BUDGETS, "images", "visits", "max_draws", "parallel", "stored_px", "confirm")  # what a search means, as it is
+# what rules are tested by, and what models expect, where an earlier version answered otherwise; part of the identity
+REVISED_RULES, REVISED_POLICIES = "null tables", {"gp_pairwise": "binomial likelihood"}
 IMAGES = {"visit": np.int32, "accepted": bool, "correct": bool, "p": np.float32, "score": np.float32, "second": np.int8}
 BARREN, SIDE = 5, 64  # visits in a row without an accepted image that end a search; pixels of a gallery's side
 log = logging.getLogger(__name__)
@@ -176,6 +178,7 @@ class Search:
         meaning = {"data": data.fingerprint, "model": clean.identity["model"], "filter": self.filter.label()}
         meaning |= {"encoder": reader and setup.encoder.identity(), "second": self.second and self.second.identity()}
         meaning |= {"generator": [drawing.label(), drawing.version()], "policy": [self.policy, options]}
+        meaning |= {"revised_rules": REVISED_RULES, "revised_policy": REVISED_POLICIES.get(self.policy)}
         meaning |= {"price": price, "seed": setup.seed, "clean": parent}
         meaning |= {name: getattr(self, name) for name in OWN}
         about = {name: clean.about[name] for name in ("model", "weights", "snapshot")}

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Integer
-from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from fca.stats.correlation import correlation, correlation_interval
 from fca.stats.intervals import FRACTION, Estimated, cluster_draws, mean_interval, percentile_interval
+from fca.stats.search.counts import effective_images, image_correlation, p_of_rules
 from fca.stats.search.domain import Domain
 from fca.stats.search.models import Visits, pooled
 
 SUPPORT = 5  # visited subdomains that a rule needs, if it has so many
+FAMILY_LEVEL = 0.05  # of finding any rule where there is none
 
 Found = Float[np.ndarray, " subdomains"]
 Mask = Bool[np.ndarray, " subdomains"]
@@ -89,40 +89,59 @@ def members(domain: Domain, rule: Mapping[str, Any]) -> Mask:
     return np.array([rule.items() <= domain.values(one).items() for one in range(len(domain))])
 
 
-def find_rules(domain: Domain, visited: Visits, correct: Visits, shown: Visits, most: int = 5) -> list[dict[str, Any]]:
+def find_rules(
+    domain: Domain, visited: Visits, correct: Visits, shown: Visits, most: int = 5, tables: int = 999
+) -> list[dict[str, Any]]:
     """Up to `most` rules, attribute -> value with one or two entries, whose subdomains have low accuracy.
 
-    Greedy subgroup discovery among visited subdomains that no earlier rule has. Rules are tested by rank sums (normal
-    approximation, ties corrected), inside against outside, at 5 % one-sided, Bonferroni over the candidates: those with
-    SUPPORT visited subdomains, or all of a rule that has fewer. Of the significant ones that with the lowest
-    (mean inside - mean) sqrt(subdomains inside) is taken, narrowed by a second value if that is significantly worse.
+    Greedy subgroup discovery among visited subdomains that no earlier rule has. Candidates are rules with SUPPORT
+    visited subdomains, or all of a rule that has fewer. They are tested at 5 % for all of them together, one-sided,
+    against tables in which no attribute matters and subdomains vary as they do here (`fca.stats.search.counts`).
+    Of the significant ones that with the lowest (share inside - share) sqrt(images inside) is taken, each subdomain
+    with its effective images, and narrowed by a second value if that is significantly worse.    tables: drawn for a
+    test.
     """
     of = by_subdomain(visited, correct, shown)
+    counts = of["correct"].to_numpy(), of["shown"].to_numpy()
     rules, cells = zip(*_rules(domain, 1), *_rules(domain, 2), strict=True)
     needed, has = np.minimum(np.sum(cells, axis=1), SUPPORT), np.array(cells)[:, of.index]
-    accuracy, free, found = of["accuracy"].to_numpy(), np.ones(len(of), dtype=bool), list[dict[str, Any]]()
-    while len(found) < most and (best := _lowest(has, needed, accuracy, free)) is not None:
+    free, found, rng = np.ones(len(of), dtype=bool), list[dict[str, Any]](), np.random.default_rng(0)
+
+    while len(found) < most and (best := _lowest(has, needed, counts, free, tables, rng)) is not None:
         narrower = np.array([rules[best].items() < rule.items() for rule in rules])
-        narrowed = _lowest(has, np.where(narrower, needed, len(of) + 1), accuracy, free & has[best])
+        needed_of_narrower = np.where(narrower, needed, len(of) + 1)
+        narrowed = _lowest(has, needed_of_narrower, counts, free & has[best], tables, rng)
         best = best if narrowed is None else narrowed
         found.append(rules[best])
         free &= ~has[best]
+
     return found
 
 
 def _lowest(
-    has: Bool[np.ndarray, "rules visited"], needed: Integer[np.ndarray, " rules"], accuracy: Found, among: Mask
+    has: Bool[np.ndarray, "rules visited"],
+    needed: Integer[np.ndarray, " rules"],
+    counts: tuple[Integer[np.ndarray, " visited"], Integer[np.ndarray, " visited"]],
+    among: Mask,
+    tables: int,
+    rng: np.random.Generator,
 ) -> int | None:
     """Which rule is worst among some subdomains; None where none is significant."""
-    ranks, n = rankdata(accuracy[among]), int(among.sum())
+    correct, shown = (count[among] for count in counts)
     inside = has[:, among].sum(axis=1)
-    tried = (inside >= needed) & (inside < n)
-    if not tried.any() or np.ptp(ranks) == 0:
+    tried = np.flatnonzero((inside >= needed) & (inside < among.sum()))
+    if not len(tried) or correct.sum() in (0, shown.sum()):
         return None
-    sd = np.sqrt(ranks.var() * inside * (n - inside) / (n - 1))
-    low = tried & (has[:, among] @ (ranks - ranks.mean()) < ndtri(0.05 / tried.sum()) * sd)
-    score = has[:, among] @ (accuracy[among] - accuracy[among].mean()) / np.sqrt(np.maximum(inside, 1))
-    return int(np.where(low, score, np.inf).argmin()) if low.any() else None
+
+    has_tried = has[np.ix_(tried, among)]
+    low = p_of_rules(has_tried, correct, shown, tables, rng) <= FAMILY_LEVEL
+    if not low.any():
+        return None
+
+    weight = effective_images(shown, image_correlation(correct, shown, np.zeros(len(shown), dtype=np.int64)))
+    lack = weight * (correct / shown - weight @ (correct / shown) / weight.sum())
+    score = has_tried @ lack / np.sqrt(has_tried @ weight)
+    return int(tried[np.where(low, score, np.inf).argmin()])
 
 
 def agreement(first: Found, second: Found, seed: int = 0) -> tuple[Estimated, Estimated, float]:

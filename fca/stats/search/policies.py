@@ -15,7 +15,17 @@ from jaxtyping import Int
 from scipy.special import ndtr
 
 from fca.stats.search.domain import Domain
-from fca.stats.search.models import PairwiseGP, PerSubdomain, Prediction, Regression, Tuned, Visits, pooled, skill
+from fca.stats.search.models import (
+    PairwiseGP,
+    PerSubdomain,
+    Prediction,
+    Regression,
+    Tuned,
+    Visits,
+    pooled,
+    skill,
+    working_logits,
+)
 from fca.types import FcaError, check_choice
 
 Open = Int[np.ndarray, " open"]
@@ -170,12 +180,19 @@ class Guided(Policy):
         evidence, acquisition = pooled(*np.frombuffer(visits, np.int64).reshape(3, -1)), self.options["acquisition"]
         mean, sd = self.model.scale(evidence, tuned, spread=acquisition != "greedy")
         above, sd = mean - np.quantile(mean, WORST), np.maximum(sd, 1e-9)
-        noise = np.median(PairwiseGP.logits(evidence)[1])  # of a visit: what counts is what one would measure
-        z = (evidence.accuracy.min() - mean) / sd
-        improvement = sd * (z * ndtr(z) + np.exp(-z * z / 2) / np.sqrt(2 * np.pi))
-        scores = {"greedy": -mean, "expected_improvement": np.log(np.maximum(improvement, 1e-300))}
-        scores |= {"worst_decile": -above / np.sqrt(sd**2 + noise), "straddle": 1.96 * sd - np.abs(above)}
-        return scores[acquisition].round(9)
+
+        if acquisition == "greedy":
+            score = -mean
+        elif acquisition == "expected_improvement":
+            z = (evidence.accuracy.min() - mean) / sd
+            improvement = sd * (z * ndtr(z) + np.exp(-z * z / 2) / np.sqrt(2 * np.pi))
+            score = np.log(np.maximum(improvement, 1e-300))
+        elif acquisition == "straddle":
+            score = 1.96 * sd - np.abs(above)
+        else:  # worst_decile: what counts is what one would measure, so the noise of a visit comes on top
+            noise = np.median(working_logits(evidence, mean[evidence.at]).variance)
+            score = -above / np.sqrt(sd**2 + noise)
+        return score.round(9)
 
 
 def make_policy(name: str, domain: Domain, seed: int, **options: Any) -> Policy:

@@ -10,11 +10,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.stats import ttest_ind_from_stats
 
 from fca.allowed import Seed
 from fca.report.pictures import ACROSS, data_uri, png_of
-from fca.stats.intervals import FRACTION, UNKNOWN, mean_with_interval, wilson
+from fca.stats.intervals import UNKNOWN, wilson
+from fca.stats.search.counts import p_lower, share_with_interval
 from fca.stats.search.domain import Domain, domain_of
 from fca.stats.search.explain import agreement, by_subdomain, members, pair_means, value_means
 from fca.stats.search.policies import make_policy
@@ -92,9 +92,12 @@ BINS = TableSpec("search_accuracies", "How accurate are visited subdomains?", f"
 GALLERY = TableSpec("search_gallery", "What do failures look like?", f"{PAPER} samples and prompts", _PICTURE)
 METHOD = {
     ACCURACY: "every subdomain counts the same; Student's interval over subdomains, which were drawn with their images",
-    RULE: "greedy subgroup discovery by rank sums, 5 % after Bonferroni: fca.stats.search.explain.find_rules",
-    CONFIRMED: "fresh subdomains of the condition are less accurate than those outside all rules (Welch's t, one-sided "
-    "p up to .025); undecided where there is no test: a single fresh subdomain, or all alike",
+    RULE: "greedy subgroup discovery at 5 % for all candidates together: fca.stats.search.explain.find_rules",
+    FRESH: "share of fresh images, weighted by images; interval of Korn and Graubard over subdomains: "
+    "fca.stats.search.counts.share_with_interval",
+    CONFIRMED: "fresh images of the condition are recognised less often than those outside all rules (one-sided p up "
+    "to 0.025, both over subdomains by t and over images by Fisher's test: fca.stats.search.counts.p_lower); undecided "
+    "with a single fresh subdomain inside or outside",
     CAUSE: "of the lowest tenth of visited subdomains. A classifier fails where its Wilson interval is below its mean "
     "over visited subdomains; only this one does where the second does not, with an interval above that of this one. "
     "A score, the mean of all images drawn, is low below the first quarter of visited subdomains. All else: undecided",
@@ -225,21 +228,23 @@ def _rules(one: Search) -> Iterator[Any]:
     has = np.array([members(one.domain, rule) for rule in one.rules])
     free: Any = ~has.any(axis=0)
     parts = [by_subdomain(*(counts[one.of["fresh_rule"] == at] for counts in fresh)) for at in (*range(len(has)), -1)]
-    *inside, outside = (mean_with_interval(part["accuracy"], within=FRACTION) for part in parts)
-    for rule, valid, part, mean in zip(one.rules, has, parts, inside, strict=False):
-        p = _p_value(parts[-1]["accuracy"], part["accuracy"])
+    *inside, outside = (share_with_interval(*_counts(part)) for part in parts)
+    for rule, valid, part, share in zip(one.rules, has, parts, inside, strict=False):
+        p = _p_value(part, parts[-1])
         verdict = _VERDICTS[3 if part.empty else 2 if np.isnan(p) else int(p > 0.025)]
         means = (of["accuracy"][where[of.index]].mean() for where in (valid, free))
         of_rule = one.row[SUBJECT], _words(rule), valid[of.index].sum(), valid.sum()
-        yield *of_rule, *means, *mean, *outside, part["shown"].sum(), verdict
+        yield *of_rule, *means, *share, *outside, part["shown"].sum(), verdict
 
 
-def _p_value(higher: pd.Series, lower: pd.Series) -> float:
-    """Of Welch's one-sided test of two means; NaN where there is none."""
-    if min(len(higher), len(lower)) < 2 or higher.var() + lower.var() == 0:
-        return np.nan
-    groups = (value for of in (higher, lower) for value in (of.mean(), of.std(), len(of)))
-    return float(ttest_ind_from_stats(*groups, equal_var=False, alternative="greater").pvalue)
+def _counts(part: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    return part["correct"].to_numpy(), part["shown"].to_numpy()
+
+
+def _p_value(inside: pd.DataFrame, outside: pd.DataFrame) -> float:
+    """That accuracy is not lower inside; NaN where there is no test."""
+    correct, shown = _counts(pd.concat([inside, outside]))
+    return p_lower(correct, shown, np.arange(len(shown)) < len(inside))
 
 
 def _causes(one: Search) -> Iterator[Any]:

@@ -1,0 +1,221 @@
+"""Right and shown images of subdomains whose true accuracies vary: shares with intervals, and tests for low ones.
+
+Images of one subdomain are not independent draws of all images: subdomains differ, so two images of one are correlated,
+and 50 images of one subdomain are worth less than one image of each of 50. Of n images c are right, a beta-binomial
+count: accuracies of subdomains have mean p and variance rho p (1 - p), and rho is the correlation of two images.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Num
+from numpy.typing import ArrayLike
+from scipy.special import betainccinv, betaincinv, betaln, gammaln, ndtri, stdtr, stdtrit, xlogy
+
+from fca.stats.intervals import LEVEL, NO_INTERVAL, UNKNOWN, Estimated
+
+NO_CORRELATION = 1e-6  # as good as 0, and still a beta-binomial
+CORRELATIONS = np.concatenate([[NO_CORRELATION], np.geomspace(0.003, 0.9, 40)])
+EDGE = 1e-9  # of accuracies and shares: nearer to 0, 1 or each other is equal
+
+PerSubdomain = Num[np.ndarray, " subdomains"]
+Groups = Int[np.ndarray, " subdomains"]
+Rules = Bool[np.ndarray, "rules subdomains"]
+
+
+def effective_images(shown: PerSubdomain, correlation: float) -> Float[np.ndarray, " subdomains"]:
+    """How many independent images the images of each subdomain are worth: n / (1 + (n - 1) rho).
+
+    >>> effective_images(np.array([1, 10, 50]), 0.1).round(2)
+    array([1.  , 5.26, 8.47])
+    """
+    return shown / (1 + (shown - 1) * correlation)
+
+
+def image_correlation(correct: PerSubdomain, shown: PerSubdomain, group: Groups) -> float:
+    """Correlation of two images of a subdomain: the beta-binomial of highest likelihood, each group with its own p.
+
+    A grid search. p of a group is its share of right images, weighted by `effective_images`.
+
+    >>> image_correlation(np.array([10, 0, 10, 0]), np.array([10, 10, 10, 10]), np.zeros(4, int)) > 0.5
+    True
+    """
+    weight = shown / (1 + np.outer(CORRELATIONS, shown - 1))
+    in_group = np.eye(group.max() + 1)[group]
+    share = (weight * correct / shown) @ in_group / (weight @ in_group)
+    mean = np.clip(share, EDGE, 1 - EDGE)[:, group]
+
+    concentration = (1 / CORRELATIONS - 1)[:, None]
+    a, b = mean * concentration, (1 - mean) * concentration
+    likelihood = np.sum(betaln(correct + a, shown - correct + b) - betaln(a, b), axis=1)
+    return float(CORRELATIONS[likelihood.argmax()])
+
+
+def share_with_interval(correct: PerSubdomain, shown: PerSubdomain) -> Estimated:
+    """Share of right images of the population that some subdomains were drawn from, with its 95 % interval.
+
+    p  = sum w c / n / sum w,   w: `effective_images`,   k subdomains
+    s² = sum w (c / n - p)² / (k - 1)
+    n* = p (1 - p) sum w / s² (z / t)², at most all images; t of (sum w)² / sum w² - 1 degrees of freedom
+    interval: Clopper and Pearson's of p n* right images of n*    (Korn and Graubard 1998, Survey Methodology 24:193)
+
+    It stays in [0, 1], and where all images are right it is that of so many independent images. NaN, NaN with a single
+    subdomain; all three are NaN without any.
+
+    >>> value, low, high = share_with_interval(np.array([9, 7, 10, 8, 6]), np.array([10, 10, 10, 10, 10]))
+    >>> round(value, 3), round(low, 2), round(high, 2)
+    (0.8, 0.53, 0.95)
+    """
+    if not len(correct):
+        return UNKNOWN
+    everything = np.zeros(len(correct), dtype=np.int64)
+    weight = effective_images(shown, image_correlation(correct, shown, everything))
+    accuracy = correct / shown
+    share = float(weight @ accuracy / weight.sum())
+    if len(correct) < 2:
+        return Estimated(share, *NO_INTERVAL)
+
+    freedom = max(weight.sum() ** 2 / (weight @ weight) - 1, 1.0)
+    variance = weight @ (accuracy - share) ** 2 / (len(correct) - 1)
+    narrower = (ndtri(0.5 + LEVEL / 2) / stdtrit(freedom, 0.5 + LEVEL / 2)) ** 2
+    independent = float(shown.sum())
+    if variance > EDGE:
+        independent = min(independent, share * (1 - share) * weight.sum() / variance * narrower)
+
+    right, wrong = share * independent, (1 - share) * independent
+    low = float(betaincinv(right, wrong + 1, 0.5 - LEVEL / 2)) if share > EDGE else 0.0
+    high = float(betainccinv(right + 1, wrong, 0.5 - LEVEL / 2)) if share < 1 - EDGE else 1.0
+    return Estimated(share, low, high)
+
+
+def p_lower(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
+    """One-sided p-value of a lower accuracy inside than outside; NaN with fewer than two subdomains on a side.
+
+    The larger of two: of Student's t of the two shares, which sees how much subdomains vary,
+
+    t = (p_in - p_out) / (s sqrt(1 / W_in + 1 / W_out)),   s² = sum w (c / n - p of the side)² / (k - 2)
+
+    with w, the `effective_images`, W, their sum on a side, and (W_in² / sum w² + W_out² / sum w²) - 2 degrees of
+    freedom; and of Fisher's test of all images (mid-p), which holds where a few images decide.
+
+    >>> inside = np.array([True] * 5 + [False] * 5)
+    >>> round(p_lower(np.array([3, 5, 4, 2, 6, 9, 8, 10, 9, 7]), np.full(10, 10), inside), 4)
+    0.0004
+    """
+    side = np.where(inside, 0, 1)
+    subdomains = np.bincount(side, minlength=2)
+    if subdomains.min() < 2:
+        return float("nan")
+
+    weight = effective_images(shown, image_correlation(correct, shown, side))
+    total = np.bincount(side, weight)
+    share = np.bincount(side, weight * correct / shown) / total
+    freedom = float(np.sum(total**2 / np.bincount(side, weight**2))) - 2
+    variance = weight @ (correct / shown - share[side]) ** 2 / (len(side) - 2)
+    t = (share[0] - share[1]) / np.sqrt(max(variance, EDGE) * np.sum(1 / total))
+
+    of_subdomains = float(stdtr(max(freedom, 1.0), t))
+    return max(of_subdomains, _fisher_mid_p(correct, shown, inside))
+
+
+def _fisher_mid_p(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
+    """Probability of so few right images inside when all right ones are dealt out at random; half of exactly so few."""
+    right, right_inside = int(correct.sum()), int(correct[inside].sum())
+    images, images_inside = int(shown.sum()), int(shown[inside].sum())
+    fewest = max(0, right - (images - images_inside))
+    dealt = np.arange(fewest, right_inside + 1)
+
+    log_ways = _log_choose(images_inside, dealt) + _log_choose(images - images_inside, right - dealt)
+    probability = np.exp(log_ways - _log_choose(images, right))
+    return float(probability.sum() - probability[-1] / 2)
+
+
+def _log_choose(n: ArrayLike, k: ArrayLike) -> np.ndarray:
+    return np.asarray(gammaln(np.add(n, 1)) - gammaln(np.add(k, 1)) - gammaln(np.subtract(n, k) + 1))
+
+
+def signed_root(
+    has: Rules, correct: Num[np.ndarray, "tables subdomains"], shown: PerSubdomain, weight: PerSubdomain
+) -> Float[np.ndarray, "tables rules"]:
+    """How much lower (negative) or higher the accuracy is inside each rule than outside, as a normal deviate.
+
+    sign(p_in - p_out) sqrt(2 (L(p_in, p_out) - L(p, p))),   L: log likelihood of independent binomials
+
+    with `weight` images of each subdomain in place of those shown. Each rule needs a subdomain inside and one outside.
+
+    >>> has = np.array([[True, True, False, False]])
+    >>> signed_root(has, np.array([[5, 5, 9, 9], [7, 7, 7, 7]]), np.full(4, 10), np.full(4, 10.0)).round(2)
+    array([[-2.85],
+           [ 0.  ]])
+    """
+    right = correct / shown * weight
+    right_inside, images_inside = right @ has.T, has @ weight
+    right_outside, images_outside = right.sum(axis=1, keepdims=True) - right_inside, weight.sum() - images_inside
+
+    apart = _log_likelihood(right_inside, images_inside) + _log_likelihood(right_outside, images_outside)
+    together = _log_likelihood(right.sum(axis=1, keepdims=True), weight.sum())
+    difference = right_inside / images_inside - right_outside / images_outside
+    sign = np.sign(np.where(np.abs(difference) < EDGE, 0.0, difference))
+    return sign * np.sqrt(2 * np.maximum(apart - together, 0.0))
+
+
+def _log_likelihood(right: np.ndarray, images: np.ndarray) -> np.ndarray:
+    """Of binomial counts at their own share."""
+    right = np.clip(right, 0.0, images)  # rounding
+    return np.asarray(xlogy(right, right / images) + xlogy(images - right, 1 - right / images))
+
+
+def alike_tables(
+    correct: PerSubdomain, shown: PerSubdomain, correlation: float, tables: int, rng: np.random.Generator
+) -> Int[np.ndarray, "tables subdomains"]:
+    """Counts of right images in tables where no attribute matters and subdomains vary as they do here.
+
+    The quantile of each count among beta-binomial counts of as many images (drawn at random within the count's step)
+    goes to another subdomain, where the count with this quantile is taken. With equally many images everywhere these
+    are permutations of the counts, whatever their distribution; with other numbers the beta-binomial translates.
+
+    >>> rng = np.random.default_rng(0)
+    >>> sorted(alike_tables(np.array([1, 4, 9]), np.array([10, 10, 10]), 0.2, 1, rng)[0].tolist())
+    [1, 4, 9]
+    """
+    weight = effective_images(shown, correlation)
+    mean = float(np.clip(weight @ (correct / shown) / weight.sum(), EDGE, 1 - EDGE))
+    below = {n: _cumulative(int(n), mean, correlation) for n in np.unique(shown).tolist()}
+
+    low, high = np.array([below[n][right : right + 2] for right, n in zip(correct, shown, strict=True)]).T
+    quantiles = rng.permuted(low + (high - low) * rng.random((tables, len(shown))), axis=1)
+
+    dealt = np.empty(quantiles.shape, dtype=np.int64)
+    for n, cumulative in below.items():
+        same = shown == n
+        dealt[:, same] = np.minimum(np.searchsorted(cumulative, quantiles[:, same], side="right") - 1, n)
+    return dealt
+
+
+def _cumulative(n: int, mean: float, correlation: float) -> Float[np.ndarray, " counts"]:
+    """Probability of fewer than 0, 1, ..., n + 1 right images of n, beta-binomial."""
+    right, concentration = np.arange(n + 1), 1 / correlation - 1
+    a, b = mean * concentration, (1 - mean) * concentration
+    log_probability = _log_choose(n, right) + betaln(right + a, n - right + b) - betaln(a, b)
+    cumulative = np.cumsum(np.exp(log_probability))
+    return np.concatenate([[0.0], cumulative / cumulative[-1]])
+
+
+def p_of_rules(
+    has: Rules, correct: PerSubdomain, shown: PerSubdomain, tables: int, rng: np.random.Generator
+) -> Float[np.ndarray, " rules"]:
+    """One-sided p-value of each rule's low accuracy inside, adjusted for looking at all of them.
+
+    Share of `alike_tables` (and the table itself) in which the lowest `signed_root` of any rule is as low (the maximum
+    statistic of Westfall and Young 1993). So of tables where no rule holds, one in twenty has a p-value up to 0.05.
+
+    >>> has = np.array([[True] * 6 + [False] * 6, [True, False] * 6])
+    >>> correct = np.array([4, 5, 3, 6, 5, 4, 9, 9, 8, 9, 10, 9])
+    >>> p_of_rules(has, correct, np.full(12, 10), 99, np.random.default_rng(0)) <= 0.05
+    array([ True, False])
+    """
+    correlation = image_correlation(correct, shown, np.zeros(len(shown), dtype=np.int64))
+    null = alike_tables(correct, shown, correlation, tables, rng)
+    roots = signed_root(has, np.vstack([correct, null]), shown, effective_images(shown, correlation))
+    lowest = np.sort(roots[1:].min(axis=1))
+    return (1 + np.searchsorted(lowest, roots[0] + EDGE, side="right")) / (tables + 1)

@@ -1,0 +1,143 @@
+"""Shares, intervals and tests of subdomains against scipy, and their levels by simulation."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from fca.stats.search.counts import (
+    CORRELATIONS,
+    alike_tables,
+    effective_images,
+    image_correlation,
+    p_lower,
+    p_of_rules,
+    share_with_interval,
+    signed_root,
+)
+
+
+def beta_binomial(shown, accuracy, correlation, rng):
+    return rng.binomial(shown, rng.beta(accuracy * (1 / correlation - 1), (1 - accuracy) * (1 / correlation - 1)))
+
+
+def test_the_correlation_of_images_has_the_highest_beta_binomial_likelihood():
+    rng, shown = np.random.default_rng(0), np.array([5, 50, 20, 20, 7, 30] * 5)
+    correct = beta_binomial(shown, np.full(30, 0.8), 0.2, rng)
+
+    def likelihood(correlation):
+        weight = effective_images(shown, correlation)
+        mean, size = weight @ (correct / shown) / weight.sum(), 1 / correlation - 1
+        return stats.betabinom.logpmf(correct, shown, mean * size, (1 - mean) * size).sum()
+
+    assert image_correlation(correct, shown, np.zeros(30, int)) == max(CORRELATIONS, key=likelihood)
+
+
+def test_groups_that_differ_are_not_taken_for_correlated_images():
+    shown, group = np.full(20, 30), np.repeat([0, 1], 10)
+    correct = np.where(group == 0, 6, 24) + np.tile([-1, 1], 10)
+    assert image_correlation(correct, shown, group) < 0.01
+    assert image_correlation(correct, shown, np.zeros(20, int)) > 0.2
+
+
+def test_with_equal_numbers_the_test_is_students_and_fishers_mid_p_by_scipy():
+    rng, inside = np.random.default_rng(1), np.repeat([True, False], 6)
+    for low in (0.5, 0.75, 0.8):
+        correct, shown = rng.binomial(20, np.where(inside, low, 0.85)), np.full(12, 20)
+        student = stats.ttest_ind(correct[inside] / 20, correct[~inside] / 20, alternative="less").pvalue
+        dealt = stats.hypergeom(240, correct.sum(), 120)
+        right = correct[inside].sum()
+        fisher = dealt.cdf(right) - dealt.pmf(right) / 2
+        assert p_lower(correct, shown, inside) == pytest.approx(max(student, fisher), abs=1e-9)
+
+
+@pytest.mark.parametrize("right", [0, 20])
+def test_without_any_difference_nothing_is_lower(right):
+    inside = np.repeat([True, False], 3)
+    assert p_lower(np.full(6, right), np.full(6, 20), inside) == pytest.approx(0.5)
+
+
+def test_a_single_subdomain_has_no_test_and_no_interval():
+    assert np.isnan(p_lower(np.array([1, 9, 8]), np.full(3, 10), np.array([True, False, False])))
+    value, low, high = share_with_interval(np.array([9]), np.array([10]))
+    assert value == pytest.approx(0.9)
+    assert np.isnan([low, high]).all()
+    assert np.isnan(share_with_interval(np.zeros(0, int), np.zeros(0, int))).all()
+
+
+@pytest.mark.parametrize(
+    ("inside_images", "outside_images", "accuracy"),
+    [(50, 5, 0.8), (50, 5, 0.95), (50, 1, 0.95), (1, 20, 0.5), (20, 20, 0.9)],
+)
+def test_a_rule_that_is_none_is_confirmed_in_one_of_forty(inside_images, outside_images, accuracy):
+    # Welch's t of unweighted accuracies: 4, 22 and 66 % of the first three
+    inside, rng = np.repeat([True, False], 5), np.random.default_rng(2)
+    shown = np.where(inside, inside_images, outside_images)
+    for correlation in (1e-6, 0.1):
+        drawn = [beta_binomial(shown, np.full(10, accuracy), correlation, rng) for _ in range(300)]
+        confirmed = sum(p_lower(correct, shown, inside) <= 0.025 for correct in drawn)
+        assert confirmed <= stats.binom.ppf(0.999, 300, 0.025)
+
+
+def test_the_interval_is_korn_and_graubards():
+    correct, shown = np.array([17, 12, 20, 15, 9]), np.full(5, 20)
+    share = correct.sum() / 100
+    variance = np.var(correct / 20, ddof=1) / 5
+    independent = share * (1 - share) / variance * (stats.norm.ppf(0.975) / stats.t.ppf(0.975, 4)) ** 2
+    right, wrong = share * independent, (1 - share) * independent
+    ends = stats.beta.ppf(0.025, right, wrong + 1), stats.beta.ppf(0.975, right + 1, wrong)
+    assert share_with_interval(correct, shown) == pytest.approx((share, *ends), abs=1e-9)
+
+
+def test_where_all_images_are_right_the_interval_is_that_of_independent_ones():
+    assert share_with_interval(np.full(5, 5), np.full(5, 5)) == pytest.approx((1, 0.025 ** (1 / 25), 1), abs=1e-9)
+    assert share_with_interval(np.zeros(5, int), np.full(5, 5)).high == pytest.approx(1 - 0.025 ** (1 / 25), abs=1e-9)
+
+
+@pytest.mark.parametrize("accuracy", [0.8, 0.95, 0.99])
+@pytest.mark.parametrize("correlation", [1e-6, 0.1])
+def test_the_interval_of_five_subdomains_contains_the_accuracy(accuracy, correlation):
+    # the percentile bootstrap: 72 to 87 %, and 20 % at 0.99 with 5 images
+    rng, shown = np.random.default_rng(3), np.full(5, 5)
+    drawn = [
+        share_with_interval(beta_binomial(shown, np.full(5, accuracy), correlation, rng), shown) for _ in range(300)
+    ]
+    assert np.mean([low <= accuracy <= high for _, low, high in drawn]) >= 0.93
+
+
+def test_the_signed_root_is_that_of_the_likelihood_ratio_by_scipy():
+    rng, shown = np.random.default_rng(4), np.full(12, 10)
+    has, correct = rng.random((5, 12)) < 0.4, rng.binomial(10, 0.7, (3, 12))
+    roots = signed_root(has, correct, shown, shown.astype(float))
+    for table, row in zip(correct, roots, strict=True):
+        for rule, value in zip(has, row, strict=True):
+            sides = [[table[side].sum(), 10 * side.sum() - table[side].sum()] for side in (rule, ~rule)]
+            statistic = stats.chi2_contingency(sides, correction=False, lambda_="log-likelihood").statistic
+            sign = np.sign(table[rule].mean() - table[~rule].mean())
+            assert value == pytest.approx(sign * statistic**0.5, abs=1e-6)
+
+
+def test_with_equal_numbers_a_rule_is_tested_by_permuting_subdomains():
+    rng, has = np.random.default_rng(5), np.array([[True] * 4 + [False] * 5])
+    for low in (0.5, 0.7, 0.9):
+        correct, shown = rng.binomial(20, np.where(has[0], low, 0.9)), np.full(9, 20)
+        sides = correct[has[0]], correct[~has[0]]
+        exact = stats.permutation_test(sides, lambda a, b: a.mean() - b.mean(), alternative="less").pvalue
+        p = p_of_rules(has, correct, shown, 4999, np.random.default_rng(6))[0]
+        assert p == pytest.approx(exact, abs=4 * (exact * (1 - exact) / 4999) ** 0.5 + 1e-3)
+
+
+def test_null_tables_with_equal_numbers_are_permutations():
+    correct, shown = np.array([0, 3, 3, 17, 20, 20, 11]), np.full(7, 20)
+    for table in alike_tables(correct, shown, 0.05, 50, np.random.default_rng(7)):
+        assert sorted(table) == sorted(correct)
+
+
+def test_null_tables_with_unequal_numbers_have_the_accuracy_and_the_spread_of_the_table():
+    rng, shown = np.random.default_rng(8), np.array([1, 5, 20, 50] * 50)
+    correct = beta_binomial(shown, np.full(200, 0.8), 0.1, rng)
+    tables = alike_tables(correct, shown, 0.1, 400, rng)
+    mean = effective_images(shown, 0.1) @ (correct / shown) / effective_images(shown, 0.1).sum()
+    for n in (1, 5, 20, 50):
+        share = tables[:, shown == n] / n
+        assert share.mean() == pytest.approx(mean, abs=0.02)  # quantiles are those of one drawn table
+        assert share.var() == pytest.approx(mean * (1 - mean) * (1 + (n - 1) * 0.1) / n, rel=0.2)
