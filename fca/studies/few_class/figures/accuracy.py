@@ -272,7 +272,8 @@ def variance_figure(variance: Table) -> alt.FacetChart:
     """The standard deviation of one accuracy by its source, against ncl; one panel for each model and protocol."""
     frame = by_protocol(_long(variance).dropna(subset=_SD), MODEL, below=True)
     frame = frame.sort_values([DATASET, MODEL], kind="stable")
-    coloured = kinds.hue(_SOURCE, frame, kinds.CONTRAST, ("circle", "diamond", "square"))
+    colours, shapes = (*kinds.CONTRAST[:2], "#2b9c6f", kinds.GREY), ("circle", "diamond", "triangle-up", "square")
+    coloured = kinds.hue(_SOURCE, frame, colours, shapes, columns=2)
     rows = kinds.category(alt.Y, NCL, title=NCL.meaning, bands=True)
     # only so far that the dots stay apart: two subsets allow 32 times the dot
     end = min(frame[_SD.high].max(), 3 * frame[_SD].max())
@@ -284,7 +285,7 @@ def variance_figure(variance: Table) -> alt.FacetChart:
         "Standard deviation by source, with its 95 % interval (cut off where it leaves the panel).",
         "Squared, the sources add up to the variance of the accuracy of one run on one subset.",
     )
-    tall = max(110, 48 * frame[NCL].nunique())
+    tall = max(110, 64 * frame[NCL].nunique())  # four dots beside each other
     return style.faceted(chart, frame, title, (DATASET, MODEL, NCL, PROTOCOL), height=tall)
 
 
@@ -355,19 +356,29 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
 def variance_headlines(variance: pd.DataFrame) -> Iterator[str]:
     """Which source has the largest share of the variance, in how many of the models and ncl; by protocol.
 
-    Where init is unknown, the other two have its share: such lines are counted by themselves.
+    Where init and luck are unknown, the other two have their shares: such lines are counted by themselves.
 
-    >>> line = {"dataset": "digits", "protocol": "sub", "share_subset": 0.6, "share_init": 0.3, "share_test": 0.1}
-    >>> list(variance_headlines(pd.DataFrame([line])))
+    >>> line = {"dataset": "digits", "protocol": "sub", "share_subset": 0.6, "share_init": 0.2, "share_luck": 0.1}
+    >>> list(variance_headlines(pd.DataFrame([line | {"share_test": 0.1}])))
     ['digits: the largest source of variance of sub-models is the draw of the classes (1 of 1 models and ncl).']
     """
-    known = variance.dropna(subset="share_subset")
-    known = known.assign(several=known["share_init"].notna())
-    for (dataset, protocol, several), part in known.groupby([DATASET, PROTOCOL, "several"], sort=False):
-        most = part[SHARES].set_axis(list(SOURCES.values()), axis="columns").idxmax(axis="columns").value_counts()
-        found = [f"the {source} ({n} of {len(part)} models and ncl)" for source, n in most.items()]
-        alone = "" if several else "; with one initialisation, its share is within the other two"
-        yield f"{dataset}: the largest source of variance of {NAMES[str(protocol)]} is {', '.join(found)}{alone}."
+    nouns = {name: f"the {source}" for name, source in SOURCES.items()}
+    nouns["luck"] = "luck (which images a training happens to get right)"
+    names = {str(share): noun for share, noun in zip(SHARES, nouns.values(), strict=True)}
+    shared = variance.dropna(subset="share_subset")
+    shared = shared.assign(has_several_inits=shared["share_init"].notna())
+    for (dataset, protocol, has_several_inits), part in shared.groupby(
+        [DATASET, PROTOCOL, "has_several_inits"], sort=False
+    ):
+        shares = part[SHARES].rename(columns=names)
+        is_largest = shares.eq(shares.max(axis="columns"), axis="index")
+        largest_alone = is_largest[is_largest.sum(axis="columns") == 1].idxmax(axis="columns").value_counts()
+        sources = [f"{source} ({n} of {len(part)} models and ncl)" for source, n in largest_alone.items()]
+        if not sources:
+            yield f"{dataset}: no source of variance of {NAMES[str(protocol)]} is larger than the others."
+            continue
+        alone = "" if has_several_inits else "; with one initialisation, its share and luck are within the other two"
+        yield f"{dataset}: the largest source of variance of {NAMES[str(protocol)]} is {', '.join(sources)}{alone}."
 
 
 FIGURES = (
