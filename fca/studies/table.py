@@ -30,6 +30,8 @@ NOTE = Column("note", str, "", "why a value is missing")
 NO_MEAN_INTERVAL = "no interval: it takes two subset seeds that differ"  # of a mean over subsets
 SUBSETS = Column("subsets", int, ".0f", "class subsets")
 MODELS = Column("models", int, ".0f", "models")
+CHANCE = Column("chance", float, ".1%", "accuracy of always predicting the most frequent class")
+AT_CHANCE = Column("at_chance", bool, "", "whether the interval of the accuracy reaches down to chance")
 _PROTOCOLS = {
     "sub": "sub-model, trained on the subset",
     "open": "full model, open (all classes compete)",
