@@ -45,6 +45,17 @@ ATTRIBUTE = Column("attribute", str, "", "attribute that makes the image easy or
 LEVEL = Column("level", str, "", "level of difficulty", {level: level for level in LEVELS})
 
 
+def all_at_chance(lines: pd.DataFrame) -> bool:
+    """Whether every one of these accuracies is at the level of chance; False where that is unknown of one.
+
+    >>> [all_at_chance(pd.DataFrame({"at_chance": values})) for values in ([True, True], [True, None])]
+    [True, False]
+    """
+    if AT_CHANCE not in lines or lines.empty or lines[AT_CHANCE].isna().any():
+        return False
+    return bool(lines[AT_CHANCE].astype(bool).all())
+
+
 @dataclass(frozen=True)
 class TableSpec:
     """The declaration of an analysis' table.

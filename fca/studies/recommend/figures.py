@@ -132,7 +132,8 @@ most frequent class on 10.0 %. That is the level of chance.
     unsure = ""
     if first[VERDICT] == GUESS:
         unsure = f"; a best guess, {100 * first[WITHIN]:.0f} % sure"
-    right = f"{small.interval(first, SHARE_RIGHT)} of {first[N_TEST]:.0f} test images right"
+    images = "1 test image" if first[N_TEST] == 1 else f"{first[N_TEST]:.0f} test images"
+    right = f"{small.interval(first, SHARE_RIGHT)} of {images} right"
     return f"Use {name}: {right}, {first[LATENCY]:.1f} ms an image{unsure}.{_contradiction(first)}", chart
 
 

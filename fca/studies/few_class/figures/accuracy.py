@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
+from fca.report import kinds, small, style
 from fca.report.figure import Figure
 from fca.studies.few_class import accuracy, comparison
 from fca.studies.few_class.findings import FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE, VERDICT
@@ -148,18 +148,22 @@ def _in_order(frame: pd.DataFrame, *fields: str) -> pd.DataFrame:
 
 
 def gap_headlines(gap: pd.DataFrame) -> Iterator[str]:
-    """Whether sub-models beat open full models, verdict by verdict, and how they compare with masked ones.
+    """How sub-models compare with masked full models, and whether they beat open ones, verdict by verdict.
 
     >>> line = {"dataset": "digits", "ncl": 2, "subsets": 9, "verdict": "not above"}
     >>> line |= {"sub_minus_open": -0.041, "sub_minus_open_low": -0.08, "sub_minus_open_high": -0.002}
-    >>> print(next(gap_headlines(pd.DataFrame([line]))))
+    >>> line |= {"sub_minus_masked": -0.05, "sub_minus_masked_low": -0.09, "sub_minus_masked_high": -0.01}
+    >>> for sentence in gap_headlines(pd.DataFrame([line])): print(sentence)
+    digits: sub-models minus full models limited to the same labels (masked) at ncl 2 (-5.0 [-9.0, -1.0]); points, \
+95 % over 9 subsets.
     digits: sub-models are not more accurate than open full models at ncl 2 (-4.1 [-8.0, -0.2]); points, 95 % over 9 \
 subsets.
     """
+    for dataset, part in gap.dropna(subset=accuracy.SUB_MINUS_MASKED).groupby(DATASET, sort=False):
+        limited = "sub-models minus full models limited to the same labels (masked)"
+        yield f"{dataset!s}: {limited} at ncl {_points(part, accuracy.SUB_MINUS_MASKED)}."
     for (dataset, verdict), part in gap.groupby([DATASET, accuracy.VERDICT], sort=False):
         yield f"{dataset}: {_VERDICTS[str(verdict)]} at ncl {_points(part, accuracy.SUB_MINUS_OPEN)}."
-    for dataset, part in gap.groupby(DATASET, sort=False):
-        yield f"{dataset!s}: sub-models minus masked full models at ncl {_points(part, accuracy.SUB_MINUS_MASKED)}."
 
 
 def _points(part: pd.DataFrame, column: Column) -> str:
@@ -192,7 +196,8 @@ def rank_headlines(ranks: pd.DataFrame) -> Iterator[str]:
 def _best(ranks: pd.DataFrame) -> str:
     best: dict[str, list[str]] = {}
     for ncl, same in ranks.groupby(NCL):
-        names = " and ".join(same.loc[same[accuracy.RANK] == same[accuracy.RANK].min(), MODEL].astype(str))
+        equal_best = small.best_of(same, accuracy.RANK, largest=False)
+        names = "none, all are equal" if len(equal_best) == len(same) > 1 else small.listed(equal_best[MODEL].tolist())
         best.setdefault(names, []).append(str(ncl))
     return ", ".join(f"{names} (ncl {', '.join(ncl)})" for names, ncl in best.items())
 
@@ -315,7 +320,8 @@ would separate a from b at ncl 2 (95 % interval 2 to unbounded).
             yield f"{dataset}: {pairs} cannot be tested: too few subset seeds, or predictions are not stored."
             continue
         at = [f"{same[comparison.SIGNIFICANT].sum()} of {len(same)} at ncl {ncl}" for ncl, same in tested.groupby(NCL)]
-        seeds = f"with {tested[comparison.SEEDS].max()} subset seeds"
+        drawn = int(tested[comparison.SEEDS].max())
+        seeds = f"with {drawn} subset seed{'' if drawn == 1 else 's'}"
         others = tested[~tested[comparison.SIGNIFICANT].astype(bool)]
         yield f"{dataset}: {seeds}, {pairs} that differ significantly: {', '.join(at)}{_next(others)}."
 
@@ -345,10 +351,12 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
             yield f"{name!s}: the stability of the order of the models is unknown ({part[NOTE].iloc[0]})."
     known = stability.dropna(subset=comparison.P_BEST)
     for (dataset, protocol), part in known.groupby([DATASET, PROTOCOL], sort=False):
-        best = part.sort_values(comparison.P_BEST, ascending=False, kind="stable").groupby(NCL).first()
         found: dict[str, list[str]] = {}
-        for ncl, model, chance in best[[MODEL, comparison.P_BEST]].itertuples():
-            found.setdefault(model, []).append(f"{ncl} ({100 * chance:.0f} % of the resamples)")
+        for ncl, same in part.groupby(NCL):
+            best = small.best_of(same, comparison.P_BEST)
+            chance = f"{100 * best[comparison.P_BEST].iloc[0]:.0f} % of the resamples"
+            names = small.listed(best[MODEL].tolist()) if len(best) < len(same) else "none, all are equal,"
+            found.setdefault(names, []).append(f"{ncl} ({chance}{' each' if len(best) > 1 else ''})")
         at = "; ".join(f"{model} at ncl {', '.join(sizes)}" for model, sizes in found.items())
         yield f"{dataset}: the best of {NAMES[str(protocol)]} in most resamples of the subset seeds: {at}."
 

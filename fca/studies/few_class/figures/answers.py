@@ -15,7 +15,18 @@ from fca.studies.few_class import prediction as predicted
 from fca.studies.few_class import similarity as alike
 from fca.studies.few_class.correlation import COEFFICIENT, CORRELATION, CORRELATION_POINTS, METHOD, PREDICTOR, TARGET
 from fca.studies.few_class.figures.prediction import NAMES as PREDICTORS
-from fca.studies.table import AT_CHANCE, CHANCE, DATASET, ENCODER, MODEL, MODELS, NCL, PROTOCOL, SUBSETS, TOP1
+from fca.studies.table import (
+    CHANCE,
+    DATASET,
+    ENCODER,
+    MODEL,
+    MODELS,
+    NCL,
+    PROTOCOL,
+    SUBSETS,
+    TOP1,
+    all_at_chance,
+)
 from fca.types import Column, with_interval
 
 Found = tuple[str, Any] | None
@@ -33,6 +44,7 @@ LEAD = Column(comparison.DIFFERENCE, float, "+.1%", "lead")
 R = Column(COEFFICIENT, float, ".2f", "correlation")
 ERROR = Column(predicted.ERROR, float, ".1f", "error (% points)")
 SIMSS = Column(alike.SIMSS, float, ".3f", "SimSS")
+FEWEST_POINTS = 4  # for a correlation: three lie near a line too often
 CLASSES = Column(NCL, int, ".0f", "classes")
 
 
@@ -59,10 +71,10 @@ def accuracy_answer(means: pd.DataFrame) -> Found:
     fewest, most = (has_interval if len(has_interval) else best)[NCL].min(), best[NCL].max()
 
     few = best[best[NCL] == fewest].iloc[0].to_dict()
-    one_model = part[MODEL].nunique() == 1
+    one_model = len(part[MODEL].unique()) == 1
     who = KINDS[protocol][0].format(few[MODEL]) if one_model else _best_in_words(part, best, fewest, KINDS[protocol][1])
     reaches = "reaches" if one_model or (best[NCL] == fewest).sum() == 1 else "reach"
-    if few.get(AT_CHANCE) is True:
+    if all_at_chance(best[best[NCL] == fewest]):
         level = f"at the level of chance ({interval({CHANCE: few[CHANCE]}, GUESS)})"
         reaches = f"{'is' if reaches == 'reaches' else 'are'} {level}:"
     sentence = f"With {fewest} classes of {few[DATASET]}, {who} {reaches} {interval(few, SHARE)}"
@@ -71,7 +83,7 @@ def accuracy_answer(means: pd.DataFrame) -> Found:
         at_most = best[best[NCL] == most]
         value = interval({TOP1: at_most[TOP1].iloc[0]}, SHARE)
         name = "" if one_model else f"{_names_of(at_most, part[part[NCL] == most])}, "
-        level = f" (chance: {interval({CHANCE: at_most[CHANCE].iloc[0]}, GUESS)})" if _at_chance(at_most) else ""
+        level = f" (chance: {interval({CHANCE: at_most[CHANCE].iloc[0]}, GUESS)})" if all_at_chance(at_most) else ""
         sentence += f"; with {most}, {name}{value}{level}"
     hover = (MODEL, CLASSES, *with_interval(SHARE), SUBSETS)
     return f"{sentence}.", small.curve(best.drop_duplicates(NCL), CLASSES, SHARE, hover)
@@ -91,12 +103,7 @@ def _names_of(best: pd.DataFrame, every: pd.DataFrame) -> str:
     """Of the best models at one number of classes."""
     if every[MODEL].nunique() == len(best) > 1:
         return f"all {len(best)}"
-    return small.listed(best[MODEL].tolist()) + (", the only one" if every[MODEL].nunique() == 1 else "")
-
-
-def _at_chance(lines: pd.DataFrame) -> bool:
-    """Whether all of these accuracies are at the level of chance."""
-    return len(lines) > 0 and AT_CHANCE in lines and bool((lines[AT_CHANCE] == True).all())  # noqa: E712  may be missing
+    return small.listed(best[MODEL].tolist()) + (", the only one" if len(every[MODEL].unique()) == 1 else "")
 
 
 def gain_answer(gap: pd.DataFrame, means: pd.DataFrame) -> Found:
@@ -121,7 +128,7 @@ the same labels (open to all labels: +22.0 points, as there is more to confuse).
     ours = means[(means[NCL] == line[NCL]) & means[PROTOCOL].isin(["sub", "masked"])]
     column = LIMITED if pd.notna(line.get(LIMITED)) else GAIN
     chart = small.curve(part, CLASSES, column, (CLASSES, *with_interval(column), MODELS, SUBSETS), line=0.0)
-    if _at_chance(ours):
+    if all_at_chance(ours):
         return f"Not known: {where}, sub-models and full models are at the level of chance.", chart
 
     open_gain = interval({GAIN: line[GAIN]}, GAIN)
@@ -167,14 +174,15 @@ def similarity_answer(correlation: pd.DataFrame, points: pd.DataFrame) -> Found:
     same = f"; {interval(lines['within ncl'], R)} among subsets of equal size" if len(lines) > 1 else ""
     about = f"r = {interval(line, R)} (SimSS by {line[ENCODER]}, {line['n']} subsets){same}"
     sentence = f"Class similarity {_predicts(line)} accuracy on {line[DATASET]}: {about}."
+    if line["n"] < FEWEST_POINTS:
+        subsets = f"{line['n']} subset{'' if line['n'] == 1 else 's'}"
+        sentence = f"Not known: {subsets} of {line[DATASET]} cannot show whether similarity predicts accuracy."
     here = (points[ENCODER] == line[ENCODER]) & (points[TARGET] == way)
     shown = points[here].reset_index(drop=True)
     return sentence, small.cloud(shown, SIMSS, SHARE, [name for name in (CLASSES, SIMSS, SHARE) if name in shown])
 
 
 def _predicts(line: dict[Any, Any]) -> str:
-    if line["n"] < 4:
-        return "cannot be compared with"
     if pd.isna(line[R.low]):
         return "may or may not predict" if not line.get("p", 1.0) <= 0.05 else "goes with"
     if line[R.high] < 0:
@@ -205,7 +213,7 @@ def winner_answer(paired: pd.DataFrame, means: pd.DataFrame) -> Found:
     several = f"{part[MODEL].nunique()} {KINDS[protocol][1]}"
     where = f"at {ncl} classes of {dataset}"
     chart = small.dots(part, MODEL, SHARE, (MODEL, *with_interval(SHARE), SUBSETS))
-    if _at_chance(part):
+    if all_at_chance(part):
         return f"Not known: all {several} {where} are at the level of chance.", chart
     best = small.best_of(part, SHARE)[MODEL].tolist()
     if len(best) > 1:
