@@ -11,14 +11,16 @@ from fca.stats.chance import right_at_chance
 from fca.stats.correlation import correlation
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval, resampled
 from fca.store import Store
-from fca.studies.few_class.subset_accuracy import ACCURACY, CLASSES, DRAW, N_TEST, OfSubsets, read_points, wide
+from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, read_points, wide
 from fca.studies.rows import parts
 from fca.studies.table import (
     AT_CHANCE,
     CHANCE,
+    CLASSES,
     DATASET,
     MODEL,
     MODELS,
+    N_TEST,
     NCL,
     NO_MEAN_INTERVAL,
     PROTOCOL,

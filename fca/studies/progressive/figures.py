@@ -428,8 +428,8 @@ def accuracy_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
     elif len(best) > 1:
         right = f"the best models, {small.listed(best)}, are right on {interval(line, _SHARE)} of images"
     else:
-        who = f"the best of {len(part)} models, {line[MODEL]},"
-        right = f"{who} is right on {interval(line, _SHARE)} of images: {ends} ones"
+        name = f"the best of {len(part)} models, {line[MODEL]},"
+        right = f"{name} is right on {interval(line, _SHARE)} of images: {ends} ones"
     return f"On {line[DATASET]}, {right}.", chart
 
 

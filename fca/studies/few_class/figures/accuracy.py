@@ -159,9 +159,9 @@ def gap_headlines(gap: pd.DataFrame) -> Iterator[str]:
     digits: sub-models are not more accurate than open full models at ncl 2 (-4.1 [-8.0, -0.2]); points, 95 % over 9 \
 subsets.
     """
-    for dataset, part in gap.dropna(subset=accuracy.SUB_MINUS_MASKED).groupby(DATASET, sort=False):
+    for name, part in gap.dropna(subset=accuracy.SUB_MINUS_MASKED).groupby(DATASET, sort=False):
         limited = "sub-models minus full models limited to the same labels (masked)"
-        yield f"{dataset!s}: {limited} at ncl {_points(part, accuracy.SUB_MINUS_MASKED)}."
+        yield f"{name!s}: {limited} at ncl {_points(part, accuracy.SUB_MINUS_MASKED)}."
     for (dataset, verdict), part in gap.groupby([DATASET, accuracy.VERDICT], sort=False):
         yield f"{dataset}: {_VERDICTS[str(verdict)]} at ncl {_points(part, accuracy.SUB_MINUS_OPEN)}."
 

@@ -137,7 +137,7 @@ the same labels (open to all labels: +22.0 points, as there is more to confuse).
         return f"Not known: {where}, {lacking} (open to all labels: {open_gain}, as there is more to confuse).", chart
     limited = "models of all classes limited to the same labels"
     beside = f"(open to all labels: {open_gain}, as there is more to confuse)"
-    low, high = line.get(LIMITED.low), line.get(LIMITED.high)
+    low, high = (float(line.get(end, float("nan"))) for end in (LIMITED.low, LIMITED.high))
     if f"{100 * line[LIMITED]:+.1f}" in ("+0.0", "-0.0") and (pd.isna(low) or low == high):
         return f"No: {where}, sub-models are exactly as accurate as {limited} {beside}.", chart
     if pd.isna(low) or low == high:

@@ -138,8 +138,8 @@ def prediction_headlines(prediction: pd.DataFrame) -> Iterator[str]:
         added = part[part[PREDICTOR] != tables.BASELINE].sort_values(tables.ERROR, kind="stable")
         best = added.iloc[0]
         if len(added) == 1 or best[tables.ERROR] >= min(added[tables.ERROR].iloc[1], alone[tables.ERROR]):
-            added_to_ncl = f"nothing that is added to ncl to predict {target} by {encoder}"
-            yield f"On {where}, {added_to_ncl} errs less than all others."
+            added_to_ncl = f"nothing that is added to ncl to predict {target} by {encoder} errs less than all others"
+            yield f"On {where}, {added_to_ncl}; significantly better than ncl alone, each judged by itself: none."
             continue
         beyond = [NAMES[name] for name in part.loc[part[tables.VERDICT] == "beyond ncl", PREDICTOR]]
         yield (
