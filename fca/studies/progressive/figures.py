@@ -417,8 +417,8 @@ def accuracy_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
     line = part.iloc[0].to_dict()
     chart = small.dots(part, MODEL, _SHARE, (MODEL, *with_interval(_SHARE), *BY_LEVEL))
     if all_at_chance(part):
-        models = "the model is" if len(part) == 1 else f"all {len(part)} models are"
-        return f"On {line[DATASET]}, {models} at the level of chance: {interval(line, _SHARE)} of images right.", chart
+        who = "the model is" if len(part) == 1 else f"all {len(part)} models are"
+        return f"On {line[DATASET]}, {who} at the level of chance: {interval(line, _SHARE)} of images right.", chart
     ends = " and ".join(f"{100 * line[level]:.0f} % of {level}" for level in (LEVELS[0], LEVELS[-1]))
     best = small.best_of(part, _SHARE)[MODEL].tolist()
     if len(part) == 1:

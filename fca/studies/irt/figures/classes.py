@@ -198,12 +198,11 @@ def model_headlines(models: pd.DataFrame) -> Iterator[str]:
         highest = shifted[shifted[SEVERITY] == shifted.groupby(CORRUPTION)[SEVERITY].transform("max")]
         leads = Counter(highest.loc[highest.groupby(CORRUPTION)[SHARE_RIGHT].idxmax(), SUBJECT])
         also = ""
-        if leads:
-            (name, times), *others = leads.most_common(2)
-            is_tied = bool(others) and others[0][1] == times
-            also = f"; at the highest severity, {name} solves the most under {times} of {leads.total()} corruptions"
-            if is_tied or leads.total() < 2:
-                also = ""
+        if leads.total() > 1:
+            times = max(leads.values())
+            leading = [name for name, led in leads.items() if led == times]
+            solve = "solves the most under" if len(leading) == 1 else "each solve the most under"
+            also = f"; at the highest severity, {small.listed(leading)} {solve} {times} of {leads.total()} corruptions"
         yield f"{dataset}: of the hard quarter of clean images {ends}{also}."
 
 
