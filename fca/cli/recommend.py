@@ -261,7 +261,7 @@ class Search:
             print(line)
 
     def _next(self, now: Weighed, page: Path) -> Iterator[str]:
-        if now.chosen is not None:
+        if now.chosen is not None and not now.chosen_is_at_chance:
             run, outputs = f"run={now.chosen['run_id']}", str(self.config.outputs)
             where = [] if outputs == "outputs" else [f"outputs={outputs}"]
             yield "use it: " + shlex.join(["fca", "predict", "FOLDER", run, *where])

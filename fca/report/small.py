@@ -99,3 +99,25 @@ def interval(line: Any, value: Column) -> str:
     if pd.isna(line.get(value.low)) or line[value.low] == line[value.high]:
         return shown
     return f"{shown} [{factor * line[value.low]:{form}}, {factor * line[value.high]:{form}}]"
+
+
+def listed(names: Sequence[Any]) -> str:
+    """Names as a sentence has them, at most four.
+
+    >>> listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c", "d", "e"])
+    ('a', 'a and b', 'a, b, c and 2 more')
+    """
+    words = [str(name) for name in names]
+    if len(words) > NAMED:
+        words = [*words[: NAMED - 1], f"{len(words) - NAMED + 1} more"]
+    return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+
+
+def best_of(frame: pd.DataFrame, value: Column, largest: bool = True) -> pd.DataFrame:
+    """All lines with the largest value (or the smallest): several where they are equal.
+
+    >>> best_of(pd.DataFrame({"model": ["a", "b", "c"], "top1": [0.5, 0.9, 0.9]}), Column("top1"))["model"].tolist()
+    ['b', 'c']
+    """
+    values = frame[value].astype(float).round(12)
+    return frame[values == (values.max() if largest else values.min())]

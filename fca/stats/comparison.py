@@ -4,13 +4,15 @@ The spread of accuracies comes from the draw of classes, the initialisation, and
 Correctness of run i on test image j of class subset s:   x_sij = mean + A_s + B_si + C_sj + E_sij
 
     subset  var A                   another draw of classes
-    init    var B + var(E) / n      another initialisation, scored on the same n images
+    init    var B                   another initialisation: a training that is better or worse on all images
+    luck    var(E) / n              which of the n images a training happens to get right
     test    var C / n               other test images of the same classes
 
 The inits of a subset predict the SAME images, so a hard image C lowers them all: it is not in their spread, but it is
-in their mean. Errors of a single run (E) are new with every init and so belong to init; the three add up to the
-variance of one accuracy. Images are drawn within their class, as test sets have a fixed number a class. Subsets that
-share classes share images, and a full model is one run on every subset: such errors are common to them.
+in their mean. Errors of a single run (E) are new with every init: the accuracies of two inits on the same images differ
+by var B + var(E) / n each, and only the second part shrinks with more images. The four add up to the variance of one
+accuracy. Images are drawn within their class, as test sets have a fixed number a class. Subsets that share classes
+share images, and a full model is one run on every subset: such errors are common to them.
 
 The estimators equate mean squares with their expectation (analysis of variance: Searle, Casella and McCulloch,
 Variance Components, 1992; the sources: Bouthillier et al., arXiv:2103.03098; why inits share test error: Jordan,
@@ -259,6 +261,7 @@ class VarianceSplit(NamedTuple):
 
     subset: Estimated
     init: Estimated
+    luck: Estimated
     test: Estimated
 
 
@@ -271,64 +274,145 @@ class _Noise(NamedTuple):
 
 
 def split_variance(subsets: Sequence[SubsetRuns]) -> VarianceSplit:
-    """The three components. All subsets have equal weight; their number of inits and of images may differ.
+    """The four components. All subsets have equal weight; their number of inits and of images may differ.
 
     subset: variance between mean accuracies, less the mean of the noise within them and plus the noise they share.
-        Interval: that of a variance of normal numbers (chi-square), less the same noise (Williams 1962, Biometrika).
-    init: mean over subsets of the variance between inits. Interval: chi-square.
+    init: mean over subsets of the variance between inits, less luck.
+    luck: mean over subsets of the image x init residual. Interval: chi-square, over images, or over subsets of networks
+        of their own where these differ more.
+    Intervals of subset and init are those of a difference of two mean squares (see _difference).
     test: mean over subsets of the variance from sampling images within their class. Interval: normal, over images.
 
-    With one subset `subset` is NaN. With one init everywhere `init` is NaN; then `test` includes the residual E as well
-    (as a binomial accuracy does) and `subset` includes B, except for the part shared by subsets of one network, which
-    is in none. Some subsets with one init: they take the mean of the others. A class with one test image: all images
-    of its subset count as one class. Raises ValueError without subsets.
+    With one subset `subset` is NaN. With one init everywhere `init` and `luck` are NaN; then `test` includes luck as
+    well (as a binomial accuracy does) and `subset` includes init, except for the part shared by subsets of one network,
+    which is in none. Some subsets with one init: they take the mean of the others. A class with one test image: all
+    images of its subset count as one class. Raises ValueError without subsets.
 
     >>> image, strata = np.arange(4), np.zeros(4, dtype=int)
-    >>> a = SubsetRuns(np.array([[True, True, True, False], [True, False, True, False]]), image, strata, ("a", "b"))
-    >>> round(split_variance([a]).init.value, 6)
-    0.03125
+    >>> a = SubsetRuns(np.array([[True, True, True, False], [False, True, True, True]]), image, strata, ("a", "b"))
+    >>> split = split_variance([a])  # two of four images differ, once each way
+    >>> round(split.init.value, 4), round(split.luck.value, 4)
+    (-0.0833, 0.0833)
     """
     if not subsets:
         raise ValueError("split_variance needs one subset or more, and got none")
     inits = np.array([len(s.runs) for s in subsets])
-    noise, images = _noise(subsets)
-    of_test = np.diag(noise.test) - np.nan_to_num(np.diag(noise.residual), nan=_known(noise.residual)) / inits
-    test = float(of_test.mean())
-    half = float(ndtri(TAIL) * np.sqrt(len(images)) * images.std(ddof=1)) if len(images) > 1 else np.nan
-    freedom = sum(len(runs) - 1 for runs in {s.runs for s in subsets})
+    noise, test_by_image, luck_by_image = _noise(subsets)
+
+    residual = np.diag(noise.residual)
+    luck_error = max(_error_of_sum(luck_by_image), _error_between_networks(subsets, residual))
+    luck = _sum_of_squares(_mean(residual), luck_error)
+    between_inits = _MeanSquare(_mean(np.diag(noise.init)), _freedom_between_inits(subsets))
+    test = float((np.diag(noise.test) - np.nan_to_num(residual, nan=_known(noise.residual)) / inits).mean())
+    half = float(ndtri(TAIL) * _error_of_sum(test_by_image))
+
     return VarianceSplit(
-        subset=_between(subsets, noise, inits) if len(subsets) > 1 else UNKNOWN,
-        init=_scaled(_mean(np.diag(noise.init)), freedom, 0.0) if freedom else UNKNOWN,
+        subset=_between(subsets, noise, inits, between_inits.freedom) if len(subsets) > 1 else UNKNOWN,
+        init=_difference(between_inits, luck),
+        luck=_component(luck.value, *luck.interval()),
         test=_component(test, test - half, test + half),
     )
 
 
-def _between(subsets: Sequence[SubsetRuns], noise: _Noise, inits: Integer[np.ndarray, " subsets"]) -> Estimated:
-    own = np.eye(len(subsets), dtype=bool)
-    parts = [np.where(own & np.isnan(part), _known(part), np.nan_to_num(part)) for part in noise[:2]]
-    covariance = (parts[0] - parts[1]) / inits[:, None] + noise.test
-    within = float(covariance[own].mean() - covariance[~own].mean())
-    spread = float(np.var([s.correct.mean() for s in subsets], ddof=1))
-    return _scaled(spread, len(subsets) - 1, within)
+def _freedom_between_inits(subsets: Sequence[SubsetRuns]) -> float:
+    """Degrees of freedom of the mean over subsets of the variance between inits; 0 where each has one init.
+
+    Subsets that were predicted by the same networks count once, with the weight of all of them.
+    """
+    networks = [s.runs for s in subsets if len(s.runs) > 1]
+    if not networks:
+        return 0.0
+    weights = {runs: networks.count(runs) / len(networks) for runs in networks}
+    return 1 / sum(weight**2 / (len(runs) - 1) for runs, weight in weights.items())
 
 
-def _scaled(mean_square: float, freedom: int, noise: float) -> Estimated:
-    """A mean square less the noise in it, which is taken as known."""
-    if np.isnan(noise):
+def _error_of_sum(by_image: Float[np.ndarray, " images"]) -> float:
+    """Standard error of a sum over images that were drawn at random."""
+    return float(np.sqrt(len(by_image)) * by_image.std(ddof=1)) if len(by_image) > 1 else float("nan")
+
+
+def _error_between_networks(subsets: Sequence[SubsetRuns], luck: Float[np.ndarray, " subsets"]) -> float:
+    """Standard error of the mean of luck over networks, which are lucky in different degrees; 0 where it is unknown.
+
+    Of few networks larger by as much as Student's t is larger than the normal quantile.
+    """
+    by_networks: dict[tuple[str, ...], list[float]] = {}
+    for subset, value in zip(subsets, luck, strict=True):
+        if not np.isnan(value):
+            by_networks.setdefault(subset.runs, []).append(float(value))
+
+    means = [np.mean(values) for values in by_networks.values()]
+    n = len(means)
+    if n < 2:
+        return 0.0
+    return float(np.std(means, ddof=1) / n**0.5 * stdtrit(n - 1, TAIL) / ndtri(TAIL))
+
+
+class _MeanSquare(NamedTuple):
+    """An estimated variance, and the degrees of freedom of the chi-square that it is distributed as; 0: unknown."""
+
+    value: float
+    freedom: float
+
+    def interval(self) -> tuple[float, float]:
+        below, above = self.beyond()
+        return self.value - below, self.value + above
+
+    def beyond(self) -> tuple[float, float]:
+        """How far both ends of its interval are from it."""
+        if not self.freedom:
+            return NO_INTERVAL
+        low, high = (self.freedom / float(chdtri(self.freedom, 0.5 + side * LEVEL / 2)) for side in (-1, 1))
+        return self.value * (1 - low), self.value * (high - 1)
+
+
+def _sum_of_squares(value: float, error: float) -> _MeanSquare:
+    """A mean of squares with this standard error: chi-square with as much freedom as makes it so uncertain."""
+    return _MeanSquare(value, 2 * (value / error) ** 2 if error > 0 and value > 0 else 0.0)
+
+
+def _difference(large: _MeanSquare, small: _MeanSquare, exact: float = 0.0) -> Estimated:
+    """One mean square less another, and less a number that is taken as exact.
+
+    Interval: low = d - sqrt(a² + b²), with a and b the distances from the mean squares to the lower end of the first
+    and to the upper end of the second; likewise high (Graybill and Wang 1980, JASA 75:869; Ting et al. 1990, J. Stat.
+    Comput. Simul. 35:135). Where the second has no error it is Williams' (1962, Biometrika 49:278).
+    """
+    difference = large.value - small.value - exact
+    if np.isnan(difference) or not large.freedom:
         return UNKNOWN
-    low, high = (freedom * mean_square / chdtri(freedom, 0.5 - side * LEVEL / 2) - noise for side in (1, -1))
-    return _component(mean_square - noise, float(low), float(high))
+    (below, above), (below_small, above_small) = large.beyond(), small.beyond() if small.freedom else (0.0, 0.0)
+    low, high = difference - np.hypot(below, above_small), difference + np.hypot(above, below_small)
+    return _component(difference, float(low), float(high))
+
+
+def _between(
+    subsets: Sequence[SubsetRuns], noise: _Noise, inits: Integer[np.ndarray, " subsets"], freedom: float
+) -> Estimated:
+    """Variance between subsets. freedom: of the variance between inits, which is a part of the noise."""
+    own = np.eye(len(subsets), dtype=bool)
+    between_inits, residual = (
+        np.where(own & np.isnan(part), _known(part), np.nan_to_num(part)) / inits[:, None] for part in noise[:2]
+    )
+    from_inits, exact = (float(part[own].mean() - part[~own].mean()) for part in (between_inits, noise.test - residual))
+    spread = float(np.var([s.correct.mean() for s in subsets], ddof=1))
+    return _difference(
+        _MeanSquare(spread, len(subsets) - 1), _MeanSquare(from_inits, freedom if from_inits > 0 else 0.0), exact
+    )
 
 
 def _component(variance: float, low: float, high: float) -> Estimated:
     return Estimated(variance, *((max(0.0, low), high) if high > 0 else NO_INTERVAL))
 
 
-def _noise(subsets: Sequence[SubsetRuns]) -> tuple[_Noise, Float[np.ndarray, " images"]]:
-    """The three covariances (NaN with a single init), and what every image adds to the mean test variance."""
+def _noise(
+    subsets: Sequence[SubsetRuns],
+) -> tuple[_Noise, Float[np.ndarray, " images"], Float[np.ndarray, " images"]]:
+    """The three covariances (NaN with a single init), and what every image adds to the mean test variance and luck."""
     k, every = len(subsets), np.unique(np.concatenate([s.images for s in subsets]))
     where = [np.searchsorted(every, s.images) for s in subsets]
-    errors, added = np.zeros((k, len(every))), np.zeros(len(every))
+    errors, added, luck = np.zeros((k, len(every))), np.zeros(len(every)), np.zeros(len(every))
+    repeated = sum(len(s.runs) > 1 for s in subsets)
     rest = [np.zeros((len(s.runs), len(every))) for s in subsets]
     init, residual = np.zeros((k, k)), np.zeros((k, k))
     for a, one in enumerate(subsets):
@@ -336,13 +420,15 @@ def _noise(subsets: Sequence[SubsetRuns]) -> tuple[_Noise, Float[np.ndarray, " i
         several = len(one.runs) > 1
         if several:
             rest[a][:, where[a]] = _residuals(one)
-            added -= (rest[a] ** 2).mean(axis=0) / len(one.runs) / k
+            squares = (rest[a] ** 2).mean(axis=0)
+            added -= squares / len(one.runs) / k
+            luck += squares / repeated
         for b, other in enumerate(subsets[: a + 1]):
             if one.runs == other.runs:
                 both = np.cov(one.correct.mean(axis=1), other.correct.mean(axis=1))[0, 1] if several else np.nan
                 init[a, b] = init[b, a] = both
                 residual[a, b] = residual[b, a] = (rest[a] * rest[b]).mean(axis=0).sum() if several else np.nan
-    return _Noise(init, residual, errors @ errors.T), added + (errors**2).mean(axis=0)
+    return _Noise(init, residual, errors @ errors.T), added + (errors**2).mean(axis=0), luck
 
 
 def _residuals(subset: SubsetRuns) -> Float[np.ndarray, "inits images"]:

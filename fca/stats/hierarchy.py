@@ -153,9 +153,9 @@ def score_from_rates(rates: Float[np.ndarray, "sessions 3"], classes: Shaped[np.
     sessions_left = share @ session_scores
     levels_left = np.asarray(score_of_rates(*(share @ rates).T))
     level_ends = jackknife_interval(level_score, levels_left, within=FRACTION)
-    excess = session.value - level_score
-    excess_ends = jackknife_interval(excess, sessions_left - levels_left, within=SIGNED_FRACTION)
-    return Rates(session, Estimated(level_score, *level_ends), Estimated(excess, *excess_ends))
+    excess_score = session.value - level_score
+    excess_ends = jackknife_interval(excess_score, sessions_left - levels_left, within=SIGNED_FRACTION)
+    return Rates(session, Estimated(level_score, *level_ends), Estimated(excess_score, *excess_ends))
 
 
 def matched_score(

@@ -137,12 +137,13 @@ def left_out_weights(cluster: Integer[np.ndarray, " points"]) -> Integer[np.ndar
 def no_interval(draws: int, what: str) -> str | None:
     """The reason why a bootstrap over so many independent draws of `what` shows nothing; None where it does.
 
-    >>> no_interval(3, "subset seeds"), no_interval(5, "subset seeds")
-    ('no interval: 3 subset seeds, 5 needed', None)
+    >>> no_interval(1, "classes"), no_interval(5, "subset seeds")
+    ('no interval: 1 class, 5 needed', None)
     """
     if draws >= FEWEST_DRAWS:
         return None
-    return f"no interval: {draws} {what.removesuffix('s') if draws == 1 else what}, {FEWEST_DRAWS} needed"
+    singular = what.removesuffix("es") if what.endswith("sses") else what.removesuffix("s")
+    return f"no interval: {draws} {singular if draws == 1 else what}, {FEWEST_DRAWS} needed"
 
 
 def interval_over(what: str) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, Int
 
+from fca.stats.chance import guessing, right_at_chance
 from fca.stats.irt import check_responses, parts_of
 from fca.stats.protocols import logit_columns
 from fca.store import Store
@@ -290,6 +291,22 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
             log.warning("%s is left out: %s", kind, problem)
             continue
         yield str(kind), gathered
+
+
+def subjects_at_chance(responses: Responses) -> Bool[np.ndarray, " subjects"]:
+    """Which subjects are at the level of chance on clean images: no better than always the most frequent label.
+
+    Where there are no clean images, on those of the lowest severity. All False where labels are unknown.
+    """
+    items = responses.items
+    is_clean = (items["severity"] == items["severity"].min()).to_numpy() & items["label"].notna().to_numpy()
+    if not is_clean.any():
+        return np.zeros(len(responses.subjects), dtype=bool)
+    guess = guessing(items["label"][is_clean].to_numpy(dtype=str))
+    correct = responses.correct[:, is_clean]
+    answered = (~np.isnan(correct)).sum(axis=1)
+    right = np.nansum(correct, axis=1)
+    return np.array([n > 0 and right_at_chance(r, int(n), guess) for r, n in zip(right, answered, strict=True)])
 
 
 def at_severity(gathered: Gathered, severity: int) -> Gathered:

@@ -31,6 +31,8 @@ NO_MEAN_INTERVAL = "no interval: it takes two subset seeds that differ"  # of a 
 TOO_FEW_SEEDS = "no interval: too few subset seeds to leave one out"  # of a correlation, or a ratio of spreads
 SUBSETS = Column("subsets", int, ".0f", "class subsets")
 MODELS = Column("models", int, ".0f", "models")
+CHANCE = Column("chance", float, ".1%", "accuracy of always predicting the most frequent class")
+AT_CHANCE = Column("at_chance", bool, "", "whether the interval of the accuracy reaches down to chance")
 _PROTOCOLS = {
     "sub": "sub-model, trained on the subset",
     "open": "full model, open (all classes compete)",
@@ -42,6 +44,17 @@ CORRUPTION = Column("corruption", str, "", "corruption", filters=True)
 SEVERITY = Column("severity", int, ".0f", "severity of the corruption, 0 for clean")
 ATTRIBUTE = Column("attribute", str, "", "attribute that makes the image easy or hard")
 LEVEL = Column("level", str, "", "level of difficulty", {level: level for level in LEVELS})
+
+
+def all_at_chance(lines: pd.DataFrame) -> bool:
+    """Whether every one of these accuracies is at the level of chance; False where that is unknown of one.
+
+    >>> [all_at_chance(pd.DataFrame({"at_chance": values})) for values in ([True, True], [True, None])]
+    [True, False]
+    """
+    if AT_CHANCE not in lines or lines.empty or lines[AT_CHANCE].isna().any():
+        return False
+    return bool(lines[AT_CHANCE].astype(bool).all())
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from fca.data.splits import as_trained_on, for_training
 from fca.models import class_keys
 from fca.models.stored import StoredRun
 from fca.shifts import Clean, InputShift
+from fca.stats.chance import at_chance, guessing
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, logit_columns, masked_top1, open_top1
 from fca.store import State, Store
@@ -386,8 +387,8 @@ def adapted_columns(
     """
     top1 = with_interval("top1", predicted["top1_open"], predicted["n_test"])
     tested = data.labels[data.rows("test", subset.classes)]
-    commonest = np.bincount(tested).max() / len(tested)
-    flag = "diverged" if diverged else "chance" if top1["top1_low"] <= commonest else None
+    is_at_chance = at_chance(top1["top1_low"], guessing(tested))
+    flag = "diverged" if diverged else "chance" if is_at_chance else None
     return {**{column: predicted[column] for column in ("n_test", *FORWARD)}, **top1, "flag": flag}
 
 

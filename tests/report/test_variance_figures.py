@@ -3,6 +3,7 @@
 from functools import cache
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fca.report import style
@@ -12,7 +13,12 @@ from fca.types import Table
 from tests.report.specs import computes, marks, parts, values
 from tests.report.test_comparison_figures import points
 
-SOURCES = {"subset": "draw of the classes", "init": "initialisation", "test": "sampling of test images"}
+SOURCES = {
+    "subset": "draw of the classes",
+    "init": "initialisation",
+    "luck": "luck: which images a training gets right",
+    "test": "sampling of test images",
+}
 
 
 @cache
@@ -29,9 +35,10 @@ def test_every_known_component_is_drawn_with_its_interval():
         assert sorted(part["sd"]) == sorted(frame[f"sd_{name}"].dropna())
         known += len(part)
     assert frame["sd_init"].isna().sum() == 2 * 2 * 2  # open and masked: one network a model
-    assert marks(spec, "symbol") == known == 3 * len(frame) - 8
+    assert frame["sd_luck"].isna().sum() == 2 * 2 * 2
+    assert marks(spec, "symbol") == known == 4 * len(frame) - 2 * 8
     assert marks(spec, "rule") == known
-    assert marks(spec, "symbol", protocol=["sub"], ncl=[2], model=["net0"]) == 3
+    assert marks(spec, "symbol", protocol=["sub"], ncl=[2], model=["net0"]) == 4
 
 
 def test_the_figure_computes_nothing():
@@ -58,7 +65,7 @@ def test_one_initialisation_is_not_passed_off_as_the_draw_of_the_classes():
     frame = table().frame.query("protocol == 'open'")
     [line] = variance_headlines(frame)
     assert frame["share_init"].isna().all()
-    assert line.endswith("with one initialisation, its share is within the other two.")
+    assert line.endswith("with one initialisation, its share and luck are within the other two.")
     assert frame["note"].str.contains("as one network predicted them all").all()
     assert not table(inits=1).frame.query("protocol == 'sub'")["note"].str.contains("one network").any()
 
@@ -66,7 +73,14 @@ def test_one_initialisation_is_not_passed_off_as_the_draw_of_the_classes():
 def test_the_sentence_counts_the_largest_shares():
     frame = table().frame.query("protocol == 'sub'")
     [line] = variance_headlines(frame)
-    names = frame[["share_subset", "share_init", "share_test"]].idxmax(axis=1)
+    names = frame[["share_subset", "share_init", "share_luck", "share_test"]].idxmax(axis=1)
     for name, source in SOURCES.items():
         count = (names == f"share_{name}").sum()
-        assert (f"the {source} ({count} of 4 models and ncl)" in line) == bool(count)
+        noun = "luck (which images a training happens to get right)" if name == "luck" else f"the {source}"
+        assert (f"{noun} ({count} of 4 models and ncl)" in line) == bool(count)
+
+
+def test_equal_shares_have_no_largest_source():
+    line = {"dataset": "digits", "protocol": "sub", **{f"share_{name}": 0.25 for name in SOURCES}}
+    [sentence] = variance_headlines(pd.DataFrame([line]))
+    assert sentence == "digits: no source of variance of sub-models is larger than the others."

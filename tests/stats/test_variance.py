@@ -26,7 +26,7 @@ def nested(rng, subsets=4, inits=3, images=60, sd=(0.06, 0.04, 0.15)):
 def truth(images=60, sd=(0.06, 0.04, 0.15)):
     a, b, c = np.square(sd)
     alone = 0.7 * 0.3 - a - b - c  # E[p (1 - p)]
-    return a, b + alone / images, c / images
+    return a, b, alone / images, c / images
 
 
 def simulated(draw, repeats=250, seed=0):
@@ -44,14 +44,14 @@ def many():
 def test_known_components_come_back_unbiased(many):
     mean, error, splits = many
     assert (np.abs(mean - truth()) < 3.5 * error).all()
-    assert (error < np.array(truth()) / 5).all()  # so that the claim above says something
+    assert (error < np.array(truth()) / 4).all()  # so that the claim above says something
     assert any(split.subset.value < 0 for split in splits)  # the price of being unbiased
 
 
 def test_intervals_cover_the_known_components(many):
     for component, true in zip(zip(*many[2], strict=True), truth(), strict=True):
         covered = np.mean([part.low <= true <= part.high for part in component])
-        # 4,000 simulations gave 0.964, 0.952 and 0.941; the standard error of 250 is 0.014
+        # experiments/few_class_arena/variance_split.py gives 0.94 to 0.98; the standard error of 250 is 0.014
         assert covered > 0.9
 
 
@@ -77,16 +77,38 @@ def test_what_subsets_share_is_not_taken_off(inits):
     subset = chance.var(ddof=1) * (1 / ncl - 1 / len(chance))  # without replacement: Cochran 1977, theorem 2.2
     n = ncl * per_class
     alone = (chance * (1 - chance)).mean() - 0.12**2 - 0.04**2
-    test, init = 0.12**2 / n, 0.04**2 + alone / n
+    test, init, luck = 0.12**2 / n, 0.04**2, alone / n
     if inits == 1:
-        assert mean[2] == pytest.approx(test + alone / n, abs=3.5 * error[2])  # one answer an image: not to be split
+        assert mean[3] == pytest.approx(test + luck, abs=3.5 * error[3])  # one answer an image: not to be split
         assert np.isnan([split.init for split in splits]).all()
+        assert np.isnan([split.luck for split in splits]).all()
     else:
-        assert (np.abs(mean[1:] - [init, test]) < 3.5 * error[1:]).all()
+        assert (np.abs(mean[1:] - [init, luck, test]) < 3.5 * error[1:]).all()
     assert mean[0] == pytest.approx(subset, abs=3.5 * error[0])
     if inits == 2:  # the same subsets as if nothing were shared
         apart = simulated(lambda rng: [own(s, k) for k, s in enumerate(crossed(rng, chance))], repeats=60, seed=2)[0]
         assert apart[0] < subset - 3.5 * error[0] * 2
+
+
+def lucky(rng, inits=(2,) * 5, images=200, right=0.8):
+    """Every training is right on each image with the same probability: no class, image or initialisation is better."""
+    found = []
+    for s, number in enumerate(inits):
+        names = tuple(f"{s}/{i}" for i in range(number))
+        correct = rng.random((number, images)) < right
+        found.append(SubsetRuns(correct, s * images + np.arange(images), np.arange(images) % 2, names))
+    return found
+
+
+@pytest.mark.parametrize("inits", [(2,) * 5, (2, 2, 2, 1, 4)])  # the second: unbalanced
+def test_luck_on_single_images_is_luck_and_no_initialisation(inits):
+    mean, error, splits = simulated(lambda rng: lucky(rng, inits), repeats=300, seed=11)
+    binomial = 0.8 * 0.2 / 200  # 8.0e-4, the variance of one accuracy
+    assert mean == pytest.approx([0, 0, binomial, 0], abs=3.5 * error.max())
+    assert error.max() < binomial / 10
+    # variance_split.py gives 0.96 to 0.99; without an interval: the inits differ less than by luck
+    assert np.mean([split.luck.low <= binomial <= split.luck.high for split in splits]) > 0.91
+    assert np.mean([not split.init.low > 0 for split in splits]) > 0.91
 
 
 def own(subset, number):
@@ -98,7 +120,6 @@ def test_a_balanced_layout_is_the_analysis_of_variance():
     split = split_variance(subsets)
     accuracy = np.array([s.correct.mean(axis=1) for s in subsets])
     within = accuracy.var(axis=1, ddof=1).mean()
-    assert split.init.value == pytest.approx(within, abs=1e-15)
     between = scipy.stats.f_oneway(*accuracy).statistic * within / 3  # mean square over inits: variance of the means
     test, residual = 0.0, 0.0
     for s in subsets:
@@ -110,6 +131,8 @@ def test_a_balanced_layout_is_the_analysis_of_variance():
             images = 3 * ((x.mean(axis=0) - x.mean()) ** 2).sum() / (n - 1)
             test += (n / 60) ** 2 * (images - alone) / 3 / n / 4  # expected: var C + var E / 3, less var E / 3
             residual += (n / 60) ** 2 * alone / n / 4
+    assert split.luck.value == pytest.approx(residual, abs=1e-15)
+    assert split.init.value == pytest.approx(within - residual, abs=1e-15)
     assert split.test.value == pytest.approx(test, abs=1e-15)
     assert split.subset.value == pytest.approx(between - (within - residual) / 3 - test - residual / 3, abs=1e-15)
 
@@ -147,7 +170,7 @@ def test_subsets_with_one_init_borrow_from_the_others():
     some = [SubsetRuns(first.correct[:1], first.images, first.strata, first.runs[:1]), *subsets[1:]]
     split = split_variance(some)
     inits = [s.correct.mean(axis=1).var(ddof=1) for s in subsets[1:]]
-    assert split.init.value == pytest.approx(np.mean(inits))
+    assert split.init.value + split.luck.value == pytest.approx(np.mean(inits))
     assert np.isfinite(np.array(split)).all()
     mean, error, _ = simulated(
         lambda rng: [*nested(rng, subsets=2), nested(rng, inits=1)[0]._replace(runs=("z",))], repeats=200, seed=8

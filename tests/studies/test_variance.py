@@ -70,15 +70,15 @@ def test_a_full_model_is_one_run_on_every_subset(lab):
     split = split_variance(runs)
     assert line["var_test"] == pytest.approx(split.test.value)
     assert line["var_subset"] == pytest.approx(max(0, split.subset.value))
-    assert np.isnan(line[["var_init", "share_init", "sd_init"]].astype(float)).all()
-    assert "one initialisation: var_init unknown" in line["note"]
+    assert np.isnan(line[["var_init", "share_init", "sd_init", "var_luck", "share_luck"]].astype(float)).all()
+    assert "one initialisation: var_init and var_luck unknown" in line["note"]
 
 
 def test_one_subset_leaves_its_component_and_all_shares_missing(lab):
     for init in range(2):
         sub_model(lab, "net", draw_subset(6, 2, 0), answers(lab, draw_subset(6, 2, 0), 0.8, init), seed=init)
     [line] = table(lab).to_dict("records")
-    assert np.isnan([line[f"share_{name}"] for name in ("subset", "init", "test")]).all()
+    assert np.isnan([line[f"share_{name}"] for name in ("subset", "init", "luck", "test")]).all()
     assert np.isnan(line["var_subset"])
     assert "one subset: var_subset unknown" in line["note"]
     assert line["var_init"] >= 0
@@ -89,7 +89,7 @@ def test_sub_models_without_predictions_leave_a_line_that_says_so(study):
     assert set(frame["protocol"]) == {"sub", "open", "masked"}
     bare = frame[frame["protocol"] == "sub"]
     assert (bare["note"] == "no predictions are stored").all()
-    assert bare[["var_subset", "var_init", "var_test"]].isna().all(axis=None)
+    assert bare[["var_subset", "var_init", "var_luck", "var_test"]].isna().all(axis=None)
     assert frame.loc[frame["protocol"] == "open", "var_test"].notna().all()
 
 
@@ -97,7 +97,7 @@ def test_the_answers_that_are_stored_are_used_and_counted(repeated):
     lab, right = repeated
     lab.train("net", draw_subset(6, 2, 4), 0.7)
     line = table(lab).set_index("ncl").loc[2]
-    assert line["var_init"] == pytest.approx(by_hand(lab, right, lab.subsets(ncl=(2,)), 2).init.value)
+    assert line["var_luck"] == pytest.approx(by_hand(lab, right, lab.subsets(ncl=(2,)), 2).luck.value)
     assert "predictions for 4 of 5 subsets" in line["note"]
 
 

@@ -346,7 +346,7 @@ def evaluated_headlines(evaluated: pd.DataFrame) -> Iterator[str]:
         ends = part.sort_values(TOP1, kind="stable").iloc[[0, -1]].to_dict("records")
         weak, strong = (f"to {end['model']} (top1 {100 * end['top1']:.0f} %)" for end in ends)
         few, many = (f"{end['asked']:.1f}" for end in ends)
-        if len(part) > 1:
+        if len(part) > 1 and ends[0][TOP1] < ends[1][TOP1]:
             yield f"{dataset}: a session shows {few} hard images {weak} and {many} {strong}."
 
 
@@ -355,7 +355,7 @@ def live_headlines(tests: pd.DataFrame) -> Iterator[str]:
 
     >>> line = {"dataset": "zoo", "policy": "random", "target": "score", "share": 0.25, "covered": True}
     >>> print(*live_headlines(pd.DataFrame([line | {"error_pp": -0.5, "time_share": None}])))
-    zoo: 1 adaptive test of 25 % of the images: 1 of 1 intervals contain the true value, largest error 0.5 points.
+    zoo: 1 adaptive test of 25 % of the images: 1 of 1 intervals contain the true value, error 0.5 points.
     """
     for dataset, part in tests.groupby(DATASET, sort=False):
         count = int((part[TARGET] == part[TARGET].iloc[0]).sum())
@@ -363,7 +363,8 @@ def live_headlines(tests: pd.DataFrame) -> Iterator[str]:
         known = part.dropna(subset="covered")
         if len(known):
             line += f": {int(known['covered'].sum())} of {len(known)} intervals contain the true value, "
-            line += f"largest error {known['error_pp'].abs().max():.1f} points"
+            error = "error" if len(known) == 1 else "largest error"
+            line += f"{error} {known['error_pp'].abs().max():.1f} points"
         timed = part["time_share"].dropna()
         yield line + (f"; {_percents(timed)} of the time of a full run." if len(timed) else ".")
 

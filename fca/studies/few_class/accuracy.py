@@ -7,12 +7,27 @@ from typing import ClassVar
 
 import pandas as pd
 
+from fca.stats.chance import right_at_chance
 from fca.stats.correlation import correlation
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, interval_over, mean_with_interval
 from fca.store import Store
 from fca.studies.few_class.subset_accuracy import ACCURACY, DRAW, OfSubsets, read_points, wide
 from fca.studies.rows import parts
-from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, PROTOCOL, SUBSETS, TOP1, TableSpec
+from fca.studies.table import (
+    AT_CHANCE,
+    CHANCE,
+    CLASSES,
+    DATASET,
+    MODEL,
+    MODELS,
+    N_TEST,
+    NCL,
+    NO_MEAN_INTERVAL,
+    PROTOCOL,
+    SUBSETS,
+    TOP1,
+    TableSpec,
+)
 from fca.subset import read_groups
 from fca.types import Column, Table, with_interval
 
@@ -38,7 +53,7 @@ ACCURACY_MEANS = TableSpec(
     "accuracy",
     "How does accuracy change with the number of classes? (mean and standard deviation over subset seeds)",
     f"{PAPER} figure 1",
-    (DATASET, MODEL, PROTOCOL, NCL, TOP1, SPREAD, TOP1.low, TOP1.high, SUBSETS),
+    (DATASET, MODEL, PROTOCOL, NCL, TOP1, SPREAD, TOP1.low, TOP1.high, SUBSETS, CHANCE, AT_CHANCE),
 )
 DCN = TableSpec(
     "dcn",
@@ -87,7 +102,7 @@ class FewClass(OfSubsets):
         subset = per_subset(points)
         partial = subset[subset["ncl"] < subset["dataset"].map(rows.models.groupby("dataset")["num_classes"].max())]
         agreement = rank_agreement(partial, rows.full)
-        frames = (points, accuracy(subset), gap(partial), dcn(subset), ranks(subset), agreement)
+        frames = (points, with_chance(accuracy(subset), points), gap(partial), dcn(subset), ranks(subset), agreement)
         runs, parameters = sorted(set(points["run_id"])), {**asdict(self), "intervals": INTERVALS}
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
@@ -105,6 +120,22 @@ def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
         {**key, **_mean(TOP1, part, FRACTION), SPREAD: part[TOP1].std(), SUBSETS: len(part)}
         for key, part in parts(subset, (DATASET, MODEL, PROTOCOL, NCL))
     )
+
+
+def with_chance(means: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
+    """`accuracy` with the mean accuracy of guessing, and whether each mean is at the level of chance.
+
+    Subsets share classes and so images: each image counts once, by as many a class as there are on average.
+    """
+    lines = []
+    for key, part in parts(points.dropna(subset=[TOP1, CHANCE]), (DATASET, MODEL, PROTOCOL, NCL)):
+        images_of_class = float((part[N_TEST] / part[NCL]).mean())
+        images = round(images_of_class * len(set().union(*part[CLASSES])))
+        guess = float(part[CHANCE].mean())
+        right = part[TOP1].mean() * images
+        lines.append({**key, CHANCE: guess, AT_CHANCE: right_at_chance(right, images, guess)})
+    decided = pd.DataFrame(lines, columns=[DATASET, MODEL, PROTOCOL, NCL, CHANCE, AT_CHANCE])
+    return means.drop(columns=[CHANCE, AT_CHANCE]).merge(decided, on=[DATASET, MODEL, PROTOCOL, NCL], how="left")
 
 
 def dcn(subset: pd.DataFrame) -> pd.DataFrame:

@@ -15,12 +15,26 @@ import numpy as np
 import pandas as pd
 
 from fca.allowed import Allowed
+from fca.stats.chance import guessing
 from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
 from fca.studies.answers import predictions
 from fca.studies.rows import Rows, one_config, records, require, select
-from fca.studies.table import CLASSES, DATASET, MODEL, N_TEST, NCL, PROTOCOL, RUN_ID, SAMPLER, SEED, SUBSET_SEED, TOP1
+from fca.studies.table import (
+    CHANCE,
+    CLASSES,
+    DATASET,
+    MODEL,
+    N_TEST,
+    NCL,
+    PROTOCOL,
+    RUN_ID,
+    SAMPLER,
+    SEED,
+    SUBSET_SEED,
+    TOP1,
+)
 from fca.subset import SAMPLERS, Groups, draw_subset, full_set, number_of_classes
 from fca.types import ClassSubset, Column, FcaError, with_interval
 
@@ -29,7 +43,7 @@ NAMED = "named"  # the sampler of classes that nobody drew
 DRAW = [SUBSET_SEED, CLASSES]  # which subset of one size: two seeds may draw the same classes
 EMBED = "fca run task=embed model@encoder=hog"
 COMMAND = "fca run -m task=train model=resnet18,vgg16 subset.ncl=2,5 'subset.seed=range(0,5)'"
-ACCURACY = (DATASET, MODEL, PROTOCOL, *SUBSET, SEED, *with_interval(TOP1), N_TEST, RUN_ID)
+ACCURACY = (DATASET, MODEL, PROTOCOL, *SUBSET, SEED, *with_interval(TOP1), CHANCE, N_TEST, RUN_ID)
 
 
 def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Groups | None = None) -> pd.DataFrame:
@@ -37,17 +51,33 @@ def accuracy_points(store: Store, rows: Rows, subsets: pd.DataFrame, groups: Gro
 
     With groups also `grouped`, on those images of the subset whose class is in a group; missing where there is none.
     """
-    how = rows.trained[["dataset", "model", "classes", "seed", "top1", "top1_low", "top1_high", "n_test", "run_id"]]
+    measured = ["seed", "top1", "top1_low", "top1_high", "n_test", "run_id", "fingerprint", "split"]
+    how = rows.trained[["dataset", "model", "classes", *measured]]
     lines = records(subsets.merge(how, on=["dataset", "classes"]).assign(protocol="sub"))
+    for line in lines:
+        line["chance"] = _guessing(store, line.pop("fingerprint"), line.pop("split"), line["classes"])
     for row in records(rows.full):
         lines += _scored(store, row, subsets[subsets["dataset"] == row["dataset"]], groups)
-    kinds = {"ncl": "int64", "subset_seed": "Int64", "seed": "Int64", "n_test": "Int64", "top1": "float64"}
+    kinds = {"ncl": "int64", "subset_seed": "Int64", "seed": "Int64", "n_test": "Int64"}
+    kinds |= {"top1": "float64", "chance": "float64"}
     points = pd.DataFrame(lines, columns=list(ACCURACY)).astype(kinds)
     return points.sort_values([c for c in ACCURACY if not c.startswith("top1")], ignore_index=True)
 
 
+def _guessing(store: Store, fingerprint: str, split: str, classes: Sequence[int]) -> float:
+    """Accuracy of guessing on the images of a subset."""
+    items = store.items(fingerprint)
+    label = items["label"].cat.codes[(items["split"] == split).to_numpy()].to_numpy()
+    tested = label[np.isin(label, list(classes))]
+    return guessing(tested) if len(tested) else float("nan")
+
+
 def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups: Groups | None) -> list[dict[str, Any]]:
-    """One full model on each subset, under every protocol."""
+    """One full model on each subset, under every protocol.
+
+    Guessing among all classes is right as often as the most frequent class of all images; among those of a subset or
+    among groups, as the most frequent of these.
+    """
     found = predictions(store, row)
     group = None if groups is None else groups.codes(found.logit_classes)
     true, logits = found.true, found.logits
@@ -59,11 +89,15 @@ def _scored(store: Store, row: Mapping[str, Any], subsets: pd.DataFrame, groups:
         if not n:
             raise FcaError("test images of classes", subset["classes"], "at least one", "leave the subset out")
         top1 = {"open": (float(found.right[inside].mean()), n), "masked": (masked_top1(logits, columns, true), n)}
+        guesses = {"open": guessing(found.labels), "masked": guessing(found.labels[inside])}
         if group is not None and (group[columns] >= 0).any():
             top1["grouped"] = grouped_top1(logits[inside], group, true[inside])
+            group_of_image = group[true[inside]]
+            guesses["grouped"] = guessing(group_of_image[group_of_image >= 0])
         for protocol, (value, of) in top1.items():
             low, high = wilson(round(value * of), of)
             scored = {"protocol": protocol, "top1": value, "top1_low": low, "top1_high": high, "n_test": of}
+            scored["chance"] = guesses[protocol]
             lines.append({**subset, **scored, **{name: row[name] for name in ("model", "seed", "run_id")}})
     return lines
 

@@ -1,4 +1,4 @@
-"""How much accuracy varies with the drawn classes, the initialisation and the test images."""
+"""How much accuracy varies with the drawn classes, the initialisation, luck on single images and the test images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from fca.studies.rows import parts
 from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec
 from fca.types import Column, Table, with_interval
 
-SOURCES = {"subset": "draw of the classes", "init": "initialisation", "test": "sampling of test images"}
+SOURCES = {
+    "subset": "draw of the classes",
+    "init": "initialisation",
+    "luck": "luck: which images a training gets right",
+    "test": "sampling of test images",
+}
 BY = [DATASET, MODEL, PROTOCOL, NCL]
 VARIANCES = [Column(f"var_{name}", float, ".2g", f"variance by {source}") for name, source in SOURCES.items()]
 SHARES = [Column(f"share_{name}", float, ".0%", f"share of variance by {source}") for name, source in SOURCES.items()]
@@ -27,13 +32,16 @@ IMAGES = Column("images", int, ".0f", "test images")
 
 VARIANCE = TableSpec(
     "variance",
-    "Where does the spread of accuracies come from: classes, initialisation or test images? "
-    "(var: of one run's accuracy; sd: its root; share: of the three together)",
+    "Where does the spread of accuracies come from: classes, initialisation, luck on single images or test images? "
+    "(var: of one run's accuracy; sd: its root; share: of the four together)",
     "Sources as in arXiv:2103.03098; estimators: Searle, Casella and McCulloch, Variance Components (1992)",
     (*BY, *VARIANCES, *SHARES, *chain(*map(with_interval, SPREADS)), SUBSETS, INITS, IMAGES, NOTE),
 )
-METHOD = "mean squares equated with their expectation, images stratified by class; negative estimates shown as 0"
-INTERVALS = "95 %: chi-square for subset and init, normal over images for test"
+METHOD = (
+    "mean squares equated with their expectation, images stratified by class; negative estimates shown as 0; "
+    "luck: image x initialisation residual, which is no part of init"
+)
+INTERVALS = "95 %: chi-square for subset, init and luck, normal over images for test"
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,7 @@ def _notes(split: VarianceSplit, subsets: list[SubsetRuns], drawn: int) -> Itera
         yield "one subset: var_subset unknown"
     if max(inits) == 1:
         same = len({s.runs for s in subsets}) == 1 < len(subsets)
-        yield "one initialisation: var_init unknown, its share is within var_subset and var_test" + (
+        yield "one initialisation: var_init and var_luck unknown, their shares are within var_subset and var_test" + (
             ", but for what is common to all subsets, as one network predicted them all" if same else ""
         )
     elif min(inits) < max(inits):

@@ -14,10 +14,10 @@ from fca.stats import segments
 from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES
 from fca.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
 from fca.store import Store
-from fca.studies.answers import Gathered, shifted_responses
+from fca.studies.answers import Gathered, shifted_responses, subjects_at_chance
 from fca.studies.irt.difficulty_segments import ITEMS, METHOD, N_CLASSES, NAMES, SEED, SEGMENT, Quartered, quartered
 from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
-from fca.studies.table import CORRUPTION, DATASET, LABEL, SEVERITY, TableSpec
+from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, SEVERITY, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 
 MODES = ("count", "mean_b")
@@ -43,7 +43,7 @@ CLASS_ROBUSTNESS = TableSpec(
         *(RANK_WRITTEN, VERDICT_WRITTEN),
         *with_interval(Column("trend", float, "+.3f", "change a severity step")),
         *with_interval(Column("change", float, "+.3f", "change from clean images")),
-        DIRECTION,
+        *(DIRECTION, AT_CHANCE),
     ),
 )
 CLASS_ROBUSTNESS_SHOWN = TableSpec(
@@ -94,6 +94,7 @@ STATED = {
     "intervals": f"95 %, {RESAMPLES} bootstrap resamples of the class's images; fit and cuts are held fixed, so they "
     "know nothing of other models; the instability's is corrected for what sampling adds to a standard deviation; of "
     f"fewer than {FEWEST_DRAWS} images Student's t for trend and change, none for instability",
+    "at_chance": "whether all subjects are at the level of chance on clean images",
     "verdict_kept": "share of those resamples, all classes at once, that give the class the same verdict; missing for "
     f"fewer than {FEWEST_DRAWS} images",
 }
@@ -138,7 +139,8 @@ class ClassRobustness:
             if found.not_estimable:
                 not_estimable[f"{gathered.dataset} {corruption}"] = list(found.not_estimable)
             images, about = grid(gathered), {"dataset": gathered.dataset, "corruption": corruption}
-            robust.append(CLASS_ROBUSTNESS.frame(robustness_lines(images, found, self).assign(**about)))
+            about_clean = about | {"at_chance": bool(subjects_at_chance(gathered.responses).all())}
+            robust.append(CLASS_ROBUSTNESS.frame(robustness_lines(images, found, self).assign(**about_clean)))
             severe.append(CLASS_SEVERITY.frame(severity_lines(images, found).assign(**about)))
             runs.update(gathered.runs)
             left_out += gathered.left_out

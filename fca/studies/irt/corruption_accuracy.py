@@ -10,9 +10,9 @@ import numpy as np
 
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_interval, wilson
 from fca.store import Store
-from fca.studies.answers import Gathered, at_severity, shifted_responses
+from fca.studies.answers import Gathered, at_severity, shifted_responses, subjects_at_chance
 from fca.studies.irt.fits import SUBJECT
-from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY, TOP1, TableSpec, filled
+from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, with_interval
 
 SOURCE = "Hendrycks & Dietterich, 2019, section 4, without the division by the errors of AlexNet"
@@ -33,12 +33,13 @@ CORRUPTION_LOSS = TableSpec(
     "Which corruption costs most accuracy?",
     SOURCE,
     (
-        *(DATASET, SUBJECT, MODEL, CORRUPTION, *with_interval(LOSS), *with_interval(MEAN), CLEAN),
+        *(DATASET, SUBJECT, MODEL, CORRUPTION, *with_interval(LOSS), *with_interval(MEAN), CLEAN, AT_CHANCE),
         *(Column("severities", int, ".0f", "severities above 0"), IMAGES),
     ),
 )
 METHOD = {
     "loss": "accuracy on clean images minus the mean accuracy over the severities, on the same images",
+    "at_chance": "on clean images, against always predicting the most frequent label",
     "intervals": "95 % over images: Wilson's at one severity, Student's t of the images' means over severities",
 }
 
@@ -92,13 +93,16 @@ def loss_lines(gathered: Gathered) -> Iterator[dict[str, Any]]:
     severity = items["severity"].to_numpy()
     image = items["image_id"].astype("category").cat.codes.to_numpy()
     each = np.bincount(image[severity > 0])
-    for subject, right in zip(gathered.responses.subjects.to_dict("records"), gathered.responses.correct, strict=True):
+    is_at_chance = subjects_at_chance(gathered.responses)
+    subjects = gathered.responses.subjects.to_dict("records")
+    for subject, right, at_chance in zip(subjects, gathered.responses.correct, is_at_chance, strict=True):
         mean = np.bincount(image[severity > 0], right[severity > 0]) / each
         clean = np.full(len(mean), np.nan)
         clean[image[severity == 0]] = right[severity == 0]
         alone = np.arange(len(mean))  # every image is drawn by itself
         line: dict[str, Any] = {"subject": subject["subject"], "model": subject["model"], "images": len(mean)}
         line |= {"severities": len(set(severity[severity > 0])), "top1_mean": mean.mean()}
+        line[AT_CHANCE] = bool(at_chance)
         line[MEAN.low], line[MEAN.high] = mean_interval(mean, alone, FRACTION)
         if not np.isnan(clean).any():
             line |= {"top1_clean": clean.mean(), "loss": (clean - mean).mean()}

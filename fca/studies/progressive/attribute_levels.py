@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer
 
+from fca.stats.chance import guessing, right_at_chance
 from fca.stats.hierarchy import level_rates
 from fca.stats.intervals import interval_over, wilson
 from fca.store import Store
@@ -28,7 +29,7 @@ from fca.studies.progressive.levels import (
     score_cells,
     whole_sessions,
 )
-from fca.studies.table import ATTRIBUTE, DATASET, LABEL, LEVEL, MODEL, MODELS, N_TEST, TableSpec, filled
+from fca.studies.table import AT_CHANCE, ATTRIBUTE, DATASET, LABEL, LEVEL, MODEL, MODELS, N_TEST, TableSpec, filled
 from fca.types import LEVELS, Column, Table, with_interval
 
 FALLS, RISES, UNCLEAR = "falls", "rises", "undecided"
@@ -53,7 +54,7 @@ ATTRIBUTE_STEPS = TableSpec(
     "attribute_steps",
     "Does every attribute become harder from easy to medium and from medium to hard?",
     f"{PAPER} section 5.4 claims so of all models; here with the interval of each step over classes",
-    (DATASET, ATTRIBUTE, STEP, *with_interval(DROP), VERDICT, MODELS_FALLING, MODELS, N_CLASSES),
+    (DATASET, ATTRIBUTE, STEP, *with_interval(DROP), VERDICT, MODELS_FALLING, MODELS, N_CLASSES, AT_CHANCE),
 )
 ATTRIBUTE_LEVELS = TableSpec(
     "attribute_levels",
@@ -70,6 +71,7 @@ METHOD = {
     "monotone": "easy above medium above hard, of the numbers as they are",
     "verdict": f"{FALLS} where the interval of the drop is above 0, {RISES} where it is below, else {UNCLEAR}; each "
     "step by itself, without correction for their number",
+    "at_chance": "whether all models are at the level of chance on the images of the attribute",
     "rank": "of the models by score on one attribute; 1 is best",
 }
 
@@ -91,7 +93,10 @@ class AttributeLevels(OfLevels):
                 about: Line = {DATASET: source.dataset, ATTRIBUTE: attribute}
                 levels, labels = levels_of(items), items[LABEL].to_numpy(dtype=str)
                 rates = np.stack([level_rates(correct, levels, labels) for correct in source.correct[:, items.index]])
-                steps += [about | line for line in _steps(rates)]
+                right = source.correct[:, items.index].sum(axis=1)
+                guess = guessing(labels)
+                at_chance = all(right_at_chance(of_model, len(labels), guess) for of_model in right)
+                steps += [about | line | {AT_CHANCE: at_chance} for line in _steps(rates)]
                 for model, of_model in zip(source.models, rates, strict=True):
                     easy, medium, hard = of_model.mean(axis=0)
                     falls = {MONOTONE: bool(easy > medium > hard), N_CLASSES: len(of_model)}

@@ -16,7 +16,7 @@ from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE
 from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
 from fca.studies.progressive.levels import ACCURACY, BY_LEVEL, SCORE
 from fca.studies.progressive.validate_levels import CONFIDENCE, ValidateLevels
-from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, N_TEST, NOTE
+from fca.studies.table import ATTRIBUTE, DATASET, LEVEL, MODEL, MODELS, N_TEST, NOTE, all_at_chance
 from fca.types import LEVELS, Column, Table, with_interval
 
 STEP_PX = kinds.SIDE + 40  # from the top of one picture to the next, with two lines of text between
@@ -282,6 +282,10 @@ def hierarchy_headlines(models: pd.DataFrame) -> Iterator[str]:
 models (matched minus all triplets: 95 % interval over classes above 0); classes and attributes differ in 2 of 2.
     """
     for dataset, part in models.groupby(DATASET, sort=False):
+        if all_at_chance(part):
+            yield f"{dataset}: all models are at the level of chance; in which order they fail shows nothing."
+            continue
+        models_follow = "1 model follows" if len(part) == 1 else f"{len(part)} models follow"
         score, by_session, by_level = (f"{100 * part[c].min():.0f} to {100 * part[c].max():.0f} %" for c in _SERIES)
         same, differ = (f"{(part[c.low] > 0).sum()} of {len(part)}" for c in _PARTS)
         objects = (
@@ -297,7 +301,7 @@ models (matched minus all triplets: 95 % interval over classes above 0); classes
                 "interval over classes)"
             )
         yield (
-            f"{dataset}: {len(part)} models follow the order of levels in {score} of triplets; their accuracies by "
+            f"{dataset}: {models_follow} the order of levels in {score} of triplets; their accuracies by "
             f"level alone make {by_level}, those of each class and attribute {by_session}. {objects}."
         )
 
@@ -338,6 +342,9 @@ def steps_headlines(steps: pd.DataFrame) -> Iterator[str]:
 significantly in size (medium to hard).
     """
     for dataset, part in steps.groupby(DATASET, sort=False):
+        if all_at_chance(part):
+            yield f"{dataset}: all models are at the level of chance; what a harder level costs is not known."
+            continue
         falls = part["verdict"].eq(FALLS).groupby(part[ATTRIBUTE]).all()
         named = part.assign(named=part[ATTRIBUTE] + " (" + part[attribute_levels.STEP] + ")")
         count = f"{' and '.join(attribute_levels.STEPS)}, in {falls.sum()} of {len(falls)} attributes"
@@ -391,17 +398,30 @@ def accuracy_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
     """Accuracy of the best model, and on easy and hard images.
 
     >>> line = {"dataset": "zoo", "model": "vit", "accuracy": 0.8, "accuracy_low": 0.7, "accuracy_high": 0.9}
-    >>> print(accuracy_answer(pd.DataFrame([line | {"easy": 0.95, "medium": 0.8, "hard": 0.65}]))[0])
-    On zoo, the best model, vit, is right on 80 % [70, 90] of images: 95 % of easy and 65 % of hard ones.
+    >>> vit = line | {"easy": 0.95, "medium": 0.8, "hard": 0.65}
+    >>> print(accuracy_answer(pd.DataFrame([vit, vit | {"model": "vgg", "accuracy": 0.7}]))[0])
+    On zoo, the best of 2 models, vit, is right on 80 % [70, 90] of images: 95 % of easy and 65 % of hard ones.
     """
     part = models.dropna(subset=ACCURACY).sort_values(ACCURACY, ascending=False, kind="stable")
     if part.empty:
         return None
     line = part.iloc[0].to_dict()
+    chart = small.dots(part, MODEL, _SHARE, (MODEL, *with_interval(_SHARE), *BY_LEVEL))
+    if all_at_chance(part):
+        who = "the model is" if len(part) == 1 else f"all {len(part)} models are"
+        return f"On {line[DATASET]}, {who} at the level of chance: {interval(line, _SHARE)} of images right.", chart
     ends = " and ".join(f"{100 * line[level]:.0f} % of {level}" for level in (LEVELS[0], LEVELS[-1]))
-    right = f"{line[MODEL]}, is right on {interval(line, _SHARE)} of images: {ends} ones"
-    hover = (MODEL, *with_interval(_SHARE), *BY_LEVEL)
-    return f"On {line[DATASET]}, the best model, {right}.", small.dots(part, MODEL, _SHARE, hover)
+    best = small.best_of(part, _SHARE)[MODEL].tolist()
+    if len(part) == 1:
+        right = f"{line[MODEL]} is right on {interval(line, _SHARE)} of images: {ends} ones"
+    elif len(best) == len(part):
+        right = f"all {len(part)} models are right on {interval(line, _SHARE)} of images"
+    elif len(best) > 1:
+        right = f"the best models, {small.listed(best)}, are right on {interval(line, _SHARE)} of images"
+    else:
+        name = f"the best of {len(part)} models, {line[MODEL]},"
+        right = f"{name} is right on {interval(line, _SHARE)} of images: {ends} ones"
+    return f"On {line[DATASET]}, {right}.", chart
 
 
 def order_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
@@ -415,6 +435,8 @@ def order_answer(models: pd.DataFrame) -> tuple[str, Any] | None:
     if part.empty:
         return None
     line = part.iloc[0].to_dict()
+    if all_at_chance(part):
+        return None
     followed = f"{line[MODEL]} fails on the harder image first in {interval(line, _FOLLOWED)} of triplets"
     alone = f"its accuracies by level alone make {100 * line[hierarchy.LEVEL_RATES]:.0f} %"
     hover = (MODEL, *with_interval(_FOLLOWED))
@@ -425,7 +447,8 @@ def cost_answer(steps: pd.DataFrame) -> tuple[str, Any] | None:
     """The step of an attribute that costs most accuracy.
 
     >>> line = {"dataset": "zoo", "attribute": "size", "step": "medium to hard", "drop": 0.2, "drop_low": 0.1}
-    >>> print(cost_answer(pd.DataFrame([line | {"drop_high": 0.3}]))[0])
+    >>> lines = [line | {"drop_high": 0.3}, line | {"step": "easy to medium", "drop": 0.1}]
+    >>> print(cost_answer(pd.DataFrame(lines))[0])
     On zoo, the step from medium to hard size costs most: +20 points [+10, +30] of accuracy.
     """
     part = steps.dropna(subset=_COST).sort_values(_COST, ascending=False, kind="stable")
@@ -433,9 +456,21 @@ def cost_answer(steps: pd.DataFrame) -> tuple[str, Any] | None:
         return None
     part = part.assign(named=part[ATTRIBUTE] + ", " + part[attribute_levels.STEP])
     line = part.iloc[0].to_dict()
-    most = f"the step from {line[attribute_levels.STEP]} {line[ATTRIBUTE]} costs most: {interval(line, _COST)}"
     hover = (Column("named", str, "", "step"), *with_interval(_COST))
-    return f"On {line[DATASET]}, {most} of accuracy.", small.dots(part, "named", _COST, hover, line=0.0)
+    chart = small.dots(part, "named", _COST, hover, line=0.0)
+    step, cost = (
+        f"the step from {line[attribute_levels.STEP]} {line[ATTRIBUTE]}",
+        f"{interval(line, _COST)} of accuracy",
+    )
+    if all_at_chance(part):
+        return f"Not known: on {line[DATASET]}, all models are at the level of chance.", chart
+    if not line[_COST.low] > 0:
+        return f"On {line[DATASET]}, no step costs accuracy significantly; {step} changes it by {cost}.", chart
+    most = small.best_of(part, _COST)["named"].tolist()
+    if len(most) > 1:
+        equal = "all steps cost" if len(most) == len(part) else f"the steps {small.listed(most)} cost"
+        return f"On {line[DATASET]}, {equal} as much: {cost}.", chart
+    return f"On {line[DATASET]}, {step} costs {'most: ' if len(part) > 1 else ''}{cost}.", chart
 
 
 _BINS, _TRENDS, _CONTRADICTIONS, _ = ValidateLevels.tables

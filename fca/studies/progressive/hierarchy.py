@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Integer
 
 from fca.stats import hierarchy as stats
 from fca.stats.adaptive import LEVEL_WEIGHTS
+from fca.stats.chance import guessing, right_at_chance
 from fca.stats.correlation import resampled_correlation
 from fca.stats.intervals import FISHER_Z, FRACTION, Estimated, interval_over, jackknife_interval, left_out_weights
 from fca.store import Store
@@ -30,7 +31,7 @@ from fca.studies.progressive.levels import (
     sessions_of,
     whole_sessions,
 )
-from fca.studies.table import DATASET, IMAGE_ID, LABEL, MODEL, MODELS, N_TEST, NOTE, TableSpec, filled
+from fca.studies.table import AT_CHANCE, DATASET, IMAGE_ID, LABEL, MODEL, MODELS, N_TEST, NOTE, TableSpec, filled
 from fca.types import LEVELS, Column, Table, with_interval
 
 Triplets = Integer[np.ndarray, "triplets 3"]
@@ -64,7 +65,7 @@ HIERARCHY = TableSpec(
         *(DATASET, MODEL, *with_interval(ACCURACY), *with_interval(SCORE), *BY_LEVEL),
         *(*with_interval(HIERARCHICAL_SCORE), *with_interval(SESSION_RATES), *with_interval(LEVEL_RATES)),
         *(*with_interval(MATCHED_EXCESS), P_MATCHED, *with_interval(SESSION_EXCESS)),
-        *(ACCURACY_MASKED, SCORE_MASKED, TRIPLETS, SESSIONS, N_CLASSES, N_TEST),
+        *(ACCURACY_MASKED, SCORE_MASKED, TRIPLETS, SESSIONS, N_CLASSES, N_TEST, AT_CHANCE),
     ),
 )
 HIERARCHY_PATTERNS = TableSpec(
@@ -192,6 +193,7 @@ def _of_model(source: ByLevel, at: int, masked: Bool[np.ndarray, " items"], trip
     made = stats.score_from_rates(rates, classes)
     for column, part in zip((SESSION_RATES, LEVEL_RATES, SESSION_EXCESS), made, strict=True):
         line |= _cells(column, part)
+    line[AT_CHANCE] = right_at_chance(correct.sum(), len(correct), guessing(labels))
     line |= {SESSIONS: len(rates), N_CLASSES: len(set(labels)), N_TEST: len(correct), TRIPLETS: len(triplets) or None}
     if not len(triplets):
         return line | _cells(HIERARCHICAL_SCORE, made.session)

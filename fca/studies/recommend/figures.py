@@ -26,13 +26,14 @@ from fca.studies.recommend.recommendation import (
     VERDICT,
     WITHIN,
 )
-from fca.studies.table import DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, TOP1
+from fca.studies.table import AT_CHANCE, CHANCE, DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, TOP1
 from fca.types import Column, Table, with_interval
 
 Found = tuple[str, Any] | None
 
 CANDIDATE, FRONT_LINE = Column("candidate", str, "", "model"), Column("front")
 SHARE_RIGHT = Column(TOP1, float, ".1%", "accuracy")
+GUESS_RIGHT = Column(CHANCE, float, ".1%", "accuracy of guessing")
 RIGHT = Column(EXPECTED, float, ".1%", "expected accuracy")
 MS = Column(LATENCY, float, ".1f", "ms an image")
 SURE = Column(WITHIN, float, ".0%", "probability that it is good enough")
@@ -113,19 +114,27 @@ def model_answer(candidates: pd.DataFrame) -> Found:
     >>> of |= {"top1_expected": 0.98, "top1_expected_low": 0.95, "top1_expected_high": 0.99}
     >>> print(model_answer(pd.DataFrame([line | seen | of]))[0].partition("image. ")[2])
     Test images are harder than those that chose the model, by which 98.0 % [95.0, 99.0] was expected.
+    >>> guessing = {"top1": 0.1, "top1_low": 0.06, "top1_high": 0.17, "chance": 0.1, "at_chance": True}
+    >>> print(model_answer(pd.DataFrame([line | seen | of | guessing]))[0])
+    None yet: the best guess, resnet18 (linear probe), is right on 10.0 % [6.0, 17.0] of 100 test images, always the \
+most frequent class on 10.0 %. That is the level of chance.
     """
     first = candidates.iloc[0].to_dict()
     if first[VERDICT] not in (CHOSEN, GUESS):
         return None
     name = name_of((first[MODEL], None, first[ADAPTATION]))
+    shown = candidates.dropna(subset=EXPECTED).assign(candidate=_names)
+    chart = small.dots(shown, CANDIDATE, RIGHT, (CANDIDATE, VERDICT, *with_interval(RIGHT), MS))
+    if first.get(AT_CHANCE):
+        right = f"{name}, is right on {small.interval(first, SHARE_RIGHT)} of {first[N_TEST]:.0f} test images"
+        guess = f"always the most frequent class on {small.interval(first, GUESS_RIGHT)}"
+        return f"None yet: the best guess, {right}, {guess}. That is the level of chance.", chart
     unsure = ""
     if first[VERDICT] == GUESS:
         unsure = f"; a best guess, {100 * first[WITHIN]:.0f} % sure"
-    right = f"{small.interval(first, SHARE_RIGHT)} of {first[N_TEST]:.0f} test images right"
-    shown = candidates.dropna(subset=EXPECTED).assign(candidate=_names)
-    hover = (CANDIDATE, VERDICT, *with_interval(RIGHT), MS)
-    sentence = f"Use {name}: {right}, {first[LATENCY]:.1f} ms an image{unsure}.{_contradiction(first)}"
-    return sentence, small.dots(shown, CANDIDATE, RIGHT, hover)
+    images = "1 test image" if first[N_TEST] == 1 else f"{first[N_TEST]:.0f} test images"
+    right = f"{small.interval(first, SHARE_RIGHT)} of {images} right"
+    return f"Use {name}: {right}, {first[LATENCY]:.1f} ms an image{unsure}.{_contradiction(first)}", chart
 
 
 def _contradiction(of: Mapping[Any, Any]) -> str:
@@ -149,7 +158,7 @@ def other_answer(candidates: pd.DataFrame) -> Found:
     large (linear probe) is expected to add 0.8 points, in 10 times the time.
     """
     shown, first = candidates.dropna(subset=[EXPECTED, LATENCY]), candidates.iloc[0]
-    if first[VERDICT] not in (CHOSEN, GUESS) or pd.isna(first[LATENCY]):
+    if first[VERDICT] not in (CHOSEN, GUESS) or pd.isna(first[LATENCY]) or first.get(AT_CHANCE):
         return None
     others = shown[~shown[VERDICT].isin([REFUSED, UNMEASURED]) & (shown.index != first.name)]
     if first[EXPECTED] >= others[EXPECTED].max():
@@ -159,8 +168,10 @@ def other_answer(candidates: pd.DataFrame) -> Found:
     best = others.sort_values(EXPECTED, kind="stable").iloc[-1]
     more, times = 100 * (best[EXPECTED] - first[EXPECTED]), best[LATENCY] / first[LATENCY]
     duration = "the same time" if f"{times:.2g}" == "1" else f"{times:.2g} times the time"
-    change = f"{'add' if more > 0 else 'lose'} {abs(more):.1f} points, in {duration}"
-    sentence = f"{name_of((best[MODEL], None, best[ADAPTATION]))} is expected to {change}."
+    change = f"{'add' if more > 0 else 'lose'} {abs(more):.1f} points"
+    if f"{abs(more):.1f}" == "0.0":
+        change = "be as accurate"
+    sentence = f"{name_of((best[MODEL], None, best[ADAPTATION]))} is expected to {change}, in {duration}."
     front = shown[shown[recommendation.FRONT].astype(bool)].sort_values(LATENCY).assign(candidate=_names, front="front")
     return sentence, small.lines(front, MS, RIGHT, FRONT_LINE, (CANDIDATE, MS, RIGHT))
 
@@ -171,13 +182,27 @@ def confusion_answer(confusions: pd.DataFrame) -> Found:
     >>> line = {"dataset": "photos", "label": "wolf", "predicted_class": "dog", "errors": 3, "share": 0.75}
     >>> print(confusion_answer(pd.DataFrame([line, line | {"label": "cat", "errors": 1, "share": 0.25}]))[0])
     Its most frequent error is wolf taken for dog: 3 of 4 errors on test images.
+    >>> print(confusion_answer(pd.DataFrame([line | {"errors": 1}, line | {"label": "cat", "errors": 1}]))[0])
+    None of its 2 errors on test images is more frequent than the others: wolf taken for dog, cat taken for dog.
     """
-    worst = confusions.iloc[0]
-    pair = f"{worst[LABEL]} taken for {worst[PREDICTED_CLASS]}"
-    shown = confusions.assign(pair=confusions[LABEL].astype(str) + " → " + confusions[PREDICTED_CLASS].astype(str))
-    of = f"{worst[ERRORS]:.0f} of {confusions[ERRORS].sum():.0f} errors on test images"
-    sentence = f"Its most frequent error is {pair}: {of}."
-    return sentence, small.dots(shown, "pair", ERRORS, (LABEL, PREDICTED_CLASS, ERRORS))
+    ordered = confusions.sort_values(ERRORS, ascending=False, kind="stable")
+    shown = ordered.assign(pair=ordered[LABEL].astype(str) + " → " + ordered[PREDICTED_CLASS].astype(str))
+    chart = small.dots(shown, "pair", ERRORS, (LABEL, PREDICTED_CLASS, ERRORS))
+    errors, total = ordered[ERRORS].max(), f"{ordered[ERRORS].sum():.0f}"
+    most_frequent = ordered[ordered[ERRORS] == errors]
+    labels, predicted = most_frequent[LABEL], most_frequent[PREDICTED_CLASS]
+    pairs = [f"{label} taken for {other}" for label, other in zip(labels, predicted, strict=True)]
+    if total == "1":
+        return f"Its only error on test images is {pairs[0]}.", chart
+    if len(pairs) == 1:
+        return f"Its most frequent error is {pairs[0]}: {errors:.0f} of {total} errors on test images.", chart
+    if len(pairs) < len(ordered):
+        return (
+            f"Its most frequent errors are {small.listed(pairs)}: {errors:.0f} each of {total} on test images.",
+            chart,
+        )
+    named = ", ".join(pairs[: small.NAMED]) + (", ..." if len(pairs) > small.NAMED else "")
+    return f"None of its {total} errors on test images is more frequent than the others: {named}.", chart
 
 
 def label_answer(relabel: pd.DataFrame) -> Found:

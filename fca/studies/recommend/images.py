@@ -10,9 +10,10 @@ import pandas as pd
 from scipy.special import softmax
 
 from fca.report.pictures import ACROSS, pictures
+from fca.stats.chance import guessing, right_at_chance
 from fca.stats.features import temperature
 from fca.stats.label_errors import confident_learning
-from fca.studies.recommend.evidence import Evidence
+from fca.studies.recommend.evidence import Evidence, LeftOut
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, SPLIT, TableSpec
 from fca.types import Column
 
@@ -51,12 +52,24 @@ CLASSES = TableSpec(
 )
 
 
-def mislabelled(of: Evidence) -> pd.DataFrame:
-    """Suspected images, most suspect first, by the features on which a probe is most accurate."""
+def judging_probe(of: Evidence) -> LeftOut | None:
+    """The most accurate of the left-one-out probes; None where there is none, or it is at the level of chance.
+
+    A probe that is no better than guessing contradicts labels at random.
+    """
     probes = [probe for key in of.embedded if (probe := of.left_out(key)) is not None]
     if not probes:
-        return RELABEL.frame([])
+        return None
     best = max(probes, key=lambda probe: probe.top1)
+    n = len(best.label)
+    return None if right_at_chance(best.top1 * n, n, guessing(best.label)) else best
+
+
+def mislabelled(of: Evidence) -> pd.DataFrame:
+    """Suspected images, most suspect first, by the features on which a probe is most accurate."""
+    best = judging_probe(of)
+    if best is None:
+        return RELABEL.frame([])
     probabilities = softmax(temperature(best.outputs, best.label) * best.outputs, axis=1)
     found = confident_learning(probabilities, best.label)
     at = np.flatnonzero(found.suggested >= 0)
@@ -84,7 +97,9 @@ def confusions(of: Evidence, row: Mapping[str, Any] | None) -> pd.DataFrame:
 
 
 def classes(of: Evidence, suspects: pd.DataFrame) -> pd.DataFrame:
-    """Images of each class in each split, and how many of them are suspected."""
+    """Images of each class in each split, and how many of them are suspected; missing where nothing judges labels."""
     counts = {str(column): of.images(split) for split, column in N_SPLITS.items()}
-    suspected = suspects[LABEL].value_counts().reindex(of.classes, fill_value=0).to_numpy()
+    suspected = suspects[LABEL].value_counts().reindex(of.classes, fill_value=0).to_numpy(dtype=float)
+    if judging_probe(of) is None:
+        suspected[:] = np.nan
     return pd.DataFrame({LABEL: of.classes, **counts, SUSPECTS: suspected})

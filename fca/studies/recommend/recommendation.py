@@ -12,6 +12,7 @@ import pandas as pd
 from jaxtyping import Bool, Float
 
 from fca.allowed import Allowed
+from fca.stats.chance import at_chance
 from fca.stats.decision import accuracy_draws, cheapest, images_needed, pareto, probability_within, strength_of
 from fca.store import Store
 from fca.store.columns import PARAMS, TRAIN_S, WEIGHTS
@@ -33,7 +34,7 @@ from fca.studies.recommend.evidence import (
 from fca.studies.recommend.expected import Expected, expected, known_points
 from fca.studies.recommend.images import CLASSES, CONFUSIONS, RELABEL, classes, confusions, mislabelled
 from fca.studies.rows import require
-from fca.studies.table import DATASET, MODEL, N_TEST, NCL, RUN_ID, TOP1, TableSpec, filled
+from fca.studies.table import AT_CHANCE, CHANCE, DATASET, MODEL, N_TEST, NCL, RUN_ID, TOP1, TableSpec, filled
 from fca.types import Column, Table, with_interval
 
 NORMAL_90 = 2 * 1.6449  # width of a 90 % interval in standard deviations
@@ -68,7 +69,8 @@ RECOMMENDATION = TableSpec(
     (
         *(DATASET, NCL, MODEL, WEIGHTS, ADAPTATION, VERDICT, WHY, FRONT),
         *(*with_interval(EXPECTED), WITHIN, *with_interval(LATENCY), SPEED, GFLOPS, MEMORY, PARAMS, LOAD),
-        *(*with_interval(PREDICTED), JOBS, VAL, N_VAL, EPOCHS, SEEDS, TRAIN_S, *with_interval(TOP1), N_TEST, RUN_ID),
+        *(*with_interval(PREDICTED), JOBS, VAL, N_VAL, EPOCHS, SEEDS, TRAIN_S),
+        *(*with_interval(TOP1), CHANCE, AT_CHANCE, N_TEST, RUN_ID),
     ),
 )
 NEXT = TableSpec("recommendation_next", "What would change the answer?", SOURCE, (DATASET, STEP, REASON))
@@ -77,6 +79,8 @@ METHOD = {
     "each left out of a fit; for other networks the prediction made before training. Test images choose nothing",
     "predicted": "least squares on the accuracy of a linear probe, log images a class and log ncl of earlier jobs",
     "intervals": "90 % of expected and predicted accuracy; 95 % of latency and of accuracy on test images",
+    "at_chance": "on test images, against always predicting the most frequent of their classes; of a model at chance "
+    "no confusions are listed, and of probes at chance no labels",
     "expected": "of the weights that were judged, which may be those of a part of a training: see epochs",
 }
 
@@ -111,7 +115,8 @@ class Recommendation:
             weighed = Weighed(of, known, self)
             suspects = mislabelled(of)
             steps = pd.DataFrame(list(weighed.steps()), columns=[STEP, REASON])
-            parts = (weighed.frame, confusions(of, weighed.chosen), suspects, classes(of, suspects), steps)
+            confused = confusions(of, None if weighed.chosen_is_at_chance else weighed.chosen)
+            parts = (weighed.frame, confused, suspects, classes(of, suspects), steps)
             for part, lines in zip(found, parts, strict=True):
                 part.append(lines.assign(dataset=name))
         runs = (row["run_id"] for of in jobs for row in of.trained)
@@ -197,6 +202,17 @@ class Weighed:
         """The training to use."""
         return None if self.answer is None else self.candidates[self.answer].first
 
+    @cached_property
+    def guess(self) -> float:
+        """Accuracy on test images of always predicting the most frequent class; NaN without any."""
+        images = self.of.images("test")
+        return float(images.max() / images.sum()) if images.sum() else float("nan")
+
+    @property
+    def chosen_is_at_chance(self) -> bool:
+        """Whether the test images do not show that the training to use is better than guessing."""
+        return self.chosen is not None and _at_chance(self.chosen, self.guess)
+
     def position(self, key: Key) -> int:
         """Of a candidate among all."""
         return next(at for at, one in enumerate(self.candidates) if one.key == key)
@@ -246,6 +262,7 @@ class Weighed:
         if one.trained:
             first = one.first
             line |= {name: first.get(name) for name in (*with_interval(TOP1), N_TEST, TRAIN_S, RUN_ID)}
+            line |= {CHANCE: self.guess, AT_CHANCE: _at_chance(first, self.guess)}
             line |= {EPOCHS: first.get("recipe_epochs"), SEEDS: len(one.trained)}
             line |= {VAL: self.on_val[at].mean(), N_VAL: self.on_val.shape[1]}
         return line
@@ -264,6 +281,12 @@ class Weighed:
         """What would change the answer, most telling first."""
         if self.answer is None:
             yield "give more minutes", "no candidate within the limits has been trained"
+            return
+        if self.chosen_is_at_chance:
+            yield (
+                "give more minutes and images, and look at the labels",
+                "no better than guessing, it shows nothing else",
+            )
             return
         margin, confidence = self.asked.within / 100, self.asked.confidence
         promising = self._promising()
@@ -314,6 +337,12 @@ class Weighed:
         left = [at for at, limit in enumerate(self.limits) if limit is None and not self.candidates[at].trained]
         left = sorted((at for at in left if chance[at] > 1 - self.asked.confidence), key=lambda at: -chance[at])
         return [(at, name_of(self.candidates[at].key)) for at in left[:3]]
+
+
+def _at_chance(row: Mapping[str, Any], guess: float) -> bool:
+    """Of a training on its test images."""
+    low = row.get(TOP1.low)
+    return low is not None and at_chance(float(low), guess)
 
 
 def _strength(one: Expected | None) -> float:

@@ -16,6 +16,7 @@ import pandas as pd
 from fca.allowed import Allowed
 from fca.report.pictures import data_uri, pictures, png_of
 from fca.stats import reliance
+from fca.stats.chance import at_chance
 from fca.stats.intervals import EVERYWHERE, FEWEST_DRAWS, FRACTION, SIGNED_FRACTION, interval_over, wilson
 from fca.stats.protocols import masked_answers
 from fca.store import Store
@@ -24,7 +25,7 @@ from fca.studies.answers import Predictions, labels_of, predictions
 from fca.studies.reliance.metric_truth import verdicts
 from fca.studies.responses import read_responses
 from fca.studies.rows import by_full_models, by_version, every_row, narrowed, parts, records, require
-from fca.studies.table import DATASET, LABEL, MODEL, NOTE, TOP1, TableSpec, filled
+from fca.studies.table import AT_CHANCE, DATASET, LABEL, MODEL, NOTE, TOP1, TableSpec, filled
 from fca.subset import Groups, read_groups
 from fca.types import Column, FcaError, Table, with_interval
 
@@ -83,7 +84,7 @@ def _spec(about: tuple[str, str, str], *columns: Column) -> TableSpec:
 
 ACCURACY = _spec(
     ("reliance_accuracy", "How often is the class predicted without its object?", f"{PAPER}, section 4.1, Figure 3"),
-    *(ADAPTATION, PROTOCOL, CONDITION, TOP1, KEPT, DROP, CHANCE, *COUNTED),
+    *(ADAPTATION, PROTOCOL, CONDITION, TOP1, KEPT, DROP, CHANCE, AT_CHANCE, *COUNTED),
 )
 SENSITIVITY = _spec(
     ("reliance_rfs", "Does noise in the object cost more than noise around it?", f"{RIVAL10}; {PAPER}, section 4.2"),
@@ -228,7 +229,8 @@ class Reliance:
             of: dict[str, Any] = {"top1": (np.positive, name)}
             if name != CLEAN and CLEAN in seen.right:
                 of |= {"kept": (np.divide, name, CLEAN), "drop": (np.subtract, CLEAN, name)}
-            yield self._line(seen, f"accuracy/{name}", **of) | {"condition": name}
+            line = self._line(seen, f"accuracy/{name}", **of) | {"condition": name}
+            yield line | {"at_chance": at_chance(line["top1_low"], line["chance"])}
 
     def _sensitivity(self, seen: Seen) -> Iterator[dict[str, Any]]:
         rfs = partial(reliance.relative_foreground_sensitivity, compat=self.compat)

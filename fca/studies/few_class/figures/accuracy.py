@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
+from fca.report import kinds, small, style
 from fca.report.figure import Figure
 from fca.studies.few_class import accuracy, comparison
 from fca.studies.few_class.findings import FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE, VERDICT
@@ -148,18 +148,22 @@ def _in_order(frame: pd.DataFrame, *fields: str) -> pd.DataFrame:
 
 
 def gap_headlines(gap: pd.DataFrame) -> Iterator[str]:
-    """Whether sub-models beat open full models, verdict by verdict, and how they compare with masked ones.
+    """How sub-models compare with masked full models, and whether they beat open ones, verdict by verdict.
 
     >>> line = {"dataset": "digits", "ncl": 2, "subsets": 9, "verdict": "not above"}
     >>> line |= {"sub_minus_open": -0.041, "sub_minus_open_low": -0.08, "sub_minus_open_high": -0.002}
-    >>> print(next(gap_headlines(pd.DataFrame([line]))))
+    >>> line |= {"sub_minus_masked": -0.05, "sub_minus_masked_low": -0.09, "sub_minus_masked_high": -0.01}
+    >>> for sentence in gap_headlines(pd.DataFrame([line])): print(sentence)
+    digits: sub-models minus full models limited to the same labels (masked) at ncl 2 (-5.0 [-9.0, -1.0]); points, \
+95 % over 9 subsets.
     digits: sub-models are not more accurate than open full models at ncl 2 (-4.1 [-8.0, -0.2]); points, 95 % over 9 \
 subsets.
     """
+    for name, part in gap.dropna(subset=accuracy.SUB_MINUS_MASKED).groupby(DATASET, sort=False):
+        limited = "sub-models minus full models limited to the same labels (masked)"
+        yield f"{name!s}: {limited} at ncl {_points(part, accuracy.SUB_MINUS_MASKED)}."
     for (dataset, verdict), part in gap.groupby([DATASET, accuracy.VERDICT], sort=False):
         yield f"{dataset}: {_VERDICTS[str(verdict)]} at ncl {_points(part, accuracy.SUB_MINUS_OPEN)}."
-    for dataset, part in gap.groupby(DATASET, sort=False):
-        yield f"{dataset!s}: sub-models minus masked full models at ncl {_points(part, accuracy.SUB_MINUS_MASKED)}."
 
 
 def _points(part: pd.DataFrame, column: Column) -> str:
@@ -192,7 +196,8 @@ def rank_headlines(ranks: pd.DataFrame) -> Iterator[str]:
 def _best(ranks: pd.DataFrame) -> str:
     best: dict[str, list[str]] = {}
     for ncl, same in ranks.groupby(NCL):
-        names = " and ".join(same.loc[same[accuracy.RANK] == same[accuracy.RANK].min(), MODEL].astype(str))
+        equal_best = small.best_of(same, accuracy.RANK, largest=False)
+        names = "none, all are equal" if len(equal_best) == len(same) > 1 else small.listed(equal_best[MODEL].tolist())
         best.setdefault(names, []).append(str(ncl))
     return ", ".join(f"{names} (ncl {', '.join(ncl)})" for names, ncl in best.items())
 
@@ -272,7 +277,8 @@ def variance_figure(variance: Table) -> alt.FacetChart:
     """The standard deviation of one accuracy by its source, against ncl; one panel for each model and protocol."""
     frame = by_protocol(_long(variance).dropna(subset=_SD), MODEL, below=True)
     frame = frame.sort_values([DATASET, MODEL], kind="stable")
-    coloured = kinds.hue(_SOURCE, frame, kinds.CONTRAST, ("circle", "diamond", "square"))
+    colours, shapes = (*kinds.CONTRAST[:2], "#2b9c6f", kinds.GREY), ("circle", "diamond", "triangle-up", "square")
+    coloured = kinds.hue(_SOURCE, frame, colours, shapes, columns=2)
     rows = kinds.category(alt.Y, NCL, title=NCL.meaning, bands=True)
     # only so far that the dots stay apart: two subsets allow 32 times the dot
     end = min(frame[_SD.high].max(), 3 * frame[_SD].max())
@@ -284,7 +290,7 @@ def variance_figure(variance: Table) -> alt.FacetChart:
         "Standard deviation by source, with its 95 % interval (cut off where it leaves the panel).",
         "Squared, the sources add up to the variance of the accuracy of one run on one subset.",
     )
-    tall = max(110, 48 * frame[NCL].nunique())
+    tall = max(110, 64 * frame[NCL].nunique())  # four dots beside each other
     return style.faceted(chart, frame, title, (DATASET, MODEL, NCL, PROTOCOL), height=tall)
 
 
@@ -314,7 +320,8 @@ would separate a from b at ncl 2 (95 % interval 2 to unbounded).
             yield f"{dataset}: {pairs} cannot be tested: too few subset seeds, or predictions are not stored."
             continue
         at = [f"{same[comparison.SIGNIFICANT].sum()} of {len(same)} at ncl {ncl}" for ncl, same in tested.groupby(NCL)]
-        seeds = f"with {tested[comparison.SEEDS].max()} subset seeds"
+        drawn = int(tested[comparison.SEEDS].max())
+        seeds = f"with {drawn} subset seed{'' if drawn == 1 else 's'}"
         others = tested[~tested[comparison.SIGNIFICANT].astype(bool)]
         yield f"{dataset}: {seeds}, {pairs} that differ significantly: {', '.join(at)}{_next(others)}."
 
@@ -344,10 +351,12 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
             yield f"{name!s}: the stability of the order of the models is unknown ({part[NOTE].iloc[0]})."
     known = stability.dropna(subset=comparison.P_BEST)
     for (dataset, protocol), part in known.groupby([DATASET, PROTOCOL], sort=False):
-        best = part.sort_values(comparison.P_BEST, ascending=False, kind="stable").groupby(NCL).first()
         found: dict[str, list[str]] = {}
-        for ncl, model, chance in best[[MODEL, comparison.P_BEST]].itertuples():
-            found.setdefault(model, []).append(f"{ncl} ({100 * chance:.0f} % of the resamples)")
+        for ncl, same in part.groupby(NCL):
+            best = small.best_of(same, comparison.P_BEST)
+            chance = f"{100 * best[comparison.P_BEST].iloc[0]:.0f} % of the resamples"
+            names = small.listed(best[MODEL].tolist()) if len(best) < len(same) else "none, all are equal,"
+            found.setdefault(names, []).append(f"{ncl} ({chance}{' each' if len(best) > 1 else ''})")
         at = "; ".join(f"{model} at ncl {', '.join(sizes)}" for model, sizes in found.items())
         yield f"{dataset}: the best of {NAMES[str(protocol)]} in most resamples of the subset seeds: {at}."
 
@@ -355,19 +364,29 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
 def variance_headlines(variance: pd.DataFrame) -> Iterator[str]:
     """Which source has the largest share of the variance, in how many of the models and ncl; by protocol.
 
-    Where init is unknown, the other two have its share: such lines are counted by themselves.
+    Where init and luck are unknown, the other two have their shares: such lines are counted by themselves.
 
-    >>> line = {"dataset": "digits", "protocol": "sub", "share_subset": 0.6, "share_init": 0.3, "share_test": 0.1}
-    >>> list(variance_headlines(pd.DataFrame([line])))
+    >>> line = {"dataset": "digits", "protocol": "sub", "share_subset": 0.6, "share_init": 0.2, "share_luck": 0.1}
+    >>> list(variance_headlines(pd.DataFrame([line | {"share_test": 0.1}])))
     ['digits: the largest source of variance of sub-models is the draw of the classes (1 of 1 models and ncl).']
     """
-    known = variance.dropna(subset="share_subset")
-    known = known.assign(several=known["share_init"].notna())
-    for (dataset, protocol, several), part in known.groupby([DATASET, PROTOCOL, "several"], sort=False):
-        most = part[SHARES].set_axis(list(SOURCES.values()), axis="columns").idxmax(axis="columns").value_counts()
-        found = [f"the {source} ({n} of {len(part)} models and ncl)" for source, n in most.items()]
-        alone = "" if several else "; with one initialisation, its share is within the other two"
-        yield f"{dataset}: the largest source of variance of {NAMES[str(protocol)]} is {', '.join(found)}{alone}."
+    nouns = {name: f"the {source}" for name, source in SOURCES.items()}
+    nouns["luck"] = "luck (which images a training happens to get right)"
+    names = {str(share): noun for share, noun in zip(SHARES, nouns.values(), strict=True)}
+    shared = variance.dropna(subset="share_subset")
+    shared = shared.assign(has_several_inits=shared["share_init"].notna())
+    for (dataset, protocol, has_several_inits), part in shared.groupby(
+        [DATASET, PROTOCOL, "has_several_inits"], sort=False
+    ):
+        shares = part[SHARES].rename(columns=names)
+        is_largest = shares.eq(shares.max(axis="columns"), axis="index")
+        largest_alone = is_largest[is_largest.sum(axis="columns") == 1].idxmax(axis="columns").value_counts()
+        sources = [f"{source} ({n} of {len(part)} models and ncl)" for source, n in largest_alone.items()]
+        if not sources:
+            yield f"{dataset}: no source of variance of {NAMES[str(protocol)]} is larger than the others."
+            continue
+        alone = "" if has_several_inits else "; with one initialisation, its share and luck are within the other two"
+        yield f"{dataset}: the largest source of variance of {NAMES[str(protocol)]} is {', '.join(sources)}{alone}."
 
 
 FIGURES = (

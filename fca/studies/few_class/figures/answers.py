@@ -15,7 +15,18 @@ from fca.studies.few_class import prediction as predicted
 from fca.studies.few_class import similarity as alike
 from fca.studies.few_class.correlation import COEFFICIENT, CORRELATION, CORRELATION_POINTS, METHOD, PREDICTOR, TARGET
 from fca.studies.few_class.figures.prediction import NAMES as PREDICTORS
-from fca.studies.table import DATASET, ENCODER, MODEL, MODELS, NCL, PROTOCOL, SUBSETS, TOP1
+from fca.studies.table import (
+    CHANCE,
+    DATASET,
+    ENCODER,
+    MODEL,
+    MODELS,
+    NCL,
+    PROTOCOL,
+    SUBSETS,
+    TOP1,
+    all_at_chance,
+)
 from fca.types import Column, with_interval
 
 Found = tuple[str, Any] | None
@@ -26,63 +37,118 @@ KINDS = {  # protocol -> a model of this kind, and several
     "grouped": ("a {} trained on all classes, in groups", "full models (grouped)"),
 }
 SHARE = Column(TOP1, float, ".1%", "accuracy")
+GUESS = Column(CHANCE, float, ".1%", "accuracy of guessing")
 GAIN = Column(accuracy.SUB_MINUS_OPEN, float, "+.1%", "gain of a sub-model")
 LIMITED = Column(accuracy.SUB_MINUS_MASKED, float, "+.1%", "gain of a sub-model")
 LEAD = Column(comparison.DIFFERENCE, float, "+.1%", "lead")
 R = Column(COEFFICIENT, float, ".2f", "correlation")
 ERROR = Column(predicted.ERROR, float, ".1f", "error (% points)")
 SIMSS = Column(alike.SIMSS, float, ".3f", "SimSS")
+FEWEST_POINTS = 4  # for a correlation: three lie near a line too often
 CLASSES = Column(NCL, int, ".0f", "classes")
 
 
 def accuracy_answer(means: pd.DataFrame) -> Found:
-    """The best model at the fewest classes, and what it reaches at the most.
+    """The best model at the fewest classes, and the best one at the most.
 
     >>> line = {"dataset": "digits", "protocol": "sub", "model": "vit", "subsets": 3}
     >>> few = line | {"ncl": 2, "top1": 0.98, "top1_low": 0.97, "top1_high": 0.99}
     >>> many = line | {"ncl": 10, "top1": 0.91, "top1_low": 0.89, "top1_high": 0.93}
     >>> print(accuracy_answer(pd.DataFrame([few, many]))[0])
     With 2 classes of digits, a vit trained on them reaches 98.0 % [97.0, 99.0]; with 10, 91.0 %.
+    >>> other = {"model": "net", "top1": 0.95}
+    >>> print(accuracy_answer(pd.DataFrame([few, few | other, many, many | other]))[0])
+    With 2 classes of digits, the best of 2 sub-models, vit, reaches 98.0 % [97.0, 99.0]; with 10, net, 95.0 %.
+    >>> print(accuracy_answer(pd.DataFrame([few | {"chance": 0.98, "at_chance": True}, many]))[0])
+    With 2 classes of digits, a vit trained on them is at the level of chance (98.0 %): 98.0 % [97.0, 99.0]; with 10, \
+91.0 %.
     """
     part = means.dropna(subset=TOP1)
     protocol = next(name for name in KINDS if (part[PROTOCOL] == name).any())
     part = part[part[PROTOCOL] == protocol]
-    best = part.sort_values([NCL, TOP1], ascending=[True, False], kind="stable")[MODEL].iloc[0]
-    curve = part[part[MODEL] == best].sort_values(NCL)
-    known = curve[curve[SHARE.low].notna()]  # where all subsets score alike there is no interval
-    few, many = (known if len(known) else curve).iloc[0].to_dict(), curve.iloc[-1].to_dict()
-    who = KINDS[protocol][0].format(few[MODEL])
-    most = f"; with {many[NCL]}, {interval({TOP1: many[TOP1]}, SHARE)}" if many[NCL] > few[NCL] else ""
-    sentence = f"With {few[NCL]} classes of {few[DATASET]}, {who} reaches {interval(few, SHARE)}{most}."
+    best = pd.concat([small.best_of(same, SHARE) for _, same in part.groupby(NCL, sort=True)])
+    has_interval = best[best[SHARE.low].notna()]  # where all subsets score alike there is no interval
+    fewest, most = (has_interval if len(has_interval) else best)[NCL].min(), best[NCL].max()
+
+    few = best[best[NCL] == fewest].iloc[0].to_dict()
+    one_model = len(part[MODEL].unique()) == 1
+    who = KINDS[protocol][0].format(few[MODEL]) if one_model else _best_in_words(part, best, fewest, KINDS[protocol][1])
+    reaches = "reaches" if one_model or (best[NCL] == fewest).sum() == 1 else "reach"
+    if all_at_chance(best[best[NCL] == fewest]):
+        level = f"at the level of chance ({interval({CHANCE: few[CHANCE]}, GUESS)})"
+        reaches = f"{'is' if reaches == 'reaches' else 'are'} {level}:"
+    sentence = f"With {fewest} classes of {few[DATASET]}, {who} {reaches} {interval(few, SHARE)}"
+
+    if most > fewest:
+        at_most = best[best[NCL] == most]
+        value = interval({TOP1: at_most[TOP1].iloc[0]}, SHARE)
+        name = "" if one_model else f"{_names_of(at_most, part[part[NCL] == most])}, "
+        level = f" (chance: {interval({CHANCE: at_most[CHANCE].iloc[0]}, GUESS)})" if all_at_chance(at_most) else ""
+        sentence += f"; with {most}, {name}{value}{level}"
     hover = (MODEL, CLASSES, *with_interval(SHARE), SUBSETS)
-    return sentence, small.curve(curve, CLASSES, SHARE, hover)
+    return f"{sentence}.", small.curve(best.drop_duplicates(NCL), CLASSES, SHARE, hover)
 
 
-def gain_answer(gap: pd.DataFrame) -> Found:
-    """Sub-models against full models at the fewest classes; the full ones with all labels, then limited to the few.
+def _best_in_words(part: pd.DataFrame, best: pd.DataFrame, ncl: int, kind: str) -> str:
+    """`the best of 3 sub-models, vit,`; of models that are all equal, `each of 3 sub-models`."""
+    names, count = best.loc[best[NCL] == ncl, MODEL].tolist(), part.loc[part[NCL] == ncl, MODEL].nunique()
+    if count == 1:
+        return f"{names[0]}, the only one of the {kind} there,"
+    if len(names) == count:
+        return f"all {count} {kind}"
+    return f"the best of {count} {kind}, {small.listed(names)},"
 
-    >>> line = {"dataset": "digits", "ncl": 2, "sub_minus_open": 0.022, "sub_minus_open_low": 0.004}
-    >>> line |= {"sub_minus_open_high": 0.039, "sub_minus_masked": -0.01, "models": 3, "subsets": 3}
-    >>> print(gain_answer(pd.DataFrame([line]))[0])
-    Training on only the 2 classes gains +2.2 points [+0.4, +3.9] over a model of all classes of digits; \
-against that model limited to the 2 labels, -1.0 points.
-    >>> print(gain_answer(pd.DataFrame([line | {"sub_minus_open_low": -0.01, "sub_minus_open_high": 0.05}]))[0])
-    Training on only the 2 classes makes no significant difference to a model of all classes of digits: \
-+2.2 points [-1.0, +5.0]; against that model limited to the 2 labels, -1.0 points.
+
+def _names_of(best: pd.DataFrame, every: pd.DataFrame) -> str:
+    """Of the best models at one number of classes."""
+    if every[MODEL].nunique() == len(best) > 1:
+        return f"all {len(best)}"
+    return small.listed(best[MODEL].tolist()) + (", the only one" if len(every[MODEL].unique()) == 1 else "")
+
+
+def gain_answer(gap: pd.DataFrame, means: pd.DataFrame) -> Found:
+    """Sub-models against full models at the fewest classes: limited to the same labels, then open to all.
+
+    Only the first is fair, as both then know which classes there are. The second is large by construction.
+
+    >>> line = {"dataset": "digits", "ncl": 2, "sub_minus_open": 0.22, "models": 3, "subsets": 3}
+    >>> line |= {"sub_minus_masked": 0.022, "sub_minus_masked_low": 0.004, "sub_minus_masked_high": 0.039}
+    >>> means = pd.DataFrame([{"dataset": "digits", "ncl": 2, "protocol": "sub", "at_chance": False}])
+    >>> print(gain_answer(pd.DataFrame([line]), means)[0])
+    Yes: at 2 classes of digits, sub-models are +2.2 points [+0.4, +3.9] better than models of all classes limited to \
+the same labels (open to all labels: +22.0 points, as there is more to confuse).
+    >>> print(gain_answer(pd.DataFrame([line | {"sub_minus_masked_low": -0.01}]), means)[0].partition(",")[0])
+    Not significantly: at 2 classes of digits
     """
     part = gap.dropna(subset=GAIN).sort_values(NCL, kind="stable")
     if part.empty:
         return None
     line = part.iloc[0].to_dict()
-    only, against = f"Training on only the {line[NCL]} classes", f"a model of all classes of {line[DATASET]}"
-    sentence = f"{only} gains {interval(line, GAIN)} over {against}"
-    if line[GAIN.low] <= 0 <= line[GAIN.high]:
-        sentence = f"{only} makes no significant difference to {against}: {interval(line, GAIN)}"
-    elif line[GAIN] < 0:
-        sentence = f"{only} costs accuracy: {interval(line, GAIN)} against {against}"
-    if pd.notna(line.get(LIMITED)):
-        sentence += f"; against that model limited to the {line[NCL]} labels, {interval(line, LIMITED)}"
-    return f"{sentence}.", small.curve(part, CLASSES, GAIN, (CLASSES, *with_interval(GAIN), MODELS, SUBSETS), line=0.0)
+    where = f"at {line[NCL]} classes of {line[DATASET]}"
+    ours = means[(means[NCL] == line[NCL]) & means[PROTOCOL].isin(["sub", "masked"])]
+    column = LIMITED if pd.notna(line.get(LIMITED)) else GAIN
+    chart = small.curve(part, CLASSES, column, (CLASSES, *with_interval(column), MODELS, SUBSETS), line=0.0)
+    if all_at_chance(ours):
+        return f"Not known: {where}, sub-models and full models are at the level of chance.", chart
+
+    open_gain = interval({GAIN: line[GAIN]}, GAIN)
+    if column is GAIN:
+        lacking = "no full model limited to the same labels is stored"
+        return f"Not known: {where}, {lacking} (open to all labels: {open_gain}, as there is more to confuse).", chart
+    limited = "models of all classes limited to the same labels"
+    beside = f"(open to all labels: {open_gain}, as there is more to confuse)"
+    low, high = (float(line.get(end, float("nan"))) for end in (LIMITED.low, LIMITED.high))
+    if f"{100 * line[LIMITED]:+.1f}" in ("+0.0", "-0.0") and (pd.isna(low) or low == high):
+        return f"No: {where}, sub-models are exactly as accurate as {limited} {beside}.", chart
+    if pd.isna(low) or low == high:
+        verdict, compared = "Not known without an interval", f"differ by {interval(line, LIMITED)} from"
+    elif low > 0:
+        verdict, compared = "Yes", f"are {interval(line, LIMITED)} better than"
+    elif high < 0:
+        verdict, compared = "No", f"are worse, by {interval(line, LIMITED)}, than"
+    else:
+        verdict, compared = "Not significantly", f"differ by {interval(line, LIMITED)} from"
+    return f"{verdict}: {where}, sub-models {compared} {limited} {beside}.", chart
 
 
 def similarity_answer(correlation: pd.DataFrame, points: pd.DataFrame) -> Found:
@@ -108,6 +174,9 @@ def similarity_answer(correlation: pd.DataFrame, points: pd.DataFrame) -> Found:
     same = f"; {interval(lines['within ncl'], R)} among subsets of equal size" if len(lines) > 1 else ""
     about = f"r = {interval(line, R)} (SimSS by {line[ENCODER]}, {line['n']} subsets){same}"
     sentence = f"Class similarity {_predicts(line)} accuracy on {line[DATASET]}: {about}."
+    if line["n"] < FEWEST_POINTS:
+        subsets = f"{line['n']} subset{'' if line['n'] == 1 else 's'}"
+        sentence = f"Not known: {subsets} of {line[DATASET]} cannot show whether similarity predicts accuracy."
     here = (points[ENCODER] == line[ENCODER]) & (points[TARGET] == way)
     shown = points[here].reset_index(drop=True)
     return sentence, small.cloud(shown, SIMSS, SHARE, [name for name in (CLASSES, SIMSS, SHARE) if name in shown])
@@ -115,8 +184,10 @@ def similarity_answer(correlation: pd.DataFrame, points: pd.DataFrame) -> Found:
 
 def _predicts(line: dict[Any, Any]) -> str:
     if pd.isna(line[R.low]):
-        return "may or may not predict" if line.get("p", 1.0) > 0.05 else "goes with"
-    return "predicts" if line[R.low] > 0 or line[R.high] < 0 else "does not significantly predict"
+        return "may or may not predict" if not line.get("p", 1.0) <= 0.05 else "goes with"
+    if line[R.high] < 0:
+        return "predicts, the wrong way round,"
+    return "predicts" if line[R.low] > 0 else "does not significantly predict"
 
 
 def winner_answer(paired: pd.DataFrame, means: pd.DataFrame) -> Found:
@@ -129,6 +200,8 @@ def winner_answer(paired: pd.DataFrame, means: pd.DataFrame) -> Found:
     >>> pair |= {"difference_low": -0.15, "difference_high": -0.05}
     >>> print(winner_answer(pd.DataFrame([pair]), pd.DataFrame(means))[0])
     b is the most accurate of 2 sub-models at 2 classes of zoo: +10.0 points [+5.0, +15.0] ahead of a.
+    >>> print(winner_answer(pd.DataFrame([pair | {"told_apart": False}]), pd.DataFrame(means))[0])
+    None of 2 sub-models is significantly the best at 2 classes of zoo: b is +10.0 points [+5.0, +15.0] ahead of a.
     """
     part = means.dropna(subset=TOP1)
     protocol = next(name for name in KINDS if (part[PROTOCOL] == name).any())
@@ -137,6 +210,16 @@ def winner_answer(paired: pd.DataFrame, means: pd.DataFrame) -> Found:
     if part[MODEL].nunique() < 2:
         return None
     dataset, ncl = part[DATASET].iloc[0], part[NCL].iloc[0]
+    several = f"{part[MODEL].nunique()} {KINDS[protocol][1]}"
+    where = f"at {ncl} classes of {dataset}"
+    chart = small.dots(part, MODEL, SHARE, (MODEL, *with_interval(SHARE), SUBSETS))
+    if all_at_chance(part):
+        return f"Not known: all {several} {where} are at the level of chance.", chart
+    best = small.best_of(part, SHARE)[MODEL].tolist()
+    if len(best) > 1:
+        equal = f"all {several}" if len(best) == part[MODEL].nunique() else f"{small.listed(best)}, of {several},"
+        return f"None alone: {equal} are equally accurate {where}.", chart
+
     first, second = part[MODEL].iloc[0], part[MODEL].iloc[1]
     of = paired[(paired[NCL] == ncl) & (paired[PROTOCOL] == protocol)]
     both = of[[comparison.MODEL_A, comparison.MODEL_B]].isin([first, second]).all(axis="columns")
@@ -145,11 +228,13 @@ def winner_answer(paired: pd.DataFrame, means: pd.DataFrame) -> Found:
     line = of[both].iloc[0].to_dict()
     if line[comparison.MODEL_A] != first:
         line |= {LEAD: -line[LEAD], LEAD.low: -line[LEAD.high], LEAD.high: -line[LEAD.low]}
-    clear = line[comparison.SIGNIFICANT] is True or line[comparison.SIGNIFICANT] == 1
-    what = f"is the most accurate of {part[MODEL].nunique()} {KINDS[protocol][1]} at {ncl} classes of {dataset}"
-    by = f"{interval(line, LEAD)} ahead of {second}{'' if clear else ', which is not significant'}"
-    by = f"level with {second}" if line[LEAD] == 0 else by
-    return f"{first} {what}: {by}.", small.dots(part, MODEL, SHARE, (MODEL, *with_interval(SHARE), SUBSETS))
+    clear = line[comparison.SIGNIFICANT]
+    lead = f"{interval(line, LEAD)} ahead of {second}"
+    if pd.isna(clear):
+        return f"Not tested: of {several} {where}, {first} is {lead}.", chart
+    if clear:
+        return f"{first} is the most accurate of {several} {where}: {lead}.", chart
+    return f"None of {several} is significantly the best {where}: {first} is {lead}.", chart
 
 
 def prediction_answer(prediction: pd.DataFrame) -> Found:
@@ -158,9 +243,12 @@ def prediction_answer(prediction: pd.DataFrame) -> Found:
     >>> line = {"encoder": "hog", "target": "DCN sub", "held_out": "subset seed", "error_points_low": 1.0}
     >>> lines = [{**line, "predictor": "log_ncl", "error_points": 2.0, "error_points_high": 3.0}]
     >>> lines += [{**line, "predictor": "simss", "error_points": 1.5, "error_points_high": 2.0}]
-    >>> print(prediction_answer(pd.DataFrame(lines))[0])
+    >>> print(prediction_answer(pd.DataFrame(lines).assign(verdict="beyond ncl"))[0])
     Before training, the best predictor (SimSS) misses the accuracy of a new subset by 1.5 points [1.0, 2.0] on \
 average; the number of classes alone by 2.0 [1.0, 3.0].
+    >>> print(prediction_answer(pd.DataFrame(lines).assign(verdict="not beyond ncl"))[0])
+    Before training, nothing predicts significantly better than the number of classes alone, which misses the accuracy \
+of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
     """
     known = prediction.dropna(subset=predicted.ERROR)
     if known.empty:
@@ -172,14 +260,26 @@ average; the number of classes alone by 2.0 [1.0, 3.0].
     others = part[~part[PREDICTOR].isin(["mean", "ncl", predicted.BASELINE])]
     if alone.empty or others.empty:
         return None
-    line, base = others.iloc[0].to_dict(), interval(alone.iloc[0].to_dict(), ERROR)
-    unseen = {"subset seed": "subset", "data set": "data set"}[line[predicted.HELD]]
-    value, _, ends = interval(line, ERROR).partition(" ")
-    error = f"misses the accuracy of a new {unseen} by {value} points {ends}".rstrip()
-    sentence = f"Before training, the best predictor ({PREDICTORS[line[PREDICTOR]]}) {error} on average; "
     shown = pd.concat([others.head(3), alone]).assign(named=lambda few: few[PREDICTOR].map(PREDICTORS))
-    hover = (Column("named", str, "", "predictor"), *with_interval(ERROR))
-    return f"{sentence}the number of classes alone by {base}.", small.dots(shown, "named", ERROR, hover)
+    chart = small.dots(shown, "named", ERROR, (Column("named", str, "", "predictor"), *with_interval(ERROR)))
+
+    unseen = {"subset seed": "subset", "data set": "data set"}[others[predicted.HELD].iloc[0]]
+    helping = others[others[predicted.VERDICT] == "beyond ncl"]
+    line, base = (helping if len(helping) else others).iloc[0].to_dict(), alone.iloc[0].to_dict()
+    name, misses = PREDICTORS[line[PREDICTOR]], f"misses the accuracy of a new {unseen} by"
+    if helping.empty:
+        nothing = "nothing predicts significantly better than the number of classes alone, which"
+        sentence = f"{nothing} {misses} {_in_points(base)} on average; {name} by {interval(line, ERROR)}"
+    else:
+        best = f"the best predictor ({name})"
+        alone_by = f"the number of classes alone by {interval(base, ERROR)}"
+        sentence = f"{best} {misses} {_in_points(line)} on average; {alone_by}"
+    return f"Before training, {sentence}.", chart
+
+
+def _in_points(line: Any) -> str:
+    value, _, ends = interval(line, ERROR).partition(" ")
+    return f"{value} points {ends}".rstrip()
 
 
 def hardest_answer(subsets: pd.DataFrame) -> Found:
@@ -189,6 +289,8 @@ def hardest_answer(subsets: pd.DataFrame) -> Found:
     if part[difficulty.EXTREME].nunique() < 2:
         return None
     hard, easy = (part[part[difficulty.EXTREME] == which].iloc[0].to_dict() for which in ("hardest", "easiest"))
+    if not hard[SIMSS] < easy[SIMSS]:  # all subsets are equally hard
+        return None
     names = [" and ".join(map(str, line[difficulty.KEYS])) for line in (hard, easy)]
     ends = f"{hard[SIMSS]:.3f}, against {hard['random_q05']:.3f} to {hard['random_q95']:.3f} for 90 % of random ones"
     sentence = f"The classes of {hard[DATASET]} hardest to separate are {names[0]} (SimSS {ends})."
@@ -202,7 +304,7 @@ def hardest_answer(subsets: pd.DataFrame) -> Found:
 ANSWERS = (
     Answer("How accurate is a model of few classes?", (accuracy.ACCURACY_MEANS,), accuracy_answer),
     Answer("Does similarity predict accuracy?", (CORRELATION, CORRELATION_POINTS), similarity_answer),
-    Answer("Does training on only the few classes pay?", (accuracy.GAP,), gain_answer),
+    Answer("Does training on only the few classes pay?", (accuracy.GAP, accuracy.ACCURACY_MEANS), gain_answer),
     Answer("Which model is best?", (comparison.PAIRED, accuracy.ACCURACY_MEANS), winner_answer),
     Answer("Can accuracy be known before training?", (predicted.PREDICTION,), prediction_answer),
     Answer("Which classes are hard?", (difficulty.DIFFICULTY_SUBSETS,), hardest_answer),

@@ -118,6 +118,8 @@ def subset_headlines(subsets: pd.DataFrame) -> Iterator[str]:
             hard, easy = (
                 part[(part[NCL] == ncl) & (part[tables.EXTREME] == e)].iloc[0] for e in ("hardest", "easiest")
             )
+            if not hard[SIMSS] < easy[SIMSS]:  # all are equally hard
+                continue
             found.append(
                 f"the hardest {ncl} classes are {_names(hard['keys'])} (SimSS {hard[SIMSS]:.3f}), the easiest "
                 f"{_names(easy['keys'])} ({easy[SIMSS]:.3f}); random ones {hard['random_mean']:.3f}, 90 % in "

@@ -135,7 +135,12 @@ def prediction_headlines(prediction: pd.DataFrame) -> Iterator[str]:
             f"{_interval(simss, tables.GAIN, '+.2f')} (better in {simss[tables.BETTER_IN]:.0f} of "
             f"{simss[tables.DATASETS]} data sets); {covers}."
         )
-        best = part[part[tables.VERDICT] != "baseline"].sort_values(tables.ERROR, kind="stable").iloc[0]
+        added = part[part[PREDICTOR] != tables.BASELINE].sort_values(tables.ERROR, kind="stable")
+        best = added.iloc[0]
+        if len(added) == 1 or best[tables.ERROR] >= min(added[tables.ERROR].iloc[1], alone[tables.ERROR]):
+            added_to_ncl = f"nothing that is added to ncl to predict {target} by {encoder} errs less than all others"
+            yield f"On {where}, {added_to_ncl}; significantly better than ncl alone, each judged by itself: none."
+            continue
         beyond = [NAMES[name] for name in part.loc[part[tables.VERDICT] == "beyond ncl", PREDICTOR]]
         yield (
             f"On {where}, of all that is added to ncl to predict {target} by {encoder}, {NAMES[best[PREDICTOR]]} has "

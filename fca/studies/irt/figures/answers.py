@@ -16,7 +16,7 @@ from fca.studies.irt import irt
 from fca.studies.irt import label_errors as errors
 from fca.studies.irt.fits import ABILITY, SUBJECT, TRAIT
 from fca.studies.irt.irt import TAU
-from fca.studies.table import CORRUPTION, DATASET, LABEL, SEVERITY, TOP1
+from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, SEVERITY, TOP1
 from fca.types import Column, with_interval
 
 Found = tuple[str, Any] | None
@@ -24,6 +24,8 @@ RECALL = Column(errors.RECALLS[-1], float, ".0%", "wrong labels found")
 RIGHT = Column(segments.SHARE_RIGHT, float, ".0%", "right on the hard quarter")
 ORDER = Column(TAU, float, ".3f", "Kendall's tau")
 SHARE = Column(TOP1, float, ".1%", "accuracy")
+BY_CHANCE = 0.25  # of the wrong labels, in a quarter of the images
+FEWEST_ORDERED = 3  # subjects: two are in one of two orders anyway
 
 
 def label_answer(rules: pd.DataFrame, curve: pd.DataFrame) -> Found:
@@ -39,7 +41,10 @@ def label_answer(rules: pd.DataFrame, curve: pd.DataFrame) -> Found:
     if part.empty:
         return None
     line = part.iloc[0].to_dict()
-    found = f"finds {interval(line, RECALL)} of the {line['errors']:.0f} known wrong labels"
+    labels = "1 known wrong label" if line["errors"] == 1 else f"{line['errors']:.0f} known wrong labels"
+    found = f"finds {interval(line, RECALL)} of the {labels}"
+    if not line.get(RECALL.low, 1.0) > BY_CHANCE:
+        found += f", not significantly more than the {100 * BY_CHANCE:.0f} % that chance finds"
     shown = curve[curve[errors.RULE] == line[errors.RULE]].reset_index(drop=True)
     drawn = small.lines(shown, errors.SHARE_FLAGGED, errors.RECALL, errors.RULE, (errors.SHARE_FLAGGED, errors.RECALL))
     return f"Reviewing the 25 % most suspect images of {line[DATASET]} {found}.", drawn
@@ -59,12 +64,17 @@ def hard_answer(models: pd.DataFrame) -> Found:
     if part.empty:
         return None
     first, last = part.iloc[0].to_dict(), part.iloc[-1].to_dict()
-    others = f"; the weakest of {len(part)}, {last[SUBJECT]}, on {interval({RIGHT: last[RIGHT]}, RIGHT)}"
     where = f"On the hard quarter of the images of {first[DATASET]}"
-    sentence = f"{where}, {first[SUBJECT]} is right on {interval(first, RIGHT)}"
+    best, worst = (small.best_of(part, RIGHT, largest)[SUBJECT].tolist() for largest in (True, False))
+    if len(part) > 1 and len(best) == len(part):
+        sentence = f"{where}, all {len(part)} subjects are equally often right: {interval(first, RIGHT)}"
+    else:
+        verb = "is" if len(best) == 1 else "are each"
+        sentence = f"{where}, {small.listed(best)} {verb} right on {interval(first, RIGHT)}"
+    if len(best) < len(part):
+        sentence += f"; the weakest of {len(part)}, {small.listed(worst)}, on {interval({RIGHT: last[RIGHT]}, RIGHT)}"
     shown = pd.concat([part.head(3), part.tail(1)]).drop_duplicates(SUBJECT)
-    end = others if len(part) > 1 else ""
-    return f"{sentence}{end}.", small.dots(shown, SUBJECT, RIGHT, (SUBJECT, *with_interval(RIGHT)))
+    return f"{sentence}.", small.dots(shown, SUBJECT, RIGHT, (SUBJECT, *with_interval(RIGHT)))
 
 
 def order_answer(fits: pd.DataFrame, abilities: pd.DataFrame) -> Found:
@@ -80,6 +90,8 @@ def order_answer(fits: pd.DataFrame, abilities: pd.DataFrame) -> Found:
     if clean.empty:
         return None
     line = clean.sort_values("n_subjects", ascending=False, kind="stable").iloc[0].to_dict()
+    if line["n_subjects"] < FEWEST_ORDERED:
+        return None
     as_much = (
         "exactly as"
         if line[TAU] == 1
@@ -96,31 +108,48 @@ def order_answer(fits: pd.DataFrame, abilities: pd.DataFrame) -> Found:
 
 
 def corruption_answer(losses: pd.DataFrame) -> Found:
-    """Which corruption leaves the most accurate model least accurate.
+    """Which corruption costs the most accurate model most.
 
     >>> line = {"dataset": "zoo", "subject": "vit", "top1_clean": 0.9, "top1_mean_low": 0.4, "top1_mean_high": 0.6}
-    >>> lines = [{**line, "corruption": "fog", "top1_mean": 0.5}, {**line, "corruption": "snow", "top1_mean": 0.55}]
-    >>> print(corruption_answer(pd.DataFrame(lines))[0])
+    >>> fog = {**line, "corruption": "fog", "top1_mean": 0.5, "loss": 0.4, "loss_low": 0.3, "loss_high": 0.5}
+    >>> snow = {**line, "corruption": "snow", "top1_mean": 0.55, "loss": 0.35, "loss_low": 0.2, "loss_high": 0.5}
+    >>> print(corruption_answer(pd.DataFrame([fog, snow]))[0])
     Of 2 corruptions of zoo, fog hurts vit most: 50.0 % [40.0, 60.0] right over its severities, 90.0 % on clean images.
+    >>> print(corruption_answer(pd.DataFrame([fog, snow]).assign(at_chance=True, top1_clean=0.1))[0])
+    Not known: on clean images of zoo, vit is at the level of chance (10.0 % right).
     """
     best = losses.sort_values(harm.CLEAN, ascending=False, kind="stable")[SUBJECT].iloc[0]
     part = losses[losses[SUBJECT] == best].sort_values(harm.MEAN, kind="stable")
+    line = part.iloc[0].to_dict()
+    is_clean_known = pd.notna(line[harm.CLEAN])
+    on_clean = interval({harm.CLEAN: line[harm.CLEAN]}, harm.CLEAN) if is_clean_known else ""
+    hover = (CORRUPTION, *with_interval(harm.MEAN), harm.CLEAN)
+    chart = small.dots(part, CORRUPTION, harm.MEAN, hover, line=line[harm.CLEAN] if is_clean_known else None)
+    if line.get(AT_CHANCE):
+        return (
+            f"Not known: on clean images of {line[DATASET]}, {best} is at the level of chance ({on_clean} right).",
+            chart,
+        )
     if len(part) < 2:
         return None
-    line = part.iloc[0].to_dict()
-    of = f"Of {len(part)} corruptions of {line[DATASET]}, {line[CORRUPTION]} hurts {best} most"
-    known = pd.notna(line[harm.CLEAN])
-    clean = f", {interval({harm.CLEAN: line[harm.CLEAN]}, harm.CLEAN)} on clean images" if known else ""
-    hover = (CORRUPTION, *with_interval(harm.MEAN), harm.CLEAN)
-    drawn = small.dots(part, CORRUPTION, harm.MEAN, hover, line=line[harm.CLEAN] if known else None)
-    return f"{of}: {interval(line, harm.MEAN)} right over its severities{clean}.", drawn
+    right = f"{interval(line, harm.MEAN)} right over its severities"
+    clean = f", {on_clean} on clean images" if is_clean_known else ""
+    of = f"Of {len(part)} corruptions of {line[DATASET]}"
+    worst = small.best_of(part, harm.MEAN, largest=False)[CORRUPTION].tolist()
+    if is_clean_known and not line.get(harm.LOSS.low, 0.0) > 0:
+        return f"{of}, none costs {best} accuracy significantly: at least {right}{clean}.", chart
+    if len(worst) == len(part):
+        return f"{of}, all hurt {best} as much: {right}{clean}.", chart
+    verb = "hurts" if len(worst) == 1 else "hurt"
+    return f"{of}, {small.listed(worst)} {verb} {best} most: {right}{clean}.", chart
 
 
 def class_answer(classes: pd.DataFrame) -> Found:
     """The class that moves most under a corruption.
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "mode": "count", "label": "cat", "instability": 0.2}
-    >>> print(class_answer(pd.DataFrame([line | {"instability_low": 0.1, "instability_high": 0.3}]))[0])
+    >>> cat = line | {"instability_low": 0.1, "instability_high": 0.3}
+    >>> print(class_answer(pd.DataFrame([cat, cat | {"label": "yak", "instability": 0.1}]))[0])
     Class cat of zoo changes most under fog: its shares of easy to hard images vary by 0.20 [0.10, 0.30] over \
 severities (standard deviation).
     """
@@ -131,11 +160,20 @@ severities (standard deviation).
     line = part.iloc[0].to_dict()
     same = part[part[CORRUPTION] == line[CORRUPTION]]
     moves = Column(robust.INSTABILITY, float, ".2f", "how far it moves")
-    what = f"Class {line[LABEL]} of {line[DATASET]} changes most under {line[CORRUPTION]}"
+    chart = small.dots(same, LABEL, moves, (LABEL, CORRUPTION, *with_interval(moves)))
+    if line.get(AT_CHANCE):
+        return f"Not known: on clean images of {line[DATASET]}, all subjects are at the level of chance.", chart
     counted = line[robust.MODE] == "count"
     of, verb = ("shares of easy to hard images", "vary") if counted else ("mean difficulty", "varies")
-    sentence = f"{what}: its {of} {verb} by {interval(line, moves)} over severities (standard deviation)."
-    return sentence, small.dots(same, LABEL, moves, (LABEL, CORRUPTION, *with_interval(moves)))
+    if line[robust.INSTABILITY] == 0:
+        return f"None: no class of {line[DATASET]} changes over severities.", chart
+    most = small.best_of(part, robust.INSTABILITY)
+    how = f"its {of} {verb} by {interval(line, moves)} over severities (standard deviation)."
+    if len(most) > 1:
+        example = f"{line[LABEL]} under {line[CORRUPTION]} is one of {len(most)} that change equally"
+        return f"No class of {line[DATASET]} changes most: {example}; {how}", chart
+    much = "changes most" if len(part) > 1 else "is the only one that was tested"
+    return f"Class {line[LABEL]} of {line[DATASET]} {much} under {line[CORRUPTION]}: {how}", chart
 
 
 ANSWERS = (

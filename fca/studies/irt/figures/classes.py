@@ -12,14 +12,14 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
+from fca.report import kinds, small, style
 from fca.report.figure import Figure
 from fca.studies.irt import class_robustness as robust
 from fca.studies.irt import difficulty_segments as segments
 from fca.studies.irt.class_robustness import DIRECTION, INSTABILITY, RANK, VERDICT
 from fca.studies.irt.difficulty_segments import DIFFERENCE, N_CLASSES, PLACE, QUARTER, SEGMENT, SHARE_RIGHT
 from fca.studies.irt.fits import PARAMETER, SHARE_OF_CLASS, SUBJECT
-from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY
+from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, all_at_chance
 from fca.types import Column, Table, with_interval
 
 GAP = 0.075  # between names at the ends of lines, as a share of the panel's height
@@ -192,13 +192,17 @@ def model_headlines(models: pd.DataFrame) -> Iterator[str]:
             continue
         most, fewest = (_share(clean.iloc[at]) for at in (0, -1))
         ends = f"{clean[SUBJECT].iloc[0]} solves the most, {most}, and {clean[SUBJECT].iloc[-1]} the fewest, {fewest}"
+        if clean[SHARE_RIGHT].iloc[0] == clean[SHARE_RIGHT].iloc[-1]:
+            ends = f"all {len(clean)} subjects solve as many, {most}"
         shifted = part[part[SEVERITY] > 0]
         highest = shifted[shifted[SEVERITY] == shifted.groupby(CORRUPTION)[SEVERITY].transform("max")]
         leads = Counter(highest.loc[highest.groupby(CORRUPTION)[SHARE_RIGHT].idxmax(), SUBJECT])
         also = ""
-        if leads:
-            [(name, times)] = leads.most_common(1)
-            also = f"; at the highest severity, {name} solves the most under {times} of {leads.total()} corruptions"
+        if leads.total() > 1:
+            times = max(leads.values())
+            leading = [name for name, led in leads.items() if led == times]
+            solve = "solves the most under" if len(leading) == 1 else "each solve the most under"
+            also = f"; at the highest severity, {small.listed(leading)} {solve} {times} of {leads.total()} corruptions"
         yield f"{dataset}: of the hard quarter of clean images {ends}{also}."
 
 
@@ -219,7 +223,7 @@ def class_headlines(classes: pd.DataFrame) -> Iterator[str]:
     for (dataset, parameter), part in top.groupby([DATASET, PARAMETER], sort=False):
         most = part.sort_values(SHARE_OF_CLASS, ascending=False, kind="stable").head(NAMED)
         shares = [f"{key} ({100 * share:.0f} %)" for key, share in zip(most[LABEL], most[SHARE_OF_CLASS], strict=True)]
-        if len(shares) > 1:
+        if len(shares) > 1 and part[SHARE_OF_CLASS].min() < part[SHARE_OF_CLASS].max():
             named = ", ".join(shares[:-1]) + " and " + shares[-1]
             yield f"{dataset}: the classes with most images in the {which[str(parameter)]} quarter are {named}."
 
@@ -236,7 +240,10 @@ def robust_headlines(named: pd.DataFrame) -> Iterator[str]:
         for verdict in VERDICT.choices:
             most = Counter(key for keys in part[verdict] for key in keys).most_common(NAMED_VERDICTS)
             ends.append(" and ".join(f"{key} ({times})" for key, times in most))
-        if all(ends):
+        if all(ends) and len(part) == 1:
+            susceptible, robust_keys = (small.listed(part[verdict].iloc[0]) for verdict in VERDICT.choices)
+            yield f"{dataset}: under {part[CORRUPTION].iloc[0]}, susceptible: {susceptible}; robust: {robust_keys}."
+        elif all(ends):
             most_often = f"most often susceptible: {ends[0]}; most often robust: {ends[1]}"
             yield f"{dataset}: over {_corruptions(len(part))}, {most_often}."
 
@@ -250,6 +257,9 @@ def direction_headlines(classes: pd.DataFrame) -> Iterator[str]:
 classes.
     """
     for dataset, part in classes.dropna(subset=DIRECTION).groupby(DATASET, sort=False):
+        if all_at_chance(part):
+            yield f"{dataset}: on clean images all subjects are at the level of chance; no class can be said to break."
+            continue
         counts = Counter(part[DIRECTION])
         moved = f"{counts['harder']} of {len(part)} classes are harder than clean and {counts['easier']} easier"
         steady = part[part[VERDICT] == "robust"]

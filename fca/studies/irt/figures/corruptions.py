@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
+from fca.report import kinds, small, style
 from fca.report.figure import Figure
 from fca.report.small import interval
 from fca.studies.irt import corruption_accuracy as of
 from fca.studies.irt.fits import SUBJECT
-from fca.studies.table import CORRUPTION, DATASET, MODEL, SEVERITY
+from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY
 from fca.types import Table
 
 DRAWN = 4  # subjects, the most accurate on clean images
@@ -51,8 +51,20 @@ def loss_headlines(losses: pd.DataFrame) -> Iterator[str]:
     for dataset, part in known.groupby(DATASET, sort=False):
         best = part[part[SUBJECT] == part[SUBJECT].iloc[0]].sort_values(of.LOSS, ascending=False, kind="stable")
         first, last = best.iloc[0].to_dict(), best.iloc[-1].to_dict()
-        clean = f"{interval({of.CLEAN: first[of.CLEAN]}, of.CLEAN)} on clean images"
-        most = f"{first[SUBJECT]} loses most under {first[CORRUPTION]}: {interval(first, of.LOSS)} of {clean}"
+        who, clean = first[SUBJECT], f"{interval({of.CLEAN: first[of.CLEAN]}, of.CLEAN)} on clean images"
+        if first.get(AT_CHANCE):
+            yield f"{dataset}: {who} is at the level of chance ({clean}), so what corruptions cost it is not known."
+            continue
+        largest = small.best_of(best, of.LOSS)[CORRUPTION].tolist()
+        if not first.get(of.LOSS.low, 0.0) > 0:
+            loss = f"the largest loss, under {small.listed(largest)}, is {interval(first, of.LOSS)}"
+            yield f"{dataset}: no corruption costs {who} accuracy significantly; {loss} of {clean}."
+            continue
+        if len(largest) == len(best) > 1:
+            yield f"{dataset}: {who} loses as much under all {len(best)}: {interval(first, of.LOSS)} of {clean}."
+            continue
+        verb = "loses most" if len(best) > 1 else "loses accuracy"
+        most = f"{who} {verb} under {small.listed(largest)}: {interval(first, of.LOSS)} of {clean}"
         least = f"; least under {last[CORRUPTION]}: {interval(last, of.LOSS)}" if len(best) > 1 else ""
         yield f"{dataset}: {most}{least}."
 

@@ -197,11 +197,16 @@ def ability_headlines(abilities: pd.DataFrame) -> Iterator[str]:
     for dataset, part in clean.groupby(DATASET, sort=False):
         lines = part.sort_values(ABILITY, ascending=False, kind="stable").to_dict("records")
         first, last = (_ability(lines[at]) for at in (0, -1))
+        if lines[0][ABILITY] == lines[-1][ABILITY] or len(lines) == 1:
+            of = f"of all {len(lines)} subjects alike" if len(lines) > 1 else "of the only subject"
+            yield f"{dataset}: {part[TRAIT].iloc[0]} {of}: {first}."
+            continue
         yield f"{dataset}: highest {part[TRAIT].iloc[0]} of {len(part)} subjects: {first}; lowest: {last}."
 
 
 def _ability(line: Mapping[Hashable, Any]) -> str:
-    return f"{line['subject']}, {line[ABILITY]:.2f} [{line[ABILITY.low]:.2f}, {line[ABILITY.high]:.2f}]"
+    ends = "" if pd.isna(line[ABILITY.low]) else f" [{line[ABILITY.low]:.2f}, {line[ABILITY.high]:.2f}]"
+    return f"{line['subject']}, {line[ABILITY]:.2f}{ends}"
 
 
 def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
@@ -229,8 +234,10 @@ def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:
         known = shifted.dropna(subset=TAU).sort_values(TAU, kind="stable").to_dict("records")
         if known:
             low, high = (f"{known[at][TAU]:.3f} ({known[at][CORRUPTION]})" for at in (0, -1))
-            of = f"{len({line[CORRUPTION] for line in known})} corruptions"
-            yield f"{dataset}: under {of}, tau between {part[TRAIT].iloc[0]} and accuracy is {low} to {high}."
+            corruptions = len({line[CORRUPTION] for line in known})
+            shown = f"{corruptions} corruption{'' if corruptions == 1 else 's'}"
+            range_of_tau = low if len(known) == 1 else f"{low} to {high}"
+            yield f"{dataset}: under {shown}, tau between {part[TRAIT].iloc[0]} and accuracy is {range_of_tau}."
         yield from not_estimable_lines(part)
         for note in part.get("weak_link", pd.Series(dtype=object)).dropna():
             yield f"{dataset}: {note}."

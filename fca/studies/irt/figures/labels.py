@@ -151,8 +151,9 @@ def rules_headlines(rules: pd.DataFrame) -> Iterator[str]:
 
 def _found(line: Mapping[Hashable, Any]) -> str:
     recall, low, high = (f"{100 * line[end]:.0f}" for end in with_interval(RECALLS[-1]))
+    share = recall if pd.isna(line[RECALLS[-1].low]) else f"{recall} [{low}, {high}]"
     bounds = "" if pd.isna(line[AUC.low]) else f" [{line[AUC.low]:.3f}, {line[AUC.high]:.3f}]"
-    return f"{recall} [{low}, {high}] % by {RULE.choices[line[RULE]]} (AUC {line[AUC]:.3f}{bounds})"
+    return f"{share} % by {RULE.choices[line[RULE]]} (AUC {line[AUC]:.3f}{bounds})"
 
 
 def gallery_headlines(gallery: pd.DataFrame) -> Iterator[str]:

@@ -168,7 +168,8 @@ def dependence_headlines(dependence: pd.DataFrame) -> Iterator[str]:
             of = f"{line['misfit_infit']:.0%} of the items have an infit beyond {LIMIT} standard deviations"
             yield f"{line[DATASET]}: {of} of the {line['irt_model']}'s (at most 5% if it held)."
         if pd.notna(line["pairs_beyond"]):
-            ends = f" [{line['q3_within_low']:+.3f}, {line['q3_within_high']:+.3f}]"
+            has_ends = pd.notna(line["q3_within_low"])
+            ends = f" [{line['q3_within_low']:+.3f}, {line['q3_within_high']:+.3f}]" if has_ends else ""
             known = pd.notna(line["q3_within"])
             within = f"mean Q3 of images of one class {line['q3_within']:+.3f}{ends}; " if known else ""
             count = int(line["pairs_beyond"])
@@ -233,7 +234,11 @@ def severity_headlines(steps: pd.DataFrame) -> Iterator[str]:
         first, last = ordered[0], ordered[-1]
         ends = f" [{first[STEP.low]:+.2f}, {first[STEP.high]:+.2f}]" if pd.notna(first[STEP.low]) else ""
         most = f"under {first[CORRUPTION]}, {first[STEP]:+.2f} logits{ends}"
-        least = f"; least under {last[CORRUPTION]}, {last[STEP]:+.2f}" if len(ordered) > 1 else ""
+        least = f"; least under {last[CORRUPTION]}, {last[STEP]:+.2f}" if first[STEP] > last[STEP] else ""
+        if len(ordered) > 1 and not least:
+            as_much = f"{first[STEP]:+.2f} logits{ends}"
+            yield f"{dataset}: a step of severity adds the same difficulty under all {len(ordered)}: {as_much}."
+            continue
         yield f"{dataset}: a step of severity adds {'most ' if least else ''}difficulty {most}{least}."
 
 
@@ -249,7 +254,7 @@ def network_headlines(networks: pd.DataFrame) -> Iterator[str]:
         steps = part.groupby(CORRUPTION)[STEP]
         widest = (steps.max() - steps.min()).idxmax()
         ordered = part[part[CORRUPTION] == widest].sort_values(STEP, kind="stable").to_dict("records")
-        if len(ordered) > 1:
+        if len(ordered) > 1 and ordered[0][STEP] < ordered[-1][STEP]:
             low, high = ordered[0], ordered[-1]
             ends = f"{low[STEP]:+.2f} ({low[MODEL]}) to {high[STEP]:+.2f} logits ({high[MODEL]})"
             yield f"{dataset}: of single networks, a step of severity adds {ends} under {widest}."

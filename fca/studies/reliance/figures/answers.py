@@ -13,7 +13,7 @@ from fca.studies.reliance import object_statistics as objects
 from fca.studies.reliance import reliance as made
 from fca.studies.reliance import spurious_rank as cues
 from fca.studies.reliance.figures.reliance import ALTHOUGH, REFUTED
-from fca.studies.table import DATASET, LABEL, MODEL, TOP1
+from fca.studies.table import DATASET, LABEL, MODEL, TOP1, all_at_chance
 from fca.types import Column, with_interval
 
 Found = tuple[str, Any] | None
@@ -39,16 +39,24 @@ def object_answer(accuracy: pd.DataFrame) -> Found:
     part = known[known[made.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
     line = part.iloc[0].to_dict()
     doubt = f"; with known cues this metric is {REFUTED}" if str(line[made.TRUST]).startswith(REFUTED) else ""
-    right = f"{line[MODEL]} is still right on {interval(line, SHARE)} of the images of {line[DATASET]}"
-    sentence = f"Although {ALTHOUGH[change]}, {right} (chance {100 * line[made.CHANCE]:.2g} %{doubt})."
-    return sentence, small.dots(part, MODEL, SHARE, (MODEL, *with_interval(SHARE)), line=float(line[made.CHANCE]))
+    chance = f"chance {100 * line[made.CHANCE]:.2g} %{doubt}"
+    images = f"{interval(line, SHARE)} of the images of {line[DATASET]} ({chance})"
+    chart = small.dots(part, MODEL, SHARE, (MODEL, *with_interval(SHARE)), line=float(line[made.CHANCE]))
+    best = small.best_of(part, SHARE)[MODEL].tolist()
+    names, verb = small.listed(best), "is" if len(best) == 1 else "are each"
+    if all_at_chance(known[known[made.CONDITION] == made.CLEAN]):
+        return f"Not known: models are at the level of chance on clean images of {line[DATASET]}, too.", chart
+    if all_at_chance(part):
+        return f"No: where {ALTHOUGH[change]}, no model is better than chance; {names} {verb} right on {images}.", chart
+    return f"Although {ALTHOUGH[change]}, {names} {verb} still right on {images}.", chart
 
 
-def class_answer(classes: pd.DataFrame) -> Found:
+def class_answer(classes: pd.DataFrame, accuracy: pd.DataFrame) -> Found:
     """The class that keeps most of its accuracy without its object.
 
     >>> line = {"dataset": "zoo", "model": "vit", "protocol": "open", "label": "fish", "kept": 0.6, "kept_low": 0.5}
-    >>> print(class_answer(pd.DataFrame([line | {"kept_high": 0.7, "rank": 1}]))[0])
+    >>> lines = [line | {"kept_high": 0.7, "rank": 1}, line | {"label": "car", "kept": 0.1, "rank": 2}]
+    >>> print(class_answer(pd.DataFrame(lines), pd.DataFrame([line | {"condition": "clean"}]))[0])
     Of the classes of zoo, fish leans most on its surroundings: it keeps 60 % [50, 70] of its accuracy when its object \
 is gone.
     """
@@ -59,9 +67,18 @@ is gone.
     mean = known[known[MODEL] == made.MEAN]
     part = (mean if len(mean) else known[known[MODEL] == known[MODEL].iloc[0]]).sort_values(made.RANK, kind="stable")
     line = part.iloc[0].to_dict()
-    what = f"{line[LABEL]} leans most on its surroundings: it keeps {interval(line, KEPT)} of its accuracy"
-    sentence = f"Of the classes of {line[DATASET]}, {what} when its object is gone."
-    return sentence, small.dots(part, LABEL, KEPT, (LABEL, MODEL, *with_interval(KEPT)))
+    chart = small.dots(part, LABEL, KEPT, (LABEL, MODEL, *with_interval(KEPT)))
+    if all_at_chance(accuracy[(accuracy[made.PROTOCOL] == "open") & (accuracy[made.CONDITION] == made.CLEAN)]):
+        return f"Not known: models are at the level of chance on clean images of {line[DATASET]}.", chart
+    keeps, gone = f"{interval(line, KEPT)} of its accuracy", "when its object is gone"
+    most = small.best_of(part, KEPT)[LABEL].tolist()
+    if len(part) == 1:
+        return f"Of {line[DATASET]}, only {line[LABEL]} could be tested: it keeps {keeps} {gone}.", chart
+    if len(most) == len(part):
+        return f"None more than the others: each class of {line[DATASET]} keeps {keeps} {gone}.", chart
+    verb, it = ("leans", "it keeps") if len(most) == 1 else ("lean", "each keeps")
+    what = f"{small.listed(most)} {verb} most on {'its' if len(most) == 1 else 'their'} surroundings: {it} {keeps}"
+    return f"Of the classes of {line[DATASET]}, {what} {gone}.", chart
 
 
 def cue_answer(gap: pd.DataFrame) -> Found:
@@ -77,23 +94,37 @@ def cue_answer(gap: pd.DataFrame) -> Found:
         return None
     part = known.sort_values(GAP, ascending=False, kind="stable")
     line = part.iloc[0].to_dict()
-    more = f"{line[cues.SUBJECT]} is {interval(line, GAP)} more accurate than where they are weak"
-    sentence = f"Where the cues of a class of {line[DATASET]} are strong, {more}."
-    return sentence, small.dots(part, cues.SUBJECT, GAP, (cues.SUBJECT, *with_interval(GAP)), line=0.0)
+    chart = small.dots(part, cues.SUBJECT, GAP, (cues.SUBJECT, *with_interval(GAP)), line=0.0)
+    where, who = f"Where the cues of a class of {line[DATASET]} are strong", line[cues.SUBJECT]
+    if line[GAP.low] > 0:
+        return f"{where}, {who} is {interval(line, GAP)} more accurate than where they are weak.", chart
+    models = "the model" if len(part) == 1 else f"none of {len(part)} models"
+    not_clearly = "is not" if len(part) == 1 else "is"
+    if not line[GAP.low] <= 0:
+        return (
+            f"Not known without an interval: {where[0].lower()}{where[1:]}, {who} gains {interval(line, GAP)}.",
+            chart,
+        )
+    return f"{where}, {models} {not_clearly} significantly more accurate: {who} by {interval(line, GAP)}.", chart
 
 
 def shape_answer(shapes: pd.DataFrame) -> Found:
     """The model that decides for shape most often.
 
-    >>> line = {"dataset": "zoo", "model": "vit", "shape_bias": 0.6, "shape_bias_low": 0.5, "shape_bias_high": 0.7}
+    >>> line = {"dataset": "zoo", "model": "vit", "shape_bias": 0.6, "shape_bias_low": 0.55, "shape_bias_high": 0.7}
     >>> print(shape_answer(pd.DataFrame([line]))[0])
-    Between shape and texture, vit decides for shape in 60 % [50, 70] of cases.
+    Between shape and texture, vit decides for shape in 60 % [55, 70] of cases.
     """
     part = shapes.dropna(subset=BIAS).sort_values(BIAS, ascending=False, kind="stable")
     if part.empty:
         return None
     line = part.iloc[0].to_dict()
-    sentence = f"Between shape and texture, {line[MODEL]} decides for shape in {interval(line, BIAS)} of cases."
+    most = small.best_of(part, BIAS)[MODEL].tolist()
+    verb = "decides" if len(most) == 1 else "each decide"
+    cases = f"in {interval(line, BIAS)} of cases"
+    if line[BIAS.low] <= 0.5 <= line[BIAS.high]:
+        cases += ", no significant preference"
+    sentence = f"Between shape and texture, {small.listed(most)} {verb} for shape {cases}."
     return sentence, small.dots(part, MODEL, BIAS, (MODEL, *with_interval(BIAS)))
 
 
@@ -117,7 +148,7 @@ def size_answer(statistics: pd.DataFrame) -> Found:
 
 ANSWERS = (
     Answer("Is the class still predicted without its object?", (made.ACCURACY,), object_answer),
-    Answer("Which class leans on its surroundings?", (made.BY_CLASS,), class_answer),
+    Answer("Which class leans on its surroundings?", (made.BY_CLASS, made.ACCURACY), class_answer),
     Answer("Do spurious cues help?", (cues.SPURIOUS_GAP,), cue_answer),
     Answer("Shape or texture?", (made.SHAPES,), shape_answer),
     Answer("How large are the objects?", (objects.OBJECT_STATISTICS,), size_answer),

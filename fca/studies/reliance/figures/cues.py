@@ -67,7 +67,8 @@ defined for 2 of 18 networks).
     if len(follows):
         weakest = follows.iloc[int((follows["sign"] * follows[RHOS[1]]).argmin())].to_dict()
         names = ", ".join(follows[METRIC].unique())
-        weak = f"weakest: {weakest[METRIC]}, rank correlation for {_text(weakest)}"
+        weakly = "weakest: " if len(follows) > 1 else ""
+        weak = f"{weakly}{weakest[METRIC]}, rank correlation for {_text(weakest)}"
         yield f"Networks are put in the order of their reliance, whatever the cue, by {names}; {weak}."
     for metric, part in of_cue[of_cue[VERDICT] == "refuted"].groupby(METRIC, sort=False):
         failing = part[[cue in fails.split(", ") for cue, fails in zip(part[CUE], part[FAILS], strict=True)]]
@@ -80,7 +81,8 @@ defined for 2 of 18 networks).
 def _text(line: Mapping[Any, Any]) -> str:
     undefined = f" (not defined for {line['undefined']} of {line[NETS]} networks)" if line["undefined"] else ""
     value, low, high = (f"{line[end]:+.2f}" for end in with_interval(RHOS[1]))
-    return f"{CUE.choices[line[CUE]]} {'none' if value == '+nan' else f'{value} [{low}, {high}]'}{undefined}"
+    rho = value if pd.isna(line[RHOS[1].low]) else f"{value} [{low}, {high}]"
+    return f"{CUE.choices[line[CUE]]} {'none' if value == '+nan' else rho}{undefined}"
 
 
 FIGURES = (

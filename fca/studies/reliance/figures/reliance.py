@@ -11,7 +11,7 @@ import pandas as pd
 from fca.report import kinds, style
 from fca.report.figure import Figure
 from fca.studies.reliance import reliance as made
-from fca.studies.table import DATASET, LABEL, MODEL, NOTE, TOP1
+from fca.studies.table import AT_CHANCE, DATASET, LABEL, MODEL, NOTE, TOP1
 from fca.types import Column, Table, with_interval
 
 REFUTED = "refuted"
@@ -180,7 +180,8 @@ def _left_out(frame: pd.DataFrame) -> Iterator[str]:
         images, classes = int(part[made.LEFT_OUT].max()), int(part[made.CLASSES_OUT].max())
         if images or classes:
             whole = f"{classes} {'class' if classes == 1 else 'classes'} whose objects nearly fill their images"
-            yield f"{dataset}: left out are {whole} and {images} images of the others."
+            others = f"{images} image{'' if images == 1 else 's'} of the others"
+            yield f"{dataset}: left out are {whole} and {others}."
 
 
 def accuracy_headlines(accuracy: pd.DataFrame) -> Iterator[str]:
@@ -198,7 +199,8 @@ def accuracy_headlines(accuracy: pd.DataFrame) -> Iterator[str]:
             known = f"; with known cues this metric is {REFUTED}" if _mark(part) else ""
             for line in (part if len(part) <= FEW else part.iloc[[0, -1]]).to_dict("records"):
                 images = f"{_percent(line, TOP1)} of images of {line[made.N_CLASSES]} classes"
-                chance = f"(chance {100 * line[made.CHANCE]:.2g} %{known})"
+                level = ", which this does not exceed significantly" if line.get(AT_CHANCE) else ""
+                chance = f"(chance {100 * line[made.CHANCE]:.2g} %{level}{known})"
                 yield f"{dataset}: {line[MODEL]} predicts {images} correctly although {ALTHOUGH[change]} {chance}."
     yield from _left_out(accuracy)
 
@@ -209,6 +211,9 @@ def classes_headlines(classes: pd.DataFrame) -> Iterator[str]:
     for dataset, part in known.groupby(DATASET, sort=False):
         mean = part[part[MODEL] == made.MEAN]
         [line] = (part if mean.empty else mean).nsmallest(1, made.RANK).to_dict("records")
+        whole = part if mean.empty else mean
+        if len(whole) == 1 or whole[made.KEPT].min() == whole[made.KEPT].max():
+            continue  # no class keeps more than another
         kept, who = _percent(line, made.KEPT), line[MODEL] + (f", {REFUTED}" if _mark(part) else "")
         most = f"of all classes {line[LABEL]} keeps the most of its accuracy when its object is gone"
         yield f"{dataset}: {most}, {kept} ({who})."
@@ -220,7 +225,9 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
         [line] = part.nsmallest(1, made.RHO).to_dict("records")
         rho, low, high = (f"{line[end]:+.2f}" for end in with_interval(made.RHO))
         ends = "without interval" if pd.isna(line[made.RHO.low]) else f"[{low}, {high}]"
-        pair = f"{line[MODEL]} and {line[made.OTHER]} agree{' least' if len(part) > 1 else ''}"
+        least = " least" if part[made.RHO].min() < part[made.RHO].max() else ""
+        agree = "agree" if not line[made.RHO.low] <= 0 else "do not significantly agree"
+        pair = f"{line[MODEL]} and {line[made.OTHER]} {agree}{least if agree == 'agree' else ''}"
         yield f"{dataset}: {pair} on which classes keep most of their accuracy: correlation {rho} {ends}."
 
 
@@ -233,7 +240,7 @@ def shape_headlines(shapes: pd.DataFrame) -> Iterator[str]:
 
 def _percent(line: Any, column: Column) -> str:
     value, low, high = (100 * line[end] for end in with_interval(column))
-    return f"{value:.0f} % [{low:.0f}, {high:.0f}]"
+    return f"{value:.0f} %" + ("" if pd.isna(low) else f" [{low:.0f}, {high:.0f}]")
 
 
 FIGURES = (

@@ -41,6 +41,8 @@ def rule_answer(rules: pd.DataFrame) -> Found:
     shown = pd.DataFrame(both, columns=[WHERE, *with_interval(SHARE)])
     who = str(line[of.SEARCH]).removeprefix(f"{line[of.SUBJECT]}, ")
     sentence = f"{who} recognises {line[of.SUBJECT]} in {where}; {confirmed}."
+    if not line[inside] < line[outside]:
+        sentence = f"No condition: {who} recognises {line[of.SUBJECT]} in {where}; {confirmed}."
     return sentence, small.dots(shown, WHERE, SHARE, (WHERE, *with_interval(SHARE)))
 
 
@@ -59,6 +61,11 @@ def value_answer(values: pd.DataFrame) -> Found:
     part = first.sort_values(of.ACCURACY, kind="stable").assign(named=first[of.ATTRIBUTE] + ": " + first[of.VALUE])
     line, mean = part.iloc[0].to_dict(), Column(of.ACCURACY, float, ".0%", "mean accuracy")
     lowest = f"Accuracy is lowest with {line['named']}, at {interval(line, mean)}"
+    lowest_values = small.best_of(part, mean, largest=False)["named"].tolist()
+    if len(lowest_values) == len(part):
+        lowest = f"None: accuracy is {interval(line, mean)} with every value"
+    elif len(lowest_values) > 1:
+        lowest = f"Accuracy is lowest with {small.listed(lowest_values)}, at {interval(line, mean)} each"
     named = Column("named", str, "", "attribute value")
     return f"{lowest} ({line[of.SEARCH]}).", small.dots(part, "named", mean, (named, *with_interval(mean)))
 
@@ -76,8 +83,11 @@ def policy_answer(found: pd.DataFrame) -> Found:
     ends = {benchmark.ALL: FOUND, benchmark.LEAST: FOUND.low, benchmark.MOST: FOUND.high}
     part = known.rename(columns=ends).sort_values(FOUND, kind="stable").drop_duplicates(benchmark.POLICY)
     line = part.iloc[0].to_dict()
-    after = f"{interval(line, FOUND)} of the subdomains (range of {line[benchmark.SEEDS]} searches)"
-    sentence = f"On {line[DATASET]}, {line[benchmark.POLICY]} finds all of the worst tenth after {after}."
+    searches = "one search" if line[benchmark.SEEDS] == 1 else f"range of {line[benchmark.SEEDS]} searches"
+    after = f"{interval(line, FOUND)} of the subdomains ({searches})"
+    fastest = small.best_of(part, FOUND, largest=False)[benchmark.POLICY].tolist()
+    verb = "finds" if len(fastest) == 1 else "each find"
+    sentence = f"On {line[DATASET]}, {small.listed(fastest)} {verb} all of the worst tenth after {after}."
     return sentence, small.dots(part, benchmark.POLICY, FOUND, (benchmark.POLICY, *with_interval(FOUND)))
 
 
@@ -94,6 +104,10 @@ def agreement_answer(agreement: pd.DataFrame) -> Found:
     shown = known.assign(pair=known[of.SEARCH] + " and " + known["compared"])
     line = shown.iloc[0].to_dict()
     alike = "agree" if line[RHO.low] > 0 else "do not significantly agree"
+    if line[RHO.high] < 0:
+        alike = "disagree"
+    elif pd.isna(line[RHO.low]):
+        alike = "may or may not agree (no interval)"
     what = f"{line[of.SEARCH]} and {line['compared']} {alike} on which conditions are hard"
     pair = Column("pair", str, "", "classifiers")
     drawn = small.dots(shown, "pair", RHO, (pair, *with_interval(RHO)), line=0.0)

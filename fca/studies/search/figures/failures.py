@@ -126,7 +126,9 @@ def rules_headlines(rules: pd.DataFrame) -> Iterator[str]:
         value, other = (of.FRESH, of.FRESH_OUTSIDE) if tested else (of.ACCURACY, "outside")
         rate = f"{_percent(line, value)} of images with {line[of.RULE]}, against {100 * line[other]:.0f} % elsewhere"
         images = f"{line[of.FRESH_IMAGES]:,} fresh images" if tested else "fresh images"
-        yield f"{line[of.SEARCH]}: {line[of.SUBJECT]} is recognised in {rate}; {line[of.CONFIRMED]} on {images}."
+        no_lower = "" if line[value] < line[other] else ", no fewer"
+        recognised = f"{line[of.SUBJECT]} is recognised in {rate}{no_lower}"
+        yield f"{line[of.SEARCH]}: {recognised}; {line[of.CONFIRMED]} on {images}."
 
 
 def values_headlines(values: pd.DataFrame) -> Iterator[str]:

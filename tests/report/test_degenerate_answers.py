@@ -1,0 +1,238 @@
+"""What every study answers and headlines when there is next to nothing to say: one model, chance level, no difference.
+
+Tables are made from their declared columns, so that a new answer is asked too. Run with `-s` to read the sentences.
+"""
+
+import importlib
+import pkgutil
+import re
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fca.report.page import _NUMBER
+from fca.studies import few_class
+from fca.studies.table import TableSpec
+from fca.types import Column
+
+STUDIES = sorted(path.parent.name for path in Path(few_class.__file__).parent.parent.glob("*/__init__.py"))
+MODULES = {study: importlib.import_module(f"fca.studies.{study}.figures") for study in STUDIES}
+ANSWERS = {f"{study}: {a.question}": a for study, module in MODULES.items() for a in getattr(module, "ANSWERS", ())}
+HEADLINES = {
+    f"{study}: {name}": (name, sentences)
+    for study, module in MODULES.items()
+    for name, sentences in getattr(module, "HEADLINES", {}).items()
+}
+THINGS = {  # what the lines of a table differ in, where it is not the model
+    "paired": "model_a",
+    "correlation": "target",
+    "prediction": "predictor",
+    "difficulty_subsets": "extreme",
+    "gap": "ncl",
+    "irt_choice": "irt_model",
+    "corruption_loss": "corruption",
+    "reliability": "corruption",
+    "class_robustness": "label",
+    "robust_classes": "corruption",
+    "segment_classes": "label",
+    "reliance_classes": "label",
+    "attribute_steps": "attribute",
+    "confidence_trends": "value",
+    "hierarchy_correlation": "kind",
+    "label_error_rules": "rule",
+    "failure_values": "value",
+    "recommendation_confusions": "label",
+    "severity_facet": "corruption",
+    "metric_truth": "metric",
+    "label_error_curve": "rule",
+}
+NAMES = {  # of such things, where not any name will do
+    "target": ["DCN sub", "DCN open", "DCN masked"],
+    "predictor": ["simss", "log_ncl", "knn"],
+    "extreme": ["hardest", "easiest", "hardest"],
+    "kind": ["pearson", "partial", "partial"],
+    "ncl": [2, 3, 4],
+}
+IN_TABLE = {  # cells of one table
+    "gap": {"verdict": "undecided"},
+    "segment_classes": {"parameter": "difficulty"},
+    "confidence_trends": {"by": "attribute", "verdict": "undecided"},
+    "contradictions_shown": {"kind": "easy, missed by all"},
+    "prediction": {"verdict": "not beyond ncl"},
+    "metric_truth": {"verdict": "follows", "cue": "color", "fails": "color"},
+    "recommendation": {"on_front": True, "verdict": "recommended"},
+    "irt_choice": {"chosen": True},
+    "reliance_accuracy": {"protocol": "open"},
+    "reliance_classes": {"protocol": "open"},
+    "spurious_gap": {"label": "all classes"},
+    "object_statistics": {"label": "all classes"},
+    "failure_rules": {"confirmed": "confirmed"},
+}
+ALWAYS_SEVERAL = ("prediction", "difficulty_subsets", "hierarchy_correlation", "irt_choice")  # lines, whatever the case
+FIXED = {  # cells that have to be one of a few
+    "dataset": "zoo",
+    "protocol": "sub",
+    "condition": "ablate/gray",
+    "severity": 0,
+    "segment": "hard",
+    "corruption": "clean",
+    "quarter": "top",
+    "mode": "count",
+    "method": "pearson",
+    "scope": "all",
+    "target": "DCN sub",
+    "held_out": "subset seed",
+    "estimate": "search",
+    "confirmed": "not tested",
+    "adaptation": "probe",
+    "ncl": 2,
+    "trait": "ability",
+    "hold_out": "cells",
+    "mapping": "Q",
+    "who": "stored",
+    "trust": None,
+    "note": None,
+    "predictor": "simss",
+    "rule": "low_top1",
+    "warning": None,
+    "share_flagged": 0.25,
+    "kind": "suspect",
+    "sign": 1,
+    "thumbnail": None,
+}
+SUPERLATIVE = re.compile(r"\b(most|best|worst|lowest|highest|fewest|least|largest|weakest|hardest|easiest)\b")
+DENIED = re.compile(r"\b(no|none|not|nothing|all|each|alike|unknown)\b", re.IGNORECASE)
+NO_CLAIM = re.compile(  # words of a question or a method, not of the data
+    "25 % most suspect|worst tenths?|lowest subdomains|strongest cues|most frequent class|at most|at least|best guess"
+    "|the best of the [a-z ]*models|most suspect label|accuracy is lowest|most often (susceptible|robust)"
+    "|with the weakest|weakest: metric|largest error|keep most of their accuracy"
+)
+CASES = {
+    "one": "one thing, its number without an interval",
+    "equal": "three things that are all equal, without intervals",
+    "zero": "three things of 0, with intervals around 0",
+    "chance": "three equal things at the level of chance",
+    "two": "two things that differ",
+}
+SPECS = {
+    spec.name: spec
+    for study in STUDIES
+    for module in pkgutil.walk_packages([str(Path(few_class.__file__).parent.parent / study)], f"fca.studies.{study}.")
+    for spec in vars(importlib.import_module(module.name)).values()
+    if isinstance(spec, TableSpec)
+}
+
+
+def frame(spec, case: str) -> pd.DataFrame:
+    """A line a thing; numbers as the case has them."""
+    columns = [str(column) for column in spec.columns]
+    varied = THINGS.get(spec.name, next((c for c in ("model", "subject", "policy", "search") if c in columns), None))
+    things = {"one": 1, "two": 2}.get(case, 3)
+    things = max(things, 2) if spec.name in ALWAYS_SEVERAL else things
+    lines = []
+    for number in range(things):
+        value = {"zero": 0.0, "two": (0.4, 0.6)[number % 2]}.get(case, 0.5)
+        line = {str(column): cell(column, value, case) for column in spec.columns} | IN_TABLE.get(spec.name, {})
+        if varied is not None:
+            [column] = [column for column in spec.columns if column == varied]
+            names = NAMES.get(varied) or list(column.choices) or [f"{varied} {letter}" for letter in "abc"]
+            line[varied] = names[number % len(names)]
+        if spec.name == "irt_choice":
+            line["chosen"] = number == 0
+        lines.append(line)
+    if spec.name == "accuracy":
+        lines += [line | {"ncl": 10} for line in lines]
+    if spec.name == "paired":
+        names = ["model a", "model b", "model c"]
+        lines = [lines[0] | {"model_a": a, "model_b": b} for a, b in combinations(names, 2)]
+    if spec.name == "reliance_accuracy":
+        lines += [line | {"condition": "clean"} for line in lines]
+    if spec.name == "correlation":
+        others = [("simss", "within ncl"), ("ncl", "all")]
+        lines += [line | {"predictor": p, "scope": s} for line in lines for p, s in others]
+    return pd.DataFrame(lines)
+
+
+def cell(column: Column, value: float, case: str):
+    name = str(column)
+    if name.startswith("more_seeds"):
+        return value
+    if name.endswith(("_low", "_high")):
+        spread = {"zero": 0.1, "chance": 0.1, "two": 0.3}.get(case, 0.0)
+        return np.nan if case in ("one", "equal") else value + (spread if name.endswith("_high") else -spread)
+    if name == "at_chance":
+        return case == "chance"
+    if name in FIXED:
+        return FIXED[name]
+    if column.kind is str:
+        return next(iter(column.choices), name)
+    if column.kind is tuple:
+        return ("cat", "dog")
+    if column.kind is bool:
+        return False
+    return {"zero": 0, "one": 1}.get(case, 6) if column.kind is int else value
+
+
+def check(sentence: str, case: str) -> None:
+    print(f"{case}: {sentence}")
+    assert not re.search(r"\bnan\b|\bNone,|\b1 [a-z]+s\b of|  |\.\.", sentence), sentence
+    if case != "two" and not DENIED.search(sentence):
+        claims = SUPERLATIVE.findall(NO_CLAIM.sub("", sentence))
+        assert not claims, f"{case}: {claims} in: {sentence}"
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("question", ANSWERS)
+def test_answers_claim_nothing_where_there_is_nothing(question, case):
+    answer = ANSWERS[question]
+    found = answer.find(*(frame(spec, case) for spec in answer.tables))
+    if found is not None:
+        check(found[0], case)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("key", HEADLINES)
+def test_headlines_claim_nothing_where_there_is_nothing(key, case):
+    name, sentences = HEADLINES[key]
+    for sentence in sentences(frame(SPECS[name], case)):
+        check(sentence, case)
+
+
+CHANCE_ANSWERS = {
+    "few_class: How accurate is a model of few classes?": "at the level of chance",
+    "few_class: Does training on only the few classes pay?": "Not known",
+    "irt: Which corruption hurts most?": "Not known",
+    "irt: Which class breaks first?": "Not known",
+    "progressive: How accurate are models, easy to hard?": "at the level of chance",
+    "progressive: What does a harder level cost?": "Not known",
+    "recommend: Which model should I use?": "That is the level of chance",
+}
+
+
+@pytest.mark.parametrize(("question", "words"), CHANCE_ANSWERS.items())
+def test_at_the_level_of_chance_nothing_is_derived(question, words):
+    answer = ANSWERS[question]
+    assert words in answer.find(*(frame(spec, "chance") for spec in answer.tables))[0]
+
+
+def test_a_gain_over_equal_labels_is_the_bold_one_and_that_over_open_labels_has_no_interval():
+    answer = ANSWERS["few_class: Does training on only the few classes pay?"]
+    gap, means = (frame(spec, "two") for spec in answer.tables)
+    gap = gap.assign(sub_minus_open=0.394, sub_minus_masked=-0.003, sub_minus_masked_low=-0.025)
+    sentence = answer.find(gap.assign(sub_minus_masked_high=0.025), means)[0]
+    [bold] = _NUMBER.findall(sentence)
+    assert bold == "-0.3 points [-2.5, +2.5]"
+    assert sentence.startswith("Not significantly")
+
+
+def test_each_point_names_its_own_best_model():
+    answer = ANSWERS["few_class: How accurate is a model of few classes?"]
+    line = {"dataset": "rendered", "protocol": "sub", "subsets": 5, "top1_low": np.nan, "top1_high": np.nan}
+    lines = [("test_vit", 2, 0.831), ("test_resnet", 2, 0.819), ("test_vit", 10, 0.279), ("test_resnet", 10, 0.548)]
+    means = pd.DataFrame([line | {"model": model, "ncl": ncl, "top1": top1} for model, ncl, top1 in lines])
+    assert answer.find(means)[0] == (
+        "With 2 classes of rendered, the best of 2 sub-models, test_vit, reaches 83.1 %; with 10, test_resnet, 54.8 %."
+    )
