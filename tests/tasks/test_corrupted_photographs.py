@@ -6,6 +6,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
+from fca import load_model
 from fca.geometry import REFERENCE, ResizeCrop
 from fca.shifts.corruption import Corruption, corrupted
 from fca.store import Store
@@ -18,11 +19,9 @@ NOISE = Corruption("gaussian_noise", 3)
 
 @pytest.fixture
 def network(tmp_path):
-    import timm
-
     torch.manual_seed(0)
     path = tmp_path / "net.safetensors"
-    save_file(timm.create_model("test_resnet", num_classes=2).state_dict(), path)
+    save_file(load_model("test_resnet", input_size=64).build(("a", "b")).module.state_dict(), path)
     words = ["model=test_resnet", "model.input_size=64", "model.crop_pct=0.875", "model.classes=[a,b]"]
     return [*words, f"model.weights={path}"]
 
