@@ -218,7 +218,7 @@ def _signs(values: Float[np.ndarray, " points"]) -> Signs:
 
 
 def _tau(s: Signs, t: Signs, weights: Float[np.ndarray, "resamples points"]) -> Resampled:
-    """Tau-b in every resample, as if point i were there weights[r, i] times."""
+    """Tau-b as if point i were there weights[r, i] times, row by row."""
     both, of_s, of_t = (((weights @ pairs) * weights).sum(axis=1) for pairs in (s * t, s * s, t * t))
     return _ratio(both, of_s, of_t, (of_s > 0) & (of_t > 0))
 

@@ -34,7 +34,7 @@ class HeldOut(NamedTuple):
     """How well a model predicts responses that it was not fitted to.
 
     nll: mean negative log likelihood a response, in nats; lower is better.   low, high: its 95 % interval, by
-    resampling networks; NaN with fewer than five.   accuracy: share of responses on the right side of 0.5.
+    over networks; NaN with a single one.   accuracy: share of responses on the right side of 0.5.
     auc: chance that a right response was given the higher probability; NaN if all are right, or all wrong.
     baseline_nll: of logit P = logit(subject's mean) + logit(item's mean) - logit(mean), means of what was not held out.
     cells: number of predicted responses.   loss, number: sum of negative log likelihoods and their number, by network.

@@ -64,7 +64,7 @@ def exposure_line(tests: Sequence[Shown], truth: Float[np.ndarray, " models"], n
     """How often images are asked by the tests of all models, and the order of these by ability.
 
     truth: accuracy on all images.    The tau is the mean over repeats, its ends those of the repeats' intervals, which
-    resample networks; none with fewer than three models or without bank.
+    leave out networks; none with fewer than three models or without bank.
 
     >>> asked = np.array([[[True, True, False, False]], [[True, False, True, False]]])  # models, repeats, images
     >>> tests = [Shown(one, np.empty(0)) for one in asked]

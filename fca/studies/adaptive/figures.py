@@ -82,7 +82,7 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     title = style.title(
         f"How well does a test of {100 * methods.parameters['budget']:.3g} % of the images measure all of them?",
         "Squared error over attributes, against all images. Filled: mean over models, with its 95 % interval",
-        "(models and attributes resampled, if five or more); open: each model. Item banks: from other networks; what",
+        "(over models and attributes); open: each model. Item banks: from other networks; what",
         "the choice of images adds to a bank is the difference from random draws with the same bank.",
     )
     chart = kinds.layers(each.encode(tooltip=kinds.tooltips(_MEASURES)), means)

@@ -147,7 +147,7 @@ NOTES = {
     "bank": "2pl (or analysis.model) of the responses of other networks: those of the tested one, under any seed, are "
     "never in it; ten folds of networks at most",
     "coverage": "share of 95 % intervals that contain the truth",
-    "rank_tau": "of one repeat's tests, mean over repeats, as are the ends of its interval, which resamples networks; "
+    "rank_tau": "of one repeat's tests, mean over repeats, as are the ends of its interval, which leaves out networks; "
     "ability_tau: the same of abilities, each as the accuracy that the model's bank expects of it",
     "exposure": "of an image: the share of the tests of all models and repeats that ask it",
     "sessions": "six of six models at most, at equal steps by points and by accuracy",

@@ -56,7 +56,7 @@ PAIRED = TableSpec(
 RANK_STABILITY = TableSpec(
     "rank_stability",
     "How stable is the order of the models over class subsets? (1 = best; kendall_w: agreement of subsets)",
-    f"{PAPER} figure 2b, with the bootstrap over subset seeds; Kendall and Babington Smith 1939",
+    f"{PAPER} figure 2b, over bootstrap resamples of subset seeds; Kendall and Babington Smith 1939",
     (*BY, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS, SEEDS, NOTE),
 )
 METHOD = {

@@ -150,7 +150,7 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
     """Every predictor on the same points of one encoder and target: its line of `prediction`, and its points.
 
     Unseen are the subset seeds of a known data set, and then, where there are several, whole data sets. What is unseen
-    is what the bootstrap resamples: points of one data set share what is particular to it.
+    is what intervals leave out: points of one data set share what is particular to it.
     points: one line a subset: the columns that PREDICTORS name, top1, dataset, subset_seed, ncl, and `stored`, which
             versions of a data set share: they are never predicted from each other as if they were other data sets. A
             predictor with a missing value is left out.

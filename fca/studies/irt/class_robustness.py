@@ -11,7 +11,7 @@ from jaxtyping import Integer
 
 from fca.allowed import Seed
 from fca.stats import segments
-from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES
+from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, interval_over
 from fca.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
 from fca.store import Store
 from fca.studies.answers import Gathered, shifted_responses, subjects_at_chance
@@ -91,9 +91,9 @@ STATED = {
     "difficulty b (above 0: harder)",
     "change": "of the same mean, from clean images to the mean over the severities above 0; only this shows a class "
     "that breaks at once and stays broken; direction: whether the interval of change leaves out 0",
-    "intervals": f"95 %, {RESAMPLES} bootstrap resamples of the class's images; fit and cuts are held fixed, so they "
-    "know nothing of other models; the instability's is corrected for what sampling adds to a standard deviation; of "
-    f"fewer than {FEWEST_DRAWS} images Student's t for trend and change, none for instability",
+    "intervals": "95 %, over the class's images; fit and cuts are held fixed, so they know nothing of other models; "
+    f"trend and change: {interval_over('images')}; instability: {RESAMPLES} bootstrap resamples, corrected for what "
+    f"sampling adds to a standard deviation, none of fewer than {FEWEST_DRAWS} images",
     "at_chance": "whether all subjects are at the level of chance on clean images",
     "verdict_kept": "share of those resamples, all classes at once, that give the class the same verdict; missing for "
     f"fewer than {FEWEST_DRAWS} images",

@@ -57,7 +57,7 @@ OBJECT_PICTURES = TableSpec(
 )
 METHOD = {
     "objects": "of the stored run with the most images of each data set, after the resize and crop that it names",
-    "intervals": "95 %: bootstrap over the images of a class, or over classes (Student's t of fewer than 5); removed: "
+    "intervals": "95 %: Student's t over the images of a class, or over classes, corrected for skewness; removed: "
     "Wilson's, over all images in the line of all classes, whose other values are means over classes",
 }
 

@@ -94,7 +94,7 @@ class SpuriousRank:
             weights = weights.assign(dataset=row["dataset"], encoder=row["encoder"])
             lines.append((ranked, weights, gaps, _pictures(store, row["fingerprint"], ranked, gaps, self.shown)))
             runs += [row["run_id"], *layers, *read]
-        gap = "Newcombe's interval; of the mean, bootstrap over classes"
+        gap = "Newcombe's interval; of the mean, Student's t over classes, corrected for skewness"
         parameters = asdict(self) | {"sha256": self.features and file_sha256(self.features), "gap": gap}
         frames = (pd.concat(part, ignore_index=True) for part in zip(*lines, strict=True))
         return filled(SPECS, frames, parameters, runs)

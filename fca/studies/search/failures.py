@@ -101,7 +101,7 @@ METHOD = {
     CAUSE: "of the lowest tenth of visited subdomains. A classifier fails where its Wilson interval is below its mean "
     "over visited subdomains; only this one does where the second does not, with an interval above that of this one. "
     "A score, the mean of all images drawn, is low below the first quarter of visited subdomains. All else: undecided",
-    OVERLAP: "of the subdomains that both visited; bootstrap over them. Two searches: one domain, two models",
+    OVERLAP: "of the subdomains that both visited; intervals over them. Two searches: one domain, two models",
 }
 log = logging.getLogger(__name__)
 

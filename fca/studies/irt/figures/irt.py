@@ -177,7 +177,7 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(TAU, rows, reliability.columns, coloured, dodge="slot", size=70)
     title = style.title(
         "Does ability order the models as accuracy does?",
-        "Every corruption and severity has a fit of its own; bars: 95 %, by resampling models.",
+        "Every corruption and severity has a fit of its own; bars: 95 %, over models.",
         "Diamonds: the severity of the paper's table.",
     )
     drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), row=10)

@@ -1,8 +1,8 @@
 """How often do the 95 % intervals of fca contain the truth, with 3 to 50 draws?
 
-    python experiments/intervals/coverage.py                    all tables of README.md; about 8 CPU minutes
-    python experiments/intervals/coverage.py --only means       one of them
-    python experiments/intervals/coverage.py --repeats 50       a first look
+    python experiments/intervals/coverage_tables.py                    all tables of README.md; about 8 CPU minutes
+    python experiments/intervals/coverage_tables.py --only means       one of them
+    python experiments/intervals/coverage_tables.py --repeats 50       a first look
 
 Every cell is the share of simulated intervals that contain the true value, in percent, among those that are not
 missing; `missing` is the largest share without an interval in the row. The Monte Carlo standard error of 2,000
@@ -36,9 +36,12 @@ from fca.stats.intervals import (
 from fca.stats.prediction import held_out, judge
 from fca.stats.reliance import class_means, relative_foreground_sensitivity
 from fca.stats.search.explain import agreement
+from fca.stats.segments import class_robustness
 
 DRAWS = (3, 5, 8, 10, 20, 50)
 LARGE = 400_000  # draws that stand for the population, where its value has no formula
+MEAN_BY_SEVERITY = np.array([0.0, 0.2, 0.4, 0.8, 1.2])  # difficulty of a class under a corruption
+EXPECTATION = 400  # simulations whose mean stands for the expected gain of a predictor
 
 Interval = tuple[float, float]
 Simulate = Callable[[np.random.Generator, int], Interval]
@@ -237,7 +240,8 @@ def others() -> Iterator[Row]:
     means = _noisy_accuracies(np.random.default_rng(10), LARGE).mean(axis=1)
     truth = float(relative_foreground_sensitivity(*means))
     yield Row("relative foreground sensitivity, over classes", truth, _sensitivity)
-    yield Row("gain of a useless predictor on new subset seeds", _expected_gain(), _gain)
+    yield Row("instability of a class over five severities, over images", float(MEAN_BY_SEVERITY.std()), _instability)
+    yield Row("gain of a useless predictor on new subset seeds, less its mean", 0.0, _gain)
 
 
 def _rank(rng: np.random.Generator, seeds: int) -> Interval:
@@ -284,12 +288,16 @@ def _gains(rng: np.random.Generator, seeds: int):
 
 
 def _gain(rng: np.random.Generator, seeds: int) -> Interval:
+    """Moved by the expected gain of so many seeds, which is a little below 0."""
     gain = _gains(rng, seeds)
     return gain.low - _expected_gain_of(seeds), gain.high - _expected_gain_of(seeds)
 
 
-def _expected_gain() -> float:
-    return 0.0  # each interval is moved by the expected gain of so many seeds
+def _instability(rng: np.random.Generator, images: int) -> Interval:
+    difficulty = MEAN_BY_SEVERITY + rng.normal(size=(images, 1)) + 0.5 * rng.normal(size=(images, 5))
+    label, severity = np.zeros(images, dtype=np.int64), np.arange(1.0, 6.0)
+    found = class_robustness(difficulty[..., None], difficulty, label, severity, seed=int(rng.integers(2**31)))
+    return found.instability_low[0], found.instability_high[0]
 
 
 _EXPECTED: dict[int, float] = {}
@@ -298,7 +306,7 @@ _EXPECTED: dict[int, float] = {}
 def _expected_gain_of(seeds: int) -> float:
     if seeds not in _EXPECTED:
         rng = np.random.default_rng([11, seeds])
-        _EXPECTED[seeds] = float(np.mean([_gains(rng, seeds).value for _ in range(400)]))
+        _EXPECTED[seeds] = float(np.mean([_gains(rng, seeds).value for _ in range(EXPECTATION)]))
     return _EXPECTED[seeds]
 
 
