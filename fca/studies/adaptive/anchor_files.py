@@ -60,8 +60,8 @@ def responses_of(files: Sequence[str]) -> Responses:
 def error_of(found: Anchors, networks: Sequence[str]) -> tuple[Estimated, float]:
     """Root mean squared error on networks that did not choose, with its 95 % interval, and that of random items.
 
-    networks: of every model that chose; intervals are over them. The second is what the share right of as many random items
-    would have on average: sqrt(mean p (1 - p) (1 - k / N) N / (N - 1) / k).
+    networks: of every model that chose; intervals are over them. The second is what the share right of as many random
+    items would have on average: sqrt(mean p (1 - p) (1 - k / N) N / (N - 1) / k).
 
     >>> half = np.array([[0.5, 0.4], [0.5, 0.6]])
     >>> found = Anchors(np.arange(25), np.full(25, 0.04), 100, None, checked=half)
