@@ -4,9 +4,11 @@ import shlex
 
 import figure4
 import le_coz as paper
+import levels
 import pytest
 import targets
 from hydra import compose, initialize_config_dir
+from scipy.stats import binom
 
 from fca.cli.application import CONF, ROOTS, register
 from fca.stats.search import Domain
@@ -58,3 +60,19 @@ def test_the_numbers_that_no_analysis_prints_are_measured_on_a_small_domain_too(
     assert all(0.1 <= share <= 1 for share in shares.values())
     lowest = worst(simulated(small, 0).probability).sum()  # nobody finds these in fewer visits
     assert lowest / 125 <= shares["observer"] < 1, "who knows the effects does not need all"
+
+
+def test_levels_are_measured_for_every_method_and_beside_what_it_replaced():
+    for title, measure, places in levels.cells():
+        line = measure(2, *places[0])
+        assert 0 <= line["now"] <= 1, title
+        assert 0 <= line.get("before", line.get("bootstrap")) <= 1, title
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("design", levels.DESIGNS)
+@pytest.mark.parametrize("correlation", levels.CORRELATIONS)
+def test_rules_hold_their_level_in_every_design(design, correlation):
+    for accuracy in (0.9, 0.995):
+        found = levels.level_of_rules(200, design, accuracy, correlation)["now"]
+        assert found <= binom.ppf(0.999, 200, 0.06) / 200  # 0.06: what is claimed of few images in all but one value

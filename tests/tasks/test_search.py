@@ -15,7 +15,7 @@ from fca.cli import results as results_command
 from fca.data.files import decode
 from fca.stats.search.policies import make_policy
 from fca.store.journal import Journal
-from fca.types import FcaError
+from fca.types import FcaError, Run
 from tests.tasks.search_lab import Eye, Lab, Painter, Press, domain, search
 
 SPACE = domain().space
@@ -88,6 +88,15 @@ def test_the_same_search_in_another_folder_finds_the_same_and_another_seed_somet
     assert same(once, Lab(tmp_path / "again")(task).arrays)
     other = Lab(tmp_path / "other")(task, seed=1).arrays
     assert not np.array_equal(once["image_p"], other["image_p"])
+
+
+@pytest.mark.parametrize("policy", ["random", "gp_pairwise"])
+def test_a_search_of_an_earlier_version_answers_for_none(lab, policy):
+    [run] = search(policy=policy).plan(lab.setup())
+    changed = {"revised_rules", "revised_policy"} if policy == "gp_pairwise" else {"revised_rules"}
+    assert {key for key in run.identity if key.startswith("revised")} == changed
+    before = {key: value for key, value in run.identity.items() if key not in changed}
+    assert Run("search", before).run_id != run.run_id
 
 
 @pytest.mark.parametrize(
