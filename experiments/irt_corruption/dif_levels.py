@@ -3,9 +3,9 @@
 
     python experiments/irt_corruption/dif_levels.py        3 CPU minutes
 
-Items without DIF, with one logit of uniform DIF, or with twice the slope in the focal group; half of the subjects in each
-group, matched on a 2pl of all 200 items, 40 of which have the DIF. Printed: the share of items with p < 0.05 by likelihood
-ratio and by the score test that fca takes.
+Items without DIF, with one logit of uniform DIF, or with twice the slope in the focal group; half of the subjects in
+each group, matched on a 2pl of all 200 items, 40 of which have the DIF. Printed: the share of items with p < 0.05 by
+likelihood ratio and by the score test that fca takes.
 """
 
 import numpy as np
@@ -30,7 +30,8 @@ def likelihood_ratios(responses: np.ndarray, focal: np.ndarray, ability: np.ndar
 
 def main() -> None:
     print(
-        "| subjects | DIF of the items | uniform: ratio | score | non-uniform: ratio | score |\n|---|---|---|---|---|---|"
+        "| subjects | DIF of the items | uniform: ratio | score | non-uniform: ratio | score |\n"
+        "|---|---|---|---|---|---|"
     )
     for subjects in (20, 34, 65, 130):
         for kind, (shift, slope) in KINDS.items():
