@@ -3,10 +3,10 @@
 
     python experiments/irt_corruption/few_responses.py        8 CPU minutes
 
-First table: 40 simulated sets a size; abilities N(0, 1), difficulties N(-1, 1), log discriminations N(0, 0.3²). Before:
-scales of the prior learned even where they fall to 0. Now: such scales are held at the prior's values and named. Shares
-of the sets; the median standard error of a difficulty; the largest outfit of a subject; and in the 1pl, whose unit is a
-logit, the share of difficulties inside their 95 % intervals, also for planted spreads of 0.3 and 2.
+First table: 40 simulated sets a size; abilities N(0, 1), difficulties N(-1, spread²), log discriminations N(0, 0.3²).
+Before: scales of the prior learned even where they fall to 0. Now: such scales are held at the prior's values and
+named. Shares of the sets; the least of their median standard errors of difficulty; the largest outfit of a subject; and
+in the 1pl, whose unit is a logit, the share of difficulties inside their 95 % intervals.
 
 Second table: two groups of 20 subjects with 40 items each, 4 logits apart in ability and in difficulty, so that their
 accuracies are alike, linked by subjects of the second group who respond to one item of the first. The gap that a 1pl

@@ -20,6 +20,7 @@ FLAT = 1e-6  # of the largest curvature of an item: the least of any direction
 FEASIBLE = (0.02, 0.1, 0.25, 0.5, 0.75, 0.9, 0.97)  # of a grid: chances of the ablest
 GUESSED = (0.01, 0.1, 0.3, 0.6)  # shares of these for the least able
 DIFFICULTIES = 11
+TINY = 1e-300
 WIDTH = 1000  # items at a time
 STILL = 0.7  # share of items that still move, below which the others are set aside
 
@@ -145,8 +146,8 @@ def best_of_grid(data: Responses, state: State) -> Parameters:
     grid = replace(state, item=np.stack([axis.ravel() for axis in points]))
     feasibility, share = grid.asymptotes()
     z = grid.slope * (state.ability[:, None] - grid.difficulty)
-    right = np.log(feasibility * (share + (1 - share) * expit(z)))
-    wrong = np.log((1 - feasibility) + feasibility * (1 - share) * expit(-z))
+    right = np.log(np.maximum(feasibility * (share + (1 - share) * expit(z)), TINY))
+    wrong = np.log(np.maximum((1 - feasibility) + feasibility * (1 - share) * expit(-z), TINY))
     prior, best = grid.item_prior()[0], np.empty(data.right.shape[1], dtype=np.intp)
     for start in range(0, len(best), WIDTH):
         part = slice(start, start + WIDTH)

@@ -456,8 +456,8 @@ def _stands_out(variance: float, information: float, number: int) -> bool:
 def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[Subjects, Parameters]:
     """Laplace: roots of the diagonal of the inverse negative Hessian in all abilities and items, given the prior.
 
-    Where a scale of the prior was not learned, the prior's centre is not taken as known either: few responses leave it
-    as open as the scale.
+    Where a scale of the prior was not learned, its centre is not taken as known for items either: few responses leave
+    it as open as the scale. Abilities count from the mean of the subjects in any case.
 
     With S the Schur complement of the items, S⁻¹ is the covariance of abilities and B⁻¹ + B⁻¹ C S⁻¹ Cᵀ B⁻¹ that of an
     item with block B and crosses C.
@@ -469,10 +469,16 @@ def standard_errors(mode: Mode, data: Responses, fixed_ability: bool) -> tuple[S
     own = np.einsum("klg,klg->kg", inverse, inverse)
     if fixed_ability:
         return np.zeros(subjects), np.sqrt(own)
-    unknown = subjects if all(mode.learning) else subjects + 1
-    covariance = cho_solve(cho_factor(small.complement[:unknown, :unknown]), np.eye(unknown))
+    own_covariance = _inverse(small.complement[:-1, :-1])
+    with_centre = not all(mode.learning)
+    covariance = _inverse(small.complement) if with_centre else own_covariance
     half = np.linalg.cholesky(covariance).T
     backward(small.lower, small.half_cross)
-    spreads = [half @ cross[:unknown] for cross in small.half_cross]
+    spreads = [half @ cross[: len(half)] for cross in small.half_cross]
     shared = [np.einsum("sg,sg->g", spread, spread) for spread in spreads]
-    return np.sqrt(np.diag(covariance)[:subjects]), np.sqrt(own + np.stack(shared))
+    return np.sqrt(np.diag(own_covariance)), np.sqrt(own + np.stack(shared))
+
+
+def _inverse(matrix: Float[np.ndarray, "k k"]) -> Float[np.ndarray, "k k"]:
+    """Of a positive definite matrix."""
+    return cho_solve(cho_factor(matrix), np.eye(len(matrix)))

@@ -93,16 +93,16 @@ def not_estimable_note(scales: tuple[str, ...]) -> str:
     """What it means that a fit could not learn these scales.
 
     >>> not_estimable_note(("spread of difficulty",))
-    'too few responses to estimate the spread of difficulty: estimates and intervals lean on the prior'
+    'these responses do not determine the spread of difficulty: estimates and intervals lean on the prior'
     """
-    return f"too few responses to estimate the {' and the '.join(scales)}: estimates and intervals lean on the prior"
+    return f"these responses do not determine the {' and the '.join(scales)}: estimates and intervals lean on the prior"
 
 
 def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:
     """A sentence for each line of a table whose fit could not learn a scale.
 
     >>> list(not_estimable_lines(pd.DataFrame([{"dataset": "zoo", "not_estimable": ("spread of ability",)}])))
-    ['zoo: too few responses to estimate the spread of ability: estimates and intervals lean on the prior.']
+    ['zoo: these responses do not determine the spread of ability: estimates and intervals lean on the prior.']
     """
     for line in fits.to_dict("records"):
         scales = line.get(NOT_ESTIMABLE)

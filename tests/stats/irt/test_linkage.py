@@ -1,0 +1,116 @@
+"""Parts that nothing links, and the error of a shift that little links, against the whole information matrix."""
+
+import numpy as np
+import pytest
+
+from fca.stats.irt import check_responses, fit_irt, held_out_fit, hide, parts_of, weakest_link
+from fca.types import FcaError
+from tests.stats.irt.planted import planted
+
+
+def blocks(common=0, gap=4.0, subjects=20, items=40, seed=1):
+    """Able subjects with hard items, weak ones with easy items; `common` weak ones respond to one of the hard items."""
+    rng = np.random.default_rng(seed)
+    able = np.arange(2 * subjects) < subjects
+    ability = np.where(able, gap / 2, -gap / 2) + rng.normal(0, 0.5, 2 * subjects)
+    difficulty = np.repeat([gap / 2, -gap / 2], items) + rng.normal(0, 0.7, 2 * items)
+    difficulty[0] = 0.0
+    p = 1 / (1 + np.exp(difficulty - ability[:, None]))
+    responses = (rng.random(p.shape) < p).astype(float)
+    responses[:subjects, items:] = np.nan
+    responses[subjects:, :items] = np.nan
+    responses[subjects : subjects + common, 0] = np.arange(common) % 2
+    return responses, able
+
+
+def reached_from(subject, responses):
+    """Subjects that can be reached over common items, by walking."""
+    known, new = {subject}, [subject]
+    while new:
+        items = ~np.isnan(responses[new.pop()])
+        neighbours = set(np.flatnonzero((~np.isnan(responses[:, items])).any(axis=1)).tolist())
+        new += neighbours - known
+        known |= neighbours
+    return frozenset(known)
+
+
+def test_parts_are_what_can_be_reached_over_common_items():
+    rng = np.random.default_rng(0)
+    for share in (0.02, 0.05, 0.2):
+        responses = np.where(rng.random((30, 40)) < share, 1.0, np.nan)
+        responses[np.arange(30), rng.integers(0, 40, 30)] = 1.0
+        part = parts_of(responses)
+        found = {frozenset(np.flatnonzero(part == at).tolist()) for at in range(part.max() + 1)}
+        assert found == {reached_from(subject, responses) for subject in range(30)}
+        assert (np.diff(np.bincount(part)) <= 0).all()  # largest first
+
+
+def test_two_blocks_without_a_common_item_are_refused_and_named():
+    responses, _ = blocks()
+    message = r"2 parts without a common item: 20 subjects x 40 items \(positions 0, 1, 2, \.\.\.\); 20 subjects x 40"
+    with pytest.raises(FcaError, match=message):
+        fit_irt(responses)
+    with pytest.raises(FcaError, match="one part, linked by common items"):
+        check_responses(responses)
+
+
+def test_the_error_of_a_shift_is_that_of_the_whole_information_matrix():
+    responses, able = blocks(common=6)
+    fit = fit_irt(responses, "1pl")
+    link = weakest_link(responses, fit)
+    assert (link.group == able).all() or (link.group == ~able).all()
+
+    # abilities and difficulties together, without prior; what is always right or always wrong informs nothing
+    p = fit.probability()
+    weight = np.where(np.isnan(responses), 0.0, p * (1 - p))
+    constant = np.nanmin(responses, axis=0) == np.nanmax(responses, axis=0)
+    weight[:, constant] = 0.0
+    known = np.flatnonzero(weight.sum(axis=0))
+    whole = np.block(
+        [[np.diag(weight.sum(1)), -weight[:, known]], [-weight[:, known].T, np.diag(weight.sum(0)[known])]]
+    )
+    contrast = np.append(able / able.sum() - ~able / (~able).sum(), np.zeros(len(known)))
+    assert link.shift_se == pytest.approx(np.sqrt(contrast @ np.linalg.pinv(whole) @ contrast), rel=1e-6)
+    assert link.is_weak
+
+
+def test_the_more_responses_link_the_smaller_the_error():
+    errors = [weakest_link(blocks(common=n)[0], fit_irt(blocks(common=n)[0], "1pl")).shift_se for n in (2, 6, 20)]
+    assert errors[0] > errors[1] > errors[2]
+
+
+def test_what_everybody_got_right_links_nothing():
+    responses, able = blocks()
+    responses[20:, 0] = responses[:20, 0] = 1.0  # linked, but only by an item that is always right
+    assert parts_of(responses).max() == 0
+    link = weakest_link(responses, fit_irt(responses, "1pl"))
+    assert np.isinf(link.shift_se)
+    assert (link.group == able).all() or (link.group == ~able).all()
+    responses, able = blocks()
+    responses[20, :40] = 0.0  # by a subject that is always wrong
+    responses[20, 40:] = 0.0
+    assert np.isinf(weakest_link(responses, fit_irt(responses, "1pl")).shift_se)
+
+
+def test_an_adaptive_design_is_linked():
+    """All respond to the same 10 of 300 items first, and each to the 40 that lie nearest to its ability."""
+    true = planted(60, 300)
+    near = np.abs(true.difficulty - true.ability[:, None])
+    asked = near <= np.sort(near, axis=1)[:, [39]]
+    asked[:, ::30] = True
+    responses = np.where(asked, true.responses, np.nan)
+    kept = asked.any(axis=0)
+    holes = np.where(np.random.default_rng(0).random((60, 300)) < 0.8, np.nan, true.responses)
+    for design in (responses[:, kept], holes):
+        link = weakest_link(design, fit_irt(design, "1pl"))
+        assert link is None or link.shift_se < 0.35
+    assert weakest_link(true.responses, fit_irt(true.responses)) is None
+
+
+def test_hidden_responses_leave_the_others_linked():
+    responses, _ = blocks(common=2)
+    for seed in range(10):
+        hidden = hide(responses, 0.5, seed)
+        assert hidden.sum() > 700  # of 1,602
+        assert parts_of(np.where(hidden, np.nan, responses)).max() == 0
+    assert np.isfinite(held_out_fit(responses, "1pl", share=0.5).nll)
