@@ -17,7 +17,7 @@ import pandas as pd
 from jaxtyping import Bool, Int, UInt8
 
 from fca.allowed import Allowed, Seed
-from fca.identity import fingerprint
+from fca.identity import UNREADABLE, fingerprint
 from fca.types import SPLITS, FcaError, ImageData, no_mask
 
 Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
@@ -27,6 +27,7 @@ Splits = Mapping[str, str | None] | None
 
 log = logging.getLogger(__name__)
 
+CONTENT = "content"  # the column with a digest of each image's file, where images are known by it
 UNUSED = "unused"  # the split of images of a given val that lacks a class
 MANY = 1000  # groups from which on only those of a class that a side lacks may change sides
 PASSES = 20  # through all groups, at most
@@ -149,6 +150,40 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
     return _on_every_side(sizes, np.array(side), len(shares) + 1)[of]
 
 
+def kept_together(items: pd.DataFrame, group: str | None = None) -> Int[np.ndarray, " images"]:
+    """Which images belong together: those of equal content, those of one group, and all that these connect.
+
+    A number for each image, 0 first, equal for images that belong together.
+    group: a column; an image without a value is in no group.
+
+    >>> kept_together(pd.DataFrame({"content": list("abac"), "patient": ["1", "2", "3", "2"]}), "patient").tolist()
+    [0, 1, 0, 1]
+    """
+    alone = pd.Series(np.arange(len(items)))
+    parts = [alone]
+    if CONTENT in items:
+        content = items[CONTENT].reset_index(drop=True).astype("str")
+        parts.append(pd.Series(pd.factorize(content)[0]).mask(content == UNREADABLE))
+    if group is not None:
+        names = items[group].reset_index(drop=True).astype("str").mask(_without_group(items, group).to_numpy())
+        parts.append(pd.Series(pd.factorize(names)[0]).where(names.notna()))
+    joined = [part for part in parts[1:] if part.dropna().duplicated().any()]
+    if not joined:
+        return alone.to_numpy()
+
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    first = [part.groupby(part).transform("idxmin").fillna(alone).astype(np.int64) for part in joined]
+    ends = np.concatenate([alone] * len(first)), np.concatenate(first)
+    edges = coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(len(items), len(items)))
+    return pd.factorize(connected_components(edges, directed=False)[1])[0].astype(np.int64)
+
+
+def _without_group(items: pd.DataFrame, group: str) -> pd.Series:
+    return items[group].isna() | (items[group] == "")
+
+
 def _take(wanted: Sequence[list[float]], side: int, part: Sequence[tuple[int, float]], sign: int) -> None:
     """Count a group's images by class as there (1) or gone (-1) on a side that has a share; the last side has none."""
     if 0 <= side < len(wanted):
@@ -161,7 +196,7 @@ def _groups(items: pd.DataFrame, group: str, seed: int) -> tuple[Int[np.ndarray,
     from scipy.sparse import csr_array  # imported here and below: planning needs neither
 
     items = items.reset_index(drop=True)
-    alone = items[group].isna() | (items[group] == "")
+    alone = _without_group(items, group)
     names = items[group].astype("str").mask(alone, "\x1f" + items["image_id"])
     first = items["label"].groupby(names).min()
     pairs = zip(first.index.tolist(), first.tolist(), strict=True)

@@ -30,6 +30,10 @@ SNAPSHOT = Column("snapshot", str, "", "which weights of a training: best, or a 
 ENCODER = Column("encoder", str, "", "encoder whose features are compared")
 SHIFT = Column("shift", str, "", "change of the images, e.g. corruption/fog/3")
 ADAPTATION, COMPAT = Column("adaptation"), Column("compat")
+LEFT_OUT = "training images, each left out"
+PENALTY_BY = Column(
+    "penalty_by", str, "", "images that chose a probe's penalty; missing in older probes: validation ones"
+)
 ZERO_SHOT = Column("zero_shot_classes", meaning="what a zero-shot model chooses among, if not the data set's classes")
 NCL = Column("ncl", int, ".0f", "ncl, number of classes", filters=True)
 SUBSET_SEED = Column("subset_seed", int, ".0f", "seed of the draw of the classes")
@@ -53,7 +57,21 @@ FINISHED = Column("finished", str, "", "UTC, ISO 8601")
 HEADLINES = (TOP1, TOP1_OPEN, TOP1_MASKED, TOP1_GROUPED)
 BASE = (
     *(RUN_ID, TASK, PARENT, DATASET, FINGERPRINT, FINGERPRINT_KIND, LIMIT, SPLIT, NUM_CLASSES),
-    *(MODEL, WEIGHTS, SNAPSHOT, ENCODER, SHIFT, ADAPTATION, NCL, SUBSET_SEED, SAMPLER, CLASSES, SEED, COMPAT),
+    *(
+        MODEL,
+        WEIGHTS,
+        SNAPSHOT,
+        ENCODER,
+        SHIFT,
+        ADAPTATION,
+        PENALTY_BY,
+        NCL,
+        SUBSET_SEED,
+        SAMPLER,
+        CLASSES,
+        SEED,
+        COMPAT,
+    ),
     *(end for headline in HEADLINES for end in with_interval(headline)),
     *(N_TEST, FLAG, TRAIN_S, PREDICT_S, IMAGES_PER_S, PARAMS, INPUT_SIZE),
     *(DEVICE, HOST, COMMAND, COMMIT, VERSIONS, FINISHED),
