@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from fca.data.splits import kept_together
+from fca.data.splits import copies_in_test, kept_together, pictures_of_copies
 from fca.stats.features import fit_probe
 from fca.store import Store
 from fca.store.columns import LEFT_OUT, PENALTY_BY
@@ -141,6 +141,12 @@ class Evidence:
     def left_out(self, of: tuple[str, str | None]) -> LeftOut | None:
         """Of the features of a network; None where it has none, or they are too few."""
         return _left_out(self.store, self.embedded[of]["run_id"], self.job, self.group) if of in self.embedded else None
+
+    @cached_property
+    def tested_copies(self) -> int:
+        """How many of the job's test images have the same content as a training or validation image."""
+        inside = self.items["label"].cat.codes.isin(self.job.classes)
+        return copies_in_test(pictures_of_copies(self.items[inside]))
 
     def images(self, split: str) -> Int[np.ndarray, " classes"]:
         """How many there are of each class."""

@@ -24,6 +24,7 @@ from fca.studies.recommend.recommendation import (
     RECOMMENDATION,
     REFUSED,
     STEP,
+    TESTED_COPIES,
     UNMEASURED,
     VERDICT,
     WITHIN,
@@ -109,15 +110,16 @@ def model_answer(candidates: pd.DataFrame) -> Found:
     """Which model to use, how accurate and how fast it is.
 
     >>> line = {"dataset": "photos", "model": "resnet18", "adaptation": "probe", "verdict": "recommended"}
-    >>> seen = {"top1": 0.9, "top1_low": 0.83, "top1_high": 0.94, "n_test": 100, "latency_ms": 9.31}
+    >>> seen = {"top1": 0.9, "top1_low": 0.83, "top1_high": 0.94, "n_test": 100, "latency_ms": 9.31, "tested_copies": 3}
     >>> of = {"top1_expected": 0.9, "top1_expected_low": 0.85, "top1_expected_high": 0.94}
     >>> of |= {"coverage": 0.7, "coverage_jobs": 12}
     >>> print(*model_answer(pd.DataFrame([line | seen | of]))[0].split(". "), sep="\\n")
     Use resnet18 (linear probe): 90.0 % [83.0, 94.0] of 100 test images right, 9.3 ms an image
-    Other images chose it; by them 90.0 % [85.0, 94.0] is expected (nominal 90 %; such intervals held 70 % on 12 jobs).
+    Other images chose it; by them 90.0 % [85.0, 94.0] is expected (nominal 90 %; such intervals held 70 % on 12 jobs)
+    3 test images are copies of training or validation images: new ones are harder.
     >>> of |= {"top1_expected": 0.98, "top1_expected_low": 0.95, "top1_expected_high": 0.99}
     >>> print(model_answer(pd.DataFrame([line | seen | of]))[0].split(". ")[2])
-    Test images are harder than those that chose the model.
+    Test images are harder than those that chose the model
     """
     first = candidates.iloc[0].to_dict()
     if first[VERDICT] not in (CHOSEN, GUESS):
@@ -143,6 +145,10 @@ def _expectation(of: Mapping[Any, Any]) -> str:
     if high < expected_low or expected_high < low:
         word = "harder" if high < expected_low else "easier"
         sentence += f" Test images are {word} than those that chose the model."
+    copies = of[TESTED_COPIES]
+    if copies > 0:
+        number = "1 test image is a copy" if copies == 1 else f"{copies:.0f} test images are copies"
+        sentence += f" {number} of training or validation images: new ones are harder."
     return sentence
 
 

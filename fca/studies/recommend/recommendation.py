@@ -60,6 +60,7 @@ VERDICT = Column(
     {word: word for word in (CHOSEN, GUESS, GOOD, OPEN, WORSE, UNTRAINED, UNMEASURED, REFUSED)},
 )
 WHY = Column("why", str, "", "the limit that it is over")
+TESTED_COPIES = Column("tested_copies", int, ",", "test images that are copies of training or validation images")
 FRONT = Column("on_front", bool, "", "whether no other candidate is as accurate and as small")
 STEP, REASON = Column("step", str, "", "what to try"), Column("reason", str, "", "why")
 
@@ -70,31 +71,9 @@ RECOMMENDATION = TableSpec(
     SOURCE,
     (
         *(DATASET, NCL, MODEL, WEIGHTS, ADAPTATION, VERDICT, WHY, FRONT),
-        *(
-            *with_interval(EXPECTED),
-            COVERAGE,
-            COVERAGE_JOBS,
-            WITHIN,
-            *with_interval(LATENCY),
-            SPEED,
-            GFLOPS,
-            MEMORY,
-            PARAMS,
-            LOAD,
-        ),
-        *(
-            *with_interval(PREDICTED),
-            PREDICTED_COVERAGE,
-            JOBS,
-            VAL,
-            N_VAL,
-            EPOCHS,
-            SEEDS,
-            TRAIN_S,
-            *with_interval(TOP1),
-            N_TEST,
-            RUN_ID,
-        ),
+        *(*with_interval(EXPECTED), COVERAGE, COVERAGE_JOBS, WITHIN, *with_interval(LATENCY), SPEED, GFLOPS, MEMORY),
+        *(PARAMS, LOAD, *with_interval(PREDICTED), PREDICTED_COVERAGE, JOBS, VAL, N_VAL, EPOCHS, SEEDS, TRAIN_S),
+        *(*with_interval(TOP1), N_TEST, TESTED_COPIES, RUN_ID),
     ),
 )
 NEXT = TableSpec("recommendation_next", "What would change the answer?", SOURCE, (DATASET, STEP, REASON))
@@ -277,6 +256,7 @@ class Weighed:
         if one.trained:
             first = one.first
             line |= {name: first.get(name) for name in (*with_interval(TOP1), N_TEST, TRAIN_S, RUN_ID)}
+            line |= {TESTED_COPIES: self.of.tested_copies}
             line |= {EPOCHS: first.get("recipe_epochs"), SEEDS: len(one.trained)}
             line |= {VAL: self.on_val[at].mean(), N_VAL: self.on_val.shape[1]}
         return line
