@@ -19,6 +19,7 @@ ADDED_LATER: Mapping[str, Mapping[str, Any]] = {
 """group -> key -> the value that means the behaviour before the key existed: golden run ids survive a new key."""
 
 
+UNREADABLE = "unreadable"  # in place of a digest: no permission, gone, or damaged in its archive
 OF_FILES = ("bytes", "content", "mask_content")
 """Columns of items that enter a fingerprint."""
 

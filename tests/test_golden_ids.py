@@ -19,6 +19,11 @@ GOLDEN = {
     "recipe=fca_convnextv2_base recipe.crop_from=input": ["7c68ae6e11d1", "cd2a3b4560ee"],  # as released: without
     "task=embed": ["5a324462bd3d"],
     "task=describe": ["e39133d33e47"],
+    "model=hog adaptation=probe": [
+        "5e1b7d9bde41",
+        "d2c155620b7f",
+        "ed964c5c14ab",
+    ],  # 0b6ccafa4cff when val chose the penalty
 }
 
 

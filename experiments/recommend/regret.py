@@ -4,6 +4,7 @@
     python experiments/recommend/regret.py table --outputs OUT        the tables of README.md
     ... run --later ..., table --later ...        of jobs that were drawn when the way of judging was settled
     ... table --outputs OUT --measured fca/studies/recommend/measured.csv        what predictions rest on
+    ... table --later --outputs OUT --coverage fca/studies/recommend/coverage.csv        how often intervals held
 
 Each job is a subset of the classes of one of five data sets. On it `fca recommend` has its minutes; then every
 candidate that it did not train is trained whole, so that each way to choose can be judged. Predictions for a job come
@@ -24,7 +25,7 @@ from fca.stats.intervals import mean_with_interval
 from fca.store import Store
 from fca.store.files import write_json
 from fca.studies.recommend.evidence import evidence_of
-from fca.studies.recommend.expected import points
+from fca.studies.recommend.expected import AFTER, BEFORE, points
 from fca.studies.recommend.recommendation import Recommendation, Weighed, name_of
 
 MINUTES = 600  # enough for all rounds: what they cost is counted instead, by the seconds of the trainings
@@ -181,15 +182,39 @@ def on_test(accuracies, n):
 def coverage_of(part, name, low, high, truth):
     """How often an interval holds the accuracy on test images; points, as are its width and the mean error."""
     noise = np.sqrt(part[truth] * (1 - part[truth]) / part["n_test"])
-    found = {"n": len(part), "inside": ((part[truth] >= part[low]) & (part[truth] <= part[high])).mean()}
+    found = {
+        "n": len(part),
+        "jobs": part["job"].nunique(),
+        "inside": ((part[truth] >= part[low]) & (part[truth] <= part[high])).mean(),
+    }
     found |= {"width": 100 * (part[high] - part[low]).mean(), "error": 100 * (part[name] - part[truth]).abs().mean()}
     return found | {"noise_of_the_test": 80 * noise.mean()}
+
+
+AFTER_ENDS = ("expected", "after_low", "after_high")
+
+
+def coverage_file(predictions):
+    """What the answers of `fca recommend` say of their intervals: of weights that were judged, and of predictions."""
+    cases = (
+        (BEFORE, predictions.dropna(subset=["low"]), ("predicted", "low", "high"), "top1"),
+        (AFTER, predictions.dropna(subset=["judged"]), AFTER_ENDS, "judged"),
+    )
+    lines = []
+    for when, cases_of, interval, truth in cases:
+        for adaptation, part in cases_of.groupby("adaptation"):
+            measured = coverage_of(part, *interval, truth)
+            about = {"when": when, "adaptation": adaptation}
+            lines.append(about | {"intervals": measured["n"], "jobs": measured["jobs"], "inside": measured["inside"]})
+    return pd.DataFrame(lines)
 
 
 def table(options):
     choices, predictions, known = tables(Store(Path(options.outputs)), options.outputs, options.later)
     if options.measured:
         known.round(5).to_csv(options.measured, index=False)
+    if options.coverage:
+        coverage_file(predictions).round(4).to_csv(options.coverage, index=False)
     summary = []
     for way, part in choices.groupby("way"):
         regret = mean_with_interval(part["regret"].to_numpy(), pd.factorize(part["dataset"])[0])
@@ -202,7 +227,7 @@ def table(options):
     print(advice[["job", "n_test", "sure", "regret"]].round(1).to_string(index=False))
     sure = advice.loc[advice["sure"], "regret"]
     print(f"{len(sure)} answers were sure; {(sure > Recommendation().within).sum()} of them lost more than a point")
-    after = ("expected", "after_low", "after_high")
+    after = AFTER_ENDS
     judged = predictions.dropna(subset=["judged"])
     cases = (
         ("before training", predictions.dropna(subset=["low"]), ("predicted", "low", "high"), "top1"),
@@ -230,5 +255,6 @@ if __name__ == "__main__":
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--later", action="store_true", help="of the jobs that were drawn later, for `table` also")
     parser.add_argument("--measured", help="write the points that predictions rest on into this file")
+    parser.add_argument("--coverage", help="write how often intervals held into this file")
     given = parser.parse_args()
     {"run": run, "table": table}[given.what](given)

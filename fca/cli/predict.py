@@ -25,7 +25,7 @@ from fca.data.pixels import open_pixels
 from fca.stats.abstention import Abstention, abstention, enough_images, fewest_images
 from fca.stats.features import PENALTIES
 from fca.stats.protocols import logit_columns
-from fca.store.columns import ADAPTATION, CLASSES, COMPAT
+from fca.store.columns import ADAPTATION, CLASSES, COMPAT, LEFT_OUT, PENALTY_BY
 from fca.store.files import DamagedFile, write_text
 from fca.tasks.adaptation import GROUP
 from fca.types import BEST, Classifier, FcaError, UnreadableImage
@@ -86,7 +86,8 @@ class Chosen(NamedTuple):
 def choose(trained: Trained, classifier: Classifier, error: float, confidence: float) -> Chosen:
     """The threshold on the highest probability, from the validation images of the training and nothing else.
 
-    The best epoch, or a probe's penalty, was chosen on these images too; so each epoch counts as a candidate.
+    The best epoch was chosen on these images too, so each epoch counts as a candidate. So does each penalty of a probe
+    of an older version; now its own training images choose that.
     """
     from fca.training.infer import logits_of
 
@@ -99,8 +100,10 @@ def choose(trained: Trained, classifier: Classifier, error: float, confidence: f
     pixels = open_pixels(data, classifier.geometry, trained.store.outputs / "cache", limit_gb=0.0, rows=rows)
     p = softmax(logits_of(classifier, pixels, rows).astype(np.float64), axis=1)
     right = p.argmax(axis=1) == logit_columns(classifier.classes, data.classes)[data.labels[rows]]
-    epochs = len(PENALTIES) if row[ADAPTATION] == "probe" else int(row["epochs_run"])
-    candidates = epochs if trained.snapshot == BEST else 1
+    if row[ADAPTATION] == "probe":
+        candidates = 1 if row.get(PENALTY_BY) == LEFT_OUT else len(PENALTIES)
+    else:
+        candidates = int(row["epochs_run"]) if trained.snapshot == BEST else 1
     about = (p.max(axis=1), right, error, confidence, candidates)
     found, why = abstention(*about), ""
     if found.threshold is None:

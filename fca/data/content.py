@@ -29,13 +29,13 @@ from rich import get_console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
 from fca.data.files import FILE, LONG, WALKERS, Files, Listing, content_of, open_root
+from fca.identity import UNREADABLE
 from fca.store.files import remove_parts, write_whole
 from fca.types import UnreadableImage
 
 CLOCK_NS = 2 * 10**9  # the coarsest clock of a file system in use (FAT)
 LARGE = 2 * 10**8  # bytes from which on a progress bar is shown
 TOGETHER = 64  # files that a thread reads in one go
-UNREADABLE = "unreadable"  # in place of a digest: no permission, gone, or damaged in its archive
 SWEEP = "FCA_SWEEP"  # environment variable: in which listing the processes of one sweep share what they found
 ABANDONED_S = 30 * 24 * 3600  # age from which on such a listing belongs to a sweep that was killed
 

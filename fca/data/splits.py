@@ -14,10 +14,10 @@ from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Int, UInt8
+from jaxtyping import Bool, Float, Int, UInt8
 
 from fca.allowed import Allowed, Seed
-from fca.identity import fingerprint
+from fca.identity import UNREADABLE, fingerprint
 from fca.types import SPLITS, FcaError, ImageData, no_mask
 
 Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
@@ -27,6 +27,8 @@ Splits = Mapping[str, str | None] | None
 
 log = logging.getLogger(__name__)
 
+CONTENT = "content"  # the column with a digest of each image's file, where images are known by it
+UNIT = "\x1funit"  # a column that names what a draw keeps together
 UNUSED = "unused"  # the split of images of a given val that lacks a class
 MANY = 1000  # groups from which on only those of a class that a side lacks may change sides
 PASSES = 20  # through all groups, at most
@@ -106,17 +108,18 @@ def fixed_draw(data: ImageData, rows: Int[np.ndarray, " rows"], most: int) -> In
 def held_out(items: pd.DataFrame, part: Share, group: str | None = None) -> Bool[np.ndarray, " images"]:
     """Which images a stratified draw holds out: round(share * n) of the n of a class, at least 1 and at most n - 1.
 
-    group: a column; images that share its value are drawn as one, see `group_sides`.
+    Images of equal content (column `content`) are drawn as one, see `_drawn_sides`.
+    group: a column; images that share its value are drawn as one too, see `group_sides`.
 
     Raises FcaError for a share outside (0, 1).
     """
     if not 0 < part.share < 1:
         raise FcaError("share", part.share, "above 0 and below 1", "e.g. dataset.val.share=0.1")
     if group is not None:
-        return group_sides(items, group, [part.share], part.seed) == 0
+        return _whole_units(items, group, [part.share], part.seed) == 0
     sizes = class_sizes(items)
     wanted = np.minimum(np.maximum(np.floor(part.share * sizes + 0.5), 1), sizes - 1)
-    return rank_in_class(items, part.seed) < wanted
+    return _drawn_sides(items, [part.share], wanted[None], part.seed) == 0
 
 
 def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: int) -> Int[np.ndarray, " images"]:
@@ -149,6 +152,86 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
     return _on_every_side(sizes, np.array(side), len(shares) + 1)[of]
 
 
+def _drawn_sides(
+    items: pd.DataFrame,
+    shares: Sequence[float],
+    wanted: Float[np.ndarray, "drawn images"],
+    seed: int,
+) -> Int[np.ndarray, " images"]:
+    """Each image's side: of every class so many at random as are wanted on each drawn side, the others on the last one.
+
+    Copies go first and stay together, each picture as a group (see `group_sides`); then the other images fill up what
+    is wanted. So a set without copies is cut as if content were not known.
+
+    wanted: for each drawn side and image, the number of images of its class there.
+    """
+    together = kept_together(items)
+    copies = np.bincount(together)[together] > 1
+    side = np.full(len(items), len(shares))
+    if copies.any():
+        pictures = items[copies].assign(**{UNIT: together[copies].astype(str)})
+        side[copies] = group_sides(pictures, UNIT, shares, seed)
+
+    single = np.flatnonzero(~copies)
+    rank = rank_in_class(items.iloc[single], seed)
+    labels = items["label"].to_numpy()
+    taken = np.zeros(len(single))
+    for drawn in range(len(shares)):
+        there = pd.Series(labels[copies & (side == drawn)]).value_counts()
+        left = np.maximum(wanted[drawn][single] - pd.Series(labels[single]).map(there).fillna(0).to_numpy(), 0)
+        side[single[(rank >= taken) & (rank < taken + left)]] = drawn
+        taken = taken + left
+    return side
+
+
+def _whole_units(items: pd.DataFrame, group: str, shares: Sequence[float], seed: int) -> Int[np.ndarray, " images"]:
+    """`group_sides` by a column; groups that share a picture are one group."""
+    if not _has_copies(items).any():
+        return group_sides(items, group, shares, seed)
+    together = kept_together(items, group)
+    return group_sides(items.assign(**{UNIT: together.astype(str)}), UNIT, shares, seed)
+
+
+def _has_copies(items: pd.DataFrame) -> Bool[np.ndarray, " images"]:
+    """Whether another image has the same content; False for all where content is not known."""
+    together = kept_together(items)
+    return np.asarray(np.bincount(together, minlength=1)[together] > 1)
+
+
+def kept_together(items: pd.DataFrame, group: str | None = None) -> Int[np.ndarray, " images"]:
+    """Which images belong together: those of equal content, those of one group, and all that these connect.
+
+    A number for each image, 0 first, equal for images that belong together.
+    group: a column; an image without a value is in no group.
+
+    >>> kept_together(pd.DataFrame({"content": list("abac"), "patient": ["1", "2", "3", "2"]}), "patient").tolist()
+    [0, 1, 0, 1]
+    """
+    alone = pd.Series(np.arange(len(items)))
+    parts = [alone]
+    if CONTENT in items:
+        content = items[CONTENT].reset_index(drop=True).astype("str")
+        parts.append(pd.Series(pd.factorize(content)[0]).mask(content == UNREADABLE))
+    if group is not None:
+        names = items[group].reset_index(drop=True).astype("str").mask(_without_group(items, group).to_numpy())
+        parts.append(pd.Series(pd.factorize(names)[0]).where(names.notna()))
+    joined = [part for part in parts[1:] if part.dropna().duplicated().any()]
+    if not joined:
+        return alone.to_numpy()
+
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    first = [part.groupby(part).transform("idxmin").fillna(alone).astype(np.int64) for part in joined]
+    ends = np.concatenate([alone] * len(first)), np.concatenate(first)
+    edges = coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(len(items), len(items)))
+    return pd.factorize(connected_components(edges, directed=False)[1])[0].astype(np.int64)
+
+
+def _without_group(items: pd.DataFrame, group: str) -> pd.Series:
+    return items[group].isna() | (items[group] == "")
+
+
 def _take(wanted: Sequence[list[float]], side: int, part: Sequence[tuple[int, float]], sign: int) -> None:
     """Count a group's images by class as there (1) or gone (-1) on a side that has a share; the last side has none."""
     if 0 <= side < len(wanted):
@@ -161,7 +244,7 @@ def _groups(items: pd.DataFrame, group: str, seed: int) -> tuple[Int[np.ndarray,
     from scipy.sparse import csr_array  # imported here and below: planning needs neither
 
     items = items.reset_index(drop=True)
-    alone = items[group].isna() | (items[group] == "")
+    alone = _without_group(items, group)
     names = items[group].astype("str").mask(alone, "\x1f" + items["image_id"])
     first = items["label"].groupby(names).min()
     pairs = zip(first.index.tolist(), first.tolist(), strict=True)
@@ -245,6 +328,7 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
         step = "a test on them is easier than on new ones (fca run task=describe lists them)"
         first = shown([str(name) for name in crossing.index])
         log.warning("%d groups by %s are in several given splits: %s; %s", len(crossing), cut.group, first, step)
+    _warn_of_copies(cut, is_drawn=cut is not data)
     for split in SPLITS:
         counts = np.bincount(cut.labels[cut.rows(split)], minlength=len(cut.classes))
         if lacking := [cut.classes[c] for c in np.flatnonzero(counts == 0)]:
@@ -255,6 +339,56 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
             raise FcaError(what, 0, "at least 1 each in train, val and test, to train on", step)
     made[seed] = cut
     return cut
+
+
+def _warn_of_copies(cut: ImageData, is_drawn: bool) -> None:
+    """Lines for pictures in several splits, for those that a drawn cut kept in one, and for those with two labels."""
+    copies = pictures_of_copies(cut.items)
+    crossing = copies[(copies[list(SPLITS)] > 0).sum(axis=1) > 1]
+    mixed = copies[copies["labels"] > 1]
+    step = "fca run task=describe lists them, and near duplicates"
+    if len(crossing):
+        tested = copies_in_test(copies)
+        log.warning(
+            "%s: copies of %s are in several given splits, such as %s; %d test images are copies of training or "
+            "validation images, and a test on them is easier than on new ones; %s",
+            *(cut.name, _number(len(crossing), "picture"), _first_copies(crossing), tested, step),
+        )
+    elif is_drawn and len(copies):
+        images, pictures = int(copies[list(SPLITS)].to_numpy().sum()), _number(len(copies), "picture")
+        log.warning("%s: %d images are copies of %s: the cut keeps copies in one split", cut.name, images, pictures)
+    if len(mixed):
+        pictures, first = _number(len(mixed), "picture"), _first_copies(mixed)
+        log.warning("%s: copies of %s have different labels, such as %s; %s", cut.name, pictures, first, step)
+
+
+def _number(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def _first_copies(pictures: pd.DataFrame) -> str:
+    """The images of the first picture, for a message."""
+    return shown(pictures["images"].iloc[0].split("\x1f"))
+
+
+def copies_in_test(pictures: pd.DataFrame) -> int:
+    """How many test images have a copy among training or validation images, of `pictures_of_copies`."""
+    return int(pictures["test"][(pictures[["train", "val"]] > 0).any(axis=1)].sum())
+
+
+def pictures_of_copies(items: pd.DataFrame) -> pd.DataFrame:
+    """A line for each content that several images have: images in train, val and test, `labels` (how many), `images`.
+
+    images: their ids, separated by \\x1f. Empty where content is not known.
+    """
+    copies = _has_copies(items)
+    part = items[copies]
+    if part.empty:
+        return pd.DataFrame(columns=[*SPLITS, "labels", "images"])
+    pictures = part[CONTENT].astype("str").to_numpy()
+    counts = pd.crosstab(pictures, part["split"].to_numpy()).reindex(columns=list(SPLITS), fill_value=0)
+    by = part.assign(label=part["label"].astype("str")).groupby(pictures)
+    return counts.assign(labels=by["label"].nunique(), images=by["image_id"].agg("\x1f".join))
 
 
 def groups_across_splits(data: ImageData) -> pd.DataFrame:
@@ -271,25 +405,37 @@ def as_trained_on(data: ImageData, trained_on: str, group: str | None = None) ->
 
     A model must not be tested on what it was trained on because its data came in one folder.
 
+    A training of an older version may have parted copies, so that cut is tried as well.
     group: the column that the training kept whole.
     """
     if trained_on == data.fingerprint or set(data.items["split"]) != {"test"}:
         return data
     made: dict[str, ImageData] = vars(data).setdefault("_as_trained_on", {})
     if trained_on not in made:
-        cut = _cut(replace(data, group=group), 0) if group in (None, *data.items) else data
-        made[trained_on] = cut if cut.fingerprint == trained_on else data
+        cuts = [data]
+        if group in (None, *data.items):
+            kept_whole = replace(data, group=group)
+            cuts = [_cut(kept_whole, 0), cut_as_before(kept_whole), data]
+        made[trained_on] = next((cut for cut in cuts if cut.fingerprint == trained_on), data)
     return made[trained_on]
 
 
+def cut_as_before(data: ImageData) -> ImageData:
+    """The cut of a set that is all test as older versions made it, which did not look for copies."""
+    blind = _cut(replace(data, items=data.items.drop(columns=CONTENT, errors="ignore")), 0)
+    items = data.items.assign(split=blind.items["split"])
+    return replace(data, items=items, fingerprint=fingerprint(items, data.fingerprint))
+
+
 def _cut(data: ImageData, seed: int) -> ImageData:
+    shares = [0.2, 0.1]
     if data.group is not None:
-        split = np.array(["test", "val", "train"])[group_sides(data.items, data.group, [0.2, 0.1], seed)]
+        side = _whole_units(data.items, data.group, shares, seed)
     else:
-        sizes, rank = class_sizes(data.items), rank_in_class(data.items, seed)
-        n_val, n_test = (np.maximum(1, np.floor(share * sizes + 0.5)) for share in (0.1, 0.2))
-        split = np.where(rank < n_test, "test", np.where(rank < n_test + n_val, "val", "train"))
-    items = data.items.assign(split=split)
+        sizes = class_sizes(data.items)
+        wanted = np.stack([np.maximum(1, np.floor(share * sizes + 0.5)) for share in shares])
+        side = _drawn_sides(data.items, shares, wanted, seed)
+    items = data.items.assign(split=np.array(["test", "val", "train"])[side])
     return replace(data, items=items, fingerprint=fingerprint(items, data.fingerprint))
 
 

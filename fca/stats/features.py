@@ -24,6 +24,8 @@ SAMPLE_SEED = 0
 NEIGHBOURS = 5
 RIDGE_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # of probe_top1, for features of length 1
 PENALTIES = np.logspace(-6, 3, 19)  # of fit_probe: shares of the mean variance of a feature times the number of images
+JUDGED = 1000  # images, at most, that fit_probe leaves out of a fit
+FOLDS = 20  # in which it leaves them out
 STEPS, TOLERANCE, RANGE = 500, 1e-6, 1e10  # of LogME's fixed point
 
 Features = Float[np.ndarray, "images features"]
@@ -168,66 +170,123 @@ def _checked(features: Features, labels: Labels) -> tuple[Features, Labels]:
 
 @dataclass(frozen=True)
 class Probe:
-    """logits = features @ weight.T + bias; their softmax are probabilities that fit the val images best.
+    """logits = features @ weight.T + bias; their softmax are the likeliest probabilities for images left out of a fit.
 
-    penalty:  the chosen one of PENALTIES.    val_top1: accuracy of that choice on the images that made it.
+    penalty:  the chosen one of PENALTIES.
+    judged:   positions of the training images that were left out in turn, all of them or a sample of JUDGED.
+    left_out: logits of each judged image by a probe that is fitted without it; see `fit_probe`.
     """
 
     weight: Float[np.ndarray, "classes features"]
     bias: PerClass
     penalty: float
-    val_top1: float
+    judged: Integer[np.ndarray, " judged"]
+    left_out: Float[np.ndarray, "judged classes"]
 
     def logits(self, features: Features) -> Float[np.ndarray, "images classes"]:
         """Of any number of images."""
         return features.astype(np.float64) @ self.weight.T + self.bias
 
 
-def fit_probe(
-    train: Float[np.ndarray, "train features"],
-    labels: Integer[np.ndarray, " train"],
-    val: Float[np.ndarray, "val features"],
-    val_labels: Integer[np.ndarray, " val"],
-) -> Probe:
-    """Ridge regression onto one-hot classes (Hoerl and Kennard 1970), its penalty chosen on val.
+def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " images"] | None = None) -> Probe:
+    """Ridge regression onto one-hot classes (Hoerl and Kennard 1970), its penalty chosen by leaving images out.
 
     W = (X'X + λ n v I)^-1 X'Y with X and Y centred and v the mean variance of a feature: an intercept that is not
-    penalised, and a λ that means the same for any encoder. One eigendecomposition of X'X (or of X X', whichever is
-    smaller) serves all of PENALTIES, n d min(n, d) operations in all. Of penalties with equal accuracy on val the one
-    with the smallest squared error there is taken, then the largest. The logits are the outputs of the regression times
-    the temperature that makes val likeliest.
+    penalised, and a λ that means the same for any encoder. Without the images of a fold F the regression gives them
 
-    labels: 0..classes-1, each at least once in train. Raises FcaError otherwise, and without val images.
+        Y_F - (I - H_FF)^-1 e_F,   e = Y - H Y,   H = 1 1' / n + X (X'X + λ n v I)^-1 X'
+
+    which is exact and needs no other fit (Allen 1974; for folds Cook and Weisberg 1982, eq. 2.2.23). A fold is an image
+    of each class, of more than FOLDS images a class several: a probe without one image alone knows its class least, and
+    is wrong on it too often (by 4.5 points for ten classes of 15 photographs, instead of 1.4).
+    λ is the one of PENALTIES with the smallest mean square of Y minus that. One eigendecomposition of X'X (or of X X',
+    whichever is smaller) serves all of them, n d min(n, d) operations in all. The logits are the outputs of the
+    regression times the temperature that makes the labels of the images left out likeliest.
+
+    labels: 0..classes-1, each at least once.    groups: of each image, such as copies or frames of one video, which are
+    left out together; None: each image is alone. One group of all images counts as none.
+    Raises FcaError for fewer than two classes and for one without images.
 
     >>> x, y = np.array([[-1.0], [-2.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
-    >>> fit_probe(x, y, x, y).logits(np.array([[-3.0], [3.0]])).argmax(axis=1)
-    array([0, 1])
+    >>> probe = fit_probe(x, y)
+    >>> probe.logits(np.array([[-3.0], [3.0]])).argmax(axis=1), probe.left_out.argmax(axis=1)
+    (array([0, 1]), array([0, 0, 1, 1]))
     """
-    classes = _classes(labels, val_labels)
-    x, target = train.astype(np.float64), np.eye(classes)[labels]
-    x_mean, y_mean = x.mean(axis=0), target.mean(axis=0)
+    target = np.eye(_classes(labels))[labels]
+    y_mean = target.mean(axis=0)
+    x = features.astype(np.float64)
+    x_mean = x.mean(axis=0)
     x -= x_mean
+
     directions, spectrum = _directions(x)
-    inner = (x @ directions).T @ (target - y_mean)
-    seen = (val.astype(np.float64) - x_mean) @ directions
-    unit = max(float(np.square(x).mean()), np.finfo(np.float64).tiny) * len(x)
-    outputs = [seen @ (inner / (spectrum + penalty * unit)[:, None]) + y_mean for penalty in PENALTIES]
-    right = [float((output.argmax(axis=1) == val_labels).mean()) for output in outputs]
-    wrong = [float(np.square(output - np.eye(classes)[val_labels]).mean()) for output in outputs]
-    best = max(range(len(PENALTIES)), key=lambda k: (right[k], -wrong[k], PENALTIES[k]))
-    penalty = float(PENALTIES[best])
-    weight = (directions @ (inner / (spectrum + penalty * unit)[:, None])).T
-    scale = temperature(outputs[best], val_labels)
-    return Probe(scale * weight, scale * (y_mean - weight @ x_mean), penalty, right[best])
+    scores = directions.T @ (x.T @ (target - y_mean)) / np.sqrt(spectrum)[:, None]
+    penalties = PENALTIES * max(float(np.square(x).mean()), np.finfo(np.float64).tiny) * len(x)
+    shrinkage = penalties / (spectrum[:, None] + penalties)  # what a penalty takes away along each direction
+
+    if groups is None or len(np.unique(groups)) == 1:
+        groups = np.arange(len(labels))
+    judged = sample_rows(labels, JUDGED)
+    beside = np.flatnonzero(np.isin(groups, groups[judged]))  # the judged images and all that are left out with them
+    basis = x[beside] @ directions / np.sqrt(spectrum)
+    folds = _folds(labels[beside], groups[beside])
+    is_judged = np.isin(beside, judged)
+    errors = _errors_left_out(basis, (target - y_mean)[beside], scores, shrinkage, folds, len(x))[:, is_judged]
+    best = int(np.argmin(np.square(errors).mean(axis=(1, 2))))
+    left_out = target[judged] - errors[best]
+
+    scale = temperature(left_out, labels[judged])
+    weight = (directions @ (scores * ((1 - shrinkage[:, best]) / np.sqrt(spectrum))[:, None])).T
+    bias = y_mean - weight @ x_mean
+    return Probe(scale * weight, scale * bias, float(PENALTIES[best]), judged, scale * left_out)
 
 
-def _classes(labels: Integer[np.ndarray, " train"], val_labels: Integer[np.ndarray, " val"]) -> int:
+def _classes(labels: Labels) -> int:
     counts = np.bincount(labels)
-    if len(counts) < 2 or (counts == 0).any() or not len(val_labels) or val_labels.max() >= len(counts):
-        found = f"{counts.tolist()} train images a class, {len(val_labels)} val images"
-        allowed = "two classes or more, each in train, and val images of them"
-        raise FcaError("images of a probe", found, allowed, "add some")
+    if len(counts) < 2 or (counts == 0).any():
+        numbers = f"{counts.tolist()} images a class"
+        raise FcaError("training images of a probe", numbers, "two classes or more, each with images", "add some")
     return len(counts)
+
+
+def _folds(labels: Labels, groups: Integer[np.ndarray, " images"]) -> Integer[np.ndarray, " images"]:
+    """The fold of each image: groups stay whole, those of a class are dealt to FOLDS folds in a random order."""
+    first, of = np.unique(groups, return_index=True, return_inverse=True)[1:]
+    fold = np.empty(len(first), np.int64)
+    for label in np.unique(labels[first]):
+        members = np.flatnonzero(labels[first] == label)
+        fold[np.random.default_rng([SAMPLE_SEED, int(label)]).permutation(members)] = np.arange(len(members)) % FOLDS
+    if not fold.any():  # one group of each class: without all of them nothing is left to fit
+        fold = np.arange(len(first))
+    return fold[of]
+
+
+def _errors_left_out(
+    basis: Float[np.ndarray, "images rank"],
+    target: Float[np.ndarray, "images classes"],
+    scores: Float[np.ndarray, "rank classes"],
+    shrinkage: Float[np.ndarray, "rank penalties"],
+    folds: Integer[np.ndarray, " images"],
+    n: int,
+) -> Float[np.ndarray, "penalties images classes"]:
+    """What a ridge regression misses of each target when it is fitted without the image's fold: (I - H_FF)^-1 e_F.
+
+    basis:  left singular vectors of the n centred images, at these images.    target: centred.
+    scores: the target of all images along the basis.    shrinkage: the share of each that a penalty takes away.
+
+    I - H is the part outside of the basis (nothing, where features outnumber images) plus that which is taken away; the
+    sum of two parts loses no digits at a small penalty, where H is nearly I.
+    """
+    outside = target - basis @ scores
+    errors = np.empty((shrinkage.shape[1], *target.shape))
+    for fold in np.unique(folds):
+        members = np.flatnonzero(folds == fold)
+        inside = basis[members]
+        free_outside = np.eye(len(inside)) - 1 / n - inside @ inside.T
+        for penalty, taken in enumerate(shrinkage.T):
+            part = inside * taken
+            free = free_outside + part @ inside.T
+            errors[penalty, members] = np.linalg.solve(free, outside[members] + part @ scores)
+    return errors
 
 
 def _directions(x: Features) -> tuple[Float[np.ndarray, "features rank"], Float[np.ndarray, " rank"]]:

@@ -36,6 +36,10 @@ CORRUPTED_AT = Column(
     "where images above 96 pixels were corrupted: at the reference size (224) or as stored; missing: there are none",
 )
 ADAPTATION, COMPAT = Column("adaptation"), Column("compat")
+LEFT_OUT = "training images, each left out"
+PENALTY_BY = Column(
+    "penalty_by", str, "", "images that chose a probe's penalty; missing in older probes: validation ones"
+)
 ZERO_SHOT = Column("zero_shot_classes", meaning="what a zero-shot model chooses among, if not the data set's classes")
 NCL = Column("ncl", int, ".0f", "ncl, number of classes", filters=True)
 SUBSET_SEED = Column("subset_seed", int, ".0f", "seed of the draw of the classes")
@@ -67,6 +71,7 @@ BASE = (
         SHIFT,
         CORRUPTED_AT,
         ADAPTATION,
+        PENALTY_BY,
         NCL,
         SUBSET_SEED,
         SAMPLER,

@@ -24,6 +24,7 @@ from fca.store.columns import (
     LIMIT,
     MODEL,
     NUM_CLASSES,
+    PENALTY_BY,
     SAMPLER,
     SHIFT,
     SNAPSHOT,
@@ -39,7 +40,7 @@ from fca.types import FcaError
 # classes (with ncl and subset_seed) and seed; whatever else differs is never averaged over or compared unnoticed.
 CONFIG = (FINGERPRINT, NUM_CLASSES, SPLIT, SHIFT, CORRUPTED_AT, SAMPLER, COMPAT)
 # These may differ between models; within one, even a missing value counts.
-OF_WEIGHTS = (ADAPTATION, WEIGHTS, SNAPSHOT, INPUT_SIZE, ZERO_SHOT)
+OF_WEIGHTS = (ADAPTATION, PENALTY_BY, WEIGHTS, SNAPSHOT, INPUT_SIZE, ZERO_SHOT)
 OF_MODELS = (DATASET, FINGERPRINT, MODEL, CLASSES)
 OF_SIZE = ("recipe_passes", "recipe_val_max")  # follow from how many images the classes have: one value for each subset
 NEEDED = {

@@ -13,10 +13,10 @@ from jaxtyping import Bool, Shaped
 
 from fca.data.duplicates import SIDE, exact_pairs, near_pairs, perceptual_hashes, signature
 from fca.data.files import in_order
-from fca.data.splits import groups_across_splits
+from fca.data.splits import for_training, groups_across_splits
 from fca.store.files import write_text
 from fca.tasks import FINDINGS, N_TRAIN, N_VAL, Setup
-from fca.types import Arrays, Column, Finished, ImageData, Run, UnreadableImage
+from fca.types import Arrays, Column, FcaError, Finished, ImageData, Run, UnreadableImage
 
 N_IMAGES = Column("n_images", int, ",", "images of the set, all splits together")
 DETAILS = (
@@ -49,17 +49,31 @@ class Describe:
         setup.clean_only("describe")
         data = setup.data
         about = {"dataset": data.name, "fingerprint": data.fingerprint, "num_classes": len(data.classes)}
-        by_group = {} if data.group is None else {"group": data.group}
-        return [Run("describe", {"data": data.fingerprint, **by_group}, about)]
+        identity = {"data": data.fingerprint} | ({} if data.group is None else {"group": data.group})
+        if (cut := _as_cut(data)) is not data:
+            identity["cut"] = cut.fingerprint  # before, a set of one split was described as if all of it were test
+        return [Run("describe", identity, about)]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Beside the row and its arrays, findings.csv lists what a person should look at; see `findings`."""
         for run in runs:
             setup.store.keep_items(setup.data)
             arrays = described(setup.data, setup.machine.workers)
-            found = findings(setup.data, arrays)
+            cut = _as_cut(setup.data)
+            found = findings(cut, arrays)
             write_text(setup.store.folder(run.run_id) / FINDINGS, found.to_csv(index=False))
-            yield Finished(run, summary(setup.data, arrays), arrays)
+            columns = summary(cut, arrays)
+            if columns[CHECKSUM] is not None:
+                columns[CHECKSUM] = checksum(setup.data, arrays["sha256"])  # of the set as it is given
+            yield Finished(run, columns, arrays)
+
+
+def _as_cut(data: ImageData) -> ImageData:
+    """The data in the splits that a training uses; as they are where a class has too few images to be trained on."""
+    try:
+        return for_training(data)
+    except FcaError:
+        return data
 
 
 def described(data: ImageData, workers: int = 0) -> Arrays:

@@ -16,7 +16,7 @@ from scipy.special import softmax
 from fca.allowed import Allowed
 from fca.data.pixels import geometry_under, open_pixels, shifted
 from fca.data.sizes import any_above_reference
-from fca.data.splits import as_trained_on, for_training
+from fca.data.splits import as_trained_on, cut_as_before
 from fca.models import class_keys
 from fca.models.stored import StoredRun
 from fca.shifts import Clean, InputShift
@@ -144,7 +144,7 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
             allowed, step = f"{group}, by which training {trained['run_id']} split it", f"add dataset.group={group}"
             raise FcaError("dataset.group", data.group, allowed, step)
         ungrouped = replace(data, group=None)
-        data = for_training(ungrouped) if older else as_trained_on(data, trained["fingerprint"], group)
+        data = cut_as_before(ungrouped) if older else as_trained_on(data, trained["fingerprint"], group)
         if trained.get("compat") and (older or data.fingerprint == trained["fingerprint"]):
             classes = trained["classes"]
     model, among = named(setup.model, data)

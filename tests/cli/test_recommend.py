@@ -81,3 +81,14 @@ def test_what_cannot_be_recommended_from_is_refused(fca, tmp_path, words, messag
     assert code == 2
     assert message in err
     assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_the_answer_counts_test_images_that_are_copies_of_training_images(fca, tmp_path, caplog):
+    folder = tmp_path / "photos"
+    folder_of_colours(folder / "train", per_class=20)
+    folder_of_colours(folder / "test", per_class=10)  # by the same draws: its 10 red images are in both
+    code, out, err = fca(str(folder), *FEW, door=recommend)
+    assert code == 0, err
+    assert "copies of 10 pictures are in several given splits" in caplog.text
+    assert "10 test images are copies of training or validation images" in out

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 import regret
 
+from fca.studies.recommend.expected import AFTER, measured_coverage
 from tests.cli.test_recommend import folder_of_colours
 
 
@@ -33,7 +34,7 @@ def test_every_way_to_choose_is_judged_on_jobs_of_two_data_sets(tmp_path, monkey
     options = Namespace(
         images=tmp_path / "images", weights="none", outputs=str(tmp_path / "out"), minutes=600, only=None, later=False
     )
-    options.measured = measured
+    options.measured, options.coverage = measured, tmp_path / "coverage.csv"
     regret.run(options)
     [file, _] = (tmp_path / "out" / "regret").glob("*.json")
     found = json.loads(file.read_text())
@@ -45,6 +46,11 @@ def test_every_way_to_choose_is_judged_on_jobs_of_two_data_sets(tmp_path, monkey
     lines = capsys.readouterr().out.splitlines()
     ways = {"fca recommend", "train everything, best on val", "always test_resnet, scratch"}
     assert all(any(way in line for line in lines) for way in (*ways, "of the weights that were judged"))
+    coverage = pd.read_csv(options.coverage)
+    assert list(coverage) == list(measured_coverage())
+    assert set(coverage.loc[coverage["when"] == AFTER, "adaptation"]) == {"probe", "scratch"}
+    assert coverage["inside"].between(0, 1).all()
+    assert (coverage["jobs"] <= 2).all()
     points = pd.read_csv(measured)
     assert set(points["dataset"]) == set(sets)
     assert regret.tables(regret.Store(tmp_path / "out"), options.outputs, later=True)[0].empty  # none of these ran

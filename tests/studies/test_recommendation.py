@@ -6,10 +6,13 @@ from itertools import count
 import numpy as np
 import pytest
 
+from fca.data.splits import kept_together
+from fca.stats.features import fit_probe
 from fca.stats.intervals import wilson
 from fca.store import Store
+from fca.store.columns import LEFT_OUT, PENALTY_BY
 from fca.studies.recommend.evidence import evidence
-from fca.studies.recommend.expected import expected, known_points, points
+from fca.studies.recommend.expected import AFTER, expected, known_points, measured_coverage, points
 from fca.studies.recommend.recommendation import CHOSEN, GUESS, OPEN, REFUSED, UNTRAINED, WORSE, Recommendation
 from fca.types import FcaError
 from tests.studies.conftest import RECIPE, Lab, images
@@ -32,6 +35,8 @@ def network(lab, model, latency_ms, **of):
 def trained(lab, model, right, adaptation="scratch", seed=0, last=False, **of):
     """A training that is right on the first (or last) `right` images of val, and as large a share of test; its id."""
     about = {"model": model, "adaptation": adaptation, "ncl": 3, "classes": range(3), "seed": seed, **RECIPE, **of}
+    if adaptation == "probe":
+        about = {PENALTY_BY: LEFT_OUT, **about}
     labels = {split: lab.data.labels[lab.data.rows(split)] for split in ("val", "test")}
     labels = {split: every[np.isin(every, about["classes"])] for split, every in labels.items()}
     number = {split: len(true) for split, true in labels.items()}
@@ -197,6 +202,44 @@ def test_probes_are_judged_by_training_images_as_well_each_left_out(tmp_path):
     right = (probe.outputs.argmax(axis=1) == probe.label)[trains].sum() + 25
     expectation = right / (trains.sum() + n_val)
     assert line_of(frame, "blurred", "probe")["top1_expected"] == pytest.approx(expectation, abs=0.01)  # 4,000 draws
+
+
+def test_probes_whose_penalty_validation_images_chose_are_no_candidates(tmp_path, caplog):
+    """Rows of older versions: the same images chose the penalty and would judge it."""
+    lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=30), count(1))
+    described(lab, "sharp", 0.1, weights="w")
+    network(lab, "sharp", 4.0, weights="w")
+    trained(lab, "sharp", 30, adaptation="probe", weights="w", penalty_by=None)
+    network(lab, "net", 9.0)
+    trained(lab, "net", 20)
+    frame = Recommendation()(lab.store)[0].frame
+    assert line_of(frame, "sharp", "probe")["verdict"] == UNTRAINED
+    assert (frame.iloc[0]["model"], frame.iloc[0]["verdict"]) == ("net", CHOSEN)
+    assert "1 linear probe is left out" in caplog.text
+
+
+def test_a_probe_is_judged_by_what_the_probe_of_a_training_gives(tmp_path):
+    """The same images, features, penalty and groups as in fca.tasks.adaptation.probe."""
+    data = job_data(per_class=60)
+    copies = data.items.assign(content=[str(i // 2) for i in range(len(data.items))])
+    lab = Lab(Store(tmp_path / "outputs"), replace(data, items=copies), count(1))
+    described(lab, "net", 0.9, weights="w")
+    network(lab, "net", 4.0, weights="w")
+    trained(lab, "net", 30, adaptation="probe", weights="w")
+    found = evidence(lab.store, None)[0].left_out(("net", "w"))
+    train, val = lab.data.rows("train"), lab.data.rows("val")
+    features = lab.store.array(evidence(lab.store, None)[0].embedded["net", "w"]["run_id"], "features")
+    probe = fit_probe(features[train], lab.data.labels[train], kept_together(copies.iloc[train]))
+    assert (found.images == np.concatenate([train, val])).all()
+    assert (found.outputs == np.concatenate([probe.left_out, probe.logits(features[val])])).all()
+
+
+def test_an_expectation_says_how_many_such_intervals_held(tables):
+    frame, measured = tables["recommendation"], measured_coverage()
+    after = measured.set_index(["when", "adaptation"]).loc[(AFTER, "probe")]
+    line = line_of(frame, "slow", "probe")
+    assert (line["coverage"], line["coverage_jobs"]) == (after["inside"], after["jobs"])
+    assert 0 < after["inside"] < 1
 
 
 def test_a_store_without_trainings_says_what_makes_some(lab):

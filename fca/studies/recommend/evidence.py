@@ -13,8 +13,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from fca.stats.features import left_out_outputs, sample_rows
+from fca.data.splits import copies_in_test, kept_together, pictures_of_copies
+from fca.stats.features import fit_probe
 from fca.store import Store
+from fca.store.columns import LEFT_OUT, PENALTY_BY
 from fca.studies.answers import Predictions, predictions
 from fca.studies.rows import every_row, narrowed, records
 from fca.types import Column, FcaError
@@ -34,7 +36,6 @@ ADAPTATION = Column(
 )
 log = logging.getLogger(__name__)
 COMMAND = "fca recommend FOLDER, or fca run -m task=latency,train model=test_resnet,test_vit"
-EMBEDDED = 2000  # images, at most, on which features are judged
 _OF_RUN = re.compile(r"(?P<run>[0-9a-f]{12})/best")
 
 Key = tuple[str, str | None, str]  # model, weights, adaptation
@@ -49,7 +50,10 @@ class Job(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """What a linear probe on frozen features gives each training or validation image when that image is left out.
+    """What the linear probe that `adaptation=probe` delivers gives images that it was not fitted to.
+
+    Training images (at most fca.stats.features.JUDGED) are left out of a fit to the others; no validation image is in
+    any fit.
 
     images: positions in the data's items.    label: 0 to classes - 1.    top1: share of them that it gets right.
     """
@@ -108,6 +112,11 @@ class Evidence:
         keys = self.items["label"].cat.categories
         return [str(keys[c]) for c in self.job.classes]
 
+    @property
+    def group(self) -> str | None:
+        """The column of the images whose values no split of these trainings cuts apart."""
+        return next((group for row in self.trained if (group := _text(row.get("group"))) is not None), None)
+
     @cached_property
     def candidates(self) -> list[Candidate]:
         """Every way to train a network whose speed was measured, and every training."""
@@ -131,7 +140,13 @@ class Evidence:
 
     def left_out(self, of: tuple[str, str | None]) -> LeftOut | None:
         """Of the features of a network; None where it has none, or they are too few."""
-        return _left_out(self.store, self.embedded[of]["run_id"], self.job) if of in self.embedded else None
+        return _left_out(self.store, self.embedded[of]["run_id"], self.job, self.group) if of in self.embedded else None
+
+    @cached_property
+    def tested_copies(self) -> int:
+        """How many of the job's test images have the same content as a training or validation image."""
+        inside = self.items["label"].cat.codes.isin(self.job.classes)
+        return copies_in_test(pictures_of_copies(self.items[inside]))
 
     def images(self, split: str) -> Int[np.ndarray, " classes"]:
         """How many there are of each class."""
@@ -140,29 +155,34 @@ class Evidence:
 
 
 @lru_cache(maxsize=256)  # a recommendation weighs its candidates after every training
-def _left_out(store: Store, run_id: str, job: Job) -> LeftOut | None:
+def _left_out(store: Store, run_id: str, job: Job, group: str | None) -> LeftOut | None:
     items = store.items(job.fingerprint)
-    codes = items["label"].cat.codes.to_numpy().astype(np.int64)
-    rows = np.flatnonzero(np.isin(codes, job.classes) & items["split"].isin(["train", "val"]).to_numpy())
-    rows = rows[sample_rows(codes[rows], EMBEDDED)]
-    values = np.asarray(store.array(run_id, "features", lines=len(codes))[rows], np.float32)
+    codes = items["label"].cat.codes.to_numpy()
+    inside = np.isin(codes, job.classes)
+    train, val = (np.flatnonzero(inside & (items["split"] == split).to_numpy()) for split in ("train", "val"))
+    label = np.searchsorted(job.classes, codes)
+    values = store.array(run_id, "features", lines=len(codes))
     try:
-        return LeftOut(rows, *left_out_outputs(values, codes[rows]))
-    except FcaError:  # a class of one image, or features that are zero
+        probe = fit_probe(values[train], label[train], kept_together(items.iloc[train], group))
+    except FcaError:  # a class without training images
         return None
+
+    judged = np.concatenate([train[probe.judged], val])
+    outputs = np.concatenate([probe.left_out, probe.logits(values[val])])
+    return LeftOut(judged, outputs, label[judged])
 
 
 def evidence_of(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evidence:
     """Of the images with this fingerprint, and these classes of them."""
     rows = store.rows()
-    trained = rows[(rows["task"] == "train") & (rows["fingerprint"] == fingerprint)]
+    trained = _judged_alike(rows[(rows["task"] == "train") & (rows["fingerprint"] == fingerprint)])
     return _of_job(store, rows, trained[trained["classes"].map(tuple) == classes], fingerprint, classes)
 
 
 def evidence(store: Store, query: str | None) -> list[Evidence]:
     """One for each job in the store that the query keeps, newest first."""
     rows = every_row(store, query)
-    kept = narrowed(rows[rows["task"] == "train"], query)
+    kept = _judged_alike(narrowed(rows[rows["task"] == "train"], query))
     found = []
     for fingerprint, classes in dict.fromkeys(zip(kept["fingerprint"], kept["classes"].map(tuple), strict=True)):
         of = kept[(kept["fingerprint"] == fingerprint) & (kept["classes"].map(tuple) == classes)]
@@ -171,6 +191,17 @@ def evidence(store: Store, query: str | None) -> list[Evidence]:
             continue
         found.append((of["finished"].max(), _of_job(store, rows, of, fingerprint, classes)))
     return [one for _, one in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+
+def _judged_alike(trained: pd.DataFrame) -> pd.DataFrame:
+    """Without probes of older versions: validation images chose their penalty and cannot judge them."""
+    older = trained["adaptation"] == "probe"
+    if PENALTY_BY in trained:
+        older &= trained[PENALTY_BY] != LEFT_OUT
+    if older.any():
+        number = "1 linear probe is" if older.sum() == 1 else f"{older.sum()} linear probes are"
+        log.warning("%s left out: validation images chose the penalty; run adaptation=probe again", number)
+    return trained[~older]
 
 
 def job_names(jobs: Sequence[Evidence]) -> list[str]:

@@ -13,6 +13,8 @@ from fca.stats.prediction import predicted_at
 from fca.studies.recommend.evidence import Candidate, Evidence
 
 MEASURED = Path(__file__).with_name("measured.csv")  # made by experiments/recommend/regret.py; its README has the jobs
+COVERAGE = Path(__file__).with_name("coverage.csv")  # likewise, of jobs that chose nothing
+BEFORE, AFTER = "before training", "after training"  # an interval is from earlier jobs, or from the job's own images
 HAND = ("hog", None)  # features that need no weights: what a network from scratch is predicted from
 REGRESSORS = ["probe", "log_images", "log_ncl"]
 COLUMNS = ["dataset", "job", "model", "adaptation", *REGRESSORS, "top1"]
@@ -27,6 +29,15 @@ class Expected(NamedTuple):
     low: float
     high: float
     jobs: int
+
+
+def measured_coverage() -> pd.DataFrame:
+    """How often nominal 90 % intervals held the accuracy on test images: a line for BEFORE and AFTER, by adaptation.
+
+    Columns when, adaptation, intervals, jobs (numbers of both) and inside (the share that held). AFTER is of the very
+    weights that were judged.
+    """
+    return pd.read_csv(COVERAGE)
 
 
 def known_points(others: Iterable[Evidence]) -> pd.DataFrame:
@@ -53,7 +64,8 @@ def points(evidence: Evidence) -> list[dict[str, object]]:
 def regressors(one: Candidate, evidence: Evidence) -> tuple[float, float, float] | None:
     """Accuracy of a linear probe, log of the training images a class and log of ncl; None without features.
 
-    The probe is left-one-out on train and val: of the network's own features, or for one from scratch of HOG.
+    The probe is that which `adaptation=probe` delivers, on images that it was not fitted to (see LeftOut): of the
+    network's own features, or for one from scratch of HOG.
     """
     model, weights, adaptation = one.key
     probe = evidence.left_out(HAND if adaptation == "scratch" else (model, weights))

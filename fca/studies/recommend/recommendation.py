@@ -31,7 +31,7 @@ from fca.studies.recommend.evidence import (
     job_names,
     name_of,
 )
-from fca.studies.recommend.expected import Expected, expected, known_points
+from fca.studies.recommend.expected import AFTER, BEFORE, Expected, expected, known_points, measured_coverage
 from fca.studies.recommend.images import CLASSES, CONFUSIONS, RELABEL, classes, confusions, mislabelled
 from fca.studies.rows import require
 from fca.studies.table import AT_CHANCE, CHANCE, DATASET, MODEL, N_TEST, NCL, RUN_ID, TOP1, TableSpec, filled
@@ -46,6 +46,9 @@ SEEDS = Column("seeds", int, ".0f", "trainings of that length")
 N_VAL = Column("n_val", int, ".0f", "validation images")
 VAL = Column("val_top1", float, ".1%", "accuracy on the validation images")
 EXPECTED = Column("top1_expected", float, ".1%", "accuracy to expect (90 %)")
+COVERAGE = Column("coverage", float, ".0%", "share of such 90 % intervals that held the accuracy on test images")
+COVERAGE_JOBS = Column("coverage_jobs", int, ".0f", "jobs on which that share was measured; they chose nothing")
+PREDICTED_COVERAGE = Column("coverage_predicted", float, ".0%", "the same of intervals predicted before training")
 WITHIN = Column("within", float, ".0%", "probability that it is within the margin of the best")
 CHOSEN, GUESS, GOOD, OPEN = "recommended", "best guess", "good enough", "undecided"
 WORSE, UNTRAINED, UNMEASURED, REFUSED = "worse", "not trained", "speed not measured", "over a limit"
@@ -58,6 +61,7 @@ VERDICT = Column(
     {word: word for word in (CHOSEN, GUESS, GOOD, OPEN, WORSE, UNTRAINED, UNMEASURED, REFUSED)},
 )
 WHY = Column("why", str, "", "the limit that it is over")
+TESTED_COPIES = Column("tested_copies", int, ",", "test images that are copies of training or validation images")
 FRONT = Column("on_front", bool, "", "whether no other candidate is as accurate and as small")
 STEP, REASON = Column("step", str, "", "what to try"), Column("reason", str, "", "why")
 
@@ -68,17 +72,19 @@ RECOMMENDATION = TableSpec(
     SOURCE,
     (
         *(DATASET, NCL, MODEL, WEIGHTS, ADAPTATION, VERDICT, WHY, FRONT),
-        *(*with_interval(EXPECTED), WITHIN, *with_interval(LATENCY), SPEED, GFLOPS, MEMORY, PARAMS, LOAD),
-        *(*with_interval(PREDICTED), JOBS, VAL, N_VAL, EPOCHS, SEEDS, TRAIN_S),
-        *(*with_interval(TOP1), CHANCE, AT_CHANCE, N_TEST, RUN_ID),
+        *(*with_interval(EXPECTED), COVERAGE, COVERAGE_JOBS, WITHIN, *with_interval(LATENCY), SPEED, GFLOPS, MEMORY),
+        *(PARAMS, LOAD, *with_interval(PREDICTED), PREDICTED_COVERAGE, JOBS, VAL, N_VAL, EPOCHS, SEEDS, TRAIN_S),
+        *(*with_interval(TOP1), CHANCE, AT_CHANCE, N_TEST, TESTED_COPIES, RUN_ID),
     ),
 )
 NEXT = TableSpec("recommendation_next", "What would change the answer?", SOURCE, (DATASET, STEP, REASON))
 METHOD = {
-    "decided_by": "validation images (which also chose each training's epoch); for linear probes also training images, "
-    "each left out of a fit; for other networks the prediction made before training. Test images choose nothing",
+    "decided_by": "validation images (which also chose each training's epoch, but nothing of a linear probe); for "
+    "linear probes also training images, each left out of a fit of the probe that is delivered; for other networks the "
+    "prediction made before training. Test images choose nothing",
     "predicted": "least squares on the accuracy of a linear probe, log images a class and log ncl of earlier jobs",
-    "intervals": "90 % of expected and predicted accuracy; 95 % of latency and of accuracy on test images",
+    "intervals": "nominal 90 % of expected and predicted accuracy, with the share that held in column coverage; 95 % "
+    "of latency and of accuracy on test images",
     "at_chance": "on test images, against always predicting the most frequent of their classes; of a model at chance "
     "no confusions are listed, and of probes at chance no labels",
     "expected": "of the weights that were judged, which may be those of a part of a training: see epochs",
@@ -142,6 +148,7 @@ class Weighed:
         self.strength = np.array([_strength(one) for one in before])
         self.on_val = self._right(self._checked(trained))
         self.correct = np.hstack([self.on_val, self._right(left_out)])
+        self.coverage = measured_coverage().set_index(["when", "adaptation"])
         self.draws = accuracy_draws(self.correct, self.prior, self.strength)
         self.within = np.full(len(self.candidates), np.nan)
         self.within[self.compared] = probability_within(self.draws[:, self.compared], asked.within / 100)
@@ -253,19 +260,28 @@ class Weighed:
         if not np.isnan(self.mean[at]):
             ends = np.quantile(self.draws[:, at], (0.05, 0.95))
             line |= dict(zip(with_interval(EXPECTED), (self.mean[at], *ends), strict=True))
+            line |= self._coverage(AFTER if one.trained else BEFORE, one.key[2])
         if one.speed is not None:
             line |= {
                 name: one.speed.get(name) for name in (*with_interval(LATENCY), SPEED, GFLOPS, MEMORY, PARAMS, LOAD)
             }
         if (before := self.before[at]) is not None:
             line |= dict(zip((*with_interval(PREDICTED), JOBS), before, strict=True))
+            line |= {PREDICTED_COVERAGE: self._coverage(BEFORE, one.key[2]).get(COVERAGE)}
         if one.trained:
             first = one.first
             line |= {name: first.get(name) for name in (*with_interval(TOP1), N_TEST, TRAIN_S, RUN_ID)}
-            line |= {CHANCE: self.guess, AT_CHANCE: _at_chance(first, self.guess)}
+            line |= {CHANCE: self.guess, AT_CHANCE: _at_chance(first, self.guess), TESTED_COPIES: self.of.tested_copies}
             line |= {EPOCHS: first.get("recipe_epochs"), SEEDS: len(one.trained)}
             line |= {VAL: self.on_val[at].mean(), N_VAL: self.on_val.shape[1]}
         return line
+
+    def _coverage(self, when: str, adaptation: str) -> dict[str, Any]:
+        """How often such intervals held; nothing where that was not measured."""
+        if (when, adaptation) not in self.coverage.index:
+            return {}
+        measured = self.coverage.loc[[(when, adaptation)]].iloc[0]
+        return {COVERAGE: float(measured["inside"]), COVERAGE_JOBS: int(measured["jobs"])}
 
     def _verdict(self, at: int) -> str:
         if self.limits[at] is not None:

@@ -10,7 +10,7 @@ from fca.tasks import Setup
 from fca.tasks.predict import CLEAN, Forward, data_columns, predict_run, shift_on, subset_columns
 from fca.types import Column, FcaError, ImageData, Run
 
-VAL_TOP1 = Column("val_top1", float, ".1%", "accuracy of the chosen epoch or penalty on the validation images")
+VAL_TOP1 = Column("val_top1", float, ".1%", "accuracy of the chosen epoch, or of a probe, on the validation images")
 
 GROUP = Column("group", str, "", "column of the data that no drawn split cuts apart")
 
