@@ -91,9 +91,9 @@ def test_few_models_have_no_coefficient_as_the_headline_states(tmp_path):
 def test_the_headline_counts_models_whose_objects_fail_in_order(tables):
     low = {"matched_excess_low": np.array([-0.1, 0.01, 0.02, -0.3, 0.2]), "session_excess_low": 0.1}
     frame = tables["hierarchy"].frame.assign(**low)
-    [few] = figures.hierarchy_headlines(frame)
-    assert "(p of the matching below .05); no interval: 4 classes, 5 needed." in few
-    [line] = figures.hierarchy_headlines(frame.assign(classes=5))
+    [unknown] = figures.hierarchy_headlines(frame.assign(matched_excess_low=np.nan))
+    assert "(p of the matching below 0.05; no interval over classes)." in unknown
+    [line] = figures.hierarchy_headlines(frame)
     assert "in 3 of 5 models (matched minus all triplets" in line
     assert line.endswith("classes and attributes differ in 5 of 5.")
 

@@ -137,7 +137,8 @@ def test_every_subject_and_its_interval_is_drawn():
     assert marks(figure(shown), "symbol") == marks(figure(shown), "rule") == len(frame)
     assert marks(figure(shown), "symbol", model=["net1"]) == 2 * 2 * 2
     [fit, *_] = tables()["irt_fits"].frame.to_dict("records")
-    assert f"tau {fit['tau']:.3f} (no interval: 4 models, 5 needed)" in drawn["panel"].iloc[0]
+    ends = f"[{fit['tau_low']:.3f}, {fit['tau_high']:.3f}]"
+    assert f"tau {fit['tau']:.3f} {ends}" in drawn["panel"].iloc[0]
     many = {**fit, "n_models": 9, "tau_low": 0.5, "tau_high": 1.0}
     assert next(fit_headlines(pd.DataFrame([many]))).endswith(f"tau {fit['tau']:.3f} [0.500, 1.000].")
 

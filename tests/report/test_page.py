@@ -114,8 +114,8 @@ def test_the_headlines_are_numbers_of_the_tables(written):
     known = {table.name: table for table in written.tables}
     lines = [line for analysis in ANALYSES for line in headlines(analysis(), known)]
     gap = written.table("gap").frame.iloc[0]
-    mean, low, high = (f"{100 * gap[f'sub_minus_open{end}']:+.1f}" for end in ("", "_low", "_high"))
-    assert lines[0].startswith("digits: sub-models are more accurate than open full models at ncl 2")
+    mean, low, high = (f"{100 * gap[f'sub_minus_masked{end}']:+.1f}" for end in ("", "_low", "_high"))
+    assert lines[0].startswith("digits: sub-models minus full models limited to the same labels (masked) at ncl 2")
     assert f"2 ({mean} [{low}, {high}])" in lines[0]
     best = written.table("ranks").frame.query("protocol == 'sub' and ncl == 10").sort_values("rank")["model"].iloc[0]
     assert re.search(rf"among sub-models: [^.]*{best} \(ncl [^)]*10\)", " ".join(lines))
@@ -131,9 +131,9 @@ def test_the_page_opens_with_five_answers_at_most_and_the_first_is_an_accuracy(w
     means = written.table("accuracy").frame.query("protocol == 'sub'")
     best = means.sort_values(["ncl", "top1"], ascending=[True, False]).iloc[0]
     shown = f"{100 * best['top1']:.1f} % [{100 * best['top1_low']:.1f}, {100 * best['top1_high']:.1f}]"
-    first = f"With 2 classes of digits, a {best['model']} trained on them reaches {shown}; with 10, "
-    assert page.answers[0].sentence.startswith(first)
-    assert f"With 2 classes of digits, a {best['model']} trained on them reaches {shown}" in Parts(render(page)).text
+    first = f"With 2 classes of digits, the best of 3 sub-models, {best['model']}, reaches {shown}"
+    assert page.answers[0].sentence.startswith(f"{first}; with 10, ")
+    assert first in Parts(render(page)).text
     questions = [answer.question for answer in page.answers]
     assert questions == list(dict.fromkeys(questions))
 
@@ -145,7 +145,7 @@ def test_headlines_do_not_claim_a_gap_that_the_table_denies():
     table = GAP.table(GAP.frame([line]), {}, ())
     headline = headlines(FewClass(), {"gap": table})[0]
     assert headline == (
-        "digits: sub-models minus open full models at ncl 2 (+10.0); points; "
+        "digits: sub-models minus full models limited to the same labels (masked) at ncl 2 (+10.0); points; "
         "no interval: it takes two subset seeds that differ."
     )
 

@@ -12,7 +12,7 @@ from scipy.stats import chi, norm
 from statsmodels.stats.power import TTestPower
 
 from fca.stats.comparison import MANY, kendall_w, rank_stability, seeds_for, seeds_needed, t_power
-from fca.stats.intervals import point_weights
+from fca.stats.intervals import point_weights, widened
 
 
 @pytest.mark.parametrize(("effect", "pairs"), [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)])
@@ -120,7 +120,8 @@ def test_rank_stability_counts_resamples_one_by_one():
             kept[a, b] += (mean[a] - mean[b]) * (order[a] - order[b]) > 0
     assert found.p_best == pytest.approx(best / len(weights))
     assert found.p_best.sum() == pytest.approx(1)
-    assert np.stack([found.low, found.high]) == pytest.approx(np.quantile(ranks, [0.025, 0.975], axis=0))
+    tail = (1 - widened(5)) / 2  # of five drawn clusters
+    assert np.stack([found.low, found.high]) == pytest.approx(np.quantile(ranks, [tail, 1 - tail], axis=0))
     assert found.rank.tolist() == scipy.stats.rankdata(-order.round(12)).tolist()
     different = ~np.isnan(found.kept)
     assert found.kept[different] == pytest.approx(kept[different] / len(weights))

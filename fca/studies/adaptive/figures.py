@@ -311,7 +311,7 @@ optimal_allocation + stratified.']
     for (dataset, target), part in methods.groupby([DATASET, TARGET], sort=False):
         part = part[part["budget"] == part["budget"].min()]
         base = part[replay.is_base(part)]
-        ratios = part.dropna(subset="ratio").set_index("method").to_dict("index")
+        ratios = part.dropna(subset="ratio").drop_duplicates("method").set_index("method").to_dict("index")
         default = next((name for name in _DEFAULTS if name in ratios), None)
         if base.empty or default is None:
             continue
@@ -381,10 +381,10 @@ squared error of as many evenly drawn images.
     """
     least = methods[(methods["budget"] == methods["budget"].min()) & methods["warning"].isna()]
     part = least[~replay.is_base(least)].dropna(subset=replay.RATIO)
-    part = (
-        part[(part[DATASET] == part[DATASET].iloc[0]) & (part[TARGET] == part[TARGET].iloc[0])] if len(part) else part
-    )
-    by_name = part.set_index("method").to_dict("index")
+    if part.empty:
+        return None
+    part = part[(part[DATASET] == part[DATASET].iloc[0]) & (part[TARGET] == part[TARGET].iloc[0])]
+    by_name = part.drop_duplicates("method").set_index("method").to_dict("index")
     default = next((name for name in _DEFAULTS if name in by_name), None)
     if default is None:
         return None

@@ -117,7 +117,7 @@ def test_going_on_ends_with_every_item_asked_and_the_truth(policy):
     for estimator in of_policy.get(policy, ("difference", "regression")):
         found = estimate(estimator, pool, test.record, bank).overall
         ends = [end.item() for end in (found.value, found.low, found.high)]
-        assert ends == pytest.approx([correct.mean()] * 3, abs=1e-12)
+        assert ends == pytest.approx([correct.mean()] * 3, abs=1e-10)  # a line is fitted, with pseudo-responses
 
 
 @pytest.mark.parametrize("policy", ["static_k", "gre_two_stage", "optimal_allocation"])
