@@ -148,7 +148,8 @@ class Weighed:
         self.strength = np.array([_strength(one) for one in before])
         self.on_val = self._right(self._checked(trained))
         self.correct = np.hstack([self.on_val, self._right(left_out)])
-        self.coverage = measured_coverage().set_index(["when", "adaptation"])
+        measured = measured_coverage()[["when", "adaptation", "inside", "jobs"]]
+        self.coverage = {(when, way): (inside, jobs) for when, way, inside, jobs in measured.itertuples(index=False)}
         self.draws = accuracy_draws(self.correct, self.prior, self.strength)
         self.within = np.full(len(self.candidates), np.nan)
         self.within[self.compared] = probability_within(self.draws[:, self.compared], asked.within / 100)
@@ -278,10 +279,10 @@ class Weighed:
 
     def _coverage(self, when: str, adaptation: str) -> dict[str, Any]:
         """How often such intervals held; nothing where that was not measured."""
-        if (when, adaptation) not in self.coverage.index:
+        if (when, adaptation) not in self.coverage:
             return {}
-        measured = self.coverage.loc[[(when, adaptation)]].iloc[0]
-        return {COVERAGE: float(measured["inside"]), COVERAGE_JOBS: int(measured["jobs"])}
+        inside, jobs = self.coverage[when, adaptation]
+        return {COVERAGE: float(inside), COVERAGE_JOBS: int(jobs)}
 
     def _verdict(self, at: int) -> str:
         if self.limits[at] is not None:
