@@ -11,6 +11,7 @@ from scipy.special import expit
 from fca.stats.irt.model import IrtFit, Matrix, parts_of
 
 WEAK = 0.5  # standard error of a shift, in the unit of ability: twice that is what subjects usually differ by
+PRIOR_DECIDES = 0.5  # share of a shift that comes from the responses, below which the prior decides it
 APART = 0.5  # share of a group's information that it has in common with the others, below which it is a group
 
 
@@ -21,16 +22,20 @@ class Link(NamedTuple):
     responses: of either group to items that subjects of the other responded to as well, the fewer of both.
     shift_se:  standard error of the difference of the groups' mean abilities by the responses alone, in the unit of
                ability; infinite where the groups share only items, or subjects, that were always right or always wrong.
+    kept:      share of this difference that the fit keeps; the prior, for which all subjects are of one population,
+               draws the rest to 0.
     """
 
     group: Bool[np.ndarray, " subjects"]
     responses: int
     shift_se: float
+    kept: float
 
     @property
     def is_weak(self) -> bool:
-        """Whether the groups could as well be a whole standard deviation of ability closer or further apart."""
-        return self.shift_se > WEAK
+        """Whether the groups could as well be a whole standard deviation of ability closer or further apart, or whether
+        the prior decides more of their difference than the responses."""
+        return self.shift_se > WEAK or self.kept < PRIOR_DECIDES
 
 
 def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
@@ -39,8 +44,9 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     An item informs on the difference of two groups by w v / (w + v), with w and v the Fisher information of each
     group's responses to it. Groups: subjects in the order of the second eigenvector of the graph whose edges weigh as
     much as responses inform (normalised cut; Shi & Malik 2000), cut where least information crosses; a group has
-    less than half of its own information in common with the others. shift_se: c' L⁺ c, with L the information on
+    less than half of its own information in common with the others. shift_se: √(c' L⁺ c), with L the information on
     abilities after difficulties are eliminated and c the contrast of the groups' means; the prior adds nothing to it.
+    kept: c' M⁻¹ c / c' L⁺ c, with M the same with the prior's information on abilities and difficulties.
     An item that all got right, or all wrong, informs on no difference (Fischer 1981), nor does such a subject.
 
     >>> from fca.stats.irt import fit_irt
@@ -60,7 +66,7 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     linking = responses[np.ix_(subjects, items)]
     part = parts_of(linking)
     if part.max() > 0:
-        return Link(_members(len(responses), subjects[part == part.max()]), 0, float("inf"))
+        return Link(_members(len(responses), subjects[part == part.max()]), 0, float("inf"), 0.0)
 
     weight = np.where(np.isnan(linking), 0.0, _information(fit, subjects, items))
     by_subject, by_item = weight.sum(axis=1), weight.sum(axis=0)
@@ -80,8 +86,12 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     contrast = in_first / in_first.sum() - ~in_first / (~in_first).sum()
     laplacian = np.diag(by_subject) - common
     shift_variance = float(contrast @ np.linalg.pinv(laplacian, hermitian=True) @ contrast)
+    spread = np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)  # about as the fit has learned it
+    with_prior = np.diag(by_subject + 1.0) - weight / (by_item + 1 / spread) @ weight.T
+    kept = float(contrast @ np.linalg.solve(with_prior, contrast)) / shift_variance
     smaller = in_first if 2 * in_first.sum() <= len(subjects) else ~in_first
-    return Link(_members(len(responses), subjects[smaller]), _shared(linking, smaller), float(np.sqrt(shift_variance)))
+    group = _members(len(responses), subjects[smaller])
+    return Link(group, _shared(linking, smaller), float(np.sqrt(shift_variance)), kept)
 
 
 def _dividing(responses: Matrix) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]:

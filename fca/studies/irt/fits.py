@@ -126,8 +126,9 @@ def weak_link_note(responses: Responses, link: Link) -> str:
     if not np.isfinite(link.shift_se):
         why = "share only items, or subjects, that were always right or always wrong"
         return f"{who} and the others {why}: do not compare their abilities"
-    error = f"the difference of their mean abilities has a standard error of {link.shift_se:.2f}"
-    return f"{who} and the others are linked by {link.responses} responses: {error}"
+    error = f"the difference of their mean abilities has a standard error of {link.shift_se:.2f} by the responses"
+    shrunk = f"the prior draws it to about {link.kept:.0%} of what they show: do not compare their abilities"
+    return f"{who} and the others are linked by {link.responses} responses: {error}, and {shrunk}"
 
 
 def chosen(gathered: Gathered, seed: int = 0, hold_out: str = "cells") -> Choice:

@@ -73,6 +73,23 @@ def test_the_error_of_a_shift_is_that_of_the_whole_information_matrix():
     assert link.shift_se == pytest.approx(np.sqrt(contrast @ np.linalg.pinv(whole) @ contrast), rel=1e-6)
     assert link.is_weak
 
+    # the prior of abilities, and that of difficulties about as wide as they came out
+    prior = np.append(np.ones(40), np.full(len(known), 1 / (np.var(fit.difficulty) + np.mean(fit.difficulty_se**2))))
+    posterior = contrast @ np.linalg.solve(whole + np.diag(prior), contrast)
+    assert link.kept == pytest.approx(posterior / link.shift_se**2, rel=1e-6)
+
+
+def test_a_link_that_the_prior_outweighs_is_weak_though_its_error_is_small():
+    # 80 common responses: groups planted 4 logits apart come out 0.4 apart
+    responses, able = blocks(common=20)
+    rng = np.random.default_rng(0)
+    responses[20:, 1:4] = rng.random((20, 3)) < 1 / (1 + np.exp(2 + np.arange(3) * 0.0))
+    fit = fit_irt(responses, "1pl")
+    link = weakest_link(responses, fit)
+    assert link.shift_se < 0.5
+    assert link.is_weak
+    assert fit.ability[able].mean() - fit.ability[~able].mean() < 2
+
 
 def test_the_more_responses_link_the_smaller_the_error():
     errors = [weakest_link(blocks(common=n)[0], fit_irt(blocks(common=n)[0], "1pl")).shift_se for n in (2, 6, 20)]
