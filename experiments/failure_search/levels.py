@@ -85,17 +85,27 @@ def rank_sum_rule(visited: np.ndarray, correct: np.ndarray, shown: np.ndarray) -
     """The first rule as it was found before: rank sums of accuracies, Bonferroni over the candidates."""
     rules, cells = zip(*_rules(DOMAIN, 1), *_rules(DOMAIN, 2), strict=True)
     needed, has = np.minimum(np.sum(cells, axis=1), SUPPORT), np.array(cells)[:, visited]
-    accuracy, n, inside = correct / shown, len(visited), has.sum(axis=1)
-    ranks = rankdata(accuracy)
+    accuracy, everywhere = correct / shown, np.ones(len(visited), dtype=bool)
+    best = _lowest_ranks(has, needed, accuracy, everywhere)
+    if best is None:
+        return None
 
+    narrower = np.array([rules[best].items() < rule.items() for rule in rules])
+    narrowed = _lowest_ranks(has, np.where(narrower, needed, len(visited) + 1), accuracy, has[best])
+    return dict(rules[best if narrowed is None else narrowed])
+
+
+def _lowest_ranks(has: np.ndarray, needed: np.ndarray, accuracy: np.ndarray, among: np.ndarray) -> int | None:
+    """Which rule is worst among some subdomains; None where none is significant."""
+    ranks, n, inside = rankdata(accuracy[among]), among.sum(), has[:, among].sum(axis=1)
     tried = (inside >= needed) & (inside < n)
     if not tried.any() or np.ptp(ranks) == 0:
         return None
 
     sd = np.sqrt(ranks.var() * inside * (n - inside) / (n - 1))
-    low = tried & (has @ (ranks - ranks.mean()) < ndtri(0.05 / tried.sum()) * sd)
-    score = has @ (accuracy - accuracy.mean()) / np.sqrt(np.maximum(inside, 1))
-    return dict(rules[int(np.where(low, score, np.inf).argmin())]) if low.any() else None
+    low = tried & (has[:, among] @ (ranks - ranks.mean()) < ndtri(0.05 / tried.sum()) * sd)
+    score = has[:, among] @ (accuracy[among] - accuracy[among].mean()) / np.sqrt(np.maximum(inside, 1))
+    return int(np.where(low, score, np.inf).argmin()) if low.any() else None
 
 
 def first_rule(visited: np.ndarray, correct: np.ndarray, shown: np.ndarray) -> dict[str, Any] | None:
