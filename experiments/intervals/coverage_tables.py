@@ -41,7 +41,7 @@ from fca.stats.segments import class_robustness
 DRAWS = (3, 5, 8, 10, 20, 50)
 LARGE = 400_000  # draws that stand for the population, where its value has no formula
 MEAN_BY_SEVERITY = np.array([0.0, 0.2, 0.4, 0.8, 1.2])  # difficulty of a class under a corruption
-EXPECTATION = 400  # simulations whose mean stands for the expected gain of a predictor
+EXPECTATION = 3000  # simulations whose mean stands for the expected gain of a predictor
 
 Interval = tuple[float, float]
 Simulate = Callable[[np.random.Generator, int], Interval]

@@ -51,14 +51,14 @@ def test_a_plan_becomes_a_data_set_that_a_model_can_be_tested_on(call, fca, tmp_
     root = tmp_path / "outputs" / "generated" / "three"
     code, out, err = fca("dataset=generated", f"dataset.root={root}", "task=describe", "logger=none")
     assert code == 0, err
-    assert "n_test=36" in out
+    assert "n_images=36" in out
 
 
 def test_a_model_is_tested_on_images_drawn_on_demand(call, fca, tmp_path):
     words = ["dataset.plan.file=three.yaml", "dataset.generator.size=16", "dataset.root=new", "dataset.per_level=1"]
     code, out, err = fca("dataset=on_demand", *words, "task=describe", "logger=none")
     assert code == 0, err
-    assert "n_test=12" in out
+    assert "n_images=12" in out
     assert len(Folder(tmp_path / "new").journal.lines()) == 12
 
 
