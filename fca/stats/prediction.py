@@ -98,12 +98,13 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     cluster: 0..k-1, the points that were drawn together: those of a subset seed, or of a data set where the claim is
              about others; -1 for a point that was not drawn (all classes).
     What is unknown (no prediction, no interval, one cluster) is NaN. The fits are not repeated: the intervals (see
-    mean_with_interval) are over the points they are judged on.
+    mean_with_interval) are over the points they are judged on; those of error and gain are wider, for all fits share
+    most of their points (see _for_shared_fits).
 
     >>> sure = HeldOut(np.array([0.9, 0.8]), np.array([0.8, 0.7]), np.array([1.0, 0.9]))
     >>> off = HeldOut(np.array([0.7, 0.7]), *sure[1:])
     >>> [round(value, 3) for value in judge(np.array([0.9, 0.8]), sure, off, np.array([0, 1])).gain]
-    [0.15, -0.485, 0.785]
+    [0.15, -0.95, 1.0]
     """
     error = np.abs(accuracy - model.predicted)
     inside = np.where(np.isnan(model.low), np.nan, (accuracy >= model.low) & (accuracy <= model.high))
@@ -114,7 +115,25 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     gain = np.abs(accuracy - baseline.predicted) - error
     ranges = ((error, FRACTION), (gain, SIGNED_FRACTION), (inside, FRACTION), (model.high - model.low, FRACTION))
     means = [mean_with_interval(values[order], groups, within=within) for values, within in ranges]
-    return Judgement(means[0], means[1], means[2], means[3].value)
+    clusters = int(cluster.max(initial=-1)) + 1
+    error_mean, gain_mean = (
+        _for_shared_fits(mean, clusters, within) for mean, (_, within) in zip(means[:2], ranges[:2], strict=True)
+    )
+    return Judgement(error_mean, gain_mean, means[2], means[3].value)
+
+
+def _for_shared_fits(mean: Estimated, clusters: int, within: tuple[float, float]) -> Estimated:
+    """The interval of a cross-validated mean, wider as the fits of all folds share most of their points.
+
+    Both halves are sqrt(1 + k / (k - 1)) times as wide: the variance s² / k of k independent clusters becomes
+    s² (1 / k + n_test / n_train), with n_test / n_train = 1 / (k - 1)    (Nadeau and Bengio 2003, Machine Learning 52)
+    """
+    if clusters < 2:
+        return mean
+    times = math.sqrt(1 + clusters / (clusters - 1))
+    low = mean.value - times * (mean.value - mean.low)
+    high = mean.value + times * (mean.high - mean.value)
+    return Estimated(mean.value, max(within[0], low), min(within[1], high))
 
 
 def verdict(
