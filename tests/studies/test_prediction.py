@@ -131,7 +131,8 @@ def test_two_data_sets_are_also_predicted_from_each_other(easy):
     error = 100 * (both["top1"] - both["top1_predicted"]).abs()
     each = error.groupby(both["dataset"]).mean()
     of_two = [new["error_points_low"], new["error_points_high"]]
-    assert of_two == pytest.approx(stats.t.interval(0.95, 1, each.mean(), stats.sem(each)))
+    wider = stats.sem(each) * 3**0.5  # two folds share their fits: sqrt(1 + 2 / 1)
+    assert of_two == pytest.approx(stats.t.interval(0.95, 1, each.mean(), wider))
     part = points[(points["predictor"] == "log_ncl") & (points["held_out"] == "data set")]
     zoo, other = (part[part["dataset"] == d] for d in ("zoo", "farm"))
     fit = LinearRegression().fit(np.log(zoo[["ncl"]].to_numpy()), zoo["top1"])
