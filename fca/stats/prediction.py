@@ -108,9 +108,7 @@ def judge(accuracy: Points, model: HeldOut, baseline: HeldOut, cluster: Codes) -
     """
     error = np.abs(accuracy - model.predicted)
     inside = np.where(np.isnan(model.low), np.nan, (accuracy >= model.low) & (accuracy <= model.high))
-    order = np.argsort(
-        cluster, kind="stable"
-    )  # so that intervals do not depend on the order of the points, up to rounding
+    order = np.argsort(cluster, kind="stable")  # intervals do not depend on the order of the points, up to rounding
     groups = np.where(cluster < 0, np.nan, cluster)[order]
     gain = np.abs(accuracy - baseline.predicted) - error
     ranges = ((error, FRACTION), (gain, SIGNED_FRACTION), (inside, FRACTION), (model.high - model.low, FRACTION))
