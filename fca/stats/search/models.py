@@ -13,11 +13,9 @@ from scipy.special import expit, roots_hermitenorm
 
 FOLDS, TREES, RESAMPLES = 5, 30, 5
 PRIOR_IMAGES = 4.0  # of average accuracy, added to a subdomain's own where Newton's method begins
-MOST_STEPS, LONGEST_STEP, TOLERANCE = (
-    50,
-    2.0,
-    1e-3,
-)  # of Newton's method, in logits; the error is the last step's square
+MOST_STEPS = 50  # of Newton's method
+LONGEST_STEP = 2.0  # in logits
+TOLERANCE = 1e-3  # in logits: the error that is left is about the square of the last step
 NODES, NODE_WEIGHTS = roots_hermitenorm(9)  # of an integral over a normal distribution
 NODE_WEIGHTS = NODE_WEIGHTS / NODE_WEIGHTS.sum()
 Visits = Integer[np.ndarray, " visits"]
@@ -183,9 +181,8 @@ class PairwiseGP:
         weights = np.zeros(len(self.part))
         weights[on] = scale * solve_triangular(lower, half, lower=True, trans=1)
         mean = centre + self.sparse_features @ weights
-        kept = own**2 / (
-            logits.variance + own**2
-        )  # the share of a residual that is taken as the subdomain's own effect
+        # kept: the share of a residual that is taken as the subdomain's own effect
+        kept = own**2 / (logits.variance + own**2)
         mean[at] += kept * (logits.value - mean[at])
         if not spread:
             return Prediction(mean, np.full(len(mean), np.nan))
