@@ -417,10 +417,9 @@ def measures(errors: Cells, base: Cells | None) -> dict[str, float]:
         return found
 
     found[RATIO] = mean / float(base.mean())
-    if errors is not base:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratios = [of / of_base for of, of_base in zip(left_out, without_each(base), strict=True)]
-        found[RATIO.low], found[RATIO.high] = jackknife_interval(found[RATIO], *ratios, scale=LOG)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = [of / of_base for of, of_base in zip(left_out, without_each(base), strict=True)]
+    found[RATIO.low], found[RATIO.high] = jackknife_interval(found[RATIO], *ratios, scale=LOG)
     return found
 
 

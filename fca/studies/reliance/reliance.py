@@ -120,7 +120,7 @@ METHOD = {
     "images": "all conditions on the same images: with an object and surroundings at input size",
     "boxes": "gray_box and tile change an object's whole box: where that fills the input, nothing of the image is left",
     "intervals": f"95 %: {interval_over('classes')}, each with all its images; over=images, or below {FEWEST_DRAWS} "
-    "classes: over images within each class; shape and texture: Wilson's",
+    "classes: over images within each class, missing where one has a single image; shape and texture: Wilson's",
     "kept": f"of a class: missing with fewer than {FEWEST_DRAWS} clean images right; intervals over its images; a "
     "class that is predicted for any gray image keeps its accuracy too: trust is in orders of networks, not of classes",
 }
