@@ -22,6 +22,7 @@ from scipy.special import bdtr, ndtr, ndtri, stdtrit  # not scipy.stats, which t
 LEVEL = 0.95
 RESAMPLES = 2000
 FEWEST_DRAWS = 5  # independent draws (subset seeds, models, images ...) that a bootstrap needs
+FURTHEST = 2.0  # an end corrected for skewness is at most so many times as far away as Student's
 ALIKE = 1e-12  # a smaller standard error is the rounding of equal accuracies
 NO_INTERVAL = (float("nan"), float("nan"))
 EVERYWHERE = (-float("inf"), float("inf"))
@@ -200,6 +201,10 @@ def jackknife_interval(
 
         g(T) = T + a T² / 3 + a² T³ / 27 + a / 6,    a = Σ c_ij³ / V^1.5,    g(T) = ±t
 
+    No end is more than twice as far away as Student's. Few draws show little of their skewness: without this limit the
+    interval of five normal draws is a third wider than Student's (with it a seventh), for at most half a point more
+    coverage at five skewed draws, and one at three.
+
     left_out: one array for each kind of draws that are independent of the others: class subsets and models, or the
               images of each class.
     scale:    where the statistic is nearly normal.    within: the range of the quantity.
@@ -234,14 +239,16 @@ def jackknife_interval(
 
 
 def _uncorrected(t: float, a: float) -> float:
-    """The T whose corrected value g(T) is t (see jackknife_interval).
+    """The T whose corrected value g(T) is t, at most FURTHEST t (see jackknife_interval).
 
-    >>> _uncorrected(2.0, 0.0), round(_uncorrected(2.0, 0.3), 3)
-    (2.0, 1.659)
+    >>> _uncorrected(2.0, 0.0), round(_uncorrected(2.0, 0.3), 3), _uncorrected(-2.0, 0.9)
+    (2.0, 1.659, -4.0)
     """
     if abs(a) < 1e-6:  # the limit; the quotient below would lose its digits
         return t
-    return float(np.cbrt(1 + a * (t - a / 6)) - 1) * 3 / a
+    corrected = float(np.cbrt(1 + a * (t - a / 6)) - 1) * 3 / a
+    furthest = FURTHEST * abs(t)
+    return min(max(corrected, -furthest), furthest)
 
 
 def freedom_of_mean(counts: Num[np.ndarray, " clusters"]) -> float:
