@@ -312,7 +312,7 @@ def _losses(responses: Matrix, p: Matrix) -> Matrix:
 def _over_networks(loss: Float[np.ndarray, " networks"], count: Int[np.ndarray, " networks"]) -> Estimated:
     """Mean loss of a response, with its interval over networks."""
     loss, count = loss[count > 0], count[count > 0]
-    return Estimated(float(loss.sum() / count.sum()), *ratio_interval(loss, count))
+    return Estimated(float(loss.sum() / count.sum()), *ratio_interval(loss, count, within=(0.0, float("inf"))))
 
 
 def _best_first(scores: Iterable[HeldOut]) -> list[HeldOut]:
