@@ -184,7 +184,8 @@ class Probe:
     left_out: Float[np.ndarray, "judged classes"]
 
     def logits(self, features: Features) -> Float[np.ndarray, "images classes"]:
-        """Of any number of images."""
+        """Of any number of images. Raises FcaError for features that are not finite."""
+        check_finite(features)
         return features.astype(np.float64) @ self.weight.T + self.bias
 
 
@@ -206,13 +207,14 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
 
     labels: 0..classes-1, each at least once.    groups: of each image, such as copies or frames of one video, which are
     left out together; None: each image is alone. One group of all images counts as none.
-    Raises FcaError for fewer than two classes and for one without images.
+    Raises FcaError for fewer than two classes, for one without images, and for features that are not finite.
 
     >>> x, y = np.array([[-1.0], [-2.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
     >>> probe = fit_probe(x, y)
     >>> probe.logits(np.array([[-3.0], [3.0]])).argmax(axis=1), probe.left_out.argmax(axis=1)
     (array([0, 1]), array([0, 0, 1, 1]))
     """
+    check_finite(features)
     target = np.eye(_classes(labels))[labels]
     y_mean = target.mean(axis=0)
     x = features.astype(np.float64)
@@ -240,6 +242,22 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     weight = (directions @ (scores * (kept / np.sqrt(spectrum))[:, None])).T
     bias = y_mean - weight @ x_mean
     return Probe(scale * weight, scale * bias, float(PENALTIES[best]), judged, scale * left_out)
+
+
+def check_finite(features: Features) -> None:
+    """Raises FcaError for infinite or missing values, with the number of images that have some.
+
+    >>> try:
+    ...     check_finite(np.array([[0.0, 1.0], [np.inf, 2.0]]))
+    ... except FcaError as error:
+    ...     print(str(error).partition("; next: ")[0])
+    images with infinite or missing features = 1 of 2; allowed: 0 (stored features reach 65,504)
+    """
+    images_with_some = int((~np.isfinite(features)).any(axis=1).sum())
+    if images_with_some:
+        what = "images with infinite or missing features"
+        step = "choose another network or other weights, or leave these images out"
+        raise FcaError(what, f"{images_with_some} of {len(features)}", "0 (stored features reach 65,504)", step)
 
 
 def _classes(labels: Labels) -> int:

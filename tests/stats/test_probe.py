@@ -179,6 +179,17 @@ def test_a_class_without_images_is_named(labels, message):
         fit_probe(np.ones((len(labels), 2)), np.array(labels, dtype=np.int64))
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_features_that_are_not_finite_are_refused_with_their_number(value):
+    """A float16 that overflowed once gave "Eigenvalues did not converge", and NaN for an image that is predicted."""
+    x, y = clouds(60, 5)
+    found = fit_probe(x, y)
+    x[[3, 7], 2] = value
+    for work in (lambda: fit_probe(x, y), lambda: found.logits(x)):
+        with pytest.raises(FcaError, match=r"infinite or missing features = 2 of 60; .*; next: choose another network"):
+            work()
+
+
 def test_one_decomposition_answers_for_all_penalties(monkeypatch):
     calls = []
     monkeypatch.setattr(probe.np.linalg, "eigh", lambda a, eigh=np.linalg.eigh: calls.append(a.shape) or eigh(a))
