@@ -12,7 +12,7 @@ from fca.stats.intervals import wilson
 from fca.store import Store
 from fca.store.columns import LEFT_OUT, PENALTY_BY
 from fca.studies.recommend.evidence import evidence
-from fca.studies.recommend.expected import AFTER, expected, known_points, measured_coverage, points
+from fca.studies.recommend.expected import AFTER, BEFORE, expected, known_points, measured_coverage, points
 from fca.studies.recommend.recommendation import CHOSEN, GUESS, OPEN, REFUSED, UNTRAINED, WORSE, Recommendation
 from fca.types import FcaError
 from tests.studies.conftest import RECIPE, Lab, images
@@ -268,6 +268,8 @@ def test_an_expectation_says_how_many_such_intervals_held_where_it_was_measured(
             assert np.isnan([line["coverage"], line["coverage_jobs"]]).all()
     assert (AFTER, "scratch") in measured.index
     assert (AFTER, "probe") not in measured.index, "the probe that is delivered now was not judged on those jobs"
+    assert BEFORE not in measured.index.get_level_values("when"), "every prediction of those jobs rests on that probe"
+    assert frame["coverage_predicted"].isna().all()
 
 
 def test_a_store_without_trainings_says_what_makes_some(lab):

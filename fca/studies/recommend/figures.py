@@ -60,7 +60,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     words = named.encode(x=across, y=f"{EXPECTED}:Q", text=f"{MODEL}:N")
     title = style.title(
         "Which model is accurate enough, and how fast is it?",
-        "Expected accuracy with its nominal 90 % interval; how many such intervals held stands in the tooltip. "
+        "Expected accuracy with its nominal 90 % interval; the tooltip has how many such intervals held, if measured. "
         "Named are those that no other one equals in both.",
     )
     return style.faceted(kinds.layers(kinds.interval(base, EXPECTED, True), dots, words), frame, title, (DATASET,), 320)
