@@ -135,15 +135,38 @@ def chosen(gathered: Gathered, seed: int = 0, hold_out: str = "cells") -> Choice
     """`fca.stats.irt.choose_model`, snapshots of one model on the same side; with a progress bar."""
     network = networks(gathered)
     shown = partial(track, what="fits")
-    make = partial(choose_model, seed=seed, hold_out=hold_out, network=network, watch=shown)
-    return _once(gathered, ("choice", seed, hold_out, *network), make)
+
+    def made(correct: np.ndarray) -> Choice:
+        choice = choose_model(correct, seed=seed, hold_out=hold_out, network=network, watch=shown)
+        _log_unlinked(gathered, choice.outer)
+        return choice
+
+    return _once(gathered, ("choice", seed, hold_out, *network), made)
 
 
 def held_out(gathered: Gathered, model: str, seed: int = 0, hold_out: str = "cells") -> HeldOut:
     """`fca.stats.irt.held_out_fit` of one model, snapshots of one model of the subjects on the same side."""
     network = networks(gathered)
-    make = partial(held_out_fit, model=model, seed=seed, hold_out=hold_out, network=network)
-    return _once(gathered, ("held out", model, seed, hold_out, *network), make)
+
+    def made(correct: np.ndarray) -> HeldOut:
+        held = held_out_fit(correct, model, seed=seed, hold_out=hold_out, network=network)
+        _log_unlinked(gathered, held)
+        return held
+
+    return _once(gathered, ("held out", model, seed, hold_out, *network), made)
+
+
+def _log_unlinked(gathered: Gathered, held: HeldOut) -> None:
+    """Say of which networks a part of the responses could not be predicted."""
+    if held.unlinked:
+        names = gathered.responses.subjects["model"].drop_duplicates().iloc[list(held.unlinked)].tolist()
+        named = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        log.warning(
+            "%s: without %s no common item links the other subjects: responses of these are predicted by the part with "
+            "most subjects, as far as it has their items",
+            gathered.dataset,
+            named,
+        )
 
 
 def networks(gathered: Gathered) -> Integer[np.ndarray, " subjects"]:
