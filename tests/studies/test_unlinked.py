@@ -64,6 +64,11 @@ def test_other_analyses_keep_parts_apart(analysis, files, tmp_path):
     assert set(tables[0].frame["dataset"]) == set(PARTS)
 
 
+def test_scores_without_a_bank_say_once_that_there_are_parts(files, tmp_path, caplog):
+    Ability(responses=files)(Store(tmp_path / "outputs"))
+    assert caplog.text.count("never compared") == 1
+
+
 def test_a_saved_bank_of_parts_scores_on_each_scale_by_its_name(files, tmp_path):
     store = Store(tmp_path / "outputs")
     bank = next(table for table in Irt(responses=files)(store) if table.name == "irt_items")

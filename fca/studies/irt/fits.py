@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -79,8 +79,7 @@ def fitted(
 
     def made(correct: np.ndarray) -> IrtFit:
         fit = fit_irt(correct, name, compat=compat, seed=seed)
-        if fit.not_estimable:
-            log.warning("%s: %s", gathered.dataset, not_estimable_note(fit.not_estimable))
+        log_not_estimable(gathered.dataset, fit.not_estimable)
         link = weakest_link(correct, fit)
         if link is not None and link.is_weak:
             log.warning("%s: %s", gathered.dataset, weak_link_note(gathered.responses, link))
@@ -89,13 +88,34 @@ def fitted(
     return _once(gathered, ("fit", name, compat, seed), made)
 
 
-def not_estimable_note(scales: tuple[str, ...]) -> str:
+def not_estimable_note(scales: Sequence[str]) -> str:
     """What it means that a fit could not learn these scales.
 
     >>> not_estimable_note(("spread of difficulty",))
     'these responses do not determine the spread of difficulty: estimates and intervals lean on the prior'
     """
     return f"these responses do not determine the {' and the '.join(scales)}: estimates and intervals lean on the prior"
+
+
+def log_not_estimable(fitted: str, scales: Sequence[str]) -> None:
+    """A line in the log where a fit, or a bank that came from one, could not learn a scale."""
+    if scales:
+        log.warning("%s: %s", fitted, not_estimable_note(scales))
+
+
+def priors_noted(taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """What the parameters of a table without such a column get: scales that could not be learned, by data set, and a
+    sentence for each, which the page shows; nothing where all could.
+
+    >>> priors_noted({"zoo": ["spread of ability"]})["notes"][0][:43]
+    'zoo: these responses do not determine the s'
+    >>> priors_noted({})
+    {}
+    """
+    if not taken:
+        return {}
+    notes = [f"{fitted}: {not_estimable_note(scales)}." for fitted, scales in taken.items()]
+    return {"not_estimable": {fitted: list(scales) for fitted, scales in taken.items()}, "notes": notes}
 
 
 def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:
