@@ -31,7 +31,7 @@ from fca.store.files import remove
 from fca.store.journal import Journal, Line
 from fca.studies.adaptive import adaptive_tests as tests
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
-from fca.studies.irt.fits import ABILITY
+from fca.studies.irt.fits import ABILITY, log_not_estimable, not_estimable_note
 from fca.studies.progressive.levels import PROTOCOLS, has_levels, pool_of
 from fca.tasks import Setup
 from fca.tasks.predict import (
@@ -173,6 +173,8 @@ class AdaptiveTest:
         classes = [c for c in setup.subset.classes if own is None or c in own]
         items = items_of(data, "test", classes)
         policy, estimator = self._checked(items.pool)
+        if self.bank is not None:
+            log_not_estimable(f"task.bank {self.bank}", origin_of(setup.store, self.bank).not_estimable)
         for shift in setup.shifts if self.bank else setup.shifts[:1]:
             policy.start(items.pool, self.budget, self._bank(setup, data, items, shift))  # refuses what cannot be
         check_forward(predictions[0].work)
@@ -424,7 +426,10 @@ def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[
     fitted_rows = [store.row(run_id) for run_id in origin.runs if store.state(run_id) is State.DONE]
     same_shift = [row for row in fitted_rows if row.get("shift") in tested_at]
     other_size = any((row.get("corrupted_at") == "reference") != tested_at[row.get("shift")] for row in same_shift)
-    return [LEAKED] * bool(leaked) + [OTHER_DATA] * bool(other) + [OTHER_SIZE] * other_size
+    faults = [LEAKED] * bool(leaked) + [OTHER_DATA] * bool(other) + [OTHER_SIZE] * other_size
+    if origin.not_estimable:
+        faults.append(f"task.bank: {not_estimable_note(origin.not_estimable)}")
+    return faults
 
 
 # The test itself: the policy selects, the network predicts, the journal keeps, the estimate ends it.

@@ -55,6 +55,7 @@ class Anchors:
     checked: of every model that chose, its accuracy on all items, and the estimate (and with the shift) in whose
              choice its own error had no part.
     method:  space and estimator.    errors: of each method tried, the root mean squared cross-validated error.
+    not_estimable: scales that the item model behind space or estimator could not learn; see `IrtFit`.
     """
 
     items: Positions
@@ -68,6 +69,7 @@ class Anchors:
     checked: Float[np.ndarray, "models 2"] | None = None
     method: Method | None = None
     errors: dict[Method, float] | None = None
+    not_estimable: tuple[str, ...] = ()
 
     def estimate(self, correct: Shaped[np.ndarray, "models k"]) -> Float[np.ndarray, "models 3"]:
         """Accuracy on the whole pool of models that answered the anchors: estimate, and both ends of its interval.
@@ -236,7 +238,8 @@ def _chosen(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> l
     items = correct.shape[1]
     spaces = dict.fromkeys(space for space, _ in methods)
     needs_bank = "irt" in spaces or any(estimator in ("p_irt", "gp_irt") for _, estimator in methods)
-    bank = fit_irt(correct.astype(np.float64)).bank if needs_bank else None
+    fit = fit_irt(correct.astype(np.float64)) if needs_bank else None
+    bank = None if fit is None else fit.bank
     placed = {space: _placed(correct, k, space, bank, seed) for space in spaces}
     truth = correct.mean(axis=1)
 
@@ -251,7 +254,13 @@ def _chosen(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> l
             found.append(Anchors(chosen, weights, items, None, 1.0, method=method))
         else:
             found.append(Anchors(chosen, weights, items, bank, 0.0, method=method))
-    return found
+    if fit is None:
+        return found
+    return [replace(one, not_estimable=fit.not_estimable) if _is_of_bank(one.method) else one for one in found]
+
+
+def _is_of_bank(method: Method | None) -> bool:
+    return method is not None and (method[0] == "irt" or method[1] in ("p_irt", "gp_irt"))
 
 
 def _placed(

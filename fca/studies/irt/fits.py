@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any
 
@@ -79,8 +79,7 @@ def fitted(
 
     def made(correct: np.ndarray) -> IrtFit:
         fit = fit_irt(correct, name, compat=compat, seed=seed)
-        if fit.not_estimable:
-            log.warning("%s: %s", gathered.dataset, not_estimable_note(fit.not_estimable))
+        log_not_estimable(gathered.dataset, fit.not_estimable)
         link = weakest_link(correct, fit)
         if link is not None and link.is_weak:
             log.warning("%s: %s", gathered.dataset, weak_link_note(gathered.responses, link))
@@ -89,13 +88,34 @@ def fitted(
     return _once(gathered, ("fit", name, compat, seed), made)
 
 
-def not_estimable_note(scales: tuple[str, ...]) -> str:
+def not_estimable_note(scales: Sequence[str]) -> str:
     """What it means that a fit could not learn these scales.
 
     >>> not_estimable_note(("spread of difficulty",))
     'these responses do not determine the spread of difficulty: estimates and intervals lean on the prior'
     """
     return f"these responses do not determine the {' and the '.join(scales)}: estimates and intervals lean on the prior"
+
+
+def log_not_estimable(fitted: str, scales: Sequence[str]) -> None:
+    """A line in the log where a fit, or a bank that came from one, could not learn a scale."""
+    if scales:
+        log.warning("%s: %s", fitted, not_estimable_note(scales))
+
+
+def priors_noted(taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """What the parameters of a table without such a column get: scales that could not be learned, by data set, and a
+    sentence for each, which the page shows; nothing where all could.
+
+    >>> priors_noted({"zoo": ["spread of ability"]})["notes"][0][:43]
+    'zoo: these responses do not determine the s'
+    >>> priors_noted({})
+    {}
+    """
+    if not taken:
+        return {}
+    notes = [f"{fitted}: {not_estimable_note(scales)}." for fitted, scales in taken.items()]
+    return {"not_estimable": {fitted: list(scales) for fitted, scales in taken.items()}, "notes": notes}
 
 
 def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:
@@ -135,15 +155,38 @@ def chosen(gathered: Gathered, seed: int = 0, hold_out: str = "cells") -> Choice
     """`fca.stats.irt.choose_model`, snapshots of one model on the same side; with a progress bar."""
     network = networks(gathered)
     shown = partial(track, what="fits")
-    make = partial(choose_model, seed=seed, hold_out=hold_out, network=network, watch=shown)
-    return _once(gathered, ("choice", seed, hold_out, *network), make)
+
+    def made(correct: np.ndarray) -> Choice:
+        choice = choose_model(correct, seed=seed, hold_out=hold_out, network=network, watch=shown)
+        _log_unlinked(gathered, choice.outer)
+        return choice
+
+    return _once(gathered, ("choice", seed, hold_out, *network), made)
 
 
 def held_out(gathered: Gathered, model: str, seed: int = 0, hold_out: str = "cells") -> HeldOut:
     """`fca.stats.irt.held_out_fit` of one model, snapshots of one model of the subjects on the same side."""
     network = networks(gathered)
-    make = partial(held_out_fit, model=model, seed=seed, hold_out=hold_out, network=network)
-    return _once(gathered, ("held out", model, seed, hold_out, *network), make)
+
+    def made(correct: np.ndarray) -> HeldOut:
+        held = held_out_fit(correct, model, seed=seed, hold_out=hold_out, network=network)
+        _log_unlinked(gathered, held)
+        return held
+
+    return _once(gathered, ("held out", model, seed, hold_out, *network), made)
+
+
+def _log_unlinked(gathered: Gathered, held: HeldOut) -> None:
+    """Say of which networks a part of the responses could not be predicted."""
+    if held.unlinked:
+        names = gathered.responses.subjects["model"].drop_duplicates().iloc[list(held.unlinked)].tolist()
+        named = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        log.warning(
+            "%s: without %s no common item links the other subjects: responses of these are predicted by the part with "
+            "most subjects, as far as it has their items",
+            gathered.dataset,
+            named,
+        )
 
 
 def networks(gathered: Gathered) -> Integer[np.ndarray, " subjects"]:

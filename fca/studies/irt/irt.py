@@ -347,6 +347,9 @@ def _on_clean(kind: str, gathered: Gathered, clean: Calibrated | None) -> IrtFit
     joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in each]) for name in _PER_ITEM}
     joined["log_posterior"] = float(sum(one.log_posterior for one in each))
     joined["iterations"], joined["converged"] = max(one.iterations for one in each), all(one.converged for one in each)
+    of_items = tuple(dict.fromkeys(scale for one in each for scale in one.not_estimable))
+    fits.log_not_estimable(f"{gathered.dataset}, {kind}", of_items)
+    joined["not_estimable"] = tuple(dict.fromkeys((*clean.fit.not_estimable, *of_items)))
     return replace(fit, **joined)
 
 

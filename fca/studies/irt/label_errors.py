@@ -168,7 +168,10 @@ class LabelErrors:
         rules = {"rules": "; ".join(f"{name}: {rule}" for name, rule in RULES.items())}
         left_out = [f"{one.dataset}: responses without classes" for one in every if one.responses.pred is None]
         parameters = {**asdict(self), **METHOD, **rules, "left_out": left_out}
-        parameters |= fits.priors_taken((one, fits.fitted(one, self.model, None, self.seed)) for one in sources)
+        fitted_sets = [(one, fits.fitted(one, self.model, None, self.seed)) for one in sources]
+        parameters |= fits.priors_noted(
+            {one.dataset: fit.not_estimable for one, fit in fitted_sets if fit.not_estimable}
+        )
         runs = [run for source in sources for run in source.runs]
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
