@@ -203,7 +203,10 @@ def test_headlines_claim_nothing_where_there_is_nothing(key, case):
 
 CHANCE_ANSWERS = {
     "few_class: How accurate is a model of few classes?": "at the level of chance",
+    "few_class: Does similarity predict accuracy?": "Not known",
     "few_class: Does training on only the few classes pay?": "Not known",
+    "few_class: Which model is best?": "Not known",
+    "few_class: Can accuracy be known before training?": "Not known",
     "irt: Which corruption hurts most?": "Not known",
     "irt: Which class breaks first?": "Not known",
     "progressive: How accurate are models, easy to hard?": "at the level of chance",

@@ -44,6 +44,7 @@ LEAD = Column(comparison.DIFFERENCE, float, "+.1%", "lead")
 R = Column(COEFFICIENT, float, ".2f", "correlation")
 ERROR = Column(predicted.ERROR, float, ".1f", "error (% points)")
 SIMSS = Column(alike.SIMSS, float, ".3f", "SimSS")
+NO_ACCURACY = "all models are at the level of chance, so there is no accuracy to predict"
 FEWEST_POINTS = 4  # for a correlation: three lie near a line too often
 CLASSES = Column(NCL, int, ".0f", "classes")
 
@@ -194,15 +195,19 @@ def similarity_answer(correlation: pd.DataFrame, points: pd.DataFrame) -> Found:
     part = part[part[ENCODER] == part[ENCODER].iloc[0]]
     lines = {str(line["scope"]): line for line in part.to_dict("records")}
     line = lines.get("all", part.iloc[0].to_dict())
+    here = (points[ENCODER] == line[ENCODER]) & (points[TARGET] == way)
+    shown = points[here].reset_index(drop=True)
+    chart = small.cloud(shown, SIMSS, SHARE, [name for name in (CLASSES, SIMSS, SHARE) if name in shown])
+    if all_at_chance(part):
+        return f"Not known: on {line[DATASET]}, {NO_ACCURACY}.", chart
+
     same = f"; {interval(lines['within ncl'], R)} among subsets of equal size" if len(lines) > 1 else ""
     about = f"r = {interval(line, R)} (SimSS by {line[ENCODER]}, {line['n']} subsets){same}"
     sentence = f"Class similarity {_predicts(line)} accuracy on {line[DATASET]}: {about}."
     if line["n"] < FEWEST_POINTS:
         subsets = f"{line['n']} subset{'' if line['n'] == 1 else 's'}"
         sentence = f"Not known: {subsets} of {line[DATASET]} cannot show whether similarity predicts accuracy."
-    here = (points[ENCODER] == line[ENCODER]) & (points[TARGET] == way)
-    shown = points[here].reset_index(drop=True)
-    return sentence, small.cloud(shown, SIMSS, SHARE, [name for name in (CLASSES, SIMSS, SHARE) if name in shown])
+    return sentence, chart
 
 
 def _predicts(line: dict[Any, Any]) -> str:
@@ -286,6 +291,9 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
         return None
     shown = pd.concat([others.head(3), alone]).assign(named=lambda few: few[PREDICTOR].map(PREDICTORS))
     chart = small.dots(shown, "named", ERROR, (Column("named", str, "", "predictor"), *with_interval(ERROR)))
+
+    if all_at_chance(part):
+        return f"Not known: {NO_ACCURACY}.", chart
 
     unseen = {"subset seed": "subset", "data set": "data set"}[others[predicted.HELD].iloc[0]]
     helping = others[others[predicted.VERDICT] == "beyond ncl"]
