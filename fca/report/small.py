@@ -113,6 +113,15 @@ def listed(names: Sequence[Any]) -> str:
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
 
 
+def all_of(number: int, things: str = "") -> str:
+    """Every one of some things in a sentence, of two or more.
+
+    >>> all_of(3, "sub-models"), all_of(2, "sub-models"), all_of(2)
+    ('all 3 sub-models', 'both sub-models', 'both')
+    """
+    return f"{'both' if number == 2 else f'all {number}'} {things}".rstrip()
+
+
 def best_of(frame: pd.DataFrame, value: Column, largest: bool = True) -> pd.DataFrame:
     """All lines with the largest value (or the smallest): several where they are equal.
 

@@ -59,18 +59,22 @@ def answering_rows(store: Store, query: str | None) -> pd.DataFrame:
 
 
 def _at_one_size(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows without those of stored images, for every corruption of a data set that has rows at the reference size.
+    """The rows at the reference size alone, for every corruption of a data set that has such rows.
 
-    The two are far apart, and would be one network that answers twice.
+    Others are of stored images, or of published ones whose margin the network's crop cut a second time. They are far
+    from those at the reference size, and would be one network that answers twice.
     """
     at_reference = rows["corrupted_at"] == "reference"
     has_both = at_reference.groupby([rows["dataset"], rows["corruption"]]).transform("any") & ~at_reference
-    for dataset, part in rows[has_both].groupby("dataset"):
+    is_published = rows["shift"].str.startswith("imagenet_c/")
+    for (dataset, of_published), part in rows[has_both].groupby(["dataset", is_published[has_both]]):
         log.warning(
-            "%d runs on %s are left out: the images were corrupted as stored, those of other runs at the reference "
-            "size; analysis.query=\"corrupted_at != 'reference'\" reads them",
+            "%d runs on %s are left out: %s; analysis.query=\"corrupted_at != 'reference'\" reads them",
             len(part),
             dataset,
+            "the network's crop cut the margin of ImageNet-C's images a second time, which in other runs it does not"
+            if of_published
+            else "the images were corrupted as stored, those of other runs at the reference size",
         )
     return rows[~has_both]
 

@@ -59,6 +59,17 @@ def all_at_chance(lines: pd.DataFrame) -> bool:
     return bool(lines[AT_CHANCE].astype(bool).all())
 
 
+def lines_at_chance(lines: pd.DataFrame) -> pd.Series:
+    """Whether each of these lines is at the level of chance; False where that is unknown.
+
+    >>> lines_at_chance(pd.DataFrame({"at_chance": [True, False, None]})).tolist()
+    [True, False, False]
+    """
+    if AT_CHANCE not in lines:
+        return pd.Series(False, index=lines.index)
+    return lines[AT_CHANCE].eq(True)
+
+
 @dataclass(frozen=True)
 class TableSpec:
     """The declaration of an analysis' table.

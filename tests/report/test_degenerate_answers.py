@@ -203,7 +203,10 @@ def test_headlines_claim_nothing_where_there_is_nothing(key, case):
 
 CHANCE_ANSWERS = {
     "few_class: How accurate is a model of few classes?": "at the level of chance",
+    "few_class: Does similarity predict accuracy?": "Not known",
     "few_class: Does training on only the few classes pay?": "Not known",
+    "few_class: Which model is best?": "Not known",
+    "few_class: Can accuracy be known before training?": "Not known",
     "irt: Which corruption hurts most?": "Not known",
     "irt: Which class breaks first?": "Not known",
     "progressive: How accurate are models, easy to hard?": "at the level of chance",
@@ -235,4 +238,33 @@ def test_each_point_names_its_own_best_model():
     means = pd.DataFrame([line | {"model": model, "ncl": ncl, "top1": top1} for model, ncl, top1 in lines])
     assert answer.find(means)[0] == (
         "With 2 classes of rendered, the best of 2 sub-models, test_vit, reaches 83.1 %; with 10, test_resnet, 54.8 %."
+    )
+
+
+MEANS = {"dataset": "rendered", "protocol": "sub", "subsets": 5, "top1_low": np.nan, "top1_high": np.nan}
+
+
+def few_class_means(*lines) -> pd.DataFrame:
+    """Of (model, ncl, accuracy, whether it is at chance)."""
+    named = [dict(zip(("model", "ncl", "top1", "at_chance"), line, strict=True)) for line in lines]
+    return pd.DataFrame([MEANS | line | {"chance": 1 / line["ncl"]} for line in named])
+
+
+def test_of_models_that_are_all_at_chance_none_is_named():
+    """It read "with 10, vit, 14.0 % (chance: 10.0 %)", as if vit had learned something."""
+    answer = ANSWERS["few_class: How accurate is a model of few classes?"]
+    few = [("vit", 2, 0.8, False), ("net", 2, 0.7, False)]
+    at_ten = [("vit", 10, 0.14, True), ("net", 10, 0.12, True)]
+    assert answer.find(few_class_means(*few, *at_ten))[0] == (
+        "With 2 classes of rendered, the best of 2 sub-models, vit, reaches 80.0 %; with 10, both are at the level "
+        "of chance (10.0 %)."
+    )
+    guessing_two = [("vit", 2, 0.56, True), ("net", 2, 0.52, True)]
+    assert answer.find(few_class_means(*guessing_two, *at_ten))[0] == (
+        "With 2 classes of rendered, both sub-models are at the level of chance (50.0 %); with 10, both are at the "
+        "level of chance (10.0 %)."
+    )
+    assert answer.find(few_class_means(few[0], at_ten[0]))[0] == (
+        "With 2 classes of rendered, a vit trained on them reaches 80.0 %; with 10, it is at the level of chance "
+        "(10.0 %)."
     )

@@ -6,6 +6,12 @@ import pytest
 from scipy.special import softmax
 
 from fca.studies.few_class.accuracy import FewClass
+from fca.studies.few_class.comparison import Comparison
+from fca.studies.few_class.correlation import Correlation
+from fca.studies.few_class.figures.accuracy import rank_headlines
+from fca.studies.few_class.figures.prediction import prediction_headlines
+from fca.studies.few_class.figures.similarity import correlation_headlines
+from fca.studies.few_class.prediction import Prediction
 from fca.subset import draw_subset, full_set
 from fca.types import ClassSubset, FcaError
 from tests.studies.conftest import KEYS
@@ -257,3 +263,44 @@ def test_grouped_accuracy_is_that_of_the_images_whose_class_is_in_a_group(lab, t
         inside = np.isin(lab.true, list(set(row["classes"]) & set(kind)))
         right = dog[inside] == np.array([kind[label] for label in lab.true[inside]])
         assert (row["top1"], row["n_test"]) == (pytest.approx(right.mean()), inside.sum())
+
+
+def test_what_is_derived_from_models_at_the_level_of_chance_is_marked(lab):
+    """Of ncl 2 both sub-models guess, of ncl 3 one is better; networks of all classes guess, too."""
+    for seed, (model, top1) in enumerate({"a": 0.5, "b": 0.52}.items()):
+        for subset in lab.subsets(ncl=(2,), seeds=range(5)):
+            lab.train(model, subset, top1)
+        for subset in lab.subsets(ncl=(3,), seeds=range(5)):
+            lab.train(model, subset, 0.9 if model == "a" else 0.34)
+        lab.predict(model, lab.logits(seed, skill=0.0))
+    lab.embed("hog", lab.features(seed=3), split="test")
+    found = tables(lab)
+    assert found["ranks"].query("protocol == 'sub'").groupby("ncl")["at_chance"].all().tolist() == [True, False]
+    assert found["gap"].set_index("ncl")["at_chance"].tolist() == [True, False]
+
+    stability = Comparison()(lab.store)[1].frame
+    pd.testing.assert_series_equal(
+        stability.groupby(["protocol", "ncl"])["at_chance"].first(),
+        found["ranks"].groupby(["protocol", "ncl"])["at_chance"].first(),
+    )
+    correlation = Correlation()(lab.store)[0].frame.groupby("target")["at_chance"].unique().map(list).to_dict()
+    expected = {"DCN sub": [False], "DCN masked": [True], "a sub": [False], "b sub": [True], "b masked": [True]}
+    assert {target: correlation[target] for target in expected} == expected
+    for target, at_chance in (("sub", False), ("masked", True)):
+        assert Prediction(target=target)(lab.store)[0].frame["at_chance"].eq(at_chance).all()
+
+
+def test_sentences_about_models_at_the_level_of_chance_derive_nothing(lab):
+    for model, top1 in {"a": 0.5, "b": 0.52, "c": 0.48}.items():
+        for subset in lab.subsets(ncl=(2,), seeds=range(6)):
+            lab.train(model, subset, top1)
+    lab.embed("hog", lab.features(seed=3), split="test")
+    sentences = [*rank_headlines(tables(lab)["ranks"]), *correlation_headlines(Correlation()(lab.store)[0].frame)]
+    sentences += prediction_headlines(Prediction()(lab.store)[0].frame)
+    assert sentences == [
+        "zoo: best by mean rank among sub-models: none, all are at the level of chance (ncl 2).",
+        "zoo: SimSS by hog and the best of the sub-models (DCN sub): no correlation is known, because all models are "
+        "at the level of chance.",
+        "What predicts accuracy (DCN sub) on new subsets of known data sets is not known: all models are at the level "
+        "of chance.",
+    ]

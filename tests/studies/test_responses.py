@@ -206,3 +206,17 @@ def test_corruptions_of_stored_images_are_not_read_beside_those_at_the_reference
     assert "4 runs on zoo are left out: the images were corrupted as stored" in caplog.text
     [stored, _] = [one for _, one in shifted_responses(lab.store, "corrupted_at != 'reference'")]
     assert stored.responses.items["severity"].drop_duplicates().tolist() == [0, 1, 2]
+
+
+def test_published_corruptions_whose_margin_was_cut_twice_are_left_out_by_that_reason(lab, caplog):
+    """Nobody corrupted them as stored: they are ImageNet-C's own files."""
+    for model, seed in (("low", 0), ("high", 1)):
+        lab.answered(model, right(lab, seed))
+        lab.answered(model, right(lab, seed + 2), "imagenet_c/fog/1")  # a row of before the margin was cut once
+        lab.answered(model, right(lab, seed + 4), "imagenet_c/fog/1", corrupted_at="reference")
+    [(_, fog)] = shifted_responses(lab.store, None)
+    assert set(lab.store.rows("corrupted_at == 'reference'")["run_id"]) < set(fog.runs)
+    assert (
+        "2 runs on zoo are left out: the network's crop cut the margin of ImageNet-C's images a second" in caplog.text
+    )
+    assert "corrupted as stored" not in caplog.text

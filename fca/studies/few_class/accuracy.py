@@ -65,7 +65,7 @@ RANKS = TableSpec(
     "ranks",
     "Which model is best at each number of classes? (1 = best)",
     f"{PAPER} figure 2b, per subset",
-    (DATASET, PROTOCOL, NCL, MODEL, *with_interval(RANK), SUBSETS),
+    (DATASET, PROTOCOL, NCL, MODEL, *with_interval(RANK), SUBSETS, AT_CHANCE),
 )
 RANK_AGREEMENT = TableSpec(
     "rank_agreement",
@@ -77,7 +77,10 @@ GAP = TableSpec(
     "gap",
     "How much more accurate are sub-models than full models on the same classes?",
     f"{PAPER} figure 1, finding (a), paired by model and subset; masked is not in the paper",
-    (DATASET, NCL, *with_interval(SUB_MINUS_OPEN), *with_interval(SUB_MINUS_MASKED), N_PAIRS, MODELS, SUBSETS, VERDICT),
+    (
+        *(DATASET, NCL, *with_interval(SUB_MINUS_OPEN), *with_interval(SUB_MINUS_MASKED)),
+        *(N_PAIRS, MODELS, SUBSETS, VERDICT, AT_CHANCE),
+    ),
 )
 
 
@@ -102,7 +105,15 @@ class FewClass(OfSubsets):
         subset = per_subset(points)
         partial = subset[subset["ncl"] < subset["dataset"].map(rows.models.groupby("dataset")["num_classes"].max())]
         agreement = rank_agreement(partial, rows.full)
-        frames = (points, with_chance(accuracy(subset), points), gap(partial), dcn(subset), ranks(subset), agreement)
+        compared = points[points[PROTOCOL].isin(["sub", "masked"])]
+        frames = (
+            points,
+            with_chance(accuracy(subset), points),
+            with_all_at_chance(gap(partial), compared, [DATASET, NCL]),
+            dcn(subset),
+            with_all_at_chance(ranks(subset), points, [DATASET, PROTOCOL, NCL]),
+            agreement,
+        )
         runs, parameters = sorted(set(points["run_id"])), {**asdict(self), "intervals": INTERVALS}
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
@@ -123,7 +134,19 @@ def accuracy(subset: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_chance(means: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
-    """`accuracy` with the mean accuracy of guessing, and whether each mean is at the level of chance.
+    """`accuracy` with the mean accuracy of guessing, and whether each mean is at the level of chance."""
+    decided = chance_of_means(points)
+    return means.drop(columns=[CHANCE, AT_CHANCE]).merge(decided, on=[DATASET, MODEL, PROTOCOL, NCL], how="left")
+
+
+def with_all_at_chance(lines: pd.DataFrame, points: pd.DataFrame, by: list[Column]) -> pd.DataFrame:
+    """The lines with whether all mean accuracies that agree in `by` are at the level of chance; missing if unknown."""
+    decided = chance_of_means(points).groupby(by)[AT_CHANCE].all().reset_index()
+    return lines.drop(columns=AT_CHANCE).merge(decided, on=by, how="left")[list(lines)]
+
+
+def chance_of_means(points: pd.DataFrame) -> pd.DataFrame:
+    """Of each model, protocol and ncl: accuracy of guessing, and whether the mean accuracy is at the level of chance.
 
     Subsets share classes and so images: each image counts once, by as many a class as there are on average.
     """
@@ -135,7 +158,7 @@ def with_chance(means: pd.DataFrame, points: pd.DataFrame) -> pd.DataFrame:
         right = part[TOP1].mean() * images
         lines.append({**key, CHANCE: guess, AT_CHANCE: right_at_chance(right, images, guess)})
     decided = pd.DataFrame(lines, columns=[DATASET, MODEL, PROTOCOL, NCL, CHANCE, AT_CHANCE])
-    return means.drop(columns=[CHANCE, AT_CHANCE]).merge(decided, on=[DATASET, MODEL, PROTOCOL, NCL], how="left")
+    return decided.astype({"ncl": "int64", "chance": "float64", "at_chance": "bool"})
 
 
 def dcn(subset: pd.DataFrame) -> pd.DataFrame:

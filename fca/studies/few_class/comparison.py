@@ -19,10 +19,10 @@ from fca.stats.intervals import (
     mean_with_interval,
 )
 from fca.store import Store
-from fca.studies.few_class.accuracy import PAPER
+from fca.studies.few_class.accuracy import PAPER, with_all_at_chance
 from fca.studies.few_class.subset_accuracy import COMMAND, DRAW, OfSubsets, points_with_predictions, wide
 from fca.studies.rows import parts, require
-from fca.studies.table import DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec, no_interval
+from fca.studies.table import AT_CHANCE, DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec, no_interval
 from fca.types import Column, Table, with_interval
 
 NO_SPREAD = "no interval: the difference is the same in all subset seeds"
@@ -58,7 +58,7 @@ RANK_STABILITY = TableSpec(
     "rank_stability",
     "How stable is the order of the models over class subsets? (1 = best; kendall_w: agreement of subsets)",
     f"{PAPER} figure 2b, over bootstrap resamples of subset seeds; Kendall and Babington Smith 1939",
-    (*BY, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS, SEEDS, NOTE),
+    (*BY, MODEL, P_BEST, *with_interval(STANDING), KENDALL_W, SUBSETS, SEEDS, AT_CHANCE, NOTE),
 )
 METHOD = {
     "p": "exact McNemar over the images of all subsets, each counted once, for the model right on it more often; it "
@@ -90,7 +90,7 @@ class Comparison(OfSubsets):
         subset = per_subset(found.points)
         pairs, parameters = paired(subset), {**asdict(self), **METHOD}
         require(pairs, "pairs of models on one subset", found.total, COMMAND)
-        frames = (pairs, stability(subset))
+        frames = (pairs, with_all_at_chance(stability(subset), found.points, BY))
         return [spec.table(frame, parameters, found.runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
 

@@ -15,11 +15,12 @@ from fca.allowed import Allowed
 from fca.stats.correlation import METHODS, correlation, correlation_interval, resampled_correlation
 from fca.stats.intervals import FEWEST_DRAWS
 from fca.store import Store
-from fca.studies.few_class.accuracy import PAPER, per_subset
+from fca.studies.few_class.accuracy import PAPER, chance_of_means, per_subset
 from fca.studies.few_class.similarity import SIMSS, similarity_points
 from fca.studies.few_class.subset_accuracy import DRAW, EMBED, OfSubsets, accuracy_points, embed_rows, subsets_of, wide
 from fca.studies.rows import one_config, parts, require
 from fca.studies.table import (
+    AT_CHANCE,
     DATASET,
     ENCODER,
     MODEL,
@@ -31,6 +32,7 @@ from fca.studies.table import (
     TOP1,
     UNDEFINED_WITHOUT,
     TableSpec,
+    all_at_chance,
 )
 from fca.types import SPLITS, Column, Table
 
@@ -49,7 +51,7 @@ CORRELATION = TableSpec(
     f"{PAPER} section 4.3 and figure 5: scope all, DCN sub and DCN open; the rest is not in the paper",
     (
         *(DATASET, ENCODER, TARGET, SCOPE, METHOD, PREDICTOR),
-        *(COEFFICIENT, P, COEFFICIENT.low, COEFFICIENT.high, N, SEEDS, MODELS, NOTE),
+        *(COEFFICIENT, P, COEFFICIENT.low, COEFFICIENT.high, N, SEEDS, MODELS, AT_CHANCE, NOTE),
     ),
 )
 CORRELATION_POINTS = TableSpec(
@@ -86,10 +88,13 @@ class Correlation(OfSubsets):
         scored = similarities.dropna(subset="simss")[["dataset", "encoder", "ncl", *DRAW, "simss"]]
         points = scored.merge(per_subset(accuracies), on=["dataset", "ncl", *DRAW])
         require(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
+        decided = chance_of_means(accuracies)
         lines, drawn = [], []
         for key, part in parts(points, [DATASET, ENCODER]):
             for target in targets(part):
-                lines += [{**key, **line} for line in correlations(target)]
+                behind = decided[(decided[DATASET] == key[DATASET]) & _is_behind(target, decided)]
+                same = {**key, AT_CHANCE: all_at_chance(behind)}
+                lines += [{**same, **line} for line in correlations(target)]
                 drawn.append(target.points)
         runs = sorted({*accuracies[RUN_ID], *similarities[RUN_ID]})
         parameters = {**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"}
@@ -118,6 +123,13 @@ def targets(part: pd.DataFrame) -> Iterator[Target]:
         if len(of):
             best = of.sort_values("top1", ascending=False, kind="stable").groupby(["ncl", *DRAW], dropna=False)
             yield Target(best.first().reset_index().assign(target=name), wide(MODEL, of, ["ncl", *DRAW]).to_numpy())
+
+
+def _is_behind(target: Target, accuracies: pd.DataFrame) -> pd.Series:
+    """Which accuracies a target is made of: one model's under one protocol, or those of all models (DCN)."""
+    first = target.points.iloc[0]
+    has_protocol = accuracies[PROTOCOL] == first[PROTOCOL]
+    return has_protocol if first[TARGET].startswith("DCN ") else has_protocol & (accuracies[MODEL] == first[MODEL])
 
 
 def correlations(target: Target) -> Iterator[dict[str, Any]]:

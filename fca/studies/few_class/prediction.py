@@ -18,7 +18,7 @@ from fca.stats.features import SAMPLE_SEED, cosine_silhouette, knn_top1, logme, 
 from fca.stats.intervals import interval_over
 from fca.stats.prediction import LEVEL, HeldOut, held_out, judge, verdict
 from fca.store import Store
-from fca.studies.few_class.accuracy import PAPER, dcn, per_subset
+from fca.studies.few_class.accuracy import PAPER, chance_of_means, dcn, per_subset
 from fca.studies.few_class.correlation import PREDICTOR, SEEDS, TARGET, N
 from fca.studies.few_class.similarity import Embedded, embedded, similarity_points
 from fca.studies.few_class.subset_accuracy import (
@@ -32,6 +32,7 @@ from fca.studies.few_class.subset_accuracy import (
 )
 from fca.studies.rows import Rows, one_config, records, require
 from fca.studies.table import (
+    AT_CHANCE,
     CLASSES,
     DATASET,
     ENCODER,
@@ -43,6 +44,7 @@ from fca.studies.table import (
     TOP1,
     UNDEFINED_WITHOUT,
     TableSpec,
+    all_at_chance,
 )
 from fca.types import SPLITS, Column, Table, check_choice, with_interval
 
@@ -132,7 +134,7 @@ PREDICTION = TableSpec(
     "arXiv:1905.02928 (CV+ intervals); knn and probe: accuracy of the features, left one out",
     (
         *(ENCODER, TARGET, HELD, PREDICTOR, N, DATASETS, SEEDS, *WITHIN, *POINTS, BETTER_IN),
-        *(*with_interval(COVERAGE), WIDTH, VERDICT, NOTE),
+        *(*with_interval(COVERAGE), WIDTH, VERDICT, AT_CHANCE, NOTE),
     ),
 )
 PREDICTION_POINTS = TableSpec(
@@ -282,6 +284,8 @@ class Prediction(OfSubsets):
             for judgement in judged(part.reset_index(drop=True), self.worth / 100)
         ]
         lines, drawn = zip(*judgements, strict=True)
+        at_chance = {name: all_at_chance(chance_of_means(part)) for name, part in accuracies.groupby(TARGET)}
+        lines = [line | {AT_CHANCE: at_chance[line[TARGET]]} for line in lines]
         frames = (PREDICTION.frame(lines).astype({BETTER_IN: "Int64"}), pd.concat(drawn, ignore_index=True))
         runs = sorted({*accuracies["run_id"], *known["run_id"]})
         parameters = {**asdict(self), "sample_seed": SAMPLE_SEED, "method": METHOD}

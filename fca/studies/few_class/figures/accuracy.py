@@ -13,7 +13,19 @@ from fca.report.figure import Figure
 from fca.studies.few_class import accuracy, comparison
 from fca.studies.few_class.findings import FINDINGS, MEASURE, MEASURES, NO_EFFECT, UNIT, VALUE, VERDICT
 from fca.studies.few_class.variance import SHARES, SOURCES, SPREADS, VARIANCE
-from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, NOTE, PROTOCOL, SUBSETS, TOP1
+from fca.studies.table import (
+    DATASET,
+    MODEL,
+    MODELS,
+    NCL,
+    NO_MEAN_INTERVAL,
+    NOTE,
+    PROTOCOL,
+    SUBSETS,
+    TOP1,
+    all_at_chance,
+    lines_at_chance,
+)
 from fca.types import Column, Table, with_interval
 
 NAMES = {"sub": "sub-models"} | {way: f"{way} full models" for way in ("open", "masked", "grouped")}
@@ -159,6 +171,12 @@ def gap_headlines(gap: pd.DataFrame) -> Iterator[str]:
     digits: sub-models are not more accurate than open full models at ncl 2 (-4.1 [-8.0, -0.2]); points, 95 % over 9 \
 subsets.
     """
+    is_at_chance = lines_at_chance(gap)
+    for name, part in gap[is_at_chance].groupby(DATASET, sort=False):
+        ncl = small.listed(part[NCL].tolist())
+        yield f"{name!s}: no gain is known at ncl {ncl}: sub-models and full models are at the level of chance."
+
+    gap = gap[~is_at_chance]
     for name, part in gap.dropna(subset=accuracy.SUB_MINUS_MASKED).groupby(DATASET, sort=False):
         limited = "sub-models minus full models limited to the same labels (masked)"
         yield f"{name!s}: {limited} at ncl {_points(part, accuracy.SUB_MINUS_MASKED)}."
@@ -197,9 +215,14 @@ def _best(ranks: pd.DataFrame) -> str:
     best: dict[str, list[str]] = {}
     for ncl, same in ranks.groupby(NCL):
         equal_best = small.best_of(same, accuracy.RANK, largest=False)
-        names = "none, all are equal" if len(equal_best) == len(same) > 1 else small.listed(equal_best[MODEL].tolist())
+        if all_at_chance(same):
+            names = "none, all are at the level of chance"
+        elif len(equal_best) == len(same) > 1:
+            names = "none, all are equal"
+        else:
+            names = small.listed(equal_best[MODEL].tolist())
         best.setdefault(names, []).append(str(ncl))
-    return ", ".join(f"{names} (ncl {', '.join(ncl)})" for names, ncl in best.items())
+    return "; ".join(f"{names} (ncl {', '.join(ncl)})" for names, ncl in best.items())
 
 
 def findings_figure(findings: Table) -> alt.FacetChart:
@@ -353,6 +376,9 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
     for (dataset, protocol), part in known.groupby([DATASET, PROTOCOL], sort=False):
         found: dict[str, list[str]] = {}
         for ncl, same in part.groupby(NCL):
+            if all_at_chance(same):
+                found.setdefault("none, all are at the level of chance,", []).append(str(ncl))
+                continue
             best = small.best_of(same, comparison.P_BEST)
             chance = f"{100 * best[comparison.P_BEST].iloc[0]:.0f} % of the resamples"
             names = small.listed(best[MODEL].tolist()) if len(best) < len(same) else "none, all are equal,"

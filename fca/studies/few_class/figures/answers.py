@@ -44,6 +44,7 @@ LEAD = Column(comparison.DIFFERENCE, float, "+.1%", "lead")
 R = Column(COEFFICIENT, float, ".2f", "correlation")
 ERROR = Column(predicted.ERROR, float, ".1f", "error (% points)")
 SIMSS = Column(alike.SIMSS, float, ".3f", "SimSS")
+NO_ACCURACY = "all models are at the level of chance, so there is no accuracy to predict"
 FEWEST_POINTS = 4  # for a correlation: three lie near a line too often
 CLASSES = Column(NCL, int, ".0f", "classes")
 
@@ -71,20 +72,24 @@ def accuracy_answer(means: pd.DataFrame) -> Found:
     fewest, most = (has_interval if len(has_interval) else best)[NCL].min(), best[NCL].max()
 
     few = best[best[NCL] == fewest].iloc[0].to_dict()
+    at_fewest = part[part[NCL] == fewest]
+    models_at_fewest = at_fewest[MODEL].nunique()
     one_model = len(part[MODEL].unique()) == 1
     who = KINDS[protocol][0].format(few[MODEL]) if one_model else _best_in_words(part, best, fewest, KINDS[protocol][1])
-    reaches = "reaches" if one_model or (best[NCL] == fewest).sum() == 1 else "reach"
-    if all_at_chance(best[best[NCL] == fewest]):
-        level = f"at the level of chance ({interval({CHANCE: few[CHANCE]}, GUESS)})"
-        reaches = f"{'is' if reaches == 'reaches' else 'are'} {level}:"
-    sentence = f"With {fewest} classes of {few[DATASET]}, {who} {reaches} {interval(few, SHARE)}"
+    value = interval(few, SHARE)
+    is_at_chance = all_at_chance(at_fewest)
+    if is_at_chance and models_at_fewest > 1:
+        who = small.all_of(models_at_fewest, KINDS[protocol][1])
+        answer = f"{who} are at the level of chance ({_guess(few)})"
+    elif is_at_chance:
+        answer = f"{who} is at the level of chance ({_guess(few)}): {value}"
+    else:
+        several = not one_model and (best[NCL] == fewest).sum() > 1
+        answer = f"{who} {'reach' if several else 'reaches'} {value}"
+    sentence = f"With {fewest} classes of {few[DATASET]}, {answer}"
 
     if most > fewest:
-        at_most = best[best[NCL] == most]
-        value = interval({TOP1: at_most[TOP1].iloc[0]}, SHARE)
-        name = "" if one_model else f"{_names_of(at_most, part[part[NCL] == most])}, "
-        level = f" (chance: {interval({CHANCE: at_most[CHANCE].iloc[0]}, GUESS)})" if all_at_chance(at_most) else ""
-        sentence += f"; with {most}, {name}{value}{level}"
+        sentence += f"; with {most}, {_at_most_classes(part[part[NCL] == most], best[best[NCL] == most], one_model)}"
     hover = (MODEL, CLASSES, *with_interval(SHARE), SUBSETS)
     return f"{sentence}.", small.curve(best.drop_duplicates(NCL), CLASSES, SHARE, hover)
 
@@ -95,15 +100,34 @@ def _best_in_words(part: pd.DataFrame, best: pd.DataFrame, ncl: int, kind: str) 
     if count == 1:
         return f"{names[0]}, the only one of the {kind} there,"
     if len(names) == count:
-        return f"all {count} {kind}"
+        return small.all_of(count, kind)
     return f"the best of {count} {kind}, {small.listed(names)},"
 
 
-def _names_of(best: pd.DataFrame, every: pd.DataFrame) -> str:
-    """Of the best models at one number of classes."""
-    if every[MODEL].nunique() == len(best) > 1:
-        return f"all {len(best)}"
-    return small.listed(best[MODEL].tolist()) + (", the only one" if len(every[MODEL].unique()) == 1 else "")
+def _guess(line: dict[Any, Any]) -> str:
+    return interval({CHANCE: line[CHANCE]}, GUESS)
+
+
+def _at_most_classes(every: pd.DataFrame, best: pd.DataFrame, one_model: bool) -> str:
+    """The best models at the most classes with their accuracy, or that all are at the level of chance, without a name.
+
+    every: the models there.    best: those of them that are the best.    one_model: whether the page has but one.
+    """
+    count = every[MODEL].nunique()
+    if all_at_chance(every):
+        level = f"at the level of chance ({_guess(every.iloc[0].to_dict())})"
+        if one_model:
+            return f"it is {level}"
+        if count == 1:
+            return f"{every[MODEL].iloc[0]}, the only one, is {level}"
+        return f"{small.all_of(count)} are {level}"
+
+    value = interval({TOP1: best[TOP1].iloc[0]}, SHARE)
+    if one_model:
+        return value
+    if len(best) == count > 1:
+        return f"{small.all_of(count)}, {value}"
+    return f"{small.listed(best[MODEL].tolist())}{', the only one' if count == 1 else ''}, {value}"
 
 
 def gain_answer(gap: pd.DataFrame, means: pd.DataFrame) -> Found:
@@ -171,15 +195,19 @@ def similarity_answer(correlation: pd.DataFrame, points: pd.DataFrame) -> Found:
     part = part[part[ENCODER] == part[ENCODER].iloc[0]]
     lines = {str(line["scope"]): line for line in part.to_dict("records")}
     line = lines.get("all", part.iloc[0].to_dict())
+    here = (points[ENCODER] == line[ENCODER]) & (points[TARGET] == way)
+    shown = points[here].reset_index(drop=True)
+    chart = small.cloud(shown, SIMSS, SHARE, [name for name in (CLASSES, SIMSS, SHARE) if name in shown])
+    if all_at_chance(part):
+        return f"Not known: on {line[DATASET]}, {NO_ACCURACY}.", chart
+
     same = f"; {interval(lines['within ncl'], R)} among subsets of equal size" if len(lines) > 1 else ""
     about = f"r = {interval(line, R)} (SimSS by {line[ENCODER]}, {line['n']} subsets){same}"
     sentence = f"Class similarity {_predicts(line)} accuracy on {line[DATASET]}: {about}."
     if line["n"] < FEWEST_POINTS:
         subsets = f"{line['n']} subset{'' if line['n'] == 1 else 's'}"
         sentence = f"Not known: {subsets} of {line[DATASET]} cannot show whether similarity predicts accuracy."
-    here = (points[ENCODER] == line[ENCODER]) & (points[TARGET] == way)
-    shown = points[here].reset_index(drop=True)
-    return sentence, small.cloud(shown, SIMSS, SHARE, [name for name in (CLASSES, SIMSS, SHARE) if name in shown])
+    return sentence, chart
 
 
 def _predicts(line: dict[Any, Any]) -> str:
@@ -211,13 +239,14 @@ def winner_answer(paired: pd.DataFrame, means: pd.DataFrame) -> Found:
         return None
     dataset, ncl = part[DATASET].iloc[0], part[NCL].iloc[0]
     several = f"{part[MODEL].nunique()} {KINDS[protocol][1]}"
+    every = small.all_of(part[MODEL].nunique(), KINDS[protocol][1])
     where = f"at {ncl} classes of {dataset}"
     chart = small.dots(part, MODEL, SHARE, (MODEL, *with_interval(SHARE), SUBSETS))
     if all_at_chance(part):
-        return f"Not known: all {several} {where} are at the level of chance.", chart
+        return f"Not known: {every} {where} are at the level of chance.", chart
     best = small.best_of(part, SHARE)[MODEL].tolist()
     if len(best) > 1:
-        equal = f"all {several}" if len(best) == part[MODEL].nunique() else f"{small.listed(best)}, of {several},"
+        equal = every if len(best) == part[MODEL].nunique() else f"{small.listed(best)}, of {several},"
         return f"None alone: {equal} are equally accurate {where}.", chart
 
     first, second = part[MODEL].iloc[0], part[MODEL].iloc[1]
@@ -262,6 +291,9 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
         return None
     shown = pd.concat([others.head(3), alone]).assign(named=lambda few: few[PREDICTOR].map(PREDICTORS))
     chart = small.dots(shown, "named", ERROR, (Column("named", str, "", "predictor"), *with_interval(ERROR)))
+
+    if all_at_chance(part):
+        return f"Not known: {NO_ACCURACY}.", chart
 
     unseen = {"subset seed": "subset", "data set": "data set"}[others[predicted.HELD].iloc[0]]
     helping = others[others[predicted.VERDICT] == "beyond ncl"]

@@ -13,7 +13,7 @@ from fca.report.figure import Figure
 from fca.studies.few_class import prediction as tables
 from fca.studies.few_class.correlation import PREDICTOR, TARGET
 from fca.studies.few_class.prediction import PREDICTION, PREDICTION_POINTS
-from fca.studies.table import DATASET, ENCODER, NCL, NOTE, TOP1
+from fca.studies.table import DATASET, ENCODER, NCL, NOTE, TOP1, all_at_chance
 from fca.types import Column, Table
 
 BEST = 3  # predictors drawn point by point, beside the baseline
@@ -119,6 +119,9 @@ def prediction_headlines(prediction: pd.DataFrame) -> Iterator[str]:
         line = part.set_index(PREDICTOR).to_dict("index")
         simss, alone = line["simss"], line[tables.BASELINE]
         where = {"subset seed": "new subsets of known data sets", "data set": "new data sets"}[str(way)]
+        if all_at_chance(part):
+            yield f"What predicts accuracy ({target}) on {where} is not known: all models are at the level of chance."
+            continue
         known = (
             f"SimSS by {encoder} {_VERDICTS[simss[tables.VERDICT]]} accuracy ({target}) beyond the number of classes, "
             f"on {where}: r = {_interval(simss, tables.WITHIN_R, '.2f')} among subsets of equal ncl"

@@ -13,7 +13,7 @@ from fca.report.figure import Figure
 from fca.studies.few_class import similarity as tables
 from fca.studies.few_class.correlation import COEFFICIENT, CORRELATION, CORRELATION_POINTS, METHOD, TARGET
 from fca.studies.few_class.figures.accuracy import NAMES, without_bars
-from fca.studies.table import DATASET, ENCODER, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TOP1
+from fca.studies.table import DATASET, ENCODER, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TOP1, all_at_chance
 from fca.types import Column, Table
 
 _TARGETS = [DATASET, ENCODER, TARGET]
@@ -139,6 +139,9 @@ def correlation_headlines(correlation: pd.DataFrame) -> Iterator[str]:
         line = {(one["predictor"], one["scope"]): in_words(one) for one in part.to_dict("records")}
         best = NAMES[str(target).removeprefix("DCN ")]
         compared = f"{dataset}: SimSS by {encoder} and the best of the {best} ({target}): "
+        if all_at_chance(part):
+            yield compared + "no correlation is known, because all models are at the level of chance."
+            continue
         if part[COEFFICIENT].isna().all():
             yield compared + "no correlation, because the accuracies do not differ or there are too few."
             continue
