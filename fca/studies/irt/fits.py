@@ -41,7 +41,9 @@ SUBJECT = Column("subject", str, "", "model, its snapshot, or person")
 ITEM = Column("item", str, "", "image, or image under a corruption")
 TRAIT = Column("trait", str, "", "what the latent variable of the subjects is called")
 IRT_MODEL = Column("irt_model", str, "", "model of item response theory")
-ABILITY = Column("ability", float, ".3f", "ability in standard deviations of the subjects (1pl: logits)")
+ABILITY = Column(
+    "ability", float, ".3f", "ability in standard deviations of the subjects (logits: 1pl, or no spread estimable)"
+)
 DIFFICULTY = Column("difficulty", float, ".2f", "difficulty of the item, in units of ability")
 DISCRIMINATION = Column("discrimination", float, ".2f", "how sharply the item separates subjects by ability")
 FEASIBILITY = Column("feasibility", float, ".2f", "highest chance of a right response that any ability reaches")
