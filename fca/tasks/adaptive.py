@@ -31,7 +31,8 @@ from fca.store.files import remove
 from fca.store.journal import Journal, Line
 from fca.studies.adaptive import adaptive_tests as tests
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
-from fca.studies.irt.fits import ABILITY, log_not_estimable, not_estimable_note
+from fca.studies.irt.fits import ABILITY
+from fca.studies.not_estimable import log_not_estimable, not_estimable_note
 from fca.studies.progressive.levels import PROTOCOLS, has_levels, pool_of
 from fca.tasks import Setup
 from fca.tasks.predict import (
