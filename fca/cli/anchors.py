@@ -18,7 +18,7 @@ from fca.cli import Words, refused
 from fca.cli.show import as_text
 from fca.stats.adaptive import anchors
 from fca.studies.adaptive.anchor_files import error_of, read_anchors, responses_of, responses_to, write_anchors
-from fca.studies.irt.fits import log_not_estimable
+from fca.studies.not_estimable import log_not_estimable
 from fca.types import FcaError
 
 

@@ -9,7 +9,7 @@ from fca.cli import Words, refused
 from fca.cli.show import check_store
 from fca.store import Store
 from fca.studies.irt.bank import bank_id, origin_of, read_bank, saved_banks, write_bank
-from fca.studies.irt.fits import log_not_estimable
+from fca.studies.not_estimable import log_not_estimable
 from fca.types import FcaError
 
 

@@ -13,7 +13,8 @@ from fca.report import figure
 from fca.stats.irt import fit_irt, fit_items
 from fca.store import Store
 from fca.studies.adaptive.anchor_files import read_anchors
-from fca.studies.adaptive.replay import AdaptiveReplay
+from fca.studies.adaptive.pools import answers_of
+from fca.studies.adaptive.replay import AdaptiveReplay, banks_of_others
 from fca.studies.answers import Gathered
 from fca.studies.irt.ability import Ability
 from fca.studies.irt.bank import origin_of
@@ -72,6 +73,13 @@ def test_anchors_say_so_when_they_are_chosen_and_when_they_are_used(alike, tmp_p
     assert SENTENCE in caplog.text
 
 
+def test_banks_of_other_models_say_so(alike, tmp_path, caplog):
+    [one] = answers_of(Store(tmp_path / "outputs"), None, [alike], "open")
+    assert "spread of ability" in banks_of_others(one, "2pl").not_estimable
+    assert f"alike, item banks of other models: {SENTENCE}" in caplog.text
+
+
+@pytest.mark.slow
 def test_replays_say_so_of_the_banks_of_other_models(alike, tmp_path, caplog):
     replayed = AdaptiveReplay(responses=[alike], budgets=[0.5], repeats=1)
     tables = {table.name: table for table in replayed(Store(tmp_path / "outputs"))}

@@ -139,7 +139,7 @@ def linked_by_one(tmp_path):
     return str(path)
 
 
-@pytest.mark.parametrize("model", ["2pl", "auto"])
+@pytest.mark.parametrize("model", ["2pl", pytest.param("auto", marks=pytest.mark.slow)])
 def test_holding_out_the_subject_that_links_the_others_is_said_and_stops_nothing(
     linked_by_one, model, tmp_path, caplog
 ):

@@ -123,10 +123,10 @@ def anchors(
                `Anchors.shares`.    None, of either: whatever errs least of METHODS.
     networks:  of each model; snapshots and seeds of one are never on both sides of a check. None: all differ.
 
-    In ten folds of networks anchors are chosen by the others in every way, and the held-out models' errors are kept.
-    The way with the least squared error over all folds is taken for the anchors that are returned. What is said of
-    their error was not chosen by itself: of each fold it is that of the way (and of the λ of gp_irt, and the shift)
-    that is best for the models of the OTHER folds (`checked`).
+    In ten folds of networks anchors are chosen by the others in every way, and the held-out models' errors are kept,
+    with the λ of gp_irt and the shift that are fitted on the models of the other folds. The way with the least squared
+    error over all folds is taken for the anchors that are returned. What is said of their error was not chosen by
+    itself: of each fold it is that of the way that is best, judged so, for the models of the OTHER folds (`checked`).
 
     `shift` is the mean residual r = logit(truth) - logit(estimate) of the way taken (shares moved half an item off 0
     and 1), `reach` the ceil(.95 (m + 1))-th smallest |r| of the m models, of their `checked` estimates. For one more
@@ -150,27 +150,26 @@ def anchors(
 
     truth = correct.mean(axis=1)
     held_out = _held_out(correct, k, methods, fold, seed)
-    taken = _best(held_out, truth, items)
+    by_method = _cross_fitted(held_out, truth, fold, items)
+    errors = [_error(estimates, truth) for estimates in by_method]
+    taken = int(np.argmin(errors))
     share, shift = _fitted(held_out[taken], truth, items)
     [every] = _chosen(correct, k, [methods[taken]], seed)
     if methods[taken][1] == "gp_irt":
         every = replace(every, share=share)
 
-    # what is fitted on the models of other folds: share and shift of each way, and which of the ways is taken
-    by_method, best = np.empty(held_out.shape[:2]), np.empty(models, dtype=np.int64)
+    # the way that is best for the models of other folds, judged there in the same way
+    best = np.empty(models, dtype=np.int64)
     for number in range(fold.max() + 1):
         held = fold == number
-        best[held] = _best(held_out[:, ~held], truth[~held], items)
-        for at, estimates in enumerate(held_out):
-            share_of_others, shift_of_others = _fitted(estimates[~held], truth[~held], items)
-            mixed = _mixed(estimates[held], share_of_others)
-            by_method[at, held] = expit(_to_logit(mixed, items) + shift_of_others)
+        others = _cross_fitted(held_out[:, ~held], truth[~held], fold[~held], items)
+        best[held] = np.argmin([_error(estimates, truth[~held]) for estimates in others])
 
     checked = np.column_stack([truth, by_method[best, np.arange(models)]])
     residual = _to_logit(truth, items) - logit(checked[:, 1])
     reach = float(np.sort(np.abs(residual))[int(np.ceil(LEVEL * (models + 1))) - 1])
-    errors = {method: _error(one, truth) for method, one in zip(methods, by_method, strict=True)}
-    return replace(every, shift=shift, reach=reach, checked=checked, errors=errors)
+    of_methods = dict(zip(methods, errors, strict=True))
+    return replace(every, shift=shift, reach=reach, checked=checked, errors=of_methods)
 
 
 def _methods(space: str | None, estimator: str | None) -> list[Method]:
@@ -224,13 +223,21 @@ def _error(estimates: Shares, truth: Shares) -> float:
     return float(np.sqrt(np.mean((estimates - truth) ** 2)))
 
 
-def _best(held_out: Float[np.ndarray, "methods models 2"], truth: Shares, items: int) -> int:
-    """Position of the way that errs least on these models, each with its share and shift fitted on them."""
-    errors = []
-    for estimates in held_out:
-        share, shift = _fitted(estimates, truth, items)
-        errors.append(_error(expit(_to_logit(_mixed(estimates, share), items) + shift), truth))
-    return int(np.argmin(errors))
+def _cross_fitted(
+    held_out: Float[np.ndarray, "methods models 2"], truth: Shares, fold: Folds, items: int
+) -> Float[np.ndarray, "methods models"]:
+    """Estimates of every model by each way, with the share and the shift that are fitted on the models of other folds.
+
+    Models of a single fold have no others: theirs are fitted on themselves.
+    """
+    estimates = np.empty(held_out.shape[:2])
+    for number in np.unique(fold):
+        held = fold == number
+        others = ~held if not held.all() else held
+        for at, both in enumerate(held_out):
+            share, shift = _fitted(both[others], truth[others], items)
+            estimates[at, held] = expit(_to_logit(_mixed(both[held], share), items) + shift)
+    return estimates
 
 
 def _chosen(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> list[Anchors]:

@@ -22,7 +22,7 @@ from fca.stats.adaptive import Anchors
 from fca.stats.intervals import FRACTION, Estimated, mean_with_interval
 from fca.stats.irt import MODELS, ItemBank
 from fca.store.files import DamagedFile, read_object, write_json
-from fca.studies.irt.fits import log_not_estimable
+from fca.studies.not_estimable import log_not_estimable
 from fca.studies.responses import Responses, read_responses
 from fca.types import FcaError
 

@@ -29,7 +29,7 @@ from fca.store import Store
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
 from fca.studies.adaptive.exposure import ADAPTIVE_EXPOSURE, FEWEST, METHOD, REPEATS, Shown, exposure_line, shown_by
 from fca.studies.adaptive.pools import Answers, answers_of
-from fca.studies.irt.fits import log_not_estimable, priors_noted
+from fca.studies.not_estimable import log_not_estimable, priors_noted
 from fca.studies.progressive.levels import PAPER, Line, cells, pool_of
 from fca.studies.table import DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec, filled
 from fca.types import LEVELS, Column, FcaError, Table, with_interval

@@ -15,8 +15,9 @@ from fca.stats.irt.scoring import score_eap
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, shifted_responses
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
-from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of, log_not_estimable
+from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
 from fca.studies.irt.irt import SEVERAL, Irt, calibrated, items, ranked
+from fca.studies.not_estimable import log_not_estimable
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
 from fca.types import FcaError, Table, with_interval
 

@@ -16,7 +16,8 @@ from fca.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
 from fca.store import Store
 from fca.studies.answers import Gathered, shifted_responses, subjects_at_chance
 from fca.studies.irt.difficulty_segments import ITEMS, METHOD, N_CLASSES, NAMES, SEED, SEGMENT, Quartered, quartered
-from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel, priors_noted
+from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
+from fca.studies.not_estimable import priors_noted
 from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, SEVERITY, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 

@@ -29,8 +29,8 @@ from fca.studies.irt.fits import (
     Compat,
     IrtModel,
     fitted,
-    priors_noted,
 )
+from fca.studies.not_estimable import priors_noted
 from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 

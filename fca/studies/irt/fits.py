@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from functools import partial
 from typing import Annotated, Any
 
@@ -30,6 +30,7 @@ from fca.stats.irt import (
 )
 from fca.stats.irt.model import NAMES
 from fca.studies.answers import Gathered, unfit
+from fca.studies.not_estimable import log_not_estimable, not_estimable_note
 from fca.studies.responses import Responses
 from fca.studies.waiting import waiting
 from fca.types import Column
@@ -41,7 +42,9 @@ SUBJECT = Column("subject", str, "", "model, its snapshot, or person")
 ITEM = Column("item", str, "", "image, or image under a corruption")
 TRAIT = Column("trait", str, "", "what the latent variable of the subjects is called")
 IRT_MODEL = Column("irt_model", str, "", "model of item response theory")
-ABILITY = Column("ability", float, ".3f", "ability in standard deviations of the subjects (1pl: logits)")
+ABILITY = Column(
+    "ability", float, ".3f", "ability in standard deviations of the subjects (logits: 1pl, or no spread estimable)"
+)
 DIFFICULTY = Column("difficulty", float, ".2f", "difficulty of the item, in units of ability")
 DISCRIMINATION = Column("discrimination", float, ".2f", "how sharply the item separates subjects by ability")
 FEASIBILITY = Column("feasibility", float, ".2f", "highest chance of a right response that any ability reaches")
@@ -86,36 +89,6 @@ def fitted(
         return fit
 
     return _once(gathered, ("fit", name, compat, seed), made)
-
-
-def not_estimable_note(scales: Sequence[str]) -> str:
-    """What it means that a fit could not learn these scales.
-
-    >>> not_estimable_note(("spread of difficulty",))
-    'these responses do not determine the spread of difficulty: estimates and intervals lean on the prior'
-    """
-    return f"these responses do not determine the {' and the '.join(scales)}: estimates and intervals lean on the prior"
-
-
-def log_not_estimable(fitted: str, scales: Sequence[str]) -> None:
-    """A line in the log where a fit, or a bank that came from one, could not learn a scale."""
-    if scales:
-        log.warning("%s: %s", fitted, not_estimable_note(scales))
-
-
-def priors_noted(taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """What the parameters of a table without such a column get: scales that could not be learned, by data set, and a
-    sentence for each, which the page shows; nothing where all could.
-
-    >>> priors_noted({"zoo": ["spread of ability"]})["notes"][0][:43]
-    'zoo: these responses do not determine the s'
-    >>> priors_noted({})
-    {}
-    """
-    if not taken:
-        return {}
-    notes = [f"{fitted}: {not_estimable_note(scales)}." for fitted, scales in taken.items()]
-    return {"not_estimable": {fitted: list(scales) for fitted, scales in taken.items()}, "notes": notes}
 
 
 def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:

@@ -24,8 +24,8 @@ from fca.studies.irt.fits import (
     PAPER,
     IrtModel,
     fitted,
-    priors_noted,
 )
+from fca.studies.not_estimable import priors_noted
 from fca.studies.responses import Responses
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
 from fca.types import Column, FcaError, Table

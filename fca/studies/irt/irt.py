@@ -41,6 +41,7 @@ from fca.studies.irt.fits import (
     HoldOut,
     IrtModel,
 )
+from fca.studies.not_estimable import log_not_estimable
 from fca.studies.responses import Responses
 from fca.studies.table import CORRUPTION, DATASET, IMAGE_ID, LABEL, MODEL, SEVERITY, SNAPSHOT, TOP1, TableSpec
 from fca.types import Column, FcaError, Table, check_choice, with_interval
@@ -348,7 +349,7 @@ def _on_clean(kind: str, gathered: Gathered, clean: Calibrated | None) -> IrtFit
     joined["log_posterior"] = float(sum(one.log_posterior for one in each))
     joined["iterations"], joined["converged"] = max(one.iterations for one in each), all(one.converged for one in each)
     of_items = tuple(dict.fromkeys(scale for one in each for scale in one.not_estimable))
-    fits.log_not_estimable(f"{gathered.dataset}, {kind}", of_items)
+    log_not_estimable(f"{gathered.dataset}, {kind}", of_items)
     joined["not_estimable"] = tuple(dict.fromkeys((*clean.fit.not_estimable, *of_items)))
     return replace(fit, **joined)
 
