@@ -209,6 +209,7 @@ CHANCE_ANSWERS = {
     "few_class: Can accuracy be known before training?": "Not known",
     "irt: Which corruption hurts most?": "Not known",
     "irt: Which class breaks first?": "Not known",
+    "irt: Which model is right on hard images?": "Not known",
     "progressive: How accurate are models, easy to hard?": "at the level of chance",
     "progressive: What does a harder level cost?": "Not known",
     "recommend: Which model should I use?": "That is the level of chance",
@@ -268,3 +269,59 @@ def test_of_models_that_are_all_at_chance_none_is_named():
         "With 2 classes of rendered, a vit trained on them reaches 80.0 %; with 10, it is at the level of chance "
         "(10.0 %)."
     )
+
+
+def losses(**by_corruption) -> pd.DataFrame:
+    """Of a model called a that is always right on clean images: (loss, low, high) by corruption."""
+    lines = []
+    for corruption, (loss, low, high) in by_corruption.items():
+        line = {"dataset": "zoo", "subject": "a", "corruption": corruption, "at_chance": False, "top1_clean": 1.0}
+        line |= {"loss": loss, "loss_low": low, "loss_high": high, "top1_mean": 1 - loss}
+        lines.append(line | {"top1_mean_low": np.nan, "top1_mean_high": np.nan})
+    return pd.DataFrame(lines)
+
+
+LOSSES = {  # case -> its losses, the answer, the headline
+    "all images lose alike": (
+        {"fog": (1.0, np.nan, np.nan), "snow": (1.0, np.nan, np.nan)},
+        "Of 2 corruptions of zoo, both hurt a as much: 0.0 % right over their severities, 100.0 % on clean images (the "
+        "difference has no interval).",
+        "zoo: a loses as much under both: +100.0 points of 100.0 % on clean images, without an interval.",
+    ),
+    "one loss without an interval": (
+        {"fog": (1.0, np.nan, np.nan), "snow": (0.5, 0.4, 0.6)},
+        "Of 2 corruptions of zoo, fog hurts a most: 0.0 % right over its severities, 100.0 % on clean images (the "
+        "difference has no interval).",
+        "zoo: a loses most under fog: +100.0 points of 100.0 % on clean images, without an interval; least under snow: "
+        "+50.0 points [+40.0, +60.0].",
+    ),
+    "no loss": (
+        {"fog": (0.0, np.nan, np.nan), "snow": (0.0, np.nan, np.nan)},
+        "Of 2 corruptions of zoo, none lowers the accuracy of a: at least 100.0 % right over their severities, 100.0 % "
+        "on clean images.",
+        "zoo: no corruption lowers the accuracy of a; the largest loss, under fog and snow, is +0.0 points of 100.0 % "
+        "on clean images.",
+    ),
+    "none significant": (
+        {"fog": (0.02, -0.01, 0.05), "snow": (0.01, -0.02, 0.04)},
+        "Of 2 corruptions of zoo, none lowers the accuracy of a significantly: at least 98.0 % right over its "
+        "severities, 100.0 % on clean images.",
+        "zoo: no corruption lowers the accuracy of a significantly; the largest loss, under fog, is +2.0 points [-1.0, "
+        "+5.0] of 100.0 % on clean images.",
+    ),
+    "equal least": (
+        {"fog": (0.4, 0.3, 0.5), "frost": (0.2, 0.1, 0.3), "snow": (0.2, 0.1, 0.3)},
+        "Of 3 corruptions of zoo, fog hurts a most: 60.0 % right over its severities, 100.0 % on clean images.",
+        "zoo: a loses most under fog: +40.0 points [+30.0, +50.0] of 100.0 % on clean images; least under frost and "
+        "snow: +20.0 points [+10.0, +30.0].",
+    ),
+}
+
+
+@pytest.mark.parametrize(("by_corruption", "answered", "headline"), LOSSES.values(), ids=LOSSES)
+def test_a_loss_without_an_interval_is_no_insignificant_one(by_corruption, answered, headline):
+    """All images were right when clean and wrong under fog, and it read "none costs a accuracy significantly"."""
+    frame = losses(**by_corruption)
+    assert ANSWERS["irt: Which corruption hurts most?"].find(frame)[0] == answered
+    [sentences] = [of for name, of in HEADLINES.values() if name == "corruption_loss"]
+    assert list(sentences(frame)) == [headline]

@@ -150,9 +150,29 @@ def test_the_subtitle_states_the_sign_of_the_paper(key):
 def test_headlines_are_in_words_of_the_tables():
     known = tables()
     [sentence] = drawings.robust_headlines(known["robust_classes"].frame)
-    assert sentence.startswith("zoo: over 2 corruptions, most often susceptible: class")
+    assert sentence.startswith("zoo: over 2 corruptions, susceptible: ")
     [sentence] = drawings.direction_headlines(known["class_robustness"].frame)
     assert "4 of 10 classes are harder than clean and 4 easier" in sentence
+
+
+def test_of_classes_that_are_susceptible_as_often_none_is_picked():
+    """It named the first two of four with equal counts."""
+    line = {"dataset": "zoo", "at_chance": False, "robust": ("yak", "owl")}
+    named = pd.DataFrame(
+        [
+            line | {"corruption": "fog", "susceptible": ("ant", "bee")},
+            line | {"corruption": "snow", "susceptible": ("cat", "dog")},
+        ]
+    )
+    assert list(drawings.robust_headlines(named)) == [
+        "zoo: over 2 corruptions, susceptible: no class more than once; robust: most often yak and owl (2 each)."
+    ]
+    assert list(drawings.robust_headlines(named.assign(at_chance=True))) == [
+        "zoo: on clean images all subjects are at the level of chance; no class can be said to be susceptible or "
+        "robust."
+    ]
+    [one_known] = drawings.robust_headlines(named.assign(at_chance=[True, False]))
+    assert one_known == "zoo: under snow, susceptible: cat and dog; robust: yak and owl."
 
 
 def test_the_report_finds_these_figures():

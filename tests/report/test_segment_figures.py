@@ -34,13 +34,13 @@ def tables(subjects=3, classes=4, datasets=("zoo",), kinds=("fog",)):
                 for segment, r in zip(NAMES, right.tolist(), strict=True):
                     share = r / 40
                     line = (dataset, kind, severity, f"net{s}", f"net{s}", segment, r, 40)
-                    models.append((*line, share, share - 0.01, share + 0.01))
+                    models.append((*line, share, share - 0.01, share + 0.01, False))
         for parameter in ("difficulty", "discrimination"):
             for quarter in ("top", "bottom"):
                 for c in range(classes):
                     share = rng.uniform(0, 0.6)
                     ends = (share, share - 0.1, share + 0.1)
-                    of_classes.append((dataset, parameter, quarter, f"class {c}", round(40 * share), 40, *ends))
+                    of_classes.append((dataset, parameter, quarter, f"class {c}", round(40 * share), 40, *ends, False))
     frames = {"segment_models": pd.DataFrame(models, columns=list(SEGMENT_MODELS.columns))}
     frames["segment_classes"] = pd.DataFrame(of_classes, columns=list(SEGMENT_CLASSES.columns))
     frames["segment_models_shown"] = shown_subjects(frames["segment_models"])
@@ -100,6 +100,59 @@ def test_headlines_name_the_extremes_of_the_tables():
     assert len(sentences) == 2
     top = known["segment_classes"].frame.query("parameter == 'difficulty' and quarter == 'top'")
     assert top.sort_values("share")["label"].iloc[-1] in sentences[0].split(" and ")[0]
+
+
+def segment_models(**shares):
+    """Shares of each subject on the hard quarter: clean, and under each of the corruptions that follow."""
+    lines = [
+        ("zoo", "clean" if at == 0 else f"corruption {at}", 5 * (at > 0), name, name, "hard", 0, 40, share, 0, 1, False)
+        for name, of in shares.items()
+        for at, share in enumerate(of)
+    ]
+    return pd.DataFrame(lines, columns=list(SEGMENT_MODELS.columns)).assign(share_low=np.nan, share_high=np.nan)
+
+
+def test_equal_subjects_share_a_superlative():
+    """It named the first of equals: "a solves the most and d the fewest" with a = b and c = d."""
+    ties = segment_models(a=[0.5], b=[0.5], c=[0.2], d=[0.2])
+    assert list(drawings.model_headlines(ties)) == [
+        "zoo: of the hard quarter of clean images a and b solve the most, 50.0 %, and c and d the fewest, 20.0 %."
+    ]
+    tied = segment_models(a=[0.5, 0.3, 0.3], b=[0.4, 0.3, 0.3], c=[0.2, 0.1, 0.1])
+    assert list(drawings.model_headlines(tied)) == [
+        "zoo: of the hard quarter of clean images a solves the most, 50.0 %, and c the fewest, 20.0 %; at the highest "
+        "severity, nobody alone solves the most under any of 2 corruptions."
+    ]
+    one_lead = segment_models(a=[0.5, 0.3, 0.3], b=[0.4, 0.3, 0.5])
+    [sentence] = drawings.model_headlines(one_lead)
+    assert sentence.endswith("; at the highest severity, b solves the most under 1 of 2 corruptions.")
+    at_chance = segment_models(a=[0.5, 0.3], b=[0.4, 0.2], c=[0.4, 0.2]).assign(at_chance=True)
+    assert list(drawings.model_headlines(at_chance)) == [
+        "zoo: who solves hard images is not known: all 3 subjects are at the level of chance on clean ones."
+    ]
+
+
+def segment_classes(*shares):
+    line = {"dataset": "zoo", "parameter": "difficulty", "quarter": "top"}
+    return pd.DataFrame([line | {"label": key, "share": share} for key, share in zip("abcdefg", shares, strict=False)])
+
+
+def test_classes_that_equal_the_next_one_are_not_named_as_the_most():
+    """It named three: "a (38 %), b (38 %) and c (25 %)" with d and e at 25 %, too."""
+    of = "zoo: the classes with most images in the hardest quarter are "
+    assert list(drawings.class_headlines(segment_classes(0.38, 0.38, 0.25, 0.25, 0.25))) == [
+        f"{of}a (38 %) and b (38 %)."
+    ]
+    assert list(drawings.class_headlines(segment_classes(0.3, 0.3, 0.3, 0.3, 0.1))) == [
+        f"{of}a, b, c and d (30 % each)."
+    ]
+    [one] = drawings.class_headlines(segment_classes(0.4, 0.3, 0.3, 0.3))
+    assert one == "zoo: the class with most images in the hardest quarter is a (40 %)."
+    [at_chance] = drawings.class_headlines(segment_classes(0.4, 0.3).assign(at_chance=True))
+    assert (
+        at_chance
+        == "zoo: which classes are in the hardest quarter tells nothing: all subjects are at the level of chance."
+    )
 
 
 def test_one_subject_has_no_best():

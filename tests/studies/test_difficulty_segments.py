@@ -8,7 +8,9 @@ from fca.stats.intervals import wilson
 from fca.stats.irt import fit_irt
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_responses, shifted_responses
+from fca.studies.irt.class_robustness import ClassRobustness
 from fca.studies.irt.difficulty_segments import DifficultySegments, places, quartered, tie_order
+from fca.studies.irt.figures.classes import model_headlines, robust_headlines
 from fca.studies.irt.fits import fitted
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects, write_responses
 from fca.types import FcaError
@@ -191,3 +193,21 @@ def test_a_larger_lab_finds_the_planted_class(lab):
     lines = tables(large)["segment_models"]
     hard = lines.query("corruption == 'fog' and severity == 5 and segment == 'hard'")["n"].iloc[0]
     assert hard > 80  # more than a third of 240: wolves and yaks are there
+
+
+def test_subjects_that_guess_are_marked_and_nothing_is_derived_from_them(lab):
+    rng = np.random.default_rng(0)
+    for model in ("a", "b", "c"):
+        for shift in ("clean", "corruption/fog/1", "corruption/fog/2", "corruption/snow/1", "corruption/snow/2"):
+            lab.answered(model, rng.random(len(lab.true)) < 1 / len(lab.data.classes), shift)
+    found = tables(lab)
+    assert found["segment_models"]["at_chance"].all()
+    assert found["segment_classes"]["at_chance"].all()
+    assert list(model_headlines(found["segment_models"])) == [
+        "zoo: who solves hard images is not known: all 3 subjects are at the level of chance on clean ones."
+    ]
+    named = next(table.frame for table in ClassRobustness()(lab.store) if table.name == "robust_classes")
+    assert list(robust_headlines(named)) == [
+        "zoo: on clean images all subjects are at the level of chance; no class can be said to be susceptible or "
+        "robust."
+    ]

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from fca.store import Store
+from fca.studies.irt.figures.labels import gallery_headlines
 from fca.studies.irt.gallery import ACROSS, Gallery
 from fca.types import FcaError
 from tests.studies.test_label_errors import write
@@ -80,13 +81,24 @@ def test_answers_from_a_file_find_the_pictures_of_the_set_they_name(lab, tmp_pat
     names = lab.data.items["image_id"].to_numpy(dtype=str)
     rng = np.random.default_rng(0)
     for name, items in (("named", names), ("unnamed", np.char.add("x", names))):
-        pred, labels = rng.integers(6, size=(4, len(items))), rng.integers(6, size=len(items))
+        labels = rng.integers(6, size=len(items))
+        pred = np.where(rng.random((4, len(items))) < 0.7, labels, rng.integers(6, size=(4, len(items))))
         about = {"subjects": np.array(list("abcd")), "classes": np.array(lab.data.classes)}
         np.savez(tmp_path / f"{name}.npz", items=items, pred=pred, labels=labels, **about)
     files = [str(tmp_path / "named.npz"), str(tmp_path / "unnamed.npz")]
     [table] = Gallery(responses=files, shown=4)(lab.store)
     assert table.frame.groupby("dataset")["thumbnail"].count().to_dict() == {"named": 12, "unnamed": 0}
     assert table.runs == (described,)
+
+
+def test_networks_that_guess_suspect_no_label(tmp_path):
+    rng = np.random.default_rng(0)
+    pred, labels = rng.integers(6, size=(4, 60)), rng.integers(6, size=60)
+    about = {"subjects": np.array(list("abcd")), "classes": np.array(list("uvwxyz"))}
+    np.savez(tmp_path / "guessed.npz", items=np.arange(60).astype(str), pred=pred, labels=labels, **about)
+    [table] = Gallery(responses=[str(tmp_path / "guessed.npz")], shown=3)(Store(tmp_path / "outputs"))
+    assert set(table.frame["kind"]) == {"hardest", "easiest"}
+    assert not [sentence for sentence in gallery_headlines(table.frame) if "suspect" in sentence]
 
 
 def test_answers_without_classes_have_no_suspects_and_nothing_said(tmp_path):

@@ -4,10 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fca.report.style import NothingToDraw
 from fca.stats.irt import fit_irt
 from fca.stats.label_errors import auc, low_in_both
 from fca.store import Store
-from fca.studies.irt.figures.labels import rules_headlines
+from fca.studies.irt.figures.labels import rules_headlines, suspects_figure
 from fca.studies.irt.label_errors import SUSPECTS, LabelErrors, judge, positions, read_verdicts
 from fca.types import FcaError
 
@@ -134,6 +135,26 @@ def test_stored_answers_are_ranked_too(lab):
     table = asked(lab.store)["label_error_scores"]
     assert len(table.frame) == len(lab.true)
     assert len(table.runs) == 4
+
+
+def test_of_networks_that_are_all_at_chance_no_label_is_suspected(empty, answers, tmp_path):
+    """100 suspects were listed, by networks that know nothing of the images."""
+    rng = np.random.default_rng(0)
+    pred, labels = rng.integers(3, size=(6, 200)), rng.integers(3, size=200)
+    about = {"subjects": np.array(list("abcdef")), "items": np.arange(200).astype(str), "classes": np.array(CLASSES)}
+    np.savez(tmp_path / "guessed.npz", pred=pred, labels=labels, **about)
+    reason = "guessed: no label is suspected, as all subjects are at the level of chance"
+
+    tables = asked(empty, responses=[str(tmp_path / "guessed.npz")])
+    assert tables["label_suspects"].frame.empty
+    assert len(tables["label_error_scores"].frame) == 200
+    with pytest.raises(NothingToDraw, match=reason):
+        suspects_figure(tables["label_suspects"])
+
+    both = asked(empty, responses=[answers, str(tmp_path / "guessed.npz")])["label_suspects"]
+    assert set(both.frame["dataset"]) == {"zoo"}
+    assert both.parameters["not_listed"] == [reason]
+    assert f"{reason}." in suspects_figure(both).to_dict()["title"]["subtitle"]
 
 
 def test_k_can_be_asked_for_and_must_be_possible(empty, answers, judged):

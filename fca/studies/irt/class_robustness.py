@@ -18,7 +18,7 @@ from fca.studies.answers import Gathered, shifted_responses, subjects_at_chance
 from fca.studies.irt.difficulty_segments import ITEMS, METHOD, N_CLASSES, NAMES, SEED, SEGMENT, Quartered, quartered
 from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
 from fca.studies.not_estimable import priors_noted
-from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, SEVERITY, TableSpec
+from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, SEVERITY, TableSpec, all_at_chance
 from fca.types import Column, FcaError, Table, with_interval
 
 MODES = ("count", "mean_b")
@@ -59,7 +59,7 @@ ROBUST_CLASSES = TableSpec(
     f"{PAPER}, Table 1",
     (
         *(DATASET, CORRUPTION, MODE, Column(SUSCEPTIBLE, tuple, "", "least robust classes")),
-        Column(ROBUST, tuple, "", "most robust classes"),
+        *(Column(ROBUST, tuple, "", "most robust classes"), AT_CHANCE),
     ),
 )
 CLASS_SEVERITY = TableSpec(
@@ -218,6 +218,7 @@ def named_classes(classes: pd.DataFrame) -> pd.DataFrame:
     for key, part in classes.groupby(["dataset", "corruption", "mode"], sort=False):
         labels = part.sort_values("rank").groupby("verdict")["label"].agg(tuple)
         ends = {SUSCEPTIBLE: labels.get(SUSCEPTIBLE, ())[::-1], ROBUST: labels.get(ROBUST, ())}
+        ends[AT_CHANCE] = all_at_chance(part)
         lines.append(dict(zip(ROBUST_CLASSES.columns, key, strict=False)) | ends)
     return ROBUST_CLASSES.frame(lines)
 

@@ -19,7 +19,7 @@ from fca.stats import segments
 from fca.stats.intervals import wilson
 from fca.stats.segments import LEVELS, QUARTERS, SEGMENTS, Codes, PerItem
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_with_subjects, shifted_responses
+from fca.studies.answers import Gathered, clean_with_subjects, shifted_responses, subjects_at_chance
 from fca.studies.irt.fits import (
     IMAGES,
     PAPER,
@@ -31,7 +31,7 @@ from fca.studies.irt.fits import (
     fitted,
 )
 from fca.studies.not_estimable import priors_noted
-from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, TableSpec
+from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 
 SEED = "seed001"
@@ -59,7 +59,7 @@ SEGMENT_MODELS = TableSpec(
     f"{PAPER}, Table 3, with segments by expected success",
     (
         *(DATASET, CORRUPTION, SEVERITY, SUBJECT, MODEL, SEGMENT, RIGHT, Column("n", int, ".0f", "responses")),
-        *with_interval(SHARE_RIGHT),
+        *(*with_interval(SHARE_RIGHT), AT_CHANCE),
     ),
 )
 SEGMENT_MODELS_SHOWN = TableSpec(
@@ -72,7 +72,7 @@ SEGMENT_CLASSES = TableSpec(
     "segment_classes",
     "Which classes are among the hardest and the easiest, the most and the least discriminating quarter?",
     f"{PAPER}, Figure 4: classes in the top and the bottom 25 % of clean images",
-    (DATASET, PARAMETER, QUARTER, LABEL, ITEMS, IMAGES, *with_interval(SHARE_OF_CLASS)),
+    (DATASET, PARAMETER, QUARTER, LABEL, ITEMS, IMAGES, *with_interval(SHARE_OF_CLASS), AT_CHANCE),
 )
 SEGMENT_CLASSES_SHOWN = TableSpec(
     "segment_classes_shown",
@@ -84,6 +84,8 @@ METHOD = {
     "segments": "quarters of the images by expected success (mean over the fitted subjects), cut on clean images; the "
     "same cut values under a corruption; compat=seed001: by difficulty b, cut at each severity by itself",
     "ties": "equal images are put in an order drawn from the seed, the same at every severity",
+    "at_chance": "on clean images, against always predicting the most frequent label; in segment_classes: whether all "
+    "subjects are",
     "fit": "one fit of all severities of a corruption, with the clean images; clean images alone for clean",
 }
 
@@ -207,6 +209,7 @@ def subject_lines(gathered: Gathered, found: Quartered, corruption: str, severit
         corruption=corruption,
         severity=severity,
         segment=np.tile(SEGMENTS, len(responses.subjects)),
+        at_chance=np.repeat(subjects_at_chance(responses), QUARTERS),
     )
     return SEGMENT_MODELS.frame(lines[lines["n"] > 0])
 
@@ -217,11 +220,12 @@ def class_lines(gathered: Gathered, found: Quartered) -> Iterator[dict[str, Any]
     label, known = items["label"], (items["label"].notna() & (items["severity"] == 0)).to_numpy()
     code, keys = pd.factorize(label[known], sort=True)
     images = np.bincount(code).tolist()
+    at_chance = bool(subjects_at_chance(gathered.responses).all())
     for parameter, quarter in found.quarter.items():
         counts = segments.class_counts(quarter[known], code, len(keys))
         for name, column in OUTER.items():
             for key, inside, n in zip(keys, counts[:, column].tolist(), images, strict=True):
-                line = (gathered.dataset, parameter, name, key, inside, n, inside / n, *wilson(inside, n))
+                line = (gathered.dataset, parameter, name, key, inside, n, inside / n, *wilson(inside, n), at_chance)
                 yield dict(zip(SEGMENT_CLASSES.columns, line, strict=True))
 
 

@@ -15,7 +15,7 @@ from fca.report.pictures import ACROSS, pictures
 from fca.stats.irt import IrtFit
 from fca.stats.label_errors import item_top1, modal_wrong
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_with_subjects
+from fca.studies.answers import Gathered, clean_with_subjects, subjects_at_chance
 from fca.studies.irt.fits import (
     DIFFICULTY,
     DISCRIMINATION,
@@ -51,7 +51,7 @@ GALLERY = TableSpec(
 )
 METHOD = {
     "kind": "hardest, easiest: highest and lowest difficulty of the fit; suspect: highest share of subjects that gave "
-    "one and the same wrong class, ties by few right responses",
+    "one and the same wrong class, ties by few right responses; none where all subjects are at the level of chance",
     PREDICTED: f"classes and how many subjects predicted them, the {NAMED} most frequent by name",
 }
 
@@ -99,7 +99,8 @@ def _lines(source: Gathered, fields: Gallery) -> Iterator[dict[str, Any]]:
     orders = {"hardest": np.lexsort((by_chance, -fit.difficulty)), "easiest": np.lexsort((by_chance, fit.difficulty))}
     if responses.pred is not None:
         share = modal_wrong(responses.correct, responses.pred).share
-        orders["suspect"] = np.lexsort((by_chance, top1, -share))
+        if not subjects_at_chance(responses).all():
+            orders["suspect"] = np.lexsort((by_chance, top1, -share))
     facts = {"top1": top1, "difficulty": fit.difficulty, "discrimination": fit.discrimination}
     for kind, order in orders.items():
         for at, item in enumerate(order[: fields.shown].tolist()):

@@ -19,7 +19,7 @@ from fca.progress import track
 from fca.stats import label_errors as stats
 from fca.stats.label_errors import RULES
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_with_subjects
+from fca.studies.answers import Gathered, clean_with_subjects, subjects_at_chance
 from fca.studies.irt import fits
 from fca.studies.irt.fits import (
     DIFFICULTY,
@@ -41,6 +41,8 @@ EXAMPLES = 3
 SUSPECTS = 100  # of each data set on the page
 FLAGGED = (0.05, 0.10, 0.25)
 SHARES = np.linspace(0, 1, 101)
+NOT_LISTED = "not_listed"  # among the parameters: data sets without suspects, and why
+AT_CHANCE_REASON = "no label is suspected, as all subjects are at the level of chance"
 
 _RULES = {
     "modal_wrong_share": "same wrong class",
@@ -157,7 +159,9 @@ class LabelErrors:
         if verdicts is not None and not judged:
             raise no_match(str(self.verdicts), verdicts, sources[0].responses.items["item"])
         scores = pd.concat([one.frame for one in scored], ignore_index=True)
-        first = scores.loc[scores["rank"] <= SUSPECTS, list(LABEL_SUSPECTS.columns)]
+        guessing = [source.dataset for source in sources if subjects_at_chance(source.responses).all()]
+        is_listed = (scores["rank"] <= SUSPECTS) & ~scores["dataset"].isin(guessing)
+        first = scores.loc[is_listed, list(LABEL_SUSPECTS.columns)]
         rates = LABEL_ERROR_RULES.frame(line for one in judged for line in _rates(one, self.k))
         numbers = LABEL_ERROR_RULES.columns[2:]
         frames = (
@@ -168,7 +172,8 @@ class LabelErrors:
         )
         rules = {"rules": "; ".join(f"{name}: {rule}" for name, rule in RULES.items())}
         left_out = [f"{one.dataset}: responses without classes" for one in every if one.responses.pred is None]
-        parameters = {**asdict(self), **METHOD, **rules, "left_out": left_out}
+        not_listed = {NOT_LISTED: [f"{name}: {AT_CHANCE_REASON}" for name in guessing]} if guessing else {}
+        parameters = {**asdict(self), **METHOD, **rules, "left_out": left_out, **not_listed}
         fitted_sets = [(one, fits.fitted(one, self.model, None, self.seed)) for one in sources]
         parameters |= priors_noted({one.dataset: fit.not_estimable for one, fit in fitted_sets if fit.not_estimable})
         runs = [run for source in sources for run in source.runs]

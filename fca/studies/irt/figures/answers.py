@@ -16,7 +16,7 @@ from fca.studies.irt import irt
 from fca.studies.irt import label_errors as errors
 from fca.studies.irt.fits import ABILITY, SUBJECT, TRAIT
 from fca.studies.irt.irt import TAU
-from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, SEVERITY, TOP1
+from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, SEVERITY, TOP1, all_at_chance
 from fca.types import Column, with_interval
 
 Found = tuple[str, Any] | None
@@ -65,16 +65,20 @@ def hard_answer(models: pd.DataFrame) -> Found:
         return None
     first, last = part.iloc[0].to_dict(), part.iloc[-1].to_dict()
     where = f"On the hard quarter of the images of {first[DATASET]}"
+    shown = pd.concat([part.head(3), part.tail(1)]).drop_duplicates(SUBJECT)
+    chart = small.dots(shown, SUBJECT, RIGHT, (SUBJECT, *with_interval(RIGHT)))
+    if all_at_chance(part):
+        return f"Not known: on clean images of {first[DATASET]}, all subjects are at the level of chance.", chart
+
     best, worst = (small.best_of(part, RIGHT, largest)[SUBJECT].tolist() for largest in (True, False))
     if len(part) > 1 and len(best) == len(part):
-        sentence = f"{where}, all {len(part)} subjects are equally often right: {interval(first, RIGHT)}"
+        sentence = f"{where}, {small.all_of(len(part), 'subjects')} are equally often right: {interval(first, RIGHT)}"
     else:
         verb = "is" if len(best) == 1 else "are each"
         sentence = f"{where}, {small.listed(best)} {verb} right on {interval(first, RIGHT)}"
     if len(best) < len(part):
         sentence += f"; the weakest of {len(part)}, {small.listed(worst)}, on {interval({RIGHT: last[RIGHT]}, RIGHT)}"
-    shown = pd.concat([part.head(3), part.tail(1)]).drop_duplicates(SUBJECT)
-    return f"{sentence}.", small.dots(shown, SUBJECT, RIGHT, (SUBJECT, *with_interval(RIGHT)))
+    return f"{sentence}.", chart
 
 
 def order_answer(fits: pd.DataFrame, abilities: pd.DataFrame) -> Found:
@@ -132,14 +136,19 @@ def corruption_answer(losses: pd.DataFrame) -> Found:
         )
     if len(part) < 2:
         return None
-    right = f"{interval(line, harm.MEAN)} right over its severities"
+    worst = small.best_of(part, harm.MEAN, largest=False)[CORRUPTION].tolist()
+    right = f"{interval(line, harm.MEAN)} right over {'its' if len(worst) == 1 else 'their'} severities"
     clean = f", {on_clean} on clean images" if is_clean_known else ""
     of = f"Of {len(part)} corruptions of {line[DATASET]}"
-    worst = small.best_of(part, harm.MEAN, largest=False)[CORRUPTION].tolist()
-    if is_clean_known and not line.get(harm.LOSS.low, 0.0) > 0:
-        return f"{of}, none costs {best} accuracy significantly: at least {right}{clean}.", chart
+    has_interval = pd.notna(line.get(harm.LOSS.low))
+    if is_clean_known and has_interval and not line[harm.LOSS.low] > 0:
+        return f"{of}, none lowers the accuracy of {best} significantly: at least {right}{clean}.", chart
+    if is_clean_known and not has_interval:
+        if line[harm.MEAN] >= line[harm.CLEAN]:
+            return f"{of}, none lowers the accuracy of {best}: at least {right}{clean}.", chart
+        clean += " (the difference has no interval)"
     if len(worst) == len(part):
-        return f"{of}, all hurt {best} as much: {right}{clean}.", chart
+        return f"{of}, {small.all_of(len(part))} hurt {best} as much: {right}{clean}.", chart
     verb = "hurts" if len(worst) == 1 else "hurt"
     return f"{of}, {small.listed(worst)} {verb} {best} most: {right}{clean}.", chart
 

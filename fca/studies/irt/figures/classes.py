@@ -19,12 +19,11 @@ from fca.studies.irt import difficulty_segments as segments
 from fca.studies.irt.class_robustness import DIRECTION, INSTABILITY, RANK, VERDICT
 from fca.studies.irt.difficulty_segments import DIFFERENCE, N_CLASSES, PLACE, QUARTER, SEGMENT, SHARE_RIGHT
 from fca.studies.irt.fits import PARAMETER, SHARE_OF_CLASS, SUBJECT
-from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, all_at_chance
+from fca.studies.table import CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, all_at_chance, lines_at_chance
 from fca.types import Column, Table, with_interval
 
 GAP = 0.075  # between names at the ends of lines, as a share of the panel's height
 NAMED = 3  # classes with the most images in a quarter, in a sentence
-NAMED_VERDICTS = 2  # classes of each verdict in a sentence
 _ABOUT = {"difficulty": "difficulty (top: hardest)", "discrimination": "discrimination (top: separates models best)"}
 _AWAY = alt.Axis(format="%", labelExpr="format(abs(datum.value), '.0%')", grid=True, tickCount=5)
 _SIGNED = Column("signed", float, ".0%", "share of the class's images")
@@ -187,45 +186,83 @@ def model_headlines(models: pd.DataFrame) -> Iterator[str]:
     """
     hard = models[models[SEGMENT] == "hard"]
     for dataset, part in hard.groupby(DATASET, sort=False):
-        clean = part[part[SEVERITY] == 0].sort_values(SHARE_RIGHT, ascending=False, kind="stable")
-        if clean[SUBJECT].nunique() < 2:
+        clean = part[part[SEVERITY] == 0]
+        subjects = clean[SUBJECT].nunique()
+        if subjects < 2:
             continue
-        most, fewest = (_share(clean.iloc[at]) for at in (0, -1))
-        ends = f"{clean[SUBJECT].iloc[0]} solves the most, {most}, and {clean[SUBJECT].iloc[-1]} the fewest, {fewest}"
-        if clean[SHARE_RIGHT].iloc[0] == clean[SHARE_RIGHT].iloc[-1]:
-            ends = f"all {len(clean)} subjects solve as many, {most}"
-        shifted = part[part[SEVERITY] > 0]
-        highest = shifted[shifted[SEVERITY] == shifted.groupby(CORRUPTION)[SEVERITY].transform("max")]
-        leads = Counter(highest.loc[highest.groupby(CORRUPTION)[SHARE_RIGHT].idxmax(), SUBJECT])
-        also = ""
-        if leads.total() > 1:
-            times = max(leads.values())
-            leading = [name for name, led in leads.items() if led == times]
-            solve = "solves the most under" if len(leading) == 1 else "each solve the most under"
-            also = f"; at the highest severity, {small.listed(leading)} {solve} {times} of {leads.total()} corruptions"
-        yield f"{dataset}: of the hard quarter of clean images {ends}{also}."
+        if all_at_chance(clean):
+            every = small.all_of(subjects, "subjects")
+            yield f"{dataset}: who solves hard images is not known: {every} are at the level of chance on clean ones."
+            continue
+
+        best, worst = (small.best_of(clean, SHARE_RIGHT, largest) for largest in (True, False))
+        if len(best) == len(clean):
+            ends = f"{small.all_of(subjects, 'subjects')} solve as many, {_share(best.iloc[0])}"
+        else:
+            solve = "solves" if len(best) == 1 else "solve"
+            most = f"{small.listed(best[SUBJECT].tolist())} {solve} the most, {_share(best.iloc[0])}"
+            ends = f"{most}, and {small.listed(worst[SUBJECT].tolist())} the fewest, {_share(worst.iloc[0])}"
+        yield f"{dataset}: of the hard quarter of clean images {ends}{_leading(part[part[SEVERITY] > 0])}."
+
+
+def _leading(shifted: pd.DataFrame) -> str:
+    """Who alone solves the most under most corruptions, at the highest severity of each; of two or more corruptions."""
+    highest = shifted[shifted[SEVERITY] == shifted.groupby(CORRUPTION)[SEVERITY].transform("max")]
+    corruptions = highest[CORRUPTION].nunique()
+    if corruptions < 2:
+        return ""
+    leads = Counter[str]()
+    for _, lines in highest.groupby(CORRUPTION):
+        best = small.best_of(lines, SHARE_RIGHT)
+        if len(best) == 1 < len(lines):
+            leads[best[SUBJECT].iloc[0]] += 1
+
+    where = "at the highest severity"
+    if not leads:
+        return f"; {where}, nobody alone solves the most under any of {corruptions} corruptions"
+    times = max(leads.values())
+    leading = [name for name, led in leads.items() if led == times]
+    solve = "solves the most" if len(leading) == 1 else "each solve the most"
+    return f"; {where}, {small.listed(leading)} {solve} under {times} of {corruptions} corruptions"
 
 
 def _share(line: pd.Series) -> str:
     share, low, high = (100 * line[end] for end in with_interval(SHARE_RIGHT))
-    return f"{share:.1f} % [{low:.0f}, {high:.0f}]"
+    return f"{share:.1f} %" if pd.isna(low) else f"{share:.1f} % [{low:.0f}, {high:.0f}]"
 
 
 def class_headlines(classes: pd.DataFrame) -> Iterator[str]:
     """The classes with the largest share of their images in the top quarter, by each parameter.
 
-    >>> line = {"dataset": "zoo", "parameter": "difficulty", "quarter": "top", "label": "cat", "share": 0.5}
-    >>> list(class_headlines(pd.DataFrame([line, line | {"label": "yak", "share": 0.1}])))
-    ['zoo: the classes with most images in the hardest quarter are cat (50 %) and yak (10 %).']
+    Classes that are equal to the next one are not named as if they were above it.
+
+    >>> line = {"dataset": "zoo", "parameter": "difficulty", "quarter": "top"}
+    >>> shares = {"cat": 0.5, "yak": 0.3, "ant": 0.1, "bee": 0.1}
+    >>> list(class_headlines(pd.DataFrame([line | {"label": key, "share": of} for key, of in shares.items()])))
+    ['zoo: the classes with most images in the hardest quarter are cat (50 %) and yak (30 %).']
     """
     which = {"difficulty": "hardest", "discrimination": "most discriminating"}
     top = classes[classes[QUARTER] == "top"]
     for (dataset, parameter), part in top.groupby([DATASET, PARAMETER], sort=False):
-        most = part.sort_values(SHARE_OF_CLASS, ascending=False, kind="stable").head(NAMED)
-        shares = [f"{key} ({100 * share:.0f} %)" for key, share in zip(most[LABEL], most[SHARE_OF_CLASS], strict=True)]
-        if len(shares) > 1 and part[SHARE_OF_CLASS].min() < part[SHARE_OF_CLASS].max():
-            named = ", ".join(shares[:-1]) + " and " + shares[-1]
-            yield f"{dataset}: the classes with most images in the {which[str(parameter)]} quarter are {named}."
+        quarter = f"the {which[str(parameter)]} quarter"
+        if all_at_chance(part):
+            yield f"{dataset}: which classes are in {quarter} tells nothing: all subjects are at the level of chance."
+            continue
+        if part[SHARE_OF_CLASS].min() == part[SHARE_OF_CLASS].max():
+            continue
+
+        ranked = part.sort_values(SHARE_OF_CLASS, ascending=False, kind="stable")
+        next_share = ranked[SHARE_OF_CLASS].iloc[min(NAMED, len(ranked) - 1)]
+        above = ranked[ranked[SHARE_OF_CLASS] > next_share]
+        shares = [
+            f"{key} ({100 * share:.0f} %)" for key, share in zip(above[LABEL], above[SHARE_OF_CLASS], strict=True)
+        ]
+        if above.empty:  # more are equal than are named
+            best = small.best_of(part, SHARE_OF_CLASS)
+            shares = [f"{small.listed(best[LABEL].tolist())} ({100 * next_share:.0f} % each)"]
+        several = len(above) != 1
+        noun, verb = ("classes", "are") if several else ("class", "is")
+        yield f"{dataset}: the {noun} with most images in {quarter} {verb} {small.listed(shares)}."
 
 
 def robust_headlines(named: pd.DataFrame) -> Iterator[str]:
@@ -233,19 +270,32 @@ def robust_headlines(named: pd.DataFrame) -> Iterator[str]:
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "susceptible": ("cat",), "robust": ("yak",)}
     >>> list(robust_headlines(pd.DataFrame([line, line | {"corruption": "snow", "susceptible": ("ant",)}])))
-    ['zoo: over 2 corruptions, most often susceptible: cat (1) and ant (1); most often robust: yak (2).']
+    ['zoo: over 2 corruptions, susceptible: no class more than once; robust: most often yak (2).']
     """
     for dataset, part in named.groupby(DATASET, sort=False):
-        ends = []
-        for verdict in VERDICT.choices:
-            most = Counter(key for keys in part[verdict] for key in keys).most_common(NAMED_VERDICTS)
-            ends.append(" and ".join(f"{key} ({times})" for key, times in most))
-        if all(ends) and len(part) == 1:
-            susceptible, robust_keys = (small.listed(part[verdict].iloc[0]) for verdict in VERDICT.choices)
-            yield f"{dataset}: under {part[CORRUPTION].iloc[0]}, susceptible: {susceptible}; robust: {robust_keys}."
-        elif all(ends):
-            most_often = f"most often susceptible: {ends[0]}; most often robust: {ends[1]}"
-            yield f"{dataset}: over {_corruptions(len(part))}, {most_often}."
+        known = part[~lines_at_chance(part)]
+        if known.empty:
+            level = "on clean images all subjects are at the level of chance"
+            yield f"{dataset}: {level}; no class can be said to be susceptible or robust."
+            continue
+        if not all(known[verdict].map(len).any() for verdict in VERDICT.choices):
+            continue
+        if len(known) == 1:
+            susceptible, robust_keys = (small.listed(known[verdict].iloc[0]) for verdict in VERDICT.choices)
+            yield f"{dataset}: under {known[CORRUPTION].iloc[0]}, susceptible: {susceptible}; robust: {robust_keys}."
+            continue
+        susceptible, robust_keys = (_most_often(known[verdict]) for verdict in VERDICT.choices)
+        yield f"{dataset}: over {_corruptions(len(known))}, susceptible: {susceptible}; robust: {robust_keys}."
+
+
+def _most_often(keys_by_corruption: pd.Series) -> str:
+    """The classes named under most corruptions, of two or more."""
+    counts = Counter(key for keys in keys_by_corruption for key in keys)
+    times = max(counts.values())
+    if times == 1:
+        return "no class more than once"
+    leading = [key for key, count in counts.items() if count == times]
+    return f"most often {small.listed(leading)} ({times}{' each' if len(leading) > 1 else ''})"
 
 
 def direction_headlines(classes: pd.DataFrame) -> Iterator[str]:

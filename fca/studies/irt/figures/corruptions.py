@@ -15,6 +15,7 @@ from fca.studies.irt.fits import SUBJECT
 from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY
 from fca.types import Table
 
+ALIKE = 1e-12  # a smaller loss is the rounding of equal accuracies
 DRAWN = 4  # subjects, the most accurate on clean images
 
 
@@ -50,22 +51,28 @@ def loss_headlines(losses: pd.DataFrame) -> Iterator[str]:
     known = losses.dropna(subset=of.LOSS).sort_values(of.CLEAN, ascending=False, kind="stable")
     for dataset, part in known.groupby(DATASET, sort=False):
         best = part[part[SUBJECT] == part[SUBJECT].iloc[0]].sort_values(of.LOSS, ascending=False, kind="stable")
-        first, last = best.iloc[0].to_dict(), best.iloc[-1].to_dict()
+        smallest = small.best_of(best, of.LOSS, largest=False)
+        first, last = best.iloc[0].to_dict(), smallest.iloc[0].to_dict()
         who, clean = first[SUBJECT], f"{interval({of.CLEAN: first[of.CLEAN]}, of.CLEAN)} on clean images"
         if first.get(AT_CHANCE):
             yield f"{dataset}: {who} is at the level of chance ({clean}), so what corruptions cost it is not known."
             continue
         largest = small.best_of(best, of.LOSS)[CORRUPTION].tolist()
-        if not first.get(of.LOSS.low, 0.0) > 0:
+        has_interval = pd.notna(first.get(of.LOSS.low))
+        significantly = " significantly" if has_interval else ""
+        if first[of.LOSS] <= ALIKE or (has_interval and not first[of.LOSS.low] > 0):
             loss = f"the largest loss, under {small.listed(largest)}, is {interval(first, of.LOSS)}"
-            yield f"{dataset}: no corruption costs {who} accuracy significantly; {loss} of {clean}."
+            yield f"{dataset}: no corruption lowers the accuracy of {who}{significantly}; {loss} of {clean}."
             continue
+        clean += "" if has_interval else ", without an interval"
         if len(largest) == len(best) > 1:
-            yield f"{dataset}: {who} loses as much under all {len(best)}: {interval(first, of.LOSS)} of {clean}."
+            every = small.all_of(len(best))
+            yield f"{dataset}: {who} loses as much under {every}: {interval(first, of.LOSS)} of {clean}."
             continue
         verb = "loses most" if len(best) > 1 else "loses accuracy"
         most = f"{who} {verb} under {small.listed(largest)}: {interval(first, of.LOSS)} of {clean}"
-        least = f"; least under {last[CORRUPTION]}: {interval(last, of.LOSS)}" if len(best) > 1 else ""
+        least_under = small.listed(smallest[CORRUPTION].tolist())
+        least = f"; least under {least_under}: {interval(last, of.LOSS)}" if len(best) > 1 else ""
         yield f"{dataset}: {most}{least}."
 
 

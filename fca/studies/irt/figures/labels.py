@@ -84,7 +84,10 @@ def _by_rule(frame: pd.DataFrame) -> pd.DataFrame:
 
 def suspects_figure(suspects: Table) -> alt.FacetChart:
     """The first suspects of each data set: the share of models for another class, and for the label."""
+    not_listed = suspects.parameters.get(errors.NOT_LISTED, ())
     frame = suspects.frame[suspects.frame[RANK] <= FIRST]
+    if frame.empty and not_listed:
+        raise style.NothingToDraw("; ".join(not_listed))
     frame = frame.assign(panel=style.panels(frame, DATASET), verdict=frame[VERDICT].astype(object).fillna("none"))
     named = frame[RANK].astype(str) + ". " + frame[LABEL].fillna("?") + " → " + frame[OTHER_CLASS].fillna("?")
     rows = kinds.category(alt.Y, "named", alt.SortField(RANK), domain=False, grid=False, labelPadding=12)
@@ -100,6 +103,7 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
         "Which labels look wrong?",
         f"The {FIRST} most suspect images: label → what most models predict instead.",
         "Filled: share of models that predict the other class; open: that predict the label.",
+        *(f"{reason}." for reason in not_listed),
     )
     columns = min(2, frame["panel"].nunique())
     return style.faceted(chart, frame.assign(named=named), title, (DATASET,), columns=columns, row=22)
