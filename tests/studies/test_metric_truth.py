@@ -184,7 +184,7 @@ def test_figures_are_drawn_and_headlines_name_what_fails(known):
         assert "<svg" in style.as_svg(style.spec(drawn))
     sentences = figure.headlines(analysis, tables)
     follows, *refuted = sentences
-    assert "by accuracy/ablate/gray, rfs/gaussian/0.25; weakest: " in follows
+    assert "by accuracy/ablate/gray, rfs/gaussian/0.25; none more weakly than the others, rank" in follows
     assert [line.split(":")[0] for line in refuted] == [
         "accuracy/swap/background/pasted is refuted",
         "rfs/l2/60/area_matched is refuted",
