@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
 from hydra._internal.config_repository import CachingConfigRepository
@@ -22,6 +23,8 @@ from fca.cli import run as run_door
 from fca.cli.application import CONF
 from tests import calls
 
+hypothesis.settings.register_profile("no deadline", deadline=None)  # other work on the machine is no failure
+hypothesis.settings.load_profile("no deadline")
 gc.disable()  # until all modules are imported: they stay
 
 SMALL = ["logger=none", "limit=8", "recipe.epochs=1", "recipe.min_steps=0"]

@@ -1,6 +1,6 @@
 """How often do the 95 % intervals of fca contain the truth, with 3 to 50 draws?
 
-    python experiments/intervals/coverage_tables.py                    all tables of README.md; about 8 CPU minutes
+    python experiments/intervals/coverage_tables.py                    all tables of README.md; about 12 CPU minutes
     python experiments/intervals/coverage_tables.py --only means       one of them
     python experiments/intervals/coverage_tables.py --repeats 50       a first look
 
@@ -109,7 +109,7 @@ def means() -> Iterator[Row]:
 
 
 def clusters() -> Iterator[Row]:
-    """Means and differences over clusters: subset seeds with several values each, of equal or unequal number."""
+    """Means and differences over clusters: subset seeds or classes with several values each, equally many or not."""
 
     def equal(rng: np.random.Generator, n: int) -> Interval:
         cluster = np.repeat(np.arange(n), 3)
@@ -121,6 +121,11 @@ def clusters() -> Iterator[Row]:
         values = rng.normal(size=n)[cluster] + rng.normal(size=len(cluster))
         return mean_interval(values, cluster)
 
+    def doubling(rng: np.random.Generator, n: int) -> Interval:
+        cluster = np.repeat(np.arange(n), 2 ** (np.arange(n) % 6))
+        values = rng.normal(size=n)[cluster] + 0.5 * rng.normal(size=len(cluster))
+        return mean_interval(values, cluster)
+
     def difference(rng: np.random.Generator, n: int) -> Interval:
         """Two models on 50 images of each subset, accuracies about 0.9 and 0.95."""
         p = rng.beta(20, 2, size=n)
@@ -129,6 +134,7 @@ def clusters() -> Iterator[Row]:
 
     yield Row("three values a cluster", 0.0, equal)
     yield Row("one value a cluster or more", 0.0, unequal)
+    yield Row("1, 2, 4, 8, 16 or 32 values a cluster", 0.0, doubling)
     yield Row("paired difference of two accuracies", (1 - 20 / 22) / 2, difference)
 
 

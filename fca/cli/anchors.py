@@ -18,6 +18,7 @@ from fca.cli import Words, refused
 from fca.cli.show import as_text
 from fca.stats.adaptive import anchors
 from fca.studies.adaptive.anchor_files import error_of, read_anchors, responses_of, responses_to, write_anchors
+from fca.studies.not_estimable import log_not_estimable
 from fca.types import FcaError
 
 
@@ -70,6 +71,7 @@ def _use(options: argparse.Namespace) -> None:
     if not options.responses:
         print(*names, sep="\n")
         return
+    log_not_estimable(options.use, found.not_estimable)
     given = responses_of(options.responses)
     estimates = found.estimate(responses_to(given, names, options.use))
     frame = pd.DataFrame(estimates, columns=["accuracy", "low", "high"])

@@ -119,7 +119,7 @@ def held_out(items: pd.DataFrame, part: Share, group: str | None = None) -> Bool
         return _whole_units(items, group, [part.share], part.seed) == 0
     sizes = class_sizes(items)
     wanted = np.minimum(np.maximum(np.floor(part.share * sizes + 0.5), 1), sizes - 1)
-    return _drawn_sides(items, [part.share], wanted[None], part.seed) == 0
+    return _drawn_sides(items, wanted[None], part.seed) == 0
 
 
 def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: int) -> Int[np.ndarray, " images"]:
@@ -153,43 +153,61 @@ def group_sides(items: pd.DataFrame, group: str, shares: Sequence[float], seed: 
 
 
 def _drawn_sides(
-    items: pd.DataFrame,
-    shares: Sequence[float],
-    wanted: Float[np.ndarray, "drawn images"],
-    seed: int,
+    items: pd.DataFrame, wanted: Float[np.ndarray, "drawn images"], seed: int
 ) -> Int[np.ndarray, " images"]:
     """Each image's side: of every class so many at random as are wanted on each drawn side, the others on the last one.
 
-    Copies go first and stay together, each picture as a group (see `group_sides`); then the other images fill up what
-    is wanted. So a set without copies is cut as if content were not known.
+    Copies stay together: in a random order of pictures and single images, each goes to the first side that still wants
+    as many images of its classes, or else to the last side. So single images fill up what pictures leave, a picture
+    larger than a side is not there, and a set without copies is cut as if content were not known. Only where a class
+    with copies is then absent from a side do the fewest images change sides that give it one, as in `group_sides`.
 
     wanted: for each drawn side and image, the number of images of its class there.
     """
-    together = kept_together(items)
-    copies = np.bincount(together)[together] > 1
-    side = np.full(len(items), len(shares))
-    if copies.any():
-        pictures = items[copies].assign(**{UNIT: together[copies].astype(str)})
-        side[copies] = group_sides(pictures, UNIT, shares, seed)
+    side = (rank_in_class(items, seed) >= np.cumsum(wanted, axis=0)).sum(axis=0)
+    copies = _has_copies(items)
+    if not copies.any():
+        return side
 
-    single = np.flatnonzero(~copies)
-    rank = rank_in_class(items.iloc[single], seed)
-    labels = items["label"].to_numpy()
-    taken = np.zeros(len(single))
-    for drawn in range(len(shares)):
-        there = pd.Series(labels[copies & (side == drawn)]).value_counts()
-        left = np.maximum(wanted[drawn][single] - pd.Series(labels[single]).map(there).fillna(0).to_numpy(), 0)
-        side[single[(rank >= taken) & (rank < taken + left)]] = drawn
-        taken = taken + left
+    has_copies = items["label"].isin(items["label"][copies]).to_numpy()  # whether its class has some
+    pictures = items.assign(**{UNIT: items[CONTENT].astype("str").where(copies)})[has_copies]
+    side[has_copies] = _sides_with_room(pictures, wanted[:, has_copies], seed)
     return side
 
 
+def _sides_with_room(
+    items: pd.DataFrame, wanted: Float[np.ndarray, "drawn images"], seed: int
+) -> Int[np.ndarray, " images"]:
+    """Each image's side as `_drawn_sides` draws it, of classes with copies; column UNIT: the picture of a copy."""
+    of, sizes = _groups(items, UNIT, seed)
+    places, counts = sizes.indices.tolist(), sizes.data.tolist()
+    parts = [list(zip(places[a:b], counts[a:b], strict=True)) for a, b in pairwise(sizes.indptr.tolist())]
+    first_of_class = np.unique(items["label"], return_index=True)[1]
+    room = wanted[:, first_of_class].tolist()
+    last = len(room)
+
+    side = np.full(len(parts), last)
+    for at, part in enumerate(parts):
+        fits = (drawn for drawn, left in enumerate(room) if all(n <= left[c] for c, n in part))
+        side[at] = next(fits, last)
+        _take(room, side[at], part, 1)
+    return _on_every_side(sizes, side, last + 1)[of]
+
+
 def _whole_units(items: pd.DataFrame, group: str, shares: Sequence[float], seed: int) -> Int[np.ndarray, " images"]:
-    """`group_sides` by a column; groups that share a picture are one group."""
-    if not _has_copies(items).any():
+    """`group_sides` by a column; groups that share a picture are one group, named by the smallest of their values.
+
+    Copies without a value are named by their content. So where no picture is in two groups, the sides are those of the
+    column, and an image that is added renames no other.
+    """
+    copies = _has_copies(items)
+    if not copies.any():
         return group_sides(items, group, shares, seed)
-    together = kept_together(items, group)
-    return group_sides(items.assign(**{UNIT: together.astype(str)}), UNIT, shares, seed)
+
+    names = items[group].astype("str").mask(_without_group(items, group))
+    unit_name = names.groupby(kept_together(items, group)).transform("min")
+    content = items[CONTENT].astype("str").where(copies)
+    return group_sides(items.assign(**{UNIT: unit_name.fillna(content)}), UNIT, shares, seed)
 
 
 def _has_copies(items: pd.DataFrame) -> Bool[np.ndarray, " images"]:
@@ -434,7 +452,7 @@ def _cut(data: ImageData, seed: int) -> ImageData:
     else:
         sizes = class_sizes(data.items)
         wanted = np.stack([np.maximum(1, np.floor(share * sizes + 0.5)) for share in shares])
-        side = _drawn_sides(data.items, shares, wanted, seed)
+        side = _drawn_sides(data.items, wanted, seed)
     items = data.items.assign(split=np.array(["test", "val", "train"])[side])
     return replace(data, items=items, fingerprint=fingerprint(items, data.fingerprint))
 

@@ -84,9 +84,14 @@ def visuals_of(analysis: object) -> Visuals:
 
 
 def headlines(analysis: object, tables: Mapping[str, Table]) -> list[str]:
-    """One sentence for each finding in these tables; none for a table that is missing or empty."""
+    """One sentence for each finding in these tables; none for a table that is missing or empty.
+
+    After these, what a study says in the parameter `notes` of its tables.
+    """
     known = visuals_of(analysis).headlines
-    return [line for name, table in tables.items() if name in known for line in known[name](table.frame)]
+    found = [line for name, table in tables.items() if name in known for line in known[name](table.frame)]
+    notes = dict.fromkeys(note for table in tables.values() for note in table.parameters.get("notes", []))
+    return [*found, *notes]
 
 
 def answers(analyses: Iterable[object], tables: Mapping[str, Table], most: int) -> list[Headline]:

@@ -184,7 +184,8 @@ class Probe:
     left_out: Float[np.ndarray, "judged classes"]
 
     def logits(self, features: Features) -> Float[np.ndarray, "images classes"]:
-        """Of any number of images."""
+        """Of any number of images. Raises FcaError for features that are not finite."""
+        check_finite(features)
         return features.astype(np.float64) @ self.weight.T + self.bias
 
 
@@ -200,18 +201,20 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     of each class, of more than FOLDS images a class several: a probe without one image alone knows its class least, and
     is wrong on it too often (by 4.5 points for ten classes of 15 photographs, instead of 1.4).
     λ is the one of PENALTIES with the smallest mean square of Y minus that. One eigendecomposition of X'X (or of X X',
-    whichever is smaller) serves all of them, n d min(n, d) operations in all. The logits are the outputs of the
-    regression times the temperature that makes the labels of the images left out likeliest.
+    whichever is smaller) serves all of them, n d min(n, d) operations in all; each large fold has another one. The
+    logits are the outputs of the regression times the temperature that makes the labels of the images left out
+    likeliest.
 
     labels: 0..classes-1, each at least once.    groups: of each image, such as copies or frames of one video, which are
     left out together; None: each image is alone. One group of all images counts as none.
-    Raises FcaError for fewer than two classes and for one without images.
+    Raises FcaError for fewer than two classes, for one without images, and for features that are not finite.
 
     >>> x, y = np.array([[-1.0], [-2.0], [1.0], [2.0]]), np.array([0, 0, 1, 1])
     >>> probe = fit_probe(x, y)
     >>> probe.logits(np.array([[-3.0], [3.0]])).argmax(axis=1), probe.left_out.argmax(axis=1)
     (array([0, 1]), array([0, 0, 1, 1]))
     """
+    check_finite(features)
     target = np.eye(_classes(labels))[labels]
     y_mean = target.mean(axis=0)
     x = features.astype(np.float64)
@@ -221,7 +224,6 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     directions, spectrum = _directions(x)
     scores = directions.T @ (x.T @ (target - y_mean)) / np.sqrt(spectrum)[:, None]
     penalties = PENALTIES * max(float(np.square(x).mean()), np.finfo(np.float64).tiny) * len(x)
-    shrinkage = penalties / (spectrum[:, None] + penalties)  # what a penalty takes away along each direction
 
     if groups is None or len(np.unique(groups)) == 1:
         groups = np.arange(len(labels))
@@ -230,14 +232,32 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
     basis = x[beside] @ directions / np.sqrt(spectrum)
     folds = _folds(labels[beside], groups[beside])
     is_judged = np.isin(beside, judged)
-    errors = _errors_left_out(basis, (target - y_mean)[beside], scores, shrinkage, folds, len(x))[:, is_judged]
+    errors = _errors_left_out(basis, (target - y_mean)[beside], scores, spectrum, penalties, folds, len(x))
+    errors = errors[:, is_judged]
     best = int(np.argmin(np.square(errors).mean(axis=(1, 2))))
     left_out = target[judged] - errors[best]
 
     scale = temperature(left_out, labels[judged])
-    weight = (directions @ (scores * ((1 - shrinkage[:, best]) / np.sqrt(spectrum))[:, None])).T
+    kept = spectrum / (spectrum + penalties[best])  # what the penalty leaves along each direction
+    weight = (directions @ (scores * (kept / np.sqrt(spectrum))[:, None])).T
     bias = y_mean - weight @ x_mean
     return Probe(scale * weight, scale * bias, float(PENALTIES[best]), judged, scale * left_out)
+
+
+def check_finite(features: Features) -> None:
+    """Raises FcaError for infinite or missing values, with the number of images that have some.
+
+    >>> try:
+    ...     check_finite(np.array([[0.0, 1.0], [np.inf, 2.0]]))
+    ... except FcaError as error:
+    ...     print(str(error).partition("; next: ")[0])
+    images with infinite or missing features = 1 of 2; allowed: 0 (stored features reach 65,504)
+    """
+    images_with_some = int((~np.isfinite(features)).any(axis=1).sum())
+    if images_with_some:
+        what = "images with infinite or missing features"
+        step = "choose another network or other weights, or leave these images out"
+        raise FcaError(what, f"{images_with_some} of {len(features)}", "0 (stored features reach 65,504)", step)
 
 
 def _classes(labels: Labels) -> int:
@@ -264,29 +284,61 @@ def _errors_left_out(
     basis: Float[np.ndarray, "images rank"],
     target: Float[np.ndarray, "images classes"],
     scores: Float[np.ndarray, "rank classes"],
-    shrinkage: Float[np.ndarray, "rank penalties"],
+    spectrum: Float[np.ndarray, " rank"],
+    penalties: Float[np.ndarray, " penalties"],
     folds: Integer[np.ndarray, " images"],
     n: int,
 ) -> Float[np.ndarray, "penalties images classes"]:
     """What a ridge regression misses of each target when it is fitted without the image's fold: (I - H_FF)^-1 e_F.
 
     basis:  left singular vectors of the n centred images, at these images.    target: centred.
-    scores: the target of all images along the basis.    shrinkage: the share of each that a penalty takes away.
+    scores: the target of all images along the basis.    spectrum: sums of squares of the images along it.
 
-    I - H is the part outside of the basis (nothing, where features outnumber images) plus that which is taken away; the
-    sum of two parts loses no digits at a small penalty, where H is nearly I.
+    I - H is the part outside of the basis (nothing, where features outnumber images) plus that which a penalty takes
+    away; the sum of two parts loses no digits at a small penalty, where H is nearly I.
     """
+    shrinkage = penalties / (spectrum[:, None] + penalties)  # the share that a penalty takes away of each score
     outside = target - basis @ scores
-    errors = np.empty((shrinkage.shape[1], *target.shape))
+    errors = np.empty((len(penalties), *target.shape))
     for fold in np.unique(folds):
         members = np.flatnonzero(folds == fold)
         inside = basis[members]
+        fitted = outside[members] + inside @ (shrinkage.T[:, :, None] * scores)
+        if 2 * len(inside) > len(spectrum):  # from here on one decomposition is faster than a solution a penalty
+            errors[:, members] = _errors_of_large_fold(inside, fitted, spectrum, penalties, n)
+            continue
+
         free_outside = np.eye(len(inside)) - 1 / n - inside @ inside.T
         for penalty, taken in enumerate(shrinkage.T):
-            part = inside * taken
-            free = free_outside + part @ inside.T
-            errors[penalty, members] = np.linalg.solve(free, outside[members] + part @ scores)
+            free = free_outside + (inside * taken) @ inside.T
+            errors[penalty, members] = np.linalg.solve(free, fitted[penalty])
     return errors
+
+
+def _errors_of_large_fold(
+    inside: Float[np.ndarray, "fold rank"],
+    fitted: Float[np.ndarray, "penalties fold classes"],
+    spectrum: Float[np.ndarray, " rank"],
+    penalties: Float[np.ndarray, " penalties"],
+    n: int,
+) -> Float[np.ndarray, "penalties fold classes"]:
+    """(I - H_FF)^-1 e_F for all penalties from one eigendecomposition, faster where images of the fold are many.
+
+    With B the basis at the fold, S the spectrum, K = I - 1 1' / n and H_FF = 1 1' / n + B S (S + λ)^-1 B', by Woodbury
+
+        (I - H_FF)^-1 = K^-1 + W (G + λ I)^-1 W',   W = K^-1 B S^1/2,   G = S - S^1/2 B' W
+
+    and G is the scatter of the other images.    fitted: e_F, what the fit to all images misses.
+    """
+    others = n - len(inside)
+    scaled = inside * np.sqrt(spectrum)
+    w = scaled + scaled.sum(axis=0) / others
+    of_others, rotation = np.linalg.eigh(np.diag(spectrum) - scaled.T @ w)
+    of_others = np.maximum(of_others, 0.0)
+
+    w = w @ rotation
+    correction = w @ (w.T @ fitted / (of_others[:, None] + penalties[:, None, None]))
+    return fitted + fitted.sum(axis=1, keepdims=True) / others + correction
 
 
 def _directions(x: Features) -> tuple[Float[np.ndarray, "features rank"], Float[np.ndarray, " rank"]]:

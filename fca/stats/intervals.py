@@ -22,6 +22,7 @@ from scipy.special import bdtr, ndtr, ndtri, stdtrit  # not scipy.stats, which t
 LEVEL = 0.95
 RESAMPLES = 2000
 FEWEST_DRAWS = 5  # independent draws (subset seeds, models, images ...) that a bootstrap needs
+FURTHEST = 2.0  # an end corrected for skewness is at most so many times as far away as Student's
 ALIKE = 1e-12  # a smaller standard error is the rounding of equal accuracies
 NO_INTERVAL = (float("nan"), float("nan"))
 EVERYWHERE = (-float("inf"), float("inf"))
@@ -185,6 +186,7 @@ def jackknife_interval(
     *left_out: Float[np.ndarray, " _"],
     scale: Scale = PLAIN,
     within: tuple[float, float] = EVERYWHERE,
+    freedom: Sequence[float] | None = None,
 ) -> tuple[float, float]:
     """95 % interval of a smooth statistic (a mean, a ratio, a correlation ...) from its values with each draw left out.
 
@@ -192,16 +194,21 @@ def jackknife_interval(
 
         T = (z - true z) / sqrt(V),    V = Σ c_ij²,    c_ij = sqrt((k_i - 1) / k_i) (mean z_i - z_ij)
 
-    z_ij leaves out draw j of the i-th kind of draws, of which there are k_i. Its degrees of freedom are k - 1 for one
-    kind, else V² / Σ_i V_i² / (k_i - 1) (Tukey 1958; Satterthwaite 1946). On the plain scale draws may be skewed, and
+    z_ij leaves out draw j of the i-th kind of draws, of which there are k_i. Its degrees of freedom are f = k - 1 for
+    one kind, else V² / Σ_i V_i² / f_i (Tukey 1958; Satterthwaite 1946). On the plain scale draws may be skewed, and
     then T is. So a monotone cubic of it, which removes the skewness, takes Student's quantiles t (Hall 1992, J. R.
     Stat. Soc. B 54:221); without skewness it is T itself:
 
         g(T) = T + a T² / 3 + a² T³ / 27 + a / 6,    a = Σ c_ij³ / V^1.5,    g(T) = ±t
 
+    No end is more than twice as far away as Student's. Few draws show little of their skewness: without this limit the
+    interval of five normal draws is a third wider than Student's (with it a seventh), for at most half a point more
+    coverage at five skewed draws, and one at three.
+
     left_out: one array for each kind of draws that are independent of the others: class subsets and models, or the
               images of each class.
     scale:    where the statistic is nearly normal.    within: the range of the quantity.
+    freedom:  f of each kind, where its draws have unequal weight (see freedom_of_mean); None: k - 1.
 
     NaN, NaN with a kind of a single draw, where the statistic or one of its values is undefined or at the end of its
     scale (a correlation of 1), and where leaving draws out changes nothing: then they show no spread to go by.
@@ -217,15 +224,14 @@ def jackknife_interval(
     if not has_draws or not np.isfinite(np.concatenate([[centre], *kinds])).all():
         return NO_INTERVAL
 
-    draws = np.array([len(z) for z in kinds])
+    of_kinds = np.array([len(z) - 1 for z in kinds] if freedom is None else freedom)
     changes = [np.sqrt((len(z) - 1) / len(z)) * (z.mean() - z) for z in kinds]
     variances = np.array([float(c @ c) for c in changes])
     variance = float(variances.sum())
     if variance <= ALIKE**2:
         return NO_INTERVAL
 
-    freedom = variance**2 / float((variances**2 / (draws - 1)).sum())
-    t = float(stdtrit(freedom, 0.5 + LEVEL / 2))
+    t = float(stdtrit(variance**2 / float((variances**2 / of_kinds).sum()), 0.5 + LEVEL / 2))
     skewness = float(sum((c**3).sum() for c in changes)) / variance**1.5 if scale is PLAIN else 0.0
     ends = (float(scale.back(centre - variance**0.5 * _uncorrected(side * t, skewness))) for side in (1, -1))
     low, high = ends
@@ -233,14 +239,36 @@ def jackknife_interval(
 
 
 def _uncorrected(t: float, a: float) -> float:
-    """The T whose corrected value g(T) is t (see jackknife_interval).
+    """The T whose corrected value g(T) is t, at most FURTHEST t (see jackknife_interval).
 
-    >>> _uncorrected(2.0, 0.0), round(_uncorrected(2.0, 0.3), 3)
-    (2.0, 1.659)
+    >>> _uncorrected(2.0, 0.0), round(_uncorrected(2.0, 0.3), 3), _uncorrected(-2.0, 0.9)
+    (2.0, 1.659, -4.0)
     """
     if abs(a) < 1e-6:  # the limit; the quotient below would lose its digits
         return t
-    return float(np.cbrt(1 + a * (t - a / 6)) - 1) * 3 / a
+    corrected = float(np.cbrt(1 + a * (t - a / 6)) - 1) * 3 / a
+    furthest = FURTHEST * abs(t)
+    return min(max(corrected, -furthest), furthest)
+
+
+def freedom_of_mean(counts: Num[np.ndarray, " clusters"]) -> float:
+    """Degrees of freedom of the variance of a mean over clusters that have so many points each.
+
+    Of V = Σ w_j² (x_j - Σ w x)², with w the shares of all points and x the means of the clusters, independent and of
+    equal variance: 2 E[V]² / var V (Satterthwaite 1946). With s_r = Σ w^r that is
+
+        (s_2 - 2 s_3 + s_2²)² / (s_4 + 4 s_2 s_4 + s_2⁴ + 2 s_3² - 4 s_2² s_3 - 4 s_5)
+
+    k - 1 for k equal clusters, and about 1 where one has most of the points.
+
+    >>> round(freedom_of_mean(np.array([3, 3, 3, 3, 3])), 6), round(freedom_of_mean(np.array([1, 2, 3, 10, 30])), 2)
+    (4.0, 1.22)
+    """
+    share = counts / counts.sum()
+    s2, s3, s4, s5 = (float((share**power).sum()) for power in (2, 3, 4, 5))
+    mean = s2 - 2 * s3 + s2**2
+    half_of_variance = s4 + 4 * s2 * s4 + s2**4 + 2 * s3**2 - 4 * s2**2 * s3 - 4 * s5
+    return mean**2 / half_of_variance
 
 
 def ratio_interval(
@@ -252,19 +280,21 @@ def ratio_interval(
     """95 % interval of a mean, Σ sums / Σ counts, over clusters that were drawn (see jackknife_interval).
 
     Of 3 to 50 normal draws 94 to 96 % contain the true mean. Student's interval, without the correction for skewness,
-    contains only 88 to 94 % of means near the end of their range (experiments/intervals).
+    contains only 88 to 94 % of means near the end of their range. Clusters may have very different numbers of points:
+    see freedom_of_mean, without which 79 to 94 % contain the mean (experiments/intervals).
 
     fixed: values of points that were not drawn.    within: the range of the quantity.
-    NaN, NaN with fewer than two clusters, and where all are alike.
+    NaN, NaN with fewer than two clusters that have points, and where all are alike.
 
     >>> [round(end, 2) for end in ratio_interval(np.array([0.7, 0.8, 0.9]), np.ones(3))]
     [0.55, 1.05]
     """
-    if len(sums) < 2:
+    if np.count_nonzero(counts) < 2:
         return NO_INTERVAL
     total = float(sums.sum()) + (0.0 if fixed is None else float(fixed.sum()))
     points = float(counts.sum()) + (0 if fixed is None else len(fixed))
-    return jackknife_interval(total / points, (total - sums) / (points - counts), within=within)
+    left_out = (total - sums) / (points - counts)
+    return jackknife_interval(total / points, left_out, within=within, freedom=[freedom_of_mean(counts)])
 
 
 def mean_interval(

@@ -91,6 +91,7 @@ def class_means(values: Values, labels: Labels, over: str = CLASSES) -> ClassMea
 
     over: classes = intervals are about other such classes: each is left out with all of its images;
           images = about these classes alone: images are left out within their class; also below FEWEST_DRAWS classes.
+          No interval with a class of a single image, whose variance they do not show.
     Raises FcaError without images, and for another `over`.
 
     >>> values, labels = np.array([[1, 0, 1, 1, 0], [0, 0, 1, 1, 0]]), np.arange(5)

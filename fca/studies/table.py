@@ -28,7 +28,9 @@ IMAGE_ID = Column("image_id", str, "", "image")
 LABEL = Column("label", str, "", "class of the image")
 NOTE = Column("note", str, "", "why a value is missing")
 NO_MEAN_INTERVAL = "no interval: it takes two subset seeds that differ"  # of a mean over subsets
-TOO_FEW_SEEDS = "no interval: too few subset seeds to leave one out"  # of a correlation, or a ratio of spreads
+UNDEFINED_WITHOUT = (
+    "no interval: undefined without one of the subset seeds, or all alike"  # a correlation, a ratio of spreads
+)
 SUBSETS = Column("subsets", int, ".0f", "class subsets")
 MODELS = Column("models", int, ".0f", "models")
 CHANCE = Column("chance", float, ".1%", "accuracy of always predicting the most frequent class")

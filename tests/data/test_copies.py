@@ -90,6 +90,112 @@ def test_a_validation_split_that_is_carved_takes_copies_together():
     assert pd.crosstab(data.items["label"], data.items["split"])["val"].between(9, 11).all()
 
 
+def invented(contents, **columns):
+    """A line an image, of these contents; ids in their order."""
+    ids = [f"{i:03d}" for i in range(len(contents))]
+    return pd.DataFrame({"image_id": ids, "content": contents, **columns})
+
+
+def added(frame, **line):
+    """One image more, in front of all others."""
+    return pd.concat([frame, pd.DataFrame([{"image_id": "!new", "content": "new", **line}])], ignore_index=True)
+
+
+def sides(frame, group=None):
+    return for_training(data_of(frame, group=group)).items.set_index("image_id")["split"]
+
+
+def changed(before, after):
+    """How many of the images that both cuts have change their side."""
+    return int((after[before.index] != before).sum())
+
+
+def patients(classes, each=10):
+    """600 images of 60 patients; each patient has one class, or several at random."""
+    patient = np.repeat(np.arange(60), each)
+    label = patient % classes if classes == 3 else np.random.default_rng(0).integers(0, classes, 60 * each)
+    contents = [f"picture {i}" for i in range(60 * each)]
+    return invented(contents, label=[f"c{c}" for c in label], patient=[f"p{p:02d}" for p in patient])
+
+
+@pytest.mark.parametrize("classes", [2, 3], ids=["patients of two classes", "patients of one class"])
+def test_a_pair_inside_a_group_changes_nothing_and_one_that_joins_two_groups_little(classes):
+    """Where groups were named by the number of a line, one pair moved 260 to 310 of these 600 images."""
+    items = patients(classes)
+    before = sides(items, "patient")
+    inside, across = items.copy(), items.copy()
+    inside.loc[1, "content"] = inside.loc[0, "content"]
+    across.loc[31, "content"] = across.loc[0, "content"]  # patients 0 and 3
+    assert changed(before, sides(inside, "patient")) == 0
+    assert changed(before, sides(across, "patient")) <= 60  # 6 of 60 patients
+
+
+@pytest.mark.parametrize("classes", [2, 3], ids=["patients of two classes", "patients of one class"])
+def test_an_image_that_is_added_moves_at_most_a_few_patients(classes):
+    items = patients(classes)
+    items.loc[1, "content"] = items.loc[0, "content"]
+    before = sides(items, "patient")
+    assert changed(before, sides(added(items, label="c0", patient="a new one"), "patient")) <= 40
+    assert changed(before, sides(added(items, label="c0", patient=""), "patient")) <= 40
+
+
+def test_copies_without_a_group_are_one_unit_named_by_their_content():
+    items = patients(3)
+    items.loc[[0, 10, 20], "patient"] = ""
+    items.loc[20, "content"] = items.loc[0, "content"]
+    before = sides(items, "patient")
+    assert before["000"] == before["020"]
+    assert changed(before, sides(added(items, label="c0", patient=""), "patient")) <= 40
+
+
+@pytest.mark.parametrize("content", ["new", "single 7", "picture 3"], ids=["another picture", "a copy", "a third copy"])
+def test_an_image_that_is_added_moves_only_what_lies_at_the_edge_of_a_side(content):
+    """Of 300 images 115 are copies: one more image once moved 52 copies and 4 single images."""
+    contents = [f"picture {i // 2}" if i < 115 else f"single {i - 115}" for i in range(300)]
+    items = invented(contents, label=list("abc") * 100).assign(
+        label=lambda of: of.groupby("content")["label"].transform("min")
+    )
+    before = sides(items)
+    label = items["label"][items["content"] == content]
+    after = sides(added(items, label="a" if label.empty else label.iloc[0]).assign(content=[*contents, content]))
+    assert changed(before, after) <= 6  # a picture whose size changes may change sides, and two images at each edge
+
+
+def test_images_without_copies_stay_where_they_were_before_some_images_got_copies():
+    single = invented([f"single {i}" for i in range(200)], label=["a", "b"] * 100)
+    before = sides(single)
+    copied = single.iloc[:20].assign(image_id=lambda of: "!copy of " + of["image_id"])
+    after = sides(pd.concat([single, copied]))
+    assert changed(before.iloc[20:], after) <= 8  # shares of 100 and of 110 images, two edges in two classes
+
+
+def pictures_by_side(frame):
+    """Images and pictures of class x on each side."""
+    of_x = for_training(data_of(frame)).items.query("label == 'x'")
+    return of_x.groupby("split")["content"].agg(["size", "nunique"])
+
+
+def test_copies_are_not_forced_onto_sides_that_single_images_fill():
+    """Two pictures of 8 copies and 14 single images: the test images were once 8 copies of one picture."""
+    contents = [f"picture {i // 8}" if i < 16 else f"single {i}" for i in range(60)]
+    found = pictures_by_side(invented(contents, label=["x"] * 30 + ["y"] * 30))
+    assert found["size"].to_dict() == {"test": 6, "train": 21, "val": 3}
+    assert found["nunique"][["test", "val"]].tolist() == [6, 3]
+
+
+@pytest.mark.parametrize("single", [0, 1, 2])
+def test_a_class_with_too_few_single_images_still_has_a_place_on_every_side(single):
+    """With two single images test took both, and val had none."""
+    contents = [f"picture {i // 8}" if i < 24 else f"single {i}" for i in range(24 + single)]
+    others = [f"other {i}" for i in range(30)]
+    frame = invented(contents + others, label=["x"] * len(contents) + ["y"] * 30)
+    found = pictures_by_side(frame)
+    assert set(found.index) == {"train", "val", "test"}
+    assert found["size"]["train"] >= 8
+    forced = (found["size"][["test", "val"]] == 8).sum()
+    assert forced == max(0, 2 - single)  # no more pictures leave training than have to
+
+
 def test_a_set_without_copies_is_cut_and_known_as_it_always_was():
     frame = pd.DataFrame({"image_id": [f"{i:03d}" for i in range(90)], "label": list("abc") * 30})
     data = data_of(frame.assign(content=[f"{i}" for i in range(90)]))

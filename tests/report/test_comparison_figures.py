@@ -83,8 +83,35 @@ def test_what_was_not_tested_is_named_so():
     frame = comparison.paired(comparison.per_subset(bare))
     assert frame["told_apart"].isna().all()
     drawn = values(style.spec(paired_figure(comparison.PAIRED.table(frame, {}, ()))))
-    assert set(drawn["verdict"]) == {"no test: predictions are not stored, or too few draws"}
+    assert set(drawn["verdict"]) == {"no test: no stored predictions, or no interval of the difference"}
     assert all("cannot be tested" in line for line in paired_headlines(frame))
+
+
+def alike(a, b, images=20, seeds=5):
+    """Two models that are right on the first so many images of each of five subsets."""
+    lines = []
+    for model, right in (("a", a), ("b", b)):
+        for seed in range(seeds):
+            about = {"dataset": "zoo", "model": model, "protocol": "sub", "run_id": f"{model}{seed}", "ncl": 2}
+            drawn = {"subset_seed": seed, "classes": (seed, seed + 1), "fingerprint": "f"}
+            at = seed * images + np.arange(images)
+            predicted = PredictedSubset(at, at % 2, np.arange(images) < right)
+            lines.append({**about, **drawn, "top1": right / images, "predictions": predicted})
+    return comparison.paired(comparison.per_subset(pd.DataFrame(lines).astype({"subset_seed": "Int64"})))
+
+
+def test_two_models_that_are_always_right_do_not_differ():
+    frame = alike(20, 20)
+    assert frame["told_apart"].tolist() == [False]
+    assert "0 of 1 at ncl 2" in next(paired_headlines(frame))
+
+
+def test_a_difference_that_is_the_same_in_all_seeds_has_no_interval_and_says_so():
+    [line] = alike(20, 10).to_dict("records")
+    assert line["difference"] == 0.5
+    assert line["p_holm"] < 1e-12
+    assert pd.isna(line["told_apart"])
+    assert comparison.NO_SPREAD in line["note"]
 
 
 def test_the_heat_map_has_every_chance_to_be_the_best():

@@ -100,7 +100,7 @@ def test_banks_are_fitted_on_other_networks(tmp_path):
 
 def test_without_other_networks_policies_with_a_bank_are_left_out(tmp_path):
     [one] = responses_by_level(answered(tmp_path / "outputs", models=2).store)
-    frame, exposure, left_out = replays(
+    frame, exposure, left_out, _ = replays(
         of_levels(one),
         pool_of(one.items),
         [Setting("neyman_irt", "regression", 0.5), Setting("random", "pooled", 0.5)],

@@ -5,6 +5,7 @@ import pytest
 
 from fca.stats.intervals import wilson
 from fca.studies.progressive.attribute_levels import AttributeLevels
+from fca.studies.progressive.figures import steps_headlines
 from tests.studies.steps_lab import LEVELS, able, items_of, respond, steps_lab
 
 
@@ -87,7 +88,9 @@ def test_four_classes_that_are_all_alike_show_no_spread_to_go_by(steps):
     respond(steps, "net", level == 2)
     found = tables(steps)["attribute_steps"]
     assert found[["drop_low", "drop_high"]].isna().all(axis=None)
-    assert set(found["verdict"]) == {"undecided"}
+    assert dict(zip(found["drop"].round(9), found["verdict"], strict=True)) == {0: "undecided", -1: "no interval"}
+    headlines = list(steps_headlines(found.assign(at_chance=False)))
+    assert any("without an interval (alike in all classes" in line for line in headlines)
 
 
 def test_one_class_has_no_interval_over_classes(tmp_path):
@@ -95,7 +98,7 @@ def test_one_class_has_no_interval_over_classes(tmp_path):
     respond(lab, "net", able(lab, 1.5))
     found = tables(lab)
     assert found["attribute_steps"][["drop_low", "drop_high"]].isna().all(axis=None)
-    assert set(found["attribute_steps"]["verdict"]) == {"undecided"}
+    assert set(found["attribute_steps"]["verdict"]) == {"undecided"}  # always right: nothing drops
     assert found["attribute_scores"]["score_low"].isna().all()
 
 

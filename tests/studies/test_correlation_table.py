@@ -6,7 +6,7 @@ import scipy.stats
 
 from fca.studies.few_class.correlation import Correlation
 from fca.studies.few_class.similarity import Similarity
-from fca.studies.table import TOO_FEW_SEEDS
+from fca.studies.table import UNDEFINED_WITHOUT
 from fca.subset import draw_subset
 from fca.types import FcaError
 
@@ -63,7 +63,7 @@ def test_it_equals_scipy_on_the_points_of_the_figure(study):
             assert (ours["r"], ours["p"]) == pytest.approx((reference.statistic, reference.pvalue))
             assert ours["n"] == len(part)
             lacks_interval = np.isnan([ours["r_low"], ours["r_high"]]).all()
-            assert lacks_interval == (ours["note"] == TOO_FEW_SEEDS)
+            assert lacks_interval == (ours["note"] == UNDEFINED_WITHOUT)
     assert set(found["correlation"]["target"]) == set(points["target"])
 
 

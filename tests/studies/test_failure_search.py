@@ -8,7 +8,7 @@ from scipy import stats
 from fca.report import figure
 from fca.stats.intervals import wilson
 from fca.stats.search import Domain
-from fca.stats.search.counts import share_with_interval
+from fca.stats.search.counts import image_correlation, share_with_interval
 from fca.store import Store
 from fca.studies.search.failures import FailureSearch
 from fca.types import FcaError
@@ -75,8 +75,10 @@ def test_a_rule_is_confirmed_by_fresh_images_that_differ(known, found):
     subdomain = known.store.array(run, "fresh_subdomain")
     sums = pd.DataFrame({"correct": correct, "shown": shown})[rule == 0].groupby(subdomain[rule == 0]).sum()
     assert len(set(sums["shown"])) > 1  # some were drawn twice: they have twice as many images, and more weight
-    by_image, by_subdomain = sums["correct"].sum() / sums["shown"].sum(), (sums["correct"] / sums["shown"]).mean()
-    assert min(by_image, by_subdomain) <= line["fresh"] <= max(by_image, by_subdomain)
+    everything = np.zeros(len(sums), dtype=np.int64)
+    correlation = image_correlation(sums["correct"].to_numpy(), sums["shown"].to_numpy(), everything)
+    worth = sums["shown"] / (1 + (sums["shown"] - 1) * correlation)
+    assert line["fresh"] == pytest.approx(np.average(sums["correct"] / sums["shown"], weights=worth), abs=1e-12)
     expected = share_with_interval(sums["correct"].to_numpy(), sums["shown"].to_numpy())
     assert tuple(line[["fresh", "fresh_low", "fresh_high"]]) == pytest.approx(expected, abs=1e-12)
     assert (line["rule"], line["n_visited"], line["n_subdomains"], line["fresh_images"]) == (RULE, 10, 10, 200)

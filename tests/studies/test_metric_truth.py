@@ -75,9 +75,9 @@ def six_are_enough(request, monkeypatch):
 def test_metrics_that_follow_and_metrics_that_do_not_are_named_with_the_cues(known):
     assert verdicts(known.store) == {
         "accuracy/ablate/gray": ("follows", []),
-        "accuracy/swap/background/pasted": ("refuted", ["texture"]),  # the same for all networks
+        "accuracy/swap/background/pasted": ("not confirmed", ["texture"]),  # the same for all networks
         "rfs/gaussian/0.25": ("follows", []),
-        "rfs/l2/60/area_matched": ("refuted", ["color", "texture"]),  # not defined where nothing is lost
+        "rfs/l2/60/area_matched": ("not confirmed", ["color", "texture"]),  # not defined where nothing is lost
     }
 
 
@@ -151,12 +151,15 @@ def lines(cue, value, reliance, metric="accuracy/ablate/gray"):
     ("parts", "verdict"),
     [
         ([lines("color", range(12), np.arange(12) / 11)], ("follows", "")),
-        ([lines("color", range(12), -np.arange(12) / 11)], ("refuted", "color")),
+        ([lines("color", range(12), -np.arange(12) / 11)], ("not confirmed", "color")),
         ([lines("color", range(9), np.arange(9) / 8)], ("undecided", "")),  # too few for a refutation
         ([lines("color", range(12), np.arange(12) / 100)], ("undecided", "")),  # networks that hardly differ
-        ([lines("color", [np.nan] * 12, np.arange(12) / 11)], ("refuted", "color")),
+        ([lines("color", [np.nan] * 12, np.arange(12) / 11)], ("not confirmed", "color")),
         ([lines("color", range(12), np.arange(12) / 11), lines("object", range(3), np.arange(3))], ("undecided", "")),
-        ([lines("color", [2] * 12, np.arange(12) / 11), lines("object", range(3), np.arange(3))], ("refuted", "color")),
+        (
+            [lines("color", [2] * 12, np.arange(12) / 11), lines("object", range(3), np.arange(3))],
+            ("not confirmed", "color"),
+        ),
         ([lines("color", range(12), -np.arange(12) / 5, "saliency/iou")], ("follows", "")),
     ],
     ids=["right", "wrong", "few", "alike", "undefined", "one cue untested", "one cue fails", "should fall"],
@@ -183,11 +186,11 @@ def test_figures_are_drawn_and_headlines_name_what_fails(known):
         drawn = one.draw(*(tables[table.name] for table in one.tables))
         assert "<svg" in style.as_svg(style.spec(drawn))
     sentences = figure.headlines(analysis, tables)
-    follows, *refuted = sentences
+    follows, *unconfirmed = sentences
     assert "by accuracy/ablate/gray, rfs/gaussian/0.25; none more weakly than the others, rank" in follows
-    assert [line.split(":")[0] for line in refuted] == [
-        "accuracy/swap/background/pasted is refuted",
-        "rfs/l2/60/area_matched is refuted",
+    assert [line.split(":")[0] for line in unconfirmed] == [
+        "accuracy/swap/background/pasted is not confirmed",
+        "rfs/l2/60/area_matched is not confirmed",
     ]
-    assert "rank correlation for texture none" in refuted[0]
-    assert "colour none (not defined for 6 of 6 networks)" in refuted[1]
+    assert "rank correlation for texture none" in unconfirmed[0]
+    assert "colour none (not defined for 6 of 6 networks)" in unconfirmed[1]

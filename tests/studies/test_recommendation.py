@@ -12,7 +12,7 @@ from fca.stats.intervals import wilson
 from fca.store import Store
 from fca.store.columns import LEFT_OUT, PENALTY_BY
 from fca.studies.recommend.evidence import evidence
-from fca.studies.recommend.expected import AFTER, expected, known_points, measured_coverage, points
+from fca.studies.recommend.expected import AFTER, BEFORE, expected, known_points, measured_coverage, points
 from fca.studies.recommend.recommendation import CHOSEN, GUESS, OPEN, REFUSED, UNTRAINED, WORSE, Recommendation
 from fca.types import FcaError
 from tests.studies.conftest import RECIPE, Lab, images
@@ -53,11 +53,15 @@ def trained(lab, model, right, adaptation="scratch", seed=0, last=False, **of):
     return run
 
 
-def described(lab, encoder, spread, weights=None, swapped=()):
-    """Features of all images, around a centre a class; those `swapped` lie at another class's centre."""
+def described(lab, encoder, spread, weights=None, swapped=(), infinite=()):
+    """Features of all images, around a centre a class; those `swapped` lie at another class's centre.
+
+    infinite: images of which one feature overflowed.
+    """
     rng, labels = np.random.default_rng(len(encoder)), lab.data.labels.copy()
     labels[list(swapped)] = (labels[list(swapped)] + 1) % 3
     features = np.eye(3, 8)[labels] + spread * rng.normal(size=(len(labels), 8))
+    features[list(infinite), 2] = np.inf
     arrays = {"features": features.astype(np.float16)}
     lab.write(arrays, task="embed", encoder=encoder, weights=weights, split="all", ncl=3, classes=range(3))
 
@@ -218,6 +222,24 @@ def test_probes_whose_penalty_validation_images_chose_are_no_candidates(tmp_path
     assert "1 linear probe is left out" in caplog.text
 
 
+@pytest.mark.parametrize("split", SPLITS)
+def test_a_probe_with_infinite_features_is_no_candidate_and_a_line_says_why(tmp_path, caplog, split):
+    """One overflow in a training image once ended the command; a validation image was taken for the first class."""
+    lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=30), count(1))
+    described(lab, "loud", 0.1, weights="w", infinite=[lab.data.rows(split)[4]])
+    network(lab, "loud", 1.0, weights="w")
+    trained(lab, "loud", 30, adaptation="probe", weights="w")
+    network(lab, "net", 9.0)
+    trained(lab, "net", 20)
+    frame = Recommendation()(lab.store)[0].frame
+    assert line_of(frame, "loud", "probe")["verdict"] == UNTRAINED
+    assert np.isnan(line_of(frame, "loud", "probe")["top1_expected"])
+    assert (frame.iloc[0]["model"], frame.iloc[0]["verdict"]) == ("net", CHOSEN)
+    lines = [line for line in caplog.messages if "the linear probe of loud is left out" in line]
+    assert len(lines) == 1
+    assert "images with infinite or missing features = 1 of 90" in lines[0]
+
+
 def test_a_probe_is_judged_by_what_the_probe_of_a_training_gives(tmp_path):
     """The same images, features, penalty and groups as in fca.tasks.adaptation.probe."""
     data = job_data(per_class=60)
@@ -246,6 +268,8 @@ def test_an_expectation_says_how_many_such_intervals_held_where_it_was_measured(
             assert np.isnan([line["coverage"], line["coverage_jobs"]]).all()
     assert (AFTER, "scratch") in measured.index
     assert (AFTER, "probe") not in measured.index, "the probe that is delivered now was not judged on those jobs"
+    assert BEFORE not in measured.index.get_level_values("when"), "every prediction of those jobs rests on that probe"
+    assert frame["coverage_predicted"].isna().all()
 
 
 def test_a_store_without_trainings_says_what_makes_some(lab):

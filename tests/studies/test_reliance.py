@@ -78,7 +78,7 @@ def invented(tmp_path_factory):
 def tables(invented):
     return {
         table.name: table
-        for table in Reliance(refuted=["accuracy/ablate/gray_box", "rfs/gaussian/0.25"])(invented.store)
+        for table in Reliance(unconfirmed=["accuracy/ablate/gray_box", "rfs/gaussian/0.25"])(invented.store)
     }
 
 
@@ -204,24 +204,24 @@ def test_models_are_compared_by_how_they_order_the_classes(tables):
     assert found["spearman"] == pytest.approx(wide["resnet"].corr(wide["vit"], method="spearman"))
 
 
-def test_a_refuted_metric_is_marked_wherever_it_is(tables):
+def test_an_unconfirmed_metric_is_marked_wherever_it_is(tables):
     accuracy = tables["reliance_accuracy"].frame
     marked = accuracy["condition"] == "ablate/gray_box"
-    assert (accuracy["trust"] == "refuted").tolist() == marked.tolist()
-    assert tables["reliance_classes"].frame["trust"].eq("refuted").all()
+    assert (accuracy["trust"] == "not confirmed").tolist() == marked.tolist()
+    assert tables["reliance_classes"].frame["trust"].eq("not confirmed").all()
     by_kind = tables["reliance_rfs"].frame.set_index("kind")["trust"]
-    assert by_kind["gaussian"].eq("refuted").all()
+    assert by_kind["gaussian"].eq("not confirmed").all()
     assert by_kind["l2"].isna().all()
     words = " ".join(headlines(Reliance(), tables))
-    assert "with known cues this metric is refuted" in words
-    assert "box gray (refuted)" in set(values(spec("reliance_accuracy", tables))["change"])
+    assert "with known cues this metric is not confirmed" in words
+    assert "box gray (not confirmed)" in set(values(spec("reliance_accuracy", tables))["change"])
 
 
 def test_the_test_in_the_store_counts_before_what_was_recorded(invented, monkeypatch):
-    found = {"accuracy/ablate/gray": ("refuted", ("object",)), "saliency/iou": ("follows", ())}
+    found = {"accuracy/ablate/gray": ("not confirmed", ("object",)), "saliency/iou": ("follows", ())}
     monkeypatch.setattr(reliance, "verdicts", lambda store: found)
-    accuracy, _, saliency, *_ = Reliance(refuted=["accuracy/swap/background"])(invented.store)
-    assert set(accuracy.frame["trust"].dropna()) == {"refuted (object)"}
+    accuracy, _, saliency, *_ = Reliance(unconfirmed=["accuracy/swap/background"])(invented.store)
+    assert set(accuracy.frame["trust"].dropna()) == {"not confirmed (object)"}
     assert set(saliency.frame["trust"].dropna()) == {"follows"}
 
 

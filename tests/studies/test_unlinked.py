@@ -64,6 +64,11 @@ def test_other_analyses_keep_parts_apart(analysis, files, tmp_path):
     assert set(tables[0].frame["dataset"]) == set(PARTS)
 
 
+def test_scores_without_a_bank_say_once_that_there_are_parts(files, tmp_path, caplog):
+    Ability(responses=files)(Store(tmp_path / "outputs"))
+    assert caplog.text.count("never compared") == 1
+
+
 def test_a_saved_bank_of_parts_scores_on_each_scale_by_its_name(files, tmp_path):
     store = Store(tmp_path / "outputs")
     bank = next(table for table in Irt(responses=files)(store) if table.name == "irt_items")
@@ -119,3 +124,45 @@ def test_a_weak_link_is_said_with_its_error(tmp_path):
     assert fits["shift_se"].iloc[0] > 0.5
     [line] = [line for line in fit_headlines(fits) if "linked by 3 responses" in line]
     assert line.startswith("answers: 20 subjects (")
+
+
+@pytest.fixture
+def linked_by_one(tmp_path):
+    """Two blocks of four subjects that a ninth one, with all items, links."""
+    rng = np.random.default_rng(0)
+    right = (rng.random((9, 60)) < np.linspace(0.3, 0.8, 9)[:, None]).astype(float)
+    right[:4, 30:] = np.nan
+    right[4:8, :30] = np.nan
+    subjects = [*(f"a{at}" for at in range(4)), *(f"b{at}" for at in range(4)), "c"]
+    path = tmp_path / "zoo.csv"
+    pd.DataFrame(right, index=pd.Index(subjects, name="subject"), columns=[f"i{at}" for at in range(60)]).to_csv(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("model", ["2pl", pytest.param("auto", marks=pytest.mark.slow)])
+def test_holding_out_the_subject_that_links_the_others_is_said_and_stops_nothing(
+    linked_by_one, model, tmp_path, caplog
+):
+    found = Irt(responses=[linked_by_one], hold_out="subjects", model=model)(Store(tmp_path / "outputs"))
+    fits = next(table for table in found if table.name == "irt_fits").frame
+    assert np.isfinite(fits["held_out_nll"]).all()
+    [line] = [line for line in caplog.messages if "no common item links the other subjects" in line]
+    assert line.startswith("zoo: without ")
+    assert "c" in line.removeprefix("zoo: without ").split(" no common")[0].split(", ")
+
+
+def test_groups_without_a_common_item_leave_their_data_set_out_and_no_other(linked_by_one, tmp_path, caplog):
+    store = Store(tmp_path / "outputs")
+    whole = np.random.default_rng(1).random((8, 60)) < np.linspace(0.3, 0.8, 8)[:, None]
+    names = [f"{group}{at}" for group in "ab" for at in range(4)]
+    path = tmp_path / "whole.csv"
+    items = [f"i{at}" for at in range(60)]
+    pd.DataFrame(whole.astype(float), index=pd.Index(names, name="subject"), columns=items).to_csv(path)
+
+    groups = {"focal": ["a*"], "reference": ["b*"]}
+    summary = Dif(responses=[linked_by_one, str(path)], **groups)(store)[0]
+    assert summary.frame["dataset"].tolist() == ["whole"]
+    assert "left out: zoo: subjects on one scale = 2 parts" in caplog.text
+    assert "2 parts" in summary.parameters["left_out"][0]
+    with pytest.raises(FcaError, match="subjects on one scale = 2 parts"):
+        Dif(responses=[linked_by_one], **groups)(store)

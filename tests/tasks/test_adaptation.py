@@ -53,6 +53,23 @@ def test_a_probe_is_scikit_learn_s_ridge_on_the_features_of_one_pass(fca, store)
     assert (train["n_train"], train["n_test"]) == (fit.sum(), test.sum())
 
 
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_a_probe_of_features_that_are_not_finite_is_refused(fca, store, monkeypatch, split):
+    read = Store.array
+
+    def with_an_overflow(self, run_id, name, **options):
+        values = np.array(read(self, run_id, name, **options))
+        splits = self.items(row_of(self, "task == 'embed'")["fingerprint"])["split"]
+        values[np.flatnonzero(splits == split), 0] = np.inf
+        return values
+
+    monkeypatch.setattr(Store, "array", with_an_overflow)
+    code, out, err = fca("adaptation=probe", "model=hog", *SMALL)
+    assert code == 2
+    assert "images with infinite or missing features = " in out + err
+    assert store.rows()["task"].tolist() == ["embed"]
+
+
 def test_a_probe_is_a_model_that_answers_as_its_run_did(fca, store, learnt):
     code, _, err = fca("adaptation=probe", "model=run", learnt, "subset.classes=[2,5,7]", *SMALL)
     assert code == 0, err

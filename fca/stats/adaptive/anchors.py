@@ -55,6 +55,7 @@ class Anchors:
     checked: of every model that chose, its accuracy on all items, and the estimate (and with the shift) in whose
              choice its own error had no part.
     method:  space and estimator.    errors: of each method tried, the root mean squared cross-validated error.
+    not_estimable: scales that the item model behind space or estimator could not learn; see `IrtFit`.
     """
 
     items: Positions
@@ -68,6 +69,7 @@ class Anchors:
     checked: Float[np.ndarray, "models 2"] | None = None
     method: Method | None = None
     errors: dict[Method, float] | None = None
+    not_estimable: tuple[str, ...] = ()
 
     def estimate(self, correct: Shaped[np.ndarray, "models k"]) -> Float[np.ndarray, "models 3"]:
         """Accuracy on the whole pool of models that answered the anchors: estimate, and both ends of its interval.
@@ -121,10 +123,10 @@ def anchors(
                `Anchors.shares`.    None, of either: whatever errs least of METHODS.
     networks:  of each model; snapshots and seeds of one are never on both sides of a check. None: all differ.
 
-    In ten folds of networks anchors are chosen by the others in every way, and the held-out models' errors are kept.
-    The way with the least squared error over all folds is taken for the anchors that are returned. What is said of
-    their error was not chosen by itself: of each fold it is that of the way (and of the λ of gp_irt, and the shift)
-    that is best for the models of the OTHER folds (`checked`).
+    In ten folds of networks anchors are chosen by the others in every way, and the held-out models' errors are kept,
+    with the λ of gp_irt and the shift that are fitted on the models of the other folds. The way with the least squared
+    error over all folds is taken for the anchors that are returned. What is said of their error was not chosen by
+    itself: of each fold it is that of the way that is best, judged so, for the models of the OTHER folds (`checked`).
 
     `shift` is the mean residual r = logit(truth) - logit(estimate) of the way taken (shares moved half an item off 0
     and 1), `reach` the ceil(.95 (m + 1))-th smallest |r| of the m models, of their `checked` estimates. For one more
@@ -148,27 +150,26 @@ def anchors(
 
     truth = correct.mean(axis=1)
     held_out = _held_out(correct, k, methods, fold, seed)
-    taken = _best(held_out, truth, items)
+    by_method = _cross_fitted(held_out, truth, fold, items)
+    errors = [_error(estimates, truth) for estimates in by_method]
+    taken = int(np.argmin(errors))
     share, shift = _fitted(held_out[taken], truth, items)
     [every] = _chosen(correct, k, [methods[taken]], seed)
     if methods[taken][1] == "gp_irt":
         every = replace(every, share=share)
 
-    # what is fitted on the models of other folds: share and shift of each way, and which of the ways is taken
-    by_method, best = np.empty(held_out.shape[:2]), np.empty(models, dtype=np.int64)
+    # the way that is best for the models of other folds, judged there in the same way
+    best = np.empty(models, dtype=np.int64)
     for number in range(fold.max() + 1):
         held = fold == number
-        best[held] = _best(held_out[:, ~held], truth[~held], items)
-        for at, estimates in enumerate(held_out):
-            share_of_others, shift_of_others = _fitted(estimates[~held], truth[~held], items)
-            mixed = _mixed(estimates[held], share_of_others)
-            by_method[at, held] = expit(_to_logit(mixed, items) + shift_of_others)
+        others = _cross_fitted(held_out[:, ~held], truth[~held], fold[~held], items)
+        best[held] = np.argmin([_error(estimates, truth[~held]) for estimates in others])
 
     checked = np.column_stack([truth, by_method[best, np.arange(models)]])
     residual = _to_logit(truth, items) - logit(checked[:, 1])
     reach = float(np.sort(np.abs(residual))[int(np.ceil(LEVEL * (models + 1))) - 1])
-    errors = {method: _error(one, truth) for method, one in zip(methods, by_method, strict=True)}
-    return replace(every, shift=shift, reach=reach, checked=checked, errors=errors)
+    of_methods = dict(zip(methods, errors, strict=True))
+    return replace(every, shift=shift, reach=reach, checked=checked, errors=of_methods)
 
 
 def _methods(space: str | None, estimator: str | None) -> list[Method]:
@@ -222,13 +223,21 @@ def _error(estimates: Shares, truth: Shares) -> float:
     return float(np.sqrt(np.mean((estimates - truth) ** 2)))
 
 
-def _best(held_out: Float[np.ndarray, "methods models 2"], truth: Shares, items: int) -> int:
-    """Position of the way that errs least on these models, each with its share and shift fitted on them."""
-    errors = []
-    for estimates in held_out:
-        share, shift = _fitted(estimates, truth, items)
-        errors.append(_error(expit(_to_logit(_mixed(estimates, share), items) + shift), truth))
-    return int(np.argmin(errors))
+def _cross_fitted(
+    held_out: Float[np.ndarray, "methods models 2"], truth: Shares, fold: Folds, items: int
+) -> Float[np.ndarray, "methods models"]:
+    """Estimates of every model by each way, with the share and the shift that are fitted on the models of other folds.
+
+    Models of a single fold have no others: theirs are fitted on themselves.
+    """
+    estimates = np.empty(held_out.shape[:2])
+    for number in np.unique(fold):
+        held = fold == number
+        others = ~held if not held.all() else held
+        for at, both in enumerate(held_out):
+            share, shift = _fitted(both[others], truth[others], items)
+            estimates[at, held] = expit(_to_logit(_mixed(both[held], share), items) + shift)
+    return estimates
 
 
 def _chosen(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> list[Anchors]:
@@ -236,7 +245,8 @@ def _chosen(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> l
     items = correct.shape[1]
     spaces = dict.fromkeys(space for space, _ in methods)
     needs_bank = "irt" in spaces or any(estimator in ("p_irt", "gp_irt") for _, estimator in methods)
-    bank = fit_irt(correct.astype(np.float64)).bank if needs_bank else None
+    fit = fit_irt(correct.astype(np.float64)) if needs_bank else None
+    bank = None if fit is None else fit.bank
     placed = {space: _placed(correct, k, space, bank, seed) for space in spaces}
     truth = correct.mean(axis=1)
 
@@ -251,7 +261,13 @@ def _chosen(correct: Correct, k: int, methods: Sequence[Method], seed: int) -> l
             found.append(Anchors(chosen, weights, items, None, 1.0, method=method))
         else:
             found.append(Anchors(chosen, weights, items, bank, 0.0, method=method))
-    return found
+    if fit is None:
+        return found
+    return [replace(one, not_estimable=fit.not_estimable) if _is_of_bank(one.method) else one for one in found]
+
+
+def _is_of_bank(method: Method | None) -> bool:
+    return method is not None and (method[0] == "irt" or method[1] in ("p_irt", "gp_irt"))
 
 
 def _placed(

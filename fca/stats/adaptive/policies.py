@@ -400,7 +400,7 @@ class DefensiveIrt(_WithBank):
 
         best, least, foreseen = alike, 0.0, 1.0
         count, largest = len(squared), 1 / 4
-        of_random = self.weight**2 / alike
+        of_random = self.weight**2 * (1 / alike - 1)
         before = ((of_random[random_part] * squared).sum() + largest * of_random[open_].mean()) / (count + 1)
         for share in SHARES_OF_EQUAL:
             inclusion = self._inclusion(share + (1 - share) * spread / spread[open_].mean(), open_)

@@ -33,11 +33,12 @@ Watch = Callable[[Sequence[tuple[str, tuple[int, ...]]]], Iterable[tuple[str, tu
 class HeldOut(NamedTuple):
     """How well a model predicts responses that it was not fitted to.
 
-    nll: mean negative log likelihood a response, in nats; lower is better.   low, high: its 95 % interval, by
-    over networks; NaN with a single one.   accuracy: share of responses on the right side of 0.5.
+    nll: mean negative log likelihood a response, in nats; lower is better.   low, high: its 95 % interval over
+    networks; NaN with a single one.   accuracy: share of responses on the right side of 0.5.
     auc: chance that a right response was given the higher probability; NaN if all are right, or all wrong.
     baseline_nll: of logit P = logit(subject's mean) + logit(item's mean) - logit(mean), means of what was not held out.
     cells: number of predicted responses.   loss, number: sum of negative log likelihoods and their number, by network.
+    unlinked: networks without which the others are of several parts that no common item links; see `held_out_fit`.
     """
 
     model: str
@@ -51,6 +52,7 @@ class HeldOut(NamedTuple):
     cells: int
     loss: Float[np.ndarray, " networks"]
     number: Int[np.ndarray, " networks"]
+    unlinked: tuple[int, ...] = ()
 
 
 class Choice(NamedTuple):
@@ -82,9 +84,12 @@ def held_out_fit(
     hold_out: cells hides a random `share` of all pairs of network and item, for all snapshots of the network together;
               one fit. subjects leaves out a fifth of the networks, fits items to the others, finds the ability of those
               left out (the mode, items held) from a random half of their responses, and predicts the other half; every
-              network is left out once, in as many fits as folds: five, with fewer networks one for each.
+              network is left out once, in as many fits as folds: five, with fewer networks one for each. Where no
+              common item links those others, items are fitted to the part with most subjects, and only responses to
+              these items are predicted; `HeldOut.unlinked` names the networks that were left out then.
     network:  0..k-1, of each subject; all different if left out.
-    Raises FcaError as `hide` and `fit_irt` do, and with fewer than three networks for subjects.
+    Raises FcaError as `hide` and `fit_irt` do, with fewer than three networks for subjects, and where no response can
+    be predicted.
 
     >>> rng = np.random.default_rng(0)
     >>> responses = (rng.random((20, 50)) < np.linspace(0.2, 0.9, 20)[:, None]).astype(float)
@@ -99,7 +104,8 @@ def held_out_fit(
     p = np.full(responses.shape, np.nan)
     for at in range(split.folds):
         p[split.fold == at] = _of_new(responses, split, (at,), name)
-    return _judge(responses, p, _margins_of_new(responses, split), name, hold_out, network)
+    held = _judge(responses, p, _margins_of_new(responses, split), name, hold_out, network)
+    return held._replace(unlinked=_linking(responses, split, network))
 
 
 def choose_model(
@@ -159,7 +165,8 @@ def _choose_by_subjects(responses: Matrix, names: Sequence[str], seed: int, netw
     candidates = _best_first(_judge(responses, p[name], margins, name, "subjects", network) for name in names)
     best = np.argmin([inner[name] for name in names], axis=0)
     nested = np.choose(best[split.fold][:, None], [p[name] for name in names])
-    return Choice(candidates, _judge(responses, nested, margins, candidates[0].model, "subjects", network))
+    outer = _judge(responses, nested, margins, candidates[0].model, "subjects", network)
+    return Choice(candidates, outer._replace(unlinked=_linking(responses, split, network)))
 
 
 def excess(one: HeldOut, other: HeldOut) -> Estimated:
@@ -255,17 +262,33 @@ def _of_cells(responses: Matrix, hidden: Cells, name: str, network: Network) -> 
     return _judge(responses, p, _margins(seen, seen), name, "cells", network)
 
 
+def _linking(responses: Matrix, split: Split, network: Network) -> tuple[int, ...]:
+    """Networks of the folds without which the other subjects are of several parts (`parts_of`)."""
+    folds = [at for at in range(split.folds) if parts_of(responses[split.fold != at]).max() > 0]
+    return tuple(np.unique(network[np.isin(split.fold, folds)]).tolist())
+
+
 def _of_new(responses: Matrix, split: Split, out: tuple[int, ...], name: str) -> Float[np.ndarray, "new items"]:
     """Responses of the folds `out` that are not shown, predicted with items that were fitted without these folds.
 
-    NaN for what is shown, for items without responses of other folds, and for subjects without any shown response.
+    NaN for what is shown, for items without responses of other folds or of another part than most of their subjects,
+    for subjects without any shown response, and for all where no item divides the subjects of that part.
     """
     new = np.isin(split.fold, out)
-    items = ~np.isnan(responses[~new]).all(axis=0)
-    bank = fit_irt(responses[~new][:, items], name).bank
+    fitted = responses[~new]
+    fitted = fitted[parts_of(fitted) == 0]
+    items = ~np.isnan(fitted).all(axis=0)
+    p = np.full((int(new.sum()), responses.shape[1]), np.nan)
+    divides_subjects = (fitted == 1).any(axis=0) & (fitted == 0).any(axis=0)
+    if not divides_subjects.any():
+        return p
+
+    bank = fit_irt(fitted[:, items], name).bank
     shown = np.where(split.shown, responses, np.nan)[new][:, items]
     known = ~np.isnan(shown).all(axis=1)
-    p = np.full((len(shown), len(items)), np.nan)
+    if not known.any():
+        return p
+
     p[np.ix_(known, items)] = bank.probability(score_ability(shown[known], bank).ability)
     p[split.shown[new]] = np.nan
     return p
@@ -294,6 +317,9 @@ def _judge(responses: Matrix, p: Matrix, margins: Matrix, name: str, hold_out: s
 
     loss = _losses(responses, p)
     held = ~np.isnan(loss)
+    if not held.any():
+        step = "add subjects that respond to items of several parts, or hold out cells"
+        raise FcaError("held-out responses that others' items predict", 0, "1 or more", step)
     right, chance = responses[held], p[held]
     auc = float(roc_auc_score(right, chance)) if 0 < right.sum() < len(right) else float("nan")
     accuracy = float(np.mean((chance >= 0.5) == (right == 1)))
@@ -312,7 +338,7 @@ def _losses(responses: Matrix, p: Matrix) -> Matrix:
 def _over_networks(loss: Float[np.ndarray, " networks"], count: Int[np.ndarray, " networks"]) -> Estimated:
     """Mean loss of a response, with its interval over networks."""
     loss, count = loss[count > 0], count[count > 0]
-    return Estimated(float(loss.sum() / count.sum()), *ratio_interval(loss, count))
+    return Estimated(float(loss.sum() / count.sum()), *ratio_interval(loss, count, within=(0.0, float("inf"))))
 
 
 def _best_first(scores: Iterable[HeldOut]) -> list[HeldOut]:

@@ -12,6 +12,7 @@ from fca.stats.irt.model import IrtFit, Matrix, parts_of
 
 WEAK = 0.5  # standard error of a shift, in the unit of ability: twice that is what subjects usually differ by
 PRIOR_DECIDES = 0.5  # share of a shift that comes from the responses, below which the prior decides it
+WIDENED = 2.0  # standard error over that with known difficulties, below which few responses make it wide, not the link
 APART = 0.5  # share of a group's information that it has in common with the others, below which it is a group
 
 
@@ -24,18 +25,22 @@ class Link(NamedTuple):
                ability; infinite where the groups share only items, or subjects, that were always right or always wrong.
     kept:      share of this difference that the fit keeps; the prior, for which all subjects are of one population,
                draws the rest to 0.
+    known_se:  standard error of this difference if all difficulties were known: what the subjects' few responses alone
+               leave open, and the intervals of their abilities show.
     """
 
     group: Bool[np.ndarray, " subjects"]
     responses: int
     shift_se: float
     kept: float
+    known_se: float = 0.0
 
     @property
     def is_weak(self) -> bool:
         """Whether the groups could as well be a whole standard deviation of ability closer or further apart, or whether
-        the prior decides more of their difference than the responses."""
-        return self.shift_se > WEAK or self.kept < PRIOR_DECIDES
+        the prior decides more of their difference than the responses; and this for want of common items."""
+        is_for_want_of_common_items = self.shift_se > WIDENED * self.known_se
+        return is_for_want_of_common_items and (self.shift_se > WEAK or self.kept < PRIOR_DECIDES)
 
 
 def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
@@ -47,6 +52,7 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     less than half of its own information in common with the others. shift_se: √(c' L⁺ c), with L the information on
     abilities after difficulties are eliminated and c the contrast of the groups' means; the prior adds nothing to it.
     kept: c' M⁻¹ c / c' L⁺ c, with M the same with the prior's information on abilities and difficulties.
+    known_se: √Σ c² / w, with w the information of each subject's responses.
     An item that all got right, or all wrong, informs on no difference (Fischer 1981), nor does such a subject.
 
     >>> from fca.stats.irt import fit_irt
@@ -91,7 +97,8 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     kept = float(contrast @ np.linalg.solve(with_prior, contrast)) / shift_variance
     smaller = in_first if 2 * in_first.sum() <= len(subjects) else ~in_first
     group = _members(len(responses), subjects[smaller])
-    return Link(group, _shared(linking, smaller), float(np.sqrt(shift_variance)), kept)
+    known_se = float(np.sqrt(np.sum(contrast**2 / by_subject)))
+    return Link(group, _shared(linking, smaller), float(np.sqrt(shift_variance)), kept, known_se)
 
 
 def _dividing(responses: Matrix) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]:

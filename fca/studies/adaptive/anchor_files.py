@@ -22,6 +22,7 @@ from fca.stats.adaptive import Anchors
 from fca.stats.intervals import FRACTION, Estimated, mean_with_interval
 from fca.stats.irt import MODELS, ItemBank
 from fca.store.files import DamagedFile, read_object, write_json
+from fca.studies.not_estimable import log_not_estimable
 from fca.studies.responses import Responses, read_responses
 from fca.types import FcaError
 
@@ -81,6 +82,7 @@ def write_anchors(
     found: Anchors, responses: Responses, path: Path, cite: str | None = None, licence: str | None = None
 ) -> None:
     """Write anchors that these responses chose as a file."""
+    log_not_estimable(str(path), found.not_estimable)
     subjects, networks = (responses.subjects[name].tolist() for name in ("subject", "model"))
     assert found.checked is not None  # as `anchors` gives it
     error, random = error_of(found, networks)
@@ -105,6 +107,7 @@ def write_anchors(
         "shift": found.shift,
         "reach": found.reach,
         "bank": None,
+        "not_estimable": list(found.not_estimable),
     }
     if found.bank is not None:
         content["bank"] = {"model": found.bank.model, **{name: getattr(found.bank, name).tolist() for name in BANK}}
@@ -143,9 +146,13 @@ def read_anchors(path: str | Path) -> tuple[list[str], Anchors]:
         allowed = "a list, a pair for line, and three numbers"
         raise FcaError(f"weights, share, line, shift and reach of {path}", "others", allowed, STEP)
     bank = _bank(content.get("bank"), pool, path)
+    not_estimable = content.get("not_estimable", [])  # files of earlier versions have none
+    if not fits(not_estimable, list[str]):
+        raise FcaError(f"not_estimable of {path}", f"{not_estimable!s:.60}", "names of scales", STEP)
     share, shift, reach = (float(numbers[name]) for name in ("share", "shift", "reach"))
     intercept, slope = numbers["line"].tolist()
-    return names, Anchors(np.array(at), numbers["weights"], pool, bank, share, (intercept, slope), shift, reach)
+    estimate = (bank, share, (intercept, slope), shift, reach)
+    return names, Anchors(np.array(at), numbers["weights"], pool, *estimate, not_estimable=tuple(not_estimable))
 
 
 def _bank(content: Any, pool: int, path: str | Path) -> ItemBank | None:

@@ -29,6 +29,7 @@ from fca.store import Store
 from fca.studies.adaptive.adaptive_tests import BUDGET, ESTIMATE, ESTIMATOR, POLICY, SHARE, TARGET, TRUTH, WARNING
 from fca.studies.adaptive.exposure import ADAPTIVE_EXPOSURE, FEWEST, METHOD, REPEATS, Shown, exposure_line, shown_by
 from fca.studies.adaptive.pools import Answers, answers_of
+from fca.studies.not_estimable import log_not_estimable, priors_noted
 from fca.studies.progressive.levels import PAPER, Line, cells, pool_of
 from fca.studies.table import DATASET, IMAGE_ID, LEVEL, MODEL, MODELS, TOP1, TableSpec, filled
 from fca.types import LEVELS, Column, FcaError, Table, with_interval
@@ -165,19 +166,24 @@ class Setting(NamedTuple):
 
 
 class Banks(NamedTuple):
-    """The item bank of each model, from other models' responses; none, and why, where those cannot be fitted."""
+    """The item bank of each model, from other models' responses; none, and why, where those cannot be fitted.
+
+    not_estimable: scales that the fit of any of them could not learn; see `IrtFit`.
+    """
 
     of_model: tuple[ItemBank | None, ...]
     lacking: str | None
+    not_estimable: tuple[str, ...] = ()
 
 
 class Replayed(NamedTuple):
     """Tests as of `fca.stats.adaptive.replay`, a line an adaptive_exposure, and the tests that could not be, with the
-    reason."""
+    reason.    not_estimable: scales that an item bank could not learn."""
 
     tests: pd.DataFrame
     exposure: pd.DataFrame
     left_out: list[str]
+    not_estimable: tuple[str, ...]
 
 
 class TwoStage(NamedTuple):
@@ -222,18 +228,22 @@ class AdaptiveReplay:
         check_budget(self.budget)
         parts: dict[str, list[pd.DataFrame]] = {spec.name: [] for spec in self.tables}
         left_out: list[str] = []
+        not_estimable: dict[str, tuple[str, ...]] = {}
         runs: set[str] = set()
         for one in answers_of(store, self.query, self.responses, self.protocol):
             pool = pool_of(one.items)
             wanted = settings(self.budget, self.budgets, levels=pool.has_levels)
             found = replays(one, pool, wanted, self.repeats, self.model, self.seed)
             left_out += found.left_out
+            if found.not_estimable:
+                not_estimable[f"{one.dataset}, item banks of other models"] = found.not_estimable
             runs |= set(one.runs)
             parts[ADAPTIVE_EXPOSURE.name].append(ADAPTIVE_EXPOSURE.frame(found.exposure.assign(dataset=one.dataset)))
             for spec, frame in self._frames(one, pool, found.tests):
                 parts[spec.name].append(spec.frame(frame.assign(dataset=one.dataset)))
         lines: list[Any] = [pd.concat(found, ignore_index=True) if found else [] for found in parts.values()]
-        return filled(self.tables, lines, {**asdict(self), **NOTES, "left_out": left_out}, runs)
+        parameters = {**asdict(self), **NOTES, "left_out": left_out, **priors_noted(not_estimable)}
+        return filled(self.tables, lines, parameters, runs)
 
     def _frames(self, one: Answers, pool: Pool, tests: pd.DataFrame) -> Iterator[tuple[TableSpec, pd.DataFrame]]:
         """Of one data set; without the tables of two-stage tests where the pool is too small for these."""
@@ -298,7 +308,7 @@ def replays(one: Answers, pool: Pool, tests: Sequence[Setting], repeats: int, mo
             line = exposure_line([shown for _, shown in of_models], truth, one.networks)
             exposure.append({**about, **line, MODELS: len(truth), REPEATS: repeats})
     # any pool is large enough for `random`
-    return Replayed(pd.concat(frames, ignore_index=True), pd.DataFrame(exposure), left_out)
+    return Replayed(pd.concat(frames, ignore_index=True), pd.DataFrame(exposure), left_out, banks.not_estimable)
 
 
 def why_not(test: Setting, pool: Pool, banks: Banks) -> str | None:
@@ -317,15 +327,18 @@ def banks_of_others(one: Answers, model: str) -> Banks:
     networks = one.networks
     names = sorted(set(networks))
     fold = [names.index(network) % min(FOLDS, len(names)) for network in networks]
-    banks = {}
+    banks, not_estimable = dict[int, ItemBank](), dict[str, None]()
     for this in set(fold):
         others = one.correct[np.array(fold) != this].astype(np.float64)
         try:
             check_responses(others)
         except FcaError as error:
             return Banks((None,) * len(networks), f"no item bank from other models' responses: {error}")
-        banks[this] = fit_irt(others, model).bank
-    return Banks(tuple(banks[this] for this in fold), None)
+        fit = fit_irt(others, model)
+        banks[this] = fit.bank
+        not_estimable |= dict.fromkeys(fit.not_estimable)
+    log_not_estimable(f"{one.dataset}, item banks of other models", tuple(not_estimable))
+    return Banks(tuple(banks[this] for this in fold), None, tuple(not_estimable))
 
 
 def _of_model(
@@ -417,10 +430,9 @@ def measures(errors: Cells, base: Cells | None) -> dict[str, float]:
         return found
 
     found[RATIO] = mean / float(base.mean())
-    if errors is not base:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            ratios = [of / of_base for of, of_base in zip(left_out, without_each(base), strict=True)]
-        found[RATIO.low], found[RATIO.high] = jackknife_interval(found[RATIO], *ratios, scale=LOG)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = [of / of_base for of, of_base in zip(left_out, without_each(base), strict=True)]
+    found[RATIO.low], found[RATIO.high] = jackknife_interval(found[RATIO], *ratios, scale=LOG)
     return found
 
 

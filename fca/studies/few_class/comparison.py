@@ -25,6 +25,7 @@ from fca.studies.rows import parts, require
 from fca.studies.table import AT_CHANCE, DATASET, MODEL, NCL, NOTE, PROTOCOL, SUBSETS, TableSpec, no_interval
 from fca.types import Column, Table, with_interval
 
+NO_SPREAD = "no interval: the difference is the same in all subset seeds"
 UNBOUNDED = "more_seeds has no upper bound: no difference is within what these seeds allow"
 
 BY = [DATASET, PROTOCOL, NCL]
@@ -64,7 +65,8 @@ METHOD = {
     "compares the networks at hand, not others of the same models with new initial weights",
     "p_holm": "Holm's correction over all pairs of models of one data set, protocol and ncl",
     "difference": f"mean over subsets; 95 %: {interval_over('subset seeds')}, one subset: Newcombe 10",
-    "told_apart": "p_holm below 0.05 and 0 outside the interval of the difference",
+    "told_apart": "p_holm below 0.05 and 0 outside the interval of the difference; missing where p_holm is below 0.05 "
+    "and there is no interval",
     "more_seeds": "beyond those at hand, for a paired t test over seeds with level 0.05 and power 0.8 if the mean "
     "difference seen is the true one; low and high: ends of the effect's 95 % interval",
     "order_kept, p_best, rank": f"over {RESAMPLES} bootstrap resamples of subset seeds, of {FEWEST_DRAWS} or more",
@@ -119,9 +121,11 @@ def paired(subset: pd.DataFrame) -> pd.DataFrame:
                 lines.append({**key, "model_a": a, "model_b": b, **_pair(both)})
     frame = PAIRED.frame(lines)
     frame[P_HOLM] = frame.dropna(subset=P).groupby(BY)[P].transform(lambda p: holm(p.to_numpy()))
-    known = frame[[P_HOLM, DIFFERENCE.low, DIFFERENCE.high]].notna().all(axis="columns")
+    has_interval = frame[[DIFFERENCE.low, DIFFERENCE.high]].notna().all(axis="columns")
     beyond_0 = (frame[DIFFERENCE.low] > 0) | (frame[DIFFERENCE.high] < 0)
-    frame[SIGNIFICANT] = ((frame[P_HOLM] < 1 - LEVEL) & beyond_0).astype("boolean").where(known)
+    clear_images = frame[P_HOLM] < 1 - LEVEL
+    known = frame[P_HOLM].notna() & (has_interval | ~clear_images)
+    frame[SIGNIFICANT] = (clear_images & beyond_0).astype("boolean").where(known)
     kinds: dict[str, Any] = {str(column): "Int64" for column in PAIRED.columns if column.kind is int and column != NCL}
     return frame.astype(kinds)
 
@@ -136,7 +140,13 @@ def _pair(both: pd.DataFrame) -> dict[str, Any]:
     counts, over_images = _images(both)
     mean, *over_subsets = mean_with_interval(each, both["subset_seed"], within=SIGNED_FRACTION)
     kept = no_interval(len(drawn), "subset seeds")
-    notes = [counts.pop("note"), UNBOUNDED if np.isinf(needed.high) else None, kept and f"order_kept: {kept}"]
+    has_no_spread = len(drawn) > 1 and np.isnan(over_subsets[0])
+    notes = [
+        counts.pop("note"),
+        NO_SPREAD if has_no_spread else None,
+        UNBOUNDED if np.isinf(needed.high) else None,
+        kept and f"order_kept: {kept}",
+    ]
     return {
         **counts,
         **dict(zip(with_interval(DIFFERENCE), [mean, *(over_subsets if len(both) > 1 else over_images)], strict=True)),

@@ -29,8 +29,8 @@ from fca.studies.table import (
     NOTE,
     PROTOCOL,
     RUN_ID,
-    TOO_FEW_SEEDS,
     TOP1,
+    UNDEFINED_WITHOUT,
     TableSpec,
     all_at_chance,
 )
@@ -151,7 +151,7 @@ def correlations(target: Target) -> Iterator[dict[str, Any]]:
         cluster, seeds = pd.factorize(target.points["subset_seed"][there])
         over_models = [without_each_model] if len(without_each_model) else []
         low, high = correlation_interval(x[there], top1[there], cluster, method, groups, over_models)
-        note = TOO_FEW_SEEDS if np.isnan(low) and not np.isnan(estimate.r) else None
+        note = UNDEFINED_WITHOUT if np.isnan(low) and not np.isnan(estimate.r) else None
         line = {**same, "scope": scope, "predictor": predictor, "method": method, "n": estimate.n, "seeds": len(seeds)}
         yield {**line, "r": estimate.r, "p": estimate.p, "r_low": low, "r_high": high, "note": note}
 

@@ -18,7 +18,7 @@ from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, per_subset
 from fca.studies.few_class.correlation import SEEDS
 from fca.studies.few_class.subset_accuracy import DRAW, OfSubsets, read_points, wide
-from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, PROTOCOL, TOO_FEW_SEEDS, TableSpec
+from fca.studies.table import DATASET, MODEL, MODELS, NCL, NO_MEAN_INTERVAL, PROTOCOL, UNDEFINED_WITHOUT, TableSpec
 from fca.types import Column, Table, with_interval
 
 Draws = tuple[pd.DataFrame, int]  # a `value` for each subset, and over how many models
@@ -108,7 +108,7 @@ def measures(
 def _verdict(found: dict[str, Any], no_effect: float) -> dict[str, Any]:
     low, high = found[VALUE.low], found[VALUE.high]
     verdict = "above" if low > no_effect else "below" if high < no_effect else "not significant"
-    why_none = TOO_FEW_SEEDS if no_effect else NO_MEAN_INTERVAL
+    why_none = UNDEFINED_WITHOUT if no_effect else NO_MEAN_INTERVAL
     return {NO_EFFECT: no_effect, VERDICT: why_none if pd.isna(low) else verdict}
 
 

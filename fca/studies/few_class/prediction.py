@@ -41,8 +41,8 @@ from fca.studies.table import (
     NCL,
     NOTE,
     SUBSET_SEED,
-    TOO_FEW_SEEDS,
     TOP1,
+    UNDEFINED_WITHOUT,
     TableSpec,
     all_at_chance,
 )
@@ -175,7 +175,7 @@ def judged(points: pd.DataFrame, worth: float) -> Iterator[tuple[dict[str, Any],
             line["better_in"] = None if name == BASELINE else _better(points, held[name], held[BASELINE])
             line["verdict"] = _verdict(line, name in alone, error, worth)
             lacks_interval = not np.isnan(line[WITHIN_R]) and np.isnan(line[WITHIN_R.low])
-            line["note"] = TOO_FEW_SEEDS if lacks_interval else None
+            line["note"] = UNDEFINED_WITHOUT if lacks_interval else None
             value = points[alone[name]] if name in alone else np.nan
             yield line, _predicted(points, {HELD: way, PREDICTOR: name, VALUE: value}, held[name])
 

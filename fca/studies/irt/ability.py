@@ -13,10 +13,11 @@ from fca.allowed import Allowed
 from fca.stats.irt import ItemBank, score_ability
 from fca.stats.irt.scoring import score_eap
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_responses, linked_parts, shifted_responses
-from fca.studies.irt.bank import bank_id, read_bank
+from fca.studies.answers import Gathered, clean_responses, shifted_responses
+from fca.studies.irt.bank import bank_id, origin_of, read_bank
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
 from fca.studies.irt.irt import SEVERAL, Irt, calibrated, items, ranked
+from fca.studies.not_estimable import log_not_estimable
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
 from fca.types import FcaError, Table, with_interval
 
@@ -57,11 +58,12 @@ class Ability:
     def __call__(self, store: Store) -> list[Table]:
         """Table bank_ability: one line a subject, data set and corruption, ablest first."""
         if self.bank is None:
-            fits = takewhile(lambda one: one.first, calibrated(store, Irt(self.query, self.responses)))
+            fits = list(takewhile(lambda one: one.first, calibrated(store, Irt(self.query, self.responses))))
             bank = pd.concat([items(one) for one in fits], ignore_index=True)
-            every = [part for one in clean_responses(store, self.query, self.responses) for part in linked_parts(one)]
+            every = [one.gathered for one in fits]
         else:
             bank = read_bank(store, self.bank)
+            log_not_estimable(f"bank {self.bank}", origin_of(store, self.bank).not_estimable)
             every = clean_responses(store, self.query, self.responses)
         groups = [(str(dataset), str(kind), part) for (dataset, kind), part in bank.groupby(["dataset", "corruption"])]
         clean = [("clean", gathered) for gathered in every]

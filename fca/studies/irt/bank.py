@@ -8,7 +8,7 @@ what is read of one is numbers and names, each checked.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
@@ -37,10 +37,14 @@ PARAMETERS = {  # of an item, and what they may be
 
 
 class Origin(NamedTuple):
-    """Where a bank comes from: the runs that it was fitted on, and the versions of each data set, by name."""
+    """Where a bank comes from: the runs that it was fitted on, and the versions of each data set, by name.
+
+    not_estimable: scales that a fit behind it could not learn, so that the prior's stand in its items.
+    """
 
     runs: tuple[str, ...]
     fingerprints: Mapping[str, list[str]]
+    not_estimable: tuple[str, ...] = ()
 
 
 def bank_id(bank: str) -> str:
@@ -68,14 +72,21 @@ def origin_of(store: Store, bank: str) -> Origin:
     """Where a bank comes from. Raises FcaError as `read_bank`."""
     if _is_file(bank):
         content = _content(bank)
-        return Origin(tuple(content["runs"]), content["fingerprints"])
-    runs = tuple(_about(store.outputs / "tables", bank)["runs"])
+        return Origin(tuple(content["runs"]), content["fingerprints"], _not_estimable(content["not_estimable"]))
+    about = _about(store.outputs / "tables", bank)
+    runs = tuple(about["runs"])
     # rows one by one: `store.rows` may write the index of all rows, and only readers may do that
     rows = [store.row(run_id) for run_id in runs if store.state(run_id) is State.DONE]
     fingerprints = defaultdict[str, set[str]](set)
     for row in rows:
         fingerprints[str(row["dataset"])].add(str(row["fingerprint"]))
-    return Origin(runs, {name: sorted(found) for name, found in sorted(fingerprints.items())})
+    not_estimable = _not_estimable(about["parameters"].get("not_estimable", {}))
+    return Origin(runs, {name: sorted(found) for name, found in sorted(fingerprints.items())}, not_estimable)
+
+
+def _not_estimable(taken: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Scales of any data set, each once."""
+    return tuple(dict.fromkeys(str(scale) for scales in taken.values() for scale in scales))
 
 
 def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None, licence: str | None = None) -> Path:
@@ -101,6 +112,8 @@ def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None,
         "fingerprints": dict(origin.fingerprints),
         "items": {name: _plain(items[name]) for name in items},
     }
+    if taken := about["parameters"].get("not_estimable"):
+        content["not_estimable"] = taken
     write_json(path, content)
     return path
 
@@ -156,6 +169,9 @@ def _content(bank: str) -> dict[str, Any]:
         raise FcaError("bank", f"{bank}, of format {content['fca_bank']}", f"format {FORMAT}", "take a newer fca")
     if not (fits(content["runs"], list[str]) and fits(content["fingerprints"], dict[str, list[str]])):
         raise FcaError("bank", bank, "a file of fca bank: runs and fingerprints are names", STEP)
+    content.setdefault("not_estimable", {})  # files of earlier versions
+    if not fits(content["not_estimable"], dict[str, list[str]]):
+        raise FcaError("bank", bank, "a file of fca bank: not_estimable names scales by data set", STEP)
     return content
 
 

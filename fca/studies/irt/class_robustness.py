@@ -17,6 +17,7 @@ from fca.store import Store
 from fca.studies.answers import Gathered, shifted_responses, subjects_at_chance
 from fca.studies.irt.difficulty_segments import ITEMS, METHOD, N_CLASSES, NAMES, SEED, SEGMENT, Quartered, quartered
 from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
+from fca.studies.not_estimable import priors_noted
 from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, SEVERITY, TableSpec, all_at_chance
 from fca.types import Column, FcaError, Table, with_interval
 
@@ -154,8 +155,7 @@ class ClassRobustness:
             *(shown_severities(severities, classes, parameter) for parameter in NAMES),
         )
         parameters = {**asdict(self), **STATED, "left_out": "; ".join(dict.fromkeys(left_out)) or None}
-        if not_estimable:
-            parameters["not_estimable"] = not_estimable
+        parameters |= priors_noted(not_estimable)
         return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar
@@ -17,7 +18,7 @@ from fca.stats.irt import ItemBank, score_ability
 from fca.stats.irt.dif import MantelHaenszel, ets_class, logistic_dif, mantel_haenszel, strata_of
 from fca.stats.irt.model import Items, Subjects
 from fca.store import Store
-from fca.studies.answers import Gathered, clean_with_subjects
+from fca.studies.answers import Gathered, clean_with_subjects, unfit
 from fca.studies.irt import fits
 from fca.studies.irt.fits import DIFFICULTY, ITEM, N_ITEMS
 from fca.studies.responses import Responses
@@ -76,6 +77,7 @@ METHOD = {
     "size": "simulated without DIF at 34 to 130 subjects: at p < 0.05 Mantel and Haenszel flag 0.5 to 3 %, the "
     "regression 4.9 to 5.6 % (uniform) and 4.7 to 5.4 % (non-uniform), by score tests",
 }
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,11 @@ class Dif:
     seed: Seed = 0
 
     def __call__(self, store: Store) -> list[Table]:
-        """One line a data set, one an item, and those that are drawn; raises FcaError where no set has both groups."""
+        """One line a data set, one an item, and those that are drawn.
+
+        A set whose compared subjects cannot be fitted together, as without common items, is left out with a line in
+        the log. Raises FcaError where no set is left.
+        """
         every = clean_with_subjects(store, self.query, self.responses)
         grouped = [(one, *groups) for one in every if (groups := self._groups(one.responses)) is not None]
         if not grouped:
@@ -105,13 +111,30 @@ class Dif:
             allowed = "two models or more in each group of one data set"
             step = f"name groups among {', '.join(names[:20])}: analysis.focal=[...] analysis.reference=[...]"
             raise FcaError("analysis.focal", ", ".join(self.focal), allowed, step)
-        found = [_lines(gathered, kept, focal, self) for gathered, kept, focal in grouped]
+
+        compared, problems = list[tuple[Gathered, Bool[np.ndarray, " kept"]]](), list[FcaError]()
+        for gathered, kept, focal in grouped:
+            part = _compared(gathered, kept)
+            if problem := unfit(part):
+                problems.append(problem)
+            else:
+                compared.append((part, focal))
+        if not compared:
+            raise problems[0]
+        for problem in problems:
+            log.warning("left out: %s", problem)
+
+        found = [_lines(part, focal, self) for part, focal in compared]
         lines = [pd.concat(part, ignore_index=True) for part in zip(*found, strict=True)]
-        runs = {run for gathered, *_ in grouped for run in gathered.runs}
-        digests = [fits.digest_of(gathered) for gathered, *_ in grouped]
+        fitted_sets = {part.dataset for part, _ in compared}
+        used = [gathered for gathered, *_ in grouped if gathered.dataset in fitted_sets]
+        runs = {run for gathered in used for run in gathered.runs}
+        digests = [fits.digest_of(gathered) for gathered in used]
         summaries = [line for summary, *_ in found for line in summary.to_dict("records")]
         taken = {line["dataset"]: list(line["not_estimable"]) for line in summaries if line["not_estimable"]}
         parameters = {**asdict(self), **METHOD, "answers": digests, **({"not_estimable": taken} if taken else {})}
+        if problems:
+            parameters["left_out"] = [str(problem) for problem in problems]
         return filled(self.tables, lines, parameters, runs)
 
     def _groups(self, responses: Responses) -> tuple[Int[np.ndarray, " kept"], Bool[np.ndarray, " kept"]] | None:
@@ -130,17 +153,19 @@ def _named(name: str, patterns: list[str]) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _lines(
-    gathered: Gathered, kept: Int[np.ndarray, " kept"], focal: Bool[np.ndarray, " kept"], how: Dif
-) -> tuple[pd.DataFrame, ...]:
+def _compared(gathered: Gathered, kept: Int[np.ndarray, " kept"]) -> Gathered:
+    """The responses of the compared subjects, to items that any of them responded to."""
     every = gathered.responses
     known = ~np.isnan(every.correct[kept]).all(axis=0)
     subjects = every.subjects.iloc[kept].reset_index(drop=True)
-    part = gathered._replace(responses=Responses(every.correct[kept][:, known], subjects, every.items[known]))
+    return gathered._replace(responses=Responses(every.correct[kept][:, known], subjects, every.items[known]))
+
+
+def _lines(part: Gathered, focal: Bool[np.ndarray, " kept"], how: Dif) -> tuple[pd.DataFrame, ...]:
     found, ability, stratum, difficulty = _matched(part, focal, how.strata)
     items = _items(part, focal, found, ability).assign(difficulty=difficulty)
-    models = subjects["model"].to_numpy()
-    line: dict[str, Any] = {"dataset": gathered.dataset, "n_items": len(items)}
+    models = part.responses.subjects["model"].to_numpy()
+    line: dict[str, Any] = {"dataset": part.dataset, "n_items": len(items)}
     line |= {"focal": tuple(models[focal]), "reference": tuple(models[~focal]), "n_focal": int(focal.sum())}
     line |= {"n_reference": int((~focal).sum()), "n_matched": int((stratum >= 0).sum())}
     line["not_estimable"] = fits.fitted(part).not_estimable

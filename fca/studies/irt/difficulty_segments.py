@@ -21,6 +21,7 @@ from fca.stats.segments import LEVELS, QUARTERS, SEGMENTS, Codes, PerItem
 from fca.store import Store
 from fca.studies.answers import Gathered, clean_with_subjects, shifted_responses, subjects_at_chance
 from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, SUBJECT, Compat, IrtModel, fitted
+from fca.studies.not_estimable import priors_noted
 from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, MODEL, SEVERITY, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 
@@ -118,8 +119,7 @@ class DifficultySegments:
         of_models, of_classes = pd.concat(models, ignore_index=True), SEGMENT_CLASSES.frame(classes)
         frames = [of_models, shown_subjects(of_models), of_classes, shown_classes(of_classes)]
         parameters = {**asdict(self), **METHOD, "left_out": "; ".join(dict.fromkeys(left_out)) or None}
-        if not_estimable:
-            parameters["not_estimable"] = not_estimable
+        parameters |= priors_noted(not_estimable)
         return [spec.table(frame, parameters, sorted(runs)) for spec, frame in zip(self.tables, frames, strict=True)]
 
 

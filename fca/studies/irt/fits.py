@@ -30,6 +30,7 @@ from fca.stats.irt import (
 )
 from fca.stats.irt.model import NAMES
 from fca.studies.answers import Gathered, unfit
+from fca.studies.not_estimable import log_not_estimable, not_estimable_note
 from fca.studies.responses import Responses
 from fca.studies.waiting import waiting
 from fca.types import Column
@@ -41,7 +42,9 @@ SUBJECT = Column("subject", str, "", "model, its snapshot, or person")
 ITEM = Column("item", str, "", "image, or image under a corruption")
 TRAIT = Column("trait", str, "", "what the latent variable of the subjects is called")
 IRT_MODEL = Column("irt_model", str, "", "model of item response theory")
-ABILITY = Column("ability", float, ".3f", "ability in standard deviations of the subjects (1pl: logits)")
+ABILITY = Column(
+    "ability", float, ".3f", "ability in standard deviations of the subjects (logits: 1pl, or no spread estimable)"
+)
 DIFFICULTY = Column("difficulty", float, ".2f", "difficulty of the item, in units of ability")
 DISCRIMINATION = Column("discrimination", float, ".2f", "how sharply the item separates subjects by ability")
 FEASIBILITY = Column("feasibility", float, ".2f", "highest chance of a right response that any ability reaches")
@@ -79,23 +82,13 @@ def fitted(
 
     def made(correct: np.ndarray) -> IrtFit:
         fit = fit_irt(correct, name, compat=compat, seed=seed)
-        if fit.not_estimable:
-            log.warning("%s: %s", gathered.dataset, not_estimable_note(fit.not_estimable))
+        log_not_estimable(gathered.dataset, fit.not_estimable)
         link = weakest_link(correct, fit)
         if link is not None and link.is_weak:
             log.warning("%s: %s", gathered.dataset, weak_link_note(gathered.responses, link))
         return fit
 
     return _once(gathered, ("fit", name, compat, seed), made)
-
-
-def not_estimable_note(scales: tuple[str, ...]) -> str:
-    """What it means that a fit could not learn these scales.
-
-    >>> not_estimable_note(("spread of difficulty",))
-    'these responses do not determine the spread of difficulty: estimates and intervals lean on the prior'
-    """
-    return f"these responses do not determine the {' and the '.join(scales)}: estimates and intervals lean on the prior"
 
 
 def not_estimable_lines(fits: pd.DataFrame) -> Iterator[str]:
@@ -135,15 +128,38 @@ def chosen(gathered: Gathered, seed: int = 0, hold_out: str = "cells") -> Choice
     """`fca.stats.irt.choose_model`, snapshots of one model on the same side; with a progress bar."""
     network = networks(gathered)
     shown = partial(track, what="fits")
-    make = partial(choose_model, seed=seed, hold_out=hold_out, network=network, watch=shown)
-    return _once(gathered, ("choice", seed, hold_out, *network), make)
+
+    def made(correct: np.ndarray) -> Choice:
+        choice = choose_model(correct, seed=seed, hold_out=hold_out, network=network, watch=shown)
+        _log_unlinked(gathered, choice.outer)
+        return choice
+
+    return _once(gathered, ("choice", seed, hold_out, *network), made)
 
 
 def held_out(gathered: Gathered, model: str, seed: int = 0, hold_out: str = "cells") -> HeldOut:
     """`fca.stats.irt.held_out_fit` of one model, snapshots of one model of the subjects on the same side."""
     network = networks(gathered)
-    make = partial(held_out_fit, model=model, seed=seed, hold_out=hold_out, network=network)
-    return _once(gathered, ("held out", model, seed, hold_out, *network), make)
+
+    def made(correct: np.ndarray) -> HeldOut:
+        held = held_out_fit(correct, model, seed=seed, hold_out=hold_out, network=network)
+        _log_unlinked(gathered, held)
+        return held
+
+    return _once(gathered, ("held out", model, seed, hold_out, *network), made)
+
+
+def _log_unlinked(gathered: Gathered, held: HeldOut) -> None:
+    """Say of which networks a part of the responses could not be predicted."""
+    if held.unlinked:
+        names = gathered.responses.subjects["model"].drop_duplicates().iloc[list(held.unlinked)].tolist()
+        named = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+        log.warning(
+            "%s: without %s no common item links the other subjects: responses of these are predicted by the part with "
+            "most subjects, as far as it has their items",
+            gathered.dataset,
+            named,
+        )
 
 
 def networks(gathered: Gathered) -> Integer[np.ndarray, " subjects"]:

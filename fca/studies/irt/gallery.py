@@ -24,8 +24,8 @@ from fca.studies.irt.fits import (
     PAPER,
     IrtModel,
     fitted,
-    priors_taken,
 )
+from fca.studies.not_estimable import priors_noted
 from fca.studies.responses import Responses
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
 from fca.types import Column, FcaError, Table
@@ -86,7 +86,8 @@ class Gallery:
             fitted_sets.append((source, fitted(source, self.model, None, self.seed)))
             frames.append(frame.assign(thumbnail=pd.Series(found.thumbnails, dtype="object")))
             runs |= {*source.runs, *([found.run_id] if found.run_id else [])}
-        parameters = {**asdict(self), **METHOD, **priors_taken(fitted_sets)}
+        taken = {one.dataset: fit.not_estimable for one, fit in fitted_sets if fit.not_estimable}
+        parameters = {**asdict(self), **METHOD, **priors_noted(taken)}
         return [GALLERY.table(pd.concat(frames, ignore_index=True), parameters, sorted(runs))]
 
 

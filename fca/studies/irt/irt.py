@@ -41,6 +41,7 @@ from fca.studies.irt.fits import (
     HoldOut,
     IrtModel,
 )
+from fca.studies.not_estimable import log_not_estimable
 from fca.studies.responses import Responses
 from fca.studies.table import CORRUPTION, DATASET, IMAGE_ID, LABEL, MODEL, SEVERITY, SNAPSHOT, TOP1, TableSpec
 from fca.types import Column, FcaError, Table, check_choice, with_interval
@@ -347,6 +348,9 @@ def _on_clean(kind: str, gathered: Gathered, clean: Calibrated | None) -> IrtFit
     joined: dict[str, Any] = {name: np.concatenate([getattr(one, name) for one in each]) for name in _PER_ITEM}
     joined["log_posterior"] = float(sum(one.log_posterior for one in each))
     joined["iterations"], joined["converged"] = max(one.iterations for one in each), all(one.converged for one in each)
+    of_items = tuple(dict.fromkeys(scale for one in each for scale in one.not_estimable))
+    log_not_estimable(f"{gathered.dataset}, {kind}", of_items)
+    joined["not_estimable"] = tuple(dict.fromkeys((*clean.fit.not_estimable, *of_items)))
     return replace(fit, **joined)
 
 

@@ -32,6 +32,7 @@ from fca.studies.irt.fits import (
     Compat,
     IrtModel,
 )
+from fca.studies.not_estimable import priors_noted
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, TableSpec
 from fca.types import Column, FcaError, Table, with_interval
 
@@ -173,7 +174,8 @@ class LabelErrors:
         left_out = [f"{one.dataset}: responses without classes" for one in every if one.responses.pred is None]
         not_listed = {NOT_LISTED: [f"{name}: {AT_CHANCE_REASON}" for name in guessing]} if guessing else {}
         parameters = {**asdict(self), **METHOD, **rules, "left_out": left_out, **not_listed}
-        parameters |= fits.priors_taken((one, fits.fitted(one, self.model, None, self.seed)) for one in sources)
+        fitted_sets = [(one, fits.fitted(one, self.model, None, self.seed)) for one in sources]
+        parameters |= priors_noted({one.dataset: fit.not_estimable for one, fit in fitted_sets if fit.not_estimable})
         runs = [run for source in sources for run in source.runs]
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 

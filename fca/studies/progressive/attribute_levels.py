@@ -12,7 +12,7 @@ from jaxtyping import Float, Integer
 
 from fca.stats.chance import guessing, right_at_chance
 from fca.stats.hierarchy import level_rates
-from fca.stats.intervals import interval_over, wilson
+from fca.stats.intervals import ALIKE, interval_over, wilson
 from fca.store import Store
 from fca.studies.progressive.levels import (
     ACCURACY,
@@ -32,13 +32,18 @@ from fca.studies.progressive.levels import (
 from fca.studies.table import AT_CHANCE, ATTRIBUTE, DATASET, LABEL, LEVEL, MODEL, MODELS, N_TEST, TableSpec, filled
 from fca.types import LEVELS, Column, Table, with_interval
 
-FALLS, RISES, UNCLEAR = "falls", "rises", "undecided"
+FALLS, RISES, UNCLEAR, NO_SPREAD = "falls", "rises", "undecided", "no interval"
 STEPS = ("easy to medium", "medium to hard")
 
 TOP1_OF_LEVEL = Column("accuracy", float, ".1%", "top-1 accuracy")
 DROP = Column("drop", float, "+.1%", "accuracy lost")
 STEP = Column("step", str, "", "step from one level to the next", {step: step for step in STEPS})
-_VERDICTS = {FALLS: "falls", RISES: "rises", UNCLEAR: "does not change significantly"}
+_VERDICTS = {
+    FALLS: "falls",
+    RISES: "rises",
+    UNCLEAR: "does not change significantly",
+    NO_SPREAD: "changes without an interval (alike in all classes, or a single class)",
+}
 VERDICT = Column("verdict", str, "", "change", _VERDICTS)
 MODELS_FALLING = Column("models_falling", int, ".0f", "models whose accuracy falls")
 RANK = Column("rank", int, ".0f", "rank of the model, 1 is the best")
@@ -69,8 +74,9 @@ METHOD = {
     "drop": "accuracy on the easier level minus that on this one; of attribute_steps the mean over models",
     "intervals": f"of drops, scores and their accuracies, 95 %: {interval_over('classes')}; models stay as they are",
     "monotone": "easy above medium above hard, of the numbers as they are",
-    "verdict": f"{FALLS} where the interval of the drop is above 0, {RISES} where it is below, else {UNCLEAR}; each "
-    "step by itself, without correction for their number",
+    "verdict": f"{FALLS} where the interval of the drop is above 0, {RISES} where it is below, {NO_SPREAD} where a "
+    f"single class changes or all change alike, else {UNCLEAR}; each step by itself, without correction for their "
+    "number",
     "at_chance": "whether all models are at the level of chance on the images of the attribute",
     "rank": "of the models by score on one attribute; 1 is best",
 }
@@ -120,17 +126,19 @@ def _steps(rates: Float[np.ndarray, "models classes 3"]) -> Iterator[Line]:
     drops = rates[..., :-1] - rates[..., 1:]
     for step, drop in zip(STEPS, np.moveaxis(drops, -1, 0), strict=True):
         line = mean_cells(DROP, drop.mean(axis=0))
-        line |= {STEP: step, VERDICT: verdict(line[DROP.low], line[DROP.high])}
+        line |= {STEP: step, VERDICT: verdict(line[DROP], line[DROP.low], line[DROP.high])}
         line |= {MODELS_FALLING: int((drop.mean(axis=1) > 0).sum()), MODELS: len(rates), N_CLASSES: rates.shape[1]}
         yield line
 
 
-def verdict(low: float, high: float) -> str:
-    """What the interval of a drop shows.
+def verdict(drop: float, low: float, high: float) -> str:
+    """What a drop and its interval show.
 
-    >>> verdict(-0.1, 0.2), verdict(0.1, 0.2), verdict(float("nan"), float("nan"))
-    ('undecided', 'falls', 'undecided')
+    >>> verdict(0.1, -0.1, 0.2), verdict(0.15, 0.1, 0.2), verdict(1.0, float("nan"), float("nan"))
+    ('undecided', 'falls', 'no interval')
     """
+    if np.isnan(low) and abs(drop) > ALIKE:
+        return NO_SPREAD
     return FALLS if low > 0 else RISES if high < 0 else UNCLEAR
 
 

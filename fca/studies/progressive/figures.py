@@ -450,27 +450,42 @@ def cost_answer(steps: pd.DataFrame) -> tuple[str, Any] | None:
     >>> lines = [line | {"drop_high": 0.3}, line | {"step": "easy to medium", "drop": 0.1}]
     >>> print(cost_answer(pd.DataFrame(lines))[0])
     On zoo, the step from medium to hard size costs most: +20 points [+10, +30] of accuracy.
+    >>> lines[0] |= {"drop_low": -0.1, "drop_high": 0.5}
+    >>> print(cost_answer(pd.DataFrame(lines).assign(drop_low=-0.1))[0])
+    On zoo, no step costs accuracy significantly; the step from medium to hard size costs +20 points [-10, +50].
     """
     part = steps.dropna(subset=_COST).sort_values(_COST, ascending=False, kind="stable")
     if part.empty:
         return None
     part = part.assign(named=part[ATTRIBUTE] + ", " + part[attribute_levels.STEP])
-    line = part.iloc[0].to_dict()
     hover = (Column("named", str, "", "step"), *with_interval(_COST))
     chart = small.dots(part, "named", _COST, hover, line=0.0)
-    step, cost = (
-        f"the step from {line[attribute_levels.STEP]} {line[ATTRIBUTE]}",
-        f"{interval(line, _COST)} of accuracy",
-    )
+    dataset = part[DATASET].iloc[0]
     if all_at_chance(part):
-        return f"Not known: on {line[DATASET]}, all models are at the level of chance.", chart
-    if not line[_COST.low] > 0:
-        return f"On {line[DATASET]}, no step costs accuracy significantly; {step} changes it by {cost}.", chart
-    most = small.best_of(part, _COST)["named"].tolist()
+        return f"Not known: on {dataset}, all models are at the level of chance.", chart
+
+    costly = part[(part[_COST.low] > 0) | (part[_COST.low].isna() & (part[_COST] > 0))]
+    if costly.empty:
+        return f"On {dataset}, no step costs accuracy significantly; {_step(part)} costs {_cost(part)}.", chart
+    most = small.best_of(costly, _COST)["named"].tolist()
     if len(most) > 1:
         equal = "all steps cost" if len(most) == len(part) else f"the steps {small.listed(most)} cost"
-        return f"On {line[DATASET]}, {equal} as much: {cost}.", chart
-    return f"On {line[DATASET]}, {step} costs {'most: ' if len(part) > 1 else ''}{cost}.", chart
+        return f"On {dataset}, {equal} as much: {_cost(costly)} of accuracy.", chart
+    costs = "costs most:" if len(part) > 1 else "costs"
+    if costly[_COST].iloc[0] < part[_COST].iloc[0]:
+        costs = "costs most of those that do so significantly:"
+    return f"On {dataset}, {_step(costly)} {costs} {_cost(costly)} of accuracy.", chart
+
+
+def _step(ordered: pd.DataFrame) -> str:
+    """The first step, as a sentence has it."""
+    return f"the step from {ordered[attribute_levels.STEP].iloc[0]} {ordered[ATTRIBUTE].iloc[0]}"
+
+
+def _cost(ordered: pd.DataFrame) -> str:
+    """What the first step costs, with its interval, or that there is none."""
+    line = ordered.iloc[0].to_dict()
+    return interval(line, _COST) + (" (no interval)" if pd.isna(line[_COST.low]) else "")
 
 
 _BINS, _TRENDS, _CONTRADICTIONS, _ = ValidateLevels.tables

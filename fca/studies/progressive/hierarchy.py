@@ -80,7 +80,7 @@ HIERARCHY_CORRELATION = TableSpec(
     f"{PAPER} figure 4 (bottom right: r .77 over 12 models), with intervals and the partial correlation",
     (DATASET, KIND, *with_interval(R), P, MODELS, NETWORKS, NOTE),
 )
-TOO_FEW_NETWORKS = "no interval: without one of the networks the others lie on a line"
+UNDEFINED_WITHOUT = "no interval: undefined without one of the networks, or all alike"
 METHOD = {
     "accuracy, score": "(e + m + h) / 3 and (e + 2 m + 4 h) / 7 of the accuracies on easy, medium and hard images, "
     "means over sessions (a class and an attribute), which count equally",
@@ -156,7 +156,7 @@ def over_models(dataset: str, models: pd.DataFrame) -> Iterator[Line]:
     coefficients = _without_each_network(values, left_out_weights(network))
     for kind, here, left_out in zip(KIND.choices, found, coefficients, strict=True):
         low, high = jackknife_interval(here.r, left_out, scale=FISHER_Z)
-        note = TOO_FEW_NETWORKS if np.isnan(low) and not np.isnan(here.r) else None
+        note = UNDEFINED_WITHOUT if np.isnan(low) and not np.isnan(here.r) else None
         yield {**about, "kind": kind, "r": here.r, "r_low": low, "r_high": high, "p": here.p, "note": note}
 
 

@@ -198,7 +198,7 @@ def _trend(means: Float[np.ndarray, "blocks 3"]) -> Line:
 
 
 def _verdict(line: Mapping[Any, Any]) -> str:
-    steps = [verdict(line[drop.low], line[drop.high]) for drop in DROPS]
+    steps = [verdict(line[drop], line[drop.low], line[drop.high]) for drop in DROPS]
     if any(step == RISES and line[p] < 0.05 for step, p in zip(steps, P_RISES, strict=True)):
         return RISES
     if not line[P_HOLM] < 0.05:

@@ -14,12 +14,12 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from fca.data.splits import copies_in_test, kept_together, pictures_of_copies
-from fca.stats.features import fit_probe
+from fca.stats.features import check_finite, fit_probe
 from fca.store import Store
 from fca.store.columns import LEFT_OUT, PENALTY_BY
 from fca.studies.answers import Predictions, predictions
 from fca.studies.rows import every_row, narrowed, records
-from fca.types import Column, FcaError
+from fca.types import SPLITS, Column, FcaError
 
 LATENCY = Column("latency_ms", float, ".2f", "time for one image, milliseconds (median over rounds)")
 SPEED = Column("batch_images_per_s", float, ",.0f", "images a second in batches (median over rounds)")
@@ -126,7 +126,12 @@ class Evidence:
         return sorted(found, key=lambda one: str(one.key))
 
     def _furthest(self, key: Key) -> tuple[Mapping[str, Any], ...]:
-        """Its trainings of most epochs that have predicted val; of several recipes the latest one."""
+        """Its trainings of most epochs that have predicted val; of several recipes the latest one.
+
+        None of a probe whose features are not finite: what it predicted is no probe's answer.
+        """
+        if key[2] == "probe" and key[:2] in self.embedded and self.left_out(key[:2]) is None:
+            return ()
         rows = [row for row in self.trained if _key(row) == key and row["run_id"] in self.checked]
         if not rows:
             return ()
@@ -139,7 +144,7 @@ class Evidence:
         return predictions(self.store, (self.checked if split == "val" else self.tested)[row["run_id"]])
 
     def left_out(self, of: tuple[str, str | None]) -> LeftOut | None:
-        """Of the features of a network; None where it has none, or they are too few."""
+        """Of the features of a network; None where it has none, or a probe cannot be fitted to them."""
         return _left_out(self.store, self.embedded[of]["run_id"], self.job, self.group) if of in self.embedded else None
 
     @cached_property
@@ -162,6 +167,11 @@ def _left_out(store: Store, run_id: str, job: Job, group: str | None) -> LeftOut
     train, val = (np.flatnonzero(inside & (items["split"] == split).to_numpy()) for split in ("train", "val"))
     label = np.searchsorted(job.classes, codes)
     values = store.array(run_id, "features", lines=len(codes))
+    try:
+        check_finite(values[inside & items["split"].isin(SPLITS).to_numpy()])
+    except FcaError as error:
+        log.warning("the linear probe of %s is left out: %s", store.row(run_id)["encoder"], error)
+        return None
     try:
         probe = fit_probe(values[train], label[train], kept_together(items.iloc[train], group))
     except FcaError:  # a class without training images

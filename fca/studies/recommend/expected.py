@@ -12,8 +12,11 @@ import pandas as pd
 from fca.stats.prediction import predicted_at
 from fca.studies.recommend.evidence import Candidate, Evidence
 
-MEASURED = Path(__file__).with_name("measured.csv")  # made by experiments/recommend/regret.py; its README has the jobs
-COVERAGE = Path(__file__).with_name("coverage.csv")  # likewise, of jobs that chose nothing
+# Both are made by experiments/recommend/regret.py, whose README has the jobs. Probes in the first are of an earlier
+# version (features of length 1, judged by training and validation images), so the second, which is of jobs that chose
+# nothing, has no line for what rests on a probe until both are made again.
+MEASURED = Path(__file__).with_name("measured.csv")
+COVERAGE = Path(__file__).with_name("coverage.csv")
 BEFORE, AFTER = "before training", "after training"  # an interval is from earlier jobs, or from the job's own images
 HAND = ("hog", None)  # features that need no weights: what a network from scratch is predicted from
 REGRESSORS = ["probe", "log_images", "log_ncl"]
@@ -32,10 +35,10 @@ class Expected(NamedTuple):
 
 
 def measured_coverage() -> pd.DataFrame:
-    """How often nominal 90 % intervals held the accuracy on test images: a line for BEFORE and AFTER, by adaptation.
+    """How often nominal 90 % intervals held the accuracy on test images: a line for each case that was measured.
 
-    Columns when, adaptation, intervals, jobs (numbers of both) and inside (the share that held). AFTER is of the very
-    weights that were judged.
+    Columns when (BEFORE or AFTER), adaptation, intervals, jobs (numbers of both) and inside (the share that held).
+    AFTER is of the very weights that were judged.
     """
     return pd.read_csv(COVERAGE)
 
@@ -65,7 +68,8 @@ def regressors(one: Candidate, evidence: Evidence) -> tuple[float, float, float]
     """Accuracy of a linear probe, log of the training images a class and log of ncl; None without features.
 
     The probe is that which `adaptation=probe` delivers, on images that it was not fitted to (see LeftOut): of the
-    network's own features, or for one from scratch of HOG.
+    network's own features, or for one from scratch of HOG. Points that came with this package have an earlier probe in
+    its place (see MEASURED).
     """
     model, weights, adaptation = one.key
     probe = evidence.left_out(HAND if adaptation == "scratch" else (model, weights))

@@ -60,7 +60,7 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     words = named.encode(x=across, y=f"{EXPECTED}:Q", text=f"{MODEL}:N")
     title = style.title(
         "Which model is accurate enough, and how fast is it?",
-        "Expected accuracy with its nominal 90 % interval; how many such intervals held stands in the tooltip. "
+        "Expected accuracy with its nominal 90 % interval; the tooltip has how many such intervals held, if measured. "
         "Named are those that no other one equals in both.",
     )
     return style.faceted(kinds.layers(kinds.interval(base, EXPECTED, True), dots, words), frame, title, (DATASET,), 320)
@@ -123,8 +123,8 @@ def model_answer(candidates: pd.DataFrame) -> Found:
     Test images are harder than those that chose the model
     >>> guessing = {"top1": 0.1, "top1_low": 0.06, "top1_high": 0.17, "chance": 0.1, "at_chance": True}
     >>> print(model_answer(pd.DataFrame([line | seen | of | guessing]))[0])
-    None yet: the best guess, resnet18 (linear probe), is right on 10.0 % [6.0, 17.0] of 100 test images, always the \
-most frequent class on 10.0 %. That is the level of chance.
+    None yet: the model that other images chose, resnet18 (linear probe), is right on 10.0 % [6.0, 17.0] of 100 test \
+images, always the most frequent class on 10.0 %. That is the level of chance.
     """
     first = candidates.iloc[0].to_dict()
     if first[VERDICT] not in (CHOSEN, GUESS):
@@ -132,15 +132,17 @@ most frequent class on 10.0 %. That is the level of chance.
     name = name_of((first[MODEL], None, first[ADAPTATION]))
     shown = candidates.dropna(subset=EXPECTED).assign(candidate=_names)
     chart = small.dots(shown, CANDIDATE, RIGHT, (CANDIDATE, VERDICT, *with_interval(RIGHT), MS))
+    tested_images = "1 test image" if first[N_TEST] == 1 else f"{first[N_TEST]:.0f} test images"
     if first.get(AT_CHANCE):
-        right = f"{name}, is right on {small.interval(first, SHARE_RIGHT)} of {first[N_TEST]:.0f} test images"
+        model = "the best guess" if first[VERDICT] == GUESS else "the model that other images chose"
+        right = f"is right on {small.interval(first, SHARE_RIGHT)} of {tested_images}"
         guess = f"always the most frequent class on {small.interval(first, GUESS_RIGHT)}"
-        return f"None yet: the best guess, {right}, {guess}. That is the level of chance.", chart
+        return f"None yet: {model}, {name}, {right}, {guess}. That is the level of chance.", chart
+
     unsure = ""
     if first[VERDICT] == GUESS:
         unsure = f"; a best guess, {100 * first[WITHIN]:.0f} % sure"
-    images = "1 test image" if first[N_TEST] == 1 else f"{first[N_TEST]:.0f} test images"
-    right = f"{small.interval(first, SHARE_RIGHT)} of {images} right"
+    right = f"{small.interval(first, SHARE_RIGHT)} of {tested_images} right"
     return f"Use {name}: {right}, {first[LATENCY]:.1f} ms an image{unsure}.{_expectation(first)}", chart
 
 
@@ -149,7 +151,8 @@ def _expectation(of: Mapping[Any, Any]) -> str:
     (expected_low, expected_high), (low, high) = ([of[end] for end in with_interval(c)[1:]] for c in (EXPECTED, TOP1))
     held = "that such intervals hold was not measured"
     if not pd.isna(of[COVERAGE]):
-        held = f"such intervals held {100 * of[COVERAGE]:.0f} % on {of[COVERAGE_JOBS]:.0f} jobs"
+        jobs = "1 job" if of[COVERAGE_JOBS] == 1 else f"{of[COVERAGE_JOBS]:.0f} jobs"
+        held = f"such intervals held {100 * of[COVERAGE]:.0f} % on {jobs}"
     sentence = f" Other images chose it; by them {small.interval(of, RIGHT)} is expected (nominal 90 %; {held})."
     if high < expected_low or expected_high < low:
         word = "harder" if high < expected_low else "easier"

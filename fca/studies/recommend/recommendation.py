@@ -46,7 +46,12 @@ SEEDS = Column("seeds", int, ".0f", "trainings of that length")
 N_VAL = Column("n_val", int, ".0f", "validation images")
 VAL = Column("val_top1", float, ".1%", "accuracy on the validation images")
 EXPECTED = Column("top1_expected", float, ".1%", "accuracy to expect (90 %)")
-COVERAGE = Column("coverage", float, ".0%", "share of such 90 % intervals that held the accuracy on test images")
+COVERAGE = Column(
+    "coverage",
+    float,
+    ".0%",
+    "share of such 90 % intervals that held the accuracy on test images; missing: that they hold was not measured",
+)
 COVERAGE_JOBS = Column("coverage_jobs", int, ".0f", "jobs on which that share was measured; they chose nothing")
 PREDICTED_COVERAGE = Column("coverage_predicted", float, ".0%", "the same of intervals predicted before training")
 WITHIN = Column("within", float, ".0%", "probability that it is within the margin of the best")
@@ -82,9 +87,11 @@ METHOD = {
     "decided_by": "validation images (which also chose each training's epoch, but nothing of a linear probe); for "
     "linear probes also training images, each left out of a fit of the probe that is delivered; for other networks the "
     "prediction made before training. Test images choose nothing",
-    "predicted": "least squares on the accuracy of a linear probe, log images a class and log ncl of earlier jobs",
-    "intervals": "nominal 90 % of expected and predicted accuracy, with the share that held in column coverage; 95 % "
-    "of latency and of accuracy on test images",
+    "predicted": "least squares on the accuracy of a linear probe, log images a class and log ncl of earlier jobs; in "
+    "jobs that came with fca the probe is an earlier one, judged on features of length 1, so that such intervals hold "
+    "was not measured",
+    "intervals": "nominal 90 % of expected and predicted accuracy, with the share that held in column coverage, where "
+    "it was measured; 95 % of latency and of accuracy on test images",
     "at_chance": "on test images, against always predicting the most frequent of their classes; of a model at chance "
     "no confusions are listed, and of probes at chance no labels",
     "expected": "of the weights that were judged, which may be those of a part of a training: see epochs",

@@ -21,7 +21,7 @@ SALIENCY = ("saliency_iou", "saliency_mass", "saliency_density_gap")
 STRONG = 0.2  # range of networks' reliance that a metric must show
 ENOUGH = 10  # networks: of these a correlation of 0.7 differs significantly from 0 (Fisher's z)
 _CUES = {"color": "colour", "texture": "texture", "object": "co-object", "all": "all cues together"}
-FOLLOWS, REFUTED, UNDECIDED = _VERDICTS = ("follows", "refuted", "undecided")
+FOLLOWS, UNCONFIRMED, UNDECIDED = _VERDICTS = ("follows", "not confirmed", "undecided")
 
 METRIC = Column("metric", str, "", "metric of reliance")
 CUE = Column("cue", str, "", "cue in the background", _CUES, filters=True)
@@ -45,7 +45,7 @@ NETWORKS = TableSpec("metric_truth_networks", "What does each metric show of a n
 METHOD = {
     FOLLOWS: "for every cue the interval (jackknife over networks, on Fisher's z) of the correlation with reliance "
     "has its sign",
-    REFUTED: f"for a cue it has not, though {ENOUGH} or more networks differ by {STRONG:.0%} or more in reliance",
+    UNCONFIRMED: f"for a cue it has not, though {ENOUGH} or more networks differ by {STRONG:.0%} or more in reliance",
 }
 
 
@@ -66,7 +66,7 @@ class MetricTruth:
 
 
 def verdicts(store: Store) -> dict[str, tuple[str, list[str]]]:
-    """Metric -> follows, refuted or undecided, and the cues for which it fails; empty without data that have a cue."""
+    """Metric -> follows, not confirmed or undecided, and the cues for which it is not; empty without a cue."""
     lines = records(judged(_networks(store, None)[0]).drop_duplicates(METRIC))
     return {line[METRIC]: (line[VERDICT], [cue for cue in line[FAILS].split(", ") if cue]) for line in lines}
 
@@ -79,7 +79,7 @@ def judged(networks: pd.DataFrame) -> pd.DataFrame:
         of_cue = {str(cue): _correlated(part, sign) for cue, part in of_metric.groupby(CUE, sort=False)}
         tested = [cue for cue, one in of_cue.items() if one[NETS] >= ENOUGH and one[SPREAD] >= STRONG]
         fails = [cue for cue in tested if not all(sign * of_cue[cue][end] > 0 for end in (RHOS[1].low, RHOS[1].high))]
-        verdict = REFUTED if fails else FOLLOWS if len(tested) == len(of_cue) else UNDECIDED
+        verdict = UNCONFIRMED if fails else FOLLOWS if len(tested) == len(of_cue) else UNDECIDED
         about: dict[Any, Any] = {METRIC: metric, VERDICT: verdict, FAILS: ", ".join(fails)}
         of_cue["all"] = _correlated(of_metric, sign)
         lines += [{**about, CUE: cue, **one} for cue, one in of_cue.items()]

@@ -22,7 +22,7 @@ from fca.stats.protocols import masked_answers
 from fca.store import Store
 from fca.store.columns import ADAPTATION
 from fca.studies.answers import Predictions, labels_of, predictions
-from fca.studies.reliance.metric_truth import verdicts
+from fca.studies.reliance.metric_truth import UNCONFIRMED, verdicts
 from fca.studies.responses import read_responses
 from fca.studies.rows import by_full_models, by_version, every_row, narrowed, parts, records, require
 from fca.studies.table import AT_CHANCE, DATASET, LABEL, MODEL, NOTE, TOP1, TableSpec, filled
@@ -114,13 +114,23 @@ SHAPES = _spec(
     *(WHO, BIAS, DECISIONS, SHAPE, IMAGES, NOTE),
 )
 # by experiments/hard_imagenet/rendered_study.sh, 54 networks at 48 pixels; saliency at layers of 6 x 6 places
-REFUTED_ON_RENDERED = ("rfs/gaussian/0.125/area_matched", "rfs/l2/30", "saliency/mass", "saliency/density_gap")
+UNCONFIRMED_ON_RENDERED = (
+    "rfs/gaussian/0.125",
+    "rfs/gaussian/0.125/area_matched",
+    "rfs/gaussian/0.25/area_matched",
+    "rfs/l2/30",
+    "rfs/l2/30/area_matched",
+    "rfs/l2/60/area_matched",
+    "saliency/iou",
+    "saliency/mass",
+    "saliency/density_gap",
+)
 METHOD = {
     "accuracy": "mean over classes of the share of images predicted right, averaged over draws of noise",
     "images": "all conditions on the same images: with an object and surroundings at input size",
     "boxes": "gray_box and tile change an object's whole box: where that fills the input, nothing of the image is left",
     "intervals": f"95 %: {interval_over('classes')}, each with all its images; over=images, or below {FEWEST_DRAWS} "
-    "classes: over images within each class; shape and texture: Wilson's",
+    "classes: over images within each class, missing where one has a single image; shape and texture: Wilson's",
     "kept": f"of a class: missing with fewer than {FEWEST_DRAWS} clean images right; intervals over its images; a "
     "class that is predicted for any gray image keeps its accuracy too: trust is in orders of networks, not of classes",
 }
@@ -141,7 +151,7 @@ class Reliance:
     measure: the change whose kept accuracy ranks the classes.    over: what intervals are over, see fca.stats.reliance.
     max_mask_area: a class whose masks cover more of their images, in the mean, is left out.
     compat:  released = a sensitivity of 0 where it is not defined.    responses: files of decisions for shape.
-    refuted: metrics that a test elsewhere refuted, e.g. rfs/gaussian/0.25; where the store has a test, that counts.
+    unconfirmed: metrics that a test elsewhere did not confirm, e.g. rfs/l2/30; where the store has a test, that counts.
     """
 
     tables: ClassVar = (ACCURACY, SENSITIVITY, ALIGNMENT, BY_CLASS, STABILITY, SHOWN, SHAPES)
@@ -153,7 +163,7 @@ class Reliance:
     max_mask_area: Annotated[float, Allowed(above=0, most=1)] = 0.9
     compat: Annotated[str | None, Allowed(choices=(reliance.RELEASED,))] = None
     responses: list[str] = field(default_factory=list)
-    refuted: list[str] = field(default_factory=lambda: list(REFUTED_ON_RENDERED))
+    unconfirmed: list[str] = field(default_factory=lambda: list(UNCONFIRMED_ON_RENDERED))
 
     def __call__(self, store: Store) -> list[Table]:
         """All seven tables, some of which may have no lines. Raises FcaError where all would be empty."""
@@ -182,7 +192,7 @@ class Reliance:
         )
         found = verdicts(store).items()
         trust = {metric: f"{verdict} ({', '.join(cues)})" if cues else verdict for metric, (verdict, cues) in found}
-        trust = trust or dict.fromkeys(self.refuted, "refuted")
+        trust = trust or dict.fromkeys(self.unconfirmed, UNCONFIRMED)
         frames = [spec.frame(of) for spec, of in zip(self.tables, lines, strict=True)]
         for frame in (of for of in frames if TRUST in of):  # where lines name the metric
             frame[TRUST] = [trust.get(metric) for metric in frame[TRUST]]

@@ -95,11 +95,12 @@ GALLERY = TableSpec("search_gallery", "What do failures look like?", f"{PAPER} s
 METHOD = {
     ACCURACY: "every subdomain counts the same; Student's interval over subdomains, which were drawn with their images",
     RULE: "greedy subgroup discovery at 5 % for all candidates together: fca.stats.search.explain.find_rules",
-    FRESH: "share of fresh images, weighted by images; interval of Korn and Graubard over subdomains: "
-    "fca.stats.search.counts.share_with_interval",
+    FRESH: "share of fresh images, each subdomain weighted by the independent images that its images are worth "
+    "(effective_images); interval of Korn and Graubard over subdomains, too short where few of them are drawn and most "
+    "are right everywhere: fca.stats.search.counts.share_with_interval",
     CONFIRMED: "fresh images of the condition are recognised less often than those outside all rules (one-sided p up "
-    "to 0.025, both over subdomains by t and over images by Fisher's test: fca.stats.search.counts.p_lower); undecided "
-    "with a single fresh subdomain inside or outside",
+    "to 0.025, over subdomains by t, over images by Fisher's test and, between uneven sides, by permuting subdomains: "
+    "fca.stats.search.counts.p_lower); undecided with a single fresh subdomain inside or outside",
     CAUSE: "of the lowest tenth of visited subdomains. A classifier fails where its Wilson interval is below its mean "
     "over visited subdomains; only this one does where the second does not, with an interval above that of this one. "
     "A score, the mean of all images drawn, is low below the first quarter of visited subdomains. All else: undecided",

@@ -167,3 +167,25 @@ def test_too_few_networks_are_an_error():
         held_out_fit(responses, network=np.zeros(6, dtype=int))
     with pytest.raises(FcaError, match="hold_out = images; allowed: cells, subjects"):
         held_out_fit(responses, hold_out="images")
+
+
+def test_networks_that_alone_link_the_others_are_predicted_by_the_largest_part():
+    responses = planted(9, 60).responses
+    responses[:4, 30:] = np.nan
+    responses[4:8, :30] = np.nan  # the last subject links both blocks
+    held = held_out_fit(responses, "1pl", hold_out="subjects")
+    split = held_out.split_networks(responses, np.arange(9), np.random.default_rng(0))
+    fold = split.fold == split.fold[8]
+    assert held.unlinked == tuple(np.flatnonzero(fold))
+
+    others = responses[~fold]
+    of_first = ~np.isnan(others[:, :30]).all(axis=1)
+    largest = slice(0, 30) if of_first.sum() >= (~of_first).sum() else slice(30, 60)
+    bank = fit_irt(others[of_first == (largest.start == 0)][:, largest], "1pl").bank
+    shown = split.shown[8, largest]
+    own = responses[8, largest]
+    ability = score_ability(np.where(shown, own, np.nan)[None], bank).ability
+    chance = bank.probability(ability)[0][~shown]
+    right = own[~shown]
+    assert held.number[8] == len(right)
+    assert held.loss[8] == pytest.approx(log_loss(right, chance) * len(right), abs=1e-9)

@@ -109,6 +109,41 @@ def test_what_everybody_got_right_links_nothing():
     assert np.isinf(weakest_link(responses, fit_irt(responses, "1pl")).shift_se)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_neighbours_that_overlap_are_no_firm_link(seed):
+    """Each responds to the 25 of 200 items nearest to its ability: what is far apart comes out close together."""
+    rng = np.random.default_rng(seed)
+    ability, difficulty = np.sort(rng.normal(size=40)), np.sort(rng.normal(size=200))
+    near = np.argsort(np.abs(difficulty - ability[:, None]), axis=1)[:, :25]
+    asked = np.zeros((40, 200), dtype=bool)
+    np.put_along_axis(asked, near, True, axis=1)
+    right = rng.random((40, 200)) < 1 / (1 + np.exp(difficulty - ability[:, None]))
+    responses = np.where(asked, right, np.nan)[:, asked.any(axis=0)]
+
+    fit = fit_irt(responses, "1pl")
+    link = weakest_link(responses, fit)
+    assert link.is_weak
+    shown, true = (abs(of[link.group].mean() - of[~link.group].mean()) for of in (fit.ability, ability))
+    assert shown < true / 3
+
+
+def test_few_random_items_each_are_few_responses_and_no_weak_link():
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        ability, difficulty = rng.normal(size=30), rng.normal(size=200)
+        responses = np.full((30, 200), np.nan)
+        for subject in range(30):
+            items = rng.choice(200, 14, replace=False)
+            responses[subject, items] = rng.random(14) < 1 / (1 + np.exp(difficulty[items] - ability[subject]))
+        responses = responses[:, ~np.isnan(responses).all(axis=0)]
+
+        fit = fit_irt(responses, "1pl")
+        link = weakest_link(responses, fit)
+        assert link.shift_se > 0.5, "as large as that of groups with hardly a common item"
+        assert not link.is_weak
+        assert np.corrcoef(fit.ability, ability)[0, 1] > 0.7
+
+
 def test_an_adaptive_design_is_linked():
     """All respond to the same 10 of 300 items first, and each to the 40 that lie nearest to its ability."""
     true = planted(60, 300)

@@ -80,6 +80,39 @@ def test_a_rule_that_is_none_is_confirmed_in_one_of_forty(inside_images, outside
         assert confirmed <= stats.binom.ppf(0.999, 300, 0.025)
 
 
+@pytest.mark.parametrize(
+    ("inside_images", "outside_images", "accuracy"),
+    [
+        ([1, 1, 1, 1, 50], [20] * 5, 0.95),
+        ([2, 3, 1, 30, 8], [20] * 5, 0.95),
+        ([50] * 2, [50] * 20, 0.98),
+        ([50] * 5, [50] * 20, 0.95),
+        ([20] * 2, [20] * 5, 0.8),
+    ],
+)
+def test_uneven_sides_confirm_no_more_than_one_of_forty(inside_images, outside_images, accuracy):
+    # by t and Fisher's test alone: 7, 5, 7, 5 and 3.5 %
+    shown = np.array(inside_images + outside_images)
+    inside, rng = np.arange(len(shown)) < len(inside_images), np.random.default_rng(9)
+    drawn = [beta_binomial(shown, np.full(len(shown), accuracy), 0.1, rng) for _ in range(400)]
+    confirmed = sum(p_lower(correct, shown, inside) <= 0.025 for correct in drawn)
+    assert confirmed <= stats.binom.ppf(0.99, 400, 0.025)
+
+
+@pytest.mark.parametrize("low", [(9, 12), (13, 16)])
+def test_uneven_sides_are_compared_by_permuting_subdomains(low):
+    correct, shown, inside = np.array([*low, 17, 18, 19, 16, 18, 20, 17]), np.full(9, 20), np.arange(9) < 2
+    student = stats.ttest_ind(correct[inside], correct[~inside], alternative="less").pvalue
+    dealt = stats.hypergeom(180, correct.sum(), 40)
+    fisher = dealt.cdf(sum(low)) - dealt.pmf(sum(low)) / 2
+
+    sums = np.array([sum(pair) for pair in combinations(correct, 2)])  # with equal numbers t is in order of these
+    exact = np.mean(sums < sum(low)) + np.mean(sums == sum(low)) / 2
+    assert exact == pytest.approx(max(student, fisher, exact))  # so that it decides
+    noise = 4 * (exact * (1 - exact) / 999) ** 0.5 + 0.001
+    assert p_lower(correct, shown, inside) == pytest.approx(exact, abs=noise)
+
+
 def test_the_interval_is_korn_and_graubards():
     correct, shown = np.array([17, 12, 20, 15, 9]), np.full(5, 20)
     share = correct.sum() / 100

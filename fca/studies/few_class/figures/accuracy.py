@@ -255,7 +255,7 @@ def without_bars(reasons: pd.Series) -> list[str]:
 _CLEAR = {
     True: "differs significantly",
     False: "not significant",
-    None: "no test: predictions are not stored, or too few draws",
+    None: "no test: no stored predictions, or no interval of the difference",
 }
 _DIFFERS = Column("verdict", choices={text: text for text in _CLEAR.values()})
 _SOURCE = Column("source", str, "", "source of the spread", {source: source for source in SOURCES.values()})
@@ -340,7 +340,7 @@ would separate a from b at ncl 2 (95 % interval 2 to unbounded).
     for (dataset, protocol), part in paired.groupby([DATASET, PROTOCOL], sort=False):
         tested, pairs = part.dropna(subset=comparison.SIGNIFICANT), f"pairs of {NAMES[str(protocol)]}"
         if tested.empty:
-            yield f"{dataset}: {pairs} cannot be tested: too few subset seeds, or predictions are not stored."
+            yield f"{dataset}: {pairs} cannot be tested: no stored predictions, or no interval of the difference."
             continue
         at = [f"{same[comparison.SIGNIFICANT].sum()} of {len(same)} at ncl {ncl}" for ncl, same in tested.groupby(NCL)]
         drawn = int(tested[comparison.SEEDS].max())

@@ -12,7 +12,8 @@ from fca.report.small import interval
 from fca.studies.reliance import object_statistics as objects
 from fca.studies.reliance import reliance as made
 from fca.studies.reliance import spurious_rank as cues
-from fca.studies.reliance.figures.reliance import ALTHOUGH, REFUTED
+from fca.studies.reliance.figures.reliance import ALTHOUGH
+from fca.studies.reliance.metric_truth import UNCONFIRMED
 from fca.studies.table import DATASET, LABEL, MODEL, TOP1, all_at_chance
 from fca.types import Column, with_interval
 
@@ -38,7 +39,7 @@ def object_answer(accuracy: pd.DataFrame) -> Found:
         return None
     part = known[known[made.CONDITION] == change].sort_values(TOP1, ascending=False, kind="stable")
     line = part.iloc[0].to_dict()
-    doubt = f"; with known cues this metric is {REFUTED}" if str(line[made.TRUST]).startswith(REFUTED) else ""
+    doubt = f"; with known cues this metric is {UNCONFIRMED}" if str(line[made.TRUST]).startswith(UNCONFIRMED) else ""
     chance = f"chance {100 * line[made.CHANCE]:.2g} %{doubt}"
     images = f"{interval(line, SHARE)} of the images of {line[DATASET]} ({chance})"
     chart = small.dots(part, MODEL, SHARE, (MODEL, *with_interval(SHARE)), line=float(line[made.CHANCE]))

@@ -54,13 +54,14 @@ def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
 
 
 def headlines(truth: pd.DataFrame) -> Iterator[str]:
-    """Which metrics follow, with their weakest correlation, and a sentence for each that is refuted, with its failures.
+    """Which metrics follow, with their weakest correlation, and a sentence for each that is not confirmed: where not.
 
-    >>> line = {"metric": "rfs/l2/60", "cue": "color", "nets": 18, "undefined": 2, "sign": -1, "verdict": "refuted"}
-    >>> line |= {"fails": "color", "rho_reliance": 0.31, "rho_reliance_low": -0.2, "rho_reliance_high": 0.7}
+    >>> line = {"metric": "rfs/l2/60", "cue": "color", "nets": 18, "undefined": 2, "sign": -1}
+    >>> line |= {"verdict": "not confirmed", "fails": "color"}
+    >>> line |= {"rho_reliance": 0.31, "rho_reliance_low": -0.2, "rho_reliance_high": 0.7}
     >>> print(*headlines(pd.DataFrame([line])))
-    rfs/l2/60 is refuted: it should fall as reliance rises; rank correlation for colour +0.31 [-0.20, +0.70] (not \
-defined for 2 of 18 networks).
+    rfs/l2/60 is not confirmed: it should fall as reliance rises; rank correlation for colour +0.31 [-0.20, +0.70] \
+(not defined for 2 of 18 networks).
     """
     of_cue = truth[truth[CUE] != "all"]
     follows = of_cue[of_cue[VERDICT] == "follows"]
@@ -77,10 +78,10 @@ defined for 2 of 18 networks).
         else:
             weak = f"weakest: {who}, {correlation}"
         yield f"Networks are put in the order of their reliance, whatever the cue, by {names}; {weak}."
-    for metric, part in of_cue[of_cue[VERDICT] == "refuted"].groupby(METRIC, sort=False):
+    for metric, part in of_cue[of_cue[VERDICT] == "not confirmed"].groupby(METRIC, sort=False):
         failing = part[[cue in fails.split(", ") for cue, fails in zip(part[CUE], part[FAILS], strict=True)]]
         way, texts = "rise" if part["sign"].iloc[0] > 0 else "fall", ", ".join(map(_text, failing.to_dict("records")))
-        yield f"{metric} is refuted: it should {way} as reliance rises; rank correlation for {texts}."
+        yield f"{metric} is not confirmed: it should {way} as reliance rises; rank correlation for {texts}."
     if names := ", ".join(of_cue.loc[of_cue[VERDICT] == "undecided", METRIC].unique()):
         yield f"Undecided, because too few networks differ in reliance: {names}."
 

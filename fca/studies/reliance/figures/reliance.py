@@ -1,4 +1,4 @@
-"""Figures and headlines of analysis=reliance. A metric that the test with known cues refuted is pale, and marked so."""
+"""Figures and headlines of analysis=reliance. A metric that known cues did not confirm is pale, and marked so."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pandas as pd
 from fca.report import kinds, small, style
 from fca.report.figure import Figure
 from fca.studies.reliance import reliance as made
+from fca.studies.reliance.metric_truth import UNCONFIRMED
 from fca.studies.table import AT_CHANCE, DATASET, LABEL, MODEL, NOTE, TOP1
 from fca.types import Column, Table, with_interval
 
-REFUTED = "refuted"
 FILTERS = (DATASET, MODEL, made.PROTOCOL)
 ENDS = 15  # classes at each end of a long ranking
 FEW = 4  # models with a headline each; of more, those with the highest and the lowest value
@@ -57,7 +57,7 @@ def sensitivity_figure(shown: Table) -> alt.FacetChart:
     order = [DATASET, made.PROTOCOL, made.KIND, made.MATCHED, made.LEVEL]
     frame = shown.frame.dropna(subset=made.RFS).sort_values(order)
     noise = frame[made.KIND] + frame[made.MATCHED].map({True: ", equal areas", False: ", whole regions"})
-    frame = frame.assign(noise=_marked(noise, frame, f"pale: {REFUTED}"))
+    frame = frame.assign(noise=_marked(noise, frame, f"pale: {UNCONFIRMED}"))
     frame["panel"] = style.panels(frame, DATASET, made.PROTOCOL, "noise")
     levels = kinds.category(alt.X, made.LEVEL, title=made.LEVEL.meaning, labelAngle=0, bands=True)
     look: dict[str, Any] = {"dodge": MODEL, "line": kinds.ZERO, "scale": kinds.quantity(alt.Y, made.RFS, grid=True)}
@@ -154,17 +154,19 @@ def shape_figure(shown: Table) -> alt.FacetChart:
 
 
 def _mark(frame: pd.DataFrame) -> str:
-    return f" ({REFUTED})" if frame[made.TRUST].astype(str).str.startswith(REFUTED).any() else ""
+    return f" ({UNCONFIRMED})" if frame[made.TRUST].astype(str).str.startswith(UNCONFIRMED).any() else ""
 
 
-def _marked(words: pd.Series, frame: pd.DataFrame, mark: str = REFUTED) -> pd.Series:
-    refuted = {word for word, trust in zip(words, frame[made.TRUST], strict=True) if str(trust).startswith(REFUTED)}
-    return words + words.isin(refuted).map({True: f" ({mark})", False: ""})
+def _marked(words: pd.Series, frame: pd.DataFrame, mark: str = UNCONFIRMED) -> pd.Series:
+    unconfirmed = {
+        word for word, trust in zip(words, frame[made.TRUST], strict=True) if str(trust).startswith(UNCONFIRMED)
+    }
+    return words + words.isin(unconfirmed).map({True: f" ({mark})", False: ""})
 
 
 def _pale(chart: Any) -> Any:
-    refuted = f"indexof(datum.{made.TRUST} || '', '{REFUTED}') == 0"
-    chart.layer[-1] = chart.layer[-1].encode(fillOpacity=alt.condition(refuted, alt.value(0.25), alt.value(1.0)))
+    unconfirmed = f"indexof(datum.{made.TRUST} || '', '{UNCONFIRMED}') == 0"
+    chart.layer[-1] = chart.layer[-1].encode(fillOpacity=alt.condition(unconfirmed, alt.value(0.25), alt.value(1.0)))
     return chart
 
 
@@ -196,7 +198,7 @@ def accuracy_headlines(accuracy: pd.DataFrame) -> Iterator[str]:
     for dataset, part in accuracy.groupby(DATASET, sort=False):
         for change in [name for name in ALTHOUGH if name in set(part[made.CONDITION])][:1]:
             part = part[part[made.CONDITION] == change].sort_values(TOP1, ascending=False)
-            known = f"; with known cues this metric is {REFUTED}" if _mark(part) else ""
+            known = f"; with known cues this metric is {UNCONFIRMED}" if _mark(part) else ""
             for line in (part if len(part) <= FEW else part.iloc[[0, -1]]).to_dict("records"):
                 images = f"{_percent(line, TOP1)} of images of {line[made.N_CLASSES]} classes"
                 level = ", which this does not exceed significantly" if line.get(AT_CHANCE) else ""
@@ -215,7 +217,7 @@ def classes_headlines(classes: pd.DataFrame) -> Iterator[str]:
         if len(best) == len(whole):
             continue  # no class keeps more than another
         line = best.iloc[0].to_dict()
-        kept, who = _percent(line, made.KEPT), line[MODEL] + (f", {REFUTED}" if _mark(part) else "")
+        kept, who = _percent(line, made.KEPT), line[MODEL] + (f", {UNCONFIRMED}" if _mark(part) else "")
         keep, gone = ("keeps", "its object is") if len(best) == 1 else ("each keep", "their object is")
         its = "its" if len(best) == 1 else "their"
         most = f"of all classes {small.listed(best[LABEL].tolist())} {keep} the most of {its} accuracy when {gone} gone"

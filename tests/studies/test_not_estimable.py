@@ -1,0 +1,114 @@
+"""A scale that responses leave open is said wherever its items are used: banks, files, replays, other pages."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.special import expit
+
+from fca.cli import anchors as anchors_door
+from fca.cli import bank as bank_door
+from fca.report import figure
+from fca.stats.irt import fit_irt, fit_items
+from fca.store import Store
+from fca.studies.adaptive.anchor_files import read_anchors
+from fca.studies.adaptive.pools import answers_of
+from fca.studies.adaptive.replay import AdaptiveReplay, banks_of_others
+from fca.studies.answers import Gathered
+from fca.studies.irt.ability import Ability
+from fca.studies.irt.bank import origin_of
+from fca.studies.irt.difficulty_segments import DifficultySegments
+from fca.studies.irt.gallery import Gallery
+from fca.studies.irt.irt import Calibrated, Irt, _on_clean
+from fca.studies.responses import Responses, frame_of_items, frame_of_subjects
+from fca.tasks.adaptive import faults_of_bank
+from fca.types import Run
+
+SENTENCE = "these responses do not determine the spread of ability"
+
+
+@pytest.fixture(scope="module")
+def alike(tmp_path_factory):
+    """20 subjects of one ability: nothing shows how far abilities spread."""
+    rng = np.random.default_rng(0)
+    right = (rng.random((20, 60)) < np.linspace(0.05, 0.95, 60)).astype(int)
+    path = tmp_path_factory.mktemp("alike") / "alike.csv"
+    names = pd.Index([f"net{at}" for at in range(20)], name="subject")
+    pd.DataFrame(right, index=names, columns=[f"i{at}" for at in range(60)]).to_csv(path)
+    assert fit_irt(right.astype(float)).not_estimable == ("spread of ability",)
+    return str(path)
+
+
+def test_a_bank_says_so_as_table_and_as_file_in_scores_and_tests(alike, tmp_path, caplog):
+    store = Store(tmp_path / "outputs")
+    ids = {table.name: store.save(table).name for table in Irt(responses=[alike])(store)}
+    path = str(tmp_path / "bank.json")
+    caplog.clear()
+    assert bank_door.main([ids["irt_items"], path, "--outputs", str(store.outputs)]) == 0
+    assert SENTENCE in caplog.text
+
+    tested = Run("predict", {}, {"dataset": "alike", "fingerprint": "one"})
+    for bank in (ids["irt_items"], path):
+        assert origin_of(store, bank).not_estimable == ("spread of ability",)
+        assert any(SENTENCE in fault for fault in faults_of_bank(store, bank, [tested]))
+        caplog.clear()
+        Ability(responses=[alike], bank=bank)(store)
+        assert SENTENCE in caplog.text
+
+
+def test_anchors_say_so_when_they_are_chosen_and_when_they_are_used(alike, tmp_path, caplog):
+    path = tmp_path / "anchors.json"
+    assert anchors_door.main([alike, "--save", str(path), "--k", "10"]) == 0
+    content = json.loads(path.read_text())
+    has_bank = content["method"] not in ("random + line", "random + weighted")
+    assert content["not_estimable"] == ["spread of ability"] * has_bank
+    assert (SENTENCE in caplog.text) == has_bank
+
+    content["not_estimable"] = ["spread of ability"]
+    path.write_text(json.dumps(content))
+    caplog.clear()
+    assert read_anchors(path)[1].not_estimable == ("spread of ability",)
+    assert anchors_door.main([alike, "--use", str(path)]) == 0
+    assert SENTENCE in caplog.text
+
+
+def test_banks_of_other_models_say_so(alike, tmp_path, caplog):
+    [one] = answers_of(Store(tmp_path / "outputs"), None, [alike], "open")
+    assert "spread of ability" in banks_of_others(one, "2pl").not_estimable
+    assert f"alike, item banks of other models: {SENTENCE}" in caplog.text
+
+
+@pytest.mark.slow
+def test_replays_say_so_of_the_banks_of_other_models(alike, tmp_path, caplog):
+    replayed = AdaptiveReplay(responses=[alike], budgets=[0.5], repeats=1)
+    tables = {table.name: table for table in replayed(Store(tmp_path / "outputs"))}
+    assert "spread of ability" in next(iter(tables["adaptive_methods"].parameters["not_estimable"].values()))
+    assert f"alike, item banks of other models: {SENTENCE}" in caplog.text
+    assert any(SENTENCE in line for line in figure.headlines(replayed, tables))
+
+
+@pytest.mark.parametrize("analysis", [DifficultySegments, Gallery])
+def test_pages_of_items_say_so(analysis, alike, tmp_path):
+    asked = analysis(responses=[alike])
+    tables = {table.name: table for table in asked(Store(tmp_path / "outputs"))}
+    [line] = [line for line in figure.headlines(asked, tables) if "do not determine" in line]
+    assert line.startswith("alike")
+    assert SENTENCE in line
+
+
+def test_items_on_clean_abilities_keep_what_their_own_fit_could_not_learn(caplog):
+    rng, names = np.random.default_rng(0), [f"s{at}" for at in range(8)]
+    clean = (rng.random((8, 40)) < expit(np.linspace(-2, 2, 8)[:, None] - rng.normal(size=40))).astype(float)
+    fit = fit_irt(clean)
+    of_clean = Responses(clean, frame_of_subjects(names), frame_of_items([f"i{at}" for at in range(40)]))
+    calibrated = Calibrated("clean", 0, "ability", Gathered("zoo", "fp", of_clean, ()), fit)
+
+    corrupted = np.zeros((8, 40))
+    corrupted[7, 0] = 1
+    own = fit_items(corrupted, fit.ability, fit.model).not_estimable
+    assert own
+    items = frame_of_items([f"i{at}@corruption/fog/5" for at in range(40)])
+    fog = Gathered("zoo", "fp", Responses(corrupted, frame_of_subjects(names), items), ())
+    assert set(_on_clean("fog", fog, calibrated).not_estimable) == {*fit.not_estimable, *own}
+    assert "zoo, fog: these responses do not determine" in caplog.text
