@@ -57,6 +57,7 @@ def test_a_line_a_search_is_that_of_its_images(known, found):
     assert line["conditions"] == ", ".join(
         f"{name}: {value}" for name, value in DOMAIN.values(int(visited[at])).items()
     )
+    assert line["lowest_shared"] == (correct / shown == (correct / shown).min()).sum()
     assert tuple(line[["lowest_low", "lowest_high"]]) == pytest.approx(wilson(int(correct[at]), 20), abs=1e-12)
     assert line["acceptance"] == 0.8
     assert line["hours"] == 1.0

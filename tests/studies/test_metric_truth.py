@@ -187,7 +187,7 @@ def test_figures_are_drawn_and_headlines_name_what_fails(known):
         assert "<svg" in style.as_svg(style.spec(drawn))
     sentences = figure.headlines(analysis, tables)
     follows, *unconfirmed = sentences
-    assert "by accuracy/ablate/gray, rfs/gaussian/0.25; weakest: " in follows
+    assert "by accuracy/ablate/gray, rfs/gaussian/0.25; none more weakly than the others, rank" in follows
     assert [line.split(":")[0] for line in unconfirmed] == [
         "accuracy/swap/background/pasted is not confirmed",
         "rfs/l2/60/area_matched is not confirmed",

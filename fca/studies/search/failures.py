@@ -47,6 +47,7 @@ SEARCH, SUBJECT = Column("search", str, "", "search", filters=True), Column("sub
 VISITED, N_SUBDOMAINS = Column("n_visited", int, ",.0f", "subdomains"), Column("n_subdomains", int, ",.0f", "of these")
 ACCURACY = Column("accuracy", float, ".1%", "mean accuracy of visited subdomains")
 LOWEST = Column("lowest", float, ".1%", "accuracy of the subdomain (chosen as low, so below its true one)")
+LOWEST_SHARED = Column("lowest_shared", int, ",.0f", "visited subdomains of this lowest accuracy")
 CONDITIONS, RULE = Column("conditions", str, "", "attribute values"), Column("rule", str, "", "condition")
 ACCEPTANCE = Column("acceptance", float, ".1%", "share of images that the filter accepted")
 SKILL = Column("skill", float, "+.2f", "variance that the policy's model explains, cross-validated; 0: as the mean")
@@ -68,7 +69,8 @@ _CLEAN = Column("clean_accuracy", float, ".1%", "accuracy on images of the data 
 _SCORE = Column("score", float, ".2f", "probability of the own prompt, by the filter")
 _NAMES = (Column(of, str, "", of) for of in ("domain", "target", "second", "generator", "filter", "policy", "warning"))
 _COSTS = (Column(of, float, ".2f", of) for of in ("hours", "money", "covering"))
-_FOUND = (*with_interval(ACCEPTANCE), ACCURACY, CONDITIONS, *with_interval(LOWEST), *with_interval(_CLEAN), SKILL)
+_LOW = (CONDITIONS, *with_interval(LOWEST), LOWEST_SHARED)
+_FOUND = (*with_interval(ACCEPTANCE), ACCURACY, *_LOW, *with_interval(_CLEAN), SKILL)
 _RUN = (*_OF, SUBJECT, MODEL, *_NAMES, SEED, VISITED, N_SUBDOMAINS, Column("n_drawn", int), *_FOUND, *_COSTS)
 _INSIDE = (VISITED, N_SUBDOMAINS, ACCURACY, Column("outside", float, ".1%", "accuracy outside all rules"))
 _RULE = (*_OF, SUBJECT, RULE, *_INSIDE, *with_interval(FRESH), *with_interval(FRESH_OUTSIDE), FRESH_IMAGES, CONFIRMED)
@@ -221,6 +223,7 @@ def _runs(one: Search) -> Iterator[Any]:
     line = dict(one.row) | dict(zip((*with_interval(ACCEPTANCE), *with_interval(LOWEST)), values, strict=True))
     line |= {CONDITIONS: _words(one.domain.values(int(lowest.index[0]))), "hours": one.row.get("gpu_s", np.nan) / 3600}
     line[ACCURACY] = one.first["accuracy"].mean()
+    line[LOWEST_SHARED] = int((one.first["accuracy"] == lowest["accuracy"].iloc[0]).sum())
     yield [line.get(name) for name in _RUN[2:]]
 
 

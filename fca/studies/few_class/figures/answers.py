@@ -45,6 +45,7 @@ R = Column(COEFFICIENT, float, ".2f", "correlation")
 ERROR = Column(predicted.ERROR, float, ".1f", "error (% points)")
 SIMSS = Column(alike.SIMSS, float, ".3f", "SimSS")
 NO_ACCURACY = "all models are at the level of chance, so there is no accuracy to predict"
+ALIKE = 1e-12  # a smaller difference is the rounding of equal accuracies
 FEWEST_POINTS = 4  # for a correlation: three lie near a line too often
 CLASSES = Column(NCL, int, ".0f", "classes")
 
@@ -162,17 +163,31 @@ the same labels (open to all labels: +22.0 points, as there is more to confuse).
     limited = "models of all classes limited to the same labels"
     beside = f"(open to all labels: {open_gain}, as there is more to confuse)"
     low, high = (float(line.get(end, float("nan"))) for end in (LIMITED.low, LIMITED.high))
-    if f"{100 * line[LIMITED]:+.1f}" in ("+0.0", "-0.0") and (pd.isna(low) or low == high):
-        return f"No: {where}, sub-models are exactly as accurate as {limited} {beside}.", chart
     if pd.isna(low) or low == high:
-        verdict, compared = "Not known without an interval", f"differ by {interval(line, LIMITED)} from"
-    elif low > 0:
+        return f"{_without_interval(line, where, limited)} {beside}.", chart
+    if low > 0:
         verdict, compared = "Yes", f"are {interval(line, LIMITED)} better than"
     elif high < 0:
         verdict, compared = "No", f"are worse, by {interval(line, LIMITED)}, than"
     else:
         verdict, compared = "Not significantly", f"differ by {interval(line, LIMITED)} from"
     return f"{verdict}: {where}, sub-models {compared} {limited} {beside}.", chart
+
+
+def _without_interval(line: dict[Any, Any], where: str, limited: str) -> str:
+    """What a difference shows that has no interval; an exact 0 of several subsets is a difference, too: none."""
+    difference = abs(float(line[LIMITED]))
+    one_subset = line[SUBSETS] == 1
+    if difference <= ALIKE:
+        compared = f"as accurate as {limited}"
+        if not one_subset:
+            return f"No: {where}, sub-models are exactly {compared}"
+        return f"Not known from one subset: {where}, sub-models are {compared} on it"
+
+    is_small = f"{100 * difference:.1f}" == "0.0"
+    differ = f"differ by {'less than 0.05 points' if is_small else interval(line, LIMITED)} from {limited}"
+    verdict = "Not known from one subset" if one_subset else "Not known without an interval"
+    return f"{verdict}: {where}, sub-models {differ}"
 
 
 def similarity_answer(correlation: pd.DataFrame, points: pd.DataFrame) -> Found:
@@ -297,15 +312,19 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
 
     unseen = {"subset seed": "subset", "data set": "data set"}[others[predicted.HELD].iloc[0]]
     helping = others[others[predicted.VERDICT] == "beyond ncl"]
-    line, base = (helping if len(helping) else others).iloc[0].to_dict(), alone.iloc[0].to_dict()
-    name, misses = PREDICTORS[line[PREDICTOR]], f"misses the accuracy of a new {unseen} by"
+    best = small.best_of(helping if len(helping) else others, ERROR, largest=False)
+    line, base = best.iloc[0].to_dict(), alone.iloc[0].to_dict()
+    name = small.listed([PREDICTORS[predictor] for predictor in best[PREDICTOR]])
+    misses = f"misses the accuracy of a new {unseen} by"
     if helping.empty:
         nothing = "nothing predicts significantly better than the number of classes alone, which"
         sentence = f"{nothing} {misses} {_in_points(base)} on average; {name} by {interval(line, ERROR)}"
     else:
-        best = f"the best predictor ({name})"
+        predictors = f"the best predictor ({name})"
+        if len(best) > 1:
+            predictors = f"each of the best predictors ({name})"
         alone_by = f"the number of classes alone by {interval(base, ERROR)}"
-        sentence = f"{best} {misses} {_in_points(line)} on average; {alone_by}"
+        sentence = f"{predictors} {misses} {_in_points(line)} on average; {alone_by}"
     return f"Before training, {sentence}.", chart
 
 

@@ -43,7 +43,7 @@ def label_answer(rules: pd.DataFrame, curve: pd.DataFrame) -> Found:
     line = part.iloc[0].to_dict()
     labels = "1 known wrong label" if line["errors"] == 1 else f"{line['errors']:.0f} known wrong labels"
     found = f"finds {interval(line, RECALL)} of the {labels}"
-    if not line.get(RECALL.low, 1.0) > BY_CHANCE:
+    if line.get(RECALL.low, 1.0) <= BY_CHANCE:
         found += f", not significantly more than the {100 * BY_CHANCE:.0f} % that chance finds"
     shown = curve[curve[errors.RULE] == line[errors.RULE]].reset_index(drop=True)
     drawn = small.lines(shown, errors.SHARE_FLAGGED, errors.RECALL, errors.RULE, (errors.SHARE_FLAGGED, errors.RECALL))

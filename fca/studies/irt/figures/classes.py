@@ -270,7 +270,7 @@ def robust_headlines(named: pd.DataFrame) -> Iterator[str]:
 
     >>> line = {"dataset": "zoo", "corruption": "fog", "susceptible": ("cat",), "robust": ("yak",)}
     >>> list(robust_headlines(pd.DataFrame([line, line | {"corruption": "snow", "susceptible": ("ant",)}])))
-    ['zoo: over 2 corruptions, susceptible: no class more than once; robust: most often yak (2).']
+    ['zoo: over 2 corruptions, susceptible: no class more than once; robust: yak under both.']
     """
     for dataset, part in named.groupby(DATASET, sort=False):
         known = part[~lines_at_chance(part)]
@@ -295,6 +295,8 @@ def _most_often(keys_by_corruption: pd.Series) -> str:
     if times == 1:
         return "no class more than once"
     leading = [key for key, count in counts.items() if count == times]
+    if times == len(keys_by_corruption):
+        return f"{small.listed(leading)} under {small.all_of(times)}"
     return f"most often {small.listed(leading)} ({times}{' each' if len(leading) > 1 else ''})"
 
 

@@ -62,6 +62,8 @@ def loss_headlines(losses: pd.DataFrame) -> Iterator[str]:
         significantly = " significantly" if has_interval else ""
         if first[of.LOSS] <= ALIKE or (has_interval and not first[of.LOSS.low] > 0):
             loss = f"the largest loss, under {small.listed(largest)}, is {interval(first, of.LOSS)}"
+            if len(largest) == len(best):
+                loss = f"the loss under {'each' if len(best) > 1 else largest[0]} is {interval(first, of.LOSS)}"
             yield f"{dataset}: no corruption lowers the accuracy of {who}{significantly}; {loss} of {clean}."
             continue
         clean += "" if has_interval else ", without an interval"

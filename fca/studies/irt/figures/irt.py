@@ -5,14 +5,14 @@ The figures of items: the plane of difficulty and discrimination, histograms by 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
+from fca.report import kinds, small, style
 from fca.report.figure import Figure
 from fca.studies.irt import irt
 from fca.studies.irt.fits import ABILITY, DIFFICULTY, DISCRIMINATION, TRAIT, not_estimable_lines
@@ -195,18 +195,20 @@ def ability_headlines(abilities: pd.DataFrame) -> Iterator[str]:
     """
     clean = abilities[abilities[CORRUPTION] == "clean"]
     for dataset, part in clean.groupby(DATASET, sort=False):
-        lines = part.sort_values(ABILITY, ascending=False, kind="stable").to_dict("records")
-        first, last = (_ability(lines[at]) for at in (0, -1))
-        if lines[0][ABILITY] == lines[-1][ABILITY] or len(lines) == 1:
-            of = f"of all {len(lines)} subjects alike" if len(lines) > 1 else "of the only subject"
+        best, worst = (small.best_of(part, ABILITY, largest) for largest in (True, False))
+        first, last = _ability(best), _ability(worst)
+        if len(best) == len(part):
+            of = f"of {small.all_of(len(part), 'subjects')} alike" if len(part) > 1 else "of the only subject"
             yield f"{dataset}: {part[TRAIT].iloc[0]} {of}: {first}."
             continue
         yield f"{dataset}: highest {part[TRAIT].iloc[0]} of {len(part)} subjects: {first}; lowest: {last}."
 
 
-def _ability(line: Mapping[Hashable, Any]) -> str:
+def _ability(equal: pd.DataFrame) -> str:
+    """Subjects of equal ability, and the interval of the first."""
+    line = equal.iloc[0]
     ends = "" if pd.isna(line[ABILITY.low]) else f" [{line[ABILITY.low]:.2f}, {line[ABILITY.high]:.2f}]"
-    return f"{line['subject']}, {line[ABILITY]:.2f}{ends}"
+    return f"{small.listed(equal['subject'].tolist())}, {line[ABILITY]:.2f}{ends}"
 
 
 def fit_headlines(fits: pd.DataFrame) -> Iterator[str]:

@@ -164,13 +164,19 @@ def gallery_headlines(gallery: pd.DataFrame) -> Iterator[str]:
     """The most suspect image of each data set, and which sets still lack pictures.
 
     >>> line = {"dataset": "zoo", "kind": "suspect", "rank": 1, "image_id": "7.png", "label": "cat", "thumbnail": None}
-    >>> line |= {PREDICTED: "9 x dog, 1 x cat", "difficulty": 2.5, "top1": 0.1}
+    >>> line |= {PREDICTED: "9 x dog, 1 x cat", "difficulty": 2.5, "top1": 0.1, "modal_wrong_share": 0.9}
     >>> list(gallery_headlines(pd.DataFrame([line])))[0]
-    'zoo: the most suspect label is cat of 7.png, for which the models predict 9 x dog, 1 x cat.'
+    'zoo: look first at the label cat of 7.png, for which the models predict 9 x dog, 1 x cat.'
     """
-    for line in gallery[(gallery["rank"] == 1) & (gallery[KIND] == "suspect")].to_dict("records"):
-        suspect = f"the most suspect label is {line[LABEL]} of {line['image_id']}"
-        yield f"{line[DATASET]}: {suspect}, for which the models predict {line[PREDICTED]}."
+    suspects = gallery[gallery[KIND] == "suspect"].sort_values("rank", kind="stable")
+    for dataset, part in suspects.groupby(DATASET, sort=False):
+        line = part.iloc[0].to_dict()
+        equal = (part[[MODAL_WRONG_SHARE, ITEM_TOP1]] == part[[MODAL_WRONG_SHARE, ITEM_TOP1]].iloc[0]).all(axis=1).sum()
+        label = f"{line[LABEL]} of {line['image_id']}"
+        suspect = f"look first at the label {label}"
+        if equal > 1:
+            suspect = f"{equal} labels are equally suspect, among them {label}"
+        yield f"{dataset}: {suspect}, for which the models predict {line[PREDICTED]}."
     if gallery["thumbnail"].isna().any():
         yield f"Gallery: {_undescribed(gallery)}."
 

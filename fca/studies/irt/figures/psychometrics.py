@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
+from fca.report import kinds, small, style
 from fca.report.figure import Figure
 from fca.studies.irt import dif, dimensionality, information, item_fit, severity_facet
 from fca.studies.irt.dif import DELTA, ETS_CLASS
@@ -230,16 +230,19 @@ def severity_headlines(steps: pd.DataFrame) -> Iterator[str]:
     ['zoo: a step of severity adds most difficulty under fog, +0.50 logits [+0.40, +0.60]; least under snow, +0.45.']
     """
     for dataset, part in steps.groupby(DATASET, sort=False):
-        ordered = part.sort_values(STEP, ascending=False, kind="stable").to_dict("records")
-        first, last = ordered[0], ordered[-1]
+        largest, smallest = (small.best_of(part, STEP, is_largest) for is_largest in (True, False))
+        first, last = largest.iloc[0], smallest.iloc[0]
         ends = f" [{first[STEP.low]:+.2f}, {first[STEP.high]:+.2f}]" if pd.notna(first[STEP.low]) else ""
-        most = f"under {first[CORRUPTION]}, {first[STEP]:+.2f} logits{ends}"
-        least = f"; least under {last[CORRUPTION]}, {last[STEP]:+.2f}" if first[STEP] > last[STEP] else ""
-        if len(ordered) > 1 and not least:
-            as_much = f"{first[STEP]:+.2f} logits{ends}"
-            yield f"{dataset}: a step of severity adds the same difficulty under all {len(ordered)}: {as_much}."
+        if len(largest) == len(part) > 1:
+            every, as_much = small.all_of(len(part)), f"{first[STEP]:+.2f} logits{ends}"
+            yield f"{dataset}: a step of severity adds the same difficulty under {every}: {as_much}."
             continue
-        yield f"{dataset}: a step of severity adds {'most ' if least else ''}difficulty {most}{least}."
+        under = f"under {small.listed(largest[CORRUPTION].tolist())}, {first[STEP]:+.2f} logits{ends}"
+        if len(part) == 1:
+            yield f"{dataset}: a step of severity adds difficulty {under}."
+            continue
+        least = f"least under {small.listed(smallest[CORRUPTION].tolist())}, {last[STEP]:+.2f}"
+        yield f"{dataset}: a step of severity adds most difficulty {under}; {least}."
 
 
 def network_headlines(networks: pd.DataFrame) -> Iterator[str]:

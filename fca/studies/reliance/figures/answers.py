@@ -96,14 +96,18 @@ def cue_answer(gap: pd.DataFrame) -> Found:
     part = known.sort_values(GAP, ascending=False, kind="stable")
     line = part.iloc[0].to_dict()
     chart = small.dots(part, cues.SUBJECT, GAP, (cues.SUBJECT, *with_interval(GAP)), line=0.0)
-    where, who = f"Where the cues of a class of {line[DATASET]} are strong", line[cues.SUBJECT]
+    where = f"Where the cues of a class of {line[DATASET]} are strong"
+    most = small.best_of(part, GAP)[cues.SUBJECT].tolist()
+    who, one = small.listed(most), len(most) == 1
     if line[GAP.low] > 0:
-        return f"{where}, {who} is {interval(line, GAP)} more accurate than where they are weak.", chart
+        verb = "is" if one else "are each"
+        return f"{where}, {who} {verb} {interval(line, GAP)} more accurate than where they are weak.", chart
     models = "the model" if len(part) == 1 else f"none of {len(part)} models"
     not_clearly = "is not" if len(part) == 1 else "is"
     if not line[GAP.low] <= 0:
+        gain = "gains" if one else "each gain"
         return (
-            f"Not known without an interval: {where[0].lower()}{where[1:]}, {who} gains {interval(line, GAP)}.",
+            f"Not known without an interval: {where[0].lower()}{where[1:]}, {who} {gain} {interval(line, GAP)}.",
             chart,
         )
     return f"{where}, {models} {not_clearly} significantly more accurate: {who} by {interval(line, GAP)}.", chart

@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
+from fca.report import kinds, small, style
 from fca.report.figure import Figure
 from fca.studies.reliance.metric_truth import CUE, FAILS, METRIC, NETS, NETWORKS, RHOS, TRUTH, TRUTHS, VALUE, VERDICT
 from fca.studies.table import MODEL
@@ -66,10 +66,17 @@ def headlines(truth: pd.DataFrame) -> Iterator[str]:
     of_cue = truth[truth[CUE] != "all"]
     follows = of_cue[of_cue[VERDICT] == "follows"]
     if len(follows):
-        weakest = follows.iloc[int((follows["sign"] * follows[RHOS[1]]).argmin())].to_dict()
         names = ", ".join(follows[METRIC].unique())
-        weakly = "weakest: " if len(follows) > 1 else ""
-        weak = f"{weakly}{weakest[METRIC]}, rank correlation for {_text(weakest)}"
+        strength = Column("strength")
+        weakest = small.best_of(follows.assign(strength=follows["sign"] * follows[RHOS[1]]), strength, largest=False)
+        correlation = f"rank correlation for {_text(weakest.iloc[0].to_dict())}"
+        who = small.listed(weakest[METRIC].unique().tolist())
+        if len(follows) == 1:
+            weak = f"{who}, {correlation}"
+        elif len(weakest) == len(follows):
+            weak = f"none more weakly than the others, {correlation}"
+        else:
+            weak = f"weakest: {who}, {correlation}"
         yield f"Networks are put in the order of their reliance, whatever the cue, by {names}; {weak}."
     for metric, part in of_cue[of_cue[VERDICT] == "not confirmed"].groupby(METRIC, sort=False):
         failing = part[[cue in fails.split(", ") for cue, fails in zip(part[CUE], part[FAILS], strict=True)]]

@@ -160,11 +160,13 @@ def gap_headlines(gap: pd.DataFrame) -> Iterator[str]:
     """
     for line in gap[gap[LABEL] == EVERY].dropna(subset=GAP).to_dict("records"):
         value, low, high = (f"{100 * line[end]:.0f}" for end in with_interval(GAP))
-        points = f"{value} points, no interval" if pd.isna(line[GAP.low]) else f"{value} points [{low}, {high}]"
+        points = f"{value} points [{low}, {high}]"
         images = "more accurate on images with the strongest cues of a class than with the weakest"
         why = ", by construction: its own features rank them" if "the encoder" in line[SUBJECT] else ""
         who = f"{line[DATASET]}: {line[SUBJECT]}"
-        if line[GAP.low] > 0:
+        if pd.isna(line[GAP.low]):
+            yield f"{who} is {value} points {images} (no interval){why}."
+        elif line[GAP.low] > 0:
             yield f"{who} is {points} {images}{why}."
         else:
             yield f"{who} is not significantly {images}: {points}{why}."

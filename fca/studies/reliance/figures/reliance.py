@@ -8,7 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
-from fca.report import kinds, style
+from fca.report import kinds, small, style
 from fca.report.figure import Figure
 from fca.studies.reliance import reliance as made
 from fca.studies.reliance.metric_truth import UNCONFIRMED
@@ -212,25 +212,36 @@ def classes_headlines(classes: pd.DataFrame) -> Iterator[str]:
     known = classes[classes[made.PROTOCOL] == "open"].dropna(subset=made.KEPT)
     for dataset, part in known.groupby(DATASET, sort=False):
         mean = part[part[MODEL] == made.MEAN]
-        [line] = (part if mean.empty else mean).nsmallest(1, made.RANK).to_dict("records")
         whole = part if mean.empty else mean
-        if len(whole) == 1 or whole[made.KEPT].min() == whole[made.KEPT].max():
+        best = small.best_of(whole, made.KEPT)
+        if len(best) == len(whole):
             continue  # no class keeps more than another
+        line = best.iloc[0].to_dict()
         kept, who = _percent(line, made.KEPT), line[MODEL] + (f", {UNCONFIRMED}" if _mark(part) else "")
-        most = f"of all classes {line[LABEL]} keeps the most of its accuracy when its object is gone"
+        keep, gone = ("keeps", "its object is") if len(best) == 1 else ("each keep", "their object is")
+        its = "its" if len(best) == 1 else "their"
+        most = f"of all classes {small.listed(best[LABEL].tolist())} {keep} the most of {its} accuracy when {gone} gone"
         yield f"{dataset}: {most}, {kept} ({who})."
 
 
 def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
     """The two models of each data set that agree least about which classes lean on their surroundings."""
     for dataset, part in stability.dropna(subset=made.RHO).groupby(DATASET, sort=False):
-        [line] = part.nsmallest(1, made.RHO).to_dict("records")
+        lowest = small.best_of(part, made.RHO, largest=False)
+        line = lowest.iloc[0].to_dict()
         rho, low, high = (f"{line[end]:+.2f}" for end in with_interval(made.RHO))
         ends = "without interval" if pd.isna(line[made.RHO.low]) else f"[{low}, {high}]"
-        least = " least" if part[made.RHO].min() < part[made.RHO].max() else ""
-        agree = "agree" if not line[made.RHO.low] <= 0 else "do not significantly agree"
-        pair = f"{line[MODEL]} and {line[made.OTHER]} {agree}{least if agree == 'agree' else ''}"
-        yield f"{dataset}: {pair} on which classes keep most of their accuracy: correlation {rho} {ends}."
+        pair = f"{line[MODEL]} and {line[made.OTHER]}"
+        if len(lowest) == len(part) > 1:
+            pair = small.all_of(len(part), "pairs of models")
+        elif len(lowest) > 1:
+            pair = f"{len(lowest)} of {len(part)} pairs of models, {pair} among them,"
+        agree = "agree least" if len(lowest) < len(part) else "agree"
+        if pd.isna(line[made.RHO.low]):
+            agree = "may or may not agree"
+        elif line[made.RHO.low] <= 0:
+            agree = "do not significantly agree"
+        yield f"{dataset}: {pair} {agree} on which classes keep most of their accuracy: correlation {rho} {ends}."
 
 
 def shape_headlines(shapes: pd.DataFrame) -> Iterator[str]:

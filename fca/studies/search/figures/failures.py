@@ -104,7 +104,16 @@ def runs_headlines(runs: pd.DataFrame) -> Iterator[str]:
     for line in runs.to_dict("records"):
         name, count, total = line[of.SEARCH], line[of.VISITED], line[of.N_SUBDOMAINS]
         lowest = f"accuracy is lowest, {_percent(line, of.LOWEST)}, for {line[of.CONDITIONS]}"
-        yield f"{name}: {count:,} of {total:,} subdomains were visited; {lowest}."
+        equal = line[of.LOWEST_SHARED]
+        if count == 1:
+            lowest = f"accuracy is {_percent(line, of.LOWEST)} for {line[of.CONDITIONS]}"
+        elif equal == count:
+            lowest = f"accuracy is {_percent(line, of.LOWEST)} in each"
+        elif equal > 1:
+            among = f"{equal:,} of them, {line[of.CONDITIONS]} among them"
+            lowest = f"accuracy is lowest, {_percent(line, of.LOWEST)}, for {among}"
+        visited = f"{count:,} of {total:,} subdomains {'was' if count == 1 else 'were'} visited"
+        yield f"{name}: {visited}; {lowest}."
         if count < total and not str(line["policy"]).startswith(("random", "nwise")):
             why = "because the policy looks for low ones"
             yield f"{name}: means of visited subdomains tend to be lower than those of the domain, {why}."
@@ -151,7 +160,8 @@ def causes_headlines(causes: pd.DataFrame) -> Iterator[str]:
     for search, part in causes.groupby(of.SEARCH, sort=False):
         counts = part[of.CAUSE].value_counts().reindex(list(of.CAUSE.choices)).dropna()
         found = "; ".join(f"{of.CAUSE.choices[str(cause)]} ({int(n)})" for cause, n in counts.items())
-        yield f"{search}: the {len(part)} lowest subdomains: {found}."
+        subdomains = "the lowest subdomain" if len(part) == 1 else f"the {len(part)} lowest subdomains"
+        yield f"{search}: {subdomains}: {found}."
 
 
 def agreement_headlines(agreement: pd.DataFrame) -> Iterator[str]:
