@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -126,6 +126,11 @@ def clusters() -> Iterator[Row]:
         values = rng.normal(size=n)[cluster] + 0.5 * rng.normal(size=len(cluster))
         return mean_interval(values, cluster)
 
+    def large(rng: np.random.Generator, n: int, effect: float = 1.0) -> Interval:
+        cluster = np.repeat(np.arange(n), [n - 1, *[1] * (n - 1)])
+        values = effect * rng.normal(size=n)[cluster] + 0.5 * rng.normal(size=len(cluster))
+        return mean_interval(values, cluster)
+
     def difference(rng: np.random.Generator, n: int) -> Interval:
         """Two models on 50 images of each subset, accuracies about 0.9 and 0.95."""
         p = rng.beta(20, 2, size=n)
@@ -135,6 +140,8 @@ def clusters() -> Iterator[Row]:
     yield Row("three values a cluster", 0.0, equal)
     yield Row("one value a cluster or more", 0.0, unequal)
     yield Row("1, 2, 4, 8, 16 or 32 values a cluster", 0.0, doubling)
+    yield Row("one cluster has half of the values", 0.0, large)
+    yield Row("the same, and clusters do not differ", 0.0, partial(large, effect=0.0))
     yield Row("paired difference of two accuracies", (1 - 20 / 22) / 2, difference)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import altair as alt
@@ -130,3 +130,17 @@ def best_of(frame: pd.DataFrame, value: Column, largest: bool = True) -> pd.Data
     """
     values = frame[value].astype(float).round(12)
     return frame[values == (values.max() if largest else values.min())]
+
+
+def shared_line(equal: pd.DataFrame, value: Column) -> dict[Hashable, Any]:
+    """The first of several lines of equal value; without an interval where theirs differ.
+
+    >>> lines = pd.DataFrame({"model": ["a", "b"], "top1": [0.9, 0.9], "top1_low": [0.8, 0.85], "top1_high": 0.95})
+    >>> shared_line(lines, Column("top1"))
+    {'model': 'a', 'top1': 0.9, 'top1_low': nan, 'top1_high': nan}
+    """
+    line = equal.iloc[0].to_dict()
+    intervals = equal[[value.low, value.high]].astype(float).round(12)
+    if len(intervals.drop_duplicates()) > 1:
+        line |= {value.low: float("nan"), value.high: float("nan")}
+    return line

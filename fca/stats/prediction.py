@@ -126,8 +126,7 @@ def _for_shared_fits(mean: Estimated, clusters: int, within: tuple[float, float]
     Both halves are sqrt(1 + k / (k - 1)) times as wide: the variance s² / k of k independent clusters becomes
     s² (1 / k + n_test / n_train), with n_test / n_train = 1 / (k - 1)    (Nadeau and Bengio 2003, Machine Learning 52)
 
-    Where fits are within several data sets, k counts the clusters of all: five sets of two seeds each are still covered
-    in 94 to 98 %.
+    Where fits are within several data sets, k counts the clusters of all.
     """
     if clusters < 2:
         return mean

@@ -147,7 +147,6 @@ NAMED = {"model", "subject", "policy", "search", *THINGS.values()}
 OF_A_TEST = re.compile(  # words for a verdict that the table itself states, which is made up here
     "nothing predicts significantly better than the number|significantly better than ncl alone, each judged by itself"
     "|sub-models and open full models is not significant at|pairs of sub-models that differ significantly: 0 of"
-    "|it does not change significantly in value"
 )
 EQUAL_NAMES = [f"{thing} {letter}" for thing in NAMED for letter in "ab"]
 
@@ -175,6 +174,8 @@ def frame(spec, case: str) -> pd.DataFrame:
     if spec.name == "paired":
         names = ["model a", "model b", "model c"]
         lines = [lines[0] | {"model_a": a, "model_b": b} for a, b in combinations(names, 2)]
+    if spec.name == "confidence_trends" and case in ("one", "equal"):
+        lines = [line | {"blocks": 1, "verdict": "not tested"} for line in lines]
     if spec.name == "reliance_accuracy":
         lines += [line | {"condition": "clean"} for line in lines]
     if spec.name == "correlation":
@@ -384,7 +385,7 @@ def gain(difference: float, subsets: int, low=np.nan, high=np.nan) -> str:
 
 
 def test_a_gain_of_one_subset_or_that_is_rounded_to_0_is_not_called_exactly_none():
-    assert gain(0.0, 5) == "No: at 2 classes of zoo, sub-models are exactly as accurate as"
+    assert gain(0.0, 5) == "No: at 2 classes of zoo, sub-models are on average as accurate as"
     assert gain(0.0, 1) == "Not known from one subset: at 2 classes of zoo, sub-models are as accurate as"
     assert gain(0.0004, 1) == (
         "Not known from one subset: at 2 classes of zoo, sub-models differ by less than 0.05 points from"
@@ -430,4 +431,65 @@ def test_a_correlation_without_an_interval_is_no_agreement():
     assert headlines_of("class_stability", unknown) == [
         "zoo: model c and model z may or may not agree on which classes keep most of their accuracy: correlation +0.60 "
         "without interval."
+    ]
+
+
+def cue_gaps(**by_model) -> pd.DataFrame:
+    lines = [
+        {"dataset": "zoo", "label": "all classes", "subject": model, "gap": gap, "gap_low": low, "gap_high": high}
+        for model, (gap, low, high) in by_model.items()
+    ]
+    return pd.DataFrame(lines)
+
+
+def test_a_model_with_a_larger_but_uncertain_gain_does_not_hide_one_that_gains():
+    """It read "none of 2 models is significantly more accurate", though b is."""
+    answer = ANSWERS["reliance: Do spurious cues help?"]
+    where, weak = "Where the cues of a class of zoo are strong,", "more accurate than where they are weak."
+    expected = f"{where} b is +20 points [+10, +30] {weak}"
+    b = (0.2, 0.1, 0.3)
+    assert answer.find(cue_gaps(a=(0.3, -0.05, 0.65), b=b))[0] == expected
+    assert answer.find(cue_gaps(a=(0.3, np.nan, np.nan), b=b))[0] == expected
+    found = answer.find(cue_gaps(a=(0.2, 0.15, 0.25), b=b))[0]
+    assert found == f"{where} a and b are each +20 points {weak}", "their intervals differ"
+
+
+def steps(*lines) -> pd.DataFrame:
+    """Of (attribute, accuracy lost, low, high)."""
+    named = [dict(zip(("attribute", "drop", "drop_low", "drop_high"), line, strict=True)) for line in lines]
+    return pd.DataFrame([{"dataset": "zoo", "step": "easy to medium"} | line for line in named])
+
+
+def test_a_step_without_an_interval_costs_nothing_significantly():
+    """It read "costs most of those that do so significantly: +10 points (no interval)"."""
+    find = ANSWERS["progressive: What does a harder level cost?"].find
+    uncertain, untested = ("size", 0.2, -0.05, 0.45), ("pose", 0.1, np.nan, np.nan)
+    expected = (
+        "On zoo, no step costs accuracy significantly; the step from easy to medium size costs +20 points [-5, +45]."
+    )
+    assert find(steps(uncertain, untested))[0] == expected
+    assert find(steps(uncertain, ("pose", 1e-17, np.nan, np.nan)))[0] == expected
+    assert find(steps(untested, ("size", 0.05, -0.05, 0.15)))[0] == (
+        "On zoo, the step from easy to medium pose costs most: +10 points (no interval) of accuracy."
+    )
+    assert find(steps(untested, ("size", 0.05, 0.01, 0.09)))[0] == (
+        "On zoo, the step from easy to medium size costs most of those that do so significantly: +5 points [+1, +9] of "
+        "accuracy."
+    )
+
+
+def test_one_metric_that_follows_two_cues_equally_has_no_other_beside_it():
+    truth = frame(SPECS["metric_truth"], "equal").head(1)
+    both = pd.concat([truth, truth.assign(cue="background")])
+    assert headlines_of("metric_truth", both)[0].endswith(
+        "by metric a; metric a, rank correlation for colour +0.50 (not defined for 6 of 6 networks)."
+    )
+
+
+def test_of_pairs_of_equal_correlation_the_first_ones_interval_does_not_stand_for_all():
+    stability = frame(SPECS["class_stability"], "two worst").head(2).assign(other="model z", spearman=0.1)
+    stability = stability.assign(spearman_low=[-0.2, 0.05], spearman_high=[0.4, 0.15])
+    assert headlines_of("class_stability", stability) == [
+        "zoo: both pairs of models agree, but not all significantly, on which classes keep most of their accuracy: "
+        "correlation +0.10."
     ]

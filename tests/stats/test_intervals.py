@@ -1,5 +1,7 @@
 """Intervals against scipy's, against other ways to the same numbers, and their level by simulation."""
 
+from fractions import Fraction
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -190,12 +192,18 @@ def test_intervals_of_clusters_of_any_size_hold_the_true_mean(sizes):
     assert 0.93 <= np.mean(inside) <= (0.965 if len(set(sizes)) == 1 else 0.99)
 
 
-@pytest.mark.parametrize("counts", [[4, 4, 4], [1, 2, 3, 10, 30], [5, 5, 5, 5, 1, 1, 1, 1], [7, 1, 1]])
+COUNTS = ([4, 4, 4], [1, 2, 3, 10, 30], [5, 5, 5, 5, 1, 1, 1, 1], [7, 1, 1], [1, 100_000], [1, 1, 1, 1, 30_000])
+
+
+@pytest.mark.parametrize("counts", COUNTS)
 def test_the_freedom_of_a_mean_is_that_of_its_quadratic_form(counts):
-    share = np.array(counts) / sum(counts)
-    deviations = np.diag(share) @ (np.eye(len(counts)) - np.outer(np.ones(len(counts)), share))
+    """One cluster with nearly all points ended in ZeroDivisionError, or in 0.28 degrees of freedom."""
+    share = np.array([Fraction(count, sum(counts)) for count in counts])  # exact
+    deviations = np.diag(share) @ (np.eye(len(counts), dtype=int) - np.outer(np.ones(len(counts), dtype=int), share))
     form = deviations.T @ deviations  # the estimated variance is x' form x
-    assert freedom_of_mean(np.array(counts)) == pytest.approx(np.trace(form) ** 2 / np.trace(form @ form), rel=1e-12)
+    expected = float(np.trace(form) ** 2 / np.trace(form @ form))
+    assert freedom_of_mean(np.array(counts)) == pytest.approx(expected, rel=1e-12)
+    assert freedom_of_mean(np.array([0, *counts])) == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_mean_with_its_interval_is_that_of_the_groups():

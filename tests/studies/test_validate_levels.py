@@ -145,3 +145,14 @@ def test_without_contradictions_the_tables_are_empty_not_wrong(steps):
 def test_at_least_one_picture_is_wanted(steps):
     with pytest.raises(FcaError, match=r"analysis\.shown = 0"):
         ValidateLevels(shown=0)(steps.store)
+
+
+def test_one_attribute_alone_is_no_test_of_a_class(tmp_path):
+    """Confidence that fell from 0.9 to 0.3 "does not change significantly", by a test that there was not."""
+    lab = steps_lab(tmp_path / "outputs", attributes=("size",))
+    for seed in range(3):
+        respond(lab, f"net{seed}", able(lab, 1.5), sure(lab, seed=seed))
+    trends = tables(lab)["confidence_trends"].set_index("by")
+    assert set(trends.loc["class", "verdict"]) == {"not tested"}
+    assert trends.loc["class", "p_holm"].isna().all()
+    assert trends.loc["attribute", "verdict"] == "falls"

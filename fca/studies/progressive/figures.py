@@ -11,6 +11,7 @@ import pandas as pd
 from fca.report import kinds, small, style
 from fca.report.figure import Answer, Figure
 from fca.report.small import interval
+from fca.stats.intervals import ALIKE
 from fca.studies.progressive import attribute_levels, hierarchy, validate_levels
 from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, FALLS
 from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS
@@ -464,7 +465,10 @@ def cost_answer(steps: pd.DataFrame) -> tuple[str, Any] | None:
     if all_at_chance(part):
         return f"Not known: on {dataset}, all models are at the level of chance.", chart
 
-    costly = part[(part[_COST.low] > 0) | (part[_COST.low].isna() & (part[_COST] > 0))]
+    significant = part[part[_COST.low] > 0]
+    without_interval = part[part[_COST.low].isna() & (part[_COST] > ALIKE)]
+    is_largest = without_interval[_COST] >= part[_COST].iloc[0] - ALIKE
+    costly = significant if len(significant) else without_interval[is_largest]
     if costly.empty:
         return f"On {dataset}, no step costs accuracy significantly; {_step(part)} costs {_cost(part)}.", chart
     most = small.best_of(costly, _COST)["named"].tolist()

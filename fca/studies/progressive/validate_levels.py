@@ -33,7 +33,7 @@ from fca.studies.table import DATASET, LEVEL, MODELS, TOP1, TableSpec, filled
 from fca.types import LEVELS, Column, FcaError, Table, with_interval
 
 BINS = 10  # of confidence
-TREND = "trend"
+TREND, UNTESTED = "trend", "not tested"
 
 BIN = Column("bin", int, ".0f", "bin of confidence")
 BIN_ENDS = tuple(Column(f"bin_{end}", float, ".0%", f"{end}er end of the bin") for end in ("low", "high"))
@@ -56,6 +56,7 @@ _VERDICTS = {
     TREND: "falls overall, but not significantly at each step",
     RISES: "rises at a step",
     UNCLEAR: "does not change significantly",
+    UNTESTED: "cannot be tested (a single class or attribute)",
 }
 VERDICT = Column("verdict", str, "", "change of confidence", _VERDICTS)
 _KINDS = {
@@ -108,7 +109,8 @@ METHOD = {
     "blocks are classes for an attribute, attributes for a class; p_holm: Holm's correction over all lines of one by",
     "drop": f"of mean confidence from the level before; 95 %: {interval_over('blocks')}",
     "verdict": f"{FALLS}: p_holm below .05 and both drops' intervals above 0; {TREND}: p_holm below .05 alone; "
-    f"{RISES}: at one step p_rise below .05 and the interval below 0; else {UNCLEAR}",
+    f"{RISES}: at one step p_rise below .05 and the interval below 0; {UNTESTED}: a single block; "
+    f"else {UNCLEAR}",
     "p_rise": "one-sided paired t over blocks that mean confidence rises at a step; Holm's correction over both steps "
     "of all lines of one by",
     "contradictions": "easy, but no model is right; hard, but all are, on average as confident as of the median easy "
@@ -201,6 +203,8 @@ def _verdict(line: Mapping[Any, Any]) -> str:
     steps = [verdict(line[drop], line[drop.low], line[drop.high]) for drop in DROPS]
     if any(step == RISES and line[p] < 0.05 for step, p in zip(steps, P_RISES, strict=True)):
         return RISES
+    if line[BLOCKS] < 2:
+        return UNTESTED
     if not line[P_HOLM] < 0.05:
         return UNCLEAR
     return FALLS if steps == [FALLS, FALLS] else TREND

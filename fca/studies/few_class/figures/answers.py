@@ -9,6 +9,7 @@ import pandas as pd
 from fca.report import small
 from fca.report.figure import Answer
 from fca.report.small import interval
+from fca.stats.intervals import ALIKE
 from fca.studies.few_class import accuracy, comparison
 from fca.studies.few_class import difficulty_map as difficulty
 from fca.studies.few_class import prediction as predicted
@@ -45,7 +46,6 @@ R = Column(COEFFICIENT, float, ".2f", "correlation")
 ERROR = Column(predicted.ERROR, float, ".1f", "error (% points)")
 SIMSS = Column(alike.SIMSS, float, ".3f", "SimSS")
 NO_ACCURACY = "all models are at the level of chance, so there is no accuracy to predict"
-ALIKE = 1e-12  # a smaller difference is the rounding of equal accuracies
 FEWEST_POINTS = 4  # for a correlation: three lie near a line too often
 CLASSES = Column(NCL, int, ".0f", "classes")
 
@@ -181,7 +181,7 @@ def _without_interval(line: dict[Any, Any], where: str, limited: str) -> str:
     if difference <= ALIKE:
         compared = f"as accurate as {limited}"
         if not one_subset:
-            return f"No: {where}, sub-models are exactly {compared}"
+            return f"No: {where}, sub-models are on average {compared}"
         return f"Not known from one subset: {where}, sub-models are {compared} on it"
 
     is_small = f"{100 * difference:.1f}" == "0.0"

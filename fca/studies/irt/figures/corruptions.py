@@ -10,12 +10,12 @@ import pandas as pd
 from fca.report import kinds, small, style
 from fca.report.figure import Figure
 from fca.report.small import interval
+from fca.stats.intervals import ALIKE
 from fca.studies.irt import corruption_accuracy as of
 from fca.studies.irt.fits import SUBJECT
 from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY
 from fca.types import Table
 
-ALIKE = 1e-12  # a smaller loss is the rounding of equal accuracies
 DRAWN = 4  # subjects, the most accurate on clean images
 
 

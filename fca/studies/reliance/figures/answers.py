@@ -67,12 +67,13 @@ is gone.
         return None
     mean = known[known[MODEL] == made.MEAN]
     part = (mean if len(mean) else known[known[MODEL] == known[MODEL].iloc[0]]).sort_values(made.RANK, kind="stable")
-    line = part.iloc[0].to_dict()
+    best = small.best_of(part, KEPT)
+    line = small.shared_line(best, KEPT)
     chart = small.dots(part, LABEL, KEPT, (LABEL, MODEL, *with_interval(KEPT)))
     if all_at_chance(accuracy[(accuracy[made.PROTOCOL] == "open") & (accuracy[made.CONDITION] == made.CLEAN)]):
         return f"Not known: models are at the level of chance on clean images of {line[DATASET]}.", chart
     keeps, gone = f"{interval(line, KEPT)} of its accuracy", "when its object is gone"
-    most = small.best_of(part, KEPT)[LABEL].tolist()
+    most = best[LABEL].tolist()
     if len(part) == 1:
         return f"Of {line[DATASET]}, only {line[LABEL]} could be tested: it keeps {keeps} {gone}.", chart
     if len(most) == len(part):
@@ -83,7 +84,7 @@ is gone.
 
 
 def cue_answer(gap: pd.DataFrame) -> Found:
-    """The model that gains most from strong cues.
+    """The model that gains most from strong cues, of those that gain significantly.
 
     >>> line = {"dataset": "zoo", "label": "all classes", "subject": "net", "gap": 0.12}
     >>> print(cue_answer(pd.DataFrame([line | {"label": cues.EVERY, "gap_low": 0.03, "gap_high": 0.21}]))[0])
@@ -94,17 +95,18 @@ def cue_answer(gap: pd.DataFrame) -> Found:
     if known.empty:
         return None
     part = known.sort_values(GAP, ascending=False, kind="stable")
-    line = part.iloc[0].to_dict()
+    significant = part[part[GAP.low] > 0]
+    most = small.best_of(significant if len(significant) else part, GAP)
+    line = small.shared_line(most, GAP)
     chart = small.dots(part, cues.SUBJECT, GAP, (cues.SUBJECT, *with_interval(GAP)), line=0.0)
     where = f"Where the cues of a class of {line[DATASET]} are strong"
-    most = small.best_of(part, GAP)[cues.SUBJECT].tolist()
-    who, one = small.listed(most), len(most) == 1
-    if line[GAP.low] > 0:
+    who, one = small.listed(most[cues.SUBJECT].tolist()), len(most) == 1
+    if len(significant):
         verb = "is" if one else "are each"
         return f"{where}, {who} {verb} {interval(line, GAP)} more accurate than where they are weak.", chart
     models = "the model" if len(part) == 1 else f"none of {len(part)} models"
     not_clearly = "is not" if len(part) == 1 else "is"
-    if not line[GAP.low] <= 0:
+    if most[GAP.low].isna().any():
         gain = "gains" if one else "each gain"
         return (
             f"Not known without an interval: {where[0].lower()}{where[1:]}, {who} {gain} {interval(line, GAP)}.",

@@ -10,7 +10,19 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.figure import Figure
-from fca.studies.reliance.metric_truth import CUE, FAILS, METRIC, NETS, NETWORKS, RHOS, TRUTH, TRUTHS, VALUE, VERDICT
+from fca.studies.reliance.metric_truth import (
+    CUE,
+    FAILS,
+    METRIC,
+    NETS,
+    NETWORKS,
+    RHOS,
+    TRUTH,
+    TRUTHS,
+    UNCONFIRMED,
+    VALUE,
+    VERDICT,
+)
 from fca.studies.table import MODEL
 from fca.types import Column, Table, with_interval
 
@@ -71,14 +83,14 @@ def headlines(truth: pd.DataFrame) -> Iterator[str]:
         weakest = small.best_of(follows.assign(strength=follows["sign"] * follows[RHOS[1]]), strength, largest=False)
         correlation = f"rank correlation for {_text(weakest.iloc[0].to_dict())}"
         who = small.listed(weakest[METRIC].unique().tolist())
-        if len(follows) == 1:
+        if len(follows[METRIC].unique()) == 1:
             weak = f"{who}, {correlation}"
         elif len(weakest) == len(follows):
             weak = f"none more weakly than the others, {correlation}"
         else:
             weak = f"weakest: {who}, {correlation}"
         yield f"Networks are put in the order of their reliance, whatever the cue, by {names}; {weak}."
-    for metric, part in of_cue[of_cue[VERDICT] == "not confirmed"].groupby(METRIC, sort=False):
+    for metric, part in of_cue[of_cue[VERDICT] == UNCONFIRMED].groupby(METRIC, sort=False):
         failing = part[[cue in fails.split(", ") for cue, fails in zip(part[CUE], part[FAILS], strict=True)]]
         way, texts = "rise" if part["sign"].iloc[0] > 0 else "fall", ", ".join(map(_text, failing.to_dict("records")))
         yield f"{metric} is not confirmed: it should {way} as reliance rises; rank correlation for {texts}."

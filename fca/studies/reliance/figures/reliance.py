@@ -216,7 +216,7 @@ def classes_headlines(classes: pd.DataFrame) -> Iterator[str]:
         best = small.best_of(whole, made.KEPT)
         if len(best) == len(whole):
             continue  # no class keeps more than another
-        line = best.iloc[0].to_dict()
+        line = small.shared_line(best, made.KEPT)
         kept, who = _percent(line, made.KEPT), line[MODEL] + (f", {UNCONFIRMED}" if _mark(part) else "")
         keep, gone = ("keeps", "its object is") if len(best) == 1 else ("each keep", "their object is")
         its = "its" if len(best) == 1 else "their"
@@ -228,20 +228,23 @@ def stability_headlines(stability: pd.DataFrame) -> Iterator[str]:
     """The two models of each data set that agree least about which classes lean on their surroundings."""
     for dataset, part in stability.dropna(subset=made.RHO).groupby(DATASET, sort=False):
         lowest = small.best_of(part, made.RHO, largest=False)
-        line = lowest.iloc[0].to_dict()
+        line = small.shared_line(lowest, made.RHO)
         rho, low, high = (f"{line[end]:+.2f}" for end in with_interval(made.RHO))
-        ends = "without interval" if pd.isna(line[made.RHO.low]) else f"[{low}, {high}]"
+        ends = "" if pd.isna(line[made.RHO.low]) else f" [{low}, {high}]"
+        lower_ends = lowest[made.RHO.low]
         pair = f"{line[MODEL]} and {line[made.OTHER]}"
         if len(lowest) == len(part) > 1:
             pair = small.all_of(len(part), "pairs of models")
         elif len(lowest) > 1:
             pair = f"{len(lowest)} of {len(part)} pairs of models, {pair} among them,"
         agree = "agree least" if len(lowest) < len(part) else "agree"
-        if pd.isna(line[made.RHO.low]):
-            agree = "may or may not agree"
-        elif line[made.RHO.low] <= 0:
+        if lower_ends.isna().any():
+            agree, ends = "may or may not agree", " without interval"
+        elif (lower_ends <= 0).all():
             agree = "do not significantly agree"
-        yield f"{dataset}: {pair} {agree} on which classes keep most of their accuracy: correlation {rho} {ends}."
+        elif (lower_ends <= 0).any():
+            agree = "agree, but not all significantly,"
+        yield f"{dataset}: {pair} {agree} on which classes keep most of their accuracy: correlation {rho}{ends}."
 
 
 def shape_headlines(shapes: pd.DataFrame) -> Iterator[str]:
