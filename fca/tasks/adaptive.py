@@ -76,6 +76,8 @@ OTHER_DATA = "task.bank was fitted on another version of these data: its items m
 OTHER_SIZE = "task.bank was fitted on images that were corrupted at another size; see shift.at"
 EXHAUSTED = "every image was asked before the interval was as narrow as task.width"
 EXHAUSTED_SE = "every image was asked before the ability was as certain as task.ability_se"
+# estimators that weigh the two samples of defensive_irt by the variance foreseen for each
+BY_PRECISION = ("regression", "difference")
 # estimators that answered otherwise in an earlier version; part of a test's identity
 REVISED = {"stratified": "intervals by level", "mixed_logit": "kinds of effects", "difference": "lopsided intervals"}
 log = logging.getLogger(__name__)
@@ -124,8 +126,9 @@ class AdaptiveTest:
     Images without attribute and level are one group; their one target is the accuracy.
     policy, estimator: names of fca.stats.adaptive; null: what is unbiased whatever the responses. Of images with levels
                optimal_allocation and stratified, without levels proportional and hypergeometric; with a bank
-               defensive_irt and regression, which from 100 images on errs at most 1 % more than random images with
-               the same bank and, where the bank does not fit, at most 2 % more than random images without one. With 10
+               defensive_irt and regression, which from 100 images on erred at most 1 % more than random images with
+               the same bank and, where the bank did not fit, at most 2 % more than random images without one, in every
+               design of experiments/progressive/banks.py. With 10
                or 20 images leave the bank out: a network much better than those behind it is put too low.
     budget:    share of the images to evaluate.
     width:     go on, a budget more at a time, until the 95 % interval of the mean accuracy over attributes is at most
@@ -189,7 +192,7 @@ class AdaptiveTest:
         if policy.policy == "optimal_allocation":
             # before, those of the group itself decided what it was asked, and the first round had a fixed size
             meaning["shares"] = "of other groups, at most half first"
-        if policy.policy == "defensive_irt":
+        if policy.policy == "defensive_irt" and estimator in BY_PRECISION:
             # before, the variance foreseen ignored how much of the pool is drawn
             meaning["foreseen"] = "of a finite population"
         if estimator in REVISED:
