@@ -82,9 +82,14 @@ RANDOM = [(30, 14, 200), (60, 50, 500), (20, 30, 100), (60, 14, 200), (100, 20, 
 def was_named(link: Link, responses: np.ndarray, fit: IrtFit) -> bool:
     """Whether the earlier rule named this link."""
     p = fit.probability()
-    information = np.where(np.isnan(responses), 0.0, fit.discrimination**2 * p * (1 - p)).sum(axis=1)
-    contrast = link.group / link.group.sum() - ~link.group / (~link.group).sum()
-    known_se = np.sqrt(np.sum(contrast**2 / information))
+    information = np.where(np.isnan(responses), 0.0, fit.discrimination**2 * p * (1 - p))
+    informs = np.nanmin(responses, axis=0) < np.nanmax(responses, axis=0)
+    varies = np.nanmin(responses[:, informs], axis=1) < np.nanmax(responses[:, informs], axis=1)
+    of_subject = information[np.ix_(varies, informs)].sum(axis=1)
+
+    group = link.group[varies]
+    contrast = group / group.sum() - ~group / (~group).sum()
+    known_se = np.sqrt(np.sum(contrast**2 / of_subject))
     return link.shift_se > 2 * known_se and (link.shift_se > 0.5 or link.kept < 0.5)
 
 
