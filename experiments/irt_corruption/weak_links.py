@@ -1,7 +1,7 @@
 #!/usr/bin/env python
 """Where a gap in ability is lost for want of common items, does fca say so, and is it silent about random designs?
 
-    python experiments/irt_corruption/weak_links.py          4 CPU minutes
+    python experiments/irt_corruption/weak_links.py          2 CPU minutes
 
 Simulated responses, slopes 1, three seeds of 40 sets a design in the 1pl, one seed of 20 in the 2pl:
 
