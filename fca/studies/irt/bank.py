@@ -102,7 +102,7 @@ def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None,
     subjects = beside[IRT_ABILITIES][["dataset", "corruption", "subject", "model", "snapshot", "top1"]]
     origin = origin_of(store, table_id)
     kept = ("model", "calibration", "compat", "seed", "trait", "answers")
-    content = {
+    content: dict[str, Any] = {
         "fca_bank": FORMAT,
         "cite": cite,
         "licence": licence,
