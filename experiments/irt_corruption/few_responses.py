@@ -95,7 +95,7 @@ def linked(common: int) -> str:
         fit = fit_irt(responses, "1pl")
         link = weakest_link(responses, fit)
         gaps.append(fit.ability[first].mean() - fit.ability[~first].mean())
-        links.append((np.inf, 0.0) if link is None else link[2:])
+        links.append((np.inf, 0.0) if link is None else (link.shift_se, link.kept))
     error, kept = np.median(links, axis=0)
     return f"| {common} | {np.mean(gaps):.2f} | {np.std(gaps):.2f} | {error:.2f} | {kept:.0%} |"
 

@@ -9,7 +9,7 @@ from fca.cli import Words, refused
 from fca.cli.show import check_store
 from fca.store import Store
 from fca.studies.irt.bank import bank_id, origin_of, read_bank, saved_banks, write_bank
-from fca.studies.not_estimable import log_not_estimable
+from fca.studies.not_estimable import log_bank_priors
 from fca.types import FcaError
 
 
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
         write_bank(store, options.id, path, options.cite, options.licence)
     except FcaError as error:
         return refused(error)
-    log_not_estimable(str(path), origin_of(store, str(path)).not_estimable)
+    log_bank_priors(str(path), origin_of(store, str(path)).not_estimable)
     print(f"{path}: {len(read_bank(store, str(path))):,} items; identity {bank_id(str(path))}; use: task.bank={path}")
     return 0
 

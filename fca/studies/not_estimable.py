@@ -18,8 +18,29 @@ def not_estimable_note(scales: Sequence[str]) -> str:
     return f"these responses do not determine the {' and the '.join(scales)}: estimates and intervals lean on the prior"
 
 
+def bank_note(scale: str, scales: Sequence[str]) -> str:
+    """What it means that the fit behind a bank's items could not learn these scales.
+
+    scale: data set and corruption of the items.
+
+    >>> bank_note("zoo clean", ("spread of ability",))[:69]
+    'the responses behind its items of zoo clean do not determine the spre'
+    """
+    learned = " and the ".join(scales)
+    return (
+        f"the responses behind its items of {scale} do not determine the {learned}: "
+        "estimates and intervals lean on the prior"
+    )
+
+
+def log_bank_priors(bank: str, taken: Mapping[str, Sequence[str]]) -> None:
+    """A line in the log for every fit behind a bank's items that could not learn a scale."""
+    for scale, scales in taken.items():
+        log.warning("%s: %s", bank, bank_note(scale, scales))
+
+
 def log_not_estimable(fitted: str, scales: Sequence[str]) -> None:
-    """A line in the log where a fit, or a bank that came from one, could not learn a scale."""
+    """A line in the log where a fit, or what came from one, could not learn a scale."""
     if scales:
         log.warning("%s: %s", fitted, not_estimable_note(scales))
 
@@ -37,3 +58,15 @@ def priors_noted(taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         return {}
     notes = [f"{fitted}: {not_estimable_note(scales)}." for fitted, scales in taken.items()]
     return {"not_estimable": {fitted: list(scales) for fitted, scales in taken.items()}, "notes": notes}
+
+
+def bank_priors_noted(bank: str, taken: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """As `priors_noted`, of fits behind the items of a bank.
+
+    >>> bank_priors_noted("bank 0123", {"zoo clean": ["spread of ability"]})["not_estimable"]
+    {'zoo clean': ['spread of ability']}
+    """
+    if not taken:
+        return {}
+    notes = [f"{bank}: {bank_note(scale, scales)}." for scale, scales in taken.items()]
+    return {"not_estimable": {scale: list(scales) for scale, scales in taken.items()}, "notes": notes}

@@ -32,7 +32,7 @@ from fca.store.journal import Journal, Line
 from fca.studies.adaptive import adaptive_tests as tests
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
 from fca.studies.irt.fits import ABILITY
-from fca.studies.not_estimable import log_not_estimable, not_estimable_note
+from fca.studies.not_estimable import bank_note
 from fca.studies.progressive.levels import PROTOCOLS, has_levels, pool_of
 from fca.tasks import Setup
 from fca.tasks.predict import (
@@ -178,10 +178,14 @@ class AdaptiveTest:
         classes = [c for c in setup.subset.classes if own is None or c in own]
         items = items_of(data, "test", classes)
         policy, estimator = self._checked(items.pool)
-        if self.bank is not None:
-            log_not_estimable(f"task.bank {self.bank}", origin_of(setup.store, self.bank).not_estimable)
+
+        priors = dict[str, None]()
         for shift in setup.shifts if self.bank else setup.shifts[:1]:
             policy.start(items.pool, self.budget, self._bank(setup, data, items, shift))  # refuses what cannot be
+            priors |= dict.fromkeys(self._priors(setup.store, data, items, shift))
+        for prior in priors:
+            log.warning(prior)
+
         check_forward(predictions[0].work)
         protocol = None if self.protocol == "open" else self.protocol
         keys = [data.classes[c] for c in classes] if len(classes) < len(data.classes) else None
@@ -237,7 +241,7 @@ class AdaptiveTest:
             **counts(items.pool, order),
             "rounds": int(rounds[-1]),
             **forward_columns(classifier, len(order), evaluator.seconds, setup.machine.accelerator),
-            "warning": self._warning(setup.store, work, policy.record, found),
+            "warning": self._warning(setup.store, work, items, policy.record, found),
         }
         arrays = {
             "asked": items.places[order].astype(np.int32),  # among the test images, as in the arrays of a predict run
@@ -320,7 +324,10 @@ class AdaptiveTest:
     def _bank(self, setup: Setup, data: ImageData, items: Items, shift: Shift) -> ItemBank | None:
         return None if self.bank is None else bank_of(setup.store, self.bank, data, items.rows, shift)
 
-    def _warning(self, store: Store, work: Examination, record: Record, found: Estimate) -> str | None:
+    def _priors(self, store: Store, data: ImageData, items: Items, shift: Shift) -> list[str]:
+        return [] if self.bank is None else priors_of_bank(store, self.bank, data, items.rows, shift)
+
+    def _warning(self, store: Store, work: Examination, items: Items, record: Record, found: Estimate) -> str | None:
         """Known faults of the estimates; see also the width of their intervals."""
         known = [found.warning, None if work.policy.policy in BLIND else adaptive.WARNINGS.get(work.estimator)]
         if found.warning:
@@ -329,6 +336,7 @@ class AdaptiveTest:
         known += [problem for goal, problem in goals if record.asked.all() and goal is not None]
         if self.bank:
             known += faults_of_bank(store, self.bank, work.predictions)
+        known += self._priors(store, work.forward.data, items, work.forward.shift)
         return "; ".join(filter(None, known)) or None
 
 
@@ -395,6 +403,24 @@ def bank_of(store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " it
     bank: an id or a file. Raises FcaError for one that is no bank, for images that it lacks, and where two of its items
     have one name.
     """
+    frame = _items_of_bank(store, bank, data, rows, shift)
+    parameters: Any = [frame[name].to_numpy(dtype=np.float64) for name in ItemBank._fields[1:]]
+    return ItemBank(str(frame["irt_model"].iloc[0]), *parameters)
+
+
+def priors_of_bank(
+    store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift
+) -> list[str]:
+    """A sentence for each fit behind the bank's items of these images that could not learn a scale; see `bank_of`."""
+    frame = _items_of_bank(store, bank, data, rows, shift)
+    taken = origin_of(store, bank).not_estimable_of(frame)
+    return [f"task.bank: {bank_note(scale, scales)}" for scale, scales in taken.items()]
+
+
+def _items_of_bank(
+    store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " items"], shift: Shift
+) -> pd.DataFrame:
+    """The lines of the bank for these images under the shift, in their order; see `bank_of`."""
     kind = shift.label().split("/")[1] if "/" in shift.label() else shift.label()
     frame = read_bank(store, bank)
     for column, wanted in (("dataset", data.name), ("corruption", kind)):
@@ -418,8 +444,7 @@ def bank_of(store: Store, bank: str, data: ImageData, rows: Int[np.ndarray, " it
         what = f"scales of task.bank {bank} that these images are on"
         step = "fit one bank on models that responded to all of these images: fca analyse analysis=irt"
         raise FcaError(what, ", ".join(map(str, scales)), "one: difficulties of two scales are not comparable", step)
-    parameters: Any = [frame[name].to_numpy(dtype=np.float64)[at] for name in ItemBank._fields[1:]]
-    return ItemBank(str(frame["irt_model"].iloc[0]), *parameters)
+    return frame.iloc[at]
 
 
 def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[str]:
@@ -434,10 +459,7 @@ def faults_of_bank(store: Store, bank: str, predictions: Sequence[Run]) -> list[
     fitted_rows = [store.row(run_id) for run_id in origin.runs if store.state(run_id) is State.DONE]
     same_shift = [row for row in fitted_rows if row.get("shift") in tested_at]
     other_size = any((row.get("corrupted_at") == "reference") != tested_at[row.get("shift")] for row in same_shift)
-    faults = [LEAKED] * bool(leaked) + [OTHER_DATA] * bool(other) + [OTHER_SIZE] * other_size
-    if origin.not_estimable:
-        faults.append(f"task.bank: {not_estimable_note(origin.not_estimable)}")
-    return faults
+    return [LEAKED] * bool(leaked) + [OTHER_DATA] * bool(other) + [OTHER_SIZE] * other_size
 
 
 # The test itself: the policy selects, the network predicts, the journal keeps, the estimate ends it.

@@ -17,15 +17,23 @@ from fca.studies.adaptive.pools import answers_of
 from fca.studies.adaptive.replay import AdaptiveReplay, banks_of_others
 from fca.studies.answers import Gathered
 from fca.studies.irt.ability import Ability
-from fca.studies.irt.bank import origin_of
+from fca.studies.irt.bank import origin_of, read_bank
 from fca.studies.irt.difficulty_segments import DifficultySegments
 from fca.studies.irt.gallery import Gallery
 from fca.studies.irt.irt import Calibrated, Irt, _on_clean
 from fca.studies.responses import Responses, frame_of_items, frame_of_subjects
-from fca.tasks.adaptive import faults_of_bank
-from fca.types import Run
+from fca.tasks.adaptive import priors_of_bank
+from fca.tasks.predict import CLEAN
+from fca.types import ImageData
 
 SENTENCE = "these responses do not determine the spread of ability"
+OF_BANK = "the responses behind its items of alike clean do not determine the spread of ability"
+
+
+def written(path, right):
+    names = pd.Index([f"net{at}" for at in range(len(right))], name="subject")
+    pd.DataFrame(right, index=names, columns=[f"i{at}" for at in range(right.shape[1])]).to_csv(path)
+    return str(path)
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +41,23 @@ def alike(tmp_path_factory):
     """20 subjects of one ability: nothing shows how far abilities spread."""
     rng = np.random.default_rng(0)
     right = (rng.random((20, 60)) < np.linspace(0.05, 0.95, 60)).astype(int)
-    path = tmp_path_factory.mktemp("alike") / "alike.csv"
-    names = pd.Index([f"net{at}" for at in range(20)], name="subject")
-    pd.DataFrame(right, index=names, columns=[f"i{at}" for at in range(60)]).to_csv(path)
     assert fit_irt(right.astype(float)).not_estimable == ("spread of ability",)
-    return str(path)
+    return written(tmp_path_factory.mktemp("alike") / "alike.csv", right)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """20 subjects of abilities that differ."""
+    rng = np.random.default_rng(0)
+    right = (rng.random((20, 60)) < expit(np.linspace(-2, 2, 20)[:, None] - rng.normal(size=60))).astype(int)
+    assert fit_irt(right.astype(float)).not_estimable == ()
+    return written(tmp_path_factory.mktemp("good") / "good.csv", right)
+
+
+def images_of(name):
+    """The 60 items as images of a data set."""
+    items = pd.DataFrame({"image_id": [f"i{at}" for at in range(60)], "label": "a", "split": "test"})
+    return ImageData(name, items, ("a",), "f" * 12, read=lambda _: None)
 
 
 def test_a_bank_says_so_as_table_and_as_file_in_scores_and_tests(alike, tmp_path, caplog):
@@ -46,15 +66,53 @@ def test_a_bank_says_so_as_table_and_as_file_in_scores_and_tests(alike, tmp_path
     path = str(tmp_path / "bank.json")
     caplog.clear()
     assert bank_door.main([ids["irt_items"], path, "--outputs", str(store.outputs)]) == 0
-    assert SENTENCE in caplog.text
+    assert OF_BANK in caplog.text
 
-    tested = Run("predict", {}, {"dataset": "alike", "fingerprint": "one"})
     for bank in (ids["irt_items"], path):
-        assert origin_of(store, bank).not_estimable == ("spread of ability",)
-        assert any(SENTENCE in fault for fault in faults_of_bank(store, bank, [tested]))
+        assert origin_of(store, bank).not_estimable == {"alike clean": ["spread of ability"]}
+        [prior] = priors_of_bank(store, bank, images_of("alike"), np.arange(60), CLEAN)
+        assert prior.startswith(f"task.bank: {OF_BANK}")
         caplog.clear()
         Ability(responses=[alike], bank=bank)(store)
-        assert SENTENCE in caplog.text
+        assert OF_BANK in caplog.text
+
+
+def test_a_bank_of_two_sets_says_so_of_the_one_whose_fit_leans_on_the_prior(alike, good, tmp_path, caplog):
+    store = Store(tmp_path / "outputs")
+    ids = {table.name: store.save(table).name for table in Irt(responses=[alike, good])(store)}
+    path = str(tmp_path / "bank.json")
+    assert bank_door.main([ids["irt_items"], path, "--outputs", str(store.outputs)]) == 0
+    for bank in (ids["irt_items"], path):
+        assert origin_of(store, bank).not_estimable == {"alike clean": ["spread of ability"]}
+        assert priors_of_bank(store, bank, images_of("good"), np.arange(60), CLEAN) == []
+        assert len(priors_of_bank(store, bank, images_of("alike"), np.arange(60), CLEAN)) == 1
+
+    frame = read_bank(store, path)
+    of_good = frame[frame["dataset"] == "good"]
+    assert origin_of(store, path).not_estimable_of(of_good) == {}
+
+    alone = tmp_path / "of_good.csv"  # a file whose items are those of `good` only
+    names = pd.read_csv(good).rename(columns={f"i{at}": f"g{at}" for at in range(60)})
+    names.to_csv(alone, index=False)
+    both = {table.name: table for table in Irt(responses=[alike, str(alone)])(store)}
+    caplog.clear()
+    [scored] = Ability(responses=[str(alone)], bank=store.save(both["irt_items"]).name)(store)
+    assert "do not determine" not in caplog.text
+    assert "notes" not in scored.parameters
+
+
+@pytest.mark.parametrize("has_bank", [True, False])
+def test_the_page_of_scores_says_so_with_a_bank_and_without(has_bank, alike, tmp_path):
+    store = Store(tmp_path / "outputs")
+    tables = {table.name: table for table in Irt(responses=[alike])(store)}
+    bank = store.save(tables["irt_items"]).name if has_bank else None
+    asked = Ability(responses=[alike], bank=bank)
+    [table] = asked(store)
+    key = "alike clean" if has_bank else "alike"
+    assert table.parameters["not_estimable"] == {key: ["spread of ability"]}
+
+    [line] = [line for line in figure.headlines(asked, {table.name: table}) if "do not determine" in line]
+    assert line.startswith(f"bank {bank}: {OF_BANK}" if has_bank else f"alike: {SENTENCE}")
 
 
 def test_anchors_say_so_when_they_are_chosen_and_when_they_are_used(alike, tmp_path, caplog):

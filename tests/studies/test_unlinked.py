@@ -5,6 +5,8 @@ import pandas as pd
 import pytest
 
 from fca.store import Store
+from fca.studies.answers import clean_responses
+from fca.studies.irt import fits
 from fca.studies.irt.ability import Ability
 from fca.studies.irt.dif import Dif
 from fca.studies.irt.figures.irt import fit_headlines
@@ -147,8 +149,29 @@ def test_holding_out_the_subject_that_links_the_others_is_said_and_stops_nothing
     fits = next(table for table in found if table.name == "irt_fits").frame
     assert np.isfinite(fits["held_out_nll"]).all()
     [line] = [line for line in caplog.messages if "no common item links the other subjects" in line]
-    assert line.startswith("zoo: without ")
-    assert "c" in line.removeprefix("zoo: without ").split(" no common")[0].split(", ")
+    assert line.startswith("zoo: ")
+    assert "c" in line.split(" where ")[1].split(" are held out")[0].split(", ")
+    assert line.endswith("and 1 of these networks not at all")  # of the fold with c, one of block a
+
+
+def test_networks_of_which_nothing_can_be_predicted_are_counted(tmp_path, caplog):
+    """A hub responds to all, four blocks of five subjects to items of their own: only one block has items to go by."""
+    rng = np.random.default_rng(0)
+    right = (rng.random((21, 40)) < np.linspace(0.3, 0.8, 21)[:, None]).astype(float)
+    for block in range(4):
+        mine = np.arange(40) // 10 == block
+        right[1 + 5 * block : 6 + 5 * block, ~mine] = np.nan
+    names = pd.Index(["hub", *(f"net{at}" for at in range(20))], name="subject")
+    path = tmp_path / "star.csv"
+    pd.DataFrame(right, index=names, columns=[f"i{at}" for at in range(40)]).to_csv(path)
+
+    [star] = clean_responses(Store(tmp_path / "outputs"), None, [str(path)])
+    held = fits.held_out(star, "1pl", hold_out="subjects")
+    without = [network for network in held.unlinked if held.number[network] == 0]
+    assert without
+    assert 0 in held.unlinked
+    [line] = [line for line in caplog.messages if "no common item links" in line]
+    assert line.endswith(f"and {len(without)} of these networks not at all")
 
 
 def test_groups_without_a_common_item_leave_their_data_set_out_and_no_other(linked_by_one, tmp_path, caplog):

@@ -51,7 +51,7 @@ class Lab:
         run_id = out.strip().rpartition("/")[2]
         return self.store.row(run_id), out
 
-    def bank(self, runs=()):
+    def bank(self, runs=(), **parameters):
         """A saved bank whose items know the network, with the tables beside it; and its parameters."""
         rng, n = np.random.default_rng(0), len(self.items)
         names = self.items["image_id"]
@@ -59,7 +59,7 @@ class Lab:
         frame = frame.assign(image_id=names, label=self.items["label"].astype(str), irt_model="2pl", discrimination=1.5)
         frame["difficulty"] = np.where(self.correct, -1.0, 1.5) + rng.normal(0, 0.7, n)
         frame = frame.assign(feasibility=1.0, guess=0.0, p_max=1.0, expected_success=0.5, top1=0.5, difficulty_se=0.1)
-        parameters = {"calibration": "joint", "model": "2pl", "answers": ["a"], "seed": 0}
+        parameters = {"calibration": "joint", "model": "2pl", "answers": ["a"], "seed": 0, **parameters}
         subjects = pd.DataFrame(
             {"dataset": "digits", "corruption": "clean", "subject": ["a", "b"], "model": ["a", "b"]}
         )
@@ -152,6 +152,15 @@ def test_a_row_of_the_former_default_with_a_bank_does_not_answer_for_the_new_one
     assert default["run_id"] == by_name["run_id"] != former["run_id"]
     random, _ = lab(f"task.bank={table_id}", "task.policy=random")
     assert random["estimator"] == "regression", "what the default is compared with"
+
+
+@pytest.mark.slow
+def test_a_row_warns_of_a_bank_whose_fit_leans_on_the_prior_for_its_own_items(lab):
+    sentence = "the responses behind its items of digits clean do not determine the spread of ability"
+    for fit, is_warned in (("digits clean", True), ("digits fog", False), ("zoo clean", False)):
+        table_id, _ = lab.bank(not_estimable={fit: ["spread of ability"]})
+        row, _ = lab(f"task.bank={table_id}", "task.budget=0.1")
+        assert (sentence in str(row.get("warning"))) is is_warned
 
 
 @pytest.mark.slow

@@ -12,7 +12,8 @@ from fca.stats.irt.model import IrtFit, Matrix, parts_of
 
 WEAK = 0.5  # standard error of a shift, in the unit of ability: twice that is what subjects usually differ by
 PRIOR_DECIDES = 0.5  # share of a shift that comes from the responses, below which the prior decides it
-WIDENED = 2.0  # standard error over that with known difficulties, below which few responses make it wide, not the link
+WIDENED = 1.25  # standard error over that of a balanced design, below which few responses make it wide, not the link
+UNEVEN = 0.2  # added to it for each unit of that standard error: the fewer responses, the less even random designs are
 APART = 0.5  # share of a group's information that it has in common with the others, below which it is a group
 
 
@@ -25,22 +26,31 @@ class Link(NamedTuple):
                ability; infinite where the groups share only items, or subjects, that were always right or always wrong.
     kept:      share of this difference that the fit keeps; the prior, for which all subjects are of one population,
                draws the rest to 0.
-    known_se:  standard error of this difference if all difficulties were known: what the subjects' few responses alone
-               leave open, and the intervals of their abilities show.
+    gap:       this difference as fitted, of the group less the others.
+    balanced_se:  its standard error if every two subjects had equally many items in common: what few responses leave
+               open in any design.
     """
 
     group: Bool[np.ndarray, " subjects"]
     responses: int
     shift_se: float
     kept: float
-    known_se: float = 0.0
+    gap: float = 0.0
+    balanced_se: float = 0.0
 
     @property
     def is_weak(self) -> bool:
-        """Whether the groups could as well be a whole standard deviation of ability closer or further apart, or whether
-        the prior decides more of their difference than the responses; and this for want of common items."""
-        is_for_want_of_common_items = self.shift_se > WIDENED * self.known_se
-        return is_for_want_of_common_items and (self.shift_se > WEAK or self.kept < PRIOR_DECIDES)
+        """Whether the difference of the groups rests on too little, and this for want of common items.
+
+        Too little: it could as well be a whole standard deviation of ability smaller or larger, the prior decides more
+        of it than the responses, or the prior draws it closer by more than 0.5.
+        """
+        widened = WIDENED + UNEVEN * self.balanced_se
+        if self.shift_se <= widened * self.balanced_se:
+            return False
+        if self.shift_se > WEAK or self.kept < PRIOR_DECIDES:
+            return True
+        return abs(self.gap) * (1 / self.kept - 1) > WEAK
 
 
 def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
@@ -52,7 +62,9 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     less than half of its own information in common with the others. shift_se: √(c' L⁺ c), with L the information on
     abilities after difficulties are eliminated and c the contrast of the groups' means; the prior adds nothing to it.
     kept: c' M⁻¹ c / c' L⁺ c, with M the same with the prior's information on abilities and difficulties.
-    known_se: √Σ c² / w, with w the information of each subject's responses.
+    balanced_se: √((n - 1)/n Σ c²/d), with n subjects and d the information on each of them, were the others' abilities
+    known. With k responses to each item this is shift_se in balanced incomplete blocks, where every two subjects have
+    equally many items in common; their efficiency is n (k - 1) / ((n - 1) k) (Yates 1936).
     An item that all got right, or all wrong, informs on no difference (Fischer 1981), nor does such a subject.
 
     >>> from fca.stats.irt import fit_irt
@@ -72,7 +84,7 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
     linking = responses[np.ix_(subjects, items)]
     part = parts_of(linking)
     if part.max() > 0:
-        return Link(_members(len(responses), subjects[part == part.max()]), 0, float("inf"), 0.0)
+        return Link(_members(len(responses), subjects[part == part.max()]), 0, shift_se=float("inf"), kept=0.0)
 
     weight = np.where(np.isnan(linking), 0.0, _information(fit, subjects, items))
     by_subject, by_item = weight.sum(axis=1), weight.sum(axis=0)
@@ -89,16 +101,23 @@ def weakest_link(responses: Matrix, fit: IrtFit) -> Link | None:
 
     cut = 1 + int(np.where(is_group, crossing, np.inf).argmin())
     in_first = np.isin(np.arange(len(subjects)), order[:cut])
-    contrast = in_first / in_first.sum() - ~in_first / (~in_first).sum()
+    smaller = in_first if 2 * in_first.sum() <= len(subjects) else ~in_first
+    contrast = smaller / smaller.sum() - ~smaller / (~smaller).sum()
     laplacian = np.diag(by_subject) - common
     shift_variance = float(contrast @ np.linalg.pinv(laplacian, hermitian=True) @ contrast)
     spread = np.var(fit.difficulty) + np.mean(fit.difficulty_se**2)  # about as the fit has learned it
     with_prior = np.diag(by_subject + 1.0) - weight / (by_item + 1 / spread) @ weight.T
     kept = float(contrast @ np.linalg.solve(with_prior, contrast)) / shift_variance
-    smaller = in_first if 2 * in_first.sum() <= len(subjects) else ~in_first
-    group = _members(len(responses), subjects[smaller])
-    known_se = float(np.sqrt(np.sum(contrast**2 / by_subject)))
-    return Link(group, _shared(linking, smaller), float(np.sqrt(shift_variance)), kept, known_se)
+    balanced_variance = (1 - 1 / len(subjects)) * np.sum(contrast**2 / np.diag(laplacian))
+
+    return Link(
+        group=_members(len(responses), subjects[smaller]),
+        responses=_shared(linking, smaller),
+        shift_se=float(np.sqrt(shift_variance)),
+        kept=kept,
+        gap=float(contrast @ fit.ability[subjects]),
+        balanced_se=float(np.sqrt(balanced_variance)),
+    )
 
 
 def _dividing(responses: Matrix) -> tuple[Int[np.ndarray, " some"], Int[np.ndarray, " others"]]:

@@ -17,7 +17,7 @@ from fca.studies.answers import Gathered, clean_responses, shifted_responses
 from fca.studies.irt.bank import bank_id, origin_of, read_bank
 from fca.studies.irt.fits import ABILITY, N_ITEMS, PAPER, SUBJECT, THEORY, digest_of
 from fca.studies.irt.irt import SEVERAL, Irt, calibrated, items, ranked
-from fca.studies.not_estimable import log_not_estimable
+from fca.studies.not_estimable import bank_priors_noted, log_bank_priors, priors_noted
 from fca.studies.table import CORRUPTION, DATASET, MODEL, SNAPSHOT, TOP1, TableSpec
 from fca.types import FcaError, Table, with_interval
 
@@ -63,30 +63,38 @@ class Ability:
             every = [one.gathered for one in fits]
         else:
             bank = read_bank(store, self.bank)
-            log_not_estimable(f"bank {self.bank}", origin_of(store, self.bank).not_estimable)
             every = clean_responses(store, self.query, self.responses)
         groups = [(str(dataset), str(kind), part) for (dataset, kind), part in bank.groupby(["dataset", "corruption"])]
         clean = [("clean", gathered) for gathered in every]
         under = shifted_responses(store, self.query, fewest=1) if (bank["corruption"] != "clean").any() else []
-        frames, used = [], []
+        frames, used, used_items = [], [], []
         for corruption, gathered in chain(clean, under):
             scored = [
-                (dataset, _scored(gathered, kind, part, self.score))
+                (dataset, part, _scored(gathered, kind, part, self.score))
                 for dataset, kind, part in groups
                 if _fits(gathered, corruption, dataset, kind)
             ]
-            scored = [(dataset, lines) for dataset, lines in scored if len(lines)]
-            has_several_scales = len({dataset for dataset, _ in scored}) > 1
-            for dataset, lines in scored:
+            scored = [(dataset, part, lines) for dataset, part, lines in scored if len(lines)]
+            has_several_scales = len({dataset for dataset, _, _ in scored}) > 1
+            for dataset, part, lines in scored:
                 if has_several_scales:  # of a saved bank: abilities of two scales are not comparable
                     lines["dataset"] = f"{gathered.dataset}, scale of {dataset}"
                 frames.append(lines)
                 used.append(gathered)
+                used_items.append(part)
         if not frames:
             known = ", ".join(f"{dataset} {kind}" for dataset, kind, _ in groups)
             raise FcaError("items of these responses in the bank", "none", known, "take a bank of their data set")
         parameters = {**asdict(self), **METHOD, "answers": [digest_of(one) for one in used]}
         parameters["bank"] = None if self.bank is None else bank_id(self.bank)
+        if self.bank is None:
+            parameters |= priors_noted(
+                {one.gathered.dataset: one.fit.not_estimable for one in fits if one.fit.not_estimable}
+            )
+        else:
+            taken = origin_of(store, self.bank).not_estimable_of(pd.concat(used_items))
+            log_bank_priors(f"bank {self.bank}", taken)
+            parameters |= bank_priors_noted(f"bank {parameters['bank']}", taken)
         runs = sorted({run for one in used for run in one.runs})
         return [BANK_ABILITY.table(pd.concat(frames, ignore_index=True), parameters, runs)]
 

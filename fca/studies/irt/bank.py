@@ -22,7 +22,7 @@ from fca.identity import file_sha256
 from fca.stats.irt import MODELS
 from fca.store import State, Store
 from fca.store.files import DamagedFile, read_frame, read_object, write_json
-from fca.studies.irt.irt import IRT_ABILITIES, IRT_FITS, IRT_ITEMS
+from fca.studies.irt.irt import IRT_ABILITIES, IRT_FITS, IRT_ITEMS, fit_name
 from fca.types import FcaError
 
 FORMAT = 1  # of the files; another one is refused
@@ -39,12 +39,19 @@ PARAMETERS = {  # of an item, and what they may be
 class Origin(NamedTuple):
     """Where a bank comes from: the runs that it was fitted on, and the versions of each data set, by name.
 
-    not_estimable: scales that a fit behind it could not learn, so that the prior's stand in its items.
+    not_estimable: scales that a fit behind it could not learn, so that the prior's stand in its items; by data set and
+    corruption of the items, see `fit_name`.
     """
 
     runs: tuple[str, ...]
     fingerprints: Mapping[str, list[str]]
-    not_estimable: tuple[str, ...] = ()
+    not_estimable: Mapping[str, Sequence[str]]
+
+    def not_estimable_of(self, items: pd.DataFrame) -> dict[str, Sequence[str]]:
+        """Those of the fits that these items of the bank come from."""
+        pairs = items[["dataset", "corruption"]].drop_duplicates()
+        names = {fit_name(str(dataset), str(corruption)) for dataset, corruption in pairs.itertuples(index=False)}
+        return {name: scales for name, scales in self.not_estimable.items() if name in names}
 
 
 def bank_id(bank: str) -> str:
@@ -72,7 +79,7 @@ def origin_of(store: Store, bank: str) -> Origin:
     """Where a bank comes from. Raises FcaError as `read_bank`."""
     if _is_file(bank):
         content = _content(bank)
-        return Origin(tuple(content["runs"]), content["fingerprints"], _not_estimable(content["not_estimable"]))
+        return Origin(tuple(content["runs"]), content["fingerprints"], content["not_estimable"])
     about = _about(store.outputs / "tables", bank)
     runs = tuple(about["runs"])
     # rows one by one: `store.rows` may write the index of all rows, and only readers may do that
@@ -80,13 +87,8 @@ def origin_of(store: Store, bank: str) -> Origin:
     fingerprints = defaultdict[str, set[str]](set)
     for row in rows:
         fingerprints[str(row["dataset"])].add(str(row["fingerprint"]))
-    not_estimable = _not_estimable(about["parameters"].get("not_estimable", {}))
+    not_estimable = about["parameters"].get("not_estimable", {})
     return Origin(runs, {name: sorted(found) for name, found in sorted(fingerprints.items())}, not_estimable)
-
-
-def _not_estimable(taken: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Scales of any data set, each once."""
-    return tuple(dict.fromkeys(str(scale) for scales in taken.values() for scale in scales))
 
 
 def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None, licence: str | None = None) -> Path:
@@ -100,7 +102,7 @@ def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None,
     subjects = beside[IRT_ABILITIES][["dataset", "corruption", "subject", "model", "snapshot", "top1"]]
     origin = origin_of(store, table_id)
     kept = ("model", "calibration", "compat", "seed", "trait", "answers")
-    content = {
+    content: dict[str, Any] = {
         "fca_bank": FORMAT,
         "cite": cite,
         "licence": licence,
@@ -112,8 +114,8 @@ def write_bank(store: Store, table_id: str, path: Path, cite: str | None = None,
         "fingerprints": dict(origin.fingerprints),
         "items": {name: _plain(items[name]) for name in items},
     }
-    if taken := about["parameters"].get("not_estimable"):
-        content["not_estimable"] = taken
+    if origin.not_estimable:
+        content["not_estimable"] = origin.not_estimable
     write_json(path, content)
     return path
 

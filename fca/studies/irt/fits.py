@@ -150,16 +150,21 @@ def held_out(gathered: Gathered, model: str, seed: int = 0, hold_out: str = "cel
 
 
 def _log_unlinked(gathered: Gathered, held: HeldOut) -> None:
-    """Say of which networks a part of the responses could not be predicted."""
-    if held.unlinked:
-        names = gathered.responses.subjects["model"].drop_duplicates().iloc[list(held.unlinked)].tolist()
-        named = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-        log.warning(
-            "%s: without %s no common item links the other subjects: responses of these are predicted by the part with "
-            "most subjects, as far as it has their items",
-            gathered.dataset,
-            named,
-        )
+    """Say of which networks a part of the responses could not be predicted, and of how many none at all."""
+    if not held.unlinked:
+        return
+
+    names = gathered.responses.subjects["model"].drop_duplicates().iloc[list(held.unlinked)].tolist()
+    named = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+    unpredicted = sum(held.number[network] == 0 for network in held.unlinked)
+    how_far = f", and {unpredicted} of these networks not at all" if unpredicted else ""
+    log.warning(
+        "%s: no common item links the other subjects where %s are held out, each with its fold: their responses are "
+        "predicted by the part with most subjects, as far as it has their items%s",
+        gathered.dataset,
+        named,
+        how_far,
+    )
 
 
 def networks(gathered: Gathered) -> Integer[np.ndarray, " subjects"]:

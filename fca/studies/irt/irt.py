@@ -209,7 +209,7 @@ class Irt:
             left_out += [f"{one.corruption}: {who}" for who in one.gathered.left_out]
             digests.append(fits.digest_of(one.gathered))  # files are named, but they can change
             if one.fit.not_estimable:
-                not_estimable[f"{one.gathered.dataset} {one.corruption}"] = list(one.fit.not_estimable)
+                not_estimable[fit_name(one.gathered.dataset, one.corruption)] = list(one.fit.not_estimable)
             parts[IRT_ABILITIES].append(abilities(one, self.trait))
             parts[IRT_FITS].append(fit_line(one, self))
             parts[IRT_ITEMS].append(items(one))
@@ -285,6 +285,15 @@ class Calibrated(NamedTuple):
     def first(self) -> bool:
         """Whether this is the fit of a data set itself: its clean images, or all that a file holds."""
         return self.corruption == "clean" or self.gathered.fingerprint is None
+
+
+def fit_name(dataset: str, corruption: str) -> str:
+    """What a fit is called where scales that it could not learn are named, in tables and banks.
+
+    >>> fit_name("zoo", "fog")
+    'zoo fog'
+    """
+    return f"{dataset} {corruption}"
 
 
 def calibrated(store: Store, how: Irt) -> Iterator[Calibrated]:
