@@ -126,9 +126,9 @@ def runs_headlines(runs: pd.DataFrame) -> Iterator[str]:
 def rules_headlines(rules: pd.DataFrame) -> Iterator[str]:
     """The conditions under which each classifier fails, by fresh images where there are some.
 
-    >>> line = {"search": "net", "subject": "car", "rule": "time: night", "accuracy": 0.3, "outside": 0.9}
+    >>> line = {"search": "net", "subject": "car", "rule": "sun: no", "accuracy": 0.3, "outside": 0.9}
     >>> print(*rules_headlines(pd.DataFrame([line | {"confirmed": "not tested"}])))
-    net: car is recognised in 30 % of images with time: night, against 90 % where no rule holds; not tested on fresh images.
+    net: car is recognised in 30 % of images with sun: no, against 90 % where no rule holds; not tested on fresh images.
     """
     for line in rules.to_dict("records"):
         tested = line[of.CONFIRMED] != "not tested"
