@@ -1,6 +1,6 @@
 """Do rules, their confirmation and the intervals on fresh images hold their level, and what do they find?
 
-    python experiments/failure_search/levels.py                 1,000 tables a cell; about 30 minutes on 2 cores
+    python experiments/failure_search/levels.py                 1,000 tables a cell; about 35 minutes on 2 cores
     python experiments/failure_search/levels.py --tables 20     a first look
     python experiments/failure_search/levels.py --only "Rules confirmed" --images "5 x 50 | 2 x 50" --tables 600
 
