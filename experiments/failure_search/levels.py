@@ -1,12 +1,15 @@
 """Do rules, their confirmation and the intervals on fresh images hold their level, and what do they find?
 
-    python experiments/failure_search/levels.py                 1,000 tables a cell; about 30 minutes on 2 cores
+    python experiments/failure_search/levels.py                 1,000 tables a cell; about 35 minutes on 2 cores
     python experiments/failure_search/levels.py --tables 20     a first look
+    python experiments/failure_search/levels.py --only "Rules confirmed" --images "5 x 50 | 2 x 50" --tables 600
 
 Tables of 80 subdomains are drawn at random, with equally and unequally many images in each. `correlation` is that of
 two images of a subdomain: 0 where all subdomains have one accuracy, 0.1 where their accuracies vary (beta-binomial
 counts). Beside each method stands the one it replaced: rank sums with Bonferroni's correction, Welch's t of unweighted
-accuracies, and the percentile bootstrap over subdomains.
+accuracies, and the percentile bootstrap over subdomains. A rule's confirmation also stands beside itself without
+permuting subdomains, with permuting between even sides too, and with 999 deals of subdomains at random however few
+ways there are to deal them.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ from scipy.stats import t as student
 
 from fca.stats.intervals import FRACTION, RESAMPLES, cluster_draws
 from fca.stats.search import Domain
-from fca.stats.search.counts import p_lower, share_with_interval
+from fca.stats.search import counts as counts_of_search
+from fca.stats.search.counts import CONFIRMING, PERMUTED, alike_tables, p_lower, share_with_interval
 from fca.stats.search.explain import SUPPORT, _rules, find_rules, members
 from fca.stats.search.replay import replay
 
@@ -67,6 +71,13 @@ FRESH = {  # images of the fresh subdomains inside a rule, and outside; five on 
     "2 x 50 | 20 x 50": ([50] * 2, [50] * 20),
     "5 x 50 | 20 x 50": ([50] * 5, [50] * 20),
     "20 x 20 | 20 x 20": ([20] * 20, [20] * 20),
+    "2 x 50 | 3 x 50": ([50] * 2, [50] * 3),
+    "2 x 50 | 4 x 50": ([50] * 2, [50] * 4),
+    "2 x 50 | 5 x 50": ([50] * 2, [50] * 5),
+    "5 x 50 | 2 x 50": ([50] * 5, [50] * 2),
+    "20, 13 | 5 x 20": ([20, 13], [20] * 5),
+    "50, 40, 10 | 3 x 50": ([50, 40, 10], [50] * 3),
+    "3 x 50 | 5, 5, 100": ([50] * 3, [5, 5, 100]),
 }
 SETS = {
     "2 x 20": [20] * 2,
@@ -186,8 +197,28 @@ def welch(correct: np.ndarray, shown: np.ndarray, inside: np.ndarray) -> float:
 
 def even_sides(correct: np.ndarray, shown: np.ndarray, inside: np.ndarray) -> float:
     """The p-value as if all sides were even: by t and by Fisher's test, without permuting subdomains."""
-    with patch("fca.stats.search.counts.EVEN", 0.0):
+    with patch.object(counts_of_search, "EVEN", 0.0):
         return p_lower(correct, shown, inside)
+
+
+def uneven_sides(correct: np.ndarray, shown: np.ndarray, inside: np.ndarray) -> float:
+    """The p-value as if no sides were even: always with permuting."""
+    with patch.object(counts_of_search, "EVEN", np.inf):
+        return p_lower(correct, shown, inside)
+
+
+def random_deals(correct: np.ndarray, shown: np.ndarray, inside: np.ndarray) -> float:
+    """The p-value as it was with few subdomains: of deals at random however few there are, and never undecided."""
+    with (
+        patch.object(counts_of_search, "_dealt_tables", dealt_at_random),
+        patch.object(counts_of_search, "CONFIRMING", 1),
+    ):
+        return p_lower(correct, shown, inside)
+
+
+def dealt_at_random(correct: np.ndarray, shown: np.ndarray, inside: np.ndarray, correlation: float) -> np.ndarray:
+    """The table itself and 999 `alike_tables`."""
+    return np.vstack([correct, alike_tables(correct, shown, correlation, PERMUTED, np.random.default_rng(0))])
 
 
 def confirmed(tables: int, design: str, accuracies: tuple[float, float], correlation: float) -> dict[str, Any]:
@@ -196,9 +227,17 @@ def confirmed(tables: int, design: str, accuracies: tuple[float, float], correla
     shown, is_inside = np.array(inside + outside), np.arange(len(inside + outside)) < len(inside)
     truth, rng = np.where(is_inside, *accuracies), np.random.default_rng(4)
     drawn = [counts(truth, correlation, shown, rng) for _ in range(tables)]
-    shares = [np.mean([test(of, shown, is_inside) <= 0.025 for of in drawn]) for test in (welch, even_sides, p_lower)]
+    tests = {
+        "before": welch,
+        "without_permuting": even_sides,
+        "always_permuting": uneven_sides,
+        "random_deals": random_deals,
+        "now": p_lower,
+    }
+    p_values = {name: np.array([test(of, shown, is_inside) for of in drawn]) for name, test in tests.items()}
+    shares = {name: np.mean(p <= CONFIRMING) for name, p in p_values.items()}
     cell = {"images": design, "inside": accuracies[0], "outside": accuracies[1], "correlation": correlation}
-    return cell | {"before": shares[0], "without_permuting": shares[1], "now": shares[2]}
+    return cell | shares | {"undecided": np.isnan(p_values["now"]).mean()}
 
 
 def percentiles(accuracy: np.ndarray) -> tuple[float, float]:
@@ -243,7 +282,7 @@ def cells() -> Iterator[tuple[str, Callable[..., dict[str, Any]], Sequence[tuple
     yield "Planted rules found first", power_of_rules, planted
     alike = [(design, (p, p), correlation) for design in FRESH for p, correlation in grid]
     yield "Rules confirmed that are none (2.5 % is right)", confirmed, alike
-    lower = [(0.85, 0.95), (0.7, 0.9), (0.4, 0.8)]
+    lower = [(0.85, 0.95), (0.7, 0.9), (0.4, 0.8), (0.5, 0.95)]
     apart = [(design, of, rho) for design in FRESH for of in lower for rho in CORRELATIONS]
     yield "Rules confirmed that are some", confirmed, apart
     accuracies = [(p, correlation) for p in (0.5, 0.8, 0.9, 0.95, 0.99) for correlation in (0.0, 0.05, 0.1, 0.3)]
@@ -255,13 +294,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", type=int, default=1000, help="simulated tables in each cell")
     parser.add_argument("--only", default="", help="tables whose title contains this text")
+    parser.add_argument("--images", default="", help="cells whose first entry, mostly the images, contains this text")
     parser.add_argument("--cells", type=int, help="the first cells of each table alone")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args(arguments)
     with ProcessPoolExecutor(given.processes, get_context("spawn")) as pool:
         for title, measure, places in cells():
-            if given.only in title:
-                lines = pool.map(partial(measure, given.tables), *zip(*places[: given.cells], strict=True))
+            chosen = [place for place in places if given.images in place[0]][: given.cells]
+            if given.only in title and chosen:
+                lines = pool.map(partial(measure, given.tables), *zip(*chosen, strict=True))
                 print(f"\n{title}\n{pd.DataFrame(lines).round(3).to_string(index=False)}", flush=True)
     return 0
 

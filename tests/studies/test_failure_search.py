@@ -9,6 +9,7 @@ from fca.report import figure
 from fca.stats.intervals import wilson
 from fca.stats.search import Domain
 from fca.stats.search.counts import image_correlation, share_with_interval
+from fca.stats.search.explain import members
 from fca.store import Store
 from fca.studies.search.failures import FailureSearch
 from fca.types import FcaError
@@ -96,6 +97,35 @@ def test_a_rule_is_judged_by_fresh_images_alone(lab, correct, rule, verdict):
     replaced["fresh_rule"] = np.where(inside, rule, -1).astype(np.int32)
     searched(lab, SOME, {**of, **replaced})
     assert tables(lab)["search_rules"]["confirmed"].tolist() == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("inside", "outside", "verdict"),
+    [(1, 5, "undecided"), (2, 3, "undecided"), (2, 4, "undecided"), (2, 5, "confirmed"), (5, 2, "confirmed")],
+)
+def test_a_rule_that_so_few_fresh_subdomains_could_never_confirm_is_undecided(lab, inside, outside, verdict):
+    """None of 50 images inside and all 50 outside were "not confirmed" with 2 against 3 or 4, and with 5 against 2."""
+    of = arrays_of(DOMAIN, SOME)
+    has = members(DOMAIN, {"time": "night", "backdrop": "cluttered"})
+    subdomain = np.concatenate([np.flatnonzero(has)[:inside], np.flatnonzero(~has)[:outside]])
+    is_inside = np.arange(len(subdomain)) < inside
+    of |= {"fresh_subdomain": subdomain.astype(np.int32), "fresh_rule": np.where(is_inside, 0, -1).astype(np.int32)}
+    of |= {"fresh_correct": np.where(is_inside, 0, 50).astype(np.int32), "fresh_shown": np.full(len(subdomain), 50)}
+    searched(lab, SOME, of)
+    assert tables(lab)["search_rules"]["confirmed"].tolist() == [verdict]
+
+
+@pytest.mark.parametrize(("images", "printed"), [((5, 50), "0 %"), ((20, 20), "0 % [0, 16]")])
+def test_a_lowest_accuracy_of_several_has_an_interval_only_if_it_is_that_of_all(lab, images, printed):
+    """With 0 of 5 and 0 of 50 that of the first, [0, 43], was printed for both: the other's is [0, 7]."""
+    of = arrays_of(DOMAIN, SOME)
+    of["correct"] = np.maximum(of["correct"], 1)
+    of["correct"][:2], of["shown"][:2] = 0, images
+    searched(lab, SOME, of)
+    [table] = [table for table in FailureSearch(shown=1)(lab.store) if table.name == "search_runs"]
+    assert table.frame["lowest_shared"].tolist() == [2]
+    [sentence, *_] = figure.headlines(FailureSearch(), {table.name: table})
+    assert f"accuracy is lowest, {printed}, for 2 of them, weather: " in sentence
 
 
 def test_a_part_of_a_complete_search_is_compared_with_all_of_it(whole, found):
@@ -199,7 +229,10 @@ def test_searches_that_differ_in_the_seed_alone_have_names_of_their_own(lab):
 
 def test_sentences_name_the_conditions_and_what_is_wrong_with_the_search(made):
     text = "\n".join(figure.headlines(FailureSearch(), {table.name: table for table in made}))
-    assert f"car, resnet18: car is recognised in 31 % [22, 40] of images with {RULE}, against 88 % elsewhere; " in text
+    assert (
+        f"car, resnet18: car is recognised in 31 % [22, 40] of images with {RULE}, against 88 % where no rule holds; "
+        in text
+    )
     assert "confirmed on 200 fresh images." in text
     assert "car, mobilenet: the model behind the policy predicts no better than the mean" in text
     assert "car, mobilenet: means of visited subdomains tend to be lower" in text

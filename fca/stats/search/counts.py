@@ -7,6 +7,9 @@ count: accuracies of subdomains have mean p and variance rho p (1 - p), and rho 
 
 from __future__ import annotations
 
+from itertools import combinations
+from math import comb
+
 import numpy as np
 from jaxtyping import Bool, Float, Int, Num
 from numpy.typing import ArrayLike
@@ -18,6 +21,7 @@ NO_CORRELATION = 1e-6  # as good as 0, and still a beta-binomial
 CORRELATIONS = np.concatenate([[NO_CORRELATION], np.geomspace(0.003, 0.9, 40)])
 EVEN = 0.8  # share of the larger side's subdomains that both sides are worth, so that they count as even
 PERMUTED = 999  # null tables of a confirmation
+CONFIRMING = 0.025  # the largest p-value that confirms a rule
 EDGE = 1e-9  # of accuracies and shares: nearer to 0, 1 or each other is equal
 
 PerSubdomain = Num[np.ndarray, " subdomains"]
@@ -92,7 +96,7 @@ def share_with_interval(correct: PerSubdomain, shown: PerSubdomain) -> Estimated
 
 
 def p_lower(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
-    """One-sided p-value of a lower accuracy inside than outside; NaN with fewer than two subdomains on a side.
+    """One-sided p-value of a lower accuracy inside than outside; NaN with too few subdomains for a test.
 
     The largest of two or three: of Student's t of the two shares, which sees how much subdomains vary,
 
@@ -100,17 +104,29 @@ def p_lower(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray,
 
     with w, the `effective_images`, W, their sum on a side, and (W_in² / sum w² + W_out² / sum w²) - 2 degrees of
     freedom; of Fisher's test of all images (mid-p), which holds where a few images decide; and, unless the sides are
-    even, of the same t among 999 `alike_tables` (mid-p). Accuracies near 1 are skewed. This cancels in t between even
-    sides alone: those where either side is worth at least four fifths as many subdomains, (sum n)² / sum n², as the
-    larger one has.
+    even, of the same t among tables whose subdomains are dealt to the sides again (mid-p). Accuracies near 1 are
+    skewed. This cancels in t between even sides alone: those where either side is worth at least four fifths as many
+    subdomains, (sum n)² / sum n², as the larger one has.
+
+    The k subdomains can be dealt in C(k, k_in) ways, and the lowest t of all has a mid-p of 0.5 / C(k, k_in). Where
+    this is above 0.025, no rule could be confirmed: NaN between uneven sides of two and two, three or four
+    subdomains, as with fewer than two subdomains on any side.
 
     >>> inside = np.array([True] * 5 + [False] * 5)
     >>> round(p_lower(np.array([3, 5, 4, 2, 6, 9, 8, 10, 9, 7]), np.full(10, 10), inside), 4)
     0.0004
+    >>> p_lower(np.array([0, 0, 10, 10, 10]), np.full(5, 10), np.array([True, True, False, False, False]))
+    nan
     """
     side = np.where(inside, 0, 1)
     subdomains = np.bincount(side, minlength=2)
     if subdomains.min() < 2:
+        return float("nan")
+
+    worth = np.bincount(side, shown) ** 2 / np.bincount(side, shown**2)
+    even = worth.min() >= EVEN * subdomains.max()
+    deals = comb(len(shown), int(subdomains[0]))
+    if not even and 0.5 / deals > CONFIRMING:
         return float("nan")
 
     correlation = image_correlation(correct, shown, side)
@@ -118,11 +134,7 @@ def p_lower(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray,
     freedom = float(np.sum(np.bincount(side, weight) ** 2 / np.bincount(side, weight**2))) - 2
     of_subdomains = float(stdtr(max(freedom, 1.0), _student_t(correct[None], shown, inside, correlation)[0]))
     p = max(of_subdomains, _fisher_mid_p(correct, shown, inside))
-
-    worth = np.bincount(side, shown) ** 2 / np.bincount(side, shown**2)
-    if worth.min() >= EVEN * subdomains.max():
-        return p
-    return max(p, _permuted_mid_p(correct, shown, inside))
+    return p if even else max(p, _dealt_mid_p(correct, shown, inside))
 
 
 def _student_t(
@@ -143,15 +155,43 @@ def _student_t(
     return (share_inside - share_outside) / np.sqrt(np.maximum(variance, EDGE) * (1 / total_inside + 1 / total_outside))
 
 
-def _permuted_mid_p(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
+def _dealt_mid_p(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
     """Share of tables in which the side does not matter with a lower t; half of those with the same."""
     correlation = image_correlation(correct, shown, np.zeros(len(shown), dtype=np.int64))
-    dealt = alike_tables(correct, shown, correlation, PERMUTED, np.random.default_rng(0))  # one answer for one table
-    t = _student_t(np.vstack([correct, dealt]), shown, inside, correlation)
+    t = _student_t(_dealt_tables(correct, shown, inside, correlation), shown, inside, correlation)
 
     lower = np.sum(t < t[0] - EDGE)
     same = np.sum(np.abs(t - t[0]) <= EDGE)
     return float((lower + same / 2) / len(t))
+
+
+def _dealt_tables(
+    correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"], correlation: float
+) -> Int[np.ndarray, "tables subdomains"]:
+    """The table itself, and `alike_tables`: 999 at random, or each choice of subdomains inside equally often.
+
+    The latter where there are up to 999 choices, so that the table's own choice is one of them and no more. With
+    equally many images everywhere this is the exact permutation test; with other numbers the order within the sides
+    and the quantile within a count's step are random.
+    """
+    rng = np.random.default_rng(0)  # one answer for one table
+    subdomains, chosen = len(shown), int(inside.sum())
+    deals = comb(subdomains, chosen)
+    if deals > PERMUTED:
+        return np.vstack([correct, alike_tables(correct, shown, correlation, PERMUTED, rng)])
+
+    choices = np.zeros((deals, subdomains), dtype=bool)
+    np.put_along_axis(choices, np.array(list(combinations(range(subdomains), chosen))), True, axis=1)
+    others = choices[(choices != inside).any(axis=1)]
+    rounds = -(-PERMUTED // deals)
+    others = np.tile(others, (rounds, 1))
+
+    below = _cumulative(correct, shown, correlation)
+    quantiles = _quantiles(correct, shown, below, len(others), rng)
+    dealt = np.empty(quantiles.shape)
+    for side, from_choice in ((inside, others), (~inside, ~others)):
+        dealt[:, side] = rng.permuted(quantiles[from_choice].reshape(len(others), -1), axis=1)
+    return np.vstack([np.tile(correct, (rounds, 1)), _counts_at(dealt, shown, below)])
 
 
 def _fisher_mid_p(correct: PerSubdomain, shown: PerSubdomain, inside: Bool[np.ndarray, " subdomains"]) -> float:
@@ -215,14 +255,27 @@ def alike_tables(
     [1, 4, 9]
     """
     below = _cumulative(correct, shown, correlation)
-    low, high = np.array([below[n][right : right + 2] for right, n in zip(correct, shown, strict=True)]).T
-    quantiles = rng.permuted(low + (high - low) * rng.random((tables, len(shown))), axis=1)
+    quantiles = _quantiles(correct, shown, below, tables, rng)
+    return _counts_at(rng.permuted(quantiles, axis=1), shown, below)
 
-    dealt = np.empty(quantiles.shape, dtype=np.int64)
+
+def _quantiles(
+    correct: PerSubdomain, shown: PerSubdomain, below: dict[int, np.ndarray], tables: int, rng: np.random.Generator
+) -> Float[np.ndarray, "tables subdomains"]:
+    """Of each count, drawn at random within its step.    below: `_cumulative`."""
+    low, high = np.array([below[n][right : right + 2] for right, n in zip(correct, shown, strict=True)]).T
+    return np.asarray(low + (high - low) * rng.random((tables, len(shown))))
+
+
+def _counts_at(
+    quantiles: Float[np.ndarray, "tables subdomains"], shown: PerSubdomain, below: dict[int, np.ndarray]
+) -> Int[np.ndarray, "tables subdomains"]:
+    """The counts that have these quantiles.    below: `_cumulative`."""
+    counts = np.empty(quantiles.shape, dtype=np.int64)
     for n, cumulative in below.items():
         same = shown == n
-        dealt[:, same] = np.minimum(np.searchsorted(cumulative, quantiles[:, same], side="right") - 1, n)
-    return dealt
+        counts[:, same] = np.minimum(np.searchsorted(cumulative, quantiles[:, same], side="right") - 1, n)
+    return counts
 
 
 def _cumulative(correct: PerSubdomain, shown: PerSubdomain, correlation: float) -> dict[int, np.ndarray]:

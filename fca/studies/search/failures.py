@@ -13,8 +13,8 @@ import pandas as pd
 
 from fca.allowed import Seed
 from fca.report.pictures import ACROSS, data_uri, png_of
-from fca.stats.intervals import UNKNOWN, wilson
-from fca.stats.search.counts import p_lower, share_with_interval
+from fca.stats.intervals import NO_INTERVAL, UNKNOWN, wilson
+from fca.stats.search.counts import CONFIRMING, p_lower, share_with_interval
 from fca.stats.search.domain import Domain, domain_of
 from fca.stats.search.explain import agreement, by_subdomain, members, pair_means, value_means
 from fca.stats.search.policies import make_policy
@@ -100,7 +100,10 @@ METHOD = {
     "are right everywhere: fca.stats.search.counts.share_with_interval",
     CONFIRMED: "fresh images of the condition are recognised less often than those outside all rules (one-sided p up "
     "to 0.025, over subdomains by t, over images by Fisher's test and, between uneven sides, by permuting subdomains: "
-    "fca.stats.search.counts.p_lower); undecided with a single fresh subdomain inside or outside",
+    "fca.stats.search.counts.p_lower); undecided with a single fresh subdomain inside or outside, and between uneven "
+    "sides of so few that these can be dealt in less than 20 ways (2 and 2, 3 or 4): then none could be confirmed",
+    LOWEST: "Wilson's interval; left out where several subdomains share the lowest accuracy with different numbers of "
+    "images",
     CAUSE: "of the lowest tenth of visited subdomains. A classifier fails where its Wilson interval is below its mean "
     "over visited subdomains; only this one does where the second does not, with an interval above that of this one. "
     "A score, the mean of all images drawn, is low below the first quarter of visited subdomains. All else: undecided",
@@ -218,12 +221,20 @@ def _words(values: Mapping[str, Any]) -> str:
 
 
 def _runs(one: Search) -> Iterator[Any]:
-    accepted, lowest = one.of["image_accepted"], one.first.nsmallest(1, "accuracy")
-    values = *_share(accepted.sum(), len(accepted)), *_share(lowest["correct"].iloc[0], lowest["shown"].iloc[0])
+    accepted = one.of["image_accepted"]
+    is_lowest = one.first["accuracy"] == one.first["accuracy"].min()
+    lowest = one.first[is_lowest]
+    first = lowest.iloc[0]
+
+    lowest_share = _share(first["correct"], first["shown"])
+    if (lowest["shown"] != first["shown"]).any():  # each has an interval of its own
+        lowest_share = (lowest_share[0], *NO_INTERVAL)
+
+    values = *_share(accepted.sum(), len(accepted)), *lowest_share
     line = dict(one.row) | dict(zip((*with_interval(ACCEPTANCE), *with_interval(LOWEST)), values, strict=True))
     line |= {CONDITIONS: _words(one.domain.values(int(lowest.index[0]))), "hours": one.row.get("gpu_s", np.nan) / 3600}
     line[ACCURACY] = one.first["accuracy"].mean()
-    line[LOWEST_SHARED] = int((one.first["accuracy"] == lowest["accuracy"].iloc[0]).sum())
+    line[LOWEST_SHARED] = len(lowest)
     yield [line.get(name) for name in _RUN[2:]]
 
 
@@ -235,7 +246,7 @@ def _rules(one: Search) -> Iterator[Any]:
     *inside, outside = (share_with_interval(*_counts(part)) for part in parts)
     for rule, valid, part, share in zip(one.rules, has, parts, inside, strict=False):
         p = _p_value(part, parts[-1])
-        verdict = _VERDICTS[3 if part.empty else 2 if np.isnan(p) else int(p > 0.025)]
+        verdict = _VERDICTS[3 if part.empty else 2 if np.isnan(p) else int(p > CONFIRMING)]
         means = (of["accuracy"][where[of.index]].mean() for where in (valid, free))
         of_rule = one.row[SUBJECT], _words(rule), valid[of.index].sum(), valid.sum()
         yield *of_rule, *means, *share, *outside, part["shown"].sum(), verdict

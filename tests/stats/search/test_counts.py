@@ -1,12 +1,14 @@
 """Shares, intervals and tests of subdomains against scipy, and their levels by simulation."""
 
 from itertools import combinations
+from math import comb
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from fca.stats.search.counts import (
+    CONFIRMING,
     CORRELATIONS,
     alike_tables,
     effective_images,
@@ -88,10 +90,13 @@ def test_a_rule_that_is_none_is_confirmed_in_one_of_forty(inside_images, outside
         ([50] * 2, [50] * 20, 0.98),
         ([50] * 5, [50] * 20, 0.95),
         ([20] * 2, [20] * 5, 0.8),
+        ([50] * 5, [50] * 2, 0.8),
+        ([50, 40, 10], [50] * 3, 0.8),
+        ([50] * 3, [5, 5, 100], 0.8),
     ],
 )
 def test_uneven_sides_confirm_no_more_than_one_of_forty(inside_images, outside_images, accuracy):
-    # by t and Fisher's test alone: 7, 5, 7, 5 and 3.5 %
+    # by t and Fisher's test alone: 7, 5, 7, 5, 3.5, 1.8, 2 and 3.5 %
     shown = np.array(inside_images + outside_images)
     inside, rng = np.arange(len(shown)) < len(inside_images), np.random.default_rng(9)
     drawn = [beta_binomial(shown, np.full(len(shown), accuracy), 0.1, rng) for _ in range(400)]
@@ -109,8 +114,52 @@ def test_uneven_sides_are_compared_by_permuting_subdomains(low):
     sums = np.array([sum(pair) for pair in combinations(correct, 2)])  # with equal numbers t is in order of these
     exact = np.mean(sums < sum(low)) + np.mean(sums == sum(low)) / 2
     assert exact == pytest.approx(max(student, fisher, exact))  # so that it decides
-    noise = 4 * (exact * (1 - exact) / 999) ** 0.5 + 0.001
-    assert p_lower(correct, shown, inside) == pytest.approx(exact, abs=noise)
+    assert p_lower(correct, shown, inside) == pytest.approx(exact, abs=1e-12)  # 36 ways: all of them, not 999 at random
+
+
+@pytest.mark.parametrize(
+    ("inside_images", "outside_images"),
+    [
+        ([50] * 5, [50] * 2),
+        ([50] * 2, [50] * 5),
+        ([20, 13], [20] * 5),
+        ([50] * 3, [5, 5, 100]),
+        ([5, 5, 100], [50] * 3),
+        ([50, 40, 10], [50] * 3),
+    ],
+)
+def test_the_lowest_of_few_deals_confirms_a_rule(inside_images, outside_images):
+    # 999 deals at random: 0.0275 with 5 against 2, 0.029 with 5, 5, 100, 0.03 with 50, 40, 10
+    shown = np.array(inside_images + outside_images)
+    inside = np.arange(len(shown)) < len(inside_images)
+    lowest_of_all = 0.5 / comb(len(shown), len(inside_images))
+    assert p_lower(np.where(inside, 0, shown), shown, inside) == pytest.approx(lowest_of_all, abs=1e-12)
+    assert p_lower(np.where(inside, 0, shown), shown, inside) <= CONFIRMING
+
+
+@pytest.mark.parametrize(
+    ("inside_images", "outside_images"),
+    [
+        ([50] * 2, [50] * 3),
+        ([50] * 3, [50] * 2),
+        ([50] * 2, [50] * 4),
+        ([50] * 4, [50] * 2),
+        ([50, 10], [50] * 2),
+    ],
+)
+def test_where_no_deal_of_subdomains_could_confirm_a_rule_there_is_no_test(inside_images, outside_images):
+    # none of 50 inside, 50 of 50 outside: 0.0555, 0.0555, 0.0355, 0.0395 and 0.08, so never confirmed
+    shown = np.array(inside_images + outside_images)
+    inside = np.arange(len(shown)) < len(inside_images)
+    assert np.isnan(p_lower(np.where(inside, 0, shown), shown, inside))
+    assert p_lower(np.array([0, 0, 50, 50]), np.full(4, 50), np.arange(4) < 2) < 0.001  # even sides are not dealt
+
+
+def test_rules_of_three_uneven_subdomains_a_side_are_confirmed():
+    # 999 deals at random: 39.5 %
+    shown, inside, rng = np.array([50, 40, 10, 50, 50, 50]), np.arange(6) < 3, np.random.default_rng(10)
+    drawn = [beta_binomial(shown, np.where(inside, 0.5, 0.95), 0.02, rng) for _ in range(60)]
+    assert np.mean([p_lower(correct, shown, inside) <= CONFIRMING for correct in drawn]) >= 0.9
 
 
 def test_the_interval_is_korn_and_graubards():

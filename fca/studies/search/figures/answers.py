@@ -24,9 +24,9 @@ RHO = Column(of.RHO, float, "+.2f", "rank correlation")
 def rule_answer(rules: pd.DataFrame) -> Found:
     """The condition under which accuracy is lowest, by fresh images if there are any, confirmed by them if one is.
 
-    >>> line = {"search": "car, resnet18", "subject": "car", "rule": "time: night", "accuracy": 0.3, "outside": 0.9}
+    >>> line = {"search": "car, net", "subject": "car", "rule": "time: night", "accuracy": 0.3, "outside": 0.9}
     >>> print(rule_answer(pd.DataFrame([line | {"confirmed": "not tested"}]))[0])
-    resnet18 recognises car in 30 % of images with time: night, and in 90 % of others; not tested on fresh images.
+    net recognises car in 30 % of images with time: night, and in 90 % where no rule holds; not tested on fresh images.
     """
     tested = rules[rules[of.CONFIRMED] != "not tested"]
     held = tested[tested[of.CONFIRMED] == "confirmed"]
@@ -35,9 +35,10 @@ def rule_answer(rules: pd.DataFrame) -> Found:
     line = (tested if len(tested) else rules).sort_values(inside, kind="stable").iloc[0].to_dict()
     ends = {SHARE.low: line.get(inside.low), SHARE.high: line.get(inside.high)}
     rate = interval({SHARE: line[inside], **ends}, SHARE)
-    where = f"{rate} of images with {line[of.RULE]}, and in {interval({SHARE: line[outside]}, SHARE)} of others"
+    without_rule = f"{interval({SHARE: line[outside]}, SHARE)} where no rule holds"
+    where = f"{rate} of images with {line[of.RULE]}, and in {without_rule}"
     confirmed = f"{line[of.CONFIRMED]} on fresh images"
-    both = [{WHERE: line[of.RULE], SHARE: line[inside], **ends}, {WHERE: "others", SHARE: line[outside]}]
+    both = [{WHERE: line[of.RULE], SHARE: line[inside], **ends}, {WHERE: "where no rule holds", SHARE: line[outside]}]
     shown = pd.DataFrame(both, columns=[WHERE, *with_interval(SHARE)])
     who = str(line[of.SEARCH]).removeprefix(f"{line[of.SUBJECT]}, ")
     sentence = f"{who} recognises {line[of.SUBJECT]} in {where}; {confirmed}."

@@ -126,14 +126,15 @@ def runs_headlines(runs: pd.DataFrame) -> Iterator[str]:
 def rules_headlines(rules: pd.DataFrame) -> Iterator[str]:
     """The conditions under which each classifier fails, by fresh images where there are some.
 
-    >>> line = {"search": "resnet18", "subject": "car", "rule": "time: night", "accuracy": 0.3, "outside": 0.9}
+    >>> line = {"search": "net", "subject": "car", "rule": "sun: no", "accuracy": 0.3, "outside": 0.9}
     >>> print(*rules_headlines(pd.DataFrame([line | {"confirmed": "not tested"}])))
-    resnet18: car is recognised in 30 % of images with time: night, against 90 % elsewhere; not tested on fresh images.
+    net: car is recognised in 30 % of images with sun: no, against 90 % where no rule holds; not tested on fresh images.
     """
     for line in rules.to_dict("records"):
         tested = line[of.CONFIRMED] != "not tested"
         value, other = (of.FRESH, of.FRESH_OUTSIDE) if tested else (of.ACCURACY, "outside")
-        rate = f"{_percent(line, value)} of images with {line[of.RULE]}, against {100 * line[other]:.0f} % elsewhere"
+        without_rule = f"{100 * line[other]:.0f} % where no rule holds"
+        rate = f"{_percent(line, value)} of images with {line[of.RULE]}, against {without_rule}"
         images = f"{line[of.FRESH_IMAGES]:,} fresh images" if tested else "fresh images"
         no_lower = "" if line[value] < line[other] else ", no fewer"
         recognised = f"{line[of.SUBJECT]} is recognised in {rate}{no_lower}"
