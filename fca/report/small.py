@@ -13,6 +13,7 @@ from fca.types import Column
 
 HEIGHT, NAMED = 72, 4  # pixels; names at the side
 COLOUR = "#1f83c9"  # 3:1 on white and on black
+ALIKE = 1e-12  # a smaller difference of two shares is the rounding of equal ones
 
 
 def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Column], line: float | None = None) -> Any:

@@ -10,8 +10,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.figure import Answer, Figure
-from fca.report.small import interval
-from fca.stats.intervals import ALIKE
+from fca.report.small import ALIKE, interval
 from fca.studies.progressive import attribute_levels, hierarchy, validate_levels
 from fca.studies.progressive.attribute_levels import ATTRIBUTE_LEVELS, ATTRIBUTE_SCORES, ATTRIBUTE_STEPS, FALLS
 from fca.studies.progressive.hierarchy import HIERARCHY, HIERARCHY_CORRELATION, HIERARCHY_PATTERNS

@@ -8,8 +8,7 @@ import pandas as pd
 
 from fca.report import small
 from fca.report.figure import Answer
-from fca.report.small import interval
-from fca.stats.intervals import ALIKE
+from fca.report.small import ALIKE, interval
 from fca.studies.few_class import accuracy, comparison
 from fca.studies.few_class import difficulty_map as difficulty
 from fca.studies.few_class import prediction as predicted

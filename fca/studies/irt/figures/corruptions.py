@@ -9,8 +9,7 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.figure import Figure
-from fca.report.small import interval
-from fca.stats.intervals import ALIKE
+from fca.report.small import ALIKE, interval
 from fca.studies.irt import corruption_accuracy as of
 from fca.studies.irt.fits import SUBJECT
 from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, MODEL, SEVERITY
