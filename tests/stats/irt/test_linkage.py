@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import weak_links
 
 from fca.stats.irt import check_responses, fit_irt, held_out_fit, hide, parts_of, weakest_link
 from fca.types import FcaError
@@ -226,3 +227,19 @@ def test_hidden_responses_leave_the_others_linked():
         assert hidden.sum() > 700  # of 1,602
         assert parts_of(np.where(hidden, np.nan, responses)).max() == 0
     assert np.isfinite(held_out_fit(responses, "1pl", share=0.5).nll)
+
+
+@pytest.mark.parametrize(
+    ("kind", "make", "numbers"),
+    [
+        ("blocks", weak_links.blocks, (20, 12, 4, 4)),
+        ("nearest", weak_links.nearest, (40, 25, 200, 10)),
+        ("random", weak_links.at_random, (30, 14, 200)),
+    ],
+)
+def test_the_table_of_weak_links_is_made_shrunk(kind, make, numbers, monkeypatch):
+    monkeypatch.setattr(weak_links, "SEEDS", {"1pl": (1,)})
+    monkeypatch.setattr(weak_links, "SETS", {"1pl": 3})
+    line = [cell.strip() for cell in weak_links.row("1pl", kind, numbers, make).strip("|").split("|")]
+    assert line[1] == kind
+    assert line[-1] == ("0" if kind == "random" else "3"), "sets with a weak link"
