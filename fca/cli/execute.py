@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import multiprocessing
 import os
@@ -20,9 +21,10 @@ from pathlib import Path
 from fca.cli.configure import Job
 from fca.cli.version import commit
 from fca.progress import EVERY_S, on_terminal
-from fca.store import ClaimLost, State, Store, claims
+from fca.store import ENDED_EARLY, SETTLED, ClaimLost, State, Store, claims
 from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND
-from fca.store.files import DamagedFile, write_text
+from fca.store.files import DamagedFile, open_to_append, write_text
+from fca.store.interruption import is_starved, was_interrupted
 from fca.training import stop
 from fca.types import FcaError, Finished, Run
 
@@ -47,11 +49,20 @@ class Shown:
         return record.levelno >= logging.WARNING
 
 
+class LogFile(logging.FileHandler):
+    """Appends to the log of a run, through no link; a full disk fails the run, not its log."""
+
+    def _open(self) -> io.TextIOWrapper:
+        return io.TextIOWrapper(open_to_append(Path(self.baseFilename)), encoding="utf-8")
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  as logging calls it
+        """Go on without the line."""
+
+
 @contextmanager
 def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     """Append what any library logs or warns in the body to this file; warnings of ours, and epochs, are also shown."""
-    handler = logging.FileHandler(path, delay=True)
-    handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk fails the run, not its log
+    handler = LogFile(path, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.setLevel(logging.INFO)
     ours, root = logging.getLogger("fca"), logging.getLogger()
@@ -106,14 +117,14 @@ def end_with_parent() -> None:
 
 
 def execute(job: Job, *, alone: bool) -> None:
-    """Do the runs of a job that are neither done nor failed; damaged ones are done again.
+    """Do the runs of a job that are neither done, failed nor interrupted; damaged ones are done again.
 
     alone: runs that another worker computes are waited for, or taken over when it dies, and an error of the user's
     is raised without a trace in the store. In a sweep they are left to the other, and every error is a record.
     """
     store, found = job.setup.store, list[str]()
     keep_items(job, {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE})
-    while left := [run for run in job.plan if store.state(run.run_id) not in (State.DONE, State.FAILED)]:
+    while left := [run for run in job.plan if store.state(run.run_id) not in SETTLED]:
         orphans = record_orphans(job, left)
         with _claimed(left, store) as tokens:
             won = [run for run in left if run.run_id in tokens]
@@ -130,12 +141,17 @@ def execute(job: Job, *, alone: bool) -> None:
 
 
 def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
-    """Record as failed, and return, those of these runs that need one that failed."""
+    """Record as failed or interrupted, and return, those of these runs that need one that is."""
     store = job.setup.store
-    orphans = [run for run in runs if run.parent and store.state(run.parent) is State.FAILED]
+    orphans = [run for run in runs if run.parent and store.state(run.parent) in ENDED_EARLY]
+
     for run in orphans:
-        cause = store.error(str(run.parent))["error"]
-        record_failure(job, run, f"run {run.parent}, which it needs, failed: {cause}", None)
+        record = store.error(str(run.parent))
+        interrupted = was_interrupted(record)
+        fate = "was interrupted" if interrupted else "failed"
+        cause = f"run {run.parent}, which it needs, {fate}: {record['error']}"
+        record_failure(job, run, cause, None, interrupted=interrupted)
+
     return orphans
 
 
@@ -187,7 +203,8 @@ def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) ->
                 raise
             left = _fail(job, left, str(error), None)
         except Exception as error:
-            left = _fail(job, left, f"{type(error).__name__}: {error}", traceback.format_exc())
+            message = f"{type(error).__name__}: {error}"
+            left = _fail(job, left, message, traceback.format_exc(), interrupted=is_starved(error))
 
 
 def _describe(job: Job, runs: Sequence[Run]) -> None:
@@ -216,14 +233,24 @@ def _write(job: Job, finished: Finished, token: str) -> None:
         raise stop.Preempted
 
 
-def _fail(job: Job, left: Sequence[Run], message: str, trace: str | None) -> list[Run]:
-    """Record the first run as failed; returns the others but for those that need it, which `execute` records."""
-    record_failure(job, left[0], message, trace)
+def _fail(job: Job, left: Sequence[Run], message: str, trace: str | None, *, interrupted: bool = False) -> list[Run]:
+    """Record how the first run ended; returns the others but for those that need it, which `execute` records."""
+    record_failure(job, left[0], message, trace, interrupted=interrupted)
     return [run for run in left[1:] if run.parent != left[0].run_id]
 
 
-def record_failure(job: Job, run: Run, message: str, trace: str | None) -> None:
-    """Write why a run failed, with the command that does it again."""
-    error = {"run_id": run.run_id, "task": run.task, "error": message, "command": job.command, "traceback": trace}
+def record_failure(job: Job, run: Run, message: str, trace: str | None, *, interrupted: bool = False) -> None:
+    """Write why a run failed, with the command that does it again.
+
+    interrupted: it was killed or starved, so the same command does it again without being asked to.
+    """
+    error = {
+        "run_id": run.run_id,
+        "task": run.task,
+        "error": message,
+        "interrupted": interrupted,
+        "command": job.command,
+        "traceback": trace,
+    }
     job.setup.store.fail(run.run_id, error)
     job.setup.tracker.fail(run)

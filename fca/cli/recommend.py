@@ -237,7 +237,7 @@ class Search:
         for planned in job.plan:
             self.store.forgive(planned.run_id)
         execute(job, alone=False)
-        show_failures(self.store, [run.run_id for run in job.plan if self.store.state(run.run_id) is State.FAILED])
+        show_failures(self.store, [run.run_id for run in job.plan])
         if self.store.state(train.run_id) is State.DONE:
             words = ["task=predict", "task.split=val", "model=run", f"model.run_id={train.run_id}"]
             execute(self.job(*words), alone=False)

@@ -6,7 +6,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from string import Formatter
@@ -16,7 +16,7 @@ import pandas as pd
 
 from fca.cli import Words, refused
 from fca.report.pictures import is_pictures
-from fca.store import State, Store, claims
+from fca.store import ENDED_EARLY, State, Store, claims
 from fca.store.columns import BASE, HEADLINES, RECIPE, Row
 from fca.store.damage import PROGRESS
 from fca.store.files import DamagedFile, content_of, read_frame, read_object
@@ -92,7 +92,7 @@ def _run_lines(store: Store, run_id: str, whole: bool) -> Iterator[str]:
     if row:
         yield from ("", *_numbers(row), *_classes(store, row), *_relatives(store, row))
     yield from _curves(folder)
-    command = row.get("command") or (store.error(run_id).get("command") if state is State.FAILED else None)
+    command = row.get("command") or (store.error(run_id).get("command") if state in ENDED_EARLY else None)
     yield from ("", f"command\n  {command}") if command else ()
     yield from ("", *_files(folder))
 
@@ -102,9 +102,10 @@ def _standing(store: Store, run_id: str, state: State, damaged: DamagedFile | No
     folder = store.folder(run_id)
     if damaged is not None:
         yield f"  damaged: {damaged}; the same command does it again"
-    if state is State.FAILED:
+    if state in ENDED_EARLY:
         error = store.error(run_id)
-        yield f"  failed: {error.get('task', '')}: {error['error']}"
+        hint = "; the same command goes on with it" if state is State.INTERRUPTED else ""
+        yield f"  {state.value}: {error.get('task', '')}: {error['error']}{hint}"
         yield from (f"    {line}" for line in str(error.get("traceback") or "").splitlines())
     if state is State.RUNNING and (claim := claims.holder(folder)) is not None:
         yield f"  running on {claim.get('host')}, pid {claim.get('pid')}"
@@ -274,7 +275,10 @@ def _table_lines(store: Store, table_id: str) -> Iterator[str]:
 
 
 def show_job(job: Job) -> list[str]:
-    """One line per run of the plan: what it is, its headline with interval, where it is kept; returns the failed."""
+    """One line per run of the plan: what it is, its headline with interval, where it is kept.
+
+    Returns the runs that failed or were interrupted.
+    """
     from fca.tasks import FINDINGS
 
     store = job.setup.store
@@ -284,9 +288,7 @@ def show_job(job: Job) -> list[str]:
             print(f"{line_of(store.row(run.run_id), job.task.summary)}  {folder}")
             with suppress(DamagedFile, ValueError, KeyError, OSError):  # no list, or a damaged one; the row is whole
                 print(*_findings(folder / FINDINGS), sep="", end="")
-    failed = [run.run_id for run in job.plan if store.state(run.run_id) is State.FAILED]
-    show_failures(store, failed)
-    return failed
+    return show_failures(store, [run.run_id for run in job.plan])
 
 
 def _findings(file: Path, first: int = 3) -> Iterator[str]:
@@ -332,14 +334,26 @@ def _shown(entry: str, row: Row) -> str | None:
     return f"{entry}={row[entry]}"
 
 
-def show_failures(store: Store, failed: Sequence[str], most: int = 5) -> None:
-    """The first failures with their commands, and how to go on."""
-    for run_id in list(failed)[:most]:
-        error = store.error(run_id)
-        print(f"failed {run_id} ({error.get('task')}): {error['error']}\n  {error.get('command')}")
+def show_failures(store: Store, runs: Iterable[str], most: int = 5) -> list[str]:
+    """Print the first of these runs that failed or were interrupted, with their commands, and how to go on.
+
+    Returns all that failed or were interrupted.
+    """
+    states = {run_id: store.state(run_id) for run_id in runs}
+    failed = [run_id for run_id, state in states.items() if state is State.FAILED]
+    interrupted = [run_id for run_id, state in states.items() if state is State.INTERRUPTED]
+
+    for run_id in [*failed[:most], *interrupted[:most]]:
+        record = store.error(run_id)
+        print(f"{states[run_id].value} {run_id} ({record.get('task')}): {record['error']}\n  {record.get('command')}")
+
     if failed:
-        more = f"{len(failed)} failed; " if len(failed) > most else ""
-        print(f"{more}all of them: fca status    a sweep runs them again with sweep.retry=true")
+        number = f"{len(failed)} failed; " if len(failed) > most else ""
+        print(f"{number}all of them: fca status    a sweep runs them again with sweep.retry=true")
+    if interrupted:
+        print(f"{len(interrupted)} interrupted; the same command goes on with them")
+
+    return failed + interrupted
 
 
 def check_store(outputs: str | Path, key: str = "--outputs") -> None:

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from fca.cli import Words, refused
 from fca.cli.show import check_store
-from fca.store import State, Store, claims
+from fca.store import ENDED_EARLY, State, Store, claims
 from fca.store.damage import PROGRESS
 from fca.store.files import DamagedFile, read_object
 from fca.types import FcaError
@@ -27,7 +27,7 @@ COLUMNS = (
     *("run_id", "state", "task", "error", "command", "host", "pid", "device"),
     *("epoch", "epochs", "images_per_s", "left_s", "beat_s", "finished"),
 )
-_NEEDED = re.compile(r"run [0-9a-f]{12}, which it needs, failed: ")
+_NEEDED = re.compile(r"run [0-9a-f]{12}, which it needs, (?:failed|was interrupted): ")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -68,8 +68,9 @@ def main(arguments: Sequence[str]) -> int:
 def status(outputs: str | Path = "outputs") -> pd.DataFrame:
     """Where every run stands that was begun, one line each.
 
-    state: done, running, failed, damaged, stale (its worker died), or left (begun, and given back by its worker).
-    error: of failed and damaged ones.    command: does the run again.
+    state: done, running, failed, interrupted (killed, or short of disk or memory), damaged, stale (its worker died), or
+    left (begun, and given back by its worker).
+    error: of failed, interrupted and damaged ones.    command: does the run again.
     host, pid, device, epoch, epochs, images_per_s, left_s (its own estimate), beat_s (since its heartbeat): of running
     ones, of trainings some seconds after they begin.
     A value that is not known is missing. Raises FcaError for a folder that is no store.
@@ -102,8 +103,8 @@ def _line(store: Store, run_id: str) -> dict[str, Any]:
     if damaged is not None:
         return {"state": "damaged", "error": str(damaged)}
     with suppress(FileNotFoundError, DamagedFile):  # forgotten a moment ago
-        if state is State.FAILED:
-            return {**store.error(run_id), "state": "failed"}
+        if state in ENDED_EARLY:
+            return {**store.error(run_id), "state": state.value}
     return {"state": "done" if state is State.DONE else "stale" if (folder / claims.CLAIM).exists() else "left"}
 
 
@@ -114,6 +115,7 @@ def _shown(store: Store) -> Text:
     none = frame[:0]
     counts = {state: len(part) for state, part in by_state.items()}
     notes = {
+        "interrupted (the same command goes on)": counts.get("interrupted", 0),
         "damaged (the same command does them again)": counts.get("damaged", 0) + len(items),
         "stale (their workers died; the same command takes over)": counts.get("stale", 0),
         "begun and left (the same command goes on)": counts.get("left", 0),
@@ -126,7 +128,7 @@ def _shown(store: Store) -> Text:
         text.append(f"damaged {line['error']}\n", "not bold yellow")
         text.append(f"  {line['command']}\n" if isinstance(line["command"], str) else "", "not bold")
     text.append("".join(f"damaged {one}\n" for one in items), "not bold yellow")
-    for error, command in _failures(by_state.get("failed", none)):
+    for error, command in [*_failures(by_state.get("interrupted", none)), *_failures(by_state.get("failed", none))]:
         text.append(f"{error}\n", "not bold red").append(f"  {command}\n", "not bold")
     again = "run them again: fca status --retry-failed, then the same sweep; or the sweep with sweep.retry=true\n"
     return text.append(again if "failed" in counts else "", "not bold")
@@ -138,7 +140,7 @@ def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
     at_work = [sweep for _, sweep in claims.sweeps(store.outputs) if sweep is not None]
     for sweep in at_work:
         runs = known.reindex(sweep["runs"])
-        left = int((~runs["state"].isin(["done", "failed"])).sum())
+        left = int((~runs["state"].isin(["done", "failed", "interrupted"])).sum())
         finished = pd.to_datetime(runs["finished"], utc=True, format="ISO8601")
         done = int((finished >= pd.Timestamp(sweep["started"], unit="s", tz="UTC")).sum())
         passed = time.time() - sweep["started"]
@@ -168,7 +170,7 @@ def _failures(failed: pd.DataFrame) -> Iterator[tuple[str, str]]:
     for error, of_one in first.groupby(cause, sort=False):
         line = of_one.iloc[0]
         runs = line["run_id"] if len(of_one) == 1 else f"{len(of_one)} runs, such as {line['run_id']}"
-        yield f"failed {runs} ({line['task']}): {error}", line["command"]
+        yield f"{line['state']} {runs} ({line['task']}): {error}", line["command"]
 
 
 def _watch(store: Store) -> None:

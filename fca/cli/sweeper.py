@@ -34,7 +34,7 @@ from fca.cli.weights import Weights
 from fca.data.content import one_look
 from fca.plugins import use_plugins
 from fca.progress import Lines, on_terminal
-from fca.store import State, Store, claims
+from fca.store import ENDED_EARLY, SETTLED, State, Store, claims
 from fca.store.claims import repeating
 from fca.subset import NoSuchSubset
 from fca.types import FcaError
@@ -60,16 +60,18 @@ def progress(store: Store, left: set[str], total: int) -> Iterator[None]:
     with Progress(*columns, failures, *times, disable=not on_terminal()) as bar:
         shown = bar.add_task("runs", total=total, completed=total - len(left), failed="")
         waiting = set(left)
-        failed: set[str] = set()
+        ended_early: dict[str, State] = {}
         working = True
 
         def look() -> None:
             for run_id in list(waiting):
                 state = store.state(run_id)
-                if state in (State.DONE, State.FAILED):
+                if state in SETTLED:
                     waiting.discard(run_id)
-                    failed.update({run_id} if state is State.FAILED else ())
-            note = f"{len(failed)} failed" if failed else ""
+                if state in ENDED_EARLY:
+                    ended_early[run_id] = state
+            counts = Counter(state.value for state in ended_early.values())
+            note = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
             bar.update(shown, completed=total - len(waiting), failed=note)
             lines.show(total - len(waiting), note, last=not working)
 
@@ -142,7 +144,9 @@ class ResumingSweep:
         store = points[0].job.setup.store
         runs = list({run.run_id: run for point in points for run in point.job.plan})
         states = {run_id: store.state(run_id) for run_id in runs}
-        wanted = {State.ABSENT, State.DAMAGED, State.RUNNING} | ({State.FAILED} if self.config.sweep.retry else set())
+        wanted = {State.ABSENT, State.DAMAGED, State.INTERRUPTED, State.RUNNING} | (
+            {State.FAILED} if self.config.sweep.retry else set()
+        )
         left = {run_id for run_id, state in states.items() if state in wanted}
         if self.config.sweep.print:
             print("\n".join(point.job.command for point in _launches(points, left)))
@@ -170,9 +174,7 @@ class ResumingSweep:
                 self._work(points, left)
                 left = _wait(store, left)
         weights.remove_unneeded()
-        failed = [run_id for run_id in runs if store.state(run_id) is State.FAILED]
-        if failed:
-            show_failures(store, failed)
+        if show_failures(store, runs):
             raise SystemExit(1)
 
     def _work(self, points: Sequence[Configuration], left: set[str]) -> None:
@@ -201,7 +203,7 @@ class ResumingSweep:
             if not dead:
                 _wait(store, left)  # jobs on other machines go on
             _bury(launches, dead, f"the worker died: {str(error).partition('.')[0]}")
-            useful = any(store.state(run_id) in (State.DONE, State.FAILED) for run_id in left)
+            useful = any(store.state(run_id) in SETTLED for run_id in left)
             self.barren = 0 if useful else self.barren + 1
             if self.barren and not dead:
                 raise self._cannot_start(error) from error
@@ -359,7 +361,7 @@ def _bury(launches: Sequence[Configuration], dead: Mapping[int, int], message: s
             if claim and claim["pid"] not in blamed and (not dead or claim["pid"] in dead):
                 blamed.add(claim["pid"])
                 cause = _cause({claim["pid"]: dead[claim["pid"]]}) if dead else message
-                record_failure(point.job, run, cause, None)
+                record_failure(point.job, run, cause, None, interrupted=True)
                 record_orphans(point.job, point.job.plan)
 
 
@@ -368,7 +370,7 @@ def _record_loss(point: Configuration, message: str) -> None:
     store, plan = point.job.setup.store, point.job.plan
     _wait(store, {run.run_id for run in plan})  # its claim may be one of a host that is gone
     if left := [run for run in plan if store.state(run.run_id) in (State.ABSENT, State.DAMAGED)]:
-        record_failure(point.job, left[0], message, None)
+        record_failure(point.job, left[0], message, None, interrupted=True)
         record_orphans(point.job, left[1:])
 
 
@@ -407,8 +409,7 @@ def _launches(points: Sequence[Configuration], left: set[str]) -> list[Configura
 
 def _plan_line(states: dict[str, State], left: set[str]) -> str:
     counts: Counter[Any] = Counter(states.values())
-    running, damaged = counts[State.RUNNING], counts[State.DAMAGED]
-    return (
-        f"{len(states)} runs: {counts[State.DONE]} done, {counts[State.FAILED]} failed, "
-        f"{f'{damaged} damaged, ' if damaged else ''}{running} running, {len(left) - running} to run"
-    )
+    parts = [f"{counts[state]} {state.value}" for state in (State.DONE, State.FAILED)]
+    parts += [f"{counts[state]} {state.value}" for state in (State.INTERRUPTED, State.DAMAGED) if counts[state]]
+    parts += [f"{counts[State.RUNNING]} running", f"{len(left) - counts[State.RUNNING]} to run"]
+    return f"{len(states)} runs: {', '.join(parts)}"

@@ -246,7 +246,26 @@ class Generated:
             raise FcaError(f"images in {folder / STRUCK}", shown(unknown), "image ids of the manifest", "correct them")
         out = word.out(listed["image_id"][listed["rejected"] != ""] if "rejected" in listed else ())
         where = f"state == 'drawn' and image_id not in {sorted(out)!r}"
-        return Manifest(self.root, MANIFEST, Share(0.1, 0), self.name, where=where, mirror=self.mirror).load()
+        data = Manifest(self.root, MANIFEST, Share(0.1, 0), self.name, where=where, mirror=self.mirror).load()
+        read = data.read
+        assert isinstance(read, AtPosition)
+        return replace(data, read=AtPosition(DrawnImage(self.root, read.of), read.ids))
+
+
+@dataclass(frozen=True)
+class DrawnImage:
+    """Reads an image of a generated set by its id; where that fails, names the command that draws it again."""
+
+    root: str
+    read: Any
+
+    def __call__(self, image_id: str) -> UInt8[np.ndarray, "height width 3"]:
+        """Its pixels. Raises UnreadableImage."""
+        try:
+            pixels: UInt8[np.ndarray, "height width 3"] = self.read(image_id)
+            return pixels
+        except UnreadableImage as error:
+            raise UnreadableImage(f"{error}; fca generate out={self.root} draws it again") from error
 
 
 class Word(NamedTuple):

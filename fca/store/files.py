@@ -31,8 +31,9 @@ import yaml
 
 _SIGNED = b"xxh3_128="  # before the checksum of a file inside it
 PLACE = _SIGNED + b"0" * 32
-# The machine is in need; the file may be whole.
-_PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ETIMEDOUT, errno.ESTALE)
+MACHINE_IN_NEED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.ETIMEDOUT, errno.ESTALE)
+"""Errors that pass, and are no fault of a file."""
+
 _WRITER = re.compile(r"\.(\d+)@(.+)\.[0-9a-f]{12}\.part")
 DEEPEST = 40  # lists and objects inside each other in a JSON text; ours have some ten
 _unfinished: set[Path] = set()  # files that this process is writing
@@ -105,6 +106,27 @@ def write_whole(path: Path, write: Callable[[BinaryIO], Any]) -> None:
         with suppress(OSError):
             part.unlink(missing_ok=True)
         _unfinished.discard(part)
+
+
+def open_to_append(path: Path) -> BinaryIO:
+    """A file of ours to add to, made if it is not there, which can also be read; never a file that a link leads to.
+
+    A store may come from a stranger, and a link in it may lead to any file of the user's: it is removed. A file with
+    several names (hard links, as of a backup) is copied first, so that the others keep their content.
+    """
+    if path.is_symlink():
+        path.unlink()
+    elif path.is_file() and path.stat().st_nlink > 1:
+        content = path.read_bytes()
+        write_whole(path, lambda file: file.write(content))
+
+    # Should a link or a pipe have come in between: the link is refused, the pipe is not waited for.
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "Not a regular file", str(path))
+    return os.fdopen(descriptor, "a+b")
 
 
 @contextmanager
@@ -278,7 +300,7 @@ def _damage(path: str | Path) -> Iterator[None]:
             raise DamagedFile(os.path.dirname(path), "is not a folder") from None  # noqa: PTH120
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path)) from None
     except OSError as error:
-        if error.errno in _PASSING or error.errno is None:
+        if error.errno in MACHINE_IN_NEED or error.errno is None:
             raise
         raise DamagedFile(path, f"cannot be read ({os.strerror(error.errno)})") from error
 

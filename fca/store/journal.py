@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fca.store.files import DamagedFile, opened, parsed
+from fca.store.files import DamagedFile, open_to_append, opened, parsed
 from fca.types import FcaError
 
 Line = dict[str, Any]
@@ -49,7 +49,7 @@ class Journal:
     def add(self, line: Mapping[str, Any]) -> None:
         """Append one line; it is on the disk when this returns. Raises ValueError for NaN, which JSON does not have."""
         text = json.dumps(dict(line), allow_nan=False, ensure_ascii=False)
-        with self.path.open("a+b") as file:
+        with open_to_append(self.path) as file:
             _remove_torn_line(file)
             file.write(text.encode() + b"\n")
             file.flush()

@@ -37,19 +37,28 @@ from fca.store.files import (
     write_whole,
 )
 from fca.store.index import read_rows, row_of
+from fca.store.interruption import was_interrupted
 from fca.store.query import kept
 from fca.types import Arrays, Column, FcaError, ImageData, Table
 
 
 class State(Enum):
-    """Where a run stands: its row exists, and its files are whole; they are not; its error exists; a live worker holds
-    it; none of these."""
+    """Where a run stands: its row exists, and its files are whole; they are not; its error exists; a record exists that
+    it was killed or starved; a live worker holds it; none of these."""
 
     DONE = "done"
     DAMAGED = "damaged"
     FAILED = "failed"
+    INTERRUPTED = "interrupted"
     RUNNING = "running"
     ABSENT = "absent"
+
+
+ENDED_EARLY = (State.FAILED, State.INTERRUPTED)
+"""Ended without a row, with a record of the reason."""
+
+SETTLED = (State.DONE, *ENDED_EARLY)
+"""What a command does not try again within itself; the next command forgets interruptions."""
 
 
 class ClaimLost(Exception):
@@ -100,8 +109,7 @@ class Store:
                 return State.DONE, None
         except FileNotFoundError:
             try:
-                self.error(run_id)
-                found = State.FAILED
+                found = State.INTERRUPTED if was_interrupted(self.error(run_id)) else State.FAILED
             except FileNotFoundError:
                 pass
             except DamagedFile as unreadable:
@@ -203,11 +211,11 @@ class Store:
             remove(self.folder(run_id) / name)
 
     def fail(self, run_id: str, error: Mapping[str, Any]) -> None:
-        """Record why a run failed: message, traceback and the command that repeats it."""
+        """Record why a run failed, or was `interrupted`: message, traceback and the command that repeats it."""
         write_json(self.folder(run_id) / ERROR, dict(error))
 
     def forgive(self, run_id: str) -> None:
-        """Forget that a run failed, so that it is done again."""
+        """Forget that a run failed or was interrupted, so that it is done again."""
         remove(self.folder(run_id) / ERROR)
 
     def clear(self, run_id: str) -> None:
@@ -237,7 +245,10 @@ class Store:
                 self.outputs.rmdir()
 
     def error(self, run_id: str) -> dict[str, Any]:
-        """The record of a failed run. Raises DamagedFile for what is none; FileNotFoundError where nothing is."""
+        """The record of a failed or interrupted run.
+
+        Raises DamagedFile for what is none; FileNotFoundError where nothing is.
+        """
         path = self.folder(run_id) / ERROR
         error = read_object(path, error=str)
         if error.get("run_id", run_id) != run_id:

@@ -13,7 +13,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
@@ -37,7 +37,7 @@ from fca.stats.intervals import wilson
 from fca.stats.search.explain import find_rules, members
 from fca.stats.search.policies import POLICIES, Policy, make_policy
 from fca.store.columns import DEVICE, FINGERPRINT
-from fca.store.files import remove, write_whole
+from fca.store.files import open_to_append, remove, write_whole
 from fca.store.journal import Journal, Line
 from fca.studies.answers import predictions as stored_predictions
 from fca.subset import read_groups
@@ -275,7 +275,9 @@ class Search:
         kept, right, there = lowest["accepted"], lowest["correct"], lowest["refused"].isna()
         masks = ((kept & ~right, 48), (kept & right, 24), (~kept & there, 24))
         chosen = pd.concat([lowest[mask].groupby("visit", sort=False).head(8).head(most) for mask, most in masks])
-        files = [studio.file(done[at], number) for at, number in zip(chosen["visit"], chosen["number"], strict=True)]
+        pictured = [(done[at], number) for at, number in zip(chosen["visit"], chosen["number"], strict=True)]
+        studio.draw_again(pictured)
+        files = [studio.file(visit, number) for visit, number in pictured]
         small = [Image.open(file).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC) for file in files]
         gallery = np.array([np.asarray(image) for image in small], np.uint8)
         return {**arrays, "gallery": gallery, "gallery_image": chosen.index.to_numpy().astype(np.int32)}
@@ -407,7 +409,7 @@ class Studio:
         except FcaError as error:
             log.warning("all images are judged again: %s = %s; %s", *error.args[:3])
             remove(self.journal.path)
-        self.journal.path.touch()  # from here on, the store keeps the folder of a search that fails
+        open_to_append(self.journal.path).close()  # from here on, the store keeps the folder of a search that fails
         self.known = defaultdict[str, list[Line]](list)
         for line in lines:
             self.known[line["visit"]].append(line)
@@ -453,11 +455,8 @@ class Studio:
         if ready is None:
             wait([one for visit in pending for one in visit.waiting if not one.done()], return_when=FIRST_COMPLETED)
             return
-        try:
+        with self._service():
             self._add(ready, [drawn for one in ready.waiting for drawn in one.result()])
-        except Unavailable as error:
-            service, step = f"{self.search.generator.label()}: {error}", "try again later: the same command goes on"
-            raise FcaError("generator", service, "a service that answers", step) from error
         ready.waiting = []
 
     def _begin(self, visit: Visit) -> Iterator[Future[list[Seconds]]]:
@@ -503,6 +502,35 @@ class Studio:
         score = [None if np.isnan(value) else value for value in scores.tolist()]
         values = (kept.tolist(), right.tolist(), p.tolist(), score, second.tolist())
         return [Draw(*of_one, None) for of_one in zip(*values, strict=True)]
+
+    def draw_again(self, images: Sequence[tuple[Visit, int]]) -> None:
+        """Draw those images (a visit, and the number of one of its draws) whose files are missing or damaged.
+
+        The seeds are those of the first time. Raises FcaError where the generator now refuses one.
+        """
+        gone = [(visit, number) for visit, number in images if _kept(self.file(visit, number)) is None]
+        if not gone:
+            return
+
+        log.warning("%d images are missing or damaged, such as %s: drawn again", len(gone), self.file(*gone[0]))
+        for visit, number in gone:
+            file = self.file(visit, number)
+            remove(file)
+            wanted = self.search.domain.wanted(visit.subdomain, self._seed(visit, number))
+            with self._service():
+                ((refused, _),) = draw(self.search.generator, [wanted], [file], self.search.stored_px)
+            if refused is not None:
+                step = f"remove {self.journal.path}, and the search judges all images again"
+                raise FcaError("image drawn again", file, f"an image; {refused}", step)
+
+    @contextmanager
+    def _service(self) -> Iterator[None]:
+        """Draw in the body. Raises FcaError where the service that draws is down."""
+        try:
+            yield
+        except Unavailable as error:
+            service, step = f"{self.search.generator.label()}: {error}", "try again later: the same command goes on"
+            raise FcaError("generator", service, "a service that answers", step) from error
 
     def file(self, visit: Visit, number: int) -> Path:
         """Where an image of a visit is kept."""

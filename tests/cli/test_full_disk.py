@@ -1,5 +1,6 @@
 """A disk that takes nothing ends a command with one line; with room again the same command does its work."""
 
+import errno
 import importlib
 import re
 import resource
@@ -8,6 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from fca.store import results
+from fca.training import loop
+from tests.conftest import SMALL
 
 WORK = {
     "run": [
@@ -62,6 +67,24 @@ def test_a_full_disk_ends_a_command_with_one_line_and_the_same_command_goes_on(n
         )
     assert not remains(tmp_path / "outputs")
     assert call(fca, name)[0] == 0
+
+
+def test_a_run_that_found_the_disk_full_is_done_by_the_same_sweep_once_there_is_room(fca, tmp_path, monkeypatch):
+    sweep = ["-m", "dataset=digits", "model=test_resnet", "subset.ncl=2,3", *SMALL]
+
+    def full(path, weights):
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "save_weights", full)
+        code, out, _ = fca(*sweep)
+    assert code == 1
+    assert re.search(r"^interrupted \w{12} \(train\): OSError: \[Errno 28\] No space left on device: ", out, re.M)
+    assert "4 interrupted; the same command goes on with them" in out
+
+    code, out, _ = fca(*sweep)
+    assert (code, "4 runs: 0 done, 0 failed, 4 interrupted, 0 running, 4 to run" in out) == (0, True)
+    assert len(results("outputs")) == 4
 
 
 @pytest.mark.slow

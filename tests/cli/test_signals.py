@@ -73,7 +73,7 @@ def test_workers_end_with_their_sweep_and_leave_no_claim(number, start, tmp_path
 
 
 @pytest.mark.slow
-def test_a_killed_worker_costs_its_run_only(start, tmp_path):
+def test_a_killed_worker_costs_its_run_only_and_the_same_command_goes_on_with_it(start, tmp_path):
     outputs = tmp_path / "outputs"
     sweep = start("run", *PARALLEL, cwd=tmp_path)
     wait_for_checkpoints(outputs, 2, sweep)
@@ -90,3 +90,14 @@ def test_a_killed_worker_costs_its_run_only(start, tmp_path):
     assert error["error"] in out
     assert len(results(outputs)) == 4, "the other two trainings and their predictions"
     assert not remains(outputs)
+    assert "2 interrupted; the same command goes on with them" in out
+    assert "sweep.retry" not in out
+
+    again = start("run", *PARALLEL, cwd=tmp_path)
+    out = again.communicate(timeout=400)[0]
+    assert again.returncode == 0, out
+    assert "6 runs: 4 done, 0 failed, 2 interrupted, 0 running, 2 to run" in out
+    assert len(results(outputs)) == 6
+    assert not list(outputs.glob("runs/*/error.json"))
+    logs = "".join((folder / "log.txt").read_text() for folder in errors if (folder / "log.txt").exists())
+    assert "go on after epoch" in logs, "from its checkpoint"

@@ -165,9 +165,13 @@ def test_a_job_of_a_cluster_that_dies_costs_its_run_only(fca, tmp_path, monkeypa
     instead_of_launch(monkeypatch, dies)
     code, out, _ = fca(*grid)
     assert (code, calls) == (1, [2, 1]), "once more, for what is left"
-    assert f"failed {planned[0]} (train): the worker died: Job 7 was preempted\n" in out
+    assert f"interrupted {planned[0]} (train): the worker died: Job 7 was preempted\n" in out
     assert results("outputs")["ncl"].tolist() == [3, 3]
     assert not list(tmp_path.glob("outputs/runs/*/claim.json"))
+
+    code, out, _ = fca(*grid)
+    assert (code, "4 runs: 2 done, 0 failed, 2 interrupted, 0 running, 2 to run" in out) == (0, True)
+    assert sorted(results("outputs")["ncl"]) == [2, 2, 3, 3]
 
 
 def test_a_launcher_that_fails_for_no_run_is_not_tried_again(fca, monkeypatch):

@@ -117,6 +117,10 @@ def test_a_worker_that_is_killed_costs_its_run_only(lab, request):
     (error,) = lab.errors() or [None]
     assert error is None if goes_on else "killed" in error.lower(), error
     assert not list(lab.folder.glob("outputs/runs/*/claim.json"))
+    if not goes_on:
+        ended(lab.start("seed=0,1,2"), 0)
+        assert lab.done() == [0, 1, 2], "the same command goes on with it"
+        assert lab.errors() == []
 
 
 @pytest.mark.slurm

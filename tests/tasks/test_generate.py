@@ -10,7 +10,7 @@ from PIL import Image
 from fca.data.manifest import Generated
 from fca.tasks.generate import Budget, generate
 from fca.tasks.generate.folder import Folder
-from fca.types import FcaError
+from fca.types import FcaError, UnreadableImage
 from tests.tasks.painter import NINE, Painter, Press, Scribe, plan
 
 ALL = 2 * 2 * 3 * 2  # images of the plan
@@ -43,6 +43,38 @@ def test_what_is_there_is_never_drawn_again(folder):
     again = Painter()
     assert generate(plan(), again, folder).drawn == 1
     assert [request.key for request in again.drawn] == [KEY]
+
+
+DAMAGE = {
+    "empty": lambda whole: b"",
+    "cut": lambda whole: whole[:-20],
+    "without its end mark": lambda whole: whole[:-12],
+    "another kind of file": lambda whole: b"<html>502 Bad Gateway</html>",
+    "a byte that changed": lambda whole: whole[:60] + bytes([whole[60] ^ 255]) + whole[61:],
+}
+
+
+@pytest.mark.parametrize("kind", ["images", "masks"])
+@pytest.mark.parametrize("damaged", DAMAGE.values(), ids=DAMAGE)
+def test_an_image_or_mask_that_is_damaged_is_drawn_again(folder, damaged, kind, caplog):
+    generate(plan(), Painter(), folder)
+    file = folder.root / kind / f"{KEY}.png"
+    whole = file.read_bytes()
+    file.write_bytes(damaged(whole))
+    again = Painter()
+    assert generate(plan(), again, folder).drawn == 1
+    assert [request.key for request in again.drawn] == [KEY]
+    assert file.read_bytes() == whole
+    assert f"1 images of {folder.root} are missing or damaged, such as images/{KEY}.png" in caplog.text
+
+
+def test_a_reader_refuses_a_damaged_image_and_names_the_command_that_draws_it_again(folder):
+    generate(plan(), Painter(), folder)
+    (folder.root / "images" / f"{KEY}.png").write_bytes(b"")
+    data = Generated(str(folder.root)).load()
+    at = data.items["image_id"].tolist().index(KEY)
+    with pytest.raises(UnreadableImage, match=rf"{KEY}\.png: .*; fca generate out={folder.root} draws it again"):
+        data.read(at)
 
 
 def test_a_changed_prompt_is_drawn_anew_and_the_last_one_counts(folder):

@@ -51,6 +51,20 @@ def test_an_image_is_drawn_when_it_is_first_read(tmp_path):
     assert len(painter.drawn) == 1
 
 
+@pytest.mark.parametrize("damage", [b"", b"no image", None], ids=["empty", "garbage", "missing"])
+def test_an_image_that_is_damaged_is_drawn_again(damage, tmp_path):
+    painter = Painter()
+    data = on_demand(tmp_path, painter).load()
+    first, file = data.read(at(data, KEY)), tmp_path / "images" / f"{KEY}.png"
+    if damage is None:
+        file.unlink()
+    else:
+        file.write_bytes(damage)
+    other = on_demand(tmp_path, painter).load()
+    assert (other.read(at(other, KEY)) == first).all()
+    assert [request.key for request in painter.drawn] == [KEY, KEY]
+
+
 def test_it_is_the_image_that_fca_generate_draws(tmp_path):
     data = on_demand(tmp_path / "asked", Painter()).load()
     generate(plan(), Painter(), Folder(tmp_path / "all"))

@@ -218,6 +218,34 @@ def test_a_damaged_journal_costs_verdicts_and_no_image(lab, caplog):
     assert "all images are judged again" in caplog.text
 
 
+def test_images_of_the_journal_that_are_missing_or_damaged_are_drawn_again_with_their_seeds(lab, caplog):
+    task = search(generator=Painter(), max_subdomains=4)
+    whole = lab(task)
+    files = sorted(lab.folder(task).glob("images/*/*.png"))
+    before = [decode(file.read_bytes(), "") for file in files]
+    empty, cut, missing, replaced = files[0], files[6], files[11], files[17]
+    empty.write_bytes(b"")
+    cut.write_bytes(cut.read_bytes()[:-30])
+    missing.unlink()
+    replaced.write_text("no image")
+
+    again = search(generator=(painter := Painter()), max_subdomains=4)
+    assert same(whole.arrays, lab(again).arrays)
+    assert len(painter.keys) == 4
+    assert all((decode(file.read_bytes(), "") == pixels).all() for file, pixels in zip(files, before, strict=True))
+    assert "4 images are missing or damaged, such as " in caplog.text
+
+
+def test_an_image_that_can_no_longer_be_drawn_is_named_with_what_to_do(lab):
+    task = search(generator=Painter(), max_subdomains=4)
+    lab(task)
+    gone = next(iter(sorted(lab.folder(task).glob("images/*/*.png"))))
+    gone.unlink()
+    refusing = search(generator=Painter(refuses=("day", "night")), max_subdomains=4)
+    with pytest.raises(FcaError, match=rf"{gone}; allowed: an image; not this one; next: remove .*journal\.jsonl"):
+        lab(refusing)
+
+
 def test_a_service_that_is_down_ends_it_and_what_was_drawn_is_kept(lab):
     task = search(generator=Painter(works=7))
     with pytest.raises(FcaError, match="generator = painter: overloaded; allowed: a service that answers"):

@@ -18,7 +18,7 @@ from fca.report.tracking.entries import Entry, entry_id
 from fca.report.tracking.runs import SYNCED, WandbTracker
 from fca.store import claims
 from fca.store.columns import Row
-from fca.store.files import DamagedFile
+from fca.store.files import DamagedFile, open_to_append
 from fca.types import FcaError
 
 AT_ONCE = 500  # runs that one process of W&B's is given
@@ -81,7 +81,7 @@ def _send_once(folders: Sequence[Path], workers: int, log: Path, shown: Callable
     command = [sys.executable, "-m", "wandb", "sync", "--include-online", "-n", str(workers), *map(str, folders)]
     quiet = {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "false", "WANDB_DIR": str(log.parent.parent)}
     environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_SERVICE")}
-    with log.open("ab") as file:
+    with open_to_append(log) as file:
         process = subprocess.Popen(command, env=environment | quiet, stdout=file, stderr=file)  # noqa: S603
     try:
         number, since = len(_left(folders)), time.monotonic()

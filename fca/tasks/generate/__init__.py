@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context, parent_process
 from typing import Any
 
-from fca.data.files import threads
+from fca.data.files import in_order, threads
 from fca.generation import Batched, Drawn, Generator, Refused, Request, Unavailable, Wanted, Writer
 from fca.progress import track
 from fca.store.files import write_text
@@ -21,6 +22,8 @@ from fca.store.journal import Line
 from fca.tasks.generate.folder import Folder, check_generator, latest, request_line
 from fca.tasks.generate.plan import SUBLEVELS, Plan
 from fca.types import FcaError
+
+log = logging.getLogger(__name__)
 
 TRIES = 3  # seeds from a request's own on, where a refusal may be followed by another draw
 START_IMAGES = 32  # that one process draws while others start
@@ -168,14 +171,20 @@ def _fill(
 
 
 def outstanding(plan: Plan, folder: Folder, lines: list[Line]) -> list[Request]:
-    """The images of a plan that are neither there nor refused; also one whose prompt or seed was changed."""
-    known = latest(lines)
+    """The images of a plan that are neither there nor refused; also one whose prompt or seed was changed.
 
-    def is_done(request: Request) -> bool:
-        line = known.get(request.key)
-        return line is not None and is_of(line, request) and (line["kind"] == "refusal" or folder.has(line))
+    Images that are there but damaged are to be drawn again; a line in the log counts them.
+    """
+    requests, last_lines = list(plan.requests()), latest(lines)
+    answers = {key: line for key, line in last_lines.items() if line["kind"] == "refusal"}
+    drawn = [line for line in last_lines.values() if line["kind"] == "image"]
 
-    return [request for request in plan.requests() if not is_done(request)]
+    is_there = list(in_order(lambda at: folder.has(drawn[at]), len(drawn), 0, "checking images"))
+    answers |= {line["key"]: line for line, there in zip(drawn, is_there, strict=True) if there}
+    if lost := [line["file"] for line, there in zip(drawn, is_there, strict=True) if not there]:
+        log.warning("%d images of %s are missing or damaged, such as %s", len(lost), folder.root, lost[0])
+
+    return [request for request in requests if request.key not in answers or not is_of(answers[request.key], request)]
 
 
 # Drawing: images as lines of the journal, several in a pass and in processes where the generator allows it.

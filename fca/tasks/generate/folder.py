@@ -79,8 +79,8 @@ class Folder:
             yield
 
     def has(self, line: Mapping[str, Any]) -> bool:
-        """Whether the files of an image's line are there."""
-        return all((self.root / line[name]).exists() for name in ("file", "mask", "full_mask") if line[name])
+        """Whether the files of an image's line are there and whole: their bytes fit the checksums of a PNG file."""
+        return all(_is_whole_png(self.root / line[name]) for name in ("file", "mask", "full_mask") if line[name])
 
     def keep(self, request: Request, drawn: Drawn) -> dict[str, str | None]:
         """Write an image and its masks, each whole or not at all; returns their paths below the root."""
@@ -99,6 +99,16 @@ class Folder:
         word = word_of(self.root)
         write_text(self.root / MANIFEST, manifest(lines, word).to_csv(index=False))
         write_text(self.root / REVIEW, review(lines, word, name))
+
+
+def _is_whole_png(path: Path) -> bool:
+    """Whether a file holds a whole PNG image; no pixel is decoded."""
+    try:
+        with Image.open(path, formats=["PNG"]) as image:
+            image.verify()
+    except (OSError, SyntaxError, ValueError):  # missing, empty, cut, altered, something else
+        return False
+    return True
 
 
 def is_whole(line: Line) -> bool:
