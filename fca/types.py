@@ -94,6 +94,7 @@ class ImageData:
     group:   the annotation column whose values no split that we draw cuts apart, e.g. patient; None: there is none.
     limit:   the first images of every class and split are all that there are; None: the whole set.
     side:    shorter side in pixels, where all images have the same and it is known without reading them.
+    unused:  images that are left out of the set: outside of class folders, or of a class that train or test lacks.
     """
 
     name: str
@@ -107,6 +108,7 @@ class ImageData:
     group: str | None = None
     limit: int | None = None
     side: int | None = None
+    unused: int = 0
 
     @cached_property
     def labels(self) -> Int[np.ndarray, " images"]:

@@ -92,31 +92,61 @@ class Configuration:
 
 
 class Skipped:
-    """The points of a grid whose data set has no subset of the size, while another data set of the grid has one."""
+    """The points of a grid whose data set has no subset of the size, while another point of the grid has one."""
 
     def __init__(self) -> None:
-        self.errors: list[tuple[NoSuchSubset, int | float, str]] = []
-        self.drawn: Counter[Any] = Counter()  # points that can be drawn, by the size asked for
+        self.errors: list[NoSuchSubset] = []
+        self.sizes: dict[str, list[str]] = {}  # why points are skipped -> the sizes asked for
+        self.drawn = 0
 
     @contextmanager
     def unless_drawn(self, config: DictConfig) -> Iterator[None]:
-        """Plan a point in the body; it is skipped if there is no such subset."""
+        """Plan a point in the body; it is skipped if its data set has too few classes for such a subset."""
         try:
             yield
-            self.drawn[config.subset.ncl] += 1
+            self.drawn += 1
         except NoSuchSubset as error:
             data, ncl = data_of(config), config.subset.ncl
-            few = f"of which subset.ncl={ncl} is {error.args[1]}" if ncl < 1 else f"fewer than subset.ncl={ncl}"
-            self.errors.append((error, ncl, f"{data.name} has {len(data.classes)} classes, {few}"))
+            if ncl <= 0 or 1 <= ncl <= len(data.classes):  # wrong for every data set
+                raise
+            self.errors.append(error)
+            few = f"{data.name} has {len(data.classes)} classes, "
+            few += f"of which subset.ncl={ncl} is {error.args[1]}" if ncl < 1 else "fewer than subset.ncl="
+            sizes = self.sizes.setdefault(few, [])
+            if ncl > 1 and str(ncl) not in sizes:
+                sizes.append(str(ncl))
 
     def line(self) -> str | None:
-        """How many points were skipped and why; None for none. Raises the error of a size that no data set has."""
-        for error, ncl, _ in self.errors:
-            if not (self.drawn[ncl] or (ncl < 1 and self.drawn)):  # a share of a small set may be a single class
-                raise error
-        reasons = "; ".join(dict.fromkeys(reason for _, _, reason in self.errors))
-        total = self.drawn.total() + len(self.errors)
+        """How many points were skipped and why; None for none. Raises the first error where all are."""
+        if self.errors and not self.drawn:
+            raise self.errors[0]
+        reasons = "; ".join(few + ", ".join(sizes) for few, sizes in self.sizes.items())
+        total = self.drawn + len(self.errors)
         return f"skipped {len(self.errors)} of {total} configurations: {reasons}" if self.errors else None
+
+
+def _equal_draws(points: Sequence[Configuration]) -> str | None:
+    """Where several seeds draw the same classes: how many seeds there are and how many subsets; None for nowhere.
+
+    Such seeds share their runs, so that a sweep has fewer runs than configurations.
+    """
+    seeds: dict[tuple[str, str], set[int]] = {}
+    subsets: dict[tuple[str, str], set[tuple[int, ...]]] = {}
+    for point in points:
+        wanted, data = point.job.values["subset"], point.job.setup.data
+        if wanted["ncl"] is None:
+            continue
+        draw = f"subset.ncl={wanted['ncl']} of the {len(data.classes)} classes of {data.name}"
+        key = (data.fingerprint + str(wanted["sampler"]), draw)
+        seeds.setdefault(key, set()).add(wanted["seed"])
+        subsets.setdefault(key, set()).add(point.job.setup.subset.classes)
+
+    notes = []
+    for key, different in subsets.items():
+        if len(different) < len(seeds[key]):
+            number = f"{len(different)} different subsets" if len(different) > 1 else "1 subset"
+            notes.append(f"{key[1]}: {len(seeds[key])} seeds, {number}")
+    return "; ".join(notes) or None
 
 
 class ResumingSweep:
@@ -152,6 +182,8 @@ class ResumingSweep:
             print("\n".join(point.job.command for point in _launches(points, left)))
             return
         print(_plan_line(states, left), flush=True)
+        if line := _equal_draws(points):
+            print(line, flush=True)
         for run_id in runs:
             claims.clear(store.folder(run_id))  # of a killed sweep, perhaps just after it had stored the row
         done = {run_id for run_id, state in states.items() if state is State.DONE}

@@ -88,7 +88,7 @@ class Cifar(Downloaded):
             columns=["image_id", "label", "split"],
         )
         read = partial(row_of, {split: part.data for split, part in parts.items()})
-        return assemble(self.name, listed, read, self.val, version=self.version, mirror=self.mirror)
+        return assemble(self.name, listed, read, self.val, version=self.version, mirror=self.mirror, official=True)
 
     def _part(self, *, train: bool) -> Any:
         check_choice("dataset.name", self.name, CLASS_OF)
@@ -148,7 +148,9 @@ class QuickDraw(PublicSet):
         def white_on_black(image_id: str) -> Pixels:
             return np.repeat(row_of(drawings, image_id).reshape(SIDE, SIDE, 1), 3, axis=2)
 
-        return assemble("quickdraw", listed, white_on_black, self.val, version=self.version, mirror=self.mirror)
+        return assemble(
+            "quickdraw", listed, white_on_black, self.val, version=self.version, mirror=self.mirror, official=True
+        )
 
     def _sample(self, key: str, n: int) -> pd.DataFrame:
         draw = random.Random(f"quickdraw:{key}:{self.sample_seed}")

@@ -3,32 +3,49 @@
 from __future__ import annotations
 
 import io
+import logging
 import posixpath
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 from unicodedata import normalize
 
 import pandas as pd
 
 from fca.data.content import Inventory, inventory
 from fca.data.files import SUFFIXES, image_of, name_of, open_root
-from fca.data.splits import Share, Splits, assemble, known_split, shown
+from fca.data.given_splits import Splits, known_split, usual_meaning
+from fca.data.splits import Share, assemble, number_of, shown
 from fca.identity import OF_FILES
 from fca.types import FcaError, ImageData
+
+log = logging.getLogger(__name__)
 
 STEP = "name the folders: dataset.layout=class, split/class, class/split or */class"
 
 
-def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits: Splits) -> pd.DataFrame:
-    """Columns image_id (the path), label and, where the layout has one, the set's own name of the split.
+class Found(NamedTuple):
+    """The images of a folder by its layout.
+
+    listed: columns image_id (the path), label and, where the layout has one, the set's own name of the split.
+    loose:  paths of the images that lie outside of class folders, which are left out.
+    """
+
+    listed: pd.DataFrame
+    loose: list[str]
+
+
+def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits: Splits) -> Found:
+    """The images with their classes and splits, and those that are in no class folder.
 
     images:  paths relative to the root.    folders: all folders, to find those without an image.
     roles:   what each folder of a path is, from the root on: "class", "split" or "*" (neither), joined by "/"; deeper
              folders belong to the class.    splits: own split name -> ours; what it leaves out is ignored.
 
-    Raises FcaError naming the paths: an image outside of any class folder, a folder that holds no image, two folders
+    Raises FcaError naming the paths: no image inside of a class folder, a folder that holds no image, two folders
     that give one class (names equal but for case, or under different parents).
     """
     role = roles.split("/")
@@ -42,50 +59,117 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
 
     images = [path for path in images if used(path)]
     parts = [tuple(path.split("/")) for path in images]
-    if stray := ["/".join(p) for p in parts if len(p) <= len(role)]:
-        raise FcaError("image outside of a class folder", shown(stray), f"paths like {roles}/file", STEP)
-    holding = sorted({p[: len(role)] for p in parts})
-    prefixes = {folder[:end] for folder in holding for end in range(1, len(role) + 1)}
+    inside = [len(p) > len(role) for p in parts]
+    loose = sorted(path for path, is_inside in zip(images, inside, strict=True) if not is_inside)
+    if images and not any(inside):
+        raise FcaError("image outside of a class folder", shown(loose), f"paths like {roles}/file", STEP)
+
+    prefixes = {p[:end] for p in {p[:-1][: len(role)] for p in parts} for end in range(1, len(role) + 1)}
     lacking = {f for f in folders if used(f) and f.count("/") < len(role) and tuple(f.split("/")) not in prefixes}
     if lacking:
         what, allowed = "folder without an image", "at least one image in every class"
         raise FcaError(what, shown(sorted(lacking)), allowed, "fill or remove it")
-    _one_folder_a_class(holding, class_at, split_at)
-    listed = pd.DataFrame({"image_id": images, "label": [p[class_at] for p in parts]})
+
+    parts = [p for p, is_inside in zip(parts, inside, strict=True) if is_inside]
+    _one_folder_a_class(sorted({p[: len(role)] for p in parts}), class_at, split_at)
+    in_class = [path for path, is_inside in zip(images, inside, strict=True) if is_inside]
+    listed = pd.DataFrame({"image_id": in_class, "label": [p[class_at] for p in parts]})
     if split_at is not None:
         listed["split"] = [p[split_at] for p in parts]
-    return listed
+    return Found(listed, loose)
 
 
 def recognised(paths: Sequence[str], splits: Splits) -> str:
     """The layout of these image paths, where dataset.layout is null; see `by_layout`.
 
-    Top folders with usual (or mapped) split names are splits; so is a single top folder that holds only folders; class
-    folders may hold the splits instead. Otherwise top folders are classes. Raises FcaError when several top folders
-    hold no image themselves and share a folder name: they could be splits of those classes, or classes.
+    Folders that wrap all others are looked through. Then top folders with usual (or mapped) split names are splits;
+    class folders may hold the splits instead. Otherwise top folders are classes, and the folder around them, if there
+    is one, is a split. Some images may lie loose beside these folders; that changes nothing.
+
+    Raises FcaError when several top folders hold no image themselves and share a folder name: they could be splits of
+    those classes, or classes.
 
     >>> recognised(["train/cat/1.png", "test/cat/2.png"], None), recognised(["cat/1.png", "dog/old/2.png"], None)
     ('split/class', 'class')
+    >>> recognised(["photos/photos/train/cat/1.png", "photos/photos/test/cat/2.png"], None)
+    '*/*/split/class'
     """
-    parts = [path.split("/") for path in paths]
-    tops = {p[0] for p in parts if len(p) > 1}
-    direct = {p[0] for p in parts if len(p) == 2}
-    usual = {top for top in tops if known_split(top, splits)}
-    second = {(p[1], p[0]) for p in parts if len(p) > 2}
-    if usual and (usual == tops or usual - direct):
-        return "split/class"
-    if direct or not tops:
-        return "class"
-    if all(known_split(name, splits) for name, _ in second):
-        return "*/split/class" if len(tops) == 1 else "class/split"
-    if len(tops) == 1:
-        return "split/class"
-    for (name, top), (other, other_top) in pairwise(sorted(second)):
+    by_folder = Counter(path.rpartition("/")[0] for path in paths)
+    images = Counter({tuple(folder.split("/")): n for folder, n in by_folder.items() if folder})
+    n_wrappers = 0
+    while _is_wrapper(images):
+        images = _below(images)
+        n_wrappers += 1
+    tops = {folder[0] for folder in images}
+    direct = {folder[0] for folder in images if len(folder) == 1}
+    roles = ["*"] * n_wrappers
+
+    if _are_splits(images, splits):
+        used = [split for split in sorted(tops) if _meaning(split, splits) is not None]
+        by_split = [_below(images, split) for split in used]
+        by_split = [held for held in by_split if held]  # a split of loose images alone holds no folder
+        roles.append("split")
+        while by_split and all(_is_wrapper(held) for held in by_split):  # train/images/cat/1.png
+            by_split = [_below(held) for held in by_split]
+            roles.append("*")
+        return "/".join([*roles, "class"])
+
+    if _hold_splits(images, splits):
+        return "/".join([*roles, "class", "split"])
+
+    second = sorted({(folder[1], folder[0]) for folder in images if len(folder) > 1})
+    for (name, top), (other, other_top) in pairwise(second if not direct else []):
         if name == other:
             step = f"if {top} is a split, map it: dataset.splits='{{{top}: test, ...}}'; else {STEP}"
             both = f"{top}/{name} and {other_top}/{name}"
             raise FcaError("two folders under one name", both, "one folder per class and split", step)
-    return "class"
+    if roles:
+        roles[-1] = "split"  # the lone folder around classes, which dataset.splits may name
+    return "/".join([*roles, "class"])
+
+
+Images = Counter[tuple[str, ...]]
+"""Folder, as the names on its path -> how many images it holds itself."""
+
+
+def _below(images: Images, top: str | None = None) -> Images:
+    """The folders inside of this top folder, or of any."""
+    return Counter({f[1:]: n for f, n in images.items() if len(f) > 1 and top in (None, f[0])})
+
+
+def _is_wrapper(images: Images) -> bool:
+    """Whether there is one top folder, and most images lie in the folders inside of it."""
+    below = _below(images)
+    return len({folder[0] for folder in images}) == 1 and below.total() > images.total() / 2
+
+
+def _are_splits(images: Images, splits: Splits) -> bool:
+    """Whether the top folders are splits, of which those that hold the classes have known names."""
+    tops = {folder[0] for folder in images}
+    direct = {folder[0] for folder in images if len(folder) == 1}
+    known = {top for top in tops if known_split(top, splits)}
+    if not known or known == tops:
+        return bool(known)
+    holding = {folder[0] for folder in images if len(folder) > 1} & known
+    if len({_meaning(top, splits) for top in holding}) > 1:
+        return True
+    return bool(holding - direct) and not (tops - known) & direct  # a class may be called train
+
+
+def _hold_splits(images: Images, splits: Splits) -> bool:
+    """Whether every top folder holds splits: class/train/1.png beside class/test/2.png."""
+    second = {(folder[0], folder[1]) for folder in images if len(folder) > 1}
+    if not second or {top for top, _ in second} != {folder[0] for folder in images}:
+        return False
+    names = {name for _, name in second}
+    if not all(known_split(name, splits) for name in names):
+        return False
+    no_image_beside = all(len(folder) > 1 for folder in images)
+    return no_image_beside or len({_meaning(name, splits) for name in names}) > 1
+
+
+def _meaning(split: str, splits: Splits) -> str | None:
+    return splits[split] if splits and split in splits else usual_meaning(split)
 
 
 def _one_folder_a_class(folders: Sequence[tuple[str, ...]], class_at: int, split_at: int | None) -> None:
@@ -122,17 +206,24 @@ class Folder:
     group: str | None = None
 
     def load(self) -> ImageData:
-        """List the images by what they contain; nothing is decoded. Files that are no images are ignored."""
+        """List the images by what they contain; nothing is decoded. Files that are no images are ignored.
+
+        A line names images outside of class folders, which are left out.
+        """
         files = open_root(self.root, "images in folders that are named by their class")
         found = inventory(files)
         images = [path for path in found.listing.files["path"].to_pylist() if path.lower().endswith(SUFFIXES)]
         layout = self.layout or recognised(images, self.splits)
-        listed = by_layout(images, found.listing.folders, layout, self.splits)
+        listed, loose = by_layout(images, found.listing.folders, layout, self.splits)
         listed["content"] = listed["image_id"].map(found.digests(listed["image_id"]))
         if self.group is not None:
             listed[self.group] = groups_of(found, listed["image_id"].tolist(), self.group)
         name, read = self.name or name_of(self.root), partial(image_of, files)
-        return assemble(name, listed, read, self.val, self.splits, mirror=self.mirror, group=self.group)
+        if loose:
+            number = number_of(len(loose), "image")
+            log.warning("%s: %s outside of class folders, left out: %s", name, number, shown(loose))
+        data = assemble(name, listed, read, self.val, self.splits, mirror=self.mirror, group=self.group)
+        return replace(data, unused=data.unused + len(loose))
 
 
 INDEX = "index.csv"

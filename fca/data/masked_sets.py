@@ -86,6 +86,7 @@ class MaskedImageNet:
             self.val,
             mask=lambda image_id: read(mask[image_id], image[image_id]),
             mirror=self.mirror,
+            official=True,
         )
 
     def _listed(self, masks: Sequence[re.Match[str]], beside: str, images: Path) -> pd.DataFrame:

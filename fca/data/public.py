@@ -143,7 +143,7 @@ def public_data(name: str, folder: Path, listed: pd.DataFrame, keys: PublicSet, 
         listed = listed.drop(columns="bytes", errors="ignore")
         listed = listed.assign(**{column: listed["image_id"].map(of) for column, of in known.items()})
     read = partial(image_of, files)
-    return assemble(name, listed, read, keys.val, version=version, mirror=keys.mirror, group=group)
+    return assemble(name, listed, read, keys.val, version=version, mirror=keys.mirror, group=group, official=True)
 
 
 def lines(file: Path) -> list[str]:

@@ -82,6 +82,7 @@ class RenderedObjects:
             version=version,
             mask=lambda image_id: self._drawn(image_id)[1],
             mirror=self.mirror and self.cue != "texture",  # a grating mirrored is that of another class
+            official=True,
         )
         return replace(listed_images, side=self.size)
 

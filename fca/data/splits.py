@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Any
@@ -17,26 +17,18 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, UInt8
 
 from fca.allowed import Allowed, Seed
+from fca.data.given_splits import Splits, split_meanings, tested_on_val
 from fca.identity import UNREADABLE, fingerprint
 from fca.types import SPLITS, FcaError, ImageData, no_mask
 
 Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
 Mask = Callable[[str], Bool[np.ndarray, "height width"] | None]
-Splits = Mapping[str, str | None] | None
-"""A set's own split name -> train, val or test, or null to leave its images out."""
-
 log = logging.getLogger(__name__)
 
 CONTENT = "content"  # the column with a digest of each image's file, where images are known by it
 UNIT = "\x1funit"  # a column that names what a draw keeps together
-UNUSED = "unused"  # the split of images of a given val that lacks a class
 MANY = 1000  # groups from which on only those of a class that a side lacks may change sides
 PASSES = 20  # through all groups, at most
-KNOWN_NAMES = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
-}
 
 
 @dataclass(frozen=True)
@@ -45,41 +37,6 @@ class Share:
 
     share: Annotated[float, Allowed(above=0, below=1)]
     seed: Seed
-
-
-def known_split(name: str, splits: Splits) -> bool:
-    """Whether a set's own split name is known: mapped, or one of the usual names in upper or lower case."""
-    return name in (splits or {}) or name.casefold() in KNOWN_NAMES
-
-
-def our_splits(own: Sequence[str], splits: Splits) -> list[str | None]:
-    """Each image's split of ours (None = left out) from the set's own name for it.
-
-    splits: own name -> train, val or test, or null to leave those images out; takes precedence over the usual
-    names. If only one split remains, all of it is "test": there is no other to choose anything on.
-
-    Raises FcaError listing the names: neither mapped nor usual (a single one may be called anything), mapped but not in
-    the set, or two usual names of one meaning.
-
-    >>> our_splits(["Training", "holdout", "extra"], {"holdout": "test", "extra": None})
-    ['train', 'test', None]
-    """
-    mapped = dict(splits or {})
-    found = sorted(set(own))
-    if wrong := sorted({str(ours) for ours in mapped.values() if ours is not None} - set(SPLITS)):
-        raise FcaError("dataset.splits", shown(wrong), ", ".join((*SPLITS, "null (left out)")), "map to one of these")
-    unknown = [name for name in found if not known_split(name, mapped)] if mapped or len(found) > 1 else []
-    absent = [name for name, ours in mapped.items() if ours is not None and name not in found]
-    ours = {name: mapped[name] if name in mapped else KNOWN_NAMES.get(name.casefold(), "test") for name in found}
-    automatic = [ours[name] for name in found if name not in mapped]
-    same = [name for name in found if name not in mapped and automatic.count(ours[name]) > 1]
-    if culprits := unknown or absent or same:
-        allowed = f"one of train, val and test for each split found: {', '.join(found) or 'none'}"
-        step = "map each, as in dataset.splits='{its_name: test, another: null}'"
-        raise FcaError("dataset.splits", shown(culprits), allowed, step)
-    if len(set(ours.values()) - {None}) == 1:
-        ours = {name: None if split is None else "test" for name, split in ours.items()}
-    return [ours[name] for name in own]
 
 
 def rank_in_class(items: pd.DataFrame, seed: int) -> Int[np.ndarray, " images"]:
@@ -307,29 +264,78 @@ def _on_every_side(sizes: Any, side: Int[np.ndarray, " groups"], sides: int) -> 
     return side
 
 
-def with_val(items: pd.DataFrame, val: Share, name: str, group: str | None = None) -> pd.DataFrame:
-    """A multi-split set with a val that has every class: the given one, else one carved from the full train split.
+def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.DataFrame:
+    """The images with a validation split of every class, where the set has a train split.
 
-    Images of a given val that lacks a class are not used at all (split "unused"). A class with one train image gives
-    none to val; this is an error only for training. group: see held_out.
-
-    Raises FcaError for a set whose train or test split lacks a class.
+    The given validation images stay. Of each class that has none there, a share of its training images is held out. So
+    without a given split all of it is held out. A class with one training image gives none; this is an error only for
+    training. group: see held_out.
     """
     split = np.array(items["split"].tolist(), dtype=object)
-    if set(split) == {"test"}:
+    label = items["label"].to_numpy()
+    has_val = np.isin(label, label[split == "val"])
+    candidates = np.flatnonzero((split == "train") & ~has_val)
+    if not len(candidates):
         return items
-    classes = set(items["label"])
-    have = {s: set(items["label"][split == s]) for s in SPLITS}
-    for s in ("train", "test"):
-        if missing := sorted(classes - have[s]) if have[s] or s == "test" else []:
-            lacking = f"{s} split without images of {shown(missing)}"
-            step = "add images, leave a split out by dataset.splits='{its_name: null}', or map another one to it"
-            raise FcaError("dataset.splits", lacking, f"every class of {name} in train and in test", step)
-    if have["train"] and have["val"] != classes:
-        split[split == "val"] = UNUSED
-        train = np.flatnonzero(split == "train")
-        split[train[held_out(items.iloc[train], val, group)]] = "val"
+
+    taken = candidates[held_out(items.iloc[candidates], val, group)]
+    if has_val.any():  # an image of another class may belong to one that is taken: a copy, or one of its group
+        unit = kept_together(items, group)
+        taken = np.flatnonzero((split == "train") & np.isin(unit, unit[taken]))
+    split[taken] = "val"
     return items.assign(split=split.astype(str))
+
+
+def classes_to_test(items: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The images of the classes that have test images and, where the set has a train split, training images.
+
+    A line names the other classes: nothing can be learnt of a class without training images, and no accuracy measured
+    of one without test images. Raises FcaError where fewer than two classes are left.
+    """
+    counts = pd.crosstab(items["label"], items["split"]).reindex(columns=list(SPLITS), fill_value=0)
+    needed = ["train", "test"] if counts["train"].any() else ["test"]
+    complete = (counts[needed] > 0).all(axis=1)
+    if complete.all():
+        return items
+
+    lacking = [
+        f"{label} ({', '.join(f'{split} {line[split]}' for split in SPLITS)})"
+        for label, line in counts[~complete].iterrows()
+    ]
+    if complete.sum() < 2:
+        what, allowed = f"classes of {name} without images in {' or '.join(needed)}", "at least two with images in each"
+        raise FcaError(what, shown(lacking), allowed, "add images, or call a class alike in every split")
+    left_out = items[~items["label"].map(complete)]
+    log.warning(
+        "%s: %s of classes without images in %s, left out: %s",
+        *(name, number_of(len(left_out), "image"), " or ".join(needed), shown(lacking)),
+    )
+    return items.drop(left_out.index).reset_index(drop=True)
+
+
+def _explain_val(name: str, given: pd.DataFrame, items: pd.DataFrame, tested: Sequence[str]) -> None:
+    """A line for validation images that are held out from training images.
+
+    given, items: the images before and after.    tested: own names of val splits that are the test split.
+    """
+    was_train = (given["split"] == "train").to_numpy()
+    held_out_now = was_train & (items["split"] == "val").to_numpy()
+    if not held_out_now.any():
+        return
+
+    n_held_out = int(held_out_now.sum())
+    classes_given = set(given["label"][given["split"] == "val"])
+    lacking = sorted(set(given["label"]) - classes_given)
+    n_train = int((was_train & given["label"].isin(lacking).to_numpy()).sum())
+    if classes_given:
+        whose = lacking[0] if len(lacking) == 1 else "these classes"
+        text = "%s: its validation split lacks %s; held out for validation: %d of %d training images of %s"
+        log.warning(text, name, shown(lacking), n_held_out, n_train, whose)
+        return
+    reason = "it has no validation split"
+    if tested:
+        reason = f"its {shown(tested)} images are the test images, as it has no test split"
+    log.warning("%s: %s; held out for validation: %d of %d training images", name, reason, n_held_out, n_train)
 
 
 def for_training(data: ImageData, seed: int = 0) -> ImageData:
@@ -347,6 +353,9 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
         first = shown([str(name) for name in crossing.index])
         log.warning("%d groups by %s are in several given splits: %s; %s", len(crossing), cut.group, first, step)
     _warn_of_copies(cut, is_drawn=cut is not data)
+    if not len(cut.rows("train")):
+        step = "map a split to it: dataset.splits='{val: train}'"
+        raise FcaError(f"images in the train split of {cut.name}", 0, "some, or one split alone, which is cut", step)
     for split in SPLITS:
         counts = np.bincount(cut.labels[cut.rows(split)], minlength=len(cut.classes))
         if lacking := [cut.classes[c] for c in np.flatnonzero(counts == 0)]:
@@ -370,17 +379,22 @@ def _warn_of_copies(cut: ImageData, is_drawn: bool) -> None:
         log.warning(
             "%s: copies of %s are in several given splits, such as %s; %d test images are copies of training or "
             "validation images, and a test on them is easier than on new ones; %s",
-            *(cut.name, _number(len(crossing), "picture"), _first_copies(crossing), tested, step),
+            *(cut.name, number_of(len(crossing), "picture"), _first_copies(crossing), tested, step),
         )
     elif is_drawn and len(copies):
-        images, pictures = int(copies[list(SPLITS)].to_numpy().sum()), _number(len(copies), "picture")
+        images, pictures = int(copies[list(SPLITS)].to_numpy().sum()), number_of(len(copies), "picture")
         log.warning("%s: %d images are copies of %s: the cut keeps copies in one split", cut.name, images, pictures)
     if len(mixed):
-        pictures, first = _number(len(mixed), "picture"), _first_copies(mixed)
+        pictures, first = number_of(len(mixed), "picture"), _first_copies(mixed)
         log.warning("%s: copies of %s have different labels, such as %s; %s", cut.name, pictures, first, step)
 
 
-def _number(n: int, what: str) -> str:
+def number_of(n: int, what: str) -> str:
+    """A count with its noun, for a message.
+
+    >>> number_of(1, "image"), number_of(2, "image")
+    ('1 image', '2 images')
+    """
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
@@ -500,16 +514,19 @@ def assemble(
     mask: Mask | None = None,
     mirror: bool = True,
     group: str | None = None,
+    official: bool = False,
 ) -> ImageData:
     """The data set of these images, in the order of their ids.
 
     listed:  one line per image: `image_id`, `label`, the set's own `split` if it has any, other columns (kept), among
              them those of `fingerprint`, which say whether the images are known by their content.
     read:    image id -> the image; `mask` likewise, where there are any.
-    splits:  own split name -> ours; see our_splits.    val: what to carve when there is no usable val.
+    splits:  own split name -> ours; see split_meanings.    val: what to hold out of classes without validation images.
     version: which images these are, where not their content decides.
     mirror:  whether an image mirrored left to right still shows its class.
     group:   a column; images that share its value are never cut apart when val or all three splits are drawn.
+    official: whether the splits are those of a published set, which is described elsewhere; of others a line says how
+             validation images are held out.
 
     Raises FcaError for no image, an image id that stands twice, one class only, splits that do not fit, and control
     characters in ids, classes and groups: a fingerprint separates by them, and a terminal obeys them.
@@ -524,7 +541,12 @@ def assemble(
             raise FcaError(f"{column} with control characters", shown(odd.tolist()), "printable text", "rename them")
     if items["label"].nunique() < 2:
         raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
-    items = with_val(items, val, name, group)
+    n_listed = len(items)
+    items = classes_to_test(items, name)
+    given = items
+    items = with_val(items, val, group)
+    if not official and "split" in listed:
+        _explain_val(name, given, items, tested_on_val(listed["split"].unique().tolist(), splits))
     ids = items["image_id"].tolist()
     return ImageData(
         name=name,
@@ -536,6 +558,7 @@ def assemble(
         mirror=mirror,
         fingerprint_kind="content" if "content" in items else "version",
         group=group,
+        unused=n_listed - len(items),
     )
 
 
@@ -543,7 +566,11 @@ def _in_order(listed: pd.DataFrame, splits: Splits, name: str) -> pd.DataFrame:
     """The lines with our splits, without those that are left out, by image id; our columns first."""
     if splits and "split" not in listed:
         raise FcaError("dataset.splits", ", ".join(splits), f"null: {name} has no splits", "look at dataset.root")
-    ours = our_splits(listed["split"].tolist(), splits) if "split" in listed else ["test"] * len(listed)
+    ours = ["test"] * len(listed)
+    if "split" in listed:
+        own = listed["split"].tolist()
+        meanings = split_meanings(own, splits)
+        ours = [meanings[name] for name in own]
     items = (
         listed.assign(split=pd.Series(ours, listed.index, dtype="str"))
         .dropna(subset="split")

@@ -19,7 +19,8 @@ import xxhash
 
 from fca.data.content import inside
 from fca.data.files import LARGEST, SUFFIXES, WALKERS, decode, name_of
-from fca.data.splits import Share, Splits, assemble, known_split, shown
+from fca.data.given_splits import Splits, known_split
+from fca.data.splits import Share, assemble, shown
 from fca.types import FcaError, ImageData, UnreadableImage
 
 MEMBER = pa.schema(

@@ -20,6 +20,7 @@ from fca.types import ClassSubset, Column, FcaError, Finished, ImageData, Model,
 # Columns of trainings and of descriptions of data sets.
 N_TRAIN = Column("n_train", int, ",", "training images")
 N_VAL = Column("n_val", int, ",", "validation images")
+N_UNUSED = Column("n_unused", int, ",", "images left out: in no class folder, or of a class that train or test lacks")
 
 FINDINGS = "findings.csv"  # in a run's folder: what a person should look at, a line each, by the column `finding`
 

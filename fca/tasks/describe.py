@@ -15,10 +15,10 @@ from fca.data.duplicates import SIDE, exact_pairs, near_pairs, perceptual_hashes
 from fca.data.files import in_order
 from fca.data.splits import for_training, groups_across_splits
 from fca.store.files import write_text
-from fca.tasks import FINDINGS, N_TRAIN, N_VAL, Setup
+from fca.tasks import FINDINGS, N_TRAIN, N_UNUSED, N_VAL, Setup
 from fca.types import Arrays, Column, FcaError, Finished, ImageData, Run, UnreadableImage
 
-N_IMAGES = Column("n_images", int, ",", "images of the set, all splits together")
+N_IMAGES = Column("n_images", int, ",", "images of the set, those of all splits and those left out")
 DETAILS = (
     Column("class_min", int, ",", "images of the smallest class"),
     *(
@@ -41,15 +41,17 @@ CHECKSUM = Column("checksum", str, meaning="sha256 of ids, labels, splits and pi
 class Describe:
     """`task=describe`: one run that reads every image of the set once."""
 
-    columns: ClassVar[tuple[Column, ...]] = (N_IMAGES, N_TRAIN, N_VAL, *DETAILS, CHECKSUM)
-    summary: ClassVar[tuple[Column | str, ...]] = (N_IMAGES, N_TRAIN, N_VAL, "n_test", *DETAILS)
+    columns: ClassVar[tuple[Column, ...]] = (N_IMAGES, N_TRAIN, N_VAL, N_UNUSED, *DETAILS, CHECKSUM)
+    summary: ClassVar[tuple[Column | str, ...]] = (N_IMAGES, N_TRAIN, N_VAL, "n_test", N_UNUSED, *DETAILS)
 
     def plan(self, setup: Setup) -> list[Run]:
         """One run, whatever the subset, model and seed."""
         setup.clean_only("describe")
         data = setup.data
         about = {"dataset": data.name, "fingerprint": data.fingerprint, "num_classes": len(data.classes)}
-        identity = {"data": data.fingerprint} | ({} if data.group is None else {"group": data.group})
+        identity: dict[str, Any] = {"data": data.fingerprint} | ({} if data.group is None else {"group": data.group})
+        if data.unused:  # they are counted, but no part of the fingerprint
+            identity["unused"] = data.unused
         if (cut := _as_cut(data)) is not data:
             identity["cut"] = cut.fingerprint  # before, a set of one split was described as if all of it were test
         return [Run("describe", identity, about)]
@@ -120,8 +122,9 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
     between, two_labels = (np.not_equal(*values[pairs].T) for values in (splits, data.labels))
     sizes = {side: arrays[side][readable] for side in ("height", "width")} if readable.any() else {}
     return {
-        "n_images": len(splits),
+        "n_images": len(splits) + data.unused,
         **{f"n_{split}": int((splits == split).sum()) for split in ("train", "val", "test")},
+        N_UNUSED: data.unused,
         "class_min": int(np.bincount(data.labels, minlength=len(data.classes)).min()),
         **{f"{side}_{end}": getattr(values, end)() for side, values in sizes.items() for end in ("min", "max")},
         "duplicates_exact": len(arrays["duplicates_exact"]),

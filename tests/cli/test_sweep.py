@@ -12,6 +12,7 @@ import pytest
 from hydra.core.plugins import Plugins
 
 from fca.store import results
+from fca.subset import draw_subset
 from tests.conftest import SMALL
 from tests.images import write_images
 from tests.wandb_files import folders, written
@@ -231,22 +232,51 @@ def test_parallel_workers_share_a_grid_and_w_and_b_has_every_run_whole(start, tm
 def test_a_grid_skips_the_sizes_that_a_smaller_data_set_does_not_have(fca, tmp_path):
     write_images(tmp_path / "few", 3, classes="abcd")
     write_images(tmp_path / "many", 3, classes="abcdefgh")
-    grid = ["-m", "dataset=folder", "dataset.root=few,many", "subset.ncl=2,5,20", "sweep.print=true", *SMALL]
-    code, _, err = fca(*grid)
-    assert code == 2
-    assert "subset.ncl = 20; allowed: 2 to" in err, "no data set of the grid has so many classes"
-    code, out, err = fca(*(word.replace(",20", ",0.3") for word in grid))
+    grid = ["-m", "dataset=folder", "dataset.root=few,many", "subset.ncl=2,5,20,0.3", "sweep.print=true", *SMALL]
+    code, out, err = fca(*grid)
     assert code == 0, err
     assert len(out.strip().splitlines()) == 3, "0.3 of 8 classes are 2"
-    reasons = "few has 4 classes, fewer than subset.ncl=5; few has 4 classes, of which subset.ncl=0.3 is 1"
-    assert f"skipped 2 of 6 configurations: {reasons}" in err
+    few = "few has 4 classes, fewer than subset.ncl=5, 20; few has 4 classes, of which subset.ncl=0.3 is 1"
+    assert f"skipped 4 of 8 configurations: {few}; many has 8 classes, fewer than subset.ncl=20\n" in err
 
 
-@pytest.mark.parametrize("sizes", ["2,11", "11", "0.1"])
-def test_a_size_that_a_lone_data_set_does_not_have_is_refused(fca, sizes):
+def test_values_of_an_axis_above_the_number_of_classes_are_left_out_with_one_line(fca):
+    code, out, err = fca("-m", "subset.ncl=5,11,12", "subset.seed=0,1", "sweep.print=true", *SMALL)
+    assert code == 0, err
+    assert [line.partition("subset.ncl=")[2].split()[0] for line in out.strip().splitlines()] == ["5", "5"]
+    assert err.count("skipped") == 1
+    assert "skipped 4 of 6 configurations: digits has 10 classes, fewer than subset.ncl=11, 12\n" in err
+
+
+def test_an_experiment_runs_on_a_set_of_two_classes(fca, tmp_path):
+    write_images(tmp_path / "two", 8, classes="ab")
+    words = ["experiment=few_class", "dataset.root=two", "subset.seed=0,1", "model=test_resnet", "logger=none"]
+    code, out, err = fca("-m", *words, "recipe.epochs=1", "recipe.min_steps=0", "model@encoder=pixels")
+    assert code == 0, err
+    assert "skipped 8 of 12 configurations: two has 2 classes, fewer than subset.ncl=3, 5\n" in err
+    assert "subset.ncl=2 of the 2 classes of two: 2 seeds, 1 subset\n" in out
+    assert set(results("outputs")["ncl"].dropna()) == {2}
+
+
+@pytest.mark.parametrize("sizes", ["11,12", "11", "0.1", "1,2", "0,2", "-3,2"])
+def test_sizes_of_which_none_fits_or_one_never_can_are_refused(fca, sizes):
     code, _, err = fca("-m", f"subset.ncl={sizes}", "sweep.print=true", *SMALL)
     assert code == 2
     assert "allowed: 2 to 10" in err
+
+
+def test_seeds_that_draw_the_same_classes_are_counted(fca, tmp_path):
+    write_images(tmp_path / "three", 8, classes="abc")
+    draws = {seed: draw_subset(3, 2, seed).classes for seed in range(5)}
+    number = len(set(draws.values()))
+    assert 1 < number <= 3, "three classes have three pairs, so some of five seeds draw the same one"
+    words = ["-m", "dataset=folder", "dataset.root=three", "subset.ncl=2", "task=embed", "logger=none"]
+    code, out, err = fca(*words, "subset.seed=range(0,5)")
+    assert code == 0, err
+    assert f"subset.ncl=2 of the 3 classes of three: 5 seeds, {number} different subsets\n" in out
+    different = next(seed for seed in draws if draws[seed] != draws[0])
+    _, out, _ = fca(*words, f"subset.seed=0,{different}")
+    assert "different subsets" not in out
 
 
 def test_every_row_of_a_look_has_its_limit_and_rows_of_a_whole_set_have_none(fca):

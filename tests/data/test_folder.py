@@ -59,12 +59,6 @@ def test_one_top_folder_of_any_name_is_the_one_split(rooted):
     assert data.items["split"].unique().tolist() == ["test"]
 
 
-def test_a_folder_around_the_splits_is_looked_through(rooted):
-    data = loaded(rooted([f"photos-v2/{path}" for path in grid("train", "test")]))
-    assert data.classes == ("cat", "dog")
-    assert set(data.items["split"]) == {"train", "val", "test"}
-
-
 def test_splits_are_mapped_and_left_out(rooted):
     splits = {"web": "train", "shop": "test", "old": None}
     data = loaded(rooted([*grid("web", "shop", "old"), "old/fish/1.png"]), splits=splits)
@@ -175,11 +169,79 @@ def test_a_class_directory_of_other_files_only_is_named(rooted):
 
 
 @pytest.mark.parametrize(
-    ("paths", "stray"),
-    [([*grid("train"), "test/9.png", "test/cat/1.png"], r"test/9\.png"), ([*grid(), "cover.png"], r"cover\.png")],
+    ("paths", "loose"),
+    [
+        ([*grid("train", "test"), "test/9.png"], ["test/9.png"]),
+        (
+            [*grid("train", "test"), "train/8.png", "test/9.png", "extra/1.png"],
+            ["extra/1.png", "test/9.png", "train/8.png"],
+        ),
+        ([*grid(), "cover.png"], ["cover.png"]),
+        ([*(f"photos/{path}" for path in grid()), "cover.png", "photos/2.png"], ["cover.png", "photos/2.png"]),
+        (["cat/train/1.png", "cat/test/2.png", "cat/3.png", "dog/train/4.png", "dog/test/5.png"], ["cat/3.png"]),
+    ],
 )
-def test_an_image_outside_of_class_folders_is_named(rooted, paths, stray):
-    with pytest.raises(FcaError, match=f"image outside of a class folder = {stray}; "):
+def test_images_outside_of_class_folders_are_named_counted_and_left_out(rooted, caplog, paths, loose):
+    data = loaded(rooted(paths))
+    assert data.classes == ("cat", "dog")
+    assert set(data.items["image_id"]) == set(paths) - set(loose)
+    assert data.unused == len(loose)
+    number = "1 image" if len(loose) == 1 else f"{len(loose)} images"
+    assert f"photos: {number} outside of class folders, left out: {', '.join(loose)}" in caplog.text
+
+
+def test_images_outside_of_class_folders_do_not_change_what_the_set_is(tmp_path):
+    without, beside = plant(tmp_path / "a", grid()), plant(tmp_path / "b", [*grid(), "cover.png"])
+    assert loaded(str(without)).fingerprint == loaded(str(beside)).fingerprint
+
+
+@pytest.mark.parametrize("paths", [["1.png", "2.png"], ["test/1.png", "train/2.png"]])
+def test_a_folder_without_any_class_folder_is_refused(rooted, paths):
+    with pytest.raises(FcaError, match=f"image outside of a class folder = {', '.join(paths)}; "):
+        loaded(rooted(paths))
+
+
+@pytest.mark.parametrize("wrapped", ["", "photos-v2/", "photos/photos/", "a/b/c/"])
+@pytest.mark.parametrize(
+    ("paths", "splits"),
+    [
+        (grid("train", "val", "test"), {"train": 8, "val": 8, "test": 8}),
+        (grid("Train", "VALID"), {"train": 6, "val": 2, "test": 8}),
+        (["cat/train/1.png", "cat/test/2.png", "dog/train/3.png", "dog/test/4.png"], {"train": 2, "test": 2}),
+        (grid(), {"test": 8}),
+    ],
+)
+def test_any_number_of_folders_around_the_layout_is_looked_through(rooted, wrapped, paths, splits):
+    data = loaded(rooted([wrapped + path for path in paths]))
+    assert data.classes == ("cat", "dog")
+    assert data.items["split"].value_counts().to_dict() == splits
+
+
+def test_a_folder_around_the_classes_of_every_split_is_looked_through(rooted):
+    paths = [*grid("train/images"), *grid("val/pictures")]
+    data = loaded(rooted(paths))
+    assert data.classes == ("cat", "dog")
+    assert data.items["split"].value_counts().to_dict() == {"train": 6, "val": 2, "test": 8}
+
+
+def test_a_class_may_be_called_train(rooted):
+    paths = [*grid(classes=("bus", "train")), "train/old/1.png"]
+    assert loaded(rooted(paths)).classes == ("bus", "train")
+    assert loaded(rooted(["bus/1.png", "car/1.png", "train/old/1.png", "train/new/2.png"])).classes == (
+        "bus",
+        "car",
+        "train",
+    )
+
+
+def test_splits_around_which_lies_a_folder_are_not_taken_for_classes(rooted):
+    with pytest.raises(FcaError, match="two folders under one name = shop/cat and web/cat; "):
+        loaded(rooted([f"photos/{path}" for path in grid("web", "shop")]))
+
+
+def test_one_class_with_folders_of_its_own_is_no_set_of_two_classes(rooted):
+    paths = [*(f"cat/{i}.png" for i in range(9)), "cat/old/1.png", "cat/new/2.png"]
+    with pytest.raises(FcaError, match="classes of photos = cat; "):
         loaded(rooted(paths))
 
 

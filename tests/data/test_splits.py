@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fca.data.splits import Share, assemble, fixed_draw, for_training, held_out, our_splits
+from fca.data.given_splits import split_meanings
+from fca.data.splits import Share, assemble, fixed_draw, for_training, held_out
 from fca.types import FcaError
 from tests.data.trees import VAL
 
@@ -129,29 +130,115 @@ def test_a_given_val_with_every_class_is_used():
     assert len(data.rows("train")) == 10
 
 
-def test_a_given_val_that_lacks_a_class_is_not_used():
-    data = data_of(
-        pd.concat([listed({"a": 10, "b": 10}, "train"), listed({"a": 5}, "val"), listed({"a": 5, "b": 5}, "test")])
-    )
-    assert data.items["split"].value_counts().to_dict() == {"train": 18, "val": 2, "test": 10, "unused": 5}
-    assert all(i.startswith("val") for i in data.items["image_id"][data.rows("unused")])
+def test_a_given_val_that_lacks_a_class_is_used_and_images_of_that_class_alone_are_held_out(caplog):
+    parts = [listed({"a": 10, "b": 20}, "train"), listed({"a": 5}, "val"), listed({"a": 5, "b": 5}, "test")]
+    data = data_of(pd.concat(parts))
+    assert data.items["split"].value_counts().to_dict() == {"train": 28, "val": 7, "test": 10}
+    val = data.items["image_id"][data.rows("val")].tolist()
+    assert [i for i in val if i.startswith("val")] == [f"vala/{i}" for i in range(5)]
+    assert {i.split("/")[0] for i in val} == {"vala", "trainb"}
+    assert data.unused == 0
+    assert "set: its validation split lacks b; held out for validation: 2 of 20 training images of b" in caplog.text
+
+
+def test_the_images_held_out_of_a_class_are_the_same_whether_or_not_another_class_has_a_given_val():
+    train, test = listed({"a": 20, "b": 20}, "train"), listed({"a": 5, "b": 5}, "test")
+    without = data_of(pd.concat([train, test])).items
+    partly = data_of(pd.concat([train, listed({"a": 5}, "val"), test])).items
+
+    def held_out_of_b(items):
+        return set(items["image_id"][(items["split"] == "val") & (items["label"] == "b")])
+
+    assert held_out_of_b(without) == held_out_of_b(partly)
+
+
+@pytest.mark.parametrize("group", [None, "patient"])
+def test_what_belongs_to_an_image_that_is_held_out_beside_a_given_val_goes_with_it(group):
+    train = listed({"a": 20, "b": 20}, "train")
+    if group is None:  # every image of b has a copy that is called a
+        train["content"] = [str(number) for number in range(20)] * 2
+    else:
+        train["patient"] = [f"p{number % 10}" for number in range(40)]
+    frame = pd.concat([train, listed({"a": 5}, "val"), listed({"a": 5, "b": 5}, "test")], ignore_index=True)
+    column = group or "content"
+    frame[column] = frame[column].fillna(pd.Series([f"other{i}" for i in range(len(frame))]))
+    items = data_of(frame, group=group).items
+    given = items[items["image_id"].str.startswith("train")]
+    assert (given["split"] == "val").any()
+    assert given.groupby(column)["split"].nunique().max() == 1
 
 
 @pytest.mark.parametrize("lacking", ["train", "test"])
-def test_a_class_that_a_split_lacks_is_named(lacking):
-    sizes = {split: {"a": 4, "b": 4} for split in ("train", "test")}
-    del sizes[lacking]["b"]
-    with pytest.raises(FcaError, match=f"{lacking} split without images of b; allowed: every class of set"):
-        data_of(pd.concat([listed(s, split) for split, s in sizes.items()]))
+def test_a_class_that_train_or_test_lacks_is_left_out_with_a_count(caplog, lacking):
+    sizes = {split: {"a": 10, "b": 10, "c": 4} for split in ("train", "val", "test")}
+    del sizes[lacking]["c"]
+    data = data_of(pd.concat([listed(s, split) for split, s in sizes.items()]))
+    assert data.classes == ("a", "b")
+    assert set(data.items["label"]) == {"a", "b"}
+    assert data.unused == 8
+    counts = ", ".join(f"{split} {0 if split == lacking else 4}" for split in ("train", "val", "test"))
+    assert f"set: 8 images of classes without images in train or test, left out: c ({counts})" in caplog.text
 
 
-def test_train_and_val_without_test_is_an_error_that_names_it():
-    with pytest.raises(FcaError, match="test split without images of a, b"):
-        data_of(pd.concat([listed({"a": 4, "b": 4}, split) for split in ("train", "val")]))
+def test_a_class_in_val_alone_is_left_out():
+    parts = [
+        listed({"a": 4, "b": 4}, "train"),
+        listed({"a": 4, "b": 4, "c": 4}, "val"),
+        listed({"a": 4, "b": 4}, "test"),
+    ]
+    data = data_of(pd.concat(parts))
+    assert (data.classes, data.unused) == (("a", "b"), 4)
+
+
+def test_classes_that_are_called_otherwise_in_every_split_are_named():
+    parts = [listed({"cat": 4, "dog": 4}, "train"), listed({"cats": 4, "dog": 4}, "test")]
+    with pytest.raises(FcaError, match=r"classes of set without images in train or test = cat \(.*\), cats \("):
+        data_of(pd.concat(parts))
+
+
+def test_a_class_left_out_does_not_change_what_the_others_are():
+    with_c = pd.concat([listed({"a": 9, "b": 9, "c": 9}, "train"), listed({"a": 4, "b": 4}, "test")])
+    assert data_of(with_c).fingerprint == data_of(with_c[with_c["label"] != "c"]).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("names", "line"),
+    [
+        (("train", "val"), "its val images are the test images, as it has no test split"),
+        (("Train", "VALID"), "its VALID images are the test images, as it has no test split"),
+        (("TRAINING", "Validation"), "its Validation images are the test images, as it has no test split"),
+        (("training_set", "Test Set"), "it has no validation split"),
+        (("train", "test"), "it has no validation split"),
+    ],
+)
+def test_a_single_held_out_split_is_the_test_split_and_val_is_held_out_from_train(caplog, names, line):
+    train, other = names
+    data = data_of(pd.concat([listed({"a": 20, "b": 20}, train), listed({"a": 5, "b": 5}, other)]))
+    assert data.items["split"].value_counts().to_dict() == {"train": 36, "val": 4, "test": 10}
+    assert set(data.items["image_id"].str.startswith(train)[data.rows("test")]) == {False}
+    assert for_training(data) is data
+    assert f"set: {line}; held out for validation: 4 of 40 training images" in caplog.text
+
+
+def test_the_splits_of_a_published_set_need_no_line(caplog):
+    data_of(pd.concat([listed({"a": 9, "b": 9}, split) for split in ("train", "test")]), official=True)
+    assert caplog.text == ""
+
+
+def test_val_and_test_without_train_can_be_predicted_and_training_names_what_lacks():
+    data = data_of(pd.concat([listed({"a": 4, "b": 4}, split) for split in ("val", "test")]))
+    assert len(data.rows("test")) == 8
+    with pytest.raises(FcaError, match=r"images in the train split of set = 0; .*'{val: train}'"):
+        for_training(data)
+
+
+def our_splits(own, splits):
+    meanings = split_meanings(own, splits)
+    return [meanings[name] for name in own]
 
 
 def test_own_names_are_mapped_before_usual_ones():
-    assert our_splits(["train", "dev"], {"dev": "test"}) == ["train", "test"]
+    assert our_splits(["train", "dev", "test"], {"dev": "test", "test": "val"}) == ["train", "test", "val"]
     assert our_splits(["Validation", "TESTING", "training"], None) == ["val", "test", "train"]
     assert our_splits(["web", "shop", "web"], {"web": "train", "shop": "test"}) == ["train", "test", "train"]
 
@@ -166,6 +253,11 @@ def test_several_own_splits_may_be_mapped_to_one():
 )
 def test_a_single_split_is_all_test(own, splits):
     assert our_splits(own, splits) == ["test"] * len(own)
+
+
+def test_a_split_mapped_to_val_is_the_test_split_where_there_is_no_other():
+    assert our_splits(["web", "shop"], {"web": "train", "shop": "val"}) == ["train", "test"]
+    assert our_splits(["web", "shop", "old"], {"web": "train", "shop": "val", "old": None}) == ["train", "test", None]
 
 
 def test_a_split_mapped_to_null_is_left_out():

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fca.models.stored import BEST, StoredRun
-from fca.tasks import Setup
+from fca.tasks import N_UNUSED, Setup
 from fca.tasks.predict import CLEAN, Forward, data_columns, predict_run, shift_on, subset_columns
 from fca.types import Column, FcaError, ImageData, Run
 
@@ -31,6 +31,7 @@ def about_training(setup: Setup, data: ImageData, name: str) -> dict[str, Any]:
         "weights": setup.model.weights_label(),
         "adaptation": name,
         GROUP: data.group,
+        N_UNUSED: data.unused or None,
     }
 
 

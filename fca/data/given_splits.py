@@ -1,0 +1,90 @@
+"""A set's own splits: which of train, val and test each one is, by its name or by `dataset.splits`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from fca.types import SPLITS, FcaError, listed
+
+Splits = Mapping[str, str | None] | None
+"""A set's own split name -> train, val or test, or null to leave its images out."""
+
+USUAL_NAMES = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "dev", "eval", "evaluation"), "val"),
+    **dict.fromkeys(("test", "testing"), "test"),
+}
+
+
+def usual_meaning(name: str) -> str | None:
+    """train, val or test where a split has one of the usual names, in upper or lower case; None for another name.
+
+    >>> usual_meaning("VALID"), usual_meaning("training_set"), usual_meaning("Test Set"), usual_meaning("shop")
+    ('val', 'train', 'test', None)
+    """
+    without_set = re.sub(r"[ _-]?set$", "", name.strip().casefold())
+    return USUAL_NAMES.get(without_set)
+
+
+def known_split(name: str, splits: Splits) -> bool:
+    """Whether a set's own split name is known: mapped, or one of the usual names."""
+    return name in (splits or {}) or usual_meaning(name) is not None
+
+
+def split_meanings(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
+    """Each own split name of a set, sorted -> train, val or test; None = its images are left out.
+
+    splits: own name -> train, val or test, or null to leave those images out; takes precedence over the usual names.
+
+    A set with one split is all test: there is no other to choose anything on. A set with train and val, and no test, is
+    tested on val: the split that its authors held out is the only one to test on. See `tested_on_val`.
+
+    Raises FcaError listing the names: neither mapped nor usual (a single one may be called anything), mapped but not in
+    the set, or two usual names of one meaning.
+
+    >>> split_meanings(["Training", "holdout", "extra"], {"holdout": "test", "extra": None})
+    {'Training': 'train', 'extra': None, 'holdout': 'test'}
+    >>> split_meanings(["train", "Val"], None)
+    {'Val': 'test', 'train': 'train'}
+    """
+    meanings = _as_named(own, splits)
+    kinds = set(meanings.values()) - {None}
+    if len(kinds) == 1:
+        return {name: None if kind is None else "test" for name, kind in meanings.items()}
+    if kinds == {"train", "val"}:
+        return {name: "test" if kind == "val" else kind for name, kind in meanings.items()}
+    return meanings
+
+
+def tested_on_val(own: Sequence[str], splits: Splits) -> list[str]:
+    """The own names of those splits that are val by name and test by use, as the set has train and no other test.
+
+    >>> tested_on_val(["train", "Val"], None), tested_on_val(["train", "Val", "test"], None)
+    (['Val'], [])
+    """
+    meanings = split_meanings(own, splits)
+    as_named = _as_named(own, splits)
+    if "train" not in meanings.values():
+        return []
+    return [name for name, kind in meanings.items() if kind == "test" and as_named[name] == "val"]
+
+
+def _as_named(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
+    """Each own split name -> what it is called: train, val or test, or None to be left out."""
+    mapped = dict(splits or {})
+    names = sorted(set(own))
+    if wrong := sorted({str(kind) for kind in mapped.values() if kind is not None} - set(SPLITS)):
+        allowed = ", ".join((*SPLITS, "null (left out)"))
+        raise FcaError("dataset.splits", listed(wrong), allowed, "map to one of these")
+
+    unknown = [name for name in names if not known_split(name, mapped)] if mapped or len(names) > 1 else []
+    absent = [name for name, kind in mapped.items() if kind is not None and name not in names]
+    meanings = {name: mapped[name] if name in mapped else usual_meaning(name) or "test" for name in names}
+    by_usual_name = [meanings[name] for name in names if name not in mapped]
+    same = [name for name in names if name not in mapped and by_usual_name.count(meanings[name]) > 1]
+    if culprits := unknown or absent or same:
+        allowed = f"one of train, val and test for each split found: {', '.join(names) or 'none'}"
+        step = "map each, as in dataset.splits='{its_name: test, another: null}'"
+        raise FcaError("dataset.splits", listed(culprits), allowed, step)
+    return meanings
