@@ -59,8 +59,16 @@ def as_options(words: Sequence[str]) -> list[str]:
     return [f"--{word}" if re.match(r"[a-z]+=", word) else word for word in words]
 
 
+def printable(text: str) -> str:
+    """The text with control characters as their codes, so that a file's name cannot command the terminal.
+
+    >>> print(printable("a\x1b[2J.png"))
+    a\\x1b[2J.png
+    """
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def refused(error: Exception | str) -> int:
     """Print what was wrong, on one line; returns the exit code."""
-    line = " ".join(str(error).split())
-    print("error:", "".join(c if c.isprintable() else repr(c)[1:-1] for c in line), file=sys.stderr)
+    print("error:", printable(" ".join(str(error).split())), file=sys.stderr)
     return 2

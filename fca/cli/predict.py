@@ -1,11 +1,12 @@
 """`fca predict`: what a trained network answers for images without labels, and where it should rather not answer.
 
-fca predict FOLDER run=ID                          a CSV: class, probability of each class, abstention
+fca predict FOLDER run=ID                          a CSV: class and probability of each class; every image is answered
 fca predict photo.jpg run=ID error=0.01            abstain so that at most 1 % of the answers are wrong
 
-FOLDER is a directory or .zip archive of any depth, or one image. In the CSV, `predicted` is always there; `answer` is
-empty where the highest probability is too low. How low is chosen on the validation images of the training, with the
-stated confidence; it holds for images like those.
+FOLDER is a directory or .zip archive of any depth, or one image. In the CSV, `predicted` is always there; with error=,
+`answer` is empty where the highest probability is too low. How low is chosen on the validation images of the training,
+with the stated confidence; it holds for images like those. Where they are too few or too many of them are wrong to
+promise that error, the command prints which error they can promise, and answers nothing.
 """
 
 from __future__ import annotations
@@ -19,16 +20,25 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
-from fca.cli import Words, as_options, refused
+from fca.cli import Words, as_options, printable, refused
 from fca.cli.trained import Trained, at_input, logits_in_batches, loose_images
 from fca.data.pixels import open_pixels
-from fca.stats.abstention import Abstention, abstention, enough_images, fewest_images
+from fca.stats.abstention import (
+    Abstention,
+    abstention,
+    enough_images,
+    error_that_answers_all,
+    promised_error,
+)
 from fca.stats.features import PENALTIES
 from fca.stats.protocols import logit_columns
-from fca.store.columns import ADAPTATION, CLASSES, COMPAT, LEFT_OUT, PENALTY_BY
+from fca.store.columns import ADAPTATION, CLASSES, COMPAT, FLAG, LEFT_OUT, PENALTY_BY
 from fca.store.files import DamagedFile, write_text
 from fca.tasks.adaptation import GROUP
 from fca.types import BEST, Classifier, FcaError, UnreadableImage
+
+ANSWER_ALL = 0.0  # a threshold below any probability
+PRINTED, NAMED = 10, 2  # images in the terminal, and classes of each
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -39,9 +49,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--run", metavar="ID", help="of a training: fca results --query \"task == 'train'\"")
     parser.add_argument("--snapshot", default=BEST, help="best on val (default), or one of recipe.snapshots, as 0.5")
-    parser.add_argument("--error", type=float, default=0.05, help="of the answers, at most (default: 0.05)")
+    parser.add_argument("--error", type=float, help="of the answers, at most: abstain for it (default: answer all)")
     parser.add_argument("--confidence", type=float, default=0.95, help="that it is kept (default: 0.95)")
     parser.add_argument("--out", metavar="FILE", default="predictions.csv", help="default: predictions.csv")
+    parser.add_argument("--force", action="store_true", help="write over an existing FILE")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     try:
         print(*_predict(parser.parse_args(as_options(arguments))), sep="\n")
@@ -51,35 +62,61 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _predict(options: argparse.Namespace) -> list[str]:
+    _check(options)
+    out = Path(options.out)
+    trained = Trained.of(options.outputs, options.run, options.snapshot)
+    if trained.row.get(FLAG) == "diverged":
+        allowed = "a training that did not diverge; the loss of this one became infinite, and its weights mean nothing"
+        raise FcaError("run", options.run, allowed, "train it again with a lower recipe.lr, and take that run")
+
+    paths, read = loose_images(options.images, "FOLDER")
+    classifier = trained.model.build()
+    chosen = None
+    if options.error is not None:
+        chosen = choose(trained, classifier, options.error, options.confidence)
+
+    threshold = ANSWER_ALL if chosen is None else chosen.found.threshold
+    logits = logits_in_batches(classifier, at_input(read, classifier.geometry, len(paths), "predicting"))
+    frame = table(paths, list(logits), classifier.classes, threshold)
+    write_text(out, frame.to_csv(index=False))
+
+    if chosen is None:
+        lines = [*_answered(frame, classifier.classes), *_expected(trained)]
+    else:
+        lines = _guaranteed(chosen, frame, options)
+    unread = int((frame["error"] != "").sum())
+    if unread:
+        lines.append(f"{unread} of {len(paths)} images cannot be read; why: column error")
+    return [*lines, f"written: {out}"]
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Raises FcaError for words that are out of range, and for a file that would be lost."""
     for key in ("error", "confidence"):
-        if not 0 < getattr(options, key) < 1:
-            raise FcaError(key, getattr(options, key), "above 0 and below 1", "e.g. error=0.05 confidence=0.95")
+        value = getattr(options, key)
+        if value is not None and not 0 < value < 1:
+            raise FcaError(key, value, "above 0 and below 1", "e.g. error=0.05 confidence=0.95")
     if options.images is None:
         raise FcaError("FOLDER", "none", "a directory or .zip archive of images, or an image", "name it first")
     out = Path(options.out)
-    if out.exists():
-        raise FcaError("out", out, "a file that does not exist yet", "remove it, or give another out=FILE.csv")
-    trained = Trained.of(options.outputs, options.run, options.snapshot)
-    paths, read = loose_images(options.images, "FOLDER")
-    classifier = trained.model.build()
-    chosen = choose(trained, classifier, options.error, options.confidence)
-    logits = logits_in_batches(classifier, at_input(read, classifier.geometry, len(paths), "predicting"))
-    frame = table(paths, list(logits), classifier.classes, chosen.found.threshold)
-    write_text(out, frame.to_csv(index=False))
-    unread = int((frame["error"] != "").sum())
-    lines = [f"{unread} of {len(paths)} images cannot be read; why: column error"] if unread else []
-    return [*_shown(chosen, frame, options), *lines, f"written: {out}"]
+    if out.is_dir():
+        raise FcaError("out", out, "a file; this is a directory", f"out={out / 'predictions.csv'}")
+    if out.exists() and not options.force:
+        allowed = "a file that does not exist yet"
+        raise FcaError("out", out, allowed, "write over it with --force, or give another out=FILE.csv")
 
 
 class Chosen(NamedTuple):
     """A threshold.    candidates: networks among which the validation images chose.    why_not: where there is none.
 
+    to_all: where not all images are answered: the error that can be promised of answers to all, as a sentence.
     group: the column of the data that no drawn split cuts apart, if there is one: such images are not independent.
     """
 
     found: Abstention
     candidates: int
     why_not: str = ""
+    to_all: str = ""
     group: str | None = None
 
 
@@ -92,11 +129,15 @@ def choose(trained: Trained, classifier: Classifier, error: float, confidence: f
     from fca.training.infer import logits_of
 
     row = trained.row
+    no_threshold = Abstention(None, 0, 0, 0)
     if row.get(COMPAT) is not None:
         why = f"compat={row[COMPAT]} trains on the validation images too, so that none is left to choose a threshold on"
-        return Chosen(Abstention(None, 0, 0, 0), 1, why)
+        return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
     data = trained.images()
     rows = data.rows("val", row[CLASSES])
+    if not len(rows):
+        why = "the training held out no validation images; next: dataset.val.share=0.3"
+        return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
     pixels = open_pixels(data, classifier.geometry, trained.store.outputs / "cache", limit_gb=0.0, rows=rows)
     p = softmax(logits_of(classifier, pixels, rows).astype(np.float64), axis=1)
     right = p.argmax(axis=1) == logit_columns(classifier.classes, data.classes)[data.labels[rows]]
@@ -104,15 +145,33 @@ def choose(trained: Trained, classifier: Classifier, error: float, confidence: f
         candidates = 1 if row.get(PENALTY_BY) == LEFT_OUT else len(PENALTIES)
     else:
         candidates = int(row["epochs_run"]) if trained.snapshot == BEST else 1
-    about = (p.max(axis=1), right, error, confidence, candidates)
-    found, why = abstention(*about), ""
+    sure = p.max(axis=1)
+    found = abstention(sure, right, error, confidence, candidates)
+    wrong = int((~right).sum())
+    counted = f"{wrong} of {len(rows)} validation images {'is' if wrong == 1 else 'are'} wrong"
+    bound = promised_error(wrong, len(rows), confidence, candidates)
+    to_all, why_not = "", ""
+    if bound > error:
+        promise = f"an error rate below {100 * bound:.1f} % can be promised at {100 * confidence:g} % confidence"
+        to_all = f"{counted}: for answers to all images, {promise}"
     if found.threshold is None:
-        fewest, enough = fewest_images(error, confidence, candidates), enough_images(*about)
-        why = f"{(~right).sum()} of {len(rows)} validation images are wrong"
-        why += f", and {fewest} or more are needed" if len(rows) < fewest else ""
-        why += "; next: " + (f"about {enough:,} validation images, " if enough else "a better network, or ")
-        why += "a larger error=" if enough is None else "a larger error= or a better network"
-    return Chosen(found, candidates, why, row.get(GROUP))
+        steps = _what_would_do(sure, right, error, confidence, candidates)
+        why_not = f"{to_all or f'{counted}, also among the surest'}; error={error:g} cannot be promised; next: {steps}"
+    return Chosen(found, candidates, why_not, to_all, row.get(GROUP))
+
+
+def _what_would_do(sure: np.ndarray, right: np.ndarray, error: float, confidence: float, candidates: int) -> str:
+    """What would give a threshold where these validation images give none."""
+    steps = []
+    larger = error_that_answers_all(sure, right, confidence, candidates)
+    if larger is not None:
+        steps.append(f"error={larger:g}, which answers all")
+    enough = enough_images(sure, right, error, confidence, candidates)
+    if enough is not None:
+        steps.append(f"about {enough:,} validation images")
+    if not right.all():
+        steps.append("a better network")
+    return ", or ".join(steps)
 
 
 def table(
@@ -144,20 +203,55 @@ def table(
     return pd.DataFrame(columns)
 
 
-def _shown(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
+def _answered(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
+    """The most probable classes of the first images, a line an image; the file has all."""
+    read = frame[frame["error"] == ""]
+    number = "the image" if len(read) == 1 else f"all {len(read)} images"
+    lines = [f"answers {number}; the most probable classes:"]
+    probabilities = read[[f"p_{key}" for key in classes]].to_numpy()
+    for image, of in zip(read["image"].head(PRINTED), probabilities, strict=False):
+        order = np.argsort(-of, kind="stable")[:NAMED]
+        named = ", ".join(f"{classes[at]} {100 * of[at]:.1f} %" for at in order)
+        lines.append(f"  {printable(image)}: {named}")
+    if len(read) > PRINTED:
+        lines.append(f"  and {len(read) - PRINTED} more images in the file")
+    return lines if len(read) else ["answers none: no image can be read"]
+
+
+def _expected(trained: Trained) -> list[str]:
+    """How often such answers are right, where the network was tested."""
+    tested = trained.tested()
+    if tested is None:
+        return []
+    low, top1, high = (f"{100 * tested[key]:.1f}" for key in ("top1_low", "top1", "top1_high"))
+    right = f"{top1} % [{low}, {high}] of {tested['n_test']:.0f} test images right"
+    return [f"expect of images like those of its training: {right}; error=0.05 abstains where it is too unsure"]
+
+
+def _guaranteed(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace) -> list[str]:
+    """How many images are answered under a wanted error, and what that rests on."""
     found, read = chosen.found, int((frame["error"] == "").sum())
-    limit, sure = f"{100 * options.error:g} %", f"{100 * options.confidence:g} %"
+    limit, confidence = f"{100 * options.error:g} %", f"{100 * options.confidence:g} %"
+    yours = "your 1 image" if read == 1 else f"your {read} images"
     if found.threshold is None:
-        aim = f"no threshold keeps the error at most {limit} with {sure} confidence"
-        return [f"answers none of your {read} images: {aim}; {chosen.why_not}"]
-    answered = int((~frame["abstain"]).sum())
-    share = f" ({100 * answered / read:.0f} %)" if read else ""
-    where = f"highest probability above {found.threshold:.3g}" if found.threshold else "all of them, however unsure"
-    lines = [
-        f"answers {answered} of your {read} images{share}: {where}",
-        f"at most {limit} of such answers are wrong, with {sure} confidence, for images like the validation images: "
-        f"of those it answers {found.answered} of {found.images}, {found.wrong} of them wrong",
-    ]
+        lines = [
+            f"answers none of {yours} (the most probable classes are in the file): no threshold keeps the error at "
+            f"most {limit} with {confidence} confidence",
+            chosen.why_not,
+        ]
+    else:
+        answered = int((~frame["abstain"]).sum())
+        share = f" ({100 * answered / read:.0f} %)" if read else ""
+        where = "all of them, however unsure"
+        if found.threshold:
+            where = f"highest probability above {found.threshold:.3g}"
+        lines = [
+            f"answers {answered} of {yours}{share}: {where}",
+            f"at most {limit} of such answers are wrong, with {confidence} confidence, for images like the validation "
+            f"images: of those it answers {found.answered} of {found.images}, {found.wrong} of them wrong",
+        ]
+        if chosen.to_all:
+            lines.append(chosen.to_all)
     if chosen.candidates > 1:
         lines.append(f"the validation images also chose the best of {chosen.candidates} networks, which is counted")
     if chosen.group is not None:

@@ -21,6 +21,7 @@ CONTRAST = ("#a9629a", "#b07d00", "#7d8590")  # 3:1 on white and on black; not t
 GREY = CONTRAST[2]
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 _OPEN = {"zero": False, "padding": 8}
+TICKS = 8  # about as many numbers stand below a panel
 Names = Sequence[str] | None
 
 
@@ -102,7 +103,10 @@ def quantity(channel: type, column: Column, title: str | None = None, grid: bool
     unit = {True: " (% points)" if form.startswith("+") else " (%)"}.get(form.endswith("%"), "")
     value = "100 * datum.value" if unit else "datum.value"
     axis: dict[str, Any] = {} if grid is None else {"grid": grid}
-    axis |= {"tickMinStep": 1} if column.kind is int else {}
+    if column.kind is int:
+        axis |= {"tickMinStep": 1, "format": ",.0f", "tickCount": TICKS}  # no half an image
+    elif channel is alt.X and scale.get("type") != "log":
+        axis["tickCount"] = TICKS
     if form.startswith("+"):
         axis |= {"labelExpr": f"datum.value == 0 ? '0' : format({value}, '+')", "tickCount": 5}
     elif unit:

@@ -28,20 +28,24 @@ def curve(frame: pd.DataFrame, along: Column, value: Column, hover: Sequence[Col
     marks = base.encode(y=_axis(alt.Y, value))
     layers = [] if line is None else [kinds.reference(line, upright=True)]
     ends = kinds.interval(base.encode(color=alt.value(COLOUR)), value, upright=True)
-    drawn = [marks.mark_line(strokeWidth=1.5, color=COLOUR), ends, marks.mark_point(filled=True, size=60, color=COLOUR)]
+    drawn = [
+        marks.mark_line(strokeWidth=1.5, color=COLOUR),
+        ends,
+        marks.mark_point(filled=True, size=60, opacity=1, color=COLOUR),
+    ]
     return _sized(kinds.layers(*layers, *drawn), frame)
 
 
 def dots(frame: pd.DataFrame, names: str, value: Column, hover: Sequence[Column], line: float | None = None) -> Any:
     """A value with its interval for the first names of the frame, the first in colour; `line` is a reference."""
     frame = frame.head(NAMED).reset_index(drop=True).assign(first=lambda few: few.index == 0)
-    along = kinds.category(alt.Y, names, frame[names].tolist(), labelLimit=150, domain=False)
+    along = kinds.category(alt.Y, names, frame[names].tolist(), labelLimit=190, domain=False)
     colour = alt.condition("datum.first", alt.value(COLOUR), alt.value(kinds.GREY))
     base: Any = alt.Chart().encode(y=along, color=colour, tooltip=kinds.tooltips(hover))
     layers = [] if line is None else [kinds.reference(line, upright=False)]
     if value.low in frame:
         layers.append(kinds.interval(base, value, upright=False))
-    layers.append(base.mark_point(filled=True, size=70).encode(x=_axis(alt.X, value)))
+    layers.append(base.mark_point(filled=True, size=70, opacity=1).encode(x=_axis(alt.X, value)))
     return _sized(kinds.layers(*layers), frame)
 
 
@@ -67,9 +71,9 @@ def _steps(along: Column) -> alt.X:
 
 
 def _axis(channel: type, value: Column) -> Any:
-    """Few ticks; the title of an upright axis lies above it."""
+    """Few ticks, counts from 0; the title of an upright axis lies above it."""
     above = {"titleAngle": 0, "titleAlign": "left", "titleX": 0, "titleY": -10}
-    axis = kinds.quantity(channel, value, grid=False)
+    axis = kinds.quantity(channel, value, grid=False, **({"zero": True} if value.kind is int else {}))
     for name, at in ({"tickCount": 3} | (above if channel is alt.Y else {})).items():
         axis["axis"][name] = at
     return axis

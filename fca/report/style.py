@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pandas as pd
 import vl_convert
 
 COLUMN, POINTS = 3.3 * 72, 8  # of a paper: points in the width of a column, and in the height of a letter
+LONGEST = 120  # characters in a line below the title of a figure
 VEGA_LITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]  # 6.4: what altair writes and the page runs
 FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
 # Okabe and Ito's colours (distinct under every colour blindness), darkened or lightened to 3:1 against the ground.
@@ -92,8 +94,8 @@ def panels(frame: pd.DataFrame, *fields: str) -> pd.Series:
 
 
 def title(question: str, *lines: str) -> alt.Title:
-    """The question that a figure answers, and below it lines that explain its marks."""
-    return alt.Title(question, subtitle=list(lines))
+    """The question that a figure answers, and below it lines that explain its marks, none too long for a file."""
+    return alt.Title(question, subtitle=[part for line in lines for part in textwrap.wrap(line, LONGEST)])
 
 
 def faceted(

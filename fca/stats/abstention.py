@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.stats import binom
+from scipy.stats import beta, binom
 
 STARTS = 3  # counts of answered images at which a sequence of tests starts, where there are images enough
 FARTHEST = 1000  # times as many images: beyond that `enough_images` does not look
@@ -112,6 +112,50 @@ def enough_images(
         middle = (low + high) / 2
         low, high = (low, middle) if suffices(middle) else (middle, high)
     return max(math.ceil(high * len(right)), fewest_images(error, level, candidates))
+
+
+def promised_error(wrong: int, images: int, level: float = 0.95, candidates: int = 1) -> float:
+    """The error of answers to all images that these images promise: the upper end of Clopper and Pearson's interval.
+
+    With probability `level` over the draw of the images, the error on new images from the same source is below it,
+    also where they chose this network among `candidates` (union bound). One-sided and exact:
+
+        P(Binomial(images, bound) <= wrong) = (1 - level) / candidates
+
+    Raises ValueError without images, and for a level outside (0, 1).
+
+    >>> round(promised_error(0, 24), 3), round(promised_error(0, 24, candidates=10), 3), promised_error(3, 3)
+    (0.117, 0.198, 1.0)
+    """
+    if not images:
+        raise ValueError("no images: an error is promised by some")
+    if not 0 < level < 1:
+        raise ValueError(f"level={level} is outside (0, 1)")
+    if wrong == images:
+        return 1.0
+    return float(beta.ppf(1 - (1 - level) / candidates, wrong + 1, images - wrong))
+
+
+def error_that_answers_all(
+    confidence: Float[np.ndarray, " images"],
+    right: Bool[np.ndarray, " images"],
+    level: float = 0.95,
+    candidates: int = 1,
+) -> float | None:
+    """The smallest error, in whole percent, for which `abstention` answers all images; None if there is none.
+
+    It is not below `promised_error`, the end of an interval, so it may be chosen after a look at these images.
+
+    >>> sure = np.linspace(0.5, 1, 24)
+    >>> error_that_answers_all(sure, sure > 0)
+    0.12
+    """
+    bound = promised_error(int((~right).sum()), len(right), level, candidates)
+    for percent in range(math.ceil(100 * bound), 100):
+        found = abstention(confidence, right, percent / 100, level, candidates)
+        if found.threshold is not None and found.answered == len(right):
+            return percent / 100
+    return None
 
 
 def _starts(images: int, error: float, risk: float) -> Int[np.ndarray, " starts"]:

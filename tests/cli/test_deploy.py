@@ -15,13 +15,14 @@ import pytest
 import torch
 from PIL import Image
 from scipy.special import softmax
+from scipy.stats import beta
 
 from fca.cli import export, predict
 from fca.cli import run as run_door
 from fca.cli.configure import load_model
 from fca.cli.trained import Trained
 from fca.models.export import answers_of, exported
-from fca.stats.abstention import Abstention, abstention, fewest_images
+from fca.stats.abstention import Abstention, abstention
 from fca.store import Store
 from fca.studies.answers import predictions
 from tests.conftest import SMALL
@@ -162,7 +163,8 @@ def test_weights_that_were_removed_name_what_removed_them(fca, outputs, trained,
 def test_a_folder_is_predicted_as_its_images_were_tested(fca, outputs, trained, tested, images, monkeypatch):
     half = float(np.median(softmax(tested[0].logits, axis=1).max(axis=1)))
     monkeypatch.setattr(predict, "choose", lambda *_: predict.Chosen(Abstention(half, 44, 22, 1), 1))
-    code, out, err = fca(str(images), f"run={trained.row['run_id']}", f"outputs={outputs}", door=predict)
+    words = [f"run={trained.row['run_id']}", "error=0.5", f"outputs={outputs}"]
+    code, out, err = fca(str(images), *words, door=predict)
     assert code == 0, err
     frame = pd.read_csv("predictions.csv", dtype={"predicted": str, "answer": str}, keep_default_na=False)
     *read, cut = frame.to_dict("records")
@@ -179,6 +181,64 @@ def test_a_folder_is_predicted_as_its_images_were_tested(fca, outputs, trained, 
     assert [one["abstain"] for one in read] == [one["answer"] == "" for one in read]
     assert f"answers 45 of your 90 images (50 %): highest probability above {half:.3g}" in out
     assert f"1 of {len(frame)} images cannot be read" in out
+
+
+def test_without_an_error_every_image_is_answered_and_probabilities_are_printed(fca, outputs, trained, images):
+    code, out, err = fca(str(images), f"run={trained.row['run_id']}", f"outputs={outputs}", door=predict)
+    assert code == 0, err
+    frame = pd.read_csv("predictions.csv", dtype=str, keep_default_na=False)
+    read = frame[frame["error"] == ""]
+    assert len(read) == len(frame) - 1
+    assert (read["answer"] == read["predicted"]).all()
+    assert set(read["abstain"]) == {"False"}
+
+    first = read.iloc[0]
+    order = sorted("147", key=lambda key: -float(first[f"p_{key}"]))
+    named = ", ".join(f"{key} {100 * float(first[f'p_{key}']):.1f} %" for key in order[:2])
+    lines = out.splitlines()
+    assert lines[0] == f"answers all {len(read)} images; the most probable classes:"
+    assert lines[1] == f"  {first['image']}: {named}"
+    assert f"  and {len(read) - 10} more images in the file" in lines
+    right = (
+        f"{100 * trained.row['top1']:.1f} % [{100 * trained.row['top1_low']:.1f}, {100 * trained.row['top1_high']:.1f}]"
+    )
+    assert f"expect of images like those of its training: {right} of {trained.row['n_test']} test images right" in out
+
+
+def test_answers_to_all_need_no_validation_images(fca, outputs, trained, images, monkeypatch):
+    monkeypatch.setattr("fca.cli.configure._listed_again", lambda *_: None)
+    words = [str(images), f"run={trained.row['run_id']}", f"outputs={outputs}"]
+    assert fca(*words, door=predict)[0] == 0
+    code, _, err = fca(*words, "error=0.5", "out=promised.csv", door=predict)
+    assert (code, "images of digits = not found" in err) == (2, True)
+
+
+def test_a_file_with_predictions_is_written_over_only_with_force(fca, outputs, trained, images):
+    words = [str(images / "box0" / "000.png"), f"run={trained.row['run_id']}", f"outputs={outputs}"]
+    Path("predictions.csv").write_text("mine")
+    code, _, err = fca(*words, door=predict)
+    assert code == 2
+    assert "next: write over it with --force, or give another out=FILE.csv" in err
+    assert Path("predictions.csv").read_text() == "mine"
+    assert fca(*words, "--force", door=predict)[0] == 0
+    assert len(pd.read_csv("predictions.csv")) == 1
+
+
+def test_a_training_that_diverged_predicts_nothing(fca, outputs, trained, images, monkeypatch):
+    diverged = Trained(trained.store, {**trained.row, "flag": "diverged", "epochs_run": 0}, trained.model)
+    monkeypatch.setattr(Trained, "of", lambda *_: diverged)
+    code, _, err = fca(str(images), f"run={trained.row['run_id']}", f"outputs={outputs}", door=predict)
+    assert code == 2
+    assert f"run = {trained.row['run_id']}; allowed: a training that did not diverge" in err
+    assert not Path("predictions.csv").exists()
+
+
+def test_names_of_images_cannot_command_the_terminal(fca, outputs, trained, images, tmp_path):
+    (tmp_path / "odd").mkdir()
+    shutil.copy(images / "box0" / "000.png", tmp_path / "odd" / "a\x1b[2J.png")
+    code, out, err = fca("odd", f"run={trained.row['run_id']}", f"outputs={outputs}", door=predict)
+    assert code == 0, err
+    assert "  a\\x1b[2J.png: " in out
 
 
 def test_the_threshold_is_that_of_the_validation_images(fca, outputs, trained):
@@ -213,8 +273,18 @@ def test_where_no_threshold_will_do_it_abstains_and_says_what_would(fca, outputs
     words = [f"run={trained.row['run_id']}", "error=0.001", f"outputs={outputs}"]
     code, out, err = fca(str(images / "box0" / "000.png"), *words, "out=one.csv", door=predict)
     assert code == 0, err
-    assert "answers none of your 1 images: no threshold keeps the error at most 0.1 % with 95 % confidence" in out
-    assert f"validation images are wrong, and {fewest_images(0.001, candidates=3)} or more are needed; next: " in out
+    first, second, third, _ = out.splitlines()
+    assert first.startswith(
+        "answers none of your 1 image (the most probable classes are in the file): no threshold keeps"
+    )
+    wrong, images_of_val, bound = re.match(
+        r"(\d+) of (\d+) validation images are wrong: for answers to all images, an error rate below ([\d.]+) % can be "
+        r"promised at 95 % confidence; error=0.001 cannot be promised; next: error=0\.\d+, which answers all, or",
+        second,
+    ).groups()
+    exact = beta.ppf(1 - 0.05 / 3, int(wrong) + 1, int(images_of_val) - int(wrong))
+    assert float(bound) == pytest.approx(100 * exact, abs=0.05)
+    assert third == "the validation images also chose the best of 3 networks, which is counted"
     [line] = pd.read_csv("one.csv", dtype=str, keep_default_na=False).to_dict("records")
     assert (line["answer"], line["abstain"]) == ("", "True")
     assert line["predicted"]
@@ -250,7 +320,7 @@ def test_what_cannot_be_predicted_is_refused(fca, outputs, trained, tmp_path, wo
 @pytest.mark.slow
 def test_the_lines_of_the_page_reproduce_the_prediction(fca, outputs, trained, tmp_path, capsys):
     page = (ROOT / "docs" / "deploy.md").read_text()
-    (written, asked), [lines] = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("bash", "python"))
+    (written, asked, _), [lines] = (re.findall(rf"```{kind}\n(.*?)```", page, re.DOTALL) for kind in ("bash", "python"))
     run_id, store = trained.row["run_id"], f"outputs={outputs}"
     code, _, err = fca(*shlex.split(written.replace("ID", run_id))[2:], store, door=export)
     assert code == 0, err

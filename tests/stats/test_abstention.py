@@ -1,8 +1,14 @@
 import numpy as np
 import pytest
-from scipy.stats import beta
+from scipy.stats import beta, binom
 
-from fca.stats.abstention import abstention, enough_images, fewest_images
+from fca.stats.abstention import (
+    abstention,
+    enough_images,
+    error_that_answers_all,
+    fewest_images,
+    promised_error,
+)
 
 ERROR, LEVEL, SETS = 0.1, 0.95, 600
 
@@ -98,3 +104,31 @@ def test_as_many_images_as_are_said_to_be_enough_are_enough():
 def test_an_error_or_level_that_means_nothing_is_refused(error, level):
     with pytest.raises(ValueError, match=r"is outside \(0, 1\)"):
         abstention(np.ones(5), np.ones(5, bool), error, level)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "images", "candidates"), [(0, 24, 1), (0, 24, 10), (3, 60, 1), (17, 80, 4), (5, 5, 1)]
+)
+def test_a_promised_error_is_the_largest_that_so_few_wrong_images_do_not_exclude(wrong, images, candidates):
+    bound, risk = promised_error(wrong, images, LEVEL, candidates), (1 - LEVEL) / candidates
+    assert binom.cdf(wrong, images, bound - 1e-6) > risk
+    assert wrong == images or binom.cdf(wrong, images, bound + 1e-6) <= risk
+
+
+def test_a_promised_error_is_kept_by_as_many_drawn_sets_as_it_says():
+    rng, truth, images = np.random.default_rng(0), 0.1, 40
+    bounds = [promised_error(int(wrong), images, LEVEL) for wrong in rng.binomial(images, truth, 2000)]
+    assert np.mean(np.array(bounds) < truth) <= 1 - LEVEL + 0.015  # three standard errors of 2,000 draws
+
+
+@pytest.mark.parametrize("wrong_at", [[], [0], [39], [0, 20, 39]])
+def test_the_error_that_answers_all_does_so_and_is_no_smaller_than_the_promise(wrong_at):
+    sure, right = np.linspace(1, 0.3, 40), np.ones(40, bool)
+    right[wrong_at] = False
+    error = error_that_answers_all(sure, right, LEVEL)
+    assert error >= promised_error(len(wrong_at), 40, LEVEL)
+    assert abstention(sure, right, error, LEVEL).answered == 40
+
+
+def test_no_error_answers_all_where_everything_is_wrong():
+    assert error_that_answers_all(np.linspace(1, 0.3, 40), np.zeros(40, bool), LEVEL) is None

@@ -13,19 +13,19 @@ function unpacked(figure) {
   return { ...figure, datasets: Object.fromEntries(datasets) };
 }
 
-/** Labels and legends as narrow as the place. */
-function narrowed(node, width) {
-  if (Array.isArray(node)) return node.map((child) => narrowed(child, width));
+/** Labels and legends as narrow as the place; a small figure may give half of it to names. */
+function narrowed(node, width, share) {
+  if (Array.isArray(node)) return node.map((child) => narrowed(child, width, share));
   if (node === null || typeof node !== "object") return node;
-  const made = Object.fromEntries(Object.entries(node).map(([name, child]) => [name, name === "datasets" ? child : narrowed(child, width)]));
-  if (made.labelLimit) made.labelLimit = Math.min(made.labelLimit, 0.35 * width);
+  const made = Object.fromEntries(Object.entries(node).map(([name, child]) => [name, name === "datasets" ? child : narrowed(child, width, share)]));
+  if (made.labelLimit) made.labelLimit = Math.min(made.labelLimit, share * width);
   if (made.legend?.columns && width < WIDE) delete made.legend.columns; // that of the configuration
   return made;
 }
 
 async function drawFigure(place, theme) {
-  const name = place.dataset.figure, width = place.clientWidth;
-  const figure = narrowed(unpacked(data.figures[name]), width), config = narrowed(data.config[theme], width);
+  const name = place.dataset.figure, width = place.clientWidth, share = place.classList.contains("small") ? 0.5 : 0.35;
+  const figure = narrowed(unpacked(data.figures[name]), width, share), config = narrowed(data.config[theme], width, share);
   const columns = width < NARROW ? 1 : width < WIDE ? 2 : undefined; // of a legend, which is never wider than its place
   if (columns && !place.classList.contains("small")) Object.assign(config.legend, { columns, labelLimit: width / columns - 50 });
   const lines = Math.max(0, ...Object.values(figure.datasets).map((one) => one.length));

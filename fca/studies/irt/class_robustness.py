@@ -15,6 +15,7 @@ from fca.stats.intervals import FEWEST_DRAWS, RESAMPLES, interval_over
 from fca.stats.segments import ROBUST, SUSCEPTIBLE, PerItem
 from fca.store import Store
 from fca.studies.answers import Gathered, shifted_responses, subjects_at_chance
+from fca.studies.irt.corruption_accuracy import LEVELS, levels_in_words
 from fca.studies.irt.difficulty_segments import ITEMS, METHOD, N_CLASSES, NAMES, SEED, SEGMENT, Quartered, quartered
 from fca.studies.irt.fits import IMAGES, PAPER, PARAMETER, SHARE_OF_CLASS, Compat, IrtModel
 from fca.studies.not_estimable import priors_noted
@@ -38,7 +39,7 @@ CLASS_ROBUSTNESS = TableSpec(
     "How steady is each class while a corruption grows, and which way does it move? (rank 1 = most robust)",
     f"{PAPER}, section 3.2, with the sign of the score turned: a class that moves less is more robust",
     (
-        *(DATASET, CORRUPTION, MODE, LABEL, IMAGES, Column("severities", int, ".0f", "severities above 0")),
+        *(DATASET, CORRUPTION, MODE, LABEL, IMAGES, Column("severities", int, ".0f", "severities above 0"), LEVELS),
         *(*with_interval(INSTABILITY), Column("robustness", float, ".3f", "score of robustness"), RANK, VERDICT),
         Column("verdict_kept", float, ".0%", "share of bootstrap resamples with the same verdict"),
         *(RANK_WRITTEN, VERDICT_WRITTEN),
@@ -201,7 +202,12 @@ def robustness_lines(images: Grid, found: Quartered, how: ClassRobustness) -> pd
     kept = np.where(each < FEWEST_DRAWS, np.nan, segments.verdict_kept(score, sign * scored.resampled))
     columns: dict[str, Any] = {"mode": how.mode, "label": images.keys, "images": each}
     columns |= {name: part for name, part in scored._asdict().items() if name != "resampled"}
-    columns |= {"severities": len(severity), "robustness": score, "rank": segments.ranks(score)}
+    columns |= {
+        "severities": len(severity),
+        LEVELS: levels_in_words(severity.tolist()),
+        "robustness": score,
+        "rank": segments.ranks(score),
+    }
     columns |= {"verdict": segments.verdicts(score), "verdict_kept": kept}
     written = scored.instability
     columns |= {RANK_WRITTEN: segments.ranks(written), VERDICT_WRITTEN: segments.verdicts(written)}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import pandas as pd
 
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_interval, wilson
 from fca.store import Store
@@ -21,6 +22,7 @@ MEAN = Column("top1_mean", float, ".1%", "accuracy, mean over severities")
 CLEAN = Column("top1_clean", float, ".1%", "accuracy on clean images")
 LOSS = Column("loss", float, "+.1%", "accuracy lost, mean over severities")
 IMAGES = Column("images", int, ".0f", "images")
+LEVELS = Column("severity_levels", str, "", "the severities above 0, over which means are taken")
 
 CORRUPTION_ACCURACY = TableSpec(
     "corruption_accuracy",
@@ -34,7 +36,7 @@ CORRUPTION_LOSS = TableSpec(
     SOURCE,
     (
         *(DATASET, SUBJECT, MODEL, CORRUPTION, *with_interval(LOSS), *with_interval(MEAN), CLEAN, AT_CHANCE),
-        *(Column("severities", int, ".0f", "severities above 0"), IMAGES),
+        *(Column("severities", int, ".0f", "severities above 0"), LEVELS, IMAGES),
     ),
 )
 METHOD = {
@@ -42,6 +44,36 @@ METHOD = {
     "at_chance": "on clean images, against always predicting the most frequent label",
     "intervals": "95 % over images: Wilson's at one severity, Student's t of the images' means over severities",
 }
+
+
+def levels_in_words(levels: Iterable[int]) -> str:
+    """Severities as the column of a table has them.
+
+    >>> levels_in_words([1, 2, 5])
+    '1, 2, 5'
+    """
+    return ", ".join(str(level) for level in levels)
+
+
+def of_equal_severities(lines: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The lines whose corruptions have the same severities, and a clause that names the others (empty without any).
+
+    A mean over severities 1 to 5 is not compared with one over 1 to 4. The severities that most corruptions have count;
+    of equally many, the longer list. Lines of tables from before severities were listed are all kept.
+
+    >>> lines = pd.DataFrame({"corruption": ["fog", "snow", "jpeg"], "severity_levels": ["1, 2", "1, 2", "1"]})
+    >>> compared, left_out = of_equal_severities(lines)
+    >>> compared["corruption"].tolist(), left_out
+    (['fog', 'snow'], 'not compared, because of other severities: jpeg (1)')
+    """
+    if LEVELS not in lines or lines[LEVELS].nunique(dropna=False) < 2:
+        return lines, ""
+    kinds = lines[[CORRUPTION, LEVELS]].drop_duplicates()
+    frequency = kinds[LEVELS].value_counts()
+    usual = max(frequency.index, key=lambda levels: (frequency[levels], len(levels)))
+    others = kinds[kinds[LEVELS] != usual]
+    names = [f"{kind} ({levels})" for kind, levels in zip(others[CORRUPTION], others[LEVELS], strict=True)]
+    return lines[lines[LEVELS] == usual], f"not compared, because of other severities: {', '.join(names)}"
 
 
 @dataclass(frozen=True)
@@ -101,7 +133,8 @@ def loss_lines(gathered: Gathered) -> Iterator[dict[str, Any]]:
         clean[image[severity == 0]] = right[severity == 0]
         alone = np.arange(len(mean))  # every image is drawn by itself
         line: dict[str, Any] = {"subject": subject["subject"], "model": subject["model"], "images": len(mean)}
-        line |= {"severities": len(set(severity[severity > 0])), "top1_mean": mean.mean()}
+        levels = np.unique(severity[severity > 0]).tolist()
+        line |= {"severities": len(levels), LEVELS: levels_in_words(levels), "top1_mean": mean.mean()}
         line[AT_CHANCE] = bool(at_chance)
         line[MEAN.low], line[MEAN.high] = mean_interval(mean, alone, FRACTION)
         if not np.isnan(clean).any():

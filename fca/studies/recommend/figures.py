@@ -42,14 +42,16 @@ MS = Column(LATENCY, float, ".1f", "ms an image")
 SURE = Column(WITHIN, float, ".0%", "probability that it is good enough")
 DOUBT = Column(images.MARGIN, float, ".2f", "how sure")
 SHOWN = 15  # confusions in the figure
-_VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#7d8590", "#7d8590", "#7d8590", "#7d8590")
+# One colour for each verdict, 3:1 on white and on black; only one candidate is recommended, or the best guess.
+_VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#a9629a", "#c4562b", "#6a5acd", "#7d8590")
 
 
 def front_figure(candidates: Table) -> alt.FacetChart:
     """Expected accuracy of each candidate against the time for one image."""
     frame = candidates.frame.dropna(subset=[EXPECTED, LATENCY]).reset_index(drop=True)
     frame = frame.assign(panel=style.panels(frame, DATASET), candidate=_names(frame))
-    coloured, way = kinds.hue(VERDICT, frame, _VERDICTS, columns=4), kinds.hue(ADAPTATION, frame, title="")
+    coloured = kinds.hue(VERDICT, frame, _VERDICTS, title="Colour: verdict", columns=4)
+    way = kinds.hue(ADAPTATION, frame, title="Shape: how it was trained")
     across = kinds.quantity(alt.X, LATENCY, "time for one image, ms", grid=True, type="log", padding=70, nice=False)
     up = kinds.quantity(alt.Y, EXPECTED, "expected accuracy", grid=True)
     base = alt.Chart().encode(x=across, color=coloured.colour(), opacity=coloured.opacity())
@@ -58,12 +60,27 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     dots = dots.encode(y=up, shape=way.shape(), tooltip=kinds.tooltips(hover)).add_params(coloured.picked)
     named: Any = alt.Chart().mark_text(align="right", dx=-9, fontSize=10).transform_filter("datum.on_front")
     words = named.encode(x=across, y=f"{EXPECTED}:Q", text=f"{MODEL}:N")
+    drawn = [kinds.interval(base, EXPECTED, True), dots, words]
+    limit = candidates.parameters.get("latency_ms")
+    limited = ""
+    if limit is not None:
+        drawn[:0] = _limit_line(float(limit), across)
+        limited = f" The dashed line is the limit of {limit:g} ms: what is right of it is too slow."
     title = style.title(
         "Which model is accurate enough, and how fast is it?",
-        "Expected accuracy with its nominal 90 % interval; the tooltip has how many such intervals held, if measured. "
-        "Named are those that no other one equals in both.",
+        "Each mark is a candidate: its expected accuracy with the nominal 90 % interval (the tooltip has how many such "
+        "intervals held, if that was measured). Those that have a name are more accurate than all that are as fast."
+        f"{limited}",
     )
-    return style.faceted(kinds.layers(kinds.interval(base, EXPECTED, True), dots, words), frame, title, (DATASET,), 320)
+    return style.faceted(kinds.layers(*drawn), frame, title, (DATASET,), 320)
+
+
+def _limit_line(limit: float, across: Any) -> list[Any]:
+    """A dashed line at the longest time that is allowed, and its name at the top."""
+    base: Any = alt.Chart(alt.InlineData(values=[{str(LATENCY): limit}])).encode(x=across)
+    rule = base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5)
+    name = base.mark_text(align="left", baseline="top", dx=5, fontSize=11, text=f"limit: {limit:g} ms")
+    return [rule, name.encode(y=alt.value(2))]
 
 
 def confusions_figure(confusions: Table) -> alt.FacetChart:
@@ -72,7 +89,10 @@ def confusions_figure(confusions: Table) -> alt.FacetChart:
     frame = frame.assign(panel=style.panels(frame, DATASET), pair=frame[LABEL] + " → " + frame[PREDICTED_CLASS])
     down = kinds.category(alt.Y, "pair", None)
     chart = kinds.bars(kinds.quantity(alt.X, ERRORS, "test images", zero=True, padding=0), down, confusions.columns)
-    title = style.title("What does the recommended model confuse?", "Class → what it was taken for; most errors first.")
+    title = style.title(
+        "What does the recommended model confuse?",
+        "Each bar counts the test images of one class that were taken for another (class → what it was taken for).",
+    )
     return style.faceted(chart, frame, title, (DATASET,), row=18)
 
 
@@ -82,11 +102,11 @@ def relabel_figure(relabel: Table) -> alt.FacetChart:
     frame = frame.assign(panel=style.panels(frame, DATASET), suggestion="→ " + frame[images.SUGGESTED].astype(str))
     hover = [column for column in relabel.columns if column not in (THUMBNAIL, images.ROW, images.COLUMN)]
     chart = kinds.pictures(frame, hover, LABEL, "suggestion")
-    lines = "Below each picture its label, and the class that similar images have. Look before you change one."
+    lines = "Below each picture stand its label and the class that similar images have. Look before you change one."
     tall, wide = (int(frame[name].max()) + 1 for name in (images.ROW, images.COLUMN))
     title = style.title("Which labels look wrong?", lines)
     drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * (kinds.SIDE + 40), columns=1)
-    drawn.spec.width = wide * (kinds.SIDE + 18)
+    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + kinds.GAP)
     return drawn
 
 

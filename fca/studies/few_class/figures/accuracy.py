@@ -52,7 +52,7 @@ def accuracy_figure(points: Table, means: Table) -> alt.FacetChart:
     one = one.encode(color=coloured.colour(), opacity=coloured.opacity(0.5))
     title = style.title(
         "How does accuracy change with the number of classes?",
-        f"Small: one class subset. Large: mean of the subsets with its {_INTERVAL}.",
+        f"Each small mark is one class subset, each large one the mean of the subsets with its {_INTERVAL}.",
     )
     return style.faceted(kinds.layers(one, large), frame, title, (DATASET, MODEL, NCL, PROTOCOL))
 
@@ -61,7 +61,7 @@ def dcn_figure(dcn: Table) -> alt.FacetChart:
     """The best accuracy of any model on each subset, against ncl; one panel for each data set."""
     title = style.title(
         "How accurate is the best of the models?",
-        "One dot a class subset: the best model's accuracy on it (DCN). Hover to see which model that is.",
+        "Each mark is the accuracy of the best model on one class subset (DCN). Hover to see which model that is.",
     )
     best = kinds.quantity(alt.Y, TOP1, "accuracy of the best model (DCN)")
     return _by_ncl(dcn.frame, TOP1, dcn.columns, title, best, joined=NCL)
@@ -76,8 +76,8 @@ def gap_figure(gap: Table) -> alt.FacetChart:
         parts.append(gap.frame.rename(columns=names).assign(protocol=way)[[*hover, accuracy.N_PAIRS]])
     title = style.title(
         "How much more accurate are sub-models than full models?",
-        "Sub-model minus full model on the same class subsets, mean over models and subsets",
-        f"with its {_INTERVAL}. Above the line, training on the subset only pays.",
+        "Each mark is the accuracy of sub-models minus that of full models on the same class subsets, the mean over",
+        f"models and subsets with its {_INTERVAL}. Above the line, training on the subset only pays.",
     )
     axis = kinds.quantity(alt.Y, _DIFFERENCE)
     return _by_ncl(pd.concat(parts), _DIFFERENCE, hover, title, axis, line=kinds.ZERO, size=90)
@@ -87,7 +87,7 @@ def agreement_figure(agreement: Table) -> alt.FacetChart:
     """Spearman's rho between the models' ranking on all classes and on few, against ncl."""
     title = style.title(
         "Does the ranking of models on all classes hold for few?",
-        f"1: the same order; 0: unrelated. Mean over class subsets with its {_INTERVAL}.",
+        f"1 is the same order, 0 is no relation. Each mark is the mean over class subsets with its {_INTERVAL}.",
     )
     axis = kinds.quantity(alt.Y, accuracy.RHO, domainMax=1)
     several = agreement.frame[agreement.frame[MODELS] > 1]
@@ -99,7 +99,7 @@ def ranks_figure(ranks: Table) -> alt.FacetChart:
     frame = by_protocol(_several(ranks.frame))
     title = style.title(
         "Does the best model change with the number of classes?",
-        "Mean rank of the models over the class subsets; 1 is the most accurate.",
+        "Each number is the mean rank of a model over the class subsets; 1 is the most accurate.",
     )
     worst = float(max(frame[MODEL].nunique(), 2))
     return models_by_ncl(frame, accuracy.RANK, ranks.columns, title, (1.0, worst), best_low=True)
@@ -235,7 +235,8 @@ def findings_figure(findings: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(VALUE, along, findings.columns, scale=axis, line=str(NO_EFFECT))
     title = style.title(
         "Do the findings of Few-Class Arena hold here?",
-        "Mean over class subsets with its 95 % interval over subset seeds; dashed: no effect.",
+        "Each dot is the mean over class subsets with its 95 % interval over subset seeds; the dashed line "
+        "is no effect.",
         *without_bars(frame.loc[frame[VALUE.low].isna(), VERDICT]),
     )
     drawn = style.faceted(chart, frame, title, (DATASET,), columns=1, row=24)
@@ -276,8 +277,9 @@ def paired_figure(paired: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(comparison.DIFFERENCE, rows, paired.columns, coloured, line=kinds.ZERO)
     title = style.title(
         "Which models differ on the same images?",
-        "Difference in accuracy on the same class subsets, with its 95 % interval. Significant: McNemar's test,",
-        "corrected for the number of pairs (Holm), finds a difference, and the interval leaves out 0.",
+        "Each mark is the difference in accuracy on the same class subsets, with its 95 % interval. It is "
+        "significant if",
+        "McNemar's test, corrected for the number of pairs (Holm), finds a difference and the interval leaves out 0.",
     )
     columns = frame[PROTOCOL].nunique()
     return style.faceted(chart, frame, title, (DATASET, NCL, PROTOCOL), columns=columns, row=24)
@@ -291,7 +293,7 @@ def stability_figure(stability: Table) -> alt.FacetChart:
     frame = by_protocol(_several(known), below=True)
     title = style.title(
         "Would other draws of the classes have another winner?",
-        "How often each model has the best mean accuracy, over bootstrap resamples of the subset seeds.",
+        "Each number is the share of bootstrap resamples of the subset seeds in which the model is the most accurate.",
     )
     return models_by_ncl(frame, comparison.P_BEST, stability.columns, title, (0.0, 1.0))
 
@@ -310,7 +312,8 @@ def variance_figure(variance: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(_SD, rows, hover, coloured, dodge=_SOURCE, scale=scale, size=70)
     title = style.title(
         "Where does the spread of accuracies come from?",
-        "Standard deviation by source, with its 95 % interval (cut off where it leaves the panel).",
+        "Each mark is the standard deviation from one source, with its 95 % interval (cut off where it "
+        "leaves the panel).",
         "Squared, the sources add up to the variance of the accuracy of one run on one subset.",
     )
     tall = max(110, 64 * frame[NCL].nunique())  # four dots beside each other

@@ -39,8 +39,7 @@ def map_figure(pairs: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Which classes resemble which?",
-        "SimSS of every two classes; dark blocks are groups of classes that are hard to separate.",
-        "",
+        "Each square is the SimSS of two classes; dark blocks are groups of classes that are hard to separate.",
     )
     side = {1: 560, 2: 400}[columns]
     drawn = style.faceted(chart, frame, title, (DATASET,), side, columns)
@@ -61,7 +60,9 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     chart = kinds.layers(base.mark_rule().encode(x=x, x2=f"{tables.SIMSS_MEAN}:Q"), mean, dots)
     title = style.title(
         "Which classes are hard?",
-        f"Dot: with the class it is hardest to separate from (hover); tick: mean over all. Up to {LISTED}.",
+        "Each dot is the SimSS of a class with the class it is hardest to separate from (hover for its "
+        "name), each tick "
+        f"the mean over all other classes. At most {LISTED} classes are shown.",
     )
     return _rows_of_their_own(chart, frame, title)
 
@@ -77,8 +78,8 @@ def subsets_figure(subsets: Table) -> alt.FacetChart:
     marks = kinds.scatter(x, kinds.quantity(alt.Y, SIMSS), subsets.columns, coloured, size=110)
     title = style.title(
         "How hard and how easy can a few classes be?",
-        "The hardest and the easiest subset of each size (hover for its classes);",
-        "bar: 90 % of random subsets.",
+        "Triangles are the hardest and the easiest subset of each size (hover for its classes);",
+        "grey bars hold 90 % of random subsets, with their median.",
     )
     return style.faceted(kinds.layers(spread, median, marks), frame, title, (DATASET, NCL))
 
@@ -94,8 +95,9 @@ def what_if_figure(what_if: Table) -> alt.FacetChart:
     subset = [_names(keys) for keys in dict.fromkeys(frame["subset"])]
     title = style.title(
         "What would one class more change, or two made one?",
-        f"To {subset[0]}" if len(subset) == 1 else "To the subset of each panel (hover)",
-        f"Up to {LISTED} of each.",
+        "Each bar is the change of SimSS when a class is added, or when two are made one; the subset is "
+        + (f"{subset[0]}." if len(subset) == 1 else "in the tooltip of each panel."),
+        f"At most {LISTED} changes of each kind are shown.",
     )
     chart = kinds.layers(kinds.reference(kinds.ZERO, upright=False), marks)
     return _rows_of_their_own(chart, frame, title)

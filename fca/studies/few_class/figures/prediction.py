@@ -41,8 +41,9 @@ def error_figure(prediction: Table) -> alt.FacetChart:
     alone = frame[frame[PREDICTOR] == tables.BASELINE].set_index("panel")[tables.ERROR]
     title = style.title(
         "How far off is accuracy that was predicted before training?",
-        "Mean absolute error on what the prediction never saw, with its 95 % interval over subset seeds (new data",
-        "sets: over data sets). Dashed: what the number of classes alone achieves.",
+        "Each mark is the mean absolute error on what the prediction never saw, with its 95 % interval over "
+        "subset seeds",
+        "(for new data sets, over data sets). The dashed line is what the number of classes alone achieves.",
     )
     return _dots(frame.assign(line=frame["panel"].map(alone)), tables.ERROR, prediction.columns, title)
 
@@ -52,8 +53,8 @@ def gain_figure(prediction: Table) -> alt.FacetChart:
     frame = _named(prediction.frame.dropna(subset=tables.GAIN))
     title = style.title(
         "Does anything predict accuracy beyond the number of classes?",
-        "By how much the error on what was never seen falls below that of ncl alone, with its 95 % interval over",
-        "subset seeds (new data sets: over data sets). Right of the dashed line: better than ncl alone.",
+        "Each mark shows by how much the error on what was never seen falls below that of ncl alone, with its 95 %",
+        "interval over subset seeds (for new data sets, over data sets). Right of the dashed line it is smaller.",
     )
     return _dots(frame.assign(line=0.0), tables.GAIN, prediction.columns, title)
 
@@ -80,8 +81,8 @@ def observed_figure(points: Table, prediction: Table) -> alt.FacetChart:
     marks = kinds.scatter(kinds.quantity(alt.X, tables.PREDICTED), y, points.columns, coloured, size=60)
     title = style.title(
         "How close do predictions come?",
-        "One dot a class subset that the prediction never saw, with its 90 % prediction interval.",
-        "Dashed: predicted as measured.",
+        "Each dot is one class subset that the prediction never saw, with its 90 % prediction interval.",
+        "On the dashed line both are equal.",
     )
     return style.faceted(kinds.layers(equal, spread, marks), frame, title, (DATASET, NCL), columns=BEST + 1)
 

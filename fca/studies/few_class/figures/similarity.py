@@ -33,7 +33,8 @@ def similarity_figure(similarity: Table) -> alt.FacetChart:
     chart = kinds.scatter(style.ncl_axis(gap=None), y, similarity.columns, coloured)
     title = style.title(
         "How alike are the images of the class subsets?",
-        "One dot a class subset. High SimSS: images resemble their own class more than the nearest other.",
+        "Each dot is one class subset. Where SimSS is high, images resemble their own class more than the "
+        "nearest other.",
     )
     return style.faceted(chart, frame, title, (DATASET, NCL))
 
@@ -53,8 +54,8 @@ def scatter_figure(points: Table, correlation: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Do alike classes make a subset harder?",
-        "One mark a class subset; dashed: least squares over the marks shown.",
-        "r: Pearson's, over all subsets and, below, among subsets of equal ncl.",
+        "Each mark is one class subset; the dashed line is the least-squares fit to the marks shown.",
+        "r is Pearson's correlation, over all subsets and, below it, among subsets of equal ncl.",
     )
     # not by model, because the best of all models has none; the protocol is the panel
     fields, columns = (DATASET, NCL, PROTOCOL), frame[PROTOCOL].nunique()
@@ -74,8 +75,8 @@ def correlation_figure(correlation: Table, points: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Does similarity predict more than the number of classes?",
-        "Correlation of each accuracy with SimSS or with ncl, and its 95 % interval over subset seeds.",
-        "DCN: the best model of each subset; its interval is over models too, if there are five or more.",
+        "Each mark is the correlation of an accuracy with SimSS or with ncl, with its 95 % interval over subset seeds.",
+        "DCN is the accuracy of the best model; its interval is over models too, if there are five or more.",
         *without_bars(frame[NOTE]),
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL, PROTOCOL), height=max(150, 32 * len(targets)))
@@ -107,7 +108,7 @@ def released_figure(released: Table, agreement: Table) -> alt.FacetChart:
     )
     title = style.title(
         "How far is the released similarity script from the definition?",
-        "One dot a class subset, in the script's own order: its lists of images grow from subset to subset.",
+        "Each dot is one class subset, in the script's own order: its lists of images grow from subset to subset.",
     )
     return style.faceted(kinds.layers(kinds.reference(kinds.ZERO, upright=True), marks), frame, title, (DATASET, NCL))
 

@@ -119,11 +119,16 @@ def corruption_answer(losses: pd.DataFrame) -> Found:
     >>> snow = {**line, "corruption": "snow", "top1_mean": 0.55, "loss": 0.35, "loss_low": 0.2, "loss_high": 0.5}
     >>> print(corruption_answer(pd.DataFrame([fog, snow]))[0])
     Of 2 corruptions of zoo, fog hurts vit most: 50.0 % [40.0, 60.0] right over its severities, 90.0 % on clean images.
+    >>> jpeg = {**fog, "corruption": "jpeg", "top1_mean": 0.4, "severity_levels": "1, 2, 3, 4"}
+    >>> lines = [fog | {"severity_levels": "1, 2, 3, 4, 5"}, snow | {"severity_levels": "1, 2, 3, 4, 5"}, jpeg]
+    >>> print(corruption_answer(pd.DataFrame(lines))[0].partition("; ")[2])
+    not compared, because of other severities: jpeg (1, 2, 3, 4).
     >>> print(corruption_answer(pd.DataFrame([fog, snow]).assign(at_chance=True, top1_clean=0.1))[0])
     Not known: on clean images of zoo, vit is at the level of chance (10.0 % right).
     """
     best = losses.sort_values(harm.CLEAN, ascending=False, kind="stable")[SUBJECT].iloc[0]
-    part = losses[losses[SUBJECT] == best].sort_values(harm.MEAN, kind="stable")
+    every = losses[losses[SUBJECT] == best].sort_values(harm.MEAN, kind="stable")
+    part, left_out = harm.of_equal_severities(every)
     line = part.iloc[0].to_dict()
     is_clean_known = pd.notna(line[harm.CLEAN])
     on_clean = interval({harm.CLEAN: line[harm.CLEAN]}, harm.CLEAN) if is_clean_known else ""
@@ -140,17 +145,18 @@ def corruption_answer(losses: pd.DataFrame) -> Found:
     right = f"{interval(line, harm.MEAN)} right over {'its' if len(worst) == 1 else 'their'} severities"
     clean = f", {on_clean} on clean images" if is_clean_known else ""
     of = f"Of {len(part)} corruptions of {line[DATASET]}"
+    ending = f"; {left_out}." if left_out else "."
     has_interval = pd.notna(line.get(harm.LOSS.low))
     if is_clean_known and has_interval and not line[harm.LOSS.low] > 0:
-        return f"{of}, none lowers the accuracy of {best} significantly: at least {right}{clean}.", chart
+        return f"{of}, none lowers the accuracy of {best} significantly: at least {right}{clean}{ending}", chart
     if is_clean_known and not has_interval:
         if line[harm.MEAN] >= line[harm.CLEAN]:
-            return f"{of}, none lowers the accuracy of {best}: at least {right}{clean}.", chart
+            return f"{of}, none lowers the accuracy of {best}: at least {right}{clean}{ending}", chart
         clean += " (the difference has no interval)"
     if len(worst) == len(part):
-        return f"{of}, {small.all_of(len(part))} hurt {best} as much: {right}{clean}.", chart
+        return f"{of}, {small.all_of(len(part))} hurt {best} as much: {right}{clean}{ending}", chart
     verb = "hurts" if len(worst) == 1 else "hurt"
-    return f"{of}, {small.listed(worst)} {verb} {best} most: {right}{clean}.", chart
+    return f"{of}, {small.listed(worst)} {verb} {best} most: {right}{clean}{ending}", chart
 
 
 def class_answer(classes: pd.DataFrame) -> Found:
@@ -162,7 +168,8 @@ def class_answer(classes: pd.DataFrame) -> Found:
     Class cat of zoo changes most under fog: its shares of easy to hard images vary by 0.20 [0.10, 0.30] over \
 severities (standard deviation).
     """
-    part = classes.dropna(subset=robust.INSTABILITY)
+    part, left_out = harm.of_equal_severities(classes.dropna(subset=robust.INSTABILITY))
+    ending = f"; {left_out}." if left_out else "."
     part = part.sort_values(robust.INSTABILITY, ascending=False, kind="stable")
     if part.empty:
         return None
@@ -177,7 +184,7 @@ severities (standard deviation).
     if line[robust.INSTABILITY] == 0:
         return f"None: no class of {line[DATASET]} changes over severities.", chart
     most = small.best_of(part, robust.INSTABILITY)
-    how = f"its {of} {verb} by {interval(line, moves)} over severities (standard deviation)."
+    how = f"its {of} {verb} by {interval(line, moves)} over severities (standard deviation){ending}"
     if len(most) > 1:
         example = f"{line[LABEL]} under {line[CORRUPTION]} is one of {len(most)} that change equally"
         return f"No class of {line[DATASET]} changes most: {example}; {how}", chart

@@ -23,16 +23,22 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
     ranked = losses.frame.sort_values(of.CLEAN, ascending=False, kind="stable")
     chosen = ranked[[DATASET, SUBJECT]].drop_duplicates().groupby(DATASET, sort=False).head(DRAWN)
     frame = accuracies.frame.merge(chosen, on=[DATASET, SUBJECT])
-    frame = frame.merge(losses.frame[[DATASET, SUBJECT, CORRUPTION, of.MEAN]], on=[DATASET, SUBJECT, CORRUPTION])
+    frame = frame.merge(
+        losses.frame[[DATASET, SUBJECT, CORRUPTION, of.MEAN, of.LEVELS]], on=[DATASET, SUBJECT, CORRUPTION]
+    )
     frame["panel"] = style.panels(frame, DATASET, SUBJECT)
-    rows = kinds.category(alt.Y, CORRUPTION, alt.EncodingSortField(of.MEAN, op="mean"), grid=False)
+    compared, left_out = of.of_equal_severities(frame)
+    place = frame[of.MEAN] + ~frame.index.isin(compared.index)  # those of other severities last: their means differ
+    frame = frame.assign(place=place)
+    rows = kinds.category(alt.Y, CORRUPTION, alt.EncodingSortField("place", op="mean"), grid=False)
     across = kinds.category(alt.X, SEVERITY, title="severity (0: clean)", labelAngle=0, domain=False, grid=False)
     chart = kinds.heat_map(of.RIGHT, across, rows, accuracies.columns, (0.0, 1.0))
     every = losses.frame[[DATASET, SUBJECT]].drop_duplicates()
     shown = "" if len(chosen) == len(every) else f" The {DRAWN} most accurate of {len(every)} subjects on clean images."
     title = style.title(
         "How accurate is each model under each corruption?",
-        f"Share of right predictions; the corruption that costs most is on top.{shown}",
+        f"Each cell is the share of right predictions; the corruption that costs most is on top.{shown}",
+        *([f"At the bottom: {left_out}."] if left_out else []),
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19)
 
@@ -49,7 +55,9 @@ def loss_headlines(losses: pd.DataFrame) -> Iterator[str]:
     """
     known = losses.dropna(subset=of.LOSS).sort_values(of.CLEAN, ascending=False, kind="stable")
     for dataset, part in known.groupby(DATASET, sort=False):
-        best = part[part[SUBJECT] == part[SUBJECT].iloc[0]].sort_values(of.LOSS, ascending=False, kind="stable")
+        best, left_out = of.of_equal_severities(part[part[SUBJECT] == part[SUBJECT].iloc[0]])
+        best = best.sort_values(of.LOSS, ascending=False, kind="stable")
+        ending = f"; {left_out}." if left_out else "."
         smallest = small.best_of(best, of.LOSS, largest=False)
         first, last = best.iloc[0].to_dict(), smallest.iloc[0].to_dict()
         who, clean = first[SUBJECT], f"{interval({of.CLEAN: first[of.CLEAN]}, of.CLEAN)} on clean images"
@@ -63,18 +71,18 @@ def loss_headlines(losses: pd.DataFrame) -> Iterator[str]:
             loss = f"the largest loss, under {small.listed(largest)}, is {interval(first, of.LOSS)}"
             if len(largest) == len(best):
                 loss = f"the loss under {'each' if len(best) > 1 else largest[0]} is {interval(first, of.LOSS)}"
-            yield f"{dataset}: no corruption lowers the accuracy of {who}{significantly}; {loss} of {clean}."
+            yield f"{dataset}: no corruption lowers the accuracy of {who}{significantly}; {loss} of {clean}{ending}"
             continue
         clean += "" if has_interval else ", without an interval"
         if len(largest) == len(best) > 1:
             every = small.all_of(len(best))
-            yield f"{dataset}: {who} loses as much under {every}: {interval(first, of.LOSS)} of {clean}."
+            yield f"{dataset}: {who} loses as much under {every}: {interval(first, of.LOSS)} of {clean}{ending}"
             continue
         verb = "loses most" if len(best) > 1 else "loses accuracy"
         most = f"{who} {verb} under {small.listed(largest)}: {interval(first, of.LOSS)} of {clean}"
         least_under = small.listed(smallest[CORRUPTION].tolist())
         least = f"; least under {least_under}: {interval(last, of.LOSS)}" if len(best) > 1 else ""
-        yield f"{dataset}: {most}{least}."
+        yield f"{dataset}: {most}{least}{ending}"
 
 
 FIGURES = (

@@ -41,8 +41,9 @@ def abilities_figure(abilities: Table, fits: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(ABILITY, rows, abilities.columns, coloured, scale=across, size=60)
     title = style.title(
         "How able is each model?" if trait == "ability" else f"Which subjects show most {trait}?",
-        f"Estimated {trait} with its 95 % interval, in standard deviations of the subjects (1pl: logits); one line",
-        "a model. Kendall's tau: 1 where it orders the subjects exactly as accuracy does.",
+        f"Each mark is the estimated {trait} of one subject with its 95 % interval, in standard deviations "
+        "of the subjects",
+        "(1pl: logits); each line is one model. Kendall's tau is 1 where it orders the subjects as accuracy does.",
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=17)
 
@@ -98,8 +99,8 @@ def plane_figure(plane: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Are difficult images also discriminating?",
-        "One dot an image, of a sample; the darker, the smaller the chance of even the best.",
-        "p_max: the chance of the ablest subject; feasibility: the highest chance that any ability reaches.",
+        "Each dot is one image of a sample; the darker, the smaller the chance of even the best.",
+        "p_max is the chance of the ablest subject, feasibility the highest chance that any ability reaches.",
     )
     return style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=280)
 
@@ -127,7 +128,7 @@ def severity_figure(severity: Table) -> alt.FacetChart:
     several = "What does a corruption change as it gets more severe?"
     title = style.title(
         several if len(levels) > 1 else "How difficult and how discriminating are the images?",
-        "Share of images at each value, severity by severity; the outer bins hold what lies beyond.",
+        "Each bar is the share of images at a value, severity by severity; the outer bins hold what lies beyond.",
     )
     tall = 60 + (34 if frame[CORRUPTION].nunique() <= FEW else 20) * len(levels)
     drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=tall, columns=3)
@@ -154,8 +155,8 @@ def curves_figure(curves: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Do the fitted curves follow the responses?",
-        "Lines: the fitted chance of a right response, of images from easy (dark) to hard. Dots: share of right",
-        f"responses in groups of subjects of like {trait}. Hover over a line to see its image alone.",
+        "Each line is the fitted chance of a right response to one image, from easy (dark) to hard; dots are the share",
+        f"of right responses in groups of subjects of like {trait}. Hover over a line to see its image alone.",
     )
     return style.faceted(chart, frame, title, (DATASET,), height=340)
 
@@ -177,8 +178,8 @@ def reliability_figure(reliability: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(TAU, rows, reliability.columns, coloured, dodge="slot", size=70)
     title = style.title(
         "Does ability order the models as accuracy does?",
-        "Every corruption and severity has a fit of its own; bars: 95 %, over models.",
-        "Diamonds: the severity of the paper's table.",
+        "Every corruption and severity has a fit of its own; bars are 95 % intervals over models.",
+        "Diamonds mark the severity of the paper's table.",
     )
     drawn = style.faceted(chart, frame, title, (DATASET, CORRUPTION), row=10)
     drawn.spec.height = alt.Step(10, **{"for": "offset"})

@@ -42,8 +42,9 @@ def rules_figure(rules: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(VALUE, rows, hover, coloured, dodge=MEASURE, scale=across, size=70)
     title = style.title(
         "Which rule finds wrong labels?",
-        "With 95 % intervals. AUC: chance that an image with a wrong label is more suspect than another;",
-        "among all, images that nobody reviewed count as right. k: number of known errors, unless set otherwise.",
+        "Bars are 95 % intervals. AUC is the chance that an image with a wrong label is more suspect than "
+        "another; among",
+        "all, images that nobody reviewed count as right. k is the number of known errors, unless set otherwise.",
     )
     return style.faceted(chart, frame, title, (DATASET,), height=44 * frame[RULE].nunique())
 
@@ -70,8 +71,9 @@ def curve_figure(curve: Table) -> alt.FacetChart:
     )
     title = style.title(
         "How many wrong labels does each rule find?",
-        "Images flagged from the most suspect on. Dashed: by chance. Band: the paper's claim of 30 to 40 % for low",
-        "discrimination and feasibility, which does not state how many images are flagged.",
+        "Images are flagged from the most suspect on. The dashed line is chance; the band is the paper's "
+        "claim of 30 to 40 %",
+        "for low discrimination and feasibility, which does not state how many images are flagged.",
     )
     return style.faceted(chart, frame, title, (DATASET,), height=300)
 
@@ -101,8 +103,9 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Which labels look wrong?",
-        f"The {FIRST} most suspect images: label → what most models predict instead.",
-        "Filled: share of models that predict the other class; open: that predict the label.",
+        f"Each row is one of the {FIRST} most suspect images: its label → what most models predict instead.",
+        "Filled marks are the share of models that predict the other class, open marks of those that "
+        "predict the label.",
         *(f"{reason}." for reason in not_listed),
     )
     columns = min(2, frame["panel"].nunique())
@@ -120,7 +123,7 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     hover = [column for column in gallery.columns if column not in ("thumbnail", "row", "column")]
     title = style.title(
         "Which images are hard, which easy, and which labels look wrong?",
-        "Below each picture its label and the predicted classes, with how many models; hover for more.",
+        "Below each picture stand its label and the predicted classes, with how many models; hover for more.",
     )
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     chart = kinds.pictures(frame, hover, LABEL, PREDICTED)

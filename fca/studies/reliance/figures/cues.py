@@ -59,7 +59,7 @@ def networks_figure(truth: Table, networks: Table) -> alt.FacetChart:
     points = kinds.scatter(x, y, networks.columns, kinds.hue(CUE, frame, _COLOURS), size=50)
     title = style.title(
         "What does each metric show of networks that rely more and more on the background?",
-        "One point a network. Accuracy without the object should rise; all others should fall.",
+        "Each point is one network. Accuracy without the object should rise; all others should fall.",
     )
     drawn = style.faceted(points, frame, title, (CUE, MODEL), height=170, columns=4)
     return drawn.resolve_scale(y="independent").resolve_axis(x="independent")

@@ -38,7 +38,7 @@ def classes_figure(shown: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(MEASURED, rows, hover, coloured, scale=across)
     title = style.title(
         "How large, whole and central are the objects of each class?",
-        "Means over the images of a class with 95 % intervals; smallest objects first.",
+        "Each mark is the mean over the images of a class, with its 95 % interval; the smallest objects come first.",
         f"Input: {'; '.join(dict.fromkeys(shown.frame[objects.GEOMETRY]))} (side, side before the crop, filter).",
     )
     figure = style.faceted(chart, frame, title, (DATASET,), columns=len(SHORT), row=18)
@@ -59,7 +59,7 @@ def distribution_figure(shown: Table) -> alt.FacetChart:
     sets = frame[DATASET].nunique()
     title = style.title(
         "How are sizes, shares left by the crop and agreement distributed?",
-        f"Share of the images in bins of {objects.WIDTH:.0%}.",
+        f"Each bar is the share of the images in a bin of {objects.WIDTH:.0%}.",
     )
     across = kinds.quantity(alt.X, Column(objects.FROM, float, ".0%", ""), "", domain=[0, 1], padding=0)
     up = kinds.quantity(alt.Y, SHARE, zero=True, padding=0)

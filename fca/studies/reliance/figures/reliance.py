@@ -45,7 +45,7 @@ def accuracy_figure(shown: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(TOP1, rows, shown.columns, kinds.hue(MODEL, frame, columns=2), **look)
     title = style.title(
         "Is the class still predicted when its object is gone?",
-        "95 % intervals over classes; dashed: guessing one of the classes that may be predicted.",
+        "Bars are 95 % intervals over classes; the dashed line is guessing one of the classes that may be predicted.",
         *_left_out(frame),
     )
     height = frame["change"].nunique() * (14 + 12 * frame[MODEL].nunique())
@@ -81,7 +81,10 @@ def alignment_figure(shown: Table) -> alt.FacetChart:
     look: dict[str, Any] = {"dodge": DATASET, "scale": across}
     rows, coloured = kinds.category(alt.Y, MODEL), kinds.hue(DATASET, frame)
     chart = kinds.points_with_intervals(made.VALUE, rows, shown.columns, coloured, **look)
-    title = style.title("Is what decides the prediction on the object?", "GradCAM of each class; 95 % intervals.")
+    title = style.title(
+        "Is what decides the prediction on the object?",
+        "Each mark is measured on GradCAM maps of the class; bars are 95 % intervals.",
+    )
     height = frame[MODEL].nunique() * (14 + 12 * frame[DATASET].nunique())
     return style.faceted(_pale(chart), frame, title, (DATASET, MODEL), height=height)
 
@@ -131,7 +134,9 @@ def examples_figure(shown: Table) -> alt.FacetChart:
     frame["column"] = frame["column"].rank(method="dense").astype(int) - 1  # without clean images the first is empty
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     chart = kinds.pictures(frame, (DATASET, made.CONDITION, LABEL), "change", LABEL)
-    title = style.title("What do the changed images look like?", "First images of the first classes, at input size.")
+    title = style.title(
+        "What do the changed images look like?", "These are the first images of the first classes, at input size."
+    )
     drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * STEP, columns=1)
     drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 30)
     return drawn
@@ -149,7 +154,9 @@ def shape_figure(shown: Table) -> alt.FacetChart:
     across = kinds.quantity(alt.X, made.SHAPE, "decisions for shape", grid=True, domain=[0, 1], padding=0)
     hover = (DATASET, MODEL, *with_interval(made.SHAPE), NOTE)
     chart = kinds.points_with_intervals(made.SHAPE, rows, hover, coloured, scale=across)
-    title = style.title("Shape or texture?", "Images whose shape and texture are of different classes; 95 % intervals.")
+    title = style.title(
+        "Shape or texture?", "Shape and texture of these images are of different classes; bars are 95 % intervals."
+    )
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=18)
 
 

@@ -32,7 +32,8 @@ def values_figure(values: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(of.ACCURACY, along, values.columns, coloured, **look)
     title = style.title(
         "Which attribute values make the classifier fail?",
-        "Mean accuracy over subdomains with its 95 % interval. What a policy visits is no random sample of the domain;",
+        "Each mark is the mean accuracy over subdomains with its 95 % interval. What a policy visits is no "
+        "random sample of the domain;",
         "its model estimates all subdomains, visited or not.",
     )
     return style.faceted(chart, frame, title, (of.SEARCH,), columns=2, row=5 if several else 18)
@@ -45,7 +46,9 @@ def pairs_figure(pairs: Table) -> alt.FacetChart:
     frame["panel"] = style.panels(frame, of.SEARCH) + "\n" + names + ": " + frame["estimated"]
     x = alt.X(f"{of.OTHER_VALUE}:N", title=None, sort=None, axis=alt.Axis(labelAngle=-30))
     chart = kinds.heat_map(of.ACCURACY, x, style.names_axis(of.VALUE, None), pairs.columns, (0.0, 1.0))
-    title = style.title("Which pairs of attribute values make the classifier fail?", "Mean accuracy over subdomains.")
+    title = style.title(
+        "Which pairs of attribute values make the classifier fail?", "Each cell is the mean accuracy over subdomains."
+    )
     drawn = style.faceted(chart, frame, title, (of.SEARCH,), columns=2, row=34)
     return drawn.resolve_scale(x="independent", y="independent")
 
@@ -92,7 +95,9 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     for layer, place in zip(chart.layer, ("yOffset", "dy", "dy"), strict=True):
         layer.mark[place] -= more
     chart.layer[2].mark.lineBreak = "\n"
-    title = style.title("What do failures look like?", "Below each: probability of the target, and the prompt.")
+    title = style.title(
+        "What do failures look like?", "Below each picture stand the probability of the target and the prompt."
+    )
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     drawn = style.faceted(chart, frame, title, (of.SEARCH,), height=tall * (100 + 2 * int(more)), columns=1)
     drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 30)
