@@ -60,7 +60,7 @@ def _predict(options: argparse.Namespace) -> list[str]:
     if out.exists():
         raise FcaError("out", out, "a file that does not exist yet", "remove it, or give another out=FILE.csv")
     trained = Trained.of(options.outputs, options.run, options.snapshot)
-    paths, read = loose_images(options.images, "FOLDER")
+    paths, read = loose_images(options.images, "FOLDER", trained.white)
     classifier = trained.model.build()
     chosen = choose(trained, classifier, options.error, options.confidence)
     logits = logits_in_batches(classifier, at_input(read, classifier.geometry, len(paths), "predicting"))

@@ -17,6 +17,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, UInt8
 
 from fca.allowed import Allowed, Seed
+from fca.data.files import WHITE
 from fca.identity import UNREADABLE, fingerprint
 from fca.types import SPLITS, FcaError, ImageData, no_mask
 
@@ -24,6 +25,9 @@ Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
 Mask = Callable[[str], Bool[np.ndarray, "height width"] | None]
 Splits = Mapping[str, str | None] | None
 """A set's own split name -> train, val or test, or null to leave its images out."""
+
+White = Annotated[int | None, Allowed(1, WHITE)]
+"""The value of 16-bit files that is shown white; None = WHITE."""
 
 log = logging.getLogger(__name__)
 
@@ -500,6 +504,7 @@ def assemble(
     mask: Mask | None = None,
     mirror: bool = True,
     group: str | None = None,
+    white: int | None = None,
 ) -> ImageData:
     """The data set of these images, in the order of their ids.
 
@@ -510,10 +515,12 @@ def assemble(
     version: which images these are, where not their content decides.
     mirror:  whether an image mirrored left to right still shows its class.
     group:   a column; images that share its value are never cut apart when val or all three splits are drawn.
+    white:   the value of 16-bit files that is shown white: with another one, a file shows another image.
 
     Raises FcaError for no image, an image id that stands twice, one class only, splits that do not fit, and control
     characters in ids, classes and groups: a fingerprint separates by them, and a terminal obeys them.
     """
+    listed = _with_white(listed, white)
     items, step = _in_order(listed, splits, name), "look at dataset.root and its keys"
     if items.empty:
         raise FcaError(f"images of {name}", 0, "at least two classes of images", step)
@@ -537,6 +544,14 @@ def assemble(
         fingerprint_kind="content" if "content" in items else "version",
         group=group,
     )
+
+
+def _with_white(listed: pd.DataFrame, white: int | None) -> pd.DataFrame:
+    """The lines, with a value of white that is not the usual one as a part of the content."""
+    if white in (None, WHITE) or CONTENT not in listed:
+        return listed
+    shown_as = [digest if digest == UNREADABLE else f"{digest} white={white}" for digest in listed[CONTENT]]
+    return listed.assign(**{CONTENT: shown_as})
 
 
 def _in_order(listed: pd.DataFrame, splits: Splits, name: str) -> pd.DataFrame:
