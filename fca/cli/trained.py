@@ -16,6 +16,7 @@ from fca.cli.configure import config_of, store_with_images
 from fca.cli.show import check_store
 from fca.data.files import Directory, Files, image_of, in_order, open_root
 from fca.data.image_files import sorted_files, warn_of_left_out
+from fca.data.kinds import SUFFIXES
 from fca.models.stored import StoredRun, snapshot_name
 from fca.store import State, Store
 from fca.store.columns import Row
@@ -108,7 +109,7 @@ def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Rea
     there = sorted_files(files, names)
     images = sorted([*there.images, *there.not_read])
     if not images:
-        allowed = f"at least one image; {len(names)} files are none"
+        allowed = f"at least one image ({', '.join(SUFFIXES[:3])} or another); {len(names)} other files"
         raise FcaError(key, path, allowed, "correct it")
     warn_of_left_out(files.root, replace(there, not_read={}).left_out())
 

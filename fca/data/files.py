@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -91,7 +91,7 @@ the scale, as long as both sides stay at least twice as long."""
 class InFile:
     """What a file holds beside its pixels.
 
-    largest: the largest value of its 16-bit channels; None where it stores no 16 bits, or states its largest value.
+    largest: the largest value of its 16-bit channels; None where it stores no 16 bits, or white is stated or asked for.
     damage:  what is wrong with its JPEG data; "" where nothing is.
     """
 
@@ -107,11 +107,12 @@ def _upright(content: bytes, path: str, mode: str, white: int | None = None) -> 
     with _naming(path), _opened(content, path) as image:
         if side := REDUCED.get():
             image.draft(None, (2 * side, 2 * side))
-        states_range = _states_range(image)
-        low = _low_bytes(content, path, image) if white or IN_FILE.get() else None
+        if _states_range(image):
+            white = WHITE
+        low = _low_bytes(content, image, white) if white or IN_FILE.get() else None
         ImageOps.exif_transpose(image, in_place=True)
         image.load()
-        upright = _eight_bits(image, low, WHITE if white is None or states_range else white, states_range)
+        upright = _eight_bits(image, low, white)
         return upright if upright.mode == mode else upright.convert(mode)  # a copy less, under Python's lock
 
 
@@ -121,9 +122,7 @@ def _opened(content: bytes, path: str) -> ImageFile:
     if reason := why_not_read(head, path):
         raise ValueError(reason)
     if is_heic(head):
-        import pillow_heif
-
-        pillow_heif.register_heif_opener()
+        _add_heic()
         return Image.open(io.BytesIO(content), formats=["HEIF"])
     image = Image.open(io.BytesIO(content), formats=formats_of(path))
     if image.format == "TIFF" and _is_raw(image):
@@ -131,12 +130,22 @@ def _opened(content: bytes, path: str) -> ImageFile:
     return image
 
 
+@cache
+def _add_heic() -> None:
+    """Let Pillow read HEIC, by an optional package."""
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
+
+
 def _is_raw(image: Any) -> bool:
-    """Whether a TIFF is a raw photograph: DNG, the pixels of a colour filter, or a thumbnail before the real image."""
+    """Whether a TIFF is a raw photograph, of which Pillow reads the thumbnail.
+
+    DNG has its version as a tag; in others the first image is a reduced one, and the tag of further images leads on.
+    """
     tags = image.tag_v2
-    is_dng, is_filtered = 50706 in tags, tags.get(262) in (32803, 34892)
-    is_thumbnail = tags.get(254, 0) & 1 and 330 in tags
-    return bool(is_dng or is_filtered or is_thumbnail)
+    is_reduced = bool(tags.get(254, 0) & 1)
+    return 50706 in tags or (is_reduced and 330 in tags)
 
 
 def _states_range(image: ImageFile) -> bool:
@@ -147,13 +156,20 @@ def _states_range(image: ImageFile) -> bool:
 OTHER_END = {"B": "L", "L": "B", "N": "B" if sys.byteorder == "little" else "L"}
 
 
-def _low_bytes(content: bytes, path: str, image: ImageFile) -> Image.Image | None:
+def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Image | None:
     """The low bytes of 16-bit colours, of which Pillow reads the high ones; upright. None for all other images.
 
-    It reads them where it takes the file for one of the other byte order.
+    Pillow reads them where it takes the file for one of the other byte order. Raises ValueError where it cannot, and
+    they are needed for `white`.
     """
-    if image.mode.startswith("I") or not all(";16" in str(tile.args) for tile in image.tile) or not image.tile:
+    raw_modes = [str(tile.args if isinstance(tile.args, str) else tile.args[0]) for tile in image.tile if tile.args]
+    if image.mode.startswith("I") or not any(";16" in mode for mode in raw_modes):
         return None
+    if not all(mode.startswith(("RGB;16", "RGBA;16")) for mode in raw_modes):
+        if white not in (None, WHITE):
+            raise ValueError(f"of 16 bits as {raw_modes[0]} only 8 are read: store them as grey, RGB or RGBA")
+        return None
+
     with Image.open(io.BytesIO(content), formats=[str(image.format)]) as low:
         low.tile = [tile._replace(args=_of_other_end(tile.args)) for tile in low.tile]
         ImageOps.exif_transpose(low, in_place=True)
@@ -183,7 +199,7 @@ def _naming(path: str) -> Iterator[None]:
         raise UnreadableImage(f"{path}: {error}") from error
 
 
-def _eight_bits(image: Image.Image, low: Image.Image | None, white: int, states_range: bool) -> Image.Image:
+def _eight_bits(image: Image.Image, low: Image.Image | None, white: int | None) -> Image.Image:
     """Opaque, with 8 bits per channel.    low: see `_low_bytes`."""
     if image.mode == "F":
         raise ValueError("floating point pixels have no agreed range; store 8 or 16 bits")
@@ -191,13 +207,13 @@ def _eight_bits(image: Image.Image, low: Image.Image | None, white: int, states_
         values = np.asarray(image).astype(np.int64)
         if values.min() < 0 or values.max() > WHITE:
             raise ValueError("32-bit pixels have no agreed range; store 8 or 16 bits")
-        _note_largest(values, states_range)
+        _note_largest(values, white)
         return Image.fromarray(_scaled(values, white))
     if low is not None:
         values = np.asarray(image).astype(np.int64) * 256 + np.asarray(low)
         colours = values[..., :3] if image.mode == "RGBA" else values
-        _note_largest(colours, states_range)
-        if white != WHITE:
+        _note_largest(colours, white)
+        if white not in (None, WHITE):
             image = _scaled_colours(image, colours, white)
     if image.has_transparency_data:
         colours = image.convert("RGBA")
@@ -205,19 +221,20 @@ def _eight_bits(image: Image.Image, low: Image.Image | None, white: int, states_
     return image
 
 
-def _note_largest(values: Int[np.ndarray, "..."], states_range: bool) -> None:
-    if (record := IN_FILE.get()) and not states_range:
+def _note_largest(values: Int[np.ndarray, "..."], white: int | None) -> None:
+    if (record := IN_FILE.get()) and white is None:
         record.largest = int(values.max())
 
 
-def _scaled(values: Int[np.ndarray, "*shape"], white: int) -> UInt8[np.ndarray, "*shape"]:
+def _scaled(values: Int[np.ndarray, "*shape"], white: int | None) -> UInt8[np.ndarray, "*shape"]:
     """0 to `white` become 0 to 255, rounded. Raises ValueError for larger values."""
+    white = white or WHITE
     if (largest := int(values.max())) > white:
         raise ValueError(f"a value of {largest}, above dataset.white={white}; take {fewest_bits(largest)} or more")
     return ((values * 255 + white // 2) // white).astype(np.uint8)
 
 
-def _scaled_colours(image: Image.Image, colours: Int[np.ndarray, "..."], white: int) -> Image.Image:
+def _scaled_colours(image: Image.Image, colours: Int[np.ndarray, "..."], white: int | None) -> Image.Image:
     scaled = Image.fromarray(_scaled(colours, white))
     if image.mode == "RGBA":
         scaled.putalpha(image.getchannel("A"))

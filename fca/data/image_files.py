@@ -44,16 +44,21 @@ class Sorted:
         """
         parts = []
         if self.others:
-            parts.append(f"{_number(len(self.others), 'file')} that {_are(len(self.others))}: {by_suffix(self.others)}")
+            parts.append(f"{counted(len(self.others), 'file')} that {_are(len(self.others))}: {by_suffix(self.others)}")
         if self.not_read:
             reasons = dict.fromkeys(self.not_read.values())
             of_reason = {reason: [path for path, why in self.not_read.items() if why == reason] for reason in reasons}
             named = [f"{by_suffix(paths)} ({reason})" for reason, paths in of_reason.items()]
-            parts.append(f"{_number(len(self.not_read), 'picture')}: {', '.join(named)}")
+            parts.append(f"{counted(len(self.not_read), 'picture')}: {', '.join(named)}")
         return f"left out: {'; '.join(parts)}" if parts else ""
 
 
-def _number(n: int, what: str) -> str:
+def counted(n: int, what: str) -> str:
+    """A number of things, in words.
+
+    >>> counted(1, "sample"), counted(2, "sample")
+    ('1 sample', '2 samples')
+    """
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from importlib.util import find_spec
 from pathlib import PurePosixPath
 from typing import NamedTuple
@@ -136,8 +137,12 @@ def format_of(head: bytes, path: str) -> str | None:
     if is_heic(head):
         return "HEIF"
     Image.init()
-    for name in formats_of(path):
-        accepts = Image.OPEN[name][1]
-        if accepts is None or accepts(head[:16]):
-            return name
-    return None
+    return next((name for name in formats_of(path) if _may_begin(name, head)), None)
+
+
+def _may_begin(name: str, head: bytes) -> bool:
+    accepts = Image.OPEN[name][1]
+    try:
+        return accepts is None or bool(accepts(head[:16]))
+    except (struct.error, IndexError):  # fewer bytes than any such image has
+        return False

@@ -22,7 +22,7 @@ import xxhash
 
 from fca.data.content import inside
 from fca.data.files import LARGEST, WALKERS, decode, is_hidden, name_of
-from fca.data.image_files import IMAGE, OTHER, by_suffix, kind_of
+from fca.data.image_files import IMAGE, OTHER, by_suffix, counted, kind_of
 from fca.data.kinds import HEAD, SUFFIXES, TEXTS, reads_heic
 from fca.data.splits import Share, Splits, White, assemble, known_split, shown
 from fca.types import FcaError, ImageData, UnreadableImage
@@ -90,7 +90,7 @@ def _warn_of_samples_without_image(root: str, samples: pa.Table) -> None:
     lacking = samples.filter(pc.is_null(samples["content"]))
     for why in lacking["why"].unique().to_pylist():
         keys = lacking.filter(pc.equal(lacking["why"], why))["key"].to_pylist()
-        log.warning("%s: left out: %d samples without an image (%s): %s", root, len(keys), why, shown(keys))
+        log.warning("%s: left out: %s without an image (%s): %s", root, counted(len(keys), "sample"), why, shown(keys))
 
 
 def _members(path: Path, label: str) -> pa.Table:
@@ -196,7 +196,9 @@ def files_in(root: str, suffixes: tuple[str, ...]) -> list[Path]:
         elif path.suffix not in TEXTS:
             others.append(inner.as_posix())
     if others:
-        log.warning("%s: left out: %d files that are no %s: %s", root, len(others), suffixes[0], by_suffix(others))
+        are = "that is no" if len(others) == 1 else "that are no"
+        number = counted(len(others), "file")
+        log.warning("%s: left out: %s %s %s: %s", root, number, are, suffixes[0], by_suffix(others))
     if not found:
         raise FcaError("dataset.root", root, f"a folder with {' or '.join(suffixes)} files", "set dataset.root to it")
     return found
