@@ -44,5 +44,6 @@ def _is_harmless(warning: str, content: bytes) -> bool:
     if marker != END:
         return content.find(marker) < content.find(b"\xff\xda")  # before the first scan
     end = content.rfind(END)
-    filling = content[end - surplus : end]
-    return surplus <= max(PADDING, len(content) // 100) and len(set(filling)) == 1
+    filling, before = content[end - surplus : end], content[end - surplus - 4 : end - surplus]
+    is_one_value = len(set(filling)) == 1 and set(before) != set(filling)  # zeros to the end would be one value too
+    return is_one_value and surplus <= max(PADDING, len(content) // 100)
