@@ -31,6 +31,7 @@ FEATURES = {  # of the extras in pyproject.toml
     "mmpretrain": "networks of MMPretrain: model=mmpretrain",
     "open-clip": "OpenCLIP's models of images and texts: model=open_clip",
     "generate": "generated test images and their checks: generator=stable_diffusion, openai; checks=clip",
+    "heic": "photographs of telephones: .heic",
     "export": "networks as files for other programs: fca export",
 }
 SHOWN = 8  # names of found weights

@@ -24,6 +24,7 @@ from fca.cli.application import CONF, composed
 from fca.cli.configure import component
 from fca.cli.execute import provenance
 from fca.cli.trained import Trained, at_input, loose_images
+from fca.data.files import WHITE
 from fca.data.splits import fixed_draw
 from fca.models.stored import DESCRIPTION, Probed, model_from
 from fca.models.timm_models import TimmModel, record_of
@@ -72,6 +73,7 @@ def _export(options: argparse.Namespace) -> str:
         "format": options.format,
         **_about(trained),
         **preprocessing(classifier),
+        "white": WHITE if trained.white is None else trained.white,
     }
     images = _images(trained, classifier, options.verify)
     if options.format == "safetensors":
@@ -123,7 +125,7 @@ def _started(trained: Trained) -> tuple[Any, list[str]]:
 def _images(trained: Trained, classifier: Classifier, folder: str | None) -> UInt8[np.ndarray, "images size size 3"]:
     """Real images at input size: of the folder if one is given, else a fixed draw of the test images, every class."""
     if folder is not None:
-        paths, read = loose_images(folder, "verify")
+        paths, read = loose_images(folder, "verify", trained.white)
         n = min(CHECKED, len(paths))
     else:
         data = trained.images()

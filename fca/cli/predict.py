@@ -69,7 +69,7 @@ def _predict(options: argparse.Namespace) -> list[str]:
         allowed = "a training that did not diverge; the loss of this one became infinite, and its weights mean nothing"
         raise FcaError("run", options.run, allowed, "train it again with a lower recipe.lr, and take that run")
 
-    paths, read = loose_images(options.images, "FOLDER")
+    paths, read = loose_images(options.images, "FOLDER", trained.white)
     classifier = trained.model.build()
     chosen = None
     if options.error is not None:

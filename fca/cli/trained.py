@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from fca.cli.configure import store_with_images
+from fca.cli.configure import config_of, store_with_images
 from fca.cli.show import check_store
-from fca.data.files import SUFFIXES, Directory, image_of, in_order, open_root
+from fca.data.files import Directory, Files, image_of, in_order, open_root
+from fca.data.image_files import sorted_files, warn_of_left_out
+from fca.data.kinds import SUFFIXES
 from fca.models.stored import StoredRun, snapshot_name
 from fca.store import State, Store
 from fca.store.columns import Row
@@ -59,6 +61,12 @@ class Trained:
     def snapshot(self) -> str:
         return snapshot_name(self.model.snapshot)
 
+    @property
+    def white(self) -> int | None:
+        """`dataset.white` of the training: which value of a 16-bit file it was shown as white."""
+        config = config_of(self.store.folder(self.row["run_id"]) / "config.yaml")
+        return config.dataset.get("white")
+
     def tested(self) -> dict[str, Any] | None:
         """Accuracy on the clean test images with its 95 % interval, where these weights were tested."""
         rows = self.store.rows()
@@ -90,23 +98,42 @@ def _unknown(store: Store, run_id: str | None) -> FcaError:
     return FcaError("run", run_id, f"one of the {len(known)} trainings in {store.outputs}, {shown}", "fca results")
 
 
-def loose_images(path: str, key: str) -> tuple[list[str], Read]:
-    """Images without labels, those anywhere in a directory or .zip archive, or a single file: paths in order, a reader.
+def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Read]:
+    """Pictures without labels, anywhere in a directory or .zip archive, or a single file: paths in order, a reader.
 
-    key: how the command calls it. Raises FcaError where there is none.
+    Pictures that are not read are among them, and their reader gives the reason; a line counts all other files.
+
+    key: how the command calls it.    white: see `fca.data.files.decode`. Raises FcaError where there is none.
     """
+    files, names = _files_of(path, key)
+    there = sorted_files(files, names)
+    images = sorted([*there.images, *there.not_read])
+    if not images:
+        allowed = f"at least one image ({', '.join(SUFFIXES[:3])} or another); {len(names)} other files"
+        raise FcaError(key, path, allowed, "correct it")
+    warn_of_left_out(files.root, replace(there, not_read={}).left_out())
+
+    def read(at: int) -> UInt8[np.ndarray, "height width 3"]:
+        if reason := there.not_read.get(images[at]):
+            raise UnreadableImage(f"{files.root}/{images[at]}: {reason}")
+        return image_of(files, images[at], white)
+
+    return images, read
+
+
+def _files_of(path: str, key: str) -> tuple[Files, list[str]]:
+    """A root, and the paths of its files; of a single image its folder, and its name."""
     file = Path(path).expanduser()
-    if file.is_file() and file.suffix.lower() in SUFFIXES:
-        return [file.name], lambda _: image_of(Directory(str(file.parent)), file.name)
+    if file.is_file():
+        folder = Directory(str(file.parent))
+        there = sorted_files(folder, [file.name])
+        if there.images or there.not_read:
+            return folder, [file.name]
     try:
         files = open_root(path, "images")
     except FcaError as error:
         raise FcaError(key, path, f"{error.args[2]}, or an image", "correct the path") from error
-    names = files.listing().files["path"].to_pylist()
-    images = sorted(name for name in names if name.lower().endswith(SUFFIXES))
-    if not images:
-        raise FcaError(key, path, f"at least one image ({', '.join(SUFFIXES)}); {len(names)} other files", "correct it")
-    return images, lambda at: image_of(files, images[at])
+    return files, files.listing().files["path"].to_pylist()
 
 
 def at_input(read: Read, geometry: Geometry, n: int, doing: str) -> Iterator[UInt8[np.ndarray, "size size 3"] | str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import stat
+import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,35 +16,46 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool, Int, UInt8
 from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.ImageFile import ImageFile
 
+from fca.data.jpeg import damage
+from fca.data.kinds import HEAD, RAW, formats_of, is_heic, why_not_read
 from fca.progress import track
 from fca.types import FcaError, UnreadableImage
 
 MASK_OBJECTS = ("bright", "dark")
 GREY = (32, 223)  # values of a mask that are neither black nor white; those beside come from JPEG
-FORMATS = ("JPEG", "PNG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "AVIF", "JPEG2000", "ICO")
-"""What a file may hold, whatever its suffix. Pillow knows more, also PostScript, which an interpreter would run."""
+WHITE = 65535
+"""The value of a 16-bit file that is shown white where nothing else is asked for."""
 
 LARGEST = 10**9
 """Bytes of a file that is read whole: Pillow refuses images that need more, and an archive may promise any number."""
 
 
-def decode(content: bytes, path: str) -> UInt8[np.ndarray, "height width 3"]:
+def decode(content: bytes, path: str, white: int | None = None) -> UInt8[np.ndarray, "height width 3"]:
     """The RGB pixels of an encoded image, turned upright by its EXIF orientation.
 
     Transparent parts show white, as on a page (the colours under them are arbitrary and never visible). 16 bits
     are scaled to 8 (65535 -> 255), not clipped. Grey, palette, 1 bit and CMYK are converted. Of an animation the first
-    frame counts. Raises UnreadableImage naming `path` for anything else: truncated, no image, floating point.
+    frame counts.
+
+    white: the value of 16-bit files that becomes 255, for those that use fewer bits (4095 of 12); None = 65535. Files
+    of 8 bits, and those that state their largest value (PGM, PPM), are as they are.
+
+    Raises UnreadableImage naming `path` for anything else: truncated, no image, floating point, a raw photograph, HEIC
+    without its package, a value above `white`.
     """
-    return np.array(_upright(content, path, "RGB"))
+    if record := IN_FILE.get():
+        record.damage = damage(content)
+    return np.array(_upright(content, path, "RGB", white))
 
 
 def decode_mask(content: bytes, path: str, objects: str) -> Bool[np.ndarray, "height width"]:
@@ -65,7 +77,7 @@ def decode_mask(content: bytes, path: str, objects: str) -> Bool[np.ndarray, "he
 
 def upright_size(content: bytes, path: str) -> tuple[int, int]:
     """Height and width of the decoded image, from its header alone."""
-    with _naming(path), Image.open(io.BytesIO(content), formats=FORMATS) as image:
+    with _naming(path), _opened(content, path) as image:
         turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)  # orientations with the sides exchanged
         return (image.width, image.height) if turned else (image.height, image.width)
 
@@ -75,14 +87,101 @@ REDUCED: ContextVar[int] = ContextVar("REDUCED", default=0)
 the scale, as long as both sides stay at least twice as long."""
 
 
-def _upright(content: bytes, path: str, mode: str) -> Image.Image:
-    with _naming(path), Image.open(io.BytesIO(content), formats=FORMATS) as image:
+@dataclass
+class InFile:
+    """What a file holds beside its pixels.
+
+    largest: the largest value of its 16-bit channels; None where it stores no 16 bits, or white is stated or asked for.
+    damage:  what is wrong with its JPEG data; "" where nothing is.
+    """
+
+    largest: int | None = None
+    damage: str = ""
+
+
+IN_FILE: ContextVar[InFile | None] = ContextVar("IN_FILE", default=None)
+"""Where it is set, `decode` fills it in, which takes longer."""
+
+
+def _upright(content: bytes, path: str, mode: str, white: int | None = None) -> Image.Image:
+    with _naming(path), _opened(content, path) as image:
         if side := REDUCED.get():
             image.draft(None, (2 * side, 2 * side))
+        if _states_range(image):
+            white = WHITE
+        low = _low_bytes(content, image, white) if white or IN_FILE.get() else None
         ImageOps.exif_transpose(image, in_place=True)
         image.load()
-        upright = _eight_bits(image)
+        upright = _eight_bits(image, low, white)
         return upright if upright.mode == mode else upright.convert(mode)  # a copy less, under Python's lock
+
+
+def _opened(content: bytes, path: str) -> ImageFile:
+    """The image, not decoded. Raises ValueError for a picture of a kind that is not read."""
+    head = content[:HEAD]
+    if reason := why_not_read(head, path):
+        raise ValueError(reason)
+    if is_heic(head):
+        _add_heic()
+        return Image.open(io.BytesIO(content), formats=["HEIF"])
+    image = Image.open(io.BytesIO(content), formats=formats_of(path))
+    if image.format == "TIFF" and _is_raw(image):
+        raise ValueError(RAW)
+    return image
+
+
+@cache
+def _add_heic() -> None:
+    """Let Pillow read HEIC, by an optional package."""
+    import pillow_heif
+
+    pillow_heif.register_heif_opener()
+
+
+def _is_raw(image: Any) -> bool:
+    """Whether a TIFF is a raw photograph, of which Pillow reads the thumbnail.
+
+    DNG has its version as a tag; in others the first image is a reduced one, and the tag of further images leads on.
+    """
+    tags = image.tag_v2
+    is_reduced = bool(tags.get(254, 0) & 1)
+    return 50706 in tags or (is_reduced and 330 in tags)
+
+
+def _states_range(image: ImageFile) -> bool:
+    """Whether the file says itself which value is white, as PGM and PPM do; Pillow scales such values."""
+    return any(tile.codec_name.startswith("ppm") for tile in image.tile)
+
+
+OTHER_END = {"B": "L", "L": "B", "N": "B" if sys.byteorder == "little" else "L"}
+
+
+def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Image | None:
+    """The low bytes of 16-bit colours, of which Pillow reads the high ones; upright. None for all other images.
+
+    Pillow reads them where it takes the file for one of the other byte order. Raises ValueError where it cannot, and
+    they are needed for `white`.
+    """
+    raw_modes = [str(tile.args if isinstance(tile.args, str) else tile.args[0]) for tile in image.tile if tile.args]
+    if image.mode.startswith("I") or not any(";16" in mode for mode in raw_modes):
+        return None
+    if not all(mode.startswith(("RGB;16", "RGBA;16")) for mode in raw_modes):
+        if white not in (None, WHITE):
+            raise ValueError(f"of 16 bits as {raw_modes[0]} only 8 are read: store them as grey, RGB or RGBA")
+        return None
+
+    with Image.open(io.BytesIO(content), formats=[str(image.format)]) as low:
+        low.tile = [tile._replace(args=_of_other_end(tile.args)) for tile in low.tile]
+        ImageOps.exif_transpose(low, in_place=True)
+        low.load()
+        return low
+
+
+def _of_other_end(args: Any) -> Any:
+    """The arguments of a Pillow decoder, for the other byte order."""
+    if isinstance(args, str):
+        return args[:-1] + OTHER_END[args[-1]]
+    return (_of_other_end(args[0]), *args[1:])
 
 
 @contextmanager
@@ -100,26 +199,75 @@ def _naming(path: str) -> Iterator[None]:
         raise UnreadableImage(f"{path}: {error}") from error
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Opaque, with 8 bits per channel."""
+def _eight_bits(image: Image.Image, low: Image.Image | None, white: int | None) -> Image.Image:
+    """Opaque, with 8 bits per channel.    low: see `_low_bytes`."""
     if image.mode == "F":
         raise ValueError("floating point pixels have no agreed range; store 8 or 16 bits")
     if image.mode.startswith("I"):
         values = np.asarray(image).astype(np.int64)
-        if values.min() < 0 or values.max() > 65535:
+        if values.min() < 0 or values.max() > WHITE:
             raise ValueError("32-bit pixels have no agreed range; store 8 or 16 bits")
-        return Image.fromarray(((values + 128) // 257).astype(np.uint8))
+        _note_largest(values, white)
+        return Image.fromarray(_scaled(values, white))
+    if low is not None:
+        values = np.asarray(image).astype(np.int64) * 256 + np.asarray(low)
+        colours = values[..., :3] if image.mode == "RGBA" else values
+        _note_largest(colours, white)
+        if white not in (None, WHITE):
+            image = _scaled_colours(image, colours, white)
     if image.has_transparency_data:
         colours = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", colours.size, "white"), colours)
     return image
 
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm")
+def _note_largest(values: Int[np.ndarray, "..."], white: int | None) -> None:
+    if (record := IN_FILE.get()) and white is None:
+        record.largest = int(values.max())
 
 
-def _is_hidden(name: str) -> bool:
-    return name.startswith(".") or name == "__MACOSX"
+def _scaled(values: Int[np.ndarray, "*shape"], white: int | None) -> UInt8[np.ndarray, "*shape"]:
+    """0 to `white` become 0 to 255, rounded. Raises ValueError for larger values."""
+    white = white or WHITE
+    if (largest := int(values.max())) > white:
+        raise ValueError(f"a value of {largest}, above dataset.white={white}; take {fewest_bits(largest)} or more")
+    return ((values * 255 + white // 2) // white).astype(np.uint8)
+
+
+def _scaled_colours(image: Image.Image, colours: Int[np.ndarray, "..."], white: int | None) -> Image.Image:
+    scaled = Image.fromarray(_scaled(colours, white))
+    if image.mode == "RGBA":
+        scaled.putalpha(image.getchannel("A"))
+    return scaled
+
+
+def fewest_bits(largest: int) -> int:
+    """The largest value of as many bits as this value needs.
+
+    >>> fewest_bits(3000), fewest_bits(255), fewest_bits(0)
+    (4095, 255, 1)
+    """
+    return 2 ** max(1, largest.bit_length()) - 1
+
+
+SYSTEM = frozenset(
+    {
+        *("__macosx", "network trash folder", "temporary items"),  # macOS
+        *("$recycle.bin", "system volume information", "thumbs.db", "ehthumbs.db", "desktop.ini"),  # Windows
+        *("lost+found", "lost.dir"),  # Linux and Android, after a crash
+        *("@eadir", "@tmp", "#recycle", "#snapshot", "@recycle", "@recently-snapshot", "~snapshot"),  # network storage
+    }
+)
+"""Names, in lower case, of folders and files that operating and storage systems add: thumbnails, deleted files, ..."""
+
+
+def is_hidden(name: str) -> bool:
+    """Whether files and folders of this name are passed over: it begins with a dot, or a system made them.
+
+    >>> is_hidden(".ipynb_checkpoints"), is_hidden("@eaDir"), is_hidden("$Recycle.Bin"), is_hidden("cat")
+    (True, True, True, False)
+    """
+    return name.startswith(".") or name.casefold() in SYSTEM
 
 
 FILE = pa.schema(
@@ -150,7 +298,17 @@ class Listing:
 LONGEST = 4096  # letters of a path, as on Linux: folders are listed for every level of it
 WALKERS = 8  # threads that look at files: on a network most of their time is waiting
 TOGETHER = 512  # files that a thread looks at in one go
+Part = TypeVar("Part")
 WAITING_S = 1e-4  # for one file; a look that takes less does not wait, and threads would only wait for each other
+
+
+def in_parts(look: Callable[[Sequence[str]], Part], paths: Sequence[str], pool: ThreadPoolExecutor) -> list[Part]:
+    """`look` at all of these paths, TOGETHER at once; by several threads where the first look had to wait."""
+    parts = [paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER)]
+    began = time.perf_counter()
+    found = [*map(look, parts[:1])]
+    waits = time.perf_counter() - began > WAITING_S * TOGETHER
+    return [*found, *(pool.map if waits else map)(look, parts[1:])]
 
 
 @dataclass(frozen=True)
@@ -179,11 +337,7 @@ class Directory:
                             entered.add(target)
                 level = dict(sorted(deeper.items()))  # whatever the order on the disk, the same links are followed
                 folders += level
-            parts = [paths[start : start + TOGETHER] for start in range(0, len(paths), TOGETHER)]
-            began = time.perf_counter()
-            tables = [FILE.empty_table(), *map(self._looked_at, parts[:1])]
-            waits = time.perf_counter() - began > WAITING_S * TOGETHER
-            tables += (pool.map if waits else map)(self._looked_at, parts[1:])
+            tables = [FILE.empty_table(), *in_parts(self._looked_at, paths, pool)]
         return Listing(pa.concat_tables(tables).combine_chunks(), frozenset(folders))
 
     def _inside(self, folder: str) -> tuple[list[str], list[str], list[tuple[str, str]]]:
@@ -196,7 +350,7 @@ class Directory:
         try:
             with os.scandir(f"{self.root}/{folder}") as entries:
                 for entry in entries:
-                    if _is_hidden(entry.name):
+                    if is_hidden(entry.name):
                         continue
                     if not entry.name.isascii() and entry.name != entry.name.encode(errors="ignore").decode():
                         raise FcaError("file name", os.fsencode(entry.path), "UTF-8", "rename the file")
@@ -228,14 +382,22 @@ class Directory:
             raise ValueError(f"{path} lies outside of the data set's folder")
         return bytes_of(f"{self.root}/{path}")
 
+    def head(self, path: str) -> bytes:
+        """The file's first bytes, HEAD at most."""
+        descriptor = _open_at_once(f"{self.root}/{path}", os.O_RDONLY)
+        try:
+            return os.read(descriptor, HEAD)
+        finally:
+            os.close(descriptor)
+
+
+def _open_at_once(name: str, flags: int) -> int:
+    return os.open(name, flags | os.O_NONBLOCK)  # else a pipe waits for a writer
+
 
 def bytes_of(path: str | Path) -> bytes:
     """All bytes of a file. Raises ValueError for a pipe or a device, which might never end, and above LARGEST."""
-
-    def at_once(name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_NONBLOCK)  # else a pipe waits for a writer
-
-    with open(path, "rb", opener=at_once) as file:
+    with open(path, "rb", opener=_open_at_once) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
             raise ValueError("no file with an end")
@@ -276,7 +438,7 @@ class Archive:
             if {"", ".", ".."} & set(parts) or len(info.filename) > LONGEST:
                 what, allowed = "member of the archive", f"plain/paths/like/this, at most {LONGEST} letters"
                 raise FcaError(what, f"{info.filename:.200}", allowed, f"pack {self.root} again")
-            if any(_is_hidden(part) for part in parts):
+            if any(is_hidden(part) for part in parts):
                 continue
             within = parts if info.is_dir() else parts[:-1]
             folders.update("/".join(within[: depth + 1]) for depth in range(len(within)))
@@ -289,6 +451,11 @@ class Archive:
         archive = self._open()
         _check_size(archive.getinfo(path).file_size)  # no more are unpacked, whatever the member holds
         return archive.read(path)
+
+    def head(self, path: str) -> bytes:
+        """The member's first bytes, HEAD at most. Raises what zipfile raises for a damaged or unknown one."""
+        with self._open().open(path) as member:
+            return member.read(HEAD)
 
     def _open(self) -> zipfile.ZipFile:
         found = Path(self.root).stat()
@@ -326,9 +493,9 @@ def content_of(files: Files, path: str) -> tuple[bytes, str]:
         return files.read(path), name
 
 
-def image_of(files: Files, path: str) -> UInt8[np.ndarray, "height width 3"]:
-    """Upright RGB pixels; raises UnreadableImage naming the file."""
-    return decode(*content_of(files, path))
+def image_of(files: Files, path: str, white: int | None = None) -> UInt8[np.ndarray, "height width 3"]:
+    """Upright RGB pixels, see `decode`; raises UnreadableImage naming the file."""
+    return decode(*content_of(files, path), white)
 
 
 def name_of(root: str) -> str:
@@ -345,7 +512,6 @@ BATCH = 256  # results waiting in memory at most
 LONG = 2000  # images from which on a progress bar is shown
 
 Result = TypeVar("Result")
-Part = TypeVar("Part")
 
 
 def watched(parts: Sequence[Part], doing: str, *, long: bool) -> Iterable[Part]:

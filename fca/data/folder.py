@@ -16,9 +16,10 @@ from unicodedata import normalize
 import pandas as pd
 
 from fca.data.content import Inventory, inventory
-from fca.data.files import SUFFIXES, image_of, name_of, open_root
+from fca.data.files import image_of, name_of, open_root
 from fca.data.given_splits import Splits, known_split, usual_meaning
-from fca.data.splits import Share, assemble, number_of, shown
+from fca.data.image_files import sorted_files, warn_of_left_out
+from fca.data.splits import Share, White, assemble, number_of, shown
 from fca.identity import OF_FILES
 from fca.types import FcaError, ImageData
 
@@ -194,6 +195,7 @@ class Folder:
     layout: what each folder of a path is; null = recognised from the folders' names. See fca.data.folder.
     splits: the set's own split names -> train, val or test, or null to leave one out.    val: how to carve one.
     mirror: whether a mirrored image still shows its class.
+    white:  the value of 16-bit files that is shown white; null = 65535. See fca.data.files.decode.
     group:  a column of the root's index.csv, which lists images by `path`; see fca.data.manifest.Manifest.
     """
 
@@ -204,25 +206,31 @@ class Folder:
     splits: dict[str, str | None] | None = None
     mirror: bool = True
     group: str | None = None
+    white: White = None
 
     def load(self) -> ImageData:
-        """List the images by what they contain; nothing is decoded. Files that are no images are ignored.
+        """List the images by what they contain; nothing is decoded.
 
-        A line names images outside of class folders, which are left out.
+        A line counts the files that are no images, another one names images outside of class folders.
         """
         files = open_root(self.root, "images in folders that are named by their class")
         found = inventory(files)
-        images = [path for path in found.listing.files["path"].to_pylist() if path.lower().endswith(SUFFIXES)]
+        paths = [path for path in found.listing.files["path"].to_pylist() if path != INDEX]
+        there = sorted_files(files, paths)
+        warn_of_left_out(files.root, there.left_out())
+        images = there.images
         layout = self.layout or recognised(images, self.splits)
         listed, loose = by_layout(images, found.listing.folders, layout, self.splits)
         listed["content"] = listed["image_id"].map(found.digests(listed["image_id"]))
         if self.group is not None:
             listed[self.group] = groups_of(found, listed["image_id"].tolist(), self.group)
-        name, read = self.name or name_of(self.root), partial(image_of, files)
+        name, read = self.name or name_of(self.root), partial(image_of, files, white=self.white)
         if loose:
             number = number_of(len(loose), "image")
             log.warning("%s: %s outside of class folders, left out: %s", name, number, shown(loose))
-        data = assemble(name, listed, read, self.val, self.splits, mirror=self.mirror, group=self.group)
+
+        given = {"mirror": self.mirror, "group": self.group, "white": self.white}
+        data = assemble(name, listed, read, self.val, self.splits, **given)
         return replace(data, unused=data.unused + len(loose))
 
 

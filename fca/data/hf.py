@@ -17,7 +17,7 @@ import xxhash
 
 from fca.data.content import inside
 from fca.data.files import LARGEST, name_of
-from fca.data.splits import Share
+from fca.data.splits import Share, White
 from fca.data.webdataset import files_in, own_splits, packed
 from fca.types import FcaError, ImageData
 
@@ -34,7 +34,7 @@ class HuggingFace:
              datasets.load_dataset(folder).save_to_disk(another).
     image, label: columns: encoded images (or a struct with their `bytes`), and text, or integers of a ClassLabel.
     classes: class keys in the order of integer labels; null = the names that the file declares for them.
-    name, splits, val, mirror: see fca.data.folder.Folder.
+    name, splits, val, mirror, white: see fca.data.folder.Folder.
     """
 
     root: str
@@ -45,6 +45,7 @@ class HuggingFace:
     classes: list[str] | None = None
     splits: dict[str, str | None] | None = None
     mirror: bool = True
+    white: White = None
 
     def load(self) -> ImageData:
         """List the images by what they contain, in one pass through each file that is new.
@@ -66,7 +67,7 @@ class HuggingFace:
             return images[file](row - int(first[file]))
 
         name, classes = self.name or name_of(self.root), self.classes or _names(paths[0], self.label)
-        return packed(name, listed, read, classes, self.val, self.splits, self.mirror)
+        return packed(name, listed, read, classes, self.val, self.splits, self.mirror, self.white)
 
 
 def _opened(path: Path) -> pq.ParquetFile | pa.Table:

@@ -35,7 +35,7 @@ from fca.data.files import (
     open_root,
     upright_size,
 )
-from fca.data.splits import AtPosition, Share, assemble, shown
+from fca.data.splits import AtPosition, Share, White, assemble, shown
 from fca.identity import OF_FILES, fingerprint
 from fca.store.query import kept
 from fca.types import FcaError, ImageData, UnreadableImage, check_choice
@@ -61,6 +61,7 @@ class Manifest:
              both ends included, x to the right, y down: the mask of a line that names no mask file. Blank = no mask.
     splits:  the set's own split names -> train, val or test, or null to leave one out.    val: how to carve one.
     mirror:  whether a mirrored image still shows its class.
+    white:   the value of 16-bit files that is shown white; null = 65535. See fca.data.files.decode.
     group:   a column; images that share its value stay on one side of every split that we draw, one without is alone.
     Other columns stay with the images as annotations.
     """
@@ -76,6 +77,7 @@ class Manifest:
     splits: dict[str, str | None] | None = None
     mirror: bool = True
     group: str | None = None
+    white: White = None
 
     def load(self) -> ImageData:
         """List the images by what they and their masks contain; nothing is decoded.
@@ -102,7 +104,7 @@ class Manifest:
         shape_of = dict(zip(listed["image_id"], shapes, strict=True))
 
         def read(image_id: str) -> UInt8[np.ndarray, "height width 3"]:
-            return image_of(files, paths[image_id])
+            return image_of(files, paths[image_id], self.white)
 
         def mask(image_id: str) -> Bool[np.ndarray, "height width"] | None:
             shape = shape_of[image_id]
@@ -112,7 +114,8 @@ class Manifest:
 
         name = self.name or name_of(self.root)
         masks = mask if "mask_content" in listed else None
-        return assemble(name, listed, read, self.val, self.splits, mask=masks, mirror=self.mirror, group=self.group)
+        own = {"mask": masks, "mirror": self.mirror, "group": self.group, "white": self.white}
+        return assemble(name, listed, read, self.val, self.splits, **own)
 
     def _named(self) -> dict[str, str]:
         """Our column -> the file's."""

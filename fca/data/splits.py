@@ -17,12 +17,16 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, UInt8
 
 from fca.allowed import Allowed, Seed
+from fca.data.files import WHITE
 from fca.data.given_splits import Splits, split_meanings, tested_on_val
 from fca.identity import UNREADABLE, fingerprint
 from fca.types import SPLITS, FcaError, ImageData, no_mask
 
 Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
 Mask = Callable[[str], Bool[np.ndarray, "height width"] | None]
+White = Annotated[int | None, Allowed(1, WHITE)]
+"""The value of 16-bit files that is shown white; None = WHITE."""
+
 log = logging.getLogger(__name__)
 
 CONTENT = "content"  # the column with a digest of each image's file, where images are known by it
@@ -515,6 +519,7 @@ def assemble(
     mirror: bool = True,
     group: str | None = None,
     official: bool = False,
+    white: int | None = None,
 ) -> ImageData:
     """The data set of these images, in the order of their ids.
 
@@ -527,10 +532,12 @@ def assemble(
     group:   a column; images that share its value are never cut apart when val or all three splits are drawn.
     official: whether the splits are those of a published set, which is described elsewhere; of others a line says how
              validation images are held out.
+    white:   the value of 16-bit files that is shown white: with another one, a file shows another image.
 
     Raises FcaError for no image, an image id that stands twice, one class only, splits that do not fit, and control
     characters in ids, classes and groups: a fingerprint separates by them, and a terminal obeys them.
     """
+    listed = _with_white(listed, white)
     items, step = _in_order(listed, splits, name), "look at dataset.root and its keys"
     if items.empty:
         raise FcaError(f"images of {name}", 0, "at least two classes of images", step)
@@ -560,6 +567,14 @@ def assemble(
         group=group,
         unused=n_listed - len(items),
     )
+
+
+def _with_white(listed: pd.DataFrame, white: int | None) -> pd.DataFrame:
+    """The lines, with a value of white that is not the usual one as a part of the content."""
+    if white in (None, WHITE) or CONTENT not in listed:
+        return listed
+    shown_as = [digest if digest == UNREADABLE else f"{digest} white={white}" for digest in listed[CONTENT]]
+    return listed.assign(**{CONTENT: shown_as})
 
 
 def _in_order(listed: pd.DataFrame, splits: Splits, name: str) -> pd.DataFrame:

@@ -3,30 +3,40 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import tarfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import xxhash
 
 from fca.data.content import inside
-from fca.data.files import LARGEST, SUFFIXES, WALKERS, decode, name_of
+from fca.data.files import LARGEST, WALKERS, decode, is_hidden, name_of
 from fca.data.given_splits import Splits, known_split
-from fca.data.splits import Share, assemble, shown
+from fca.data.image_files import IMAGE, OTHER, by_suffix, counted, kind_of
+from fca.data.kinds import HEAD, SUFFIXES, TEXTS, reads_heic
+from fca.data.splits import Share, White, assemble, shown
 from fca.types import FcaError, ImageData, UnreadableImage
 
 MEMBER = pa.schema(
-    [("key", pa.string()), ("label", pa.string()), ("content", pa.string()), ("at", pa.int64()), ("size", pa.int64())]
+    [
+        *(("key", pa.string()), ("label", pa.string()), ("content", pa.string())),
+        *(("at", pa.int64()), ("size", pa.int64()), ("why", pa.string())),
+    ]
 )
-"""An image in a file: its digest, and where its bytes lie."""
+"""A sample in a file: its image's digest, and where its bytes lie. One without an image has none of these, but why."""
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -36,7 +46,7 @@ class WebDataset:
     root:    the folder of the .tar files, which may lie in folders; their names or folders name the split.
     label:   suffix of the member with the class as text; `json.NAME` = the value NAME of the member key.json.
     classes: class keys in the order of integer labels; null = the labels themselves, with leading zeros.
-    name, splits, val, mirror: see fca.data.folder.Folder.
+    name, splits, val, mirror, white: see fca.data.folder.Folder.
     """
 
     root: str
@@ -46,16 +56,21 @@ class WebDataset:
     classes: list[str] | None = None
     splits: dict[str, str | None] | None = None
     mirror: bool = True
+    white: White = None
 
     def load(self) -> ImageData:
         """List the images by what they contain, in one pass through each file that is new; nothing is unpacked.
 
-        Raises FcaError for a damaged or compressed file, samples without a class, and two images under one key.
+        A line names samples without an image, which are left out. Raises FcaError for a damaged or compressed file,
+        samples without a class, and two images under one key.
         """
         paths = files_in(self.root, (".tar",))
-        look = [partial(inside, path, self.label, MEMBER, partial(_members, path, self.label)) for path in paths]
+        meaning = f"{self.label}, images by content{', HEIC' if reads_heic() else ''}"
+        look = [partial(inside, path, meaning, MEMBER, partial(_members, path, self.label)) for path in paths]
         with ThreadPoolExecutor(WALKERS) as pool:
             tables = list(pool.map(lambda of_file: of_file(), look))
+        _warn_of_samples_without_image(self.root, pa.concat_tables(tables))
+        tables = [table.filter(pc.is_valid(table["content"])) for table in tables]
         of_file = np.repeat(np.arange(len(paths)), [table.num_rows for table in tables])
         at, size = (np.concatenate([table[column].to_numpy() for table in tables]) for column in ("at", "size"))
         own = own_splits(self.root, paths, self.splits)
@@ -68,48 +83,123 @@ class WebDataset:
             with paths[of_file[row]].open("rb") as file:
                 return os.pread(file.fileno(), int(size[row]), int(at[row]))
 
-        return packed(self.name or name_of(self.root), listed, read, self.classes, self.val, self.splits, self.mirror)
+        name = self.name or name_of(self.root)
+        return packed(name, listed, read, self.classes, self.val, self.splits, self.mirror, self.white)
+
+
+def _warn_of_samples_without_image(root: str, samples: pa.Table) -> None:
+    lacking = samples.filter(pc.is_null(samples["content"]))
+    for why in lacking["why"].unique().to_pylist():
+        keys = lacking.filter(pc.equal(lacking["why"], why))["key"].to_pylist()
+        log.warning("%s: left out: %s without an image (%s): %s", root, counted(len(keys), "sample"), why, shown(keys))
 
 
 def _members(path: Path, label: str) -> pa.Table:
-    """The images of a tar file, as MEMBER."""
-    suffix, _, field = label.partition(".")
-    images, labels = dict[str, tuple[str, int, int]](), dict[str, str]()
+    """The samples of a tar file, as MEMBER."""
+    samples = _Samples(label)
     try:
         with path.open("rb") as file, tarfile.open(fileobj=file, mode="r:") as tar:
             for member in tar:
-                folder, _, name = member.name.rpartition("/")
-                stem, _, kind = name.partition(".")
-                key = f"{folder}/{stem}" if folder else stem
-                if not (member.isreg() and stem) or (kind != suffix and not f".{kind}".lower().endswith(SUFFIXES)):
-                    continue
-                if member.size > LARGEST or member.issparse():
-                    raise ValueError(f"{member.name:.200} has {member.size} bytes, at most {LARGEST} are read")
-                content = os.pread(file.fileno(), member.size, member.offset_data)
-                if (labels if kind == suffix else images).get(key) is not None:
-                    raise ValueError(f"{key:.200} has two images or classes")
-                if kind == suffix:
-                    labels[key] = str(json.loads(content)[field] if field else content.decode()).strip()
-                else:
-                    images[key] = xxhash.xxh3_128_hexdigest(content), member.offset_data, member.size
+                samples.add(file, member)
             if os.pread(file.fileno(), 512, tar.offset) != bytes(512):
                 raise ValueError("it has no end: it is cut or damaged")
-            if lone := sorted(set(images) - {key for key, text in labels.items() if text}):
-                raise ValueError(f"no {label} of {shown(lone)}")
-            lines = [(key, labels[key], *images[key]) for key in images]
-            return pa.table([*zip(*lines, strict=True)] if lines else [()] * len(MEMBER), MEMBER)
+            return samples.table()
     except (tarfile.TarError, OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        allowed = f"a whole .tar, not compressed, with key.jpg (or another image) and key.{suffix}"
+        allowed = f"a whole .tar, not compressed, with key.jpg (or another image) and key.{samples.suffix}"
         raise FcaError("file", path, allowed, f"write it again, or set dataset.label: {error}") from error
+
+
+Image = tuple[str, int, int]
+"""The digest of an image's bytes, where they begin in the file, and their number."""
+
+
+class _Samples:
+    """What the members of a tar file are: images and classes, by their keys.
+
+    images: those with an image's suffix.    by_content: those that hold an image under another one; they count where a
+    key has none of the first.    not_read: why the picture of a key is not read.
+    """
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.suffix, _, self.field = label.partition(".")
+        self.images: dict[str, Image] = {}
+        self.by_content: dict[str, Image] = {}
+        self.not_read: dict[str, str] = {}
+        self.labels: dict[str, str] = {}
+
+    def add(self, file: BinaryIO, member: tarfile.TarInfo) -> None:
+        """Raises ValueError for a member that is too large, and for a second image or class of a key."""
+        folder, _, name = member.name.rpartition("/")
+        stem, _, kind = name.partition(".")
+        key = f"{folder}/{stem}" if folder else stem
+        if not (member.isreg() and stem):
+            return
+        if kind == self.suffix:
+            self._add_label(key, _content(file, member))
+        elif name.lower().endswith(SUFFIXES):
+            _add_image(self.images, key, file, member)
+        elif not name.lower().endswith(TEXTS):
+            self._add_by_content(key, file, member)
+
+    def _add_label(self, key: str, content: bytes) -> None:
+        _check_new(self.labels, key)
+        self.labels[key] = str(json.loads(content)[self.field] if self.field else content.decode()).strip()
+
+    def _add_by_content(self, key: str, file: BinaryIO, member: tarfile.TarInfo) -> None:
+        head = os.pread(file.fileno(), min(HEAD, member.size), member.offset_data)
+        kind = kind_of(head, member.name, partial(_content, file, member))
+        if kind == IMAGE:
+            _add_image(self.by_content, key, file, member)
+        elif kind != OTHER:
+            self.not_read[key] = kind
+
+    def table(self) -> pa.Table:
+        """All samples, as MEMBER. Raises ValueError for images without a class."""
+        images = {**self.images, **{key: image for key, image in self.by_content.items() if key not in self.images}}
+        if lone := sorted(set(images) - {key for key, text in self.labels.items() if text}):
+            raise ValueError(f"no {self.label} of {shown(lone)}")
+        lines: list[tuple[str | int | None, ...]] = [(key, self.labels[key], *images[key], None) for key in images]
+        lacking = [key for key in self.labels if key not in images]
+        lines += [(key, self.labels[key], None, None, None, self.not_read.get(key, "none there")) for key in lacking]
+        return pa.table([*zip(*lines, strict=True)] if lines else [()] * len(MEMBER), MEMBER)
+
+
+def _add_image(images: dict[str, Image], key: str, file: BinaryIO, member: tarfile.TarInfo) -> None:
+    _check_new(images, key)
+    images[key] = xxhash.xxh3_128_hexdigest(_content(file, member)), member.offset_data, member.size
+
+
+def _check_new(known: Container[str], key: str) -> None:
+    if key in known:
+        raise ValueError(f"{key:.200} has two images or classes")
+
+
+def _content(file: BinaryIO, member: tarfile.TarInfo) -> bytes:
+    if member.size > LARGEST or member.issparse():
+        raise ValueError(f"{member.name:.200} has {member.size} bytes, at most {LARGEST} are read")
+    return os.pread(file.fileno(), member.size, member.offset_data)
 
 
 # What files with many images share.
 
 
 def files_in(root: str, suffixes: tuple[str, ...]) -> list[Path]:
-    """Such files of a folder, sorted. Raises FcaError where there is none."""
+    """Such files of a folder, sorted; a line counts the others. Raises FcaError where there is none."""
     folder = Path(root).expanduser()
-    found = sorted(path for path in folder.rglob("[!.]*") if path.suffix in suffixes and path.is_file())
+    found, others = list[Path](), list[str]()
+    for path in sorted(folder.rglob("[!.]*")):
+        inner = path.relative_to(folder)
+        if any(is_hidden(part) for part in inner.parts) or not path.is_file():
+            continue
+        if path.suffix in suffixes:
+            found.append(path)
+        elif path.suffix not in TEXTS:
+            others.append(inner.as_posix())
+    if others:
+        are = "that is no" if len(others) == 1 else "that are no"
+        number = counted(len(others), "file")
+        log.warning("%s: left out: %s %s %s: %s", root, number, are, suffixes[0], by_suffix(others))
     if not found:
         raise FcaError("dataset.root", root, f"a folder with {' or '.join(suffixes)} files", "set dataset.root to it")
     return found
@@ -137,6 +227,7 @@ def packed(
     val: Share,
     splits: Splits,
     mirror: bool,
+    white: int | None,
 ) -> ImageData:
     """The data set of the images in such files.    listed: key, label, content, split.    read: line -> bytes."""
     labels, ids = listed["label"], listed["split"] + "/" + listed["key"]
@@ -155,7 +246,7 @@ def packed(
             content = read(row_of[image_id])
         except (OSError, pa.ArrowException) as error:
             raise UnreadableImage(f"{name}: {image_id}: {error}") from error
-        return decode(content, f"{name}: {image_id}")
+        return decode(content, f"{name}: {image_id}", white)
 
     listed = listed.drop(columns="key").assign(image_id=ids, label=labels.astype("str"))
-    return assemble(name, listed, image, val, splits, mirror=mirror)
+    return assemble(name, listed, image, val, splits, mirror=mirror, white=white)

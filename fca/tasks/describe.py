@@ -1,4 +1,4 @@
-"""What a data set holds: counts, sizes, masks, copies, groups in several splits and files that cannot be read."""
+"""What a data set holds: counts, sizes, masks, copies, groups in several splits, damaged files, unused bits."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Float32, Shaped, UInt8
 
 from fca.data.duplicates import SIDE, exact_pairs, near_pairs, perceptual_hashes, signature
-from fca.data.files import in_order
+from fca.data.files import IN_FILE, WHITE, InFile, fewest_bits, in_order
 from fca.data.splits import for_training, groups_across_splits
 from fca.store.files import write_text
 from fca.tasks import FINDINGS, N_TRAIN, N_UNUSED, N_VAL, Setup
@@ -33,6 +33,8 @@ DETAILS = (
     Column("duplicates_between_splits_two_labels", int, ",", "pairs of duplicates that differ in split and label"),
     Column("groups_across_splits", int, ",", "groups (dataset.group) with images in several of train, val and test"),
     Column("n_unreadable", int, ",", "images that cannot be read"),
+    Column("n_damaged", int, ",", "JPEG files with damaged data, of which a part is shown as something else"),
+    Column("n_few_bits", int, ",", "files of 16 bits a channel that use few of them, and are shown too dark"),
 )
 CHECKSUM = Column("checksum", str, meaning="sha256 of ids, labels, splits and pixels of all images; all can be read")
 
@@ -52,6 +54,8 @@ class Describe:
         identity: dict[str, Any] = {"data": data.fingerprint} | ({} if data.group is None else {"group": data.group})
         if data.unused:  # they are counted, but no part of the fingerprint
             identity["unused"] = data.unused
+        if data.fingerprint_kind == "content":
+            identity["files"] = "damage, bits"  # before, only pixels were looked at
         if (cut := _as_cut(data)) is not data:
             identity["cut"] = cut.fingerprint  # before, a set of one split was described as if all of it were test
         return [Run("describe", identity, about)]
@@ -88,15 +92,18 @@ def described(data: ImageData, workers: int = 0) -> Arrays:
     sha256: 64 hex digits, as bytes, over "height width " and the decoded RGB pixels (decoders of JPEG may differ by a
     grey level, so compare them between machines of one Pillow).
 
+    largest: the largest value of a file with 16 bits a channel; NaN for all others, and where dataset.white is set.
+    damaged: whether the data of a JPEG file are damaged; see `fca.data.jpeg.damage`.
+
     Of other lengths: duplicates_exact: pairs of positions with equal pixels.    duplicates_near: pairs of pictures that
     differ by no more than a re-encoding, a resizing or a shift by a pixel; the first image stands for its exact copies.
-    reasons: why images are unreadable, in their order.
+    reasons: why images are unreadable, in their order.    damages: what is wrong with damaged ones, in their order.
     """
     seen: list[Any] = list(in_order(lambda i: _inspect(data, i), len(data.items), workers, f"reading {data.name}"))
     reasons = [one for one in seen if isinstance(one, str)]
     seen = [UNREADABLE if isinstance(one, str) else one for one in seen]
     arrays = {name: np.stack([one[name] for one in seen]) for name in UNREADABLE}
-    signatures, digests = arrays.pop("signature"), arrays["sha256"]
+    signatures, digests, damages = arrays.pop("signature"), arrays["sha256"], arrays.pop("damage")
     readable = np.flatnonzero(~arrays["unreadable"])
     smaller_side = np.minimum(arrays["height"], arrays["width"])
     first = readable[np.sort(np.unique(digests[readable], return_index=True)[1])]  # of each group of exact copies
@@ -108,6 +115,8 @@ def described(data: ImageData, workers: int = 0) -> Arrays:
         "duplicates_exact": readable[exact].astype(np.int32),
         "duplicates_near": first[near].astype(np.int32),
         "reasons": np.array(reasons, dtype=np.str_),
+        "damaged": damages != "",
+        "damages": damages[damages != ""],
     }
 
 
@@ -134,6 +143,8 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
         "duplicates_between_splits_two_labels": int((between & two_labels).sum()),
         "groups_across_splits": None if data.group is None else len(groups_across_splits(data)),
         "n_unreadable": int((~readable).sum()),
+        "n_damaged": int(arrays["damaged"].sum()),
+        "n_few_bits": int(_few_bits(arrays["largest"]).sum()),
         CHECKSUM: checksum(data, arrays["sha256"]) if readable.all() else None,
     }
 
@@ -141,14 +152,16 @@ def summary(data: ImageData, arrays: Arrays) -> dict[str, Any]:
 def findings(data: ImageData, arrays: Arrays) -> pd.DataFrame:
     """What a person should look at, a line each: columns finding, image_id, split, label, other_*, group, detail.
 
-    Files that cannot be read, with the reason; groups in several of train, val and test, with their numbers of images;
-    pairs of duplicates that differ in split or label, exact ones before near ones.
+    Files that cannot be read, with the reason; those that are damaged, or use few of their 16 bits; groups in several
+    of train, val and test, with their numbers of images; pairs of duplicates that differ in split or label, exact ones
+    before near ones.
     """
     about = data.items[["image_id", "split", "label"]]
     broken = about[arrays["unreadable"]].assign(finding="unreadable file", detail=arrays["reasons"])
     crossing = groups_across_splits(data)
     counts = [", ".join(f"{split} {n}" for split, n in line.items() if n) for _, line in crossing.iterrows()]
-    parts = [broken, pd.DataFrame({"finding": "group in several splits", "group": crossing.index, "detail": counts})]
+    groups = pd.DataFrame({"finding": "group in several splits", "group": crossing.index, "detail": counts})
+    parts = [broken, _damaged_files(about, arrays), _files_of_few_bits(about, arrays["largest"]), groups]
     for kind in ("exact", "near"):
         one, other = (about.iloc[side].reset_index(drop=True) for side in arrays[f"duplicates_{kind}"].T)
         words = pd.Series("", one.index).mask(one["split"] != other["split"], " in two splits")
@@ -157,6 +170,41 @@ def findings(data: ImageData, arrays: Arrays) -> pd.DataFrame:
         parts.append(pairs[words != ""].sort_values("finding", ascending=False, kind="stable"))
     columns = ["finding", *about, *about.add_prefix("other_"), "group", "detail"]
     return pd.concat(parts, ignore_index=True).reindex(columns=columns)
+
+
+def _damaged_files(about: pd.DataFrame, arrays: Arrays) -> pd.DataFrame:
+    found = about[arrays["damaged"]]
+    details = [f"{name}: {why}" for name, why in zip(found["image_id"], arrays["damages"].tolist(), strict=True)]
+    return found.assign(finding="damaged file", detail=details)
+
+
+EIGHTH, QUARTER = 2**13, 2**14  # of the range of 16 bits
+
+
+def _few_bits(largest: Float32[np.ndarray, " images"]) -> Bool[np.ndarray, " images"]:
+    """Which files use few of their 16 bits: below an eighth of the range, or of a set that uses 14 bits at most."""
+    of_set = _largest_of_set(largest)
+    if of_set == 0:  # there is no such file, or they are black
+        return np.zeros(len(largest), bool)
+    return largest < (QUARTER if of_set < QUARTER else EIGHTH)
+
+
+def _largest_of_set(largest: Float32[np.ndarray, " images"]) -> int:
+    return int(np.nan_to_num(largest).max(initial=0))
+
+
+def _files_of_few_bits(about: pd.DataFrame, largest: Float32[np.ndarray, " images"]) -> pd.DataFrame:
+    few, of_set = _few_bits(largest), _largest_of_set(largest)
+    if of_set < QUARTER:
+        step = f"no 16-bit file of the set has more than {of_set}: set dataset.white={fewest_bits(of_set)}"
+    else:
+        step = f"others of the set have up to {of_set}: if it is not dark but has fewer bits, scale its values up"
+    found = about[few]
+    details = [
+        f"{name}: its largest value is {value:.0f} of {WHITE}; {step}"
+        for name, value in zip(found["image_id"], largest[few].tolist(), strict=True)
+    ]
+    return found.assign(finding="16-bit file that uses few of its bits", detail=details)
 
 
 def checksum(data: ImageData, digests: Shaped[np.ndarray, " images"]) -> str:
@@ -172,16 +220,18 @@ def checksum(data: ImageData, digests: Shaped[np.ndarray, " images"]) -> str:
 UNREADABLE = {
     "unreadable": np.True_,
     **dict.fromkeys(("height", "width"), np.int32(0)),
-    **dict.fromkeys(("mask_area", "mask_y", "mask_x"), np.float32(np.nan)),
+    **dict.fromkeys(("mask_area", "mask_y", "mask_x", "largest"), np.float32(np.nan)),
     "sha256": np.zeros((), "S64"),
     "signature": np.zeros((SIDE, SIDE), np.uint8),
+    "damage": "",
 }
 
 
 def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
     """The values of one image by the names of `described`, and its signature; why it cannot be read."""
     try:
-        image, mask = data.read(index), data.mask(index)
+        image, in_file = _read(data, index)
+        mask = data.mask(index)
     except UnreadableImage as error:
         return str(error)
     height, width = image.shape[:2]
@@ -195,7 +245,19 @@ def _inspect(data: ImageData, index: int) -> dict[str, Any] | str:
         "mask_x": np.float32(x),
         "sha256": np.bytes_(hashlib.sha256(f"{height} {width} ".encode() + image.tobytes()).hexdigest()),
         "signature": signature(image),
+        "largest": np.float32(np.nan if in_file.largest is None else in_file.largest),
+        "damage": in_file.damage,
     }
+
+
+def _read(data: ImageData, index: int) -> tuple[UInt8[np.ndarray, "height width 3"], InFile]:
+    """An image, and what its file holds beside the pixels; that is empty where it is no file."""
+    in_file = InFile()
+    token = IN_FILE.set(in_file)
+    try:
+        return data.read(index), in_file
+    finally:
+        IN_FILE.reset(token)
 
 
 def _mask_facts(mask: Bool[np.ndarray, "height width"] | None) -> tuple[float, float, float]:

@@ -65,7 +65,9 @@ def test_counts_and_sizes_are_those_of_the_files(tmp_path):
     }
     assert arrays["height"][7] == 30
     assert np.isnan(arrays["mask_area"]).all()
-    assert all(len(array) == 17 for name, array in arrays.items() if not name.startswith(("duplicates", "reasons")))
+    assert all(
+        len(array) == 17 for name, array in arrays.items() if not name.startswith(("duplicates", "reasons", "damages"))
+    )
 
 
 def test_a_mask_gives_area_and_centroid(tmp_path):

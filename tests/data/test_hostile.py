@@ -173,7 +173,7 @@ def test_postscript_is_not_run_whatever_the_suffix(tmp_path, monkeypatch):
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *_, **__: pytest.fail("an interpreter was called"))
     root = plant(tmp_path / "photos", grid())
     (root / "cat/0.png").write_bytes(POSTSCRIPT)
-    assert "no image of a known format" in unreadable(root)["cat/0.png"]
+    assert "PostScript, a program that is not run" in unreadable(root)["cat/0.png"]
     with pytest.raises(OSError, match="cannot identify"):
         picture(URI + "JSFQUy1BZG9iZS0zLjAgRVBTRi0zLjAKJSVCb3VuZGluZ0JveDogMCAwIDkgOQolJUVuZENvbW1lbnRzCg==")
 

@@ -1,0 +1,137 @@
+"""Which files under a root are images, decided by what they hold; all others are counted in one line, by their suffix.
+
+Files with an image's suffix count as images without a look: listing a large folder must not read it. All others are
+looked into, but for those that lie beside images by the thousand (TEXTS).
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import PurePosixPath
+
+from PIL import Image
+
+from fca.data.files import WALKERS, Files, in_parts
+from fca.data.kinds import SUFFIXES, SURE, TEXTS, format_of, formats_of, why_not_read
+
+log = logging.getLogger(__name__)
+NAMED = 5  # suffixes in a line
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """The files under a root.
+
+    images: paths of those that are read as images.    not_read: path of a picture that is not read -> why.
+    others: paths of those that are no pictures.
+    """
+
+    images: list[str]
+    not_read: dict[str, str]
+    others: list[str]
+
+    def left_out(self) -> str:
+        """What is left out, in words; "" where nothing is.
+
+        >>> Sorted(["a.png"], {"b.nef": "a raw file"}, ["c.txt", "d.csv", "e.txt"]).left_out()
+        'left out: 3 files that are no images: 2 .txt, 1 .csv; 1 picture: 1 .nef (a raw file)'
+        """
+        parts = []
+        if self.others:
+            parts.append(f"{counted(len(self.others), 'file')} that {_are(len(self.others))}: {by_suffix(self.others)}")
+        if self.not_read:
+            reasons = dict.fromkeys(self.not_read.values())
+            of_reason = {reason: [path for path, why in self.not_read.items() if why == reason] for reason in reasons}
+            named = [f"{by_suffix(paths)} ({reason})" for reason, paths in of_reason.items()]
+            parts.append(f"{counted(len(self.not_read), 'picture')}: {', '.join(named)}")
+        return f"left out: {'; '.join(parts)}" if parts else ""
+
+
+def counted(n: int, what: str) -> str:
+    """A number of things, in words.
+
+    >>> counted(1, "sample"), counted(2, "sample")
+    ('1 sample', '2 samples')
+    """
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def _are(n: int) -> str:
+    return "is no image" if n == 1 else "are no images"
+
+
+def by_suffix(paths: Iterable[str]) -> str:
+    """How many there are of each suffix, the most first."""
+    counts = Counter(PurePosixPath(path).suffix.lower() or "without a suffix" for path in paths)
+    order = sorted(counts, key=lambda suffix: (-counts[suffix], suffix))
+    named = [f"{counts[suffix]} {suffix}" for suffix in order[:NAMED]]
+    rest = sum(counts[suffix] for suffix in order[NAMED:])
+    return ", ".join([*named, *([f"{rest} others"] if rest else [])])
+
+
+def sorted_files(files: Files, paths: Sequence[str]) -> Sorted:
+    """Sort the files with these paths, whose order is kept."""
+    unknown = [path for path in paths if not path.lower().endswith((*SUFFIXES, *TEXTS))]
+    with ThreadPoolExecutor(WALKERS) as pool:
+        looks = in_parts(partial(_looks, files), unknown, pool)
+    kinds = {path: kind for look in looks for path, kind in look.items()}
+
+    images, not_read, others = list[str](), dict[str, str](), list[str]()
+    for path in paths:
+        kind = kinds.get(path) or (IMAGE if path.lower().endswith(SUFFIXES) else OTHER)
+        if kind == IMAGE:
+            images.append(path)
+        elif kind == OTHER:
+            others.append(path)
+        else:
+            not_read[path] = kind
+    return Sorted(images, not_read, others)
+
+
+IMAGE, OTHER = "an image", "no picture"
+
+
+def _looks(files: Files, paths: Sequence[str]) -> dict[str, str]:
+    return {path: _look(files, path) for path in paths}
+
+
+def _look(files: Files, path: str) -> str:
+    try:
+        return kind_of(files.head(path), path, partial(files.read, path))
+    except Exception as error:  # no permission, gone, damaged in its archive: many kinds
+        return f"cannot be opened: {getattr(error, 'strerror', None) or error}"
+
+
+def kind_of(head: bytes, path: str, read: Callable[[], bytes]) -> str:
+    """IMAGE, OTHER, or why the picture that a file holds is not read.
+
+    head: its first bytes, HEAD at most.    path: its name.    read: all of its bytes, if they are needed.
+    """
+    if reason := why_not_read(head, path):
+        return reason
+    name = format_of(head, path)
+    if name is None:
+        return OTHER
+    return IMAGE if name in SURE or _opens(read(), path) else OTHER
+
+
+def _opens(content: bytes, path: str) -> bool:
+    """Whether the file has the header of an image."""
+    try:
+        with Image.open(io.BytesIO(content), formats=formats_of(path)):
+            return True
+    except Exception:  # formats raise many kinds
+        return False
+
+
+@cache
+def warn_of_left_out(root: str, left_out: str) -> None:
+    """A line, once a process."""
+    if left_out:
+        log.warning("%s: %s", root, left_out)

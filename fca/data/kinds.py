@@ -1,0 +1,148 @@
+"""What a file holds, by its first bytes: an image that is read, a picture that is not and why, or something else."""
+
+from __future__ import annotations
+
+import struct
+from importlib.util import find_spec
+from pathlib import PurePosixPath
+from typing import NamedTuple
+
+from PIL import Image
+
+SUFFIXES = (
+    *(".jpg", ".jpeg", ".png", ".bmp", ".gif", ".tif", ".tiff", ".webp", ".ppm", ".pgm", ".pbm"),
+    *(".jfif", ".jpe", ".jif", ".avif", ".jp2", ".j2k", ".jpx", ".pnm", ".dib", ".apng"),
+)
+"""Names of images: such a file counts as one without a look into it."""
+
+TEXTS = (".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".yaml", ".yml", ".md", ".html", ".npy", ".npz", ".pkl")
+"""Names of what lies beside images, often one a file: such a file counts as none without a look into it."""
+
+HEAD = 512
+"""Bytes at the beginning of a file that show what it is."""
+
+FORMATS = (
+    *("JPEG", "PNG", "BMP", "DIB", "GIF", "TIFF", "WEBP", "PPM", "AVIF", "JPEG2000", "ICO"),
+    *("BLP", "CUR", "DCX", "DDS", "FITS", "FLI", "FTEX", "GBR", "ICNS", "MSP", "PCX", "PIXAR", "PSD", "QOI", "SGI"),
+    *("SUN", "XBM", "XPM"),
+)
+"""What a file may hold, whatever its suffix: all that Pillow draws itself and knows by its first bytes. PostScript is
+not among them, which an interpreter would run, nor what other programs would have to draw."""
+
+SURE = frozenset({"JPEG", "PNG", "GIF", "TIFF", "WEBP", "AVIF", "JPEG2000", "DDS", "ICNS", "PSD", "QOI", "SUN", "HEIF"})
+"""Formats whose first bytes nothing else has by chance."""
+
+TARGA = (".tga", ".icb", ".vda", ".vst")
+"""Names of images in the one common format that has no first bytes of its own."""
+
+RAW = "a camera's raw file, of which only the thumbnail could be read: develop it to JPEG, PNG or TIFF"
+HEIC = "HEIC, which needs a package: pip install 'fca[heic]'"
+CONVERT = "is not read: convert it to PNG or JPEG"
+
+RAW_SUFFIXES = (
+    *(".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".fff", ".gpr", ".iiq", ".kdc", ".mef", ".mos"),
+    *(".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"),
+)
+TIFF_STARTS = (b"II\x2a\x00", b"MM\x00\x2a", b"II\x2b\x00", b"MM\x00\x2b")
+HEIC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"hevs")
+CONTAINER_BRANDS = (b"mif1", b"msf1")  # of HEIC and AVIF
+
+
+class Signature(NamedTuple):
+    """Bytes by which a picture is known that is not read, where they stand, and why it is not."""
+
+    at: int
+    start: bytes
+    reason: str
+
+
+SIGNATURES = (
+    Signature(0, b"FUJIFILMCCD-RAW", RAW),
+    Signature(0, b"IIU\x00", RAW),
+    Signature(0, b"IIRO", RAW),
+    Signature(0, b"IIRS", RAW),
+    Signature(0, b"MMOR", RAW),
+    Signature(0, b"FOVb", RAW),
+    Signature(0, b"\x00MRM", RAW),
+    Signature(4, b"ftypcrx ", RAW),
+    Signature(6, b"HEAPCCDR", RAW),
+    Signature(8, b"CR\x02", RAW),
+    Signature(0, b"%!PS", "PostScript, a program that is not run: save it as PNG"),
+    Signature(0, b"\xc5\xd0\xd3\xc6", "PostScript, a program that is not run: save it as PNG"),
+    Signature(0, b"\x00\x00\x00\x0cJXL ", f"JPEG XL {CONVERT}"),
+    Signature(0, b"II\xbc\x01", f"JPEG XR {CONVERT}"),
+    Signature(0, b"\x76\x2f\x31\x01", f"OpenEXR {CONVERT}"),
+    Signature(0, b"#?RADIANCE", f"Radiance HDR {CONVERT}"),
+    Signature(0, b"#?RGBE", f"Radiance HDR {CONVERT}"),
+    Signature(0, b"gimp xcf", f"a GIMP file {CONVERT}"),
+    Signature(0, b"AT&TFORM", f"DjVu {CONVERT}"),
+    Signature(0, b"\x8aMNG", f"MNG {CONVERT}"),
+    Signature(0, b"\xd7\xcd\xc6\x9a", f"a Windows metafile {CONVERT}"),
+    Signature(40, b" EMF", f"a Windows metafile {CONVERT}"),
+    Signature(128, b"DICM", f"DICOM {CONVERT}"),
+)
+
+
+def why_not_read(head: bytes, path: str) -> str | None:
+    """Why a picture cannot be read here; None for an image of FORMATS, and for what is no picture at all.
+
+    head: the file's first bytes, HEAD of them if it has so many.    path: its suffix tells raw files from TIFF.
+
+    >>> why_not_read(b"%!PS-Adobe-3.0 EPSF-3.0", "plot.eps")
+    'PostScript, a program that is not run: save it as PNG'
+    """
+    suffix = PurePosixPath(path).suffix.lower()
+    if head.startswith(TIFF_STARTS) and suffix in RAW_SUFFIXES:
+        return RAW
+    if is_heic(head):
+        return None if reads_heic() else HEIC
+    for at, start, reason in SIGNATURES:
+        if head.startswith(start, at):
+            return reason
+    if suffix == ".jxl" and head.startswith(b"\xff\x0a"):
+        return f"JPEG XL {CONVERT}"
+    if b"<svg" in head:
+        return f"SVG, a drawing without pixels, {CONVERT}"
+    return None
+
+
+def reads_heic() -> bool:
+    """Whether the package is installed that reads HEIC."""
+    return find_spec("pillow_heif") is not None
+
+
+def is_heic(head: bytes) -> bool:
+    """Whether a file is a HEIC photograph, as telephones write it; AVIF, which shares its container, is none."""
+    if head[4:8] != b"ftyp":
+        return False
+    if head[8:12] in HEIC_BRANDS:
+        return True
+    brands = head[16 : int.from_bytes(head[:4])]
+    return head[8:12] in CONTAINER_BRANDS and b"avif" not in brands and any(brand in brands for brand in HEIC_BRANDS)
+
+
+def formats_of(path: str) -> tuple[str, ...]:
+    """The formats that a file of this name may have."""
+    return (*FORMATS, "TGA") if path.lower().endswith(TARGA) else FORMATS
+
+
+def format_of(head: bytes, path: str) -> str | None:
+    """The first of `formats_of` that these first bytes may begin, "HEIF", or None.
+
+    One that is not in SURE may also begin a text ("BM", "P5"): whether the file is an image, only opening it shows.
+
+    >>> format_of(b"\\xff\\xd8\\xff\\xe0", "photo"), format_of(b"BMW, Audi", "cars"), format_of(b"a text", "notes")
+    ('JPEG', 'BMP', None)
+    """
+    if is_heic(head):
+        return "HEIF"
+    Image.init()
+    return next((name for name in formats_of(path) if _may_begin(name, head)), None)
+
+
+def _may_begin(name: str, head: bytes) -> bool:
+    accepts = Image.OPEN[name][1]
+    try:
+        return accepts is None or bool(accepts(head[:16]))
+    except (struct.error, IndexError):  # fewer bytes than any such image has
+        return False
