@@ -21,6 +21,7 @@ from scipy.special import softmax
 
 from fca.cli import Words, as_options, refused
 from fca.cli.trained import Trained, at_input, logits_in_batches, loose_images
+from fca.csv_table import csv_text
 from fca.data.pixels import open_pixels
 from fca.stats.abstention import Abstention, abstention, enough_images, fewest_images
 from fca.stats.features import PENALTIES
@@ -65,7 +66,7 @@ def _predict(options: argparse.Namespace) -> list[str]:
     chosen = choose(trained, classifier, options.error, options.confidence)
     logits = logits_in_batches(classifier, at_input(read, classifier.geometry, len(paths), "predicting"))
     frame = table(paths, list(logits), classifier.classes, chosen.found.threshold)
-    write_text(out, frame.to_csv(index=False))
+    write_text(out, csv_text(frame))
     unread = int((frame["error"] != "").sum())
     lines = [f"{unread} of {len(paths)} images cannot be read; why: column error"] if unread else []
     return [*_shown(chosen, frame, options), *lines, f"written: {out}"]

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 
 from fca.allowed import Allowed, Seed
 from fca.identity import UNREADABLE, fingerprint
+from fca.names import check_spellings
 from fca.types import SPLITS, FcaError, ImageData, no_mask
 
 Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
@@ -511,7 +512,8 @@ def assemble(
     mirror:  whether an image mirrored left to right still shows its class.
     group:   a column; images that share its value are never cut apart when val or all three splits are drawn.
 
-    Raises FcaError for no image, an image id that stands twice, one class only, splits that do not fit, and control
+    Raises FcaError for no image, an image id that stands twice, one class only, classes or groups that are two
+    spellings of one name (fca.names), splits that do not fit, and control
     characters in ids, classes and groups: a fingerprint separates by them, and a terminal obeys them.
     """
     items, step = _in_order(listed, splits, name), "look at dataset.root and its keys"
@@ -522,6 +524,9 @@ def assemble(
     for column in ("image_id", "label", *([group] if group else [])):
         if len(odd := items[column][items[column].str.contains(r"[\x00-\x1f\x7f-\x9f]", na=False)]):
             raise FcaError(f"{column} with control characters", shown(odd.tolist()), "printable text", "rename them")
+    _check_names(items, "label", "class")
+    if group is not None:
+        _check_names(items, group, "group")
     if items["label"].nunique() < 2:
         raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
     items = with_val(items, val, name, group)
@@ -537,6 +542,13 @@ def assemble(
         fingerprint_kind="content" if "content" in items else "version",
         group=group,
     )
+
+
+def _check_names(items: pd.DataFrame, column: str, kind: str) -> None:
+    """One name a class and a group: two spellings would be two, and images of one patient would lie on two sides."""
+    names = items[column].astype("str")
+    step = "write it in one way, or give names that differ in a letter"
+    check_spellings(f"{column}: two spellings of one {kind}", names[names != ""], "images", step)
 
 
 def _in_order(listed: pd.DataFrame, splits: Splits, name: str) -> pd.DataFrame:

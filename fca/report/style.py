@@ -11,6 +11,8 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
+from fca.csv_table import csv_text
+
 COLUMN, POINTS = 3.3 * 72, 8  # of a paper: points in the width of a column, and in the height of a letter
 VEGA_LITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]  # 6.4: what altair writes and the page runs
 FONT = "system-ui, 'Segoe UI', Roboto, 'Helvetica Neue', 'Liberation Sans', Arial, sans-serif"
@@ -176,7 +178,7 @@ def save(figure: dict[str, Any], stem: Path) -> None:
     stem.with_name(f"{stem.name}-column.svg").write_text(_resized(column, "pt"))
     stem.with_name(f"{stem.name}-column.pdf").write_bytes(vl_convert.svg_to_pdf(_resized(column)))
     lines = figure.get("datasets", {}).get(figure.get("data", {}).get("name"), [])
-    pd.DataFrame(lines).to_csv(stem.with_suffix(".csv"), index=False)
+    stem.with_suffix(".csv").write_text(csv_text(pd.DataFrame(lines)), encoding="utf-8")
 
 
 def _size(svg: str) -> re.Match[str]:
