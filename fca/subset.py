@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import pandas as pd
 from jaxtyping import Integer
 
+from fca.csv_table import read_table
+from fca.names import check_meant, check_spellings
 from fca.types import ClassSubset, FcaError, check_choice
 
 SAMPLERS = ("uniform", "fca")
@@ -75,6 +76,7 @@ def named_subset(classes: Sequence[str], wanted: Sequence[Any]) -> ClassSubset:
     (0, 2)
     """
     position = {key: index for index, key in enumerate(classes)}
+    check_meant("subset.classes", [w for w in wanted if isinstance(w, str)], classes, "the data set")
     indices = [position.get(w, -1) if isinstance(w, str) else w for w in wanted]
     for w, index in zip(wanted, indices, strict=True):
         if type(index) is not int or not 0 <= index < len(classes):
@@ -98,21 +100,25 @@ class Groups:
     def codes(self, keys: Sequence[str]) -> Integer[np.ndarray, " keys"]:
         """Position of each key's group among the sorted groups; -1 for none.
 
+        Raises FcaError for a key that the file spells in another way.
+
         >>> Groups("pets", {"tabby": "cat", "corgi": "dog", "pug": "dog"}).codes(["pug", "tench", "tabby"])
         array([ 1, -1,  0])
         """
+        check_meant("class", keys, self.of, f"the file of groups {self.name}")
         position = {group: code for code, group in enumerate(sorted(set(self.of.values())))}
         return np.array([position[self.of[key]] if key in self.of else -1 for key in keys], dtype=np.int64)
 
 
 def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Groups:
-    """The groups in a CSV file; lines that start with # are comments.
+    """The groups in a CSV file; lines that start with # are comments. A class without a group belongs to none.
 
     where:   a shipped name (imagenet_16: the entry-level categories of arXiv:1808.08750; imagenet_dog: dog, not dog),
              or the path of a file, which may lie inside a .zip: photos.zip/classes.csv.
     columns: its columns of class keys and of groups.
 
-    Raises FcaError for a missing file, missing columns, and a class in two groups.
+    Raises FcaError for a missing file, missing columns, a line with too many or too few cells, a group without a class,
+    a class in two groups, no class with a group, and two spellings of one class or group (see fca.names).
 
     >>> sorted(set(read_groups("imagenet_dog").of.values()))
     ['dog', 'not dog']
@@ -121,14 +127,24 @@ def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Grou
     path = SHIPPED / f"{where}.csv" if where in shipped else Path(where).expanduser()
     try:
         with _opened(path) as file:
-            table = pd.read_csv(file, comment="#", dtype=str)
+            content = file.read()
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         allowed = f"one of {', '.join(shipped)}, or the path of a CSV file ({error})"
         raise FcaError("groups", where, allowed, "name the file of classes and groups") from error
+    table = read_table(content, where, comments=True)
     if len(columns) != 2 or not set(columns) <= set(table):
-        allowed = f"two columns of {where}, of classes and of groups: {', '.join(map(str, table))}"
+        allowed = f"two columns of {where}, of classes and of groups: {', '.join(map(repr, table))}"
         raise FcaError("group_columns", ", ".join(columns), allowed, "name them as group_columns=[class, group]")
-    pairs = table[list(columns)].dropna().drop_duplicates().set_axis(["key", "group"], axis="columns")
+    pairs = table[list(columns)].drop_duplicates().set_axis(["key", "group"], axis="columns")
+    pairs = pairs[pairs["group"] != ""]
+    if (pairs["key"] == "").any():
+        group = pairs.loc[pairs["key"] == "", "group"].iloc[0]
+        raise FcaError(f"group without a class in {where}", group, "a class in every line that has a group", "add it")
+    if pairs.empty:
+        raise FcaError(f"groups in {where}", "none", "a line for each class, with its group", "fill the file")
+    step = f"write it in one way in {where}"
+    check_spellings(f"class in {where}", pairs["key"], "lines", step)
+    check_spellings(f"group in {where}", pairs["group"], "classes", step)
     twice = pairs.loc[pairs["key"].duplicated(), "key"].tolist()
     if twice:
         raise FcaError("class in two groups", ", ".join(twice[:5]), "one group a class", f"correct {where}")

@@ -22,6 +22,7 @@ from scipy.special import softmax
 
 from fca.cli import Words, as_options, printable, refused
 from fca.cli.trained import Trained, at_input, logits_in_batches, loose_images
+from fca.csv_table import csv_text
 from fca.data.pixels import open_pixels
 from fca.stats.abstention import (
     Abstention,
@@ -78,7 +79,7 @@ def _predict(options: argparse.Namespace) -> list[str]:
     threshold = ANSWER_ALL if chosen is None else chosen.found.threshold
     logits = logits_in_batches(classifier, at_input(read, classifier.geometry, len(paths), "predicting"))
     frame = table(paths, list(logits), classifier.classes, threshold)
-    write_text(out, frame.to_csv(index=False))
+    write_text(out, csv_text(frame))
 
     if chosen is None:
         lines = [*_answered(frame, classifier.classes), *_expected(trained)]

@@ -18,6 +18,7 @@ import pandas as pd
 from fca import store
 from fca.cli import Words, refused
 from fca.cli.show import as_markdown, as_text, check_store
+from fca.csv_table import csv_text
 from fca.store.columns import (
     ADAPTATION,
     COMPAT,
@@ -282,7 +283,7 @@ def _written(frame: pd.DataFrame, kind: str, title: str) -> bytes:
         frame.apply(_arrow).to_parquet(file, index=False)
         return file.getvalue()
     if kind == "csv":
-        return frame.to_csv(index=False).encode()
+        return csv_text(frame).encode()
     if kind == "json":
         return frame.to_json(orient="records", lines=True, double_precision=15).encode()
     return f"{as_markdown(frame) if kind == 'markdown' else as_text(frame, title)}\n".encode()

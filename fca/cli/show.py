@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from fca.cli import Words, refused
+from fca.csv_table import read_table
 from fca.report.pictures import is_pictures
 from fca.store import ENDED_EARLY, State, Store, claims
 from fca.store.columns import BASE, HEADLINES, RECIPE, Row
@@ -286,14 +286,16 @@ def show_job(job: Job) -> list[str]:
         if store.state(run.run_id) is State.DONE:
             folder = store.folder(run.run_id)
             print(f"{line_of(store.row(run.run_id), job.task.summary)}  {folder}")
-            with suppress(DamagedFile, ValueError, KeyError, OSError):  # no list, or a damaged one; the row is whole
+            with suppress(
+                DamagedFile, FcaError, ValueError, KeyError, OSError
+            ):  # no list, or a damaged one; the row is whole
                 print(*_findings(folder / FINDINGS), sep="", end="")
     return show_failures(store, [run.run_id for run in job.plan])
 
 
 def _findings(file: Path, first: int = 3) -> Iterator[str]:
     """A line for each kind of finding: how many there are, and the first few."""
-    found = pd.read_csv(io.BytesIO(content_of(file)), dtype="str", keep_default_na=False)
+    found = read_table(content_of(file), file)
     for kind, part in found.groupby("finding", sort=False):
         shown = "; ".join(_finding(line) for line in part.head(first).to_dict("records"))
         yield f"  {len(part)} x {kind}: {shown}{f'; all in {file}' if len(part) > first else ''}\n"

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import io
 import logging
-import posixpath
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
-from unicodedata import normalize
 
 import pandas as pd
 
+from fca.csv_table import read_table
 from fca.data.content import Inventory, inventory
 from fca.data.files import image_of, name_of, open_root
 from fca.data.given_splits import Splits, known_split, usual_meaning
 from fca.data.image_files import sorted_files, warn_of_left_out
+from fca.data.listed_paths import listed_paths
 from fca.data.splits import Share, White, assemble, number_of, shown
 from fca.identity import OF_FILES
+from fca.names import comparable
 from fca.types import FcaError, ImageData
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
              folders belong to the class.    splits: own split name -> ours; what it leaves out is ignored.
 
     Raises FcaError naming the paths: no image inside of a class folder, a folder that holds no image, two folders
-    that give one class (names equal but for case, or under different parents).
+    that give one class (spellings of one name, see fca.names, or under different parents).
     """
     role = roles.split("/")
     if role.count("class") != 1 or role.count("split") > 1 or set(role) - {"class", "split", "*"}:
@@ -177,7 +177,7 @@ def _one_folder_a_class(folders: Sequence[tuple[str, ...]], class_at: int, split
     """A class is one folder in each split, and spelt the same way in all of them."""
     first: dict[tuple[str, ...], tuple[str, ...]] = {}
     for folder in folders:
-        key = normalize("NFC", folder[class_at]).casefold().strip()
+        key = comparable(folder[class_at])
         same_split = first.setdefault((key, folder[split_at] if split_at is not None else ""), folder)
         same_class = first.setdefault((key,), folder)
         if same_split != folder or same_class[class_at] != folder[class_at]:
@@ -249,16 +249,18 @@ def groups_of(found: Inventory, paths: Sequence[str], group: str) -> list[str]:
         needs, step = f"null, or a column of an {INDEX} in {root}", f"write one with columns path and {group}"
         raise FcaError("dataset.group", group, needs, step)
     try:
-        index = pd.read_csv(io.BytesIO(found.files.read(INDEX)), dtype="str", na_filter=False)
-    except Exception as error:  # pandas and zipfile raise many kinds
+        index = read_table(found.files.read(INDEX), INDEX)
+    except FcaError:
+        raise
+    except Exception as error:  # zipfile raises many kinds
         raise FcaError(INDEX, found.files.root, "a CSV with a header", f"mend it: {error}") from error
     named = next((name for name in ("path", "image_id") if name in index), None)
     if named is None or group not in index or group in TAKEN:
         needs = f"a column of {INDEX} beside path, none of {', '.join(TAKEN)}; it has {', '.join(map(str, index))}"
         raise FcaError("dataset.group", group, needs, "name one of them, or add it")
     values: dict[str, set[str]] = {}
-    for path, value in zip(index[named], index[group], strict=True):
-        values.setdefault(posixpath.normpath(path), set()).add(value)
+    for path, value in zip(listed_paths(index[named], found.listing.sizes), index[group], strict=True):
+        values.setdefault(path, set()).add(value)
     if wrong := sorted(path for path in paths if len(values.get(path, ())) != 1):
         step = "add a line for each; without a value an image is drawn alone"
         raise FcaError(f"images without one line in {INDEX}", shown(wrong), f"one line with {group} each", step)

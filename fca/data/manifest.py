@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import logging
-import posixpath
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Bool, UInt8
 
 from fca.allowed import Allowed
+from fca.csv_table import read_table, with_types
 from fca.data.content import Inventory, inventory
 from fca.data.files import (
     MASK_OBJECTS,
@@ -35,8 +35,10 @@ from fca.data.files import (
     open_root,
     upright_size,
 )
+from fca.data.listed_paths import check_files, listed_paths
 from fca.data.splits import AtPosition, Share, White, assemble, shown
 from fca.identity import OF_FILES, fingerprint
+from fca.names import quoted
 from fca.store.query import kept
 from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 
@@ -89,7 +91,10 @@ class Manifest:
         found = inventory(files)
         sizes = found.listing.sizes
         listed = self._lines(self._read(files, sizes))
+        for column in {"path", "mask"} & set(listed):
+            listed[column] = pd.Series(listed_paths(listed[column], sizes), dtype="str")
         self._no_gaps(listed, sizes)
+        self._one_line_a_file(listed)
         drawn = listed["mask"].tolist() if "mask" in listed else [""] * len(listed)
         shapes = [path or box for path, box in zip(drawn, self._boxes(listed), strict=True)]
         digests = found.digests([*listed["path"], *filter(None, drawn)])
@@ -131,6 +136,8 @@ class Manifest:
             raise FcaError("dataset.file", self.file, f"a file in {self.root}, or a path", "name the manifest")
         try:
             return self._parsed(files.read(self.file) if self.file in sizes else bytes_of(elsewhere))
+        except FcaError:
+            raise
         except Exception as error:  # pandas, pyarrow and zipfile raise many kinds
             allowed = "a CSV with a header, or .parquet"
             raise FcaError("dataset.file", self.file, allowed, f"mend it: {error}") from error
@@ -142,16 +149,18 @@ class Manifest:
                 raise ValueError(f"{number} lines, more than {MOST}")
             frame = pd.read_parquet(io.BytesIO(content))
             return frame.assign(**{c: frame[c].astype("str").fillna("") for c in theirs & set(frame)})
-        frame = pd.read_csv(io.BytesIO(content), low_memory=False)
-        mixed: Any = frame.select_dtypes("object", exclude="str")  # numbers of more than 64 bits, which no table takes
-        frame = frame.astype(dict.fromkeys(mixed, "str"))
-        text = pd.read_csv(io.BytesIO(content), usecols=sorted(theirs & set(frame)), dtype="str", na_filter=False)
-        return frame.assign(**text)
+        frame = read_table(content, self.file)
+        others = with_types(frame.drop(columns=list(theirs & set(frame))))
+        mixed: Any = others.select_dtypes("object", exclude="str")  # numbers of more than 64 bits, which no table takes
+        return frame.assign(**others.astype(dict.fromkeys(mixed, "str")))
 
     def _lines(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The selected lines under our column names."""
         named = self._named()
-        needed, given = {named[c] for c in (*REQUIRED, *(self.columns or {}))}, ", ".join(map(str, frame))
+        needed, given = (
+            {named[c] for c in (*REQUIRED, *(self.columns or {}))},
+            ", ".join(repr(str(name)) for name in frame),
+        )
         if missing := sorted(needed - set(frame)):
             step = "map them: dataset.columns='{label: its_name}'"
             raise FcaError("columns of the manifest", shown(missing), f"some of {given}", step)
@@ -162,8 +171,6 @@ class Manifest:
         renamed = frame.rename(columns={**theirs, **{column: f"{column}_in_file" for column in taken}})
         if self.group is not None:
             check_choice("dataset.group", self.group, renamed, "name a column of the manifest")
-        for column in {"path", "mask"} & set(renamed):
-            renamed[column] = [posixpath.normpath(path) if path else "" for path in renamed[column]]
         return renamed.reset_index(drop=True)
 
     def _boxes(self, listed: pd.DataFrame) -> Sequence[Box | None]:
@@ -185,14 +192,31 @@ class Manifest:
         return [None if no else tuple(map(int, box)) for no, box in zip(none, ends, strict=True)]
 
     def _no_gaps(self, listed: pd.DataFrame, sizes: dict[str, int]) -> None:
-        for column in (*REQUIRED, "image_id"):
-            if column in listed and (listed[column] == "").any():
-                what, lines = f"selected lines without {column}", np.flatnonzero(listed[column] == "") + 1
+        for column in {*REQUIRED, "image_id"} & set(listed):
+            empty = listed[column].str.strip() == ""
+            if empty.any():
+                what, lines = f"selected lines without {column}", np.flatnonzero(empty) + 1
                 step = "fill them, or use where"
                 raise FcaError(what, shown([str(line) for line in lines]), "a value in every line", step)
         wanted = [*listed["path"], *(path for path in listed.get("mask", []) if path)]
-        if gone := [path for path in wanted if path not in sizes]:
-            raise FcaError(f"files that {self.file} lists", shown(gone), f"files in {self.root}", "correct the paths")
+        check_files(f"files that {self.file} lists", wanted, sizes, self.root)
+
+    def _one_line_a_file(self, listed: pd.DataFrame) -> None:
+        """Raises FcaError for a file on several lines, whatever their image ids, with what these lines give it."""
+        left_out = [own for own, ours in (self.splits or {}).items() if ours is None]
+        used = listed[~listed["split"].isin(left_out)] if left_out and "split" in listed else listed
+        twice = used[used["path"].duplicated(keep=False)]
+        if twice.empty:
+            return
+        named = []
+        for path, lines in twice.groupby("path", sort=False):
+            given = f"{quoted(str(path))} on {len(lines)} lines"
+            for column in [column for column in ("label", "split") if column in lines]:
+                given += f", {column} {' and '.join(map(quoted, lines[column].unique()))}"
+            named.append(given)
+        allowed = "one line, one label and one split for each image, whatever its image_id"
+        step = f"remove the wrong lines of {self.file}, or use where"
+        raise FcaError(f"files that {self.file} lists more than once", "; ".join(named[:5]), allowed, step)
 
 
 def mask_of(
@@ -243,11 +267,12 @@ class Generated:
         if not (folder / MANIFEST).is_file():
             raise FcaError("dataset.root", self.root, f"a folder with a {MANIFEST}", step)
         word = word_of(folder)
-        wanted = ("image_id", "rejected")  # the latter only since there are checks
-        listed = pd.read_csv(folder / MANIFEST, usecols=lambda name: name in wanted, dtype="str", na_filter=False)
+        listed = read_table(folder / MANIFEST, folder / MANIFEST)
         if unknown := sorted((word.struck | word.kept) - set(listed["image_id"])):
             raise FcaError(f"images in {folder / STRUCK}", shown(unknown), "image ids of the manifest", "correct them")
-        out = word.out(listed["image_id"][listed["rejected"] != ""] if "rejected" in listed else ())
+        out = word.out(
+            listed["image_id"][listed["rejected"] != ""] if "rejected" in listed else ()
+        )  # since there are checks
         where = f"state == 'drawn' and image_id not in {sorted(out)!r}"
         data = Manifest(self.root, MANIFEST, Share(0.1, 0), self.name, where=where, mirror=self.mirror).load()
         read = data.read
@@ -391,11 +416,15 @@ class AnnotatedImages(Manifest):
         sizes, name = there.listing.sizes, self.annotations
         try:
             content = there.files.read(name) if name in sizes else bytes_of(Path(name).expanduser())
-            lines = pd.read_csv(io.BytesIO(content), dtype="str", na_filter=False)
+            lines = read_table(content, name)
             lines = lines[["image_id", "worker", "phase", "mask", "true_mask"]]
+        except FcaError:
+            raise
         except Exception as error:  # no such file or column, another encoding, a damaged archive: many kinds
             allowed = "a CSV with columns image_id, worker, phase, mask, true_mask"
             raise FcaError("dataset.annotations", name, allowed, f"mend it: {error}") from error
+        for column in ("mask", "true_mask"):
+            lines[column] = listed_paths(lines[column], sizes)
         work = lines["phase"] == "work"
         for wrong, allowed in (
             (~lines["phase"].isin(["exam", "check", "work"]), "exam, check or work as phase"),

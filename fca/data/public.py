@@ -6,7 +6,6 @@ them to `public_data`. What torchvision downloads it also checks by md5.
 
 from __future__ import annotations
 
-import io
 import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +19,7 @@ import pandas as pd
 from filelock import FileLock
 
 from fca.allowed import Allowed
+from fca.csv_table import read_table
 from fca.data.content import inventory
 from fca.data.files import Directory, bytes_of, image_of
 from fca.data.splits import Share, assemble, class_sizes, held_out, shown
@@ -396,11 +396,7 @@ def _annotated(file: Path, images: str, name: str) -> pd.DataFrame:
 
     name: pattern of a file's name.    Raises FcaError for another table, and naming the first lines that do not fit.
     """
-    source = io.StringIO("\n".join(lines(file)))
-    try:
-        table = pd.read_csv(source, sep=";", skipinitialspace=True, dtype="str", na_filter=False)
-    except ValueError as error:  # what pandas raises
-        raise FcaError("file", file, "a table in GTSRB's format", f"bring it again ({error})") from error
+    table = read_table("\n".join(lines(file)).encode(), file)
     if not {"Filename", "ClassId"} <= set(table):
         has, step = ", ".join(map(str, table)), f"bring the {file} that has the classes"
         raise FcaError("columns", has, "Filename and ClassId", step)

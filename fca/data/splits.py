@@ -20,6 +20,7 @@ from fca.allowed import Allowed, Seed
 from fca.data.files import WHITE
 from fca.data.given_splits import Splits, split_meanings, tested_on_val
 from fca.identity import UNREADABLE, fingerprint
+from fca.names import check_spellings
 from fca.types import SPLITS, FcaError, ImageData, no_mask
 
 Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
@@ -534,7 +535,8 @@ def assemble(
              validation images are held out.
     white:   the value of 16-bit files that is shown white: with another one, a file shows another image.
 
-    Raises FcaError for no image, an image id that stands twice, one class only, splits that do not fit, and control
+    Raises FcaError for no image, an image id that stands twice, one class only, classes or groups that are two
+    spellings of one name (fca.names), splits that do not fit, and control
     characters in ids, classes and groups: a fingerprint separates by them, and a terminal obeys them.
     """
     listed = _with_white(listed, white)
@@ -546,6 +548,9 @@ def assemble(
     for column in ("image_id", "label", *([group] if group else [])):
         if len(odd := items[column][items[column].str.contains(r"[\x00-\x1f\x7f-\x9f]", na=False)]):
             raise FcaError(f"{column} with control characters", shown(odd.tolist()), "printable text", "rename them")
+    _check_names(items, "label", "class")
+    if group is not None:
+        _check_names(items, group, "group")
     if items["label"].nunique() < 2:
         raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
     n_listed = len(items)
@@ -575,6 +580,13 @@ def _with_white(listed: pd.DataFrame, white: int | None) -> pd.DataFrame:
         return listed
     shown_as = [digest if digest == UNREADABLE else f"{digest} white={white}" for digest in listed[CONTENT]]
     return listed.assign(**{CONTENT: shown_as})
+
+
+def _check_names(items: pd.DataFrame, column: str, kind: str) -> None:
+    """One name a class and a group: two spellings would be two, and images of one patient would lie on two sides."""
+    names = items[column].astype("str")
+    step = "write it in one way, or give names that differ in a letter"
+    check_spellings(f"{column}: two spellings of one {kind}", names[names != ""], "images", step)
 
 
 def _in_order(listed: pd.DataFrame, splits: Splits, name: str) -> pd.DataFrame:

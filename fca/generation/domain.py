@@ -14,6 +14,7 @@ from scipy.special import softmax
 
 from fca.allowed import Allowed
 from fca.generation import Conditioned
+from fca.names import check_meant
 from fca.stats.search import Domain
 from fca.subset import read_groups
 from fca.types import FcaError, check_choice
@@ -76,6 +77,7 @@ class EvaluationDomain:
         """Which logits of a classifier with these class keys are the target's. Raises FcaError where none is."""
         of = {} if self.groups is None else read_groups(self.groups, self.group_columns).of
         named = self.targets.get(self.target, [self.target])
+        check_meant("class of the model", classes, of, f"the file of groups {self.groups}")
         found = [place for place, key in enumerate(classes) if key in named or of.get(key) in named]
         if not found or len(found) == len(classes):
             known = f"classes of the model, some but not all: {', '.join(classes[:5])}, ..."

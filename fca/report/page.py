@@ -18,6 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from fca.allowed import Allowed, plain_name
+from fca.csv_table import csv_text
 from fca.report import style
 from fca.report.compare import FOLDER
 from fca.report.figure import Headline, answers, headlines, visuals_of
@@ -105,8 +106,9 @@ def write_page(folder: Path, page: Page) -> Path:
         if section.figure is not None:
             style.save(section.figure, folder / "figures" / plain_name("key of a figure", section.key))
         for table in section.tables:
-            table.frame.to_csv(folder / "tables" / f"{plain_name('name of a table', table.name)}.csv", index=False)
-    page.rows.to_csv(folder / "tables" / "runs.csv", index=False)
+            file = folder / "tables" / f"{plain_name('name of a table', table.name)}.csv"
+            file.write_text(csv_text(table.frame), encoding="utf-8")
+    (folder / "tables" / "runs.csv").write_text(csv_text(page.rows), encoding="utf-8")
     return index
 
 

@@ -12,6 +12,8 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
+from fca.csv_table import csv_text
+
 COLUMN, POINTS = 3.3 * 72, 8  # of a paper: points in the width of a column, and in the height of a letter
 LONGEST = 120  # characters in a line below the title of a figure
 VEGA_LITE = alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0]  # 6.4: what altair writes and the page runs
@@ -178,7 +180,7 @@ def save(figure: dict[str, Any], stem: Path) -> None:
     stem.with_name(f"{stem.name}-column.svg").write_text(_resized(column, "pt"))
     stem.with_name(f"{stem.name}-column.pdf").write_bytes(vl_convert.svg_to_pdf(_resized(column)))
     lines = figure.get("datasets", {}).get(figure.get("data", {}).get("name"), [])
-    pd.DataFrame(lines).to_csv(stem.with_suffix(".csv"), index=False)
+    stem.with_suffix(".csv").write_text(csv_text(pd.DataFrame(lines)), encoding="utf-8")
 
 
 def _size(svg: str) -> re.Match[str]:

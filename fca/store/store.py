@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fca.csv_table import csv_text
 from fca.store import claims, damage
 from fca.store.columns import Row, checked
 from fca.store.damage import ERROR, FITTED, NOTE, REMOVED, ROW
@@ -286,7 +287,7 @@ class Store:
         table_id = hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:12]
         folder = self.outputs / "tables" / table_id
         write_frame(folder / "table.parquet", table.frame, table_id)
-        write_text(folder / "table.csv", table.frame.to_csv(index=False))
+        write_text(folder / "table.csv", csv_text(table.frame))
         write_json(folder / "table.json", {**meaning, "question": table.question, "source": table.source})
         return folder
 

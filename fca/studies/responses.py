@@ -6,7 +6,6 @@ set joins that set.
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import re
@@ -22,6 +21,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer
 
+from fca.csv_table import csv_line, read_lines, without_escape
 from fca.types import FcaError
 
 MISSING = -1  # among integer responses: no response
@@ -148,7 +148,7 @@ def read_responses(path: Path | str) -> Responses:
         raise FcaError("file of responses", path, "a file that exists", "mend the path")
     try:
         responses = read(path)
-    except (UnicodeDecodeError, OSError, EOFError, csv.Error, zlib.error) as error:
+    except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
         raise FcaError("file of responses", path, "one that can be read", f"write it again: {error}") from None
     if not responses.correct.size:
         raise FcaError(f"responses in {path}", "none", "1 subject and 1 item or more", "is this the right file?")
@@ -268,30 +268,31 @@ def _text(path: Path, mode: str) -> TextIOWrapper:
 
 
 def _read_csv(path: Path) -> Responses:
-    with _text(path, "r") as file:
-        lines = csv.reader(file)
-        items = next(lines, [])[1:]
-        subjects, rows = [], []
-        for subject, *cells in filter(None, lines):  # an empty line at the end is no subject
-            if len(cells) != len(items):
-                what = f"cells in line {lines.line_num} of {path}"
-                raise FcaError(what, len(cells) + 1, f"{len(items) + 1}, as in the first line", "mend that line")
-            for item, cell in zip(items, cells, strict=True):
-                if cell not in _CELLS:
-                    raise _invalid(cell, path, subject, item)
-            subjects.append(subject)
-            rows.append([_CELLS[cell] for cell in cells])
+    names, lines = read_lines(path, path)
+    items = names[1:]
+    subjects, rows = [], []
+    for subject, *cells in lines:
+        if unknown := set(cells) - set(_CELLS):
+            item, cell = next((item, cell) for item, cell in zip(items, cells, strict=True) if cell in unknown)
+            raise _invalid(cell, path, subject, item)
+        subjects.append(without_escape(subject))
+        rows.append([_CELLS[cell] for cell in cells])
     correct = np.array(rows, dtype=np.float64).reshape(len(subjects), len(items))
+
+    while items and not items[-1] and np.isnan(correct[:, -1]).all():  # lines that end in separators
+        items, correct = items[:-1], correct[:, :-1]
+    if "" in items:
+        place = items.index("") + 2
+        raise FcaError(f"item of column {place} in {path}", "no name", "a name in the first line", "name it")
     return Responses(correct, frame_of_subjects(subjects), frame_of_items(items))
 
 
 def _write_csv(responses: Responses, path: Path) -> None:
     cells = np.where(np.isnan(responses.correct), "", np.where(responses.correct == 1, "1", "0"))
     with _text(path, "w") as file:
-        write = csv.writer(file, lineterminator="\n").writerow
-        write(["subject", *responses.items["item"]])
+        file.write(csv_line(["subject", *responses.items["item"]]))
         for name, row in zip(responses.subjects["subject"], cells.tolist(), strict=True):
-            write([name, *row])
+            file.write(csv_line([name, *row]))
 
 
 def _read_jsonlines(path: Path) -> Responses:

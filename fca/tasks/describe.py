@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float32, Shaped, UInt8
 
+from fca.csv_table import csv_text
 from fca.data.duplicates import SIDE, exact_pairs, near_pairs, perceptual_hashes, signature
 from fca.data.files import IN_FILE, WHITE, InFile, fewest_bits, in_order
 from fca.data.splits import for_training, groups_across_splits
@@ -67,7 +68,7 @@ class Describe:
             arrays = described(setup.data, setup.machine.workers)
             cut = _as_cut(setup.data)
             found = findings(cut, arrays)
-            write_text(setup.store.folder(run.run_id) / FINDINGS, found.to_csv(index=False))
+            write_text(setup.store.folder(run.run_id) / FINDINGS, csv_text(found))
             columns = summary(cut, arrays)
             if columns[CHECKSUM] is not None:
                 columns[CHECKSUM] = checksum(setup.data, arrays["sha256"])  # of the set as it is given

@@ -19,6 +19,7 @@ from fca.data.sizes import any_above_reference
 from fca.data.splits import as_trained_on, cut_as_before
 from fca.models import class_keys
 from fca.models.stored import StoredRun
+from fca.names import check_meant
 from fca.shifts import Clean, InputShift
 from fca.stats.chance import at_chance, guessing
 from fca.stats.intervals import wilson
@@ -315,6 +316,7 @@ def known_images(work: Forward, classifier: Classifier) -> Images:
     """Raises FcaError where the classifier knows no class of the data, and where no image is of one."""
     data, split = work.data, work.split
     column = logit_columns(classifier.classes, data.classes)
+    check_meant(f"class of {data.name}", data.classes, classifier.classes, "the model")
     known = [c for c in work.classes or range(len(data.classes)) if column[c] >= 0]
     if not known:
         own, theirs = (", ".join(keys[:5]) + ", ..." for keys in (classifier.classes, data.classes))

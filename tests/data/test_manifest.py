@@ -112,12 +112,12 @@ def test_a_mask_that_does_not_fit_its_image_is_named(root):
 @pytest.mark.parametrize(
     ("columns", "keys", "message"),
     [
-        ({}, {"columns": {"label": "breed"}}, "columns of the manifest = breed; allowed: some of path, label"),
+        ({}, {"columns": {"label": "breed"}}, "columns of the manifest = breed; allowed: some of 'path', 'label'"),
         ({}, {"columns": {"lable": "label"}}, "dataset.columns = lable; allowed: path, label, image_id, split, mask"),
         ({"label": ["cat", "", "dog", None]}, {}, "lines without label = 2, 4; "),
         ({"path": [*PATHS[:3], "shots/gone.png"]}, {}, "files that index.csv lists = shots/gone.png; "),
         ({"mask": ["shots/gone.png", "", "", ""]}, {}, "files that index.csv lists = shots/gone.png; "),
-        ({"path": [PATHS[0], *PATHS[:3]]}, {}, "image ids that stand twice = shots/a.png; "),
+        ({"path": [PATHS[0], *PATHS[:3]]}, {}, "more than once = 'shots/a.png' on 2 lines, label 'cat' and 'dog'; "),
         ({}, {"where": "kind == 'photo'"}, "dataset.where = kind == 'photo'; allowed: comparisons "),
         ({}, {"where": "label == 'cow'"}, "images of shots = 0; "),
         ({}, {"mask_object": "white"}, "dataset.mask_object = white; allowed: bright, dark"),
@@ -131,16 +131,22 @@ def test_what_is_wrong_in_a_manifest_is_named(root, columns, keys, message):
 
 
 def test_a_missing_column_or_manifest_is_named(root):
-    with pytest.raises(FcaError, match="columns of the manifest = label; allowed: some of path; "):
+    with pytest.raises(FcaError, match="columns of the manifest = label; allowed: some of 'path'; "):
         loaded(root, lines()[["path"]])
     with pytest.raises(FcaError, match=r"dataset.file = list.csv; allowed: a file in .*shots, or a path"):
         Manifest(str(root), "list.csv", VAL).load()
 
 
-@pytest.mark.parametrize("name", ["list.csv", "list.parquet"])
-def test_a_manifest_that_is_no_table_is_named(root, name):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("list.csv", "table in list.csv = no header; allowed: a first line with the names of columns"),
+        ("list.parquet", "dataset.file = list.parquet; allowed: a CSV with a header, or .parquet; next: mend"),
+    ],
+)
+def test_a_manifest_that_is_no_table_is_named(root, name, message):
     (root / name).write_bytes(b"" if name.endswith("csv") else b"PAR1 no more")
-    with pytest.raises(FcaError, match=f"dataset.file = {name}; allowed: a CSV with a header, or .parquet; next: mend"):
+    with pytest.raises(FcaError, match=message):
         Manifest(str(root), name, VAL).load()
 
 

@@ -482,14 +482,20 @@ def test_masks_of_another_size_and_photographs_are_named_when_listed(round_of_ma
         load()
 
 
-@pytest.mark.parametrize("content", [b"", b"a,b\n1,2\n", b"\xff\xfe\x00", None])
-def test_another_table_is_no_list_of_annotations(round_of_masks, content):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "table in other.csv = no header"),
+        (b"a,b\n1,2\n", "dataset.annotations = other.csv; allowed: a CSV with columns image_id, worker"),
+        (b"\xff\xfe\x00", "line 1 of other.csv = .*; allowed: text in UTF-8"),
+        (None, "dataset.annotations = other.csv; allowed: a CSV with columns image_id, worker"),
+    ],
+)
+def test_another_table_is_no_list_of_annotations(round_of_masks, content, message):
     _, load, root = round_of_masks
     if content is not None:
         (root / "other.csv").write_bytes(content)
-    with pytest.raises(
-        FcaError, match=r"dataset.annotations = other.csv; allowed: a CSV with columns image_id, worker"
-    ):
+    with pytest.raises(FcaError, match=message):
         load(annotations="other.csv")
 
 

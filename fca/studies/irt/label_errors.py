@@ -15,6 +15,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Integer
 
 from fca.allowed import Allowed, Seed
+from fca.csv_table import read_table
 from fca.progress import track
 from fca.stats import label_errors as stats
 from fca.stats.label_errors import RULES
@@ -199,10 +200,13 @@ def read_verdicts(path: str, columns: Sequence[str]) -> pd.Series:
         raise FcaError("analysis.verdict_columns", list(columns), allowed, "e.g. [file,err_given_lt3]")
     if not Path(path).is_file():
         raise FcaError("analysis.verdicts", path, "a CSV file", "mend the path")
-    frame = pd.read_csv(path, dtype=str)
+    frame = read_table(path, path)
     if lost := [name for name in columns if name not in frame]:
-        raise FcaError("analysis.verdict_columns", ", ".join(lost), ", ".join(frame.columns), f"name columns of {path}")
-    known = frame[list(columns)].dropna()
+        raise FcaError(
+            "analysis.verdict_columns", ", ".join(lost), ", ".join(map(repr, frame)), f"name columns of {path}"
+        )
+    known = frame[list(columns)]
+    known = known[(known != "").all(axis=1)]
     items, given = known[columns[0]], known[columns[1]].str.lower()
     if (odd := ~given.isin(list(VERDICTS))).any():
         raise FcaError(f"verdict in {columns[1]}", given[odd].iloc[0], "1 (wrong label) or 0", f"mend {path}")

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from fca.csv_table import read_table, with_types
 from fca.stats.prediction import predicted_at
 from fca.studies.recommend.evidence import Candidate, Evidence
 
@@ -40,12 +41,12 @@ def measured_coverage() -> pd.DataFrame:
     Columns when (BEFORE or AFTER), adaptation, intervals, jobs (numbers of both) and inside (the share that held).
     AFTER is of the very weights that were judged.
     """
-    return pd.read_csv(COVERAGE)
+    return with_types(read_table(COVERAGE, COVERAGE))
 
 
 def known_points(others: Iterable[Evidence]) -> pd.DataFrame:
     """Every network that was trained on these jobs and on those that came with this package: one line each."""
-    shipped = pd.read_csv(MEASURED) if MEASURED.is_file() else pd.DataFrame(columns=COLUMNS)
+    shipped = with_types(read_table(MEASURED, MEASURED)) if MEASURED.is_file() else pd.DataFrame(columns=COLUMNS)
     stored = [line for one in others for line in points(one)]
     return pd.concat([frame for frame in (shipped, pd.DataFrame(stored, columns=COLUMNS)) if len(frame)] or [shipped])
 

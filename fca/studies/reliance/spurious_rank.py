@@ -15,7 +15,9 @@ from safetensors.numpy import load_file
 from scipy.stats import rankdata
 
 from fca.allowed import Allowed
+from fca.csv_table import read_table
 from fca.identity import file_sha256
+from fca.names import check_meant
 from fca.report.pictures import pictures
 from fca.stats.comparison import paired_interval
 from fca.stats.intervals import SIGNED_FRACTION, mean_with_interval, wilson
@@ -135,12 +137,13 @@ def important(x: Float[np.ndarray, "images features"], labels: pd.Series, layer:
 
 def read_features(file: str, row: Row, items: pd.DataFrame, n: int) -> pd.DataFrame:
     """Annotated features: columns label and feature. Raises FcaError for a file, class or feature that is none."""
-    frame = pd.read_csv(file, dtype=str) if Path(file).is_file() else pd.DataFrame()
+    frame = read_table(file, file) if Path(file).is_file() else pd.DataFrame()
     if frame.empty or not {"class", "feature"} <= set(frame):
         raise FcaError("analysis.features", file, "a CSV file with columns class and feature", "correct it")
     known = {"class": set(items["label"]), "feature": {str(feature) for feature in range(n)}}
     for column, allowed in {"class": f"classes of {row['dataset']}", "feature": f"0 to {n - 1}"}.items():
         if len(wrong := frame[column][~frame[column].isin(known[column])]):
+            check_meant(f"{column} in {file}", wrong, known[column], f"the data set {row['dataset']}")
             raise FcaError(f"{column} in {file}", wrong.iloc[0], allowed, f"features are of {row['encoder']}")
     return frame.rename(columns={"class": "label"}).astype({"feature": int})
 

@@ -15,6 +15,7 @@ import pandas as pd
 from filelock import FileLock, Timeout
 from PIL import Image
 
+from fca.csv_table import csv_text
 from fca.data.manifest import MANIFEST, STRUCK, Word, word_of
 from fca.generation import Drawn, Generator, Request
 from fca.store.files import write_text, write_whole
@@ -97,7 +98,7 @@ class Folder:
     def write_lists(self, lines: list[Line], name: str) -> None:
         """Write manifest.csv and review.html of these lines, each whole.    name: of the plan."""
         word = word_of(self.root)
-        write_text(self.root / MANIFEST, manifest(lines, word).to_csv(index=False))
+        write_text(self.root / MANIFEST, csv_text(manifest(lines, word)))
         write_text(self.root / REVIEW, review(lines, word, name))
 
 
