@@ -71,7 +71,7 @@ def _export(options: argparse.Namespace) -> str:
         "file": path.name,
         "format": options.format,
         **_about(trained),
-        **preprocessing(classifier),
+        **preprocessing(classifier, options.format),
     }
     images = _images(trained, classifier, options.verify)
     if options.format == "safetensors":
