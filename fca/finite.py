@@ -13,6 +13,7 @@ from fca.types import FcaError
 if TYPE_CHECKING:
     from torch import Tensor
 
+OVERFLOW = "without overflow"  # in torch's error for a step that is beyond float32
 HALF_MAX = 65_504  # the largest number of float16
 STEP = "check its weights, and model.mean and model.std; or take another network"
 

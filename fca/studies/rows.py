@@ -142,7 +142,7 @@ def _warn_of_diverged(trainings: int, rows: int) -> None:
     """Once a process: a report reads the same rows for each of its analyses."""
     which = "1 training that diverged is" if trainings == 1 else f"{trainings} trainings that diverged are"
     others = f", with {rows - trainings} rows of what these weights answered" if rows > trainings else ""
-    log.warning("%s left out%s: they have no accuracy (fca results flag=diverged)", which, others)
+    log.warning("%s left out%s: no accuracy (fca results flag=diverged)", which, others)
 
 
 def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFrame) -> list[pd.DataFrame]:

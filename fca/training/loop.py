@@ -296,8 +296,7 @@ def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, 
 def _check_images(classifier: Classifier, train: int, val: int, recipe: Recipe, devices: Sequence[torch.device]) -> int:
     """How many images must go through the network together in training: 1, or 2 where a batch norm needs two.
 
-    Raises FcaError for too few images, batches of one image that the network cannot be trained on, and more devices
-    than images in a batch.
+    Raises FcaError for too few images, and for more devices than images in a batch.
     """
     for split, images, fewest in (("train", train, 2), ("val", val, 1)):
         if images < fewest:
@@ -312,9 +311,6 @@ def _check_images(classifier: Classifier, train: int, val: int, recipe: Recipe, 
     most = in_batch // recipe.accumulate
     if least > 1:
         most = min(train, recipe.batch_size) // least  # batches may be larger, and have fewer parts
-        if most < 1:
-            allowed = f"{least} or more: a batch norm of {type(classifier.module).__name__} needs two images"
-            raise FcaError("recipe.batch_size", recipe.batch_size, allowed, f"set recipe.batch_size={least}, or more")
         log.info("no image goes through batch norm alone: it joins others of its batch, or those of the batch before")
 
     for split, images in (("train", most), ("val", in_val_batch)):

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel
 
+from fca.finite import OVERFLOW
 from fca.torchvision_ops import before_lightning
 from fca.training.batches import Batch, as_input, keyed, warp
 from fca.training.changes import changed, erased
@@ -163,6 +164,15 @@ class Training(pl.LightningModule):
         """Lightning's, which comes after `training_step`; there the parts of a batch have left their gradients."""
         if self.recipe.accumulate == 1:
             optimizer.zero_grad()
+
+    def optimizer_step(self, *given: Any, **named: Any) -> None:
+        """Lightning's. Raises Diverged for a step that no weight can take."""
+        try:
+            super().optimizer_step(*given, **named)
+        except RuntimeError as error:
+            if OVERFLOW in str(error):
+                raise Diverged from error
+            raise
 
     @property
     def evaluated(self) -> nn.Module:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
+from fca.finite import OVERFLOW
 from fca.progress import track
 from fca.training.batches import device_of, keyed
 from fca.types import Classifier
@@ -124,7 +125,12 @@ def trained_head(
                 if seen.images is not None:
                     loss = loss + weight * background_saliency(losses, seen.images, seen.background).mean()
                 torch.autograd.backward(loss, inputs=list(head.parameters()), retain_graph=True)
-            adam.step()
+            try:
+                adam.step()
+            except RuntimeError as error:
+                if OVERFLOW in str(error):
+                    return best_head
+                raise
         for head, weight in zip(heads, weights, strict=True):
             logits = head(val).detach()
             if not logits.isfinite().all():
