@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from fca.types import FcaError
 
@@ -128,7 +128,7 @@ def fits(value: Any, hint: Any) -> bool:
     (True, False, False)
     """
     kind, parts = get_origin(hint) or hint, get_args(hint)
-    if kind is UnionType:
+    if kind in (UnionType, Union):
         return any(fits(value, part) for part in parts)
     if kind is Any:
         return True

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from functools import cache
@@ -22,7 +22,8 @@ from fca.cli.configure import Job
 from fca.cli.version import commit
 from fca.progress import EVERY_S, on_terminal
 from fca.store import ENDED_EARLY, SETTLED, ClaimLost, State, Store, claims
-from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND
+from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND, FLAG
+from fca.store.diverged import DIVERGED
 from fca.store.files import DamagedFile, open_to_append, write_text
 from fca.store.interruption import is_starved, was_interrupted
 from fca.training import stop
@@ -117,14 +118,14 @@ def end_with_parent() -> None:
 
 
 def execute(job: Job, *, alone: bool) -> None:
-    """Do the runs of a job that are neither done, failed nor interrupted; damaged ones are done again.
+    """Do the runs of a job that are not settled and not void (see `void`); damaged ones are done again.
 
     alone: runs that another worker computes are waited for, or taken over when it dies, and an error of the user's
     is raised without a trace in the store. In a sweep they are left to the other, and every error is a record.
     """
     store, found = job.setup.store, list[str]()
     keep_items(job, {run.run_id for run in job.plan if store.state(run.run_id) is State.DONE})
-    while left := [run for run in job.plan if store.state(run.run_id) not in SETTLED]:
+    while left := unfinished(store, job.plan):
         orphans = record_orphans(job, left)
         with _claimed(left, store) as tokens:
             won = [run for run in left if run.run_id in tokens]
@@ -138,6 +139,30 @@ def execute(job: Job, *, alone: bool) -> None:
             if not alone:
                 return
             time.sleep(POLL_S)
+
+
+def unfinished(store: Store, runs: Sequence[Run]) -> list[Run]:
+    """Those of these runs that are still to be done, in their order."""
+    left = [run for run in runs if store.state(run.run_id) not in SETTLED]
+    never = void(store, left)
+    return [run for run in left if run.run_id not in never]
+
+
+def void(store: Store, runs: Iterable[Run]) -> set[str]:
+    """Ids of those of these runs that nobody will do: they need the weights of a training that diverged.
+
+    runs: each behind the one that it needs.
+    """
+    has_diverged: dict[str, bool] = {}
+    never: set[str] = set()
+    for run in runs:
+        if run.parent is None:
+            continue
+        if run.parent not in has_diverged:
+            has_diverged[run.parent] = run.parent in never or store.has_diverged(run.parent)
+        if has_diverged[run.parent]:
+            never.add(run.run_id)
+    return never
 
 
 def record_orphans(job: Job, runs: Sequence[Run]) -> list[Run]:
@@ -189,9 +214,11 @@ def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) ->
                 for finished in job.task.run(left, job.setup):
                     _write(job, finished, tokens[finished.run.run_id])
                     left = [run for run in left if run.run_id != finished.run.run_id]
-            if left:  # a defect of the task; without this the run would be tried for ever
-                raise RuntimeError(f"{type(job.task).__name__} ended without a row for {left[0].task} {left[0].run_id}")
-            return
+                    if finished.columns.get(FLAG) == DIVERGED:
+                        break
+                else:
+                    _check_all_done(job, left)
+            left = _without_void(store, left)
         except DamagedFile:
             raise
         except ClaimLost:
@@ -205,6 +232,20 @@ def _work(job: Job, runs: Sequence[Run], tokens: dict[str, str], alone: bool) ->
         except Exception as error:
             message = f"{type(error).__name__}: {error}"
             left = _fail(job, left, message, traceback.format_exc(), interrupted=is_starved(error))
+
+
+def _check_all_done(job: Job, left: Sequence[Run]) -> None:
+    """Raise RuntimeError for runs that the task did not yield: a defect; they would be tried for ever."""
+    if left:
+        raise RuntimeError(f"{type(job.task).__name__} ended without a row for {left[0].task} {left[0].run_id}")
+
+
+def _without_void(store: Store, runs: Sequence[Run]) -> list[Run]:
+    """The runs that are still to be done once a training has diverged; nothing stays of those that need its weights."""
+    never = void(store, runs)
+    for run_id in never:
+        store.drop(run_id)
+    return [run for run in runs if run.run_id not in never]
 
 
 def _describe(job: Job, runs: Sequence[Run]) -> None:

@@ -72,7 +72,7 @@ def _export(options: argparse.Namespace) -> str:
         "file": path.name,
         "format": options.format,
         **_about(trained),
-        **preprocessing(classifier),
+        **preprocessing(classifier, options.format),
         "white": WHITE if trained.white is None else trained.white,
     }
     images = _images(trained, classifier, options.verify)

@@ -238,7 +238,9 @@ class Search:
             self.store.forgive(planned.run_id)
         execute(job, alone=False)
         show_failures(self.store, [run.run_id for run in job.plan])
-        if self.store.state(train.run_id) is State.DONE:
+        if self.store.has_diverged(train.run_id):
+            print(f"{way} {network.label} diverged: it is left out", flush=True)
+        elif self.store.state(train.run_id) is State.DONE:
             words = ["task=predict", "task.split=val", "model=run", f"model.run_id={train.run_id}"]
             execute(self.job(*words), alone=False)
 

@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from fca.cli.application import application, typed_words
 from fca.cli.configure import Job, job_of
-from fca.cli.execute import end_with_parent, execute
+from fca.cli.execute import end_with_parent, execute, void
 from fca.cli.show import show_job
 from fca.cli.weights import Weights
 from fca.store import State
@@ -24,8 +24,9 @@ def run(config: DictConfig) -> None:
     job = job_of(config, typed_words(hydra))
     store = job.setup.store
     if config.sweep.print:
-        left = [r for r in job.plan if store.state(r.run_id) is not State.DONE]
-        print(job.command if left else "nothing is left to run")
+        left = [planned for planned in job.plan if store.state(planned.run_id) is not State.DONE]
+        never = void(store, left)
+        print(job.command if len(left) > len(never) else "nothing is left to run")
         return
     if hydra.mode is not RunMode.RUN:
         _followed(job, alone=False)

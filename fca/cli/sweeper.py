@@ -28,7 +28,7 @@ from fca.allowed import check_values
 from fca.cli.application import SweepConfig, hydra_words, typed_words
 from fca.cli.compose import Composer
 from fca.cli.configure import Job, data_of, job_of
-from fca.cli.execute import POLL_S, execute, keep_items, record_failure, record_orphans
+from fca.cli.execute import POLL_S, execute, keep_items, record_failure, record_orphans, unfinished, void
 from fca.cli.show import show_failures
 from fca.cli.weights import Weights
 from fca.data.content import one_look
@@ -172,16 +172,18 @@ class ResumingSweep:
         """Plan the whole grid, print where it stands, launch what is left; exit code 1 if a run failed."""
         points = self._configurations(arguments)
         store = points[0].job.setup.store
-        runs = list({run.run_id: run for point in points for run in point.job.plan})
+        runs = {run.run_id: run for point in points for run in point.job.plan}
         states = {run_id: store.state(run_id) for run_id in runs}
         wanted = {State.ABSENT, State.DAMAGED, State.INTERRUPTED, State.RUNNING} | (
             {State.FAILED} if self.config.sweep.retry else set()
         )
         left = {run_id for run_id, state in states.items() if state in wanted}
+        never = void(store, (run for run in runs.values() if run.run_id in left))
+        left -= never
         if self.config.sweep.print:
             print("\n".join(point.job.command for point in _launches(points, left)))
             return
-        print(_plan_line(states, left), flush=True)
+        print(_plan_line(states, left, len(never)), flush=True)
         if line := _equal_draws(points):
             print(line, flush=True)
         for run_id in runs:
@@ -205,6 +207,7 @@ class ResumingSweep:
             while left:
                 self._work(points, left)
                 left = _wait(store, left)
+                left -= void(store, (run for run in runs.values() if run.run_id in left))
         weights.remove_unneeded()
         if show_failures(store, runs):
             raise SystemExit(1)
@@ -401,7 +404,7 @@ def _record_loss(point: Configuration, message: str) -> None:
     """Record for a job that was lost the first of its runs that nobody did, and those that need it."""
     store, plan = point.job.setup.store, point.job.plan
     _wait(store, {run.run_id for run in plan})  # its claim may be one of a host that is gone
-    if left := [run for run in plan if store.state(run.run_id) in (State.ABSENT, State.DAMAGED)]:
+    if left := unfinished(store, plan):
         record_failure(point.job, left[0], message, None, interrupted=True)
         record_orphans(point.job, left[1:])
 
@@ -439,9 +442,11 @@ def _launches(points: Sequence[Configuration], left: set[str]) -> list[Configura
     return chosen
 
 
-def _plan_line(states: dict[str, State], left: set[str]) -> str:
+def _plan_line(states: dict[str, State], left: set[str], never: int = 0) -> str:
+    """never: runs that need the weights of a training that diverged."""
     counts: Counter[Any] = Counter(states.values())
     parts = [f"{counts[state]} {state.value}" for state in (State.DONE, State.FAILED)]
     parts += [f"{counts[state]} {state.value}" for state in (State.INTERRUPTED, State.DAMAGED) if counts[state]]
     parts += [f"{counts[State.RUNNING]} running", f"{len(left) - counts[State.RUNNING]} to run"]
+    parts += [f"{never} never: their training diverged"] if never else []
     return f"{len(states)} runs: {', '.join(parts)}"

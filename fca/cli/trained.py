@@ -19,7 +19,8 @@ from fca.data.image_files import sorted_files, warn_of_left_out
 from fca.data.kinds import SUFFIXES
 from fca.models.stored import StoredRun, snapshot_name
 from fca.store import State, Store
-from fca.store.columns import Row
+from fca.store.columns import FLAG, TASK, Row
+from fca.store.diverged import DIVERGED
 from fca.types import BEST, Classifier, FcaError, Geometry, ImageData, UnreadableImage
 
 Read = Callable[[int], UInt8[np.ndarray, "height width 3"]]
@@ -54,7 +55,7 @@ class Trained:
             model.identity()  # the weights are there, and whole
         except FcaError as error:
             what, *others = error.args
-            raise FcaError(what.removeprefix("model."), *others) from error
+            raise FcaError({"model.run_id": "run"}.get(what, what.removeprefix("model.")), *others) from error
         return cls(store, row, model)
 
     @property
@@ -91,7 +92,8 @@ class Trained:
 
 def _unknown(store: Store, run_id: str | None) -> FcaError:
     rows = store.rows()
-    known = rows.loc[rows["task"] == "train"].sort_values("finished", ascending=False)["run_id"].tolist()
+    is_usable = (rows[TASK] == "train") & rows[FLAG].ne(DIVERGED).fillna(value=True)
+    known = rows.loc[is_usable].sort_values("finished", ascending=False)["run_id"].tolist()
     typed = run_id or ""
     near = [one for one in known if one.startswith(typed)] or difflib.get_close_matches(typed, known, cutoff=0.5)
     shown = f"such as {', '.join((near or known)[:3])}" if known else "of which there are none yet"

@@ -34,6 +34,8 @@ class Weights:
         for run_id, left in list(self.left.items()):
             if run_id not in left or self.store.state(run_id) is State.DONE:
                 left -= {needing for needing in left if self.store.state(needing) is State.DONE}
+            if left and run_id not in left and self.store.has_diverged(run_id):
+                left.clear()  # nobody will do what needs these weights
             if not left:
                 del self.left[run_id]
                 self._remove(run_id)

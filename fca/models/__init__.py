@@ -12,7 +12,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +21,7 @@ from fca.allowed import Allowed
 from fca.geometry import INTERPOLATIONS, ResizeCrop
 from fca.identity import canonical, file_sha256
 from fca.torchvision_ops import imported
-from fca.types import FcaError
+from fca.types import Classifier, FcaError, Model
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -41,6 +41,10 @@ STARTS = (  # what a file is that begins so, in place of weights
     (b"\x93NUMPY", "a NumPy array"),
     (b"{", "a JSON text"),
 )
+SCANNED = 2**22  # bytes at the beginning of a file of torch's older format, in which the names of its tensors stand
+AVERAGED = re.compile(r"(?:^|[._])(?:ema|swa|averaged?|averaging|shadow)(?=[._]|$)")
+"""In the names under which averaged weights are stored."""
+_SHORT_TEXT = re.compile(rb"X(.)\0\0\0", re.DOTALL)  # in a pickle as torch writes it: a length, then a text
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of RGB in [0, 1]
 IMAGENETS = tuple(f"imagenet-{name}" for name in ("1k", "12k", "21k-goog", "21k-miil", "22k", "22k-ms"))  # in timm
 
@@ -160,11 +164,42 @@ def identity_of(family: str, model: Any, published: str | None = None, **changed
     Raises FcaError for a file that is missing or no weights, and for classes that are no keys.
     """
     weights, classes = None, None
+    read: dict[str, str] = {}
     if model.weights is not None:
-        weights = published or file_sha256(weights_file(model.weights))
         classes = classes_meaning(model.classes)
+        weights = published
+    if model.weights is not None and published is None:
+        file = weights_file(model.weights)
+        weights = file_sha256(file)
+        read = {"weights_read": "averaged first"} if has_newly_read_averages(file) else {}
     values = {**asdict(model), **changed, "weights": weights, "classes": classes}
-    return {"family": family, **canonical("model", values)}
+    return {"family": family, **canonical("model", values), **read}
+
+
+def has_newly_read_averages(file: Path) -> bool:
+    """Whether a file may hold averaged weights that earlier versions passed over: they read others under the same id.
+
+    These are averages under other names than state_dict_ema, model_ema and ema, and all that count their updates.
+    """
+    stat = file.stat()
+    return _names_averages(file.resolve(), stat.st_size, stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=1024)
+def _names_averages(file: Path, _size: int, _mtime_ns: int) -> bool:
+    if file_format(file) == SAFETENSORS:
+        return False
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            [listed] = [name for name in archive.namelist() if name.endswith("/data.pkl")][:1]
+            content = archive.read(listed)
+    else:
+        with file.open("rb") as legacy:
+            content = legacy.read(SCANNED)
+    texts = (content[found.end() :][: found[1][0]] for found in _SHORT_TEXT.finditer(content))
+    names = {text.decode(errors="replace") for text in texts}
+    others = (name for name in names - {"state_dict_ema", "model_ema", "ema"} if "." not in name)
+    return "n_averaged" in names or any(AVERAGED.search(name) for name in others)
 
 
 def weights_file(weights: str) -> Path:
@@ -237,6 +272,39 @@ def check_count(known: Sequence[str], logits: int, what: str = "the logits") -> 
     if len(known) != logits:
         step = "give the class key of every logit, in their order: model.classes=[...]"
         raise FcaError("model.classes", f"{len(known)} keys", f"{logits} keys, {what}", step)
+
+
+def starts_from_scratch(model: Model) -> bool:
+    """Whether a model has random weights until it is trained; what has nothing to learn (hog, own) has none."""
+    has_weights_to_learn = getattr(model, "learns", True)
+    return has_weights_to_learn and model.weights_label() is None
+
+
+def built(model: Model) -> Classifier:
+    """The network with weights of its own.
+
+    Raises FcaError for a model of the user's that can only be built for given classes: it was never trained.
+    """
+    try:
+        return model.build()
+    except FcaError:
+        raise
+    except Exception as error:
+        kind = type(model)
+        if kind.__module__.startswith("fca."):
+            raise
+        allowed = f"a model with weights; `build()` of {kind.__qualname__} gave {one_line(error)}"
+        step = "train it (task=train), then model=run model.run_id=...; or correct `build`"
+        raise FcaError("model", model.label(), allowed, step) from error
+
+
+def check_classes(model: Model, built: Classifier, classes: Sequence[str]) -> None:
+    """Raise FcaError for a network whose classes are not those that it was built for: models of one's own may err."""
+    if tuple(built.classes) != tuple(classes):
+        what = f"classes of the network that {type(model).__qualname__} builds"
+        allowed = f"{len(classes)}, as given to `build`: {', '.join(classes[:3])}{', ...' if len(classes) > 3 else ''}"
+        value = f"{len(built.classes)}: {', '.join(map(str, built.classes[:3]))}"
+        raise FcaError(what, value, allowed, "return Classifier(classes=tuple(classes), ...)")
 
 
 def class_keys(classes: Any) -> tuple[str, ...]:

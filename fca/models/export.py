@@ -53,7 +53,7 @@ def exported(classifier: Classifier, kind: str) -> bytes:
     """
     module = classifier.module.eval().cpu()
     if kind == "safetensors":
-        return save({key: value.contiguous() for key, value in module.state_dict().items()})
+        return save({key: value.clone().contiguous() for key, value in module.state_dict().items()})  # none are shared
     example = torch.zeros(2, classifier.input_size, classifier.input_size, 3, dtype=torch.uint8)
     write = _onnx if kind == "onnx" else _torchscript
     try:
@@ -119,8 +119,10 @@ def compared(expected: Float[np.ndarray, "images logits"], found: Float[np.ndarr
     return Compared(len(expected), largest, allowed)
 
 
-def preprocessing(classifier: Classifier) -> dict[str, Any]:
+def preprocessing(classifier: Classifier, kind: str) -> dict[str, Any]:
     """What happens to an upright RGB image, as JSON: geometry (outside of a program), normalise (inside of it).
+
+    kind: as in `exported`. A program may have any function of the user's inside of it; normalise is then null.
 
     resize: of the shorter side, or with squash of both, in pixels, by Pillow's filter `interpolation`; the longer side
     is rounded down. crop: side of the centre that is kept. mean, std: of values in [0, 1]; bgr: red and blue are
@@ -129,9 +131,15 @@ def preprocessing(classifier: Classifier) -> dict[str, Any]:
     Raises FcaError for a classifier whose input is no resized, cropped and normalised image.
     """
     geometry, normalise = classifier.geometry, classifier.normalise
-    if not (isinstance(geometry, ResizeCrop) and isinstance(normalise, Normalise)):
-        allowed = "a network whose input is a resized, cropped and normalised image"
+    if not isinstance(geometry, ResizeCrop):
+        allowed = "a network whose input is a resized and cropped image (fca.geometry.ResizeCrop)"
         raise FcaError("run", type(classifier.module).__name__, allowed, "export a network")
+    described = None
+    if isinstance(normalise, Normalise):
+        described = {"mean": list(normalise.mean), "std": list(normalise.std), "bgr": normalise.bgr}
+    elif kind == "safetensors":
+        allowed = "onnx or torchscript for a network with a normalisation of its own, which goes into the program"
+        raise FcaError("format", kind, allowed, "take format=onnx, or normalise by fca.models.Normalise")
     return {
         "geometry": {
             "resize": geometry.side,
@@ -139,7 +147,7 @@ def preprocessing(classifier: Classifier) -> dict[str, Any]:
             "interpolation": geometry.interpolation,
             "crop": geometry.size,
         },
-        "normalise": {"mean": list(normalise.mean), "std": list(normalise.std), "bgr": normalise.bgr},
+        "normalise": described,
     }
 
 

@@ -32,11 +32,6 @@ class Grouped:
     def weights_label(self) -> str | None:
         return self.base.weights_label()
 
-    @property
-    def weights(self) -> str | None:
-        """The weights of the base; None: it has none, and cannot predict."""
-        return getattr(self.base, "weights", "none needed")
-
     def identity(self) -> dict[str, Any]:
         """The base, and which class is in which group. Raises FcaError for a file that holds no groups."""
         of = dict(read_groups(self.groups, self.group_columns).of)

@@ -27,6 +27,7 @@ class Handmade:
     input_size: Annotated[int, Allowed(1)]
 
     family = ""  # in identities, and as a label
+    learns = False
 
     def label(self) -> str:
         return self.family

@@ -38,7 +38,8 @@ class MmpretrainModel(LibraryModel):
     family = "mmpretrain"
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        from fca.models.networks import classifier, fetched, logit_layers, with_or_without, with_weights
+        from fca.models.checkpoints import fetched
+        from fca.models.networks import classifier, logit_layers, with_or_without, with_weights
 
         self._check()
         config = _config(self)

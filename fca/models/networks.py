@@ -1,16 +1,13 @@
-"""Built networks, imported inside `build` only: ours; weights read and fitted; layers of logits and their features."""
+"""Built networks, imported inside `build` only: with their weights; ours; layers of logits and their features."""
 
 from __future__ import annotations
 
-import logging
-import re
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any, get_type_hints
 
 import torch
 from jaxtyping import Float
@@ -18,167 +15,16 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.nn.functional import linear, normalize, pad, relu
 
-from fca.models import LOCAL, SAFETENSORS, check_count, file_format, not_fetched, one_line, weights_file
-from fca.types import Classifier, FcaError, Geometry
+from fca.allowed import fits
+from fca.finite import broken_tensors
+from fca.models import check_classes, check_count
+from fca.models.checkpoints import SHOWN, Names, Tidy, belongs, read_weights
+from fca.types import Classifier, FcaError, Geometry, Model
 
-Names = Sequence[str]  # of modules, or class keys
 Layer = Callable[[Tensor], Tensor]
 Make = Callable[[int], nn.Module]  # number of logits -> network
-State = dict[str, Tensor]
-Tidy = Callable[[State], State]
 Refuse = Callable[[Exception], FcaError]
 MARK = 7919  # logits of a network that is built only to find its head: a prime, so no other layer is as wide
-SHOWN = 3  # keys of each kind in a message
-log = logging.getLogger(__name__)
-_GLOBAL = re.compile(r"GLOBAL (\w[\w.]*\w)")  # torch's words for what it refused to call
-# Where published checkpoints keep state dicts; averaged weights first, as timm takes them.
-WRAPPERS = ("state_dict_ema", "model_ema", "ema", "state_dict", "model", "teacher", "model_state_dict", "net")
-PREFIXES = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.")  # of parallel and compiled networks, of tasks
-LOGGED = (
-    "argparse.Namespace",
-    "mmengine.logging.history_buffer.HistoryBuffer",
-    *(f"{module}.getattr" for module in ("builtins", "__builtin__")),  # how such a buffer names its own methods
-    *(f"numpy.{core}.multiarray.{name}" for core in ("core", "_core") for name in ("_reconstruct", "scalar")),
-    *("numpy.ndarray", "numpy.dtype"),
-)
-
-# Files of weights
-
-
-class _Skipped:
-    """Stands for what lies in a checkpoint beside tensors: it does nothing, whatever the file contains."""
-
-    def __init__(self, *_: Any) -> None: ...
-
-    def __setstate__(self, state: Any) -> None: ...
-
-
-class Reading(NamedTuple):
-    """One way to read a file.    wrapper: the key that holds the state dict.    removed: what its keys began with."""
-
-    wrapper: str
-    removed: str
-    state: State
-
-
-def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), tidy: Tidy = dict) -> State:
-    """The state dict in a file, by key; never runs code from it. Raises FcaError for a file that is something else.
-
-    like:  keys of the network. Of a checkpoint with several state dicts, and of their keys with and without the
-           prefixes that wrappers add, the reading is taken that fits them best, and a warning names it.
-    fresh: modules whose keys do not matter.    tidy: renames and drops keys as a library needs it.
-
-    As in timm's load_state_dict, averaged weights come before others that fit as well. Logged numbers, their buffers
-    and arguments are skipped (the names in LOGGED, none of which is called).
-    """
-    held = _loaded(weights)
-    readings = [
-        Reading(wrapper, removed, tidy(state))
-        for wrapper, whole in _state_dicts(held)
-        for removed, state in _without_prefixes(whole)
-    ]
-    if not readings:
-        some = f" of {', '.join(map(str, list(held)[:SHOWN]))}" if isinstance(held, Mapping) else ""
-        step = "write it with torch.save(module.state_dict(), path)"
-        raise FcaError("model.weights", weights, f"{LOCAL}; this one holds a {type(held).__name__}{some}", step)
-    wanted = {key for key in like if not _belongs(key, fresh)}
-    best = min(readings, key=lambda one: len(wanted ^ {key for key in one.state if not _belongs(key, fresh)}))
-    _report(Path(weights).name, best, {one.wrapper for one in readings})
-    return best.state
-
-
-def _loaded(weights: str) -> Any:
-    """What a file holds, by torch's reader that calls nothing but what rebuilds tensors."""
-    path = weights_file(weights)
-    try:
-        if file_format(path) == SAFETENSORS:
-            return load_file(path)
-        skipped = torch.serialization.safe_globals([(_Skipped, name) for name in LOGGED])
-        with path.open("rb") as file, skipped:  # an open file: torch reads a path by its suffix
-            return torch.load(file, map_location="cpu", weights_only=True)
-    except FcaError:
-        raise
-    except Exception as error:  # damaged files make readers fail with errors of every kind
-        raise _unread(path, weights, error) from error
-
-
-def _state_dicts(held: Any, wrapper: str = "") -> Iterator[tuple[str, State]]:
-    """Every state dict among what a file holds, with the keys that lead to it; those of WRAPPERS only, in their order.
-
-    >>> [name for name, _ in _state_dicts({"model": {"a": torch.ones(1)}, "ema": {"state_dict": {"a": torch.ones(1)}}})]
-    ['ema.state_dict', 'model']
-    """
-    if not isinstance(held, Mapping) or not held:
-        return
-    if all(isinstance(key, str) and isinstance(value, Tensor) for key, value in held.items()):
-        yield wrapper, dict(held)
-    elif wrapper.count(".") < 2:
-        for name in WRAPPERS:
-            yield from _state_dicts(held.get(name), f"{wrapper}.{name}".removeprefix("."))
-
-
-def _without_prefixes(state: State, removed: str = "") -> Iterator[tuple[str, State]]:
-    """A state dict under its own keys, then without what wrappers put before them (PREFIXES; four deep at most).
-
-    >>> [removed for removed, _ in _without_prefixes({"module.model.fc.bias": torch.ones(1)})]
-    ['', 'module.', 'module.model.']
-    """
-    yield removed, state
-    for prefix in PREFIXES if removed.count(".") < 4 else ():
-        shorter = {key.removeprefix(prefix): value for key, value in state.items()}
-        if len(shorter) == len(state) and shorter.keys() != state.keys():  # no two keys become one
-            yield from _without_prefixes(shorter, removed + prefix)
-
-
-@cache
-def _warn_once(line: str) -> None:
-    log.warning(line)
-
-
-def _report(name: str, taken: Reading, wrappers: set[str]) -> None:
-    """One line, once a process, where a file was not read key by key as it is."""
-    how = [f"read from `{taken.wrapper}`"] if taken.wrapper else []
-    others = sorted(wrappers - {taken.wrapper})
-    how += [f"not from {', '.join(f'`{other}`' for other in others)}"] if others else []
-    how += [f"prefix `{taken.removed}` removed"] if taken.removed else []
-    if how:
-        _warn_once(f"weights {name}: {', '.join(how)}")
-
-
-def _unread(path: Path, weights: str, error: Exception) -> FcaError:
-    """Why a file is no state dict; for a pickle that names code: which, and how to convert the file."""
-    code = _GLOBAL.findall(str(error))
-    if not code:
-        return FcaError("model.weights", weights, f"{LOCAL} ({one_line(error)})", "fetch or export it again")
-    allowed = f"{LOCAL}; this one holds code: to read it would run {', '.join(code)} ({type(error).__name__})"
-    target = path.with_suffix(".safetensors").name
-    step = (
-        "ask for its state dict; or if you trust it, convert it once, in a container without network or files of "
-        f"yours: python -c \"import torch, safetensors.torch as s; d = torch.load('{path.name}', 'cpu', "
-        "weights_only=False); d = getattr(d, 'state_dict', lambda: d.get('state_dict', d))(); "
-        f"s.save_file(d, '{target}')\"; then model.weights={target}"
-    )
-    return FcaError("model.weights", weights, allowed, step)
-
-
-def fetched(url: str) -> Path:
-    """The local copy of a weights file, downloaded on first use into torch.hub's folder (TORCH_HOME moves it).
-
-    Names that end in -0123abcd.pth carry the first digits of their sha256, which is checked.
-    Raises FcaError naming the file to bring when it is missing and cannot be downloaded.
-    """
-    name = Path(urlsplit(url).path).name
-    file = Path(torch.hub.get_dir(), "checkpoints", name)
-    if file.is_file():
-        return file
-    file.parent.mkdir(parents=True, exist_ok=True)
-    digits = re.search(r"[-_]([0-9a-f]{8,})\.\w+$", name)
-    try:
-        torch.hub.download_url_to_file(url, str(file), hash_prefix=digits and digits[1], progress=False)
-    except (OSError, RuntimeError) as error:  # no network; another content than its name promises
-        raise not_fetched(name, url, one_line(error)) from error
-    return file
-
 
 # Networks with their weights
 
@@ -205,7 +51,7 @@ def with_weights(
     if classes is None and known:
         _check_head(state, head, known, weights)
         head = ()  # the own one of the file stays
-    state = {key: value for key, value in state.items() if not _belongs(key, head)}
+    state = {key: value for key, value in state.items() if not belongs(key, head)}
     fit_weights(module, state, head, weights)
     return module, kept
 
@@ -222,7 +68,7 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, na
     """Put a state dict into a network, key by key; only modules named in `fresh` may keep their random weights.
 
     Layers rename the keys of older files, as their libraries wrote them to: no file records which version it has.
-    Raises FcaError naming misshaped keys, or else missing and unexpected ones.
+    Raises FcaError naming misshaped keys, or else missing and unexpected ones, or those that hold NaN or infinity.
     """
     versioned = OrderedDict(state)
     versioned._metadata = {"": {"version": module._version}}  # type: ignore[attr-defined]  # MNASNet asks for its own
@@ -232,7 +78,7 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, na
         misshaped = [line.strip().removeprefix("size mismatch for ") for line in str(error).splitlines()[1:]]
         problems = {"misshaped": misshaped}
     else:
-        missing = [key for key in found.missing_keys if not _belongs(key, fresh)]
+        missing = [key for key in found.missing_keys if not belongs(key, fresh)]
         problems = {"missing": missing, "unexpected": sorted(found.unexpected_keys)}
     listed = [
         f"{len(keys)} {kind}: {', '.join(keys[:SHOWN])}{', ...' if len(keys) > SHOWN else ''}"
@@ -242,6 +88,62 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, na
     if listed:
         allowed = f"the {len(module.state_dict())} keys of this network; {'; '.join(listed)}"
         raise FcaError("model.weights", name, allowed, "choose the model that these weights belong to")
+    check_whole_numbers(module, state, name)
+
+
+def check_whole_numbers(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
+    """Raise FcaError for weights that hold NaN or infinity, with the first tensors that do."""
+    broken = broken_tensors(state, {parameter for parameter, _ in module.named_parameters()})
+    if broken:
+        listed = ", ".join(broken[:SHOWN]) + (", ..." if len(broken) > SHOWN else "")
+        allowed = f"finite numbers; NaN or infinite are {len(broken)} of {len(state)} tensors: {listed}"
+        raise FcaError("model.weights", name, allowed, "take weights of a training that did not diverge")
+
+
+# Networks that a training of ours left
+
+
+def restored(model: Model, path: Path, trained: Names, classes: Names | None) -> Classifier:
+    """The network that a model builds, with the weights that its training stored in a file: every tensor of both.
+
+    trained: class keys of the stored logits.    classes: None = those; others: a fresh head for them, which is all that
+    depends on how many there are, over the stored rest.
+
+    Whatever the model itself knows of weights, it builds from scratch: so any model can be restored.
+    Raises FcaError for a network that the stored tensors do not fit, naming them.
+    """
+    scratch = _from_scratch(model)
+    keys = list(trained if classes is None else classes)
+    built = scratch.build(keys)
+    check_classes(model, built, keys)
+    fresh = [] if classes is None else _dependent_on(scratch, built, keys)
+    state = {name: value for name, value in load_file(path).items() if name not in fresh}
+    try:
+        fit_weights(built.module, state, fresh, str(path))
+    except FcaError as error:
+        _, _, allowed, _ = error.args
+        kind = type(model).__qualname__
+        step = f"let `build` of {kind} give the network that was trained, or train it again"
+        raise FcaError(f"weights for what {kind} builds", path, allowed, step) from error
+    return built
+
+
+def _from_scratch(model: Any) -> Model:
+    """The model without the weights that its training began with, which may be gone by now."""
+    hints = get_type_hints(type(model))
+    has_weights = any(field.name == "weights" for field in fields(model)) and model.weights is not None
+    return replace(model, weights=None) if has_weights and fits(None, hints["weights"]) else model
+
+
+def _dependent_on(model: Model, built: Classifier, keys: Names) -> list[str]:
+    """Names of the tensors whose shape depends on how many classes there are, as those of a head.
+
+    The random numbers of what is built later stay as they are.
+    """
+    with torch.random.fork_rng(devices=[]):
+        larger = model.build([*keys, "one more class"])
+    shapes = {name: value.shape for name, value in larger.module.state_dict().items()}
+    return [name for name, value in built.module.state_dict().items() if shapes.get(name) != value.shape]
 
 
 def _check_head(state: Mapping[str, Tensor], head: Names, known: Names, name: str) -> None:
@@ -251,10 +153,6 @@ def _check_head(state: Mapping[str, Tensor], head: Names, known: Names, name: st
         step = "train a head for them (task=train), or use them as an encoder (model.classes=null)"
         raise FcaError("model.weights", name, f"weights with a head ({keys}); these have none", step)
     check_count(known, logits[0], f"the logits in {name}")
-
-
-def _belongs(key: str, modules: Names) -> bool:
-    return any(key.startswith(f"{module}.") for module in modules)
 
 
 # Networks of ours

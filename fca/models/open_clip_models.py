@@ -85,7 +85,8 @@ class OpenClip:
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """A tower to train, a trained one, a zero-shot classifier or an encoder."""
-        from fca.models.networks import read_weights, trainable, with_weights
+        from fca.models.checkpoints import read_weights
+        from fca.models.networks import trainable, with_weights
 
         self._check()
         keys = tuple(classes or ()) or class_keys(self.classes)
@@ -250,9 +251,11 @@ def _load(model: OpenClip, clip: Any, weights: str) -> None:
     """
     import torch
 
-    from fca.models.networks import read_weights
+    from fca.models.checkpoints import read_weights
+    from fca.models.networks import check_whole_numbers
 
     state = read_weights(weights, clip.state_dict())
+    check_whole_numbers(clip, state, weights)
     with _quiet(), TemporaryDirectory(prefix="fca-") as folder:
         torch.save(state, plain := f"{folder}/weights.pt")
         try:

@@ -50,7 +50,7 @@ class StoredRun:
     def identity(self) -> dict[str, Any]:
         """The run, which stands for its whole configuration, and the snapshot.
 
-        Raises FcaError if they do not exist, DamagedFile if they are not whole.
+        Raises FcaError if they do not exist, and for a training that diverged; DamagedFile if they are not whole.
         """
         if is_run_id(self.run_id) and (damaged := Store(Path(self.outputs)).problem(self.run_id)):
             raise damaged
@@ -63,14 +63,19 @@ class StoredRun:
         weights = self._weights()
         with noting():
             compare(weights)
-        return replace(model, weights=str(weights), classes=trained).build(classes)
+        if isinstance(model, Probed):
+            return replace(model, weights=str(weights), classes=trained).build(classes)
+
+        from fca.models.networks import restored
+
+        return restored(model, weights, trained, classes)
 
     @property
     def _name(self) -> str:
         return snapshot_name(self.snapshot)
 
     def _trained(self) -> tuple[Any, list[str]]:
-        """The network that was trained (its family has `weights` and `classes`), and its class keys in logit order."""
+        """The network that was trained, and its class keys in logit order."""
         folder = Path(self.outputs) / "runs"
         path = folder / self.run_id / DESCRIPTION
         try:
@@ -88,6 +93,12 @@ class StoredRun:
 
     def _weights(self) -> Path:
         self._trained()
+        if Store(Path(self.outputs)).has_diverged(self.run_id):
+            allowed = (
+                "a training whose losses and weights stayed finite; this one diverged, and its weights mean nothing"
+            )
+            step = "train again with a lower recipe.lr, or choose another run: fca results task=train"
+            raise FcaError("model.run_id", self.run_id, allowed, step)
         folder = Path(self.outputs, "runs", self.run_id)
         found = {_snapshot_of(path): path for path in folder.glob(f"*{SUFFIX}")}
         if self._name not in found:
@@ -133,7 +144,8 @@ class Probed:
         """Raises FcaError for other classes: a probe is not trained further."""
         from torch import nn
 
-        from fca.models.networks import Joined, read_weights
+        from fca.models.checkpoints import read_weights
+        from fca.models.networks import Joined
 
         if classes is not None or self.weights is None:
             step = f"train the network itself: model={self.label()} with its weights"

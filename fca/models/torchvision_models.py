@@ -35,7 +35,8 @@ class TorchvisionModel(LibraryModel):
     family = "torchvision"
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        from fca.models.networks import classifier, fetched, logit_layers, with_or_without, with_weights
+        from fca.models.checkpoints import fetched
+        from fca.models.networks import classifier, logit_layers, with_or_without, with_weights
 
         self._check()
         record = record_of(self.name)

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from fca.store.columns import BASE, FINGERPRINT, FINGERPRINT_KIND, RECIPE, Row
 from fca.store.damage import is_run_id, read_row, warn
+from fca.store.diverged import heeded
 from fca.store.files import DamagedFile, make_way, opened, remove_parts, write_whole
 
 INDEX = "rows.parquet"
@@ -50,13 +51,14 @@ def read_rows(outputs: Path) -> pd.DataFrame:
     """Every finished run, in the order they finished; a process that reads again parses only what is new.
 
     Columns of BASE come first and are always there; the others are those that some row has, of the kind of its values:
-    whole numbers Int64, others float64, text str, lists tuples. Absence is missing, never 0.
+    whole numbers Int64, others float64, text str, lists tuples. Absence is missing, never 0: also the accuracy of a
+    training that diverged.
     """
     global _last
     outputs = outputs.absolute()
     stamps = _stamps(outputs / "runs")
     if _last is None or _last[0] != outputs or not _last[1].equals(stamps):
-        _last = outputs, stamps, _with_kinds(_frame(_table(outputs, stamps)), outputs / "items")
+        _last = outputs, stamps, heeded(_with_kinds(_frame(_table(outputs, stamps)), outputs / "items"))
     return _last[2].copy(deep=False)
 
 

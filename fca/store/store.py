@@ -21,8 +21,9 @@ import pandas as pd
 
 from fca.csv_table import csv_text
 from fca.store import claims, damage
-from fca.store.columns import Row, checked
+from fca.store.columns import FLAG, Row, checked
 from fca.store.damage import ERROR, FITTED, NOTE, REMOVED, ROW
+from fca.store.diverged import DIVERGED, source_of, without_accuracy
 from fca.store.files import (
     DamagedFile,
     make_way,
@@ -145,11 +146,35 @@ class Store:
         return replace(self, left_out=(*self.left_out, *known.values()))
 
     def row(self, run_id: str) -> Row:
-        """One finished run; raises FcaError if there is none, DamagedFile if its row is not whole."""
+        """One finished run; raises FcaError if there is none, DamagedFile if its row is not whole.
+
+        One of a training that diverged has no accuracy, whatever is stored.
+        """
         try:
-            return row_of(self.folder(run_id))
+            row = row_of(self.folder(run_id))
         except FileNotFoundError:
             raise FcaError("run_id", run_id, f"a finished run in {self.outputs}", "list them: fca results") from None
+        return without_accuracy(row) if self._is_of_diverged(row) else row
+
+    def has_diverged(self, run_id: str) -> bool:
+        """Whether a finished run is a training that diverged, or was made with the weights of one."""
+        try:
+            return self._is_of_diverged(row_of(self.folder(run_id)))
+        except (FileNotFoundError, DamagedFile):
+            return False
+
+    def _is_of_diverged(self, row: Row) -> bool:
+        passed: set[str] = set()
+        while row.get(FLAG) != DIVERGED:
+            source = source_of(row)
+            if source is None or source in passed or not damage.is_run_id(source):
+                return False
+            passed.add(source)  # rows from elsewhere may lead round in a circle
+            try:
+                row = row_of(self.folder(source))
+            except (FileNotFoundError, DamagedFile):
+                return False
+        return True
 
     def rows(self, query: str | None = None) -> pd.DataFrame:
         """One line per finished run, but for those left out; see `results`."""

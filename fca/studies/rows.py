@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Hashable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import pandas as pd
@@ -20,6 +20,7 @@ from fca.store.columns import (
     DATASET,
     ENCODER,
     FINGERPRINT,
+    FLAG,
     INPUT_SIZE,
     LIMIT,
     MODEL,
@@ -33,6 +34,7 @@ from fca.store.columns import (
     WEIGHTS,
     ZERO_SHOT,
 )
+from fca.store.diverged import DIVERGED
 from fca.store.query import columns_of, conditions_of, kept
 from fca.types import FcaError
 
@@ -111,7 +113,8 @@ def by_full_models(rows: pd.DataFrame) -> pd.Series:
 def every_row(store: Store, query: str | None) -> pd.DataFrame:
     """All stored rows, once it is known that the query can be read on them; see `narrowed`.
 
-    Those that lack what a row of their task has (NEEDED) are left out, with a line in the log.
+    Those that lack what a row of their task has (NEEDED) are left out, with a line in the log; so are those of
+    trainings that diverged, and of what was made with their weights.
     """
     rows = store.rows()
     for task, needed in NEEDED.items():
@@ -122,7 +125,24 @@ def every_row(store: Store, query: str | None) -> pd.DataFrame:
             rows = rows[~lacking]
     if query is not None:
         kept(rows, query, "analysis.query")
-    return rows
+    return without_diverged(rows)
+
+
+def without_diverged(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows but for those of trainings that diverged (see fca.store.diverged), which a line in the log counts."""
+    is_diverged = rows[FLAG].eq(DIVERGED).fillna(value=False).astype(bool)
+    if not is_diverged.any():
+        return rows
+    _warn_of_diverged(int((is_diverged & (rows[TASK] == "train")).sum()), int(is_diverged.sum()))
+    return rows[~is_diverged]
+
+
+@cache
+def _warn_of_diverged(trainings: int, rows: int) -> None:
+    """Once a process: a report reads the same rows for each of its analyses."""
+    which = "1 training that diverged is" if trainings == 1 else f"{trainings} trainings that diverged are"
+    others = f", with {rows - trainings} rows of what these weights answered" if rows > trainings else ""
+    log.warning("%s left out%s: no accuracy (fca results flag=diverged)", which, others)
 
 
 def by_version(store: Store, models: Sequence[pd.DataFrame], embedded: pd.DataFrame) -> list[pd.DataFrame]:

@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from fca.allowed import Allowed, fits
 from fca.data.pixels import geometry_under, open_pixels, shifted
+from fca.models import built
 from fca.stats import adaptive
 from fca.stats.adaptive import MAPPINGS, TARGETS, Estimate, Policy, Pool, Record, StartPolicy
 from fca.stats.adaptive.estimators import KNOWN_CHANCES
@@ -214,7 +215,7 @@ class AdaptiveTest:
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Build the model once; test it under every shift."""
         first: Forward = runs[0].work.forward
-        classifier = first.model.build()
+        classifier = built(first.model)
         setup.store.keep_items(first.data)
         for run in runs:
             yield self._tested(run, setup, classifier)

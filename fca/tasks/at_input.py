@@ -17,6 +17,7 @@ from torch.nn.functional import interpolate
 from fca.data.files import threads
 from fca.data.pixels import open_pixels
 from fca.data.splits import at_rows
+from fca.finite import check_outputs
 from fca.progress import track
 from fca.shifts import InputShift, Rows
 from fca.tasks import Setup
@@ -147,19 +148,23 @@ class Under(NamedTuple):
 def outputs_under(shifts: Sequence[InputShift], classifier: Classifier, shown: AtInput, examples: Rows) -> Under:
     """Every shift of a batch in turn, so that its pixels, masks and noise are made once; in full precision.
 
-    examples: rows among those that are shown.
+    examples: rows among those that are shown.    Raises FcaError for logits that are NaN or infinite.
     """
     module = classifier.module.eval().to(shown.device)
     batches = np.array_split(shown.rows, -(-len(shown.rows) // batch_size_of(classifier.input_size)))
-    logits: list[list[Tensor]] = [[] for _ in shifts]
+    logits: list[list[Float32[np.ndarray, "batch logits"]]] = [[] for _ in shifts]
     area = []
+    seen = 0
     long = len(shown.rows) * len(shifts) >= MANY
     with torch.inference_mode():
         for rows in track(batches, f"{len(shifts)} shifts of images", long=long):
             area.append(shown.masks(rows).flatten(1).float().mean(1).cpu())
             for shift, done in zip(shifts, logits, strict=True):
                 changed = shift.at_input(shown, rows).contiguous(memory_format=torch.channels_last)  # 1.5 times as fast
-                done.append(module(classifier.normalise(changed)).float().cpu())
+                outputs = module(classifier.normalise(changed)).float().cpu().numpy()
+                check_outputs("logits", outputs, before=seen)
+                done.append(outputs)
+            seen += len(rows)
         small = [interpolate(shift.at_input(shown, examples), (SIDE, SIDE), mode="area") for shift in shifts]
     pictures = [(one.permute(0, 2, 3, 1) * 255).round().byte().cpu().numpy() for one in small]
-    return Under([torch.cat(done).numpy() for done in logits], pictures, torch.cat(area).numpy())
+    return Under([np.concatenate(done) for done in logits], pictures, torch.cat(area).numpy())

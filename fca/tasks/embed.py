@@ -17,6 +17,8 @@ from jaxtyping import Float32, Int, UInt8
 from fca.allowed import Allowed
 from fca.data.pixels import open_pixels
 from fca.data.splits import rank_in_class
+from fca.finite import as_half
+from fca.models import built
 from fca.progress import track
 from fca.tasks import Setup
 from fca.tasks.predict import Forward, check_forward, data_columns, forward_columns
@@ -81,7 +83,7 @@ def embed_run(work: Forward) -> Run:
     """The run of an encoder's pass over a split."""
     data, encoder = work.data, work.model
     if work.split != ALL:
-        check_forward(work)
+        check_forward(work, predicts=False)
     identity = {"data": data.fingerprint, "split": work.split, "encoder": encoder.identity()}
     about = {
         **data_columns(data, work.split),
@@ -94,7 +96,10 @@ def embed_run(work: Forward) -> Run:
 
 
 def embedded(run: Run, setup: Setup) -> Finished:
-    """The features of a run's images, or the similarities of a sample of them."""
+    """The features of a run's images, or the similarities of a sample of them.
+
+    Raises FcaError for features that are no numbers, or larger than float16 holds.
+    """
     data, split, encoder = run.work.data, run.work.split, run.work.model
     rows = np.arange(len(data.items)) if split == ALL else data.rows(split)
     if isinstance(encoder, ComparesImages):
@@ -102,13 +107,13 @@ def embedded(run: Run, setup: Setup) -> Finished:
         return Finished(run, *compared(encoder, data, rows, setup))
     from fca.training.infer import features_of
 
-    built, machine = encoder.build(), setup.machine
+    network, machine = built(encoder), setup.machine
     setup.store.keep_items(data)
-    pixels = open_pixels(data, built.geometry, setup.cache, machine.workers, machine.cache_gb, rows)
+    pixels = open_pixels(data, network.geometry, setup.cache, machine.workers, machine.cache_gb, rows)
     start = time.perf_counter()
-    features = features_of(built, pixels, rows, accelerator=machine.accelerator)
-    took = forward_columns(built, len(rows), time.perf_counter() - start, machine.accelerator)
-    return Finished(run, {"n_test": len(rows), **took}, {"features": features.astype(np.float16)})
+    features = features_of(network, pixels, rows, accelerator=machine.accelerator)
+    took = forward_columns(network, len(rows), time.perf_counter() - start, machine.accelerator)
+    return Finished(run, {"n_test": len(rows), **took}, {"features": as_half("features", features)})
 
 
 def compared(

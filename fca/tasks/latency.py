@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from fca.allowed import Allowed
+from fca.models import starts_from_scratch
 from fca.store.columns import DEVICE, INPUT_SIZE, PARAMS
 from fca.studies.recommend.evidence import GFLOPS, LATENCY, LOAD, MEMORY, SPEED
 from fca.tasks import Setup
@@ -87,7 +88,7 @@ class Latency:
 
 def _built(model: Model, keys: Sequence[str]) -> Classifier:
     """With a head for these classes; what cannot have one, such as HOG, without: a linear layer is little work."""
-    return model.build(keys if hasattr(model, "weights") else None)
+    return model.build(keys if hasattr(model, "weights") or starts_from_scratch(model) else None)
 
 
 def _measured(column: Column, value: Sequence[float]) -> dict[str, float | None]:

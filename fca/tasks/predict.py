@@ -17,7 +17,8 @@ from fca.allowed import Allowed
 from fca.data.pixels import geometry_under, open_pixels, shifted
 from fca.data.sizes import any_above_reference
 from fca.data.splits import as_trained_on, cut_as_before
-from fca.models import class_keys
+from fca.finite import as_half, check_outputs
+from fca.models import built, class_keys, starts_from_scratch
 from fca.models.stored import StoredRun
 from fca.names import check_meant
 from fca.shifts import Clean, InputShift
@@ -177,10 +178,14 @@ def shift_on(shift: Shift, data: ImageData, split: str) -> Shift:
     return shift.for_images(any_above_reference(data, split)) if isinstance(shift, DependsOnSize) else shift
 
 
-def check_forward(work: Forward) -> None:
-    """Raise FcaError for a model without weights, and for a split without images."""
+def check_forward(work: Forward, *, predicts: bool = True) -> None:
+    """Raise FcaError for a model without weights, and for a split without images.
+
+    predicts: whether its logits are wanted, which an encoder of the user's need not have.
+    """
     data, split = work.data, work.split
-    if getattr(work.model, "weights", "none needed") is None:
+    has_no_weights = getattr(work.model, "weights", "none needed") is None
+    if has_no_weights or (predicts and starts_from_scratch(work.model)):
         step = "train it first (task=train, then model=run model.run_id=...) or give its weights: model.weights=PATH"
         raise FcaError("model.weights", None, "weights: a model from scratch has no classes and no features", step)
     if not len(data.rows(split)):
@@ -263,7 +268,9 @@ def prediction_columns(
     """Open accuracy (argmax over all logits) on these images, with its Wilson interval.
 
     true: the column of each image's class.    known: label indices of the classes.
+    Raises FcaError for logits that are NaN or infinite, of which argmax would be the first class.
     """
+    check_outputs("logits", logits)
     n = len(true)
     about = {"ncl": len(known), "classes": known, "n_test": n}
     return {**about, **with_interval("top1_open", open_top1(logits, true), n)}
@@ -272,14 +279,17 @@ def prediction_columns(
 def prediction_arrays(
     logits: Float[np.ndarray, "images logits"], true: Int[np.ndarray, " images"], classes: Sequence[str]
 ) -> Arrays:
-    """pred, p_true and p_max from float32 logits; the logits themselves as float16 when they are large."""
+    """pred, p_true and p_max from float32 logits; the logits themselves as float16 when they are large.
+
+    Raises FcaError for logits that float16 cannot hold.
+    """
     p = softmax(logits, axis=1)
     small = logits.nbytes <= LOGITS_FLOAT32_MB * 2**20
     return {
         "pred": logits.argmax(axis=1).astype(np.int32),
         "p_true": p[np.arange(len(true)), true].astype(np.float32),
         "p_max": p.max(axis=1).astype(np.float32),
-        "logits": logits.astype(np.float32 if small else np.float16),
+        "logits": logits.astype(np.float32) if small else as_half("logits", logits),
         "logit_classes": np.array(classes),
     }
 
@@ -291,7 +301,7 @@ def predictions(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
     """Predict run after predict run; each model is built once.    runs: those of one model after each other."""
     for _, same in groupby(runs, lambda run: id(run.work.model)):
         of_one = list(same)
-        classifier = of_one[0].work.model.build()
+        classifier = built(of_one[0].work.model)
         setup.store.keep_items(of_one[0].work.data)
         late = [run for run in of_one if isinstance(run.work.shift, InputShift)]
         for run in of_one:
@@ -380,9 +390,7 @@ def predicted_at_input(runs: Sequence[Run], classifier: Classifier, setup: Setup
             yield Finished(run, columns, {**arrays, "examples": examples})
 
 
-def adapted_columns(
-    predicted: Mapping[str, Any], data: ImageData, subset: ClassSubset, diverged: bool = False
-) -> dict[str, Any]:
+def adapted_columns(predicted: Mapping[str, Any], data: ImageData, subset: ClassSubset) -> dict[str, Any]:
     """A sub-model's own columns from those of its predictions on test.
 
     flag: chance where the interval of the accuracy includes that of always predicting the most frequent class.
@@ -390,7 +398,7 @@ def adapted_columns(
     top1 = with_interval("top1", predicted["top1_open"], predicted["n_test"])
     tested = data.labels[data.rows("test", subset.classes)]
     is_at_chance = at_chance(top1["top1_low"], guessing(tested))
-    flag = "diverged" if diverged else "chance" if is_at_chance else None
+    flag = "chance" if is_at_chance else None
     return {**{column: predicted[column] for column in ("n_test", *FORWARD)}, **top1, "flag": flag}
 
 

@@ -20,7 +20,9 @@ from scipy.ndimage import binary_erosion
 from fca.allowed import Allowed
 from fca.data.files import in_order
 from fca.data.splits import for_training
+from fca.finite import check_outputs
 from fca.geometry import ResizeCrop
+from fca.models import built
 from fca.progress import track
 from fca.stats.intervals import FRACTION, SIGNED_FRACTION, mean_with_interval
 from fca.stats.reliance import centre_distance, density_gap, mask_iou, mass_inside
@@ -112,7 +114,7 @@ class Saliency:
         from fca.tasks.at_input import AtInput
         from fca.training.infer import batch_size_of
 
-        data, machine, classifier = work.data, setup.machine, work.model.build()
+        data, machine, classifier = work.data, setup.machine, built(work.model)
         rows, true, known = known_images(work, classifier)
         n, size, labels = len(rows), classifier.input_size, data.labels[rows]
         shown = AtInput(data, work.split, rows, classifier, setup)
@@ -176,6 +178,7 @@ class Camera:
 
         with torch.enable_grad(), self.network.get_submodule(self.name).register_forward_hook(keep):
             logits = self.network(self.normalise(images))
+        check_outputs("logits", logits.detach().float().cpu().numpy())
         y = logits.gather(1, torch.as_tensor(columns, device=logits.device)[:, None]).sum()
         slope = torch.autograd.grad(y, kept[-1], allow_unused=True)[0] if y.requires_grad else None
         if slope is None:

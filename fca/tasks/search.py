@@ -32,6 +32,7 @@ from fca.data.files import decode, threads
 from fca.generation import Conditional, Drawn, Generator, Refused, Unavailable, Wanted
 from fca.generation.domain import EvaluationDomain
 from fca.identity import fingerprint
+from fca.models import built
 from fca.progress import Lines, on_terminal
 from fca.stats.intervals import wilson
 from fca.stats.search.explain import find_rules, members
@@ -397,7 +398,7 @@ class Studio:
         work: Work = run.work
         self.search, self.folder, self.seed = search, setup.store.folder(run.run_id), setup.seed
         self.accelerator, self.reader = setup.machine.accelerator, work.reader and work.reader.build()
-        networks = [model.build() for model in (work.model, search.second) if model]
+        networks = [built(model) for model in (work.model, search.second) if model]
         self.networks = [(network, search.domain.columns(network.classes)) for network in networks]
         processes = threads(search.workers) if search.generator.parallel else 1
         # spawned: a fork of a process that has threads (torch, BLAS) may hang

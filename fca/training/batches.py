@@ -106,6 +106,16 @@ class Held(NamedTuple):
     width: Int[np.ndarray, " images"]
 
 
+def batches_of(images: int, batch_size: int, fewest: int = 1) -> int:
+    """How many batches of nearly equal size show so many images once; fewer where one would have less than `fewest`.
+
+    >>> batches_of(7, 2), batches_of(7, 2, fewest=2), batches_of(8, 2, fewest=2)
+    (4, 3, 4)
+    """
+    number = -(-images // batch_size)
+    return number if images // number >= fewest else max(1, images // fewest)
+
+
 def keyed(*key: int) -> np.random.Generator:
     """A counter-based generator that starts from its key alone: nothing has to be stored to draw the same again.
 
@@ -125,6 +135,7 @@ class Batches:
     recipe:      of a training, for passes, repeats and changes of images; None = images as they are stored.
     progress:    show a bar while images are read into memory.
     rank, world: number of this process, from 0, and of all.
+    fewest:      images of a batch in all processes together.
     Raises FcaError if the recipe crops originals and the examples have none.
     """
 
@@ -138,11 +149,12 @@ class Batches:
         progress: bool = False,
         rank: int = 0,
         world: int = 1,
+        fewest: int = 1,
     ) -> None:
         self.examples, self.device, self.seed, self.recipe = examples, device, seed, recipe
         self.mine, self.world = slice(rank, None, world), world
         self.passes, self.repeats = (recipe.passes, recipe.repeats) if recipe else (1, 1)
-        self.count = -(-len(examples) // batch_size) * self.passes
+        self.count = batches_of(len(examples), batch_size, fewest) * self.passes
         self.epoch = 0  # counted from 0; the caller sets it
         self.labels = torch.from_numpy(examples.labels.astype(np.int64)).to(device)
         self.crops = recipe is not None and recipe.crops

@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Float32, Int
 from torch import Tensor
 
+from fca.finite import check_outputs
 from fca.training.batches import as_input, device_of, read_ahead, to_device
-from fca.types import Classifier, Pixels
+from fca.types import Classifier, FcaError, Pixels
 
 
 def batch_size_of(size: int) -> int:
@@ -26,19 +27,48 @@ def batch_size_of(size: int) -> int:
 def logits_of(
     classifier: Classifier, pixels: Pixels, rows: Int[np.ndarray, " images"], accelerator: str = "auto"
 ) -> Float32[np.ndarray, "images logits"]:
-    """The classifier's logits for `pixels[rows]`, in full precision; the columns follow `classifier.classes`."""
-    return _outputs(classifier, classifier.module, pixels, rows, accelerator)
+    """The classifier's logits for `pixels[rows]`, in full precision; the columns follow `classifier.classes`.
+
+    Raises FcaError where they are NaN or infinite, and for another number of logits than classes.
+    """
+
+    def logits(images: Tensor) -> Tensor:
+        return checked_logits(classifier.module(images), len(images), len(classifier.classes))
+
+    return _outputs("logits", classifier, logits, pixels, rows, accelerator)
 
 
 def features_of(
     classifier: Classifier, pixels: Pixels, rows: Int[np.ndarray, " images"], accelerator: str = "auto"
 ) -> Float32[np.ndarray, "images features"]:
-    """The features of `pixels[rows]` by `classifier.embed`: pooled, as a head would get them."""
-    return _outputs(classifier, classifier.embed, pixels, rows, accelerator)
+    """The features of `pixels[rows]` by `classifier.embed`: pooled, as a head would get them.
+
+    Raises FcaError where they are NaN or infinite.
+    """
+    return _outputs("features", classifier, classifier.embed, pixels, rows, accelerator)
+
+
+def checked_logits(logits: Any, images: int, classes: int) -> Tensor:
+    """What a network gave, if it is one logit for each image and class; else FcaError: a network of one's own may err.
+
+    >>> checked_logits(torch.zeros(4, 10), 4, 3)
+    Traceback (most recent call last):
+    fca.types.FcaError: output of the network = (4, 10); allowed: (4, 3): a logit for each of 4 images and ...
+    """
+    shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if shape != (images, classes):
+        allowed = f"{(images, classes)}: a logit for each of {images} images and {classes} classes"
+        raise FcaError("output of the network", shape, allowed, "correct what `build` of the model returns")
+    return logits
 
 
 def _outputs(
-    classifier: Classifier, forward: Callable[[Tensor], Tensor], pixels: Pixels, rows: Any, accelerator: str
+    kind: str,
+    classifier: Classifier,
+    forward: Callable[[Tensor], Tensor],
+    pixels: Pixels,
+    rows: Any,
+    accelerator: str,
 ) -> Float32[np.ndarray, "images outputs"]:
     if not len(rows):
         raise ValueError("rows is empty: there is no image to evaluate")
@@ -48,6 +78,12 @@ def _outputs(
     module.to(device)
     parts = np.array_split(rows, -(-len(rows) // batch_size_of(classifier.input_size)))
     batches = read_ahead(lambda part: to_device(pixels[part], device), parts)
+    done: list[Float32[np.ndarray, "batch outputs"]] = []
+    seen = 0
     with torch.inference_mode():
-        done = [forward(classifier.normalise(as_input(images))).float().cpu() for images in batches]
-    return torch.cat(done).numpy()
+        for images in batches:
+            outputs = forward(classifier.normalise(as_input(images))).float().cpu().numpy()
+            check_outputs(kind, outputs, before=seen)
+            done.append(outputs)
+            seen += len(outputs)
+    return np.concatenate(done)

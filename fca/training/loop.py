@@ -11,7 +11,7 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -22,14 +22,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor, nn
 
+from fca.finite import broken_tensors
 from fca.store.damage import FITTED, PROGRESS, check_header
 from fca.store.files import DamagedFile, opened, read_object, remove, write_json, write_whole
 from fca.torchvision_ops import before_lightning
 from fca.training import stop
-from fca.training.batches import Batch, Batches, Examples
+from fca.training.batches import Batch, Batches, Examples, batches_of
 from fca.training.devices import Part, devices_of, launch
 from fca.training.infer import batch_size_of
-from fca.training.module import Diverged, Training
+from fca.training.module import Diverged, Training, least_together
 from fca.training.recipe import Recipe, snapshot_file
 from fca.training.trainer import TrainerKeys
 from fca.types import Classifier, FcaError
@@ -74,6 +75,16 @@ def whole_weights(trainer: pl.Trainer, training: Training) -> dict[str, Tensor]:
         found = trainer.strategy.lightning_module_state_dict()
         return {name.removeprefix("network."): value for name, value in found.items()}
     return weights_of(training.evaluated)
+
+
+def check_finite(trainer: pl.Trainer, training: Training, weights: Mapping[str, Tensor]) -> None:
+    """Raise Diverged, in all processes, where weights of the first one are not finite.
+
+    Batch norm with an infinite variance gives zeros, and so a loss that is finite.
+    """
+    parameters = {name for name, _ in training.evaluated.named_parameters()}
+    if trainer.strategy.broadcast(bool(broken_tensors(weights, parameters))):
+        raise Diverged
 
 
 class Sharded(Training):
@@ -174,7 +185,9 @@ class Keeper(pl.Callback):
         log.info("epoch %d: %s", epoch, ", ".join(f"{name} {value:.4g}" for name, value in figures.items()))
         rank = [figures["val_top1"], -figures["val_loss"]]
         if rank > self.best["rank"]:
-            self.best = {"epoch": epoch, "rank": rank, "weights": whole_weights(trainer, pl_module)}
+            weights = whole_weights(trainer, pl_module)
+            check_finite(trainer, pl_module, weights)
+            self.best = {"epoch": epoch, "rank": rank, "weights": weights}
         if epoch == pl_module.recipe.epochs:
             return
         if (patience := pl_module.recipe.patience) and epoch - self.best["epoch"] >= patience:
@@ -225,7 +238,7 @@ class Fitted:
     best_epoch: highest val_top1, then lowest val_loss; 0 = the weights it began with, when no epoch had finite losses.
     val_top1:   of the best epoch, a fraction; None when best_epoch is 0.
     epochs_run: epochs that ended with finite losses; history has one line for each.
-    diverged:   a loss became infinite or NaN, and training stopped there.
+    diverged:   a loss or a weight became infinite or NaN, and training stopped there.
     train_s:    seconds spent on those epochs, before and after any kill.
     """
 
@@ -254,19 +267,13 @@ def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, 
     place.folder then has best.safetensors, snapshot-0.50.safetensors, ... as requested, and fitted.json.
     On several devices each step is that of the whole batch: every process works on its share of the images. Plain batch
     norm (on a CPU) sees that share, synchronised batch norm (on GPUs) all; dropout and mixup draw in each process.
-    Raises FcaError for a recipe out of range, an empty train or val set, devices that are not there or too many;
+    Raises FcaError for a recipe out of range, too few train or val images, devices that are not there or too many;
     Preempted where fca.training.stop requests it, once there is a checkpoint.
     """
     recipe.check()
     recipe = recipe.scaled(finetune=False).sized(len(train), len(val))
     devices = devices_of(place.accelerator, place.devices, place.strategy)
-    val_size = batch_size_of(classifier.input_size)
-    for split, examples in (("train", train), ("val", val)):
-        if not len(examples):
-            raise FcaError(f"{split} images", 0, "at least 1", "take a larger dataset, or see: fca run task=describe")
-        size, parts = (recipe.batch_size, recipe.accumulate) if split == "train" else (val_size, 1)
-        if len(devices) > max(1, most := len(examples) // -(-len(examples) // size) // parts):
-            raise FcaError("machine.devices", place.devices, f"up to {most}, a batch of {split} images", "lower it")
+    least = _check_images(classifier, len(train), len(val), recipe, devices)
     if len(devices) > 1 and place.strategy == "fsdp" and (recipe.ema or recipe.accumulate > 1):
         raise FcaError("machine.strategy", "fsdp", "ddp with recipe.ema or recipe.accumulate", "switch these off")
     if recipe.precision == "16-mixed" and devices[0].type == "cpu":
@@ -278,16 +285,49 @@ def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, 
         return fitted
     place.folder.mkdir(parents=True, exist_ok=True)
     if len(devices) == 1:
-        return _train(classifier, train, val, recipe, seed, place, Part(devices))
-    given = (classifier, train, val, recipe, seed, replace(place, logger=bool(place.logger)))
+        return _train(classifier, train, val, recipe, seed, place, least, Part(devices))
+    given = (classifier, train, val, recipe, seed, replace(place, logger=bool(place.logger)), least)
     launch(_train, given, devices, place.logger)
     fitted = _fitted(place.folder, classifier.module)
     assert fitted is not None, "the first process wrote it"
     return fitted
 
 
+def _check_images(classifier: Classifier, train: int, val: int, recipe: Recipe, devices: Sequence[torch.device]) -> int:
+    """How many images must go through the network together in training: 1, or 2 where a batch norm needs two.
+
+    Raises FcaError for too few images, and for more devices than images in a batch.
+    """
+    for split, images, fewest in (("train", train, 2), ("val", val, 1)):
+        if images < fewest:
+            step = "take a larger dataset, or see: fca run task=describe"
+            raise FcaError(f"{split} images", images, f"at least {fewest}", step)
+
+    in_batch = train // batches_of(train, recipe.batch_size)
+    in_val_batch = val // batches_of(val, batch_size_of(classifier.input_size))
+    is_synchronised = len(devices) > 1 and devices[0].type == "cuda"  # batch norm sees the images of all processes
+    is_one_alone = in_batch // len(devices) // recipe.accumulate < 2
+    least = least_together(classifier) if is_one_alone and not is_synchronised else 1
+    most = in_batch // recipe.accumulate
+    if least > 1:
+        most = min(train, recipe.batch_size) // least  # batches may be larger, and have fewer parts
+        log.info("no image goes through batch norm alone: it joins others of its batch, or those of the batch before")
+
+    for split, images in (("train", most), ("val", in_val_batch)):
+        if len(devices) > max(1, images):
+            raise FcaError("machine.devices", len(devices), f"up to {images}, a batch of {split} images", "lower it")
+    return least
+
+
 def _train(
-    classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, seed: int, place: Place, part: Part
+    classifier: Classifier,
+    train: Examples,
+    val: Examples,
+    recipe: Recipe,
+    seed: int,
+    place: Place,
+    least: int,
+    part: Part,
 ) -> Fitted:
     """What one process does of a training; the first one writes."""
     device, world = part.devices[part.rank], len(part.devices)
@@ -297,14 +337,14 @@ def _train(
         if device.type == "cuda":  # by timm: torch's own would drop the activations inside timm's batch norms
             convert_sync_batchnorm(classifier.module)  # type: ignore[no-untyped-call]
     share = (place.progress, part.rank, world)
-    batches = Batches(train, recipe.batch_size, device, seed, recipe, *share)
+    batches = Batches(train, recipe.batch_size, device, seed, recipe, *share, fewest=least * world)
     val_batches = Batches(val, batch_size_of(classifier.input_size), device, None, None, *share)
     steps = len(batches) * recipe.epochs
     keeper = Keeper(place.folder, recipe.snapshot_steps(steps), classifier.module, place.checkpoint_s)
     kind = Sharded if world > 1 and place.strategy == "fsdp" else Training
     compiled = _compiles(place.compile, device, steps * recipe.batch_size * classifier.input_size**2)
     with _quiet(), _tensor_cores(recipe.precision):
-        training = kind(classifier, recipe, steps, seed, compiled)
+        training = kind(classifier, recipe, steps, seed, compiled, least)
         training.train()
         trainer = _trainer(recipe, place, part, keeper, len(batches))
         checkpoint = _checkpoint(place.folder, training)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,9 +13,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.optim.swa_utils import AveragedModel
 
+from fca.finite import OVERFLOW
 from fca.torchvision_ops import before_lightning
 from fca.training.batches import Batch, as_input, keyed, warp
 from fca.training.changes import changed, erased
+from fca.training.infer import checked_logits
 from fca.training.recipe import Recipe
 from fca.types import Classifier
 
@@ -45,12 +48,16 @@ class Training(pl.LightningModule):
     steps:    of the whole training, for the schedule.
     seed:     everything that torch draws in an epoch (dropout, mixup) follows from (seed, epoch).
     compiled: whether training steps go through torch.compile; the names of the weights stay as they are.
+    least:    images that go through the network together, at least; see `least_together`.
     """
 
-    def __init__(self, classifier: Classifier, recipe: Recipe, steps: int, seed: int, compiled: bool = False) -> None:
+    def __init__(
+        self, classifier: Classifier, recipe: Recipe, steps: int, seed: int, compiled: bool = False, least: int = 1
+    ) -> None:
         super().__init__()
         self.network, self.normalise = classifier.module, classifier.normalise
         self.recipe, self.steps, self.seed = recipe, steps, seed
+        self.classes, self.least = len(classifier.classes), least
         kinds = ((MixUp, recipe.mixup), (CutMix, recipe.cutmix))
         mixes = [kind(alpha=alpha, num_classes=len(classifier.classes)) for kind, alpha in kinds if alpha]
         self.mix = RandomChoice(mixes) if len(mixes) > 1 else next(iter(mixes), None)
@@ -89,13 +96,16 @@ class Training(pl.LightningModule):
     def training_step(self, batch: Batch, index: int) -> Float[Tensor, ""]:
         """The mean loss of a batch; of one in parts that of the last, when the others have left their gradients."""
         images, targets = self.inputs(batch)
-        number = min(self.recipe.accumulate, len(images))
+        world = self.trainer.world_size
+        in_smallest_share = round(len(images) * world / batch.share) // world  # all processes have as many parts
+        number = max(1, min(self.recipe.accumulate, in_smallest_share // self.least))
         if self.recipe.accumulate > 1:
             self.optimizers().zero_grad()  # type: ignore[union-attr]
         total = torch.zeros_like(self.totals)
         parts = list(zip(images.tensor_split(number), targets.tensor_split(number), strict=True))
         for place, (part, truth) in enumerate(parts, start=1):
-            logits = (self.compiled or self.network)(part).float()
+            outputs = (self.compiled or self.network)(part)
+            logits = checked_logits(outputs, len(part), self.classes).float()
             loss = cross_entropy(logits, truth, label_smoothing=self.recipe.label_smoothing)
             share = batch.share * len(part) / len(images)
             loss = loss if share == 1 else loss * share
@@ -155,6 +165,15 @@ class Training(pl.LightningModule):
         if self.recipe.accumulate == 1:
             optimizer.zero_grad()
 
+    def optimizer_step(self, *given: Any, **named: Any) -> None:
+        """Lightning's. Raises Diverged for a step that no weight can take."""
+        try:
+            super().optimizer_step(*given, **named)
+        except RuntimeError as error:
+            if OVERFLOW in str(error):
+                raise Diverged from error
+            raise
+
     @property
     def evaluated(self) -> nn.Module:
         """The network that is validated and kept: the running average, if there is one."""
@@ -190,6 +209,36 @@ class Training(pl.LightningModule):
         self.figures = dict(zip(LOGGED, found, strict=True))
         if self.logger is not None:
             self.log_dict({LOGGED[name]: value for name, value in self.figures.items() if name != "lr"})  # see pace
+
+
+def least_together(classifier: Classifier) -> int:
+    """How many images a network must see at once to be trained: 2 where a batch norm has one value an image, else 1.
+
+    Looked up in a forward pass that changes nothing.
+    """
+    module = classifier.module
+    was_training = module.training
+    module.train()
+    norms = [norm for norm in module.modules() if isinstance(norm, nn.modules.batchnorm._BatchNorm) and norm.training]
+    if not norms:
+        module.train(was_training)
+        return 1
+
+    values_a_channel: list[int] = []
+
+    def count(_: nn.Module, given: tuple[Tensor, ...]) -> None:
+        values_a_channel.append(given[0].shape[0] * math.prod(given[0].shape[2:]))
+
+    handles = [norm.register_forward_pre_hook(count) for norm in norms]
+    module.eval()
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            module(torch.zeros(1, 3, classifier.input_size, classifier.input_size))
+    finally:
+        for handle in handles:
+            handle.remove()
+        module.train(was_training)
+    return 2 if 1 in values_a_channel else 1
 
 
 def accuracy(logits: Float[Tensor, "batch classes"], targets: Tensor) -> Float[Tensor, ""]:

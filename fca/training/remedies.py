@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import cross_entropy
 
+from fca.finite import OVERFLOW
 from fca.progress import track
 from fca.training.batches import device_of, keyed
 from fca.types import Classifier
@@ -96,10 +97,11 @@ def stored(features: Features, accelerator: str) -> See:
 def trained_head(
     see: See, labels: Ints, see_val: See, val_labels: Int[np.ndarray, " val"],
     weights: Sequence[float], *, epochs: int, lr: float, weight_decay: float, batch_size: int, seed: int,
-) -> Head:  # fmt: skip
+) -> Head | None:  # fmt: skip
     """Adam on mean cross-entropy + weight * mean `background_saliency`, for all `weights` on the same batches.
 
-    Of all weights and epochs the most accurate on val is kept, of equal ones that of the smaller cross-entropy.
+    Of all weights and epochs the most accurate on val is kept, of equal ones that of the smaller cross-entropy. None
+    where no epoch left finite logits.
     see: positions in `labels` and epoch (of val: 0) -> what is seen.    seed: of the first weights and the order.
     """
     with torch.no_grad():
@@ -112,6 +114,7 @@ def trained_head(
     heads = nn.ModuleList(deepcopy(first) for _ in weights)
     adam = torch.optim.Adam(heads.parameters(), lr, weight_decay=weight_decay)
     best = (-1.0, 0.0)
+    best_head: Head | None = None
     for epoch in track(range(1, epochs + 1), "training the last layer"):
         for part in np.array_split(keyed(seed, epoch).permutation(len(labels)), -(-len(labels) // batch_size)):
             seen = see(part, epoch)
@@ -122,14 +125,21 @@ def trained_head(
                 if seen.images is not None:
                     loss = loss + weight * background_saliency(losses, seen.images, seen.background).mean()
                 torch.autograd.backward(loss, inputs=list(head.parameters()), retain_graph=True)
-            adam.step()
+            try:
+                adam.step()
+            except RuntimeError as error:
+                if OVERFLOW in str(error):
+                    return best_head
+                raise
         for head, weight in zip(heads, weights, strict=True):
             logits = head(val).detach()
+            if not logits.isfinite().all():
+                continue
             right = float((logits.argmax(1) == val_truth).double().mean())
             if (score := (right, -float(cross_entropy(logits, val_truth)))) > best:
                 layer = [each.detach().cpu().numpy().copy() for each in head.parameters()]
-                best, found = score, Head(layer[0], layer[1], right, weight, epoch)
-    return found
+                best, best_head = score, Head(layer[0], layer[1], right, weight, epoch)
+    return best_head
 
 
 def logistic_head(

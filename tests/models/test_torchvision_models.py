@@ -188,7 +188,7 @@ def test_weights_that_cannot_be_fetched_are_named_with_the_way_out(model, hub):
 
 
 def test_fetched_weights_must_be_what_their_name_says(tmp_path, monkeypatch):
-    from fca.models.networks import fetched
+    from fca.models.checkpoints import fetched
 
     monkeypatch.setattr(torch.hub, "get_dir", lambda: str(tmp_path / "hub"))
     content = tmp_path / "net-00000000.pth"

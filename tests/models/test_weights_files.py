@@ -13,7 +13,7 @@ from torch import nn
 from fca.identity import file_sha256
 from fca.models import class_keys
 from fca.models.cifar_resnet import CifarResNet
-from fca.models.networks import PREFIXES, with_weights
+from fca.models.networks import with_weights
 from fca.types import FcaError
 
 TEN = [f"class {number}" for number in range(10)]
@@ -92,8 +92,8 @@ def test_weights_of_another_network_are_refused_key_by_key(trained):
     with pytest.raises(FcaError, match=r"30 missing: layer1.1.conv1.weight, .*, \.\.\.; next") as caught:
         CifarResNet(14, str(path), TEN).build()
     assert "unexpected" not in str(caught.value)
-    save_file({f"visual.{key}": value for key, value in module.state_dict().items() if "linear" not in key}, path)
-    with pytest.raises(FcaError, match=r"35 missing: conv1.weight, .* 42 unexpected: visual.bn1.bias"):
+    save_file({f"{key}_old": value for key, value in module.state_dict().items() if "linear" not in key}, path)
+    with pytest.raises(FcaError, match=r"35 missing: conv1.weight, .* 42 unexpected: bn1.bias_old"):
         CifarResNet(8, str(path), None).build()
     state = {**module.state_dict(), "conv1.weight": torch.zeros(16, 1, 3, 3)}
     save_file(state, path)
@@ -192,6 +192,98 @@ def test_averaged_weights_come_first_as_in_timm(trained, tmp_path, caplog):
     assert caplog.messages[1:] == ["weights other.ckpt: read from `model`, not from `state_dict_ema`"]
 
 
+def averaged(state, count=5):
+    """As torch's AveragedModel writes it."""
+    return {"n_averaged": torch.tensor(count), **{f"module.{key}": value for key, value in state.items()}}
+
+
+@pytest.mark.parametrize("name", ["model_ema", "state_dict_ema", "ema", "ema_model", "swa_state_dict", "params_ema"])
+@pytest.mark.parametrize("other", ["model", "state_dict", "params", None])
+def test_averaged_weights_that_count_their_updates_come_first(trained, tmp_path, caplog, name, other):
+    """torchvision's references/classification/train.py stores `model` and `model_ema` so."""
+    state = trained[0].state_dict()
+    worse = {key: value + 1 for key, value in state.items()}
+    held = {name: averaged(state), **({other: worse} if other else {}), "optimizer": {"state": {}}, "epoch": 3}
+    path = saved(held, tmp_path / "last.pth", "zip")
+    assert answers_as(trained[0], path)
+    passed_over = f", not from `{other}`" if other else ""
+    line = f"read from `{name}`{passed_over}, prefix `module.` removed, not used: n_averaged"
+    assert caplog.messages == [f"weights last.pth: {line}"]
+
+
+def test_mmengine_stores_the_average_as_the_state_dict(trained, tmp_path):
+    """Its EMAHook swaps both before it writes them."""
+    state = trained[0].state_dict()
+    worse = {f"module.{key}": value + 1 for key, value in state.items()}
+    held = {"meta": {"mmengine_version": "0.10"}, "state_dict": state, "ema_state_dict": worse}
+    assert answers_as(trained[0], saved(held, tmp_path / "mm.pth", "zip"))
+    del held["meta"]
+    path = saved({**held, "state_dict": {key: value - 1 for key, value in state.items()}}, tmp_path / "o.pth", "zip")
+    assert not answers_as(trained[0], path)
+
+
+@pytest.mark.parametrize("prefix", ["net.", "module.net.", "_orig_mod.model.", "lit_model.backbone.", "student."])
+def test_any_common_prefix_is_removed_and_what_lies_beside_it_is_named(trained, tmp_path, caplog, prefix):
+    """A LightningModule keeps its criterion beside its network."""
+    state = {f"{prefix}{key}": value for key, value in trained[0].state_dict().items()}
+    beside = {"criterion.weight": torch.ones(10), "val_acc.tp": torch.ones(1)}
+    path = saved({"state_dict": {**state, **beside}, "epoch": 3}, tmp_path / f"{prefix}ckpt", "zip")
+    assert answers_as(trained[0], path)
+    [line] = caplog.messages
+    assert line.endswith(f"prefix `{prefix}` removed, not used: criterion.weight, val_acc.tp")
+
+
+def test_a_criterion_may_lie_among_the_tensors_of_the_network_and_nothing_else(trained, tmp_path):
+    state = trained[0].state_dict()
+    path = saved(
+        {**state, "criterion.weight": torch.ones(10), "layer1.total_ops": torch.ones(1)}, tmp_path / "c", "zip"
+    )
+    assert answers_as(trained[0], path)
+    path = saved({**state, "layer4.0.conv1.weight": torch.ones(1)}, tmp_path / "d", "zip")
+    with pytest.raises(FcaError, match=r"1 unexpected: layer4.0.conv1.weight"):
+        CifarResNet(8, str(path), TEN).build()
+
+
+def test_two_networks_that_fit_equally_are_not_chosen_between(trained, tmp_path):
+    state = trained[0].state_dict()
+    both = {f"student.{key}": value for key, value in state.items()}
+    both |= {f"teacher.{key}": value + 1 for key, value in state.items()}
+    path = saved({"state_dict": both}, tmp_path / "two.ckpt", "zip")
+    with pytest.raises(FcaError, match=r"this file has several: state_dict.student, state_dict.teacher; next: save"):
+        CifarResNet(8, str(path), TEN).build()
+    same = {key.replace("student", "teacher"): value for key, value in both.items() if key.startswith("student")}
+    assert answers_as(trained[0], saved({"state_dict": {**both, **same}}, tmp_path / "same.ckpt", "zip"))
+    ema = {key.replace("student", "ema"): value for key, value in both.items() if key.startswith("student")}
+    worse = {key: value + 1 for key, value in both.items() if key.startswith("student")}
+    assert answers_as(trained[0], saved({"state_dict": {**worse, **ema}}, tmp_path / "ema.ckpt", "zip"))
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("key", ["conv1.weight", "linear.bias", "layer1.0.bn1.running_var"])
+def test_weights_that_are_no_numbers_are_refused_by_their_tensor(trained, tmp_path, key, value):
+    if key.endswith("running_var") and value == -torch.inf:
+        pytest.skip("minus infinity in a buffer may be a mask; the logits are checked too")
+    state = {name: of.clone() for name, of in trained[0].state_dict().items()}
+    state[key].flatten()[0] = value
+    path = saved(state, tmp_path / "broken.pt", "zip")
+    with pytest.raises(FcaError, match=rf"broken.pt; allowed: finite numbers; .* are 1 of 44 tensors: {key}; next"):
+        CifarResNet(8, str(path), TEN).build()
+
+
+def test_a_file_whose_averages_were_passed_over_has_another_identity_now(trained, tmp_path):
+    state = trained[0].state_dict()
+    plain = {"model": state, "model_ema": {key: value + 1 for key, value in state.items()}}
+    counted = {"model": state, "model_ema": averaged(state)}
+    renamed = {"model": state, "ema_model": state}
+    read = {}
+    for name, held in {"plain": plain, "counted": counted, "renamed": renamed, "bare": state}.items():
+        for form in ("zip", "legacy"):
+            path = saved(held, tmp_path / f"{name}-{form}.pt", form)
+            read[name, form] = CifarResNet(8, str(path), TEN).identity().get("weights_read")
+    assert {name for (name, _), how in read.items() if how == "averaged first"} == {"counted", "renamed"}
+    assert len({(name, how) for (name, _), how in read.items()}) == 4, "both forms of a file agree"
+
+
 def test_a_prefix_of_the_network_itself_stays(tmp_path, caplog):
     make = lambda logits: nn.ModuleDict({"encoder": nn.Linear(2, 2), "model": nn.Linear(2, logits)})  # noqa: E731
     path = saved(make(3).state_dict(), tmp_path / "own.pt", "zip")
@@ -202,7 +294,8 @@ def test_a_prefix_of_the_network_itself_stays(tmp_path, caplog):
 
 def test_names_made_to_have_many_readings_are_read_in_time(tmp_path):
     """20 prefixes in any order on each of five keys would be billions of readings."""
-    keys = [f"{prefix * 20}{at}" for at, prefix in enumerate(PREFIXES)]
+    prefixes = ("module.", "_orig_mod.", "model.", "backbone.", "encoder.")
+    keys = [f"{prefix * 20}{at}" for at, prefix in enumerate(prefixes)]
     path = saved({key: torch.ones(1) for key in keys}, tmp_path / "many.pt", "zip")
     with pytest.raises(FcaError, match="5 unexpected"):
         CifarResNet(8, str(path), TEN).build(TEN)

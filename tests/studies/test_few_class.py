@@ -12,6 +12,7 @@ from fca.studies.few_class.figures.accuracy import rank_headlines
 from fca.studies.few_class.figures.prediction import prediction_headlines
 from fca.studies.few_class.figures.similarity import correlation_headlines
 from fca.studies.few_class.prediction import Prediction
+from fca.studies.rows import _warn_of_diverged
 from fca.subset import draw_subset, full_set
 from fca.types import ClassSubset, FcaError
 from tests.studies.conftest import KEYS
@@ -142,12 +143,21 @@ def test_one_subset_has_no_spread_and_no_interval(lab):
     assert np.isnan([line["spread"], line["top1_low"], line["top1_high"]]).all()
 
 
-def test_a_run_without_an_answer_stays_missing_and_out_of_the_means(lab):
+def test_a_training_that_diverged_is_left_out_with_a_line_whatever_accuracy_an_older_version_stored(lab, caplog):
     lab.train("net", draw_subset(6, 2, 0), 0.5)
-    lab.train("net", draw_subset(6, 2, 1), None, flag="diverged")
+    lab.train("net", draw_subset(6, 2, 1), 0.9, flag="diverged")
+    _warn_of_diverged.cache_clear()
     frames = tables(lab)
-    assert frames["accuracy_points"]["top1"].isna().sum() == 1
+    assert frames["accuracy_points"]["top1"].tolist() == [0.5]
+    assert frames["dcn"]["top1"].tolist() == [0.5]
     assert frames["accuracy"][["top1", "subsets"]].to_numpy().tolist() == [[0.5, 1]]
+    assert [line for line in caplog.messages if "diverged" in line] == [
+        "1 training that diverged is left out: no accuracy (fca results flag=diverged)"
+    ]
+
+    [marked] = lab.store.rows("flag == 'diverged'").to_dict("records")
+    assert np.isnan(marked["top1"])
+    assert "top1" not in lab.store.row(marked["run_id"])
 
 
 def test_dcn_is_the_best_of_the_models_on_each_subset(lab):

@@ -18,7 +18,7 @@ from fca.stats.features import check_finite, fit_probe
 from fca.store import Store
 from fca.store.columns import LEFT_OUT, PENALTY_BY
 from fca.studies.answers import Predictions, predictions
-from fca.studies.rows import every_row, narrowed, records
+from fca.studies.rows import every_row, narrowed, records, without_diverged
 from fca.types import SPLITS, Column, FcaError
 
 LATENCY = Column("latency_ms", float, ".2f", "time for one image, milliseconds (median over rounds)")
@@ -184,7 +184,7 @@ def _left_out(store: Store, run_id: str, job: Job, group: str | None) -> LeftOut
 
 def evidence_of(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evidence:
     """Of the images with this fingerprint, and these classes of them."""
-    rows = store.rows()
+    rows = without_diverged(store.rows())
     trained = _judged_alike(rows[(rows["task"] == "train") & (rows["fingerprint"] == fingerprint)])
     return _of_job(store, rows, trained[trained["classes"].map(tuple) == classes], fingerprint, classes)
 

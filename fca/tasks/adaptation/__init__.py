@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fca.models import starts_from_scratch
 from fca.models.stored import BEST, StoredRun
 from fca.tasks import N_UNUSED, Setup
 from fca.tasks.predict import CLEAN, Forward, data_columns, predict_run, shift_on, subset_columns
@@ -17,7 +18,8 @@ GROUP = Column("group", str, "", "column of the data that no drawn split cuts ap
 
 def need_weights(setup: Setup, name: str) -> None:
     """Raise FcaError for a way of this name that begins with weights, if the model has none."""
-    if getattr(setup.model, "weights", "inseparable") is None:
+    has_no_weights = getattr(setup.model, "weights", "inseparable") is None
+    if has_no_weights or (name == "finetune" and starts_from_scratch(setup.model)):
         step = "give them: model.weights=pretrained, or model.weights=PATH"
         raise FcaError("adaptation", name, f"scratch: {setup.model.label()} has no weights", step)
 

@@ -13,8 +13,10 @@ import numpy as np
 from fca.data.pixels import open_originals, open_pixels
 from fca.data.splits import fixed_draw
 from fca.identity import canonical
+from fca.models import check_classes, starts_from_scratch
 from fca.models.stored import BEST, describe_model, snapshot_name
-from fca.store.columns import DEVICE
+from fca.store.columns import DEVICE, FLAG
+from fca.store.diverged import DIVERGED
 from fca.store.files import write_json
 from fca.subset import full_set
 from fca.tasks import N_TRAIN, N_VAL, Setup
@@ -52,13 +54,19 @@ class Network:
         return way.plan(setup, data)
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
-        """Train if that is to be done, then let the weights that it kept predict the test images."""
+        """Train if that is to be done, then let the weights that it kept predict the test images.
+
+        A training that diverged has no accuracy, and its weights predict nothing.
+        """
         first, rest = runs[0], list(runs)
         if first.task == "train":
             classifier, columns, diverged = _fitted(first, setup)
             setup.store.keep_items(first.work.data)  # a model that cannot be built leaves no file
+            if diverged:
+                yield Finished(first, {**columns, VAL_TOP1: None, FLAG: DIVERGED}, {})
+                return
             clean = predicted(first.work.clean, classifier, setup)
-            columns = adapted_columns(clean.columns, first.work.data, setup.subset, diverged) | columns
+            columns = adapted_columns(clean.columns, first.work.data, setup.subset) | columns
             yield Finished(first, columns, {})
             rest = [run for run in runs[1:] if run.run_id != clean.run.run_id]
             if len(rest) < len(runs) - 1:
@@ -73,12 +81,13 @@ class Scratch(Network):
     def plan(self, setup: Setup, data: ImageData) -> list[Run]:
         """The training and its predictions. Raises FcaError for a model that cannot lose its weights."""
         model: Any = setup.model
+        if starts_from_scratch(model):
+            return _plan(setup, data, finetune=False)
         if not hasattr(model, "weights"):
             step = "name the network itself, e.g. model=resnet18"
             allowed = f"finetune or probe: {model.label()} is given with what it learnt"
             raise FcaError("adaptation", "scratch", allowed, step)
-        bare = model if model.weights is None else replace(model, weights=None)
-        return _plan(replace(setup, model=bare), data, finetune=False)
+        return _plan(replace(setup, model=replace(model, weights=None)), data, finetune=False)
 
 
 @dataclass(frozen=True)
@@ -153,6 +162,7 @@ def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
     choosing = fixed_draw(data, choosing, recipe.val_max) if recipe.val_max else choosing
     seed_everything(setup.seed)
     classifier = work.model.build(keys)
+    check_classes(work.model, classifier, keys)
     where = (setup.cache, machine.workers, machine.cache_gb)
     shown = choosing if recipe.crops else np.concatenate([fitting, choosing])
     pixels = open_pixels(data, classifier.geometry, *where, rows=shown)
@@ -163,6 +173,13 @@ def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
     place = Place(setup.store.folder(run.run_id), logger=setup.tracker.start(run), trainer=setup.trainer, **shared)
     write_json(place.folder / "model.json", describe_model(work.model, keys))
     fitted = fit(classifier, train, val, recipe, setup.seed, place)
+    if fitted.diverged:
+        log.warning(
+            "training %s diverged in epoch %d: losses or weights are no longer finite; no accuracy is stored; next: a "
+            "lower recipe.lr, or check model.mean and model.std",
+            run.run_id,
+            fitted.epochs_run + 1,
+        )
     columns: dict[str, Any] = {
         N_TRAIN: len(train),
         N_VAL: len(val),

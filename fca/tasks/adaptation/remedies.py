@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +15,8 @@ from jaxtyping import Float, Int
 from safetensors.numpy import load_file
 
 from fca.allowed import Allowed
+from fca.store.columns import FLAG
+from fca.store.diverged import DIVERGED
 from fca.studies.reliance.spurious_rank import ranks_of
 from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
@@ -25,6 +28,7 @@ from fca.types import Column, FcaError, Finished, ImageData, Run, no_mask
 
 SALIENCY_WEIGHT = Column("saliency_weight", float, ".2g", "weight of the saliency penalty that val chose")
 STRENGTH = Column("inverse_penalty", float, ".2g", "C of logistic regressions that the worst group of val chose")
+log = logging.getLogger(__name__)
 ADAM, CORM = ("epochs", "lr", "weight_decay", "batch_size"), ("sigma", "probability", "saliency_weight")
 
 
@@ -105,7 +109,12 @@ class Remedy:
         features = setup.store.array(work.features, "features")
         if train:
             start = time.perf_counter()
-            weight, bias, found = self._layer(setup, data, features)
+            layer_and_columns = self._layer(setup, data, features)
+            if layer_and_columns is None:
+                log.warning("training %s diverged: no accuracy is stored; next: a lower adaptation.lr", train.run_id)
+                yield Finished(train, {FLAG: DIVERGED}, {})
+                return
+            weight, bias, found = layer_and_columns
             found["train_s"] = time.perf_counter() - start
             keep_layer(weight, bias, keys, train, setup)
         kept = setup.store.folder(train.run_id if train else str(runs[0].parent))
@@ -133,8 +142,8 @@ class Remedy:
                 digest.update(rank.astype("<f8").tobytes())
         return rows, groups, (self.ranks or digest.hexdigest()[:12]) if self.dfr else None
 
-    def _layer(self, setup: Setup, data: ImageData, features: np.ndarray) -> tuple[Any, Any, dict[str, Any]]:
-        """Weight and bias, and the columns of their training."""
+    def _layer(self, setup: Setup, data: ImageData, features: np.ndarray) -> tuple[Any, Any, dict[str, Any]] | None:
+        """Weight and bias, and the columns of their training; None where that diverged."""
         from fca.tasks.at_input import AtInput
         from fca.training.remedies import Noised, logistic_head, stored, trained_head
 
@@ -156,6 +165,8 @@ class Remedy:
         else:
             weights, sees = [0.0], [stored(each, setup.machine.accelerator) for each in (x, z)]
         head = trained_head(sees[0], train, sees[1], val, weights, seed=setup.seed, **adam)
+        if head is None:
+            return None
         found |= {VAL_TOP1: head.val_top1, BEST_EPOCH: head.epoch}
         return head.weight, head.bias, found | ({SALIENCY_WEIGHT: head.saliency_weight} if self.corm else {})
 

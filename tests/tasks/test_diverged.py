@@ -1,0 +1,139 @@
+"""A training that diverges has no accuracy, in any table, and nothing is made with its weights."""
+
+import json
+from dataclasses import replace
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from fca.cli.results import results
+from fca.store import Store
+from fca.store.columns import HEADLINES
+from fca.types import FcaError
+from tests.conftest import SMALL
+
+HOPELESS = ["subset.ncl=2", "recipe.lr=1e38", "recipe.optimiser=sgd", "recipe.grad_clip=0", *SMALL]
+
+
+@pytest.mark.slow
+def test_a_diverged_training_is_done_says_so_and_has_no_accuracy(fca, tmp_path):
+    code, out, err = fca(*HOPELESS, "recipe.snapshots=[0.5]", "shift=corruption/fog", "shift.severities=[2]")
+    assert code == 0, err
+    assert "diverged!" in out
+    assert "diverged in epoch 1: losses or weights are no longer finite; no accuracy is stored" in err
+    rows = results(tmp_path / "outputs")
+    assert rows["task"].tolist() == ["train"]
+    assert rows["flag"].tolist() == ["diverged"]
+    assert not any(rows[name].notna().any() for name in rows if name in HEADLINES or "top1" in name)
+    assert [path.name for path in (tmp_path / "outputs" / "runs").iterdir()] == rows["run_id"].tolist()
+
+    written = (tmp_path / "outputs" / "runs" / rows["run_id"][0] / "row.json").stat().st_mtime_ns
+    code, out, _ = fca(*HOPELESS, "recipe.snapshots=[0.5]", "shift=corruption/fog", "shift.severities=[2]")
+    assert (code, out.count("diverged!")) == (0, 1)
+    assert (tmp_path / "outputs" / "runs" / rows["run_id"][0] / "row.json").stat().st_mtime_ns == written
+
+
+@pytest.mark.slow
+def test_a_sweep_goes_on_and_does_not_train_it_again(fca, tmp_path):
+    words = ["-m", *HOPELESS, "recipe.lr=1e38,1e-3"]
+    code, out, err = fca(*words)
+    assert code == 0, err
+    rows = results(tmp_path / "outputs")
+    assert sorted(rows["task"]) == ["predict", "train", "train"]
+    code, out, _ = fca(*words)
+    assert code == 0
+    assert "4 runs: 3 done, 0 failed, 0 running, 0 to run, 1 never: their training diverged" in out
+
+
+@pytest.mark.slow
+def test_nothing_is_predicted_or_exported_with_the_weights_of_a_diverged_training(fca, tmp_path):
+    assert fca(*HOPELESS)[0] == 0
+    [run_id] = results(tmp_path / "outputs")["run_id"]
+    allowed = "allowed: a training whose losses and weights stayed finite; this one diverged"
+    model = ["model=run", f"model.run_id={run_id}", "limit=8", "logger=none"]
+    for words in (["task=predict", *model], ["adaptation=finetune", *model], ["adaptation=probe", *model]):
+        code, _, err = fca(*words)
+        assert (code, f"model.run_id = {run_id}; {allowed}" in err) == (2, True), err
+    for command in ("predict", "export"):
+        words = ["."] if command == "predict" else []
+        code, _, err = fca(*words, f"run={run_id}", door=import_module(f"fca.cli.{command}"))
+        assert (code, f"run = {run_id}; {allowed}" in err) == (2, True), err
+
+
+@pytest.mark.parametrize("source", ["parent", "weights"])
+def test_predictions_with_weights_of_a_diverged_training_and_their_scores_are_marked(tmp_path, source):
+    store = Store(tmp_path)
+    train, predict, score, other = "a" * 12, "b" * 12, "c" * 12, "d" * 12
+    of_train = {"parent": train} if source == "parent" else {"weights": f"{train}/best"}
+    rows = [
+        {"run_id": train, "task": "train", "flag": "diverged", "top1": 0.9},
+        {"run_id": predict, "task": "predict", "top1_open": 0.9, "top1_open_low": 0.8, **of_train},
+        {"run_id": score, "task": "score", "top1_masked": 0.9, "parent": predict},
+        {"run_id": other, "task": "train", "top1": 0.7, "weights": f"{train}/best"},
+    ]
+    for row in rows:
+        folder = store.folder(row["run_id"])
+        folder.mkdir(parents=True)
+        (folder / "row.json").write_text(json.dumps(row))
+    frame = store.rows().set_index("run_id")
+    assert frame["flag"].eq("diverged").to_dict() == {train: True, predict: True, score: True, other: False}
+    assert frame[[*HEADLINES]].notna().sum(axis=1).to_dict() == {train: 0, predict: 0, score: 0, other: 1}
+    assert store.row(score) == {"run_id": score, "task": "score", "parent": predict, "flag": "diverged"}
+    assert store.row(other)["top1"] == 0.7, "training went on from there, and did not diverge"
+
+
+def test_rows_from_elsewhere_that_lead_round_in_a_circle_are_no_diverged_ones(tmp_path):
+    store = Store(tmp_path)
+    for run_id, parent in (("a" * 12, "b" * 12), ("b" * 12, "a" * 12)):
+        store.folder(run_id).mkdir(parents=True)
+        row = {"run_id": run_id, "task": "predict", "parent": parent, "top1_open": 0.5}
+        (store.folder(run_id) / "row.json").write_text(json.dumps(row))
+    assert store.row("a" * 12)["top1_open"] == 0.5
+    assert store.rows()["flag"].isna().all()
+
+
+@pytest.mark.slow
+def test_logits_and_features_that_are_no_numbers_fail_the_run_with_the_number_of_images(fca, tmp_path, monkeypatch):
+    from fca.models.timm_models import TimmModel
+
+    assert fca("subset.ncl=2", *SMALL)[0] == 0
+    [run_id] = results(tmp_path / "outputs", "task == 'train'")["run_id"]
+    build = TimmModel.build
+    monkeypatch.setattr(
+        TimmModel, "build", lambda self, classes=None: replace(build(self, classes), normalise=lambda x: x * np.nan)
+    )
+    of_run = ["logger=none", "limit=8"]
+    predict = ["task=predict", "task.split=val", "model=run", f"model.run_id={run_id}", *of_run]
+    code, _, err = fca(*predict)
+    assert (code, "logits of the network = NaN or infinite for 16 of the first 16 images" in err) == (2, True), err
+    embed = ["task=embed", "task.split=val", "model@encoder=run", f"encoder.run_id={run_id}", *of_run]
+    code, _, err = fca(*embed)
+    assert code == 2
+    assert "features of the network = NaN or infinite for" in err
+    monkeypatch.setattr(
+        TimmModel, "build", lambda self, classes=None: replace(build(self, classes), embed=lambda x: x.flatten(1) + 1e5)
+    )
+    code, _, err = fca(*embed)
+    assert code == 2
+    assert "features of the network = up to 1e+05, for" in err
+    assert "beyond 65,504" in err
+    assert len(results(tmp_path / "outputs")) == 2, "no row of any of these"
+
+
+def test_a_trained_layer_whose_logits_are_no_numbers_is_none():
+    from fca.training.remedies import stored, trained_head
+
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(8, 3)).astype(np.float32), np.arange(8) % 2
+    see = stored(features * np.float32(1e38), "cpu")
+    given = {"epochs": 2, "weight_decay": 0.0, "batch_size": 4, "seed": 0}
+    assert trained_head(see, labels, see, labels, [0.0], lr=1e38, **given) is None
+    assert trained_head(stored(features, "cpu"), labels, stored(features, "cpu"), labels, [0.0], lr=1e-2, **given)
+
+
+def test_an_accuracy_is_no_number_of_nan_logits():
+    from fca.tasks.predict import prediction_columns
+
+    with pytest.raises(FcaError, match=r"logits of the network = NaN or infinite for 1 of the first 2 images"):
+        prediction_columns(np.array([[0.0, 1.0], [np.nan, 0.0]], np.float32), np.array([0, 0]), [0, 1])
