@@ -60,7 +60,9 @@ def as_options(words: Sequence[str]) -> list[str]:
 
 
 def refused(error: Exception | str) -> int:
-    """Print what was wrong, on one line; returns the exit code."""
-    line = " ".join(str(error).split())
+    """Print what was wrong, on one line, without passwords; returns the exit code."""
+    from fca.types import without_password  # imports pandas, for which a tab or --help need not wait
+
+    line = without_password(" ".join(str(error).split()))
     print("error:", "".join(c if c.isprintable() else repr(c)[1:-1] for c in line), file=sys.stderr)
     return 2

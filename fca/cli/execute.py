@@ -24,12 +24,20 @@ from fca.store import ClaimLost, State, Store, claims
 from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND
 from fca.store.files import DamagedFile, write_text
 from fca.training import stop
-from fca.types import FcaError, Finished, Run
+from fca.types import FcaError, Finished, Run, without_password
 
 POLL_S = 1.0
 WATCH_S = 0.5
 PACKAGES = ("fca", "torch", "timm", "pytorch-lightning", "numpy")
 log = logging.getLogger(__name__)
+
+
+class WithoutPasswords(logging.Formatter):
+    """Lines of the log, also those of libraries, without passwords."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return without_password(super().format(record))
 
 
 class Shown:
@@ -52,7 +60,7 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     """Append what any library logs or warns in the body to this file; warnings of ours, and epochs, are also shown."""
     handler = logging.FileHandler(path, delay=True)
     handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk fails the run, not its log
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(WithoutPasswords("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.setLevel(logging.INFO)
     ours, root = logging.getLogger("fca"), logging.getLogger()
     level = ours.level
@@ -60,6 +68,7 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     root.addHandler(handler)
     shown = logging.StreamHandler()
     shown.addFilter(Shown(epochs))
+    shown.setFormatter(WithoutPasswords())
     ours.addHandler(shown)
     logging.captureWarnings(True)
     try:
@@ -224,6 +233,12 @@ def _fail(job: Job, left: Sequence[Run], message: str, trace: str | None) -> lis
 
 def record_failure(job: Job, run: Run, message: str, trace: str | None) -> None:
     """Write why a run failed, with the command that does it again."""
-    error = {"run_id": run.run_id, "task": run.task, "error": message, "command": job.command, "traceback": trace}
+    error = {
+        "run_id": run.run_id,
+        "task": run.task,
+        "error": without_password(message),
+        "command": job.command,
+        "traceback": trace and without_password(trace),
+    }
     job.setup.store.fail(run.run_id, error)
     job.setup.tracker.fail(run)
