@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
@@ -27,6 +28,7 @@ Arrays = dict[str, np.ndarray]
 SPLITS = ("train", "val", "test")
 LISTED = 40  # choices that a message lists
 LEVELS = ("easy", "medium", "hard")  # of difficulty, of an image
+_USER_OF_URL = re.compile(r"(?<=://)[^\s/?#]*@")
 BEST = "best"  # the snapshot of a training with the highest accuracy on val
 
 
@@ -41,7 +43,16 @@ class FcaError(Exception):
         super().__init__(what, str(value), allowed, step)  # four texts: so it can be sent between processes
 
     def __str__(self) -> str:
-        return "{} = {}; allowed: {}; next: {}".format(*self.args)
+        return without_password("{} = {}; allowed: {}; next: {}".format(*self.args))
+
+
+def without_password(text: str) -> str:
+    """A text as it may be printed and logged: *** in the place of a user name and password in a URL.
+
+    >>> without_password("https://me:secret@example.org/api does not answer")
+    'https://***@example.org/api does not answer'
+    """
+    return _USER_OF_URL.sub("***@", text)
 
 
 def check_choice(what: str, value: object, choices: Iterable[object], step: str = "take one of these") -> None:

@@ -69,6 +69,9 @@ def printable(text: str) -> str:
 
 
 def refused(error: Exception | str) -> int:
-    """Print what was wrong, on one line; returns the exit code."""
-    print("error:", printable(" ".join(str(error).split())), file=sys.stderr)
+    """Print what was wrong, on one line, without passwords; returns the exit code."""
+    from fca.types import without_password  # imports pandas, for which a tab or --help need not wait
+
+    line = without_password(" ".join(str(error).split()))
+    print("error:", printable(line), file=sys.stderr)
     return 2

@@ -21,7 +21,7 @@ from fca.data.content import is_known
 from fca.data.splits import as_trained_on, first_images
 from fca.plugins import class_of, plugins
 from fca.store import Store
-from fca.store.files import read_yaml
+from fca.store.files import DamagedFile, read_yaml
 from fca.subset import draw_subset, full_set, named_subset, number_of_classes
 from fca.tasks import Setup, Task
 from fca.tasks.adaptation.network import Network
@@ -291,7 +291,10 @@ def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
 
 def config_of(path: Path) -> DictConfig:
     """The configuration of a run. Raises DamagedFile for what is none of ours, see `read_yaml`."""
-    return DictConfig(OmegaConf.create(read_yaml(path)))
+    values = read_yaml(path)
+    if "${" in json.dumps(values, default=str):  # ours are resolved; this might read the environment
+        raise DamagedFile(path, "refers to other values, as no configuration of a run does")
+    return DictConfig(OmegaConf.create(values))
 
 
 def _subset(wanted: Mapping[str, Any], data: ImageData) -> ClassSubset:

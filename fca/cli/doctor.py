@@ -14,6 +14,7 @@ from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import psutil
 import yaml
@@ -244,7 +245,7 @@ def _wandb() -> Iterator[Finding]:
         return
     mode = os.environ.get("WANDB_MODE", "offline")
     yield Finding(OK, "wandb", f"{metadata.version('wandb')}, mode {mode} (WANDB_MODE)")
-    host = re.sub(r"^https?://", "", os.environ.get("WANDB_BASE_URL", "api.wandb.ai")).partition("/")[0]
+    host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc.rpartition("@")[2]
     login = "WANDB_API_KEY" if os.environ.get("WANDB_API_KEY") else _in_netrc(host)
     if login:
         yield Finding(OK, "login", f"{login}, for {host}")

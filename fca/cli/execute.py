@@ -27,12 +27,20 @@ from fca.store.diverged import DIVERGED
 from fca.store.files import DamagedFile, open_to_append, write_text
 from fca.store.interruption import is_starved, was_interrupted
 from fca.training import stop
-from fca.types import FcaError, Finished, Run
+from fca.types import FcaError, Finished, Run, without_password
 
 POLL_S = 1.0
 WATCH_S = 0.5
 PACKAGES = ("fca", "torch", "timm", "pytorch-lightning", "numpy")
 log = logging.getLogger(__name__)
+
+
+class WithoutPasswords(logging.Formatter):
+    """Lines of the log, also those of libraries, without passwords."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        return without_password(super().format(record))
 
 
 class Shown:
@@ -64,7 +72,7 @@ class LogFile(logging.FileHandler):
 def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     """Append what any library logs or warns in the body to this file; warnings of ours, and epochs, are also shown."""
     handler = LogFile(path, delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(WithoutPasswords("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     handler.setLevel(logging.INFO)
     ours, root = logging.getLogger("fca"), logging.getLogger()
     level = ours.level
@@ -72,6 +80,7 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     root.addHandler(handler)
     shown = logging.StreamHandler()
     shown.addFilter(Shown(epochs))
+    shown.setFormatter(WithoutPasswords())
     ours.addHandler(shown)
     logging.captureWarnings(True)
     try:
@@ -288,10 +297,10 @@ def record_failure(job: Job, run: Run, message: str, trace: str | None, *, inter
     error = {
         "run_id": run.run_id,
         "task": run.task,
-        "error": message,
+        "error": without_password(message),
         "interrupted": interrupted,
         "command": job.command,
-        "traceback": trace,
+        "traceback": trace and without_password(trace),
     }
     job.setup.store.fail(run.run_id, error)
     job.setup.tracker.fail(run)

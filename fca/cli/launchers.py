@@ -1,4 +1,4 @@
-"""Launchers of ours over those of Hydra: `gpus` over joblib's, `submitit_slurm` over submitit's."""
+"""Launchers of ours over those of Hydra: `gpus` over joblib's, `ray` over Ray's, `submitit_slurm` over submitit's."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import Any
 from hydra.core.utils import JobReturn
 from hydra.types import HydraContext, TaskFunction
 from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
+from hydra_plugins.hydra_ray_launcher.ray_launcher import RayLauncher
 from hydra_plugins.hydra_submitit_launcher.submitit_launcher import SlurmLauncher
 from omegaconf import DictConfig, OmegaConf
 
@@ -162,6 +163,23 @@ def _smi(query: str, *gpu: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split(",")] for line in answer.stdout.splitlines()]
 
 
+class Ray(RayLauncher):
+    """Tasks of Ray, whose workers import from where this process does, and which ends as other commands at a signal."""
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
+        """Do the jobs; a signal ends Ray first, so that no worker outlives the sweep."""
+        import ray
+
+        from fca.cli.ray import connect
+
+        try:
+            connect(self.ray_cfg.init)
+            return super().launch(job_overrides, initial_job_idx)
+        except (SystemExit, KeyboardInterrupt):
+            ray.shutdown()
+            raise
+
+
 class Slurm(SlurmLauncher):  # type: ignore[misc]
     """An array of jobs: one that is lost costs its runs only, one that is to end goes on when it is queued again."""
 
@@ -170,6 +188,8 @@ class Slurm(SlurmLauncher):  # type: ignore[misc]
         from fca.cli.slurm import watching
 
         self.params.pop("timeout_from_rows", None)  # the sweep has done as it asks; submitit has no such key
+        safe_path = "export PYTHONSAFEPATH=1"  # also on a cluster whose jobs do not inherit the environment
+        self.params["setup"] = [*(self.params.get("setup") or []), safe_path]
         with watching():
             return super().launch(job_overrides, initial_job_idx)
 

@@ -54,6 +54,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as of a job in the background
             signal.signal(number, _on_signal)
+    os.environ["PYTHONSAFEPATH"] = "1"  # Python processes that this one starts import nothing from the current folder
     try:
         code = _run(sys.argv[1:])
         sys.stdout.flush()

@@ -19,7 +19,7 @@ from fca.cli.configure import component, configured, keys_of, store_with_images,
 from fca.cli.execute import provenance
 from fca.cli.serve import follow, served
 from fca.cli.show import check_store
-from fca.cli.trust import check_file
+from fca.cli.trust import check_file, load_yaml
 from fca.report.compare import write_compared
 from fca.report.page import Result, answers_of
 from fca.store import Store
@@ -132,7 +132,7 @@ def _analyses(maker: Any, query: str | None, folders: Sequence[Path]) -> list[An
     files = {file.stem: file for folder in reversed(folders) for file in (folder / "analysis").glob("*.yaml")}
     for name in maker.analyses:
         check_choice("report.analyses", name, sorted(files), "name analyses of conf/analysis/")
-    nodes = [OmegaConf.load(files[name]) for name in maker.analyses]
+    nodes = [load_yaml(files[name]) for name in maker.analyses]
     keys = sorted({str(key) for node in nodes for key in node} - {"_target_", "query", "defaults"})
     for key in maker.options:
         check_choice("report.options", key, keys, "name options of the report's analyses")

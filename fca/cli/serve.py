@@ -2,21 +2,69 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from http import HTTPStatus
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
 
 from fca.types import FcaError
 
+HOSTS = ("localhost", "127.0.0.1", "::1")
 EVERY_S = 3.0  # how often the store is looked at
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    """Files of the page, never from a browser's cache, and no line a request."""
+class _Page(SimpleHTTPRequestHandler):
+    """Files of one folder, never from a browser's cache, and no line a request. Only GET and HEAD.
+
+    A web site in the same browser may send requests here under a name of its own that it points at this machine. So
+    the host that the request names must be this machine. Its port may differ, as behind a tunnel of ssh.
+    """
+
+    def send_head(self) -> BinaryIO | None:
+        """Answer with the headers of a file and return its content, or answer with an error and return None."""
+        if not self._is_for_this_machine():
+            self.send_error(HTTPStatus.FORBIDDEN, explain=f"open {' or '.join(HOSTS)}")
+            return None
+        name = unquote(self.path.partition("?")[0].partition("#")[0]).lstrip("/")
+        if "\0" in name:
+            self.send_error(HTTPStatus.BAD_REQUEST)
+            return None
+        try:
+            file = self._file(name or "index.html")
+            content = file.open("rb")
+        except OSError:  # also of a name that is too long
+            self.send_error(HTTPStatus.NOT_FOUND)
+            return None
+
+        self.send_response(HTTPStatus.OK)
+        self.send_header("Content-Type", self.guess_type(file))
+        self.send_header("Content-Length", str(os.fstat(content.fileno()).st_size))
+        self.end_headers()
+        return content
+
+    def _is_for_this_machine(self) -> bool:
+        """Whether the request names this machine, once, as its host."""
+        hosts = self.headers.get_all("Host") or []
+        try:
+            return len(hosts) == 1 and urlsplit(f"//{hosts[0]}").hostname in HOSTS
+        except ValueError:
+            return False
+
+    def _file(self, name: str) -> Path:
+        """A file of the folder. Raises FileNotFoundError for a folder, and for what is outside, by links too."""
+        root = Path(self.directory).resolve()
+        file = (root / name).resolve(strict=True)
+        if not (file.is_relative_to(root) and file.is_file()):
+            raise FileNotFoundError(name)
+        return file
 
     def end_headers(self) -> None:
         """Also that nothing may be kept."""
@@ -27,10 +75,20 @@ class _Quiet(SimpleHTTPRequestHandler):
         """Nothing."""
 
 
+class _Server(ThreadingHTTPServer):
+    """A server that prints one line for an error, and nothing where a browser went away."""
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Called with an exception of a request, which ends with it."""
+        error = sys.exception()
+        if not isinstance(error, ConnectionError):
+            print(f"a request to the page failed: {type(error).__name__}: {error}", file=sys.stderr)
+
+
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """The address of a folder's index.html, which only this machine can reach, as long as the block runs."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=folder)) as server:
+    with _Server(("127.0.0.1", 0), partial(_Page, directory=folder)) as server:
         Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_address[1]}/"

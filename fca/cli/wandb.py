@@ -12,7 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fca.cli import Words, refused
 from fca.cli.show import check_store
-from fca.types import FcaError, check_choice
+from fca.types import FcaError, check_choice, without_password
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -76,7 +76,7 @@ def sync(arguments: Sequence[str]) -> int:
 
 def _last_line(log: Path) -> str:
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
-    return f"{lines[-1][:200]} ({log})" if lines else str(log)
+    return f"{without_password(lines[-1])[:200]} ({log})" if lines else str(log)
 
 
 def report(arguments: Sequence[str]) -> int:

@@ -8,6 +8,8 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -70,15 +72,39 @@ def function_of(function: str) -> Callable[..., Any]:
     return found
 
 
+class _ListedFirst(MetaPathFinder):
+    """Finds the modules that the user lists, and no others, in a folder."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.names = {module.partition(".")[0] for module in plugins()}
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """What Python asks for at an import; None leaves it to the usual search."""
+        if fullname not in self.names:
+            return None
+        return PathFinder.find_spec(fullname, [self.folder])
+
+
 @contextmanager
 def _current_folder() -> Iterator[None]:
-    """As in `python -m`: modules are first searched for in the current folder. Only for functions of the user's."""
+    """Find the user's modules in the current folder, in the body.
+
+    Listed modules are searched for there first, and what they import in turn there last: a numpy.py beside them, which
+    may have come with a folder of images, takes no library's place.
+    """
     folder = str(Path.cwd())
-    sys.path.insert(0, folder)
+    finder = _ListedFirst(folder)
+    is_new = folder not in sys.path
+    sys.meta_path.insert(0, finder)
+    if is_new:
+        sys.path.append(folder)
     try:
         yield
     finally:
-        sys.path.remove(folder)
+        sys.meta_path.remove(finder)
+        if is_new:
+            sys.path.remove(folder)
 
 
 @dataclass(frozen=True)

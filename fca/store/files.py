@@ -35,7 +35,9 @@ MACHINE_IN_NEED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EINTR, errno.
 """Errors that pass, and are no fault of a file."""
 
 _WRITER = re.compile(r"\.(\d+)@(.+)\.[0-9a-f]{12}\.part")
-DEEPEST = 40  # lists and objects inside each other in a JSON text; ours have some ten
+DEEPEST = 40  # lists and objects inside each other in a JSON or YAML text; ours have some ten
+LONGEST_YAML, MOST_VALUES = 1_000_000, 100_000  # bytes and values of a configuration; ours have a few thousand
+PLAIN_TAGS = [f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq")]
 _unfinished: set[Path] = set()  # files that this process is writing
 
 
@@ -205,22 +207,79 @@ def content_of(path: str | Path) -> bytes:
 
 
 def read_yaml(path: str | Path) -> dict[str, Any]:
-    """The configuration of a run. Raises DamagedFile for what is none of ours: a list, depth, aliases.
+    """The keys of a YAML file. Raises DamagedFile for what is no configuration, see `check_yaml`.
 
-    A few lines with aliases can make gigabytes. FileNotFoundError where nothing is.
+    FileNotFoundError where nothing is.
     """
-    text, depth = content_of(path), 0
+    content = content_of(path)
+    check_yaml(path, content)
     try:
-        for event in yaml.parse(text, yaml.CSafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > DEEPEST or isinstance(event, yaml.AliasEvent):
-                raise DamagedFile(path, "has aliases or is too deep, as no configuration of ours")
-        found = yaml.load(text, yaml.CSafeLoader)
-    except yaml.YAMLError as error:
+        found = yaml.load(content, yaml.CSafeLoader)
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that there is not, digits without end
         raise DamagedFile(path, f"is no YAML ({error})") from error
     if not isinstance(found, dict):
         raise DamagedFile(path, "is no configuration")
     return found
+
+
+def check_yaml(path: str | Path, content: bytes) -> None:
+    """Raise DamagedFile for YAML that is none, that makes objects, or that makes more than a configuration has.
+
+    It is looked at event by event: a few lines whose aliases repeat each other can make gigabytes.
+    """
+    if len(content) > LONGEST_YAML:
+        raise DamagedFile(path, f"has {len(content):,} bytes, over {LONGEST_YAML:,}, as no configuration has")
+    measure = _Measure()
+    try:
+        for event in yaml.parse(content, yaml.CSafeLoader):
+            measure.add(event)
+    except yaml.YAMLError as error:
+        raise DamagedFile(path, f"is no YAML ({error})") from error
+    except ValueError as error:
+        raise DamagedFile(path, str(error)) from error
+
+
+class _Measure:
+    """How many values a YAML text makes, and how deep, with all that its aliases repeat; ValueError if too many."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.started: list[tuple[str | None, int]] = []  # collections that have not ended: anchor, the total before it
+        self.heights = [0]  # of what these hold so far, and of the whole text: collections inside each other
+        self.anchored: dict[str | None, tuple[int, int]] = {}  # anchor -> values in it, its height
+
+    def add(self, event: yaml.Event) -> None:
+        """Count what comes next in the text."""
+        tag = getattr(event, "tag", None)
+        if tag is not None and tag not in PLAIN_TAGS:
+            raise ValueError(f"has the tag {tag}, which may make any object")
+
+        match event:
+            case yaml.AliasEvent():
+                if event.anchor not in self.anchored:
+                    raise ValueError(f"has the alias *{event.anchor} inside of &{event.anchor}, or without it")
+                self._hold(*self.anchored[event.anchor])
+            case yaml.ScalarEvent():
+                self.anchored[event.anchor] = 1, 0
+                self._hold(1, 0)
+            case yaml.CollectionStartEvent():
+                self.started.append((event.anchor, self.total))
+                self.heights.append(0)
+                self._hold(1, 0)
+            case yaml.CollectionEndEvent():
+                anchor, before = self.started.pop()
+                height = self.heights.pop() + 1
+                self.anchored[anchor] = self.total - before, height
+                self._hold(0, height)
+
+    def _hold(self, values: int, height: int) -> None:
+        """Count these values in the collections around them."""
+        self.total += values
+        self.heights[-1] = max(self.heights[-1], height)
+        if self.total > MOST_VALUES:
+            raise ValueError(f"has over {MOST_VALUES:,} values, with those that its aliases repeat")
+        if len(self.started) + height > DEEPEST:
+            raise ValueError(f"is nested more than {DEEPEST} deep")
 
 
 @contextmanager

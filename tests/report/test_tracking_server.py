@@ -13,7 +13,7 @@ import pytest
 import wandb
 from wandb.sdk import wandb_setup
 
-from fca.cli import configure
+from fca.cli import configure, doctor
 from fca.cli import wandb as cli
 from fca.report.tracking import runs, sync
 from fca.store import results
@@ -187,6 +187,57 @@ def test_sync_sends_what_was_followed_and_what_was_not_as_one_run_a_training_and
     asked = len(held.asked)
     assert sent(stored, capsys) == (0, "nothing is left to send")
     assert len(held.asked) == asked
+
+
+@pytest.fixture
+def spy(tmp_path, monkeypatch):
+    """The server that `wandb/settings` of the current folder names; beside it is a wandb.py that would be run."""
+    spy = WandbServer("answers")
+    folder = tmp_path / "photos"
+    for name in ("wandb", ".wandb"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "settings").write_text(f"[default]\nbase_url = {spy.url}\nhttp_proxy = {spy.url}\n")
+    (folder / "wandb.py").write_text(f"open({str(folder / 'made')!r}, 'w').close()\n")
+    monkeypatch.chdir(folder)
+    yield spy
+    spy.stop()
+    assert spy.asked == []
+    assert not (folder / "made").exists()
+
+
+@pytest.mark.slow
+def test_the_key_goes_to_the_server_of_the_users_own_settings_and_to_none_of_the_current_folder(
+    server, stored, spy, monkeypatch, capsys
+):
+    held = server("answers")
+    monkeypatch.delenv("WANDB_BASE_URL")
+    settings = Path(os.environ["WANDB_CONFIG_DIR"], "settings")
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(f"[default]\nbase_url = {held.url}\n")
+    monkeypatch.setenv("WANDB_MODE", "online")
+    tracker, run = tracker_in(stored), training(2)
+    tracker.connect()
+    tracker.finish(done(stored, run))
+    tracker.close()
+    code, line = sent(stored, capsys)
+    assert (code, line.partition(" in ")[0]) == (0, "4 files sent")
+    assert set(held.runs) == {training(number).run_id for number in range(3)}
+
+
+def test_a_password_in_the_servers_address_is_not_printed(server, tmp_path, monkeypatch, capsys):
+    url = server("refuses").url
+    monkeypatch.setenv("WANDB_BASE_URL", url.replace("//", "//me:hunter2@"))
+    wandb.teardown()
+    tracker_in(tmp_path).connect()
+    err = capsys.readouterr().err
+    assert f"W&B stays offline ({url.replace('//', '//***@')}: " in err
+    assert "Connection refused" in err, "the host was asked, and no part of the password was taken for it"
+    assert "hunter2" not in err
+    done(tmp_path, training(0))
+    assert cli.main(["sync", "--outputs", str(tmp_path)]) == 2
+    assert "hunter2" not in capsys.readouterr().err
+    doctor.main(["--outputs", str(tmp_path)])
+    assert "hunter2" not in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import urlsplit
 
 import yaml
 
@@ -31,12 +32,13 @@ from fca.report.tracking.entries import (
     name_of,
     typed_of,
 )
+from fca.report.tracking.settings import ignore_local_settings
 from fca.report.tracking.tables import as_table, chart_of, report_id, scalars
 from fca.store import Store
 from fca.store.columns import Row
 from fca.store.files import DamagedFile, read_object, write_json
 from fca.torchvision_ops import before_lightning
-from fca.types import FcaError, Run, Table, check_choice
+from fca.types import FcaError, Run, Table, check_choice, without_password
 
 if TYPE_CHECKING:
     import wandb
@@ -295,6 +297,7 @@ class WandbTracker:
         """A run in W&B, opened; offline when its server does not answer. One of the same id goes on."""
         import wandb
 
+        ignore_local_settings()
         Path(self.dir).mkdir(parents=True, exist_ok=True)  # W&B would fall back to /tmp
         os.environ["WANDB_ERROR_REPORTING"] = "false"  # W&B's process would wait 12 s to report on itself when it ends
         os.environ.setdefault("WANDB_SILENT", "true")  # else every worker repeats whose login it found
@@ -343,7 +346,10 @@ def unreachable(*, patient: bool = False) -> str | None:
     """
     from wandb.sdk import wandb_setup
 
+    ignore_local_settings()
     settings = wandb_setup.singleton().settings
+    address = urlsplit(settings.base_url)
+    place = address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()  # urllib takes a password for a host
     try:
         from wandb.sdk.lib import wbauth  # private: the public wandb.login waits 10 s for a server that does not answer
 
@@ -354,14 +360,14 @@ def unreachable(*, patient: bool = False) -> str | None:
             return None  # W&B knows how to reach it
         key = base64.b64encode(f"api:{getattr(login, 'api_key', '')}".encode()).decode()
         headers = {"Content-Type": "application/json", "Authorization": f"Basic {key}"}
-        asked = urllib.request.Request(f"{settings.base_url}/graphql", b'{"query": "{ viewer { id } }"}', headers)  # noqa: S310
+        asked = urllib.request.Request(f"{place}/graphql", b'{"query": "{ viewer { id } }"}', headers)  # noqa: S310
         urllib.request.urlopen(asked, timeout=ANSWER_S).close()  # noqa: S310
     except Exception as error:
         if patient and getattr(error, "code", None) == BUSY:
             return None
-        return f"{settings.base_url}: {_first_line(error)}"
+        return f"{without_password(settings.base_url)}: {_first_line(error)}"
     return None
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
+    return without_password(str(error).partition("\n")[0]) or type(error).__name__

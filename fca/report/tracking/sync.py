@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -78,22 +79,33 @@ def send(folders: Sequence[Path], workers: int, log: Path, shown: Callable[[int]
 
 
 def _send_once(folders: Sequence[Path], workers: int, log: Path, shown: Callable[[int], None]) -> None:
-    command = [sys.executable, "-m", "wandb", "sync", "--include-online", "-n", str(workers), *map(str, folders)]
-    quiet = {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "false", "WANDB_DIR": str(log.parent.parent)}
+    """Send runs by a process of W&B's, which works in an empty folder.
+
+    In the current one it would take a wandb.py for W&B, and a `wandb/settings` for whose server is sent the API key.
+    Both may have come with a folder of images or a store.
+    """
+    places = [str(folder.resolve()) for folder in folders]
+    command = [sys.executable, "-P", "-m", "wandb", "sync", "--include-online", "-n", str(workers), *places]
+    quiet = {"WANDB_ERROR_REPORTING": "false", "WANDB_SILENT": "false", "WANDB_DIR": str(log.parent.parent.resolve())}
     environment = {name: value for name, value in os.environ.items() if name not in ("WANDB_MODE", "WANDB_SERVICE")}
-    with open_to_append(log) as file:
-        process = subprocess.Popen(command, env=environment | quiet, stdout=file, stderr=file)  # noqa: S603
-    try:
-        number, since = len(_left(folders)), time.monotonic()
-        while process.poll() is None and time.monotonic() - since < STALL_S:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(POLL_S)
-            if (now := len(_left(folders))) != number:
-                number, since = now, time.monotonic()
-                shown(len(folders) - number)
-    finally:
-        process.terminate()
-        process.wait()
+    for name, value in environment.items():
+        if name.startswith("WANDB_") and name.endswith("_DIR"):
+            environment[name] = str(Path(value).resolve())
+
+    with tempfile.TemporaryDirectory(prefix="fca-sync-") as empty:
+        with open_to_append(log) as file:
+            process = subprocess.Popen(command, cwd=empty, env=environment | quiet, stdout=file, stderr=file)  # noqa: S603
+        try:
+            number, since = len(_left(folders)), time.monotonic()
+            while process.poll() is None and time.monotonic() - since < STALL_S:
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL_S)
+                if (now := len(_left(folders))) != number:
+                    number, since = now, time.monotonic()
+                    shown(len(folders) - number)
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def _left(folders: Sequence[Path]) -> list[Path]:

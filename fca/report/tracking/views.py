@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from fca.report.tracking.runs import WandbTracker, mode
+from fca.report.tracking.settings import ignore_local_settings
 from fca.types import FcaError
 
 OF_REPORTS = "Metric('jobType') == 'report'"
@@ -29,6 +30,7 @@ def save_views(tracker: WandbTracker, about: Mapping[str, Any]) -> list[str]:
     """Save both and return their addresses.    about: report, query and command, as of `publish`."""
     import wandb
 
+    ignore_local_settings()
     reports: Any = import_module("wandb_workspaces.reports.v2")  # which declares no types
     workspaces: Any = import_module("wandb_workspaces.workspaces")
     entity, name = tracker.entity or wandb.Api().default_entity, f"fca {about['report']}"

@@ -13,6 +13,7 @@ import yaml
 
 from fca.allowed import Allowed, check_values, fits, plain_name
 from fca.generation import Request
+from fca.store.files import DamagedFile, read_yaml
 from fca.types import LEVELS, FcaError, check_choice
 
 SUBLEVELS = 9  # three a level, easy to hard
@@ -135,11 +136,10 @@ def _values(file: str) -> dict[str, Any]:
     """The keys of a plan file, of the types of a Plan's fields."""
     types = {name: hint for name, hint in get_type_hints(Plan).items() if name != "file"}
     try:
-        values = yaml.safe_load(Path(file).expanduser().read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise FcaError("plan.file", file, "a readable YAML file", f"mend it: {error}") from error
-    if not isinstance(values, dict):
-        raise FcaError("plan.file", file, f"keys of {', '.join(types)}", "look at conf/plan/")
+        values = read_yaml(Path(file).expanduser())
+    except (OSError, DamagedFile) as error:
+        allowed = f"a readable YAML file with keys of {', '.join(types)}"
+        raise FcaError("plan.file", file, allowed, f"mend it: {error}") from error
     values = {key: value for key, value in values.items() if key != "_target_"}  # a copy of one in conf/plan/
     if values.get("file") is None:
         values.pop("file", None)
