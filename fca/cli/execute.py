@@ -18,8 +18,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fca.cli.configure import Job
+from fca.cli.notices import console
 from fca.cli.version import commit
-from fca.progress import EVERY_S, on_terminal
+from fca.progress import EVERY_S, FIRST_S, on_terminal
 from fca.store import ClaimLost, State, Store, claims
 from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND
 from fca.store.files import DamagedFile, write_text
@@ -32,19 +33,20 @@ PACKAGES = ("fca", "torch", "timm", "pytorch-lightning", "numpy")
 log = logging.getLogger(__name__)
 
 
-class Shown:
-    """Which lines of the log are also shown: warnings, and where no terminal has a bar, epochs, seconds apart."""
+class Epochs:
+    """Which lines of the log are also shown beside warnings: where no terminal has a bar, epochs, seconds apart."""
 
     def __init__(self, epochs: bool) -> None:
         self.epochs, self.last = epochs and not on_terminal(), time.monotonic()
+        self.pause = FIRST_S
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether this one is."""
         of_epoch = self.epochs and record.getMessage().startswith("epoch ")
-        if of_epoch and time.monotonic() - self.last >= EVERY_S:
-            self.last = time.monotonic()
+        if of_epoch and time.monotonic() - self.last >= self.pause:
+            self.last, self.pause = time.monotonic(), EVERY_S
             return True
-        return record.levelno >= logging.WARNING
+        return False
 
 
 @contextmanager
@@ -58,8 +60,9 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     level = ours.level
     ours.setLevel(logging.INFO)
     root.addHandler(handler)
+    console()  # shows warnings
     shown = logging.StreamHandler()
-    shown.addFilter(Shown(epochs))
+    shown.addFilter(Epochs(epochs))
     ours.addHandler(shown)
     logging.captureWarnings(True)
     try:

@@ -24,10 +24,17 @@ def batch_size_of(size: int) -> int:
 
 
 def logits_of(
-    classifier: Classifier, pixels: Pixels, rows: Int[np.ndarray, " images"], accelerator: str = "auto"
+    classifier: Classifier,
+    pixels: Pixels,
+    rows: Int[np.ndarray, " images"],
+    accelerator: str = "auto",
+    done: Callable[[int], object] = lambda images: None,
 ) -> Float32[np.ndarray, "images logits"]:
-    """The classifier's logits for `pixels[rows]`, in full precision; the columns follow `classifier.classes`."""
-    return _outputs(classifier, classifier.module, pixels, rows, accelerator)
+    """The classifier's logits for `pixels[rows]`, in full precision; the columns follow `classifier.classes`.
+
+    done: called after every batch with its number of images.
+    """
+    return _outputs(classifier, classifier.module, pixels, rows, accelerator, done)
 
 
 def features_of(
@@ -38,7 +45,12 @@ def features_of(
 
 
 def _outputs(
-    classifier: Classifier, forward: Callable[[Tensor], Tensor], pixels: Pixels, rows: Any, accelerator: str
+    classifier: Classifier,
+    forward: Callable[[Tensor], Tensor],
+    pixels: Pixels,
+    rows: Any,
+    accelerator: str,
+    done: Callable[[int], object] = lambda images: None,
 ) -> Float32[np.ndarray, "images outputs"]:
     if not len(rows):
         raise ValueError("rows is empty: there is no image to evaluate")
@@ -48,6 +60,9 @@ def _outputs(
     module.to(device)
     parts = np.array_split(rows, -(-len(rows) // batch_size_of(classifier.input_size)))
     batches = read_ahead(lambda part: to_device(pixels[part], device), parts)
+    outputs = []
     with torch.inference_mode():
-        done = [forward(classifier.normalise(as_input(images))).float().cpu() for images in batches]
-    return torch.cat(done).numpy()
+        for images in batches:
+            outputs.append(forward(classifier.normalise(as_input(images))).float().cpu())
+            done(len(images))
+    return torch.cat(outputs).numpy()
