@@ -272,10 +272,12 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
     Subjects are those that answered every severity that any did; the others are named in `left_out`. Severity 0 (clean)
     is there where it is stored, NaN for a subject without. A kind that fewer than `fewest` subjects answered is left
     out, and with two or more one that cannot be fitted, with a line in the log. So is a kind that enough subjects
-    answered, but too few of them at every severity; where all rows are of one data set, it raises FcaError.
+    answered, but too few of them at every severity; raises FcaError if no other kind is left.
     """
     rows = answering_rows(store, query)
     clean = rows[rows["shift"] == "clean"]
+    too_few_subjects: list[tuple[str, FcaError]] = []
+    is_any_whole = False
     for (dataset, kind), part in rows[rows["shift"] != "clean"].groupby(["dataset", "corruption"], sort=True):
         if part["subject"].nunique() < fewest:
             log.warning("%s on %s is left out: fewer than %d subjects answered it", kind, dataset, fewest)
@@ -288,9 +290,7 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
             what = f"subjects with every severity of {kind} on {dataset}"
             step = "run the missing ones, or leave the severity out by query=..."
             too_few = FcaError(what, f"{len(whole)}: {'; '.join(left_out)}", f"{fewest} or more", step)
-            if len(set(rows["dataset"])) == 1:
-                raise too_few
-            log.warning("%s on %s is left out: %s", kind, dataset, too_few)  # others may be whole
+            too_few_subjects.append((f"{kind} on {dataset}", too_few))
             continue
         used = pd.concat([clean[clean["dataset"] == dataset], part])
         used = used[used["subject"].isin(whole)]
@@ -298,7 +298,12 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
         if fewest > 1 and (problem := unfit(gathered)):
             log.warning("%s is left out: %s", kind, problem)
             continue
+        is_any_whole = True
         yield str(kind), gathered
+    if too_few_subjects and not is_any_whole:
+        raise too_few_subjects[0][1]
+    for name, error in too_few_subjects:
+        log.warning("%s is left out: %s", name, error)
 
 
 def subjects_at_chance(responses: Responses) -> Bool[np.ndarray, " subjects"]:
