@@ -11,7 +11,8 @@ from typing import TypeVar
 import rich.progress as rich
 from rich import get_console
 
-EVERY_S = 10.0  # at least, between two lines
+FIRST_S = 10.0  # before the first line
+EVERY_S = 30.0  # at least, between two lines
 SHARE = 0.1  # and at least this share of the time so far, so that a day's work writes some hundred lines
 
 Item = TypeVar("Item")
@@ -34,31 +35,72 @@ def track(items: Iterable[Item], what: str, total: int | None = None, *, long: b
         lines.show(done)
 
 
+class Meter:
+    """How much of a work of several parts is done: a passing bar on a terminal, elsewhere lines (see `Lines`).
+
+    total: of all parts together.    long: whether it is worth a bar.
+
+    >>> with Meter("images", 6, long=False) as meter:
+    ...     meter.begin("part 1 of 2")
+    ...     meter.add(3)
+    """
+
+    def __init__(self, what: str, total: int, *, long: bool = True) -> None:
+        self.done, self.part = 0, ""
+        self.lines = Lines(what, total)
+        columns = rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn()
+        times = rich.TimeElapsedColumn(), rich.TextColumn("left:"), rich.TimeRemainingColumn()
+        self.bar = rich.Progress(*columns, *times, transient=True, disable=not (long and on_terminal()))
+        self.task = self.bar.add_task(what, total=total)
+
+    def __enter__(self) -> Meter:
+        self.bar.__enter__()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.bar.stop()
+
+    def begin(self, part: str) -> None:
+        """Name the part that comes now."""
+        self.part = part
+        self.bar.update(self.task, description=part)
+
+    def add(self, number: int) -> None:
+        """So many more are done."""
+        self.done += number
+        self.bar.update(self.task, completed=self.done)
+        self.lines.show(self.done, self.part)
+
+
 def on_terminal() -> bool:
     """Whether somebody can see a bar."""
     return get_console().is_terminal
 
 
 class Lines:
-    """Lines on stderr: at first after EVERY_S seconds, and later when both EVERY_S and SHARE of the time have passed.
+    """Lines on stderr: at first after FIRST_S seconds, and later when both EVERY_S and SHARE of the time have passed.
 
     A work that takes less writes none; nor does a worker of a sweep, which has lines of its own, nor one on a terminal.
-    known: how many were done before; the pace is that of the others.
+    known: how many were done before; the pace is that of the others.    paced: whether each takes about as long, so
+    that the pace predicts the time to go.
     """
 
-    def __init__(self, what: str, total: int | None, known: int = 0) -> None:
-        self.what, self.total, self.known = what, total, known
+    def __init__(self, what: str, total: int | None, known: int = 0, *, paced: bool = True) -> None:
+        self.what, self.total, self.known, self.paced = what, total, known, paced
+        self.written = 0
         self.begun = self.last = time.monotonic()
         self.quiet = on_terminal() or multiprocessing.parent_process() is not None
 
     def show(self, done: int, note: str = "", *, last: bool = False) -> None:
         """Write how many are done, if it is time.    last: in any case, on stdout, as what came of it."""
         now = time.monotonic()
-        if self.quiet or not (last or now - self.last >= max(EVERY_S, SHARE * (self.last - self.begun))):
+        pause = max(EVERY_S, SHARE * (self.last - self.begun)) if self.written else FIRST_S
+        if self.quiet or not (last or now - self.last >= pause):
             return
+        self.written += 1
         self.last, passed = now, now - self.begun
         of = f" of {self.total:,} ({done / self.total:.0%})" if self.total else ""
         parts = [f"{done:,}{of}", note, f"{passed:,.0f} s"]
-        if self.total and self.known < done < self.total:
+        if self.paced and self.total and self.known < done < self.total:
             parts.append(f"about {passed / (done - self.known) * (self.total - done):,.0f} s to go")
         print(f"{self.what}: {', '.join(filter(None, parts))}", file=sys.stdout if last else sys.stderr, flush=True)

@@ -17,6 +17,7 @@ from omegaconf import OmegaConf
 from fca.cli.application import CONF, ROOTS, composed, hydra_words, split_words
 from fca.cli.configure import typed
 from fca.cli.main import COMMANDS
+from fca.cli.selection import for_hydra
 from fca.types import FcaError
 
 HOME = Path(__file__).parents[1]
@@ -65,7 +66,7 @@ def check(name, *words):
         return
     if words and name == "recommend" and "=" not in words[0]:
         words = (f"dataset.root={words[0]}", *words[1:])
-    _, overrides = split_words(name, words)
+    _, overrides = split_words(name, for_hydra(name, ROOTS[name], words))
     typed_words = [part for word in overrides for part in hydra_words(one_of_each(word))]
     config = composed(name, typed_words)
     for group, content in config.items():

@@ -50,13 +50,16 @@ class Words(argparse.ArgumentParser):
         raise FcaError(option, value, f"what {self.prog} --help lists ({reason})", "correct it")
 
 
-def as_options(words: Sequence[str]) -> list[str]:
-    """KEY=VALUE, as `fca run` takes it, as an option of argparse.
+def as_options(words: Sequence[str], keys: Sequence[str] = ()) -> list[str]:
+    """KEY=VALUE, as `fca run` takes it, as an option of argparse.    keys: those that are options; empty: all.
 
     >>> as_options(["photos", "run=0123456789ab", "--outputs", "store"])
     ['photos', '--run=0123456789ab', '--outputs', 'store']
+    >>> as_options(["query=ncl == 2", "ncl=2"], ["query"])
+    ['--query=ncl == 2', 'ncl=2']
     """
-    return [f"--{word}" if re.match(r"[a-z]+=", word) else word for word in words]
+    name = "|".join(map(re.escape, keys)) or "[a-z]+"
+    return [f"--{word}" if re.match(f"({name})=", word) else word for word in words]
 
 
 def printable(text: str) -> str:

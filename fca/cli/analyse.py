@@ -13,13 +13,16 @@ from typing import Any
 import pandas as pd
 from omegaconf import DictConfig
 
-from fca.cli.application import application, check_root
+from fca.cli.application import AnalyseConfig, application, check_root
 from fca.cli.configure import component, configured, keys_of, store_with_images
+from fca.cli.notices import gathered
+from fca.cli.selection import narrow
 from fca.cli.show import as_text, check_store, shown_columns
 from fca.report.figure import Figure, headlines, visuals_of
 from fca.report.style import NothingToDraw, as_svg, spec
 from fca.store import Store
 from fca.store.files import DamagedFile
+from fca.store.filters import Filters, words_of
 from fca.types import Table
 
 LINES = 40  # of a table that are shown; the file has all
@@ -38,9 +41,11 @@ def _print(config: DictConfig) -> None:
 
 def _analysed(config: DictConfig, outputs: str | Path) -> Analysed:
     check_store(outputs, "outputs")
+    store = store_with_images(outputs)
+    narrow(config, store, AnalyseConfig)
     analysis = component(config, "analysis")
-    with keys_of("analysis", analysis):
-        tables, store = tables_of(analysis, store_with_images(outputs))
+    with gathered(), keys_of("analysis", analysis):
+        tables, store = tables_of(analysis, store)
     return Analysed(store, analysis, {table.name: table for table in tables})
 
 
@@ -60,13 +65,15 @@ def _text(table: Table) -> str:
     return f"{as_text(table.frame, f'{table.name}: {table.question}', LINES)}\n{table.source}"
 
 
-def analyse(name: str, outputs: str | Path = "outputs", **options: Any) -> Analysed:
+def analyse(name: str, outputs: str | Path = "outputs", *, filters: Filters | None = None, **options: Any) -> Analysed:
     """Run conf/analysis/<name>.yaml on the store in `outputs`; the result shows its tables and figures in a notebook.
 
+    filters: which runs it reads, as `fca.results` takes them, e.g. {"dataset": "digits"}.
     options: values of that file to change, e.g. query="dataset == 'digits'".
-    Raises FcaError for an unknown name, folder or option, and where the store has no rows for it.
+    Raises FcaError for an unknown name, folder, column or option, and where the store has no rows for it.
     """
-    return _analysed(configured("analyse", "analysis", name, options), outputs)
+    config = configured("analyse", "analysis", name, options, filters=words_of(filters))
+    return _analysed(config, outputs)
 
 
 @dataclass(frozen=True)

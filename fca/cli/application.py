@@ -33,6 +33,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from fca.allowed import Allowed, Seed, allowed_of, check_values, declared
 from fca.cli import Words, refused
+from fca.cli.selection import for_hydra
 from fca.cli.trust import check_words, watch
 from fca.plugins import use_plugins
 from fca.shifts import overrides as shift_words
@@ -105,6 +106,8 @@ class AnalyseConfig:
 
     analysis: Any
     outputs: str = "outputs"
+    query: str | None = None
+    filters: list[str] = field(default_factory=list)
     plugins: list[str] = field(default_factory=list)
 
 
@@ -116,6 +119,7 @@ class ReportConfig:
     logger: Any
     outputs: str = "outputs"
     query: str | None = None
+    filters: list[str] = field(default_factory=list)
     serve: bool = False
     plugins: list[str] = field(default_factory=list)
 
@@ -252,7 +256,7 @@ def application(root: str, work: Callable[[DictConfig], object], arguments: Sequ
             raise SystemExit(refused(refusal)) from error  # passes Hydra silently, where an Exception is announced
 
     try:
-        flags, overrides = split_words(root, arguments)
+        flags, overrides = split_words(root, for_hydra(root, ROOTS[root], arguments))
         check_words(overrides)
         words = [part for word in overrides for part in hydra_words(word)]
         program = "fca" if {"-sc", "--shell-completion"} & set(flags) else f"fca {root}"  # tab completion is for `fca`

@@ -8,13 +8,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fca.cli import Words, refused
+from fca.cli import Words, as_options, refused
 from fca.cli.show import as_bytes, check_store
 from fca.cli.status import as_time
 from fca.models.stored import BEST
 from fca.store import State, Store, claims
+from fca.store.columns import RUN_ID
 from fca.store.damage import PROGRESS, is_run_id
 from fca.store.files import DamagedFile, abandoned_parts, read_object, remove
+from fca.store.filters import joined
+from fca.store.query import kept
 from fca.types import FcaError
 
 KINDS = {
@@ -42,32 +45,52 @@ class Waste(NamedTuple):
 def main(arguments: Sequence[str]) -> int:
     """Print what would go, or with --yes remove it; exit code 2 for no such store."""
     parser = Words(prog="fca clean", description=f"{__doc__} Rows, arrays, journals, tables and reports always stay.")
+    parser.add_argument(
+        "filters", nargs="*", metavar="COLUMN=VALUES", help="only what belongs to these runs, as in fca results"
+    )
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--yes", action="store_true", help=f"remove it; without a kind: {', '.join(FREE)}")
     for kind, what in KINDS.items():
         parser.add_argument(f"--{kind}", action="store_true", help=what)
     try:
-        options = parser.parse_args(arguments)
+        options = parser.parse_intermixed_args(as_options(arguments, ("outputs",)))
         check_store(options.outputs)
+        store = Store(Path(options.outputs))
+        busy, found = waste(store)
+        found = _of_runs(store, found, options.filters)
     except FcaError as error:
         return refused(error)
-    store, named = Store(Path(options.outputs)), [kind for kind in KINDS if getattr(options, kind)]
-    busy, found = waste(store)
-    kinds = named or (FREE if options.yes else KINDS)
-    if busy and any(kind in QUIET for kind in kinds):
+    named = [kind for kind in KINDS if getattr(options, kind)]
+    kinds = named or FREE
+    doomed = [one for one in found if one.kind in kinds]
+    if busy and (not options.yes or any(kind in QUIET for kind in kinds)):
         print(f"{busy} runs or sweeps are at work here: {', '.join(QUIET)} stay until they end")
-    chosen = [one for one in found if one.kind in kinds]
     for kind in kinds:
-        print(_line(kind, [one for one in chosen if one.kind == kind]))
-    total = as_bytes(sum(one.size for one in chosen))
+        print(_line(kind, [one for one in doomed if one.kind == kind]))
+    total = as_bytes(sum(one.size for one in doomed))
     if not options.yes:
-        by_name = "" if named else f" ({', '.join(FREE)}; the others by their names, as in fca clean --weights --yes)"
-        print(f"{total} would go; nothing was removed; to remove it: add --yes{by_name}")
+        print(f"{total} would go; nothing was removed; to remove it: add --yes")
+        others = [kind for kind in KINDS if kind not in kinds]
+        if not named:
+            print(f"stays, unless it is named, as in: fca clean --{others[0]} --yes")
+            for kind in others:
+                print(_line(kind, [one for one in found if one.kind == kind]))
         return 0
-    for one in chosen:
+    for one in doomed:
         _remove(store, one)
     print(f"removed {total}")
     return 0
+
+
+def _of_runs(store: Store, found: list[Waste], filters: Sequence[str]) -> list[Waste]:
+    """What belongs to the runs that the filters keep; everything without filters."""
+    rows = store.rows()
+    query = joined(None, filters, rows)
+    if query is None:
+        return found
+
+    folders = {store.folder(run_id) for run_id in kept(rows, query)[RUN_ID]}
+    return [one for one in found if one.path.parent in folders]
 
 
 def waste(store: Store) -> tuple[int, list[Waste]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -207,11 +207,33 @@ class Job:
         return f"# {' '.join(self.command.split())}\n{OmegaConf.to_yaml(self.values)}"
 
 
-def job_of(config: DictConfig, overrides: list[str]) -> Job:
-    """Check a configuration whole and plan it; decodes no image and writes nothing to the store."""
+class NotDownloaded(Exception):
+    """A configuration that cannot be planned before its data set is downloaded: its command, and the data set."""
+
+    def __init__(self, command: str, dataset: str) -> None:
+        super().__init__(command, dataset)
+        self.command, self.dataset = command, dataset
+
+
+def not_here(datasets: Sequence[str]) -> str:
+    """What printed commands do not know where a data set is not downloaded yet.
+
+    >>> not_here(["cifar10", "cifar10"])
+    'note: cifar10 is not here yet, and printing downloads nothing: its runs that are done are printed, too'
+    """
+    names = ", ".join(dict.fromkeys(datasets))
+    return f"note: {names} is not here yet, and printing downloads nothing: its runs that are done are printed, too"
+
+
+def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -> Job:
+    """Check a configuration whole and plan it; decodes no image and writes nothing to the store.
+
+    download: a public set that is not here yet. Without, such a configuration raises NotDownloaded.
+    """
     values: Any = OmegaConf.to_container(config, resolve=True)
     check_root("run", values)
-    data = data_of(values)
+    command = _command(values, overrides)
+    data = data_of(values) if download else _data_at_hand(values, command)
     setup = Setup(
         data=data,
         model=component(values, "model"),
@@ -228,13 +250,37 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
         tracker=component(values, "logger"),
     )
     task = component(values, "task")
-    words = [word for word in overrides if not word.startswith("sweep.")]
-    if any(word.startswith("experiment=") for word in words):
-        words.append("hydra.mode=RUN")  # this configuration alone, of an experiment that may sweep
-    command = shlex.join(["fca", "run", *words])
     with keys_of("task", task), keys_of("model", setup.model):
         plan = task.plan(setup)
     return Job(task, setup, plan, values, command)
+
+
+def _command(values: Mapping[str, Any], overrides: Sequence[str]) -> str:
+    """The command line that does a configuration alone."""
+    words = [word for word in overrides if not word.startswith("sweep.")]
+    if set(plugins()) != set(values["plugins"]):  # some are listed in FCA_PLUGINS
+        words = [word for word in words if not word.startswith("plugins=")]
+        words.append(f"plugins=[{','.join(plugins())}]")
+    if any(word.startswith("experiment=") for word in words):
+        words.append("hydra.mode=RUN")  # this configuration alone, of an experiment that may sweep
+    return shlex.join(["fca", "run", *words])
+
+
+def _data_at_hand(values: dict[str, Any], command: str) -> ImageData:
+    """The images of a configuration, if they are here or nothing would download them; else raises NotDownloaded."""
+    dataset = values["dataset"]
+    if not (isinstance(dataset, dict) and dataset.get("download")):
+        return data_of(values)
+
+    component(values, "dataset")  # its keys are checked all the same
+    here_alone = {**values, "dataset": {**dataset, "download": False}}
+    try:
+        return data_of(here_alone)
+    except FcaError as error:
+        if error.args[0] != "dataset.root":
+            raise
+        name = dataset.get("name") or str(dataset["_target_"]).rpartition(".")[2].lower()
+        raise NotDownloaded(command, name) from error
 
 
 def data_of(config: Mapping[str, Any] | DictConfig) -> ImageData:

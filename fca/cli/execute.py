@@ -19,8 +19,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fca.cli.configure import Job
+from fca.cli.notices import console
 from fca.cli.version import commit
-from fca.progress import EVERY_S, on_terminal
+from fca.progress import EVERY_S, FIRST_S, on_terminal
 from fca.store import ENDED_EARLY, SETTLED, ClaimLost, State, Store, claims
 from fca.store.columns import FINGERPRINT, FINGERPRINT_KIND, FLAG
 from fca.store.diverged import DIVERGED
@@ -43,19 +44,20 @@ class WithoutPasswords(logging.Formatter):
         return without_password(super().format(record))
 
 
-class Shown:
-    """Which lines of the log are also shown: warnings, and where no terminal has a bar, epochs, seconds apart."""
+class Epochs:
+    """Which lines of the log are also shown beside warnings: where no terminal has a bar, epochs, seconds apart."""
 
     def __init__(self, epochs: bool) -> None:
         self.epochs, self.last = epochs and not on_terminal(), time.monotonic()
+        self.pause = FIRST_S
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether this one is."""
         of_epoch = self.epochs and record.getMessage().startswith("epoch ")
-        if of_epoch and time.monotonic() - self.last >= EVERY_S:
-            self.last = time.monotonic()
+        if of_epoch and time.monotonic() - self.last >= self.pause:
+            self.last, self.pause = time.monotonic(), EVERY_S
             return True
-        return record.levelno >= logging.WARNING
+        return False
 
 
 class LogFile(logging.FileHandler):
@@ -78,8 +80,9 @@ def logged(path: Path, *, epochs: bool = False) -> Iterator[None]:
     level = ours.level
     ours.setLevel(logging.INFO)
     root.addHandler(handler)
+    console()  # shows warnings
     shown = logging.StreamHandler()
-    shown.addFilter(Shown(epochs))
+    shown.addFilter(Epochs(epochs))
     shown.setFormatter(WithoutPasswords())
     ours.addHandler(shown)
     logging.captureWarnings(True)

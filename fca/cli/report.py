@@ -5,28 +5,33 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pandas as pd
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from fca.allowed import plain_name
 from fca.cli.analyse import tables_of
-from fca.cli.application import CONF, application, check_root, typed_words
+from fca.cli.application import CONF, ReportConfig, application, check_root, typed_words
 from fca.cli.configure import component, configured, keys_of, store_with_images, task_columns
 from fca.cli.execute import provenance
+from fca.cli.notices import gathered
+from fca.cli.selection import command, query_of
 from fca.cli.serve import follow, served
 from fca.cli.show import check_store
 from fca.cli.trust import check_file, load_yaml
 from fca.report.compare import write_compared
-from fca.report.page import Result, answers_of
+from fca.report.page import RUNS, Result, answers_of
 from fca.store import Store
 from fca.store import results as results_of
-from fca.store.columns import BASE, RUN_ID
+from fca.store.columns import BASE, DATASET, RUN_ID
 from fca.store.damage import shown
-from fca.studies.rows import MixedRows
+from fca.store.filters import Filters, words_of
+from fca.studies.rows import DATA_LEFT_OUT, MixedRows
 from fca.types import FcaError, check_choice
 
 
@@ -38,23 +43,27 @@ def report(config: DictConfig) -> str:
     hydra = HydraConfig.get()
     folders = [Path(source.path) for source in hydra.runtime.config_sources if source.schema == "file"]
     words = [word for word in typed_words(hydra) if not word.startswith("serve=")]
-    make = partial(_make_page, config, words, folders)
-    page, results = make()
-    for answer in answers_of(results):
+    again = command("report", words, config)
+    make = partial(_make_page, config, again, folders)
+    made = make()
+    for answer in answers_of(made.results):
         print(answer.sentence)
-    for reason in dict.fromkeys(result.missing for result in results if result.mixed):
+    for reason in dict.fromkeys(result.missing for result in made.results if result.mixed):
         print(f"some answers are missing: {reason}")
-    print(f"page: {page}")
+    if made.lost:
+        print(f"the page before also had {_named(made.lost)}; {_why_lost(made)}")
+    print(f"page: {made.page}")
     if config.serve:
-        with served(page.parent) as address:
+        with served(made.page.parent) as address:
             print(f"open: {address} (made again while runs finish; ctrl-c ends)", flush=True)
             follow(lambda: _finished(config), make)
-    return shlex.join(["fca", "report", *words])
+    return again
 
 
 def _finished(config: DictConfig) -> tuple[str, ...]:
     """The runs that the page may show."""
-    return tuple(sorted(results_of(config.outputs, config.query)[RUN_ID]))
+    query = query_of(config, Store(Path(config.outputs)), ReportConfig)
+    return tuple(sorted(results_of(config.outputs, query)[RUN_ID]))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -62,29 +71,56 @@ def main(arguments: Sequence[str]) -> int:
     return application("report", report, ["serve=true" if word == "--serve" else word for word in arguments])
 
 
-def write_report(name: str, outputs: str | Path = "outputs", query: str | None = None, **keys: Any) -> Path:
+def write_report(
+    name: str,
+    outputs: str | Path = "outputs",
+    query: str | None = None,
+    *,
+    filters: Filters | None = None,
+    **keys: Any,
+) -> Path:
     """Write the page of conf/report/<name>.yaml with its figures and tables, as `fca report` does; returns the page.
 
-    query: which runs it reads.    keys: values of that file to change, e.g. title="Our nine classes".
-    Raises FcaError for an unknown name, folder or key, and where the store has no rows for any of its analyses.
+    query, filters: which runs it reads, see `fca.results`.    keys: values of that file to change, e.g.
+    title="Our nine classes".
+    Raises FcaError for an unknown name, folder, column or key, and where the store has no rows for any of its analyses.
     """
-    config = configured("report", "report", name, keys, "logger=none", outputs=outputs, query=query)
-    words = [f"report={name}", f"outputs={outputs}", *([f"query={query}"] if query else [])]
-    return _make_page(config, words, [CONF])[0]
+    typed = words_of(filters)
+    config = configured("report", "report", name, keys, "logger=none", outputs=outputs, query=query, filters=typed)
+    words = [f"report={name}", f"outputs={outputs}", *([f"query={query}"] if query else []), *typed]
+    return _make_page(config, shlex.join(["fca", "report", *words]), [CONF]).page
 
 
-def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]) -> tuple[Path, list[Result]]:
-    """Run the analyses and write the page; returns both. Of analyses that find no rows the page gives the reason.
+class Made(NamedTuple):
+    """A page that was written.
 
-    words: overrides that make the page again.    folders: of configurations; the first that has an analysis counts.
+    left_out: a sentence for each data set that is not on it.
+    lost: the tables of the page before that are not on it, each with the data set, where it lacks only that.
+    """
+
+    page: Path
+    results: list[Result]
+    left_out: list[str]
+    lost: list[tuple[str, str | None]]
+
+
+def _make_page(config: DictConfig, again: str, folders: Sequence[Path]) -> Made:
+    """Run the analyses and write the page. Of analyses that find no rows the page gives the reason.
+
+    again: the command that makes the page again.    folders: of configurations; the first that has an analysis counts.
     """
     check_root("report", config)
     check_store(config.outputs, "outputs")
+    with gathered():
+        return _made(config, again, folders)
+
+
+def _made(config: DictConfig, again: str, folders: Sequence[Path]) -> Made:
     store = store_with_images(config.outputs)
     maker, tracker = component(config, "report"), component(config, "logger")
     folder = store.outputs / "reports" / plain_name("report.name", OmegaConf.select(config, "report.name"))
-    analyses, results = _analyses(maker, config.query, folders), []
-    store.rows(config.query)  # a query that cannot be read is refused at once
+    query = query_of(config, store, ReportConfig)
+    analyses, results = _analyses(maker, query, folders), []
     for analysis in analyses:
         result, store = _result(analysis, store)
         results.append(result)
@@ -95,13 +131,52 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
         raise FcaError("report", OmegaConf.select(config, "report.title"), nothing, "; ".join(reasons))
     for table in tables:
         store.save(table)
-    command = shlex.join(["fca", "report", *words])
     damaged = shown({other.args: other for other in (*store.left_out, *store.damaged())}.values())
-    page: Path = maker(folder, results, store.rows(config.query), command, (*BASE, *task_columns()), damaged)
-    about = {"report": folder.name, "query": config.query, "command": command, "commit": provenance()["commit"]}
-    write_compared(page.parent, store, store.rows(config.query))
+    left_out = list(dict.fromkeys(line for table in tables for line in table.parameters.get(DATA_LEFT_OUT, ())))
+    before = _on_page(folder)
+    page: Path = maker(folder, results, store.rows(), again, (*BASE, *task_columns()), [*damaged, *left_out])
+    lost = before - _on_page(folder)
+    gone = {name for name, dataset in lost if dataset is None}
+    lost = {(name, dataset) for name, dataset in lost if dataset is None or name not in gone}
+    about = {"report": folder.name, "query": query, "command": again, "commit": provenance()["commit"]}
+    write_compared(page.parent, store, store.rows(query))
     tracker.publish(tables, page, about)
-    return page, results
+    return Made(page, results, left_out, sorted(lost, key=lambda pair: (pair[0], pair[1] or "")))
+
+
+def _on_page(folder: Path) -> set[tuple[str, str | None]]:
+    """The tables of a page by name, and again with every data set that they have; none where there is no page."""
+    found: set[tuple[str, str | None]] = set()
+    for path in folder.glob("tables/*.csv"):
+        if path.stem == RUNS:
+            continue
+        found.add((path.stem, None))
+        with suppress(ValueError, OSError):  # no such column, or a file of somebody's own
+            datasets = pd.read_csv(path, usecols=[str(DATASET)], dtype="str", keep_default_na=False)[DATASET]
+            found |= {(path.stem, dataset) for dataset in datasets.unique() if dataset}
+    return found
+
+
+def _named(lost: Sequence[tuple[str, str | None]]) -> str:
+    """Tables in words: whole ones by name, then the data sets that others lack.
+
+    >>> _named([("gap", None), ("accuracy", "flowers"), ("dcn", "flowers")])
+    'the table gap; flowers in accuracy, dcn'
+    """
+    whole = [name for name, dataset in lost if dataset is None]
+    parts = [f"the table{'s' * (len(whole) > 1)} {', '.join(whole)}"] if whole else []
+    tables: dict[str, list[str]] = {}
+    for name, dataset in lost:
+        if dataset is not None:
+            tables.setdefault(dataset, []).append(name)
+    parts += [f"{dataset} in {', '.join(names)}" for dataset, names in tables.items()]
+    return "; ".join(parts)
+
+
+def _why_lost(made: Made) -> str:
+    """Why a page has less than the one before."""
+    reasons = dict.fromkeys([*made.left_out, *(result.missing for result in made.results if result.missing)])
+    return f"now: {'; '.join(reasons)}" if reasons else "their runs are no longer read: other filters, or another store"
 
 
 def _result(analysis: Any, store: Store) -> tuple[Result, Store]:
@@ -117,10 +192,9 @@ def _result(analysis: Any, store: Store) -> tuple[Result, Store]:
 def _typed_here(reason: str) -> str:
     """The reason why an analysis found nothing, with keys as `fca report` takes them.
 
-    >>> print(_typed_here("keep one, analysis.query=..., or analysis.per_model=[recipe]"))
-    keep one, query=..., or '+report.options={per_model: [recipe]}'
+    >>> print(_typed_here("keep one, recipe_lr=0.1, or analysis.per_model=[recipe]"))
+    keep one, recipe_lr=0.1, or '+report.options={per_model: [recipe]}'
     """
-    reason = re.sub(r"\banalysis\.query\b", "query", reason)
     return re.sub(r"\banalysis\.(\w+)=(\[[^\]]*\]|[^\s,;]+)", r"'+report.options={\1: \2}'", reason)
 
 

@@ -6,8 +6,7 @@ import io
 import json
 import re
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from fca import store
-from fca.cli import Words, refused
+from fca.cli import Words, as_options, refused
 from fca.cli.show import as_markdown, as_text, check_store
 from fca.csv_table import csv_text
 from fca.store.columns import (
@@ -39,16 +38,16 @@ from fca.store.columns import (
     TASK,
 )
 from fca.store.files import write_whole
-from fca.store.query import columns_of, kept
+from fca.store.filters import Filters, joined, named_columns, unmatched, words_of
+from fca.store.query import kept
 from fca.types import FcaError, check_choice
 
 FORMATS = ("table", "csv", "json", "markdown", "parquet")
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".md": "markdown", ".parquet": "parquet", ".txt": "table"}
 MEANING = (TASK, DATASET, LIMIT, SPLIT, MODEL, SNAPSHOT, ENCODER, SHIFT, ADAPTATION, NCL, SAMPLER, COMPAT)
-_FILTER = re.compile(r"([\w.]+)(==|!=|<=|>=|=|<|>)(.*)", re.DOTALL)
-_NAMES = {"subset.ncl": "ncl", "subset.seed": "subset_seed", "subset.sampler": "sampler", "model.name": "model"}
 EXAMPLES = """examples:
   fca results dataset=digits ncl=2,5 'top1>0.9'          filters: a column, a comparison, values
+  fca results query='ncl <= 5 or model == "test_vit"'    a condition
   fca results --by model,ncl --sort -top1                the mean of each group, with its interval
   fca results --columns run_id,top1,'recipe_*' --out runs.parquet
 """
@@ -61,7 +60,7 @@ def main(arguments: Sequence[str]) -> int:
     action: Any = parser.add_argument("filters", nargs="*", metavar="COLUMN=VALUES", help=help_)
     action.values = lambda _: [f"{column}=" for column in MAIN]
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
-    parser.add_argument("--query", help="a condition, e.g. \"task == 'train' and ncl <= 5\"")
+    parser.add_argument("--query", help="a condition, e.g. \"task == 'train' and ncl <= 5\"; also query=...")
     parser.add_argument("--by", default="", metavar="COLUMNS", help="one line a group: mean, 95 %% interval and number")
     parser.add_argument("--columns", help="comma-separated, also recipe_*; with --by those to average (accuracies)")
     parser.add_argument("--sort", default="", metavar="COLUMNS", help="comma-separated; -top1: the highest first")
@@ -70,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         "--out", type=Path, metavar="FILE", help="write it to this file; csv, json and parquet: all columns"
     )
     try:
-        options = parser.parse_intermixed_args(_with_signs(arguments))
+        options = parser.parse_intermixed_args(as_options(_with_signs(arguments), ("query", "outputs")))
         check_store(options.outputs)
         kind = options.format or (SUFFIXES.get(options.out.suffix, "csv") if options.out else "table")
         if kind == "parquet" and options.out is None:
@@ -89,31 +88,42 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def results(outputs: str | Path = "outputs", query: str | None = None, columns: Sequence[str] = ()) -> pd.DataFrame:
-    """One line per finished run, as `fca.store.results`; the query may name a column of a task that has not run yet.
+def results(
+    outputs: str | Path = "outputs",
+    query: str | None = None,
+    columns: Sequence[str] = (),
+    *,
+    filters: Filters | None = None,
+) -> pd.DataFrame:
+    """One line per finished run, as `fca.store.results`; a query or filter may name a column of no task so far.
 
-    columns: those to return; empty: all.
-    Raises FcaError for a folder that is none, a query that cannot be read, and an unknown column.
+    columns: those to return; empty: all.    filters: which runs, as the words that `fca results` takes,
+    ["dataset=digits", "ncl<=5"], or as a dictionary, {"dataset": "digits", "ncl": [2, 5]}.
+    Raises FcaError for a folder that is none, a query or filter that cannot be read, and an unknown column.
 
     >>> results("no/such/folder")
     Traceback (most recent call last):
     fca.types.FcaError: outputs = no/such/folder; allowed: a folder that fca run filled; next: ...
     """
     check_store(outputs, "outputs")
-    with suppress(FcaError):  # perhaps because no row has a column that the query names
-        frame = store.results(outputs, query)
-        if set(columns) <= set(frame):
-            return frame[list(columns)] if columns else frame
-    frame = _with_task_columns(outputs, query)
+    words = words_of(filters)
+    frame = frame_with(outputs, named_columns(query, words) | set(columns))
     for name in columns:
         check_choice("--columns", name, frame, "name columns of the results")
+    chosen = joined(query, words, frame)
+    frame = frame if chosen is None else kept(frame, chosen).reset_index(drop=True)
     return frame[list(columns)] if columns else frame
 
 
-def _with_task_columns(outputs: str | Path, query: str | None = None) -> pd.DataFrame:
+def frame_with(outputs: str | Path, names: Iterable[str]) -> pd.DataFrame:
+    """All finished runs. If these columns are not all there, also those of tasks that have not run."""
+    frame = store.results(outputs)
+    if set(names) <= set(frame):
+        return frame
+
     from fca.cli.configure import task_columns  # a second, for a question that is rarely asked
 
-    return store.results(outputs, query, task_columns())
+    return store.results(outputs, columns=task_columns())
 
 
 def _chosen(options: Any, kind: str) -> pd.DataFrame:
@@ -121,14 +131,13 @@ def _chosen(options: Any, kind: str) -> pd.DataFrame:
     split = partial(re.split, r"\s*,\s*")
     by, sort = (split(text) if text else [] for text in (options.by, options.sort))
     names = split(options.columns) if options.columns is not None else []
-    frame = store.results(options.outputs)
-    named = {*by, *names, *(name.lstrip("-") for name in sort), *map(_column_of, options.filters)}
-    named |= columns_of(options.query, "--query") if options.query is not None else set()
-    if not {name for name in named if not _is_pattern(name)} <= set(frame):
-        frame = _with_task_columns(options.outputs)
-    frame = kept(frame, options.query, "--query") if options.query is not None else frame
-    for word in options.filters:
-        frame = kept(frame, query_of(word, frame), word)
+    named = {*by, *names, *(name.lstrip("-") for name in sort)} | named_columns(options.query, options.filters)
+    frame = frame_with(options.outputs, (name for name in named if not _is_pattern(name)))
+    chosen = joined(options.query, options.filters, frame)
+    if chosen is not None:
+        for sentence in unmatched(options.filters, frame):
+            print(f"note: {sentence}", file=sys.stderr)
+        frame = kept(frame, chosen)
     columns = _expanded(names, frame)
     if by:
         for name in by:
@@ -139,50 +148,6 @@ def _chosen(options: Any, kind: str) -> pd.DataFrame:
         frame = _sorted(frame, sort)[columns or list(MAIN)]
         return frame.reset_index(drop=True)
     return _sorted(frame, sort).reset_index(drop=True)
-
-
-def query_of(word: str, frame: pd.DataFrame) -> str:
-    """A filter as it is typed, as a query; a column may be named as on the command line of `fca run`.
-
-    >>> frame = pd.DataFrame({"ncl": [2, 5], "model": ["a", "b"], "subset_seed": [0, 1]})
-    >>> query_of("subset.ncl=2,5", frame), query_of("model!=a", frame), query_of("model=null", frame)
-    ('ncl in [2, 5]', "model not in ['a']", 'model == None')
-    >>> query_of("ncl<=3", frame)
-    'ncl <= 3'
-    """
-    name, found = _column_of(word), _FILTER.fullmatch(word)
-    assert found is not None
-    check_choice("column", name, frame, "name columns of the results")
-    sign, values = found[2], [_literal(name, value.strip(), frame[name]) for value in found[3].split(",")]
-    if sign in ("=", "==", "!="):
-        turned, joined = ("!=", " and ") if sign == "!=" else ("==", " or ")
-        known = [value for value in values if value != "None"]
-        parts = [f"{name} {'not ' * (sign == '!=')}in [{', '.join(known)}]"] if known else []
-        return joined.join([*parts, *[f"{name} {turned} None"] * ("None" in values)])
-    if len(values) > 1:
-        raise FcaError(word, found[3], "one value after < or >", f"give one: {name}{sign}VALUE")
-    return f"{name} {sign} {values[0]}"
-
-
-def _column_of(word: str) -> str:
-    found = _FILTER.fullmatch(word)
-    if found is None:
-        raise FcaError("word", word, "COLUMN=VALUES, such as ncl=2,5", "fca results --help")
-    return _NAMES.get(found[1], found[1].replace("recipe.", RECIPE))
-
-
-def _literal(name: str, value: str, column: pd.Series) -> str:
-    """A value as the language of queries has it: a number where the column has numbers."""
-    if value == "null":
-        return "None"
-    if pd.api.types.is_bool_dtype(column):
-        check_choice(name, value.lower(), ("true", "false"))
-        return value.capitalize()
-    if not pd.api.types.is_numeric_dtype(column):
-        return repr(value)
-    if not re.fullmatch(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", value, re.IGNORECASE):
-        raise FcaError(name, value, "a number, as the column has", "correct the filter")
-    return value
 
 
 def _is_pattern(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 
 from hydra.core.hydra_config import HydraConfig
@@ -9,8 +10,9 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from fca.cli.application import application, typed_words
-from fca.cli.configure import Job, job_of
+from fca.cli.configure import Job, NotDownloaded, job_of, not_here
 from fca.cli.execute import end_with_parent, execute, void
+from fca.cli.notices import console, gathered, shared
 from fca.cli.show import show_job
 from fca.cli.weights import Weights
 from fca.store import State
@@ -20,14 +22,14 @@ from fca.store.claims import clear
 def run(config: DictConfig) -> None:
     """One job: alone it waits for runs that others compute and shows its results; in a sweep it leaves them."""
     end_with_parent()
+    console()
     hydra = HydraConfig.get()
-    job = job_of(config, typed_words(hydra))
-    store = job.setup.store
     if config.sweep.print:
-        left = [planned for planned in job.plan if store.state(planned.run_id) is not State.DONE]
-        never = void(store, left)
-        print(job.command if len(left) > len(never) else "nothing is left to run")
+        _print_command(config, typed_words(hydra))
         return
+    with gathered():
+        job = job_of(config, typed_words(hydra))
+    store = job.setup.store
     if hydra.mode is not RunMode.RUN:
         _followed(job, alone=False)
         return
@@ -35,10 +37,25 @@ def run(config: DictConfig) -> None:
         store.forgive(planned.run_id)
         clear(store.folder(planned.run_id))
     job.setup.tracker.connect()
-    _followed(job, alone=True)
+    with shared():
+        _followed(job, alone=True)
     Weights([job]).remove_unneeded()
     if show_job(job):
         raise SystemExit(1)
+
+
+def _print_command(config: DictConfig, words: list[str]) -> None:
+    """Print the command if any of its runs is left; downloads nothing."""
+    try:
+        job = job_of(config, words, download=False)
+    except NotDownloaded as missing:
+        print(missing.command)
+        print(not_here([missing.dataset]), file=sys.stderr)
+        return
+    store = job.setup.store
+    left = [planned for planned in job.plan if store.state(planned.run_id) is not State.DONE]
+    never = void(store, left)
+    print(job.command if len(left) > len(never) else "nothing is left to run")
 
 
 def _followed(job: Job, *, alone: bool) -> None:

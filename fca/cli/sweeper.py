@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,22 +22,28 @@ from hydra.core.override_parser.types import Override, RangeSweep
 from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf, open_dict
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from fca.allowed import check_values
 from fca.cli.application import SweepConfig, hydra_words, typed_words
 from fca.cli.compose import Composer
-from fca.cli.configure import Job, data_of, job_of
+from fca.cli.configure import Job, NotDownloaded, data_of, job_of, not_here
 from fca.cli.execute import POLL_S, execute, keep_items, record_failure, record_orphans, unfinished, void
+from fca.cli.notices import gathered, shared
+from fca.cli.outcome import outcome, swept_columns
+from fca.cli.pace import Pace, first_of_each_kind, kind_of, seconds_of, works_of
 from fca.cli.show import show_failures
+from fca.cli.status import as_time
+from fca.cli.waiting import Waiting, why_waiting
 from fca.cli.weights import Weights
 from fca.data.content import one_look
 from fca.plugins import use_plugins
 from fca.progress import Lines, on_terminal
 from fca.store import ENDED_EARLY, SETTLED, State, Store, claims
 from fca.store.claims import repeating
+from fca.store.files import DamagedFile
 from fca.subset import NoSuchSubset
-from fca.types import FcaError
+from fca.types import FcaError, Run
 
 OF_THE_SWEEP = ("outputs", "plugins")  # and sweep.KEY: what cannot differ between its runs
 PROGRAMS = {"submitit_slurm": ("srun", "sbatch")}  # that a launcher needs
@@ -51,29 +57,45 @@ class LostJob(Exception):
 
 
 @contextmanager
-def progress(store: Store, left: set[str], total: int) -> Iterator[None]:
-    """Show how many of `total` runs are done and failed, and the time to go, while somebody works on those `left`."""
+def progress(store: Store, runs: Sequence[Run], total: int, waiting_for: Callable[[], str]) -> Iterator[None]:
+    """Show how many of `total` runs are done and failed, and the time to go, while somebody works on `runs`.
+
+    waiting_for: why nobody does; a line says so when that takes long.
+    """
+    left = {run.run_id for run in runs}
+    idle = Waiting(waiting_for)
+    pace = Pace(works_of(runs))
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-    lines = Lines("runs", total, total - len(left))
+    lines = Lines("runs", total, total - len(left), paced=False)
     failures = TextColumn("[red]{task.fields[failed]}[/red]")
-    times = TimeElapsedColumn(), TextColumn("left:"), TimeRemainingColumn()
+    times = TimeElapsedColumn(), TextColumn("{task.fields[to_go]}")
     with Progress(*columns, failures, *times, disable=not on_terminal()) as bar:
-        shown = bar.add_task("runs", total=total, completed=total - len(left), failed="")
+        shown = bar.add_task("runs", total=total, completed=total - len(left), failed="", to_go="")
         waiting = set(left)
         ended_early: dict[str, State] = {}
         working = True
 
         def look() -> None:
+            at_work = not waiting
+            working_for: dict[str, float] = {}
             for run_id in list(waiting):
                 state = store.state(run_id)
+                at_work |= state is State.RUNNING or state in SETTLED
+                if state is State.RUNNING and (claim := claims.holder(store.folder(run_id))) is not None:
+                    working_for[run_id] = time.time() - claim["started"]
                 if state in SETTLED:
                     waiting.discard(run_id)
+                    pace.finish(run_id, _seconds(store, run_id) if state is State.DONE else None)
                 if state in ENDED_EARLY:
                     ended_early[run_id] = state
+            idle.look(at_work=at_work or not working)
+
             counts = Counter(state.value for state in ended_early.values())
             note = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
-            bar.update(shown, completed=total - len(waiting), failed=note)
-            lines.show(total - len(waiting), note, last=not working)
+            seconds = pace.to_go(time.monotonic(), working_for) if waiting else None
+            to_go = "" if seconds is None else f"about {as_time(seconds)} to go"
+            bar.update(shown, completed=total - len(waiting), failed=note, to_go=to_go)
+            lines.show(total - len(waiting), ", ".join(filter(None, (note, to_go))), last=not working)
 
         try:
             with repeating(look, LOOK_S):
@@ -81,6 +103,14 @@ def progress(store: Store, left: set[str], total: int) -> Iterator[None]:
         finally:
             working = False
             look()
+
+
+def _seconds(store: Store, run_id: str) -> float | None:
+    """What a run took; None for one that failed, and for one that somebody removes meanwhile."""
+    try:
+        return seconds_of(store.row(run_id))
+    except (FcaError, DamagedFile):
+        return None
 
 
 @dataclass(frozen=True)
@@ -170,20 +200,22 @@ class ResumingSweep:
     @one_look()
     def sweep(self, arguments: list[str]) -> None:
         """Plan the whole grid, print where it stands, launch what is left; exit code 1 if a run failed."""
-        points = self._configurations(arguments)
+
+        if self.config.sweep.print:
+            self._print_commands(arguments)
+            return
+        with shared():
+            self._sweep(arguments)
+
+    def _sweep(self, arguments: list[str]) -> None:
+        with gathered():
+            points = self._configurations(arguments)
         store = points[0].job.setup.store
         runs = {run.run_id: run for point in points for run in point.job.plan}
         states = {run_id: store.state(run_id) for run_id in runs}
-        wanted = {State.ABSENT, State.DAMAGED, State.INTERRUPTED, State.RUNNING} | (
-            {State.FAILED} if self.config.sweep.retry else set()
-        )
-        left = {run_id for run_id, state in states.items() if state in wanted}
-        never = void(store, (run for run in runs.values() if run.run_id in left))
-        left -= never
-        if self.config.sweep.print:
-            print("\n".join(point.job.command for point in _launches(points, left)))
-            return
-        print(_plan_line(states, left, len(never)), flush=True)
+        left, never = self._left_and_never(store, runs, states)
+        trainings = sum(run.task == "train" for run in runs.values())
+        print(_plan_line(states, left, trainings, len(never)), flush=True)
         if line := _equal_draws(points):
             print(line, flush=True)
         for run_id in runs:
@@ -200,7 +232,7 @@ class ResumingSweep:
             points[0].job.setup.tracker.connect()
         weights = Weights(point.job for point in points)
         with (
-            progress(store, left, total=len(runs)),
+            progress(store, [runs[run_id] for run_id in runs if run_id in left], len(runs), self._waiting_for),
             repeating(weights.remove_unneeded, LOOK_S),
             claims.announced(store.outputs, left),
         ):
@@ -209,14 +241,50 @@ class ResumingSweep:
                 left = _wait(store, left)
                 left -= void(store, (run for run in runs.values() if run.run_id in left))
         weights.remove_unneeded()
+        axes = swept_columns([point.overrides for point in points])
+        print(*outcome(store, list(runs.values()), axes), sep="\n")
         if show_failures(store, runs):
             raise SystemExit(1)
+
+    def _left_and_never(
+        self, store: Store, runs: Mapping[str, Run], states: Mapping[str, State]
+    ) -> tuple[set[str], set[str]]:
+        """The runs that are to be done, and those that nobody will do (see `void`)."""
+        wanted = {State.ABSENT, State.DAMAGED, State.INTERRUPTED, State.RUNNING}
+        if self.config.sweep.retry:
+            wanted.add(State.FAILED)
+
+        left = [run for run_id, run in runs.items() if states[run_id] in wanted]
+        never = void(store, left)
+        return {run.run_id for run in left} - never, never
+
+    def _print_commands(self, arguments: list[str]) -> None:
+        """Print a command for each configuration with work left; downloads nothing."""
+        not_downloaded: list[NotDownloaded] = []
+        with gathered():
+            points = self._configurations(arguments, not_downloaded)
+        left: set[str] = set()
+        if points:
+            store = points[0].job.setup.store
+            runs = {run.run_id: run for point in points for run in point.job.plan}
+            states = {run_id: store.state(run_id) for run_id in runs}
+            left, _ = self._left_and_never(store, runs, states)
+        commands = [point.job.command for point in _launches(points, left)]
+        commands += [missing.command for missing in not_downloaded]
+        print("\n".join(commands))
+        if not_downloaded:
+            print(not_here([missing.dataset for missing in not_downloaded]), file=sys.stderr)
+
+    def _waiting_for(self) -> str:
+        """Why no run is at work."""
+        return why_waiting(self.config.hydra.runtime.choices.get("hydra/launcher"), self.launcher)
 
     def _work(self, points: Sequence[Configuration], left: set[str]) -> None:
         """Launch one job a configuration with heavy work left; then the light runs, here."""
         launches = [p for p in _launches(points, left) if any(r.run_id in left and not r.light for r in p.job.plan)]
         if launches:
-            self._launch(launches, left)
+            kinds = [{kind_of(run) for run in point.job.plan if run.run_id in left} for point in launches]
+            self._launch(first_of_each_kind(launches, kinds), left)
         for point in points:
             if any(run.run_id in left and run.light for run in point.job.plan):
                 execute(point.job, alone=False)
@@ -266,8 +334,13 @@ class ResumingSweep:
         allowed = f"a launcher that can start ({type(error).__name__}: {reason[:300]})"
         return FcaError("hydra/launcher", name, allowed, "correct hydra.launcher.KEY, or take hydra/launcher=basic")
 
-    def _configurations(self, arguments: list[str]) -> list[Configuration]:
-        """Every point of the grid, composed, checked and planned; without subsets that a data set is too small for."""
+    def _configurations(
+        self, arguments: list[str], not_downloaded: list[NotDownloaded] | None = None
+    ) -> list[Configuration]:
+        """Every point of the grid, composed, checked and planned; without subsets that a data set is too small for.
+
+        not_downloaded: takes the points of data sets that are not here, of which then none is downloaded.
+        """
         axes = self._axes(arguments)
         words = {word: len(axis) for axis in axes.values() for value in axis for word in hydra_words(value)}
         composer = self.context.config_loader = Composer(self.loader, words)
@@ -275,8 +348,14 @@ class ResumingSweep:
         for values in itertools.product(*axes.values()):
             overrides = [word for value in values for word in hydra_words(value)]
             config = composer.point(self.config, overrides)
-            with skipped.unless_drawn(config):
-                points.append(Configuration(overrides, job_of(config, typed_words(self.config.hydra, overrides))))
+            typed = typed_words(self.config.hydra, overrides)
+            try:
+                with skipped.unless_drawn(config):
+                    job = job_of(config, typed, download=not_downloaded is None)
+                    points.append(Configuration(overrides, job))
+            except NotDownloaded as missing:
+                assert not_downloaded is not None
+                not_downloaded.append(missing)
         if line := skipped.line():
             print(line, file=sys.stderr, flush=True)
         return points
@@ -442,11 +521,15 @@ def _launches(points: Sequence[Configuration], left: set[str]) -> list[Configura
     return chosen
 
 
-def _plan_line(states: dict[str, State], left: set[str], never: int = 0) -> str:
-    """never: runs that need the weights of a training that diverged."""
+def _plan_line(states: dict[str, State], left: set[str], trainings: int, never: int) -> str:
+    """Where the runs of a plan stand, and how many of them are trainings, where others are among them.
+
+    never: runs that need the weights of a training that diverged.
+    """
     counts: Counter[Any] = Counter(states.values())
     parts = [f"{counts[state]} {state.value}" for state in (State.DONE, State.FAILED)]
     parts += [f"{counts[state]} {state.value}" for state in (State.INTERRUPTED, State.DAMAGED) if counts[state]]
     parts += [f"{counts[State.RUNNING]} running", f"{len(left) - counts[State.RUNNING]} to run"]
     parts += [f"{never} never: their training diverged"] if never else []
-    return f"{len(states)} runs: {', '.join(parts)}"
+    kinds = f"; {trainings} of the runs are trainings" if 0 < trainings < len(states) else ""
+    return f"{len(states)} runs: {', '.join(parts)}{kinds}"

@@ -84,14 +84,18 @@ def report(arguments: Sequence[str]) -> int:
     from omegaconf import DictConfig
 
     from fca.cli import report as pages
-    from fca.cli.application import application
+    from fca.cli.application import ReportConfig, application
     from fca.cli.configure import component
+    from fca.cli.selection import query_of
     from fca.report.tracking.views import check_views, save_views
+    from fca.store import Store
 
     def work(config: DictConfig) -> None:
         tracker = component(config, "logger")
         check_views(tracker)
-        about = {"report": config.report.name, "query": config.query, "command": pages.report(config)}
+        command = pages.report(config)
+        query = query_of(config, Store(Path(config.outputs)), ReportConfig)
+        about = {"report": config.report.name, "query": query, "command": command}
         print(*save_views(tracker, about), sep="\n")
 
     return application("report", work, arguments)

@@ -29,6 +29,7 @@ from fca.store.files import write_text
 from fca.types import Column, FcaError, Table, with_interval
 
 MOST = 5  # headlines on a page
+RUNS = "runs"  # the file of the runs behind a page, among those of its tables
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(?: %| points)? \[[^\]]*\]")
 _FILES = (".png", ".svg", ".pdf", ".csv", "-column.svg", "-column.pdf")
 SHOWN = 1_000  # lines of a table that are on the page; its file has all
@@ -108,7 +109,7 @@ def write_page(folder: Path, page: Page) -> Path:
         for table in section.tables:
             file = folder / "tables" / f"{plain_name('name of a table', table.name)}.csv"
             file.write_text(csv_text(table.frame), encoding="utf-8")
-    (folder / "tables" / "runs.csv").write_text(csv_text(page.rows), encoding="utf-8")
+    (folder / "tables" / f"{RUNS}.csv").write_text(csv_text(page.rows), encoding="utf-8")
     return index
 
 
@@ -319,14 +320,14 @@ class AnalysesReport:
 
 
 def _analysis_command(name: str, command: str) -> str:
-    """The command of one analysis of a report.
+    """The command of one analysis of a report, on the same runs.
 
-    >>> _analysis_command("findings", "fca report report=few_class outputs=x 'query=ncl > 2'")
-    "fca analyse analysis=findings outputs=x 'analysis.query=ncl > 2'"
+    >>> _analysis_command("findings", "fca report report=few_class logger=none outputs=x model=net 'query=ncl > 2'")
+    "fca analyse analysis=findings outputs=x model=net 'query=ncl > 2'"
     """
-    words = {word.partition("=")[0]: word for word in shlex.split(command)}
-    own = [words["outputs"]] if "outputs" in words else []
-    own += [f"analysis.{words['query']}"] if "query" in words else []
+    of_report = ("report", "logger", "serve", "hydra")
+    words = shlex.split(command)[2:]
+    own = [word for word in words if re.split(r"[.=]", word.lstrip("+~"))[0] not in of_report]
     return shlex.join(["fca", "analyse", f"analysis={name}", *own])
 
 

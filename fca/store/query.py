@@ -78,16 +78,22 @@ def conditions_of(query: str, name: str = "query") -> list[str]:
 
     >>> conditions_of("ncl <= 5 and (`file name` in ['a'] or seed == 1)")
     ['ncl <= 5', "`file name` in ['a'] or seed == 1"]
+    >>> conditions_of("(ncl <= 5 and seed == 1) and (task == 'train')")
+    ['ncl <= 5', 'seed == 1', "task == 'train'"]
     """
     tree, columns = _understood(query, name)
-    match tree:
-        case ast.BoolOp(ast.And(), conditions):
-            texts = [ast.unparse(condition) for condition in conditions]
-        case _:
-            texts = [ast.unparse(tree)]
+    texts = [ast.unparse(condition) for condition in _joined_by_and(tree)]
     for word, column in columns.items():
         texts = [text.replace(word, f"`{column}`") for text in texts]
     return texts
+
+
+def _joined_by_and(tree: ast.expr) -> list[ast.expr]:
+    """The parts of a tree that `and` joins, also those in parentheses."""
+    match tree:
+        case ast.BoolOp(ast.And(), parts):
+            return [condition for part in parts for condition in _joined_by_and(part)]
+    return [tree]
 
 
 def _understood(query: str, name: str) -> tuple[ast.expr, dict[str, str]]:

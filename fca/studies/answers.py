@@ -69,7 +69,7 @@ def _at_one_size(rows: pd.DataFrame) -> pd.DataFrame:
     is_published = rows["shift"].str.startswith("imagenet_c/")
     for (dataset, of_published), part in rows[has_both].groupby(["dataset", is_published[has_both]]):
         log.warning(
-            "%d runs on %s are left out: %s; analysis.query=\"corrupted_at != 'reference'\" reads them",
+            "%d runs on %s are left out: %s; type 'corrupted_at!=reference' to read them",
             len(part),
             dataset,
             "the network's crop cut the margin of ImageNet-C's images a second time, which in other runs it does not"
@@ -231,7 +231,7 @@ def linked_parts(gathered: Gathered, image: Int[np.ndarray, " items"] | None = N
         "item" if image is None else "image",
         "; ".join(shown),
         "For one scale, add subjects that respond to items of several parts; for one part, leave the other subjects "
-        "out of the file, or of the store by analysis.query",
+        "out of the file, or of the store by query=...",
     )
     if not parts:
         raise problems[0]
@@ -271,11 +271,13 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
 
     Subjects are those that answered every severity that any did; the others are named in `left_out`. Severity 0 (clean)
     is there where it is stored, NaN for a subject without. A kind that fewer than `fewest` subjects answered is left
-    out, and with two or more one that cannot be fitted, with a line in the log. Raises FcaError for a kind that enough
-    subjects answered, but too few of them at every severity.
+    out, and with two or more one that cannot be fitted, with a line in the log. So is a kind that enough subjects
+    answered, but too few of them at every severity; raises FcaError if no other kind is left.
     """
     rows = answering_rows(store, query)
     clean = rows[rows["shift"] == "clean"]
+    too_few_subjects: list[tuple[str, FcaError]] = []
+    is_any_whole = False
     for (dataset, kind), part in rows[rows["shift"] != "clean"].groupby(["dataset", "corruption"], sort=True):
         if part["subject"].nunique() < fewest:
             log.warning("%s on %s is left out: fewer than %d subjects answered it", kind, dataset, fewest)
@@ -286,15 +288,22 @@ def shifted_responses(store: Store, query: str | None, fewest: int = 2) -> Itera
         whole = [name for name, of in lacking.items() if not of]
         if len(whole) < fewest:
             what = f"subjects with every severity of {kind} on {dataset}"
-            step = "run the missing ones, or leave the severity out by analysis.query"
-            raise FcaError(what, f"{len(whole)}: {'; '.join(left_out)}", f"{fewest} or more", step)
+            step = "run the missing ones, or leave the severity out by query=..."
+            too_few = FcaError(what, f"{len(whole)}: {'; '.join(left_out)}", f"{fewest} or more", step)
+            too_few_subjects.append((f"{kind} on {dataset}", too_few))
+            continue
         used = pd.concat([clean[clean["dataset"] == dataset], part])
         used = used[used["subject"].isin(whole)]
         gathered = _gathered(store, str(dataset), used)._replace(left_out=tuple(left_out))
         if fewest > 1 and (problem := unfit(gathered)):
             log.warning("%s is left out: %s", kind, problem)
             continue
+        is_any_whole = True
         yield str(kind), gathered
+    if too_few_subjects and not is_any_whole:
+        raise too_few_subjects[0][1]
+    for name, error in too_few_subjects:
+        log.warning("%s is left out: %s", name, error)
 
 
 def subjects_at_chance(responses: Responses) -> Bool[np.ndarray, " subjects"]:

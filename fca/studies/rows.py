@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Hashable, Iterator, Mapping, Sequence, Sized
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import pandas as pd
 
@@ -26,6 +27,7 @@ from fca.store.columns import (
     MODEL,
     NUM_CLASSES,
     PENALTY_BY,
+    RECIPE,
     SAMPLER,
     SHIFT,
     SNAPSHOT,
@@ -35,6 +37,7 @@ from fca.store.columns import (
     ZERO_SHOT,
 )
 from fca.store.diverged import DIVERGED
+from fca.store.filters import as_typed
 from fca.store.query import columns_of, conditions_of, kept
 from fca.types import FcaError
 
@@ -50,6 +53,7 @@ NEEDED = {
     "embed": (*OF_MODELS[:2], ENCODER),
 }
 """What a row of each task has, if it is one of ours; a store may come from elsewhere."""
+DATA_LEFT_OUT = "data_left_out"  # the parameter of a table: a sentence for each data set that it lacks, and why
 SHORT = 6  # hex digits of a fingerprint that names a version
 CUT = "70/10/20"
 
@@ -64,6 +68,7 @@ class Rows:
     full:     those of `by_full_models` on clean images, with the best weights (not snapshots of training).
     scored:   `score` rows of those: class subsets that full models were scored on, whether or not one was trained.
     embedded: `embed` rows of one split.
+    left_out: a sentence for each data set that is not there because its rows do not belong together.
     """
 
     trained: pd.DataFrame
@@ -71,11 +76,34 @@ class Rows:
     scored: pd.DataFrame
     embedded: pd.DataFrame
     total: int  # rows in the store, whatever the query
+    left_out: tuple[str, ...] = ()
 
     @property
     def models(self) -> pd.DataFrame:
         """Trained and full together."""
         return pd.concat([self.trained, self.full])
+
+    def without(self, conflicts: Mapping[str, Conflict]) -> Rows:
+        """The rows of the other data sets; the log names those that go."""
+        sentences = [conflict.sentence for conflict in conflicts.values()]
+        for sentence in sentences:
+            log.warning("%s", sentence)
+
+        def others(part: pd.DataFrame) -> pd.DataFrame:
+            return part[~part[DATASET].isin(list(conflicts))]
+
+        return replace(
+            self,
+            trained=others(self.trained),
+            full=others(self.full),
+            scored=others(self.scored),
+            embedded=others(self.embedded),
+            left_out=tuple(dict.fromkeys((*self.left_out, *sentences))),
+        )
+
+    def noted(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Parameters of a table of these rows, with the sentences on what was left out, which a page shows."""
+        return {**parameters, **({DATA_LEFT_OUT: list(self.left_out)} if self.left_out else {})}
 
 
 def select(store: Store, query: str | None, split: str = "test") -> Rows:
@@ -124,7 +152,7 @@ def every_row(store: Store, query: str | None) -> pd.DataFrame:
         if lacking.any():
             rows = rows[~lacking]
     if query is not None:
-        kept(rows, query, "analysis.query")
+        kept(rows, query, "query")
     return without_diverged(rows)
 
 
@@ -251,45 +279,166 @@ class MixedRows(FcaError):
     """The rows read differ in a column that is no axis of the analysis; a filter chooses among them."""
 
 
-def one_config(rows: pd.DataFrame, name: str, per_model: Sequence[str] = ()) -> None:
-    """Stop when rows of one data set differ in a column that is no axis, naming the values and the filter to add.
+@dataclass(frozen=True)
+class Conflict:
+    """Rows of one data set that may not stand in one table.
 
-    name: the column that names models or encoders.    per_model: columns that may differ between models by intention,
-    `recipe` for all of the recipe.
-    A missing value differs from nothing, except in OF_WEIGHTS.
+    columns: that differ and are no axis.    values: of the first, as one would type them.
+    filters: the words to type that keep one value of each.    per_model: whether each model has its own value.
     """
-    requested = [c for c in map(str, rows) if c in CONFIG or c.startswith("recipe_")]
-    varying = [c for c in (*requested, *OF_WEIGHTS) if c in rows and len(_values(rows[c])) > 1]
-    for column in [c for c in varying if c in requested]:
-        own_by_intention = column in per_model or ("recipe" in per_model and column.startswith("recipe_"))
-        within = ["dataset", name] if own_by_intention else ["dataset"]
-        by_classes = [rows["classes"].map(str)] if column in OF_SIZE else []
-        for (dataset, *_), part in rows.groupby([*within, *by_classes]):
-            if len(_values(part[column].dropna())) > 1:
-                own = all(len(_values(p[column].dropna())) < 2 for _, p in part.groupby(name))
-                raise _differ(column, part[column].dropna(), dataset, name == "model" and own)
-    for column in [c for c in varying if c in OF_WEIGHTS]:
-        for (dataset, *_), part in rows.groupby(["dataset", "task", name]):
-            if len(_values(part[column])) > 1:
-                raise _differ(column, part[column], dataset, own=False)
+
+    dataset: str
+    columns: tuple[str, ...]
+    values: tuple[str, ...]
+    filters: str
+    per_model: bool
+
+    @property
+    def sentence(self) -> str:
+        """What is left out, why, and what brings it back."""
+        more = f" (also {', '.join(self.columns[1:])})" if len(self.columns) > 1 else ""
+        return (
+            f"{self.dataset} is left out: its rows differ in {self.columns[0]} ({', '.join(self.values)}){more}, "
+            f"which is no axis of this analysis; {self._step}"
+        )
+
+    def error(self) -> MixedRows:
+        """The same, where nothing is left."""
+        allowed = f"one value on {self.dataset}: it is no axis of this analysis"
+        return MixedRows(f"{self.columns[0]} of the rows read", ", ".join(self.values), allowed, self._step)
+
+    @property
+    def _step(self) -> str:
+        step = f"keep one, e.g. {self.filters}"
+        if self.per_model:
+            column = self.columns[0]
+            whole_recipe = " or, for all of the recipe, [recipe]" if column.startswith(RECIPE) else ""
+            step += f"; or, where each model has its own by intention, analysis.per_model=[{column}]{whole_recipe}"
+        return step
+
+
+def comparable(
+    rows: Rows,
+    read: pd.DataFrame,
+    name: str,
+    per_model: Sequence[str] = (),
+    columns: Sequence[str] | None = None,
+) -> Rows:
+    """The rows without the data sets within which those that are read differ in a column that is no axis.
+
+    read: those of the rows that an analysis puts in one table.    name: the column that names models or encoders.
+    per_model: columns that may differ between models by intention, `recipe` for all of the recipe.
+    columns: the only ones that are looked at; None: all.
+    A missing value differs from nothing, except in OF_WEIGHTS.
+    Raises MixedRows when nothing is left to read, naming column, values and the filter to type.
+    """
+    conflicts: dict[str, Conflict] = {}
+    for dataset, part in read.groupby(DATASET):
+        differing = _differing(part, name, per_model, columns)
+        if differing is not None:
+            conflicts[str(dataset)] = _conflict(str(dataset), part, read, differing, (name, per_model, columns))
+    if not conflicts:
+        return rows
+    if len(conflicts) == read[DATASET].nunique():
+        raise next(iter(conflicts.values())).error()
+    return rows.without(conflicts)
+
+
+class _Differing(NamedTuple):
+    """A column in which rows of one data set differ, its values, and whether each model has one value."""
+
+    column: str
+    values: pd.Series
+    per_model: bool
+
+
+def _differing(
+    part: pd.DataFrame, name: str, per_model: Sequence[str], columns: Sequence[str] | None
+) -> _Differing | None:
+    """The first column in which rows of one data set may not differ, but do."""
+    looked_at = [str(column) for column in part if columns is None or column in columns]
+    requested = [column for column in looked_at if column in CONFIG or column.startswith(RECIPE)]
+    for column in requested:
+        if len(_values(part[column].dropna())) < 2:
+            continue
+        own_by_intention = column in per_model or ("recipe" in per_model and column.startswith(RECIPE))
+        keys = [part[name]] if own_by_intention else []
+        if column in OF_SIZE:
+            keys.append(part[CLASSES].map(str))
+        groups = [group for _, group in part.groupby(keys)] if keys else [part]
+        for group in groups:
+            values = group[column].dropna()
+            if len(_values(values)) > 1:
+                each_has_one = all(len(_values(of[column].dropna())) < 2 for _, of in group.groupby(name))
+                return _Differing(column, values, name == MODEL and each_has_one)
+
+    for column in [column for column in OF_WEIGHTS if column in looked_at]:
+        for _, group in part.groupby([TASK, name]):
+            if len(_values(group[column])) > 1:
+                return _Differing(column, group[column], per_model=False)
+    return None
+
+
+def _conflict(
+    dataset: str, part: pd.DataFrame, read: pd.DataFrame, first: _Differing, how: tuple[Any, ...]
+) -> Conflict:
+    """What to say of a data set whose rows differ; keeping one value of each column leaves rows that agree."""
+    columns, conditions, words = [], [], []
+    kept_rows, differing = part, cast("_Differing | None", first)
+    while differing is not None:
+        column, value = differing.column, _commonest(differing.values)
+        is_missing = kept_rows[column].isna()
+        is_kept = is_missing if value is None else kept_rows[column] == value
+        word, condition = f"{column}={as_typed(value)}", f"{column} == {_literal(value)}"
+        if value is not None and column not in OF_WEIGHTS and is_missing.any():  # which differ from nothing
+            is_kept |= is_missing
+            word, condition = f"{word},null", f"({condition} or {column} == None)"
+
+        columns.append(column)
+        words.append(word)
+        conditions.append(condition)
+        kept_rows = kept_rows[is_kept]
+        differing = _differing(kept_rows, *how)
+
+    if len(set(read[DATASET])) == 1:
+        filters = shlex.join(words)
+    else:  # the filter may not take the rows of other data sets away
+        chosen = " and ".join(conditions)
+        chosen = f"({chosen})" if len(conditions) > 1 else chosen
+        filters = f"query={shlex.quote(f'{_other_than(dataset, part, read)} or {chosen}')}"
+    return Conflict(dataset, tuple(columns), tuple(_values(first.values)), filters, first.per_model)
+
+
+def _other_than(dataset: str, part: pd.DataFrame, read: pd.DataFrame) -> str:
+    """The condition that holds for every data set but this one, of which several versions may be stored."""
+    stored = part["stored"].iloc[0] if "stored" in part else dataset
+    of_same_name = read[read["stored"] == stored][DATASET].nunique() if "stored" in read else 1
+    if of_same_name == 1:
+        return f"{DATASET} != {_literal(stored)}"
+    return f"{FINGERPRINT} != {_literal(part[FINGERPRINT].iloc[0])}"
+
+
+def _commonest(values: pd.Series) -> Any:
+    """The value of most rows, of equally frequent ones the first as they are typed; None where most have none."""
+    typed = values.map(as_typed, na_action="ignore").fillna("null")
+    counts = typed.value_counts()
+    chosen = min(counts[counts == counts.max()].index)
+    value = values[typed == chosen].iloc[0]
+    return None if chosen == "null" and pd.isna(value) else value
+
+
+def _literal(value: Any) -> str:
+    """A value in a query, with double quotes, which need no others around them in a shell."""
+    if isinstance(value, str):
+        return repr(value) if '"' in value or "\\" in value else f'"{value}"'
+    whole = isinstance(value, float) and value.is_integer()
+    return repr(int(value)) if whole else repr(value)
 
 
 def _values(column: pd.Series) -> list[str]:
     """As one would type them; a column of whole numbers with gaps comes as floats."""
-    values = column.dropna().tolist()
-    whole = {repr(int(v) if isinstance(v, float) and v.is_integer() else v) for v in values}
-    return [*sorted(whole), *(["missing"] if column.isna().any() else [])]
-
-
-def _differ(column: str, values: pd.Series, dataset: Hashable, own: bool) -> MixedRows:
-    shown = _values(values)
-    step = f'keep one, e.g. analysis.query="\\"{column} == {shown[0]}\\""'
-    if own:
-        also = " or, for all of the recipe, [recipe]" if column.startswith("recipe_") else ""
-        step += f"; or, where each model has its own by intention, analysis.per_model=[{column}]{also}"
-    return MixedRows(
-        f"{column} of the rows read", ", ".join(shown), f"one value on {dataset}: it is no axis of this analysis", step
-    )
+    values = {as_typed(value) for value in column.dropna().tolist()}
+    return [*sorted(values), *(["missing"] if column.isna().any() else [])]
 
 
 def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
@@ -297,7 +446,7 @@ def narrowed(rows: pd.DataFrame, query: str | None) -> pd.DataFrame:
     if query is None:
         return rows
     known = set(rows.dropna(axis="columns", how="all"))
-    for condition in conditions_of(query, "analysis.query"):
+    for condition in conditions_of(query, "query"):
         if columns_of(condition) <= known:
-            rows = kept(rows, condition, "analysis.query")
+            rows = kept(rows, condition, "query")
     return rows

@@ -429,8 +429,7 @@ def _items_of_bank(
         frame = same if len(same) else frame  # files of responses have names of their own
     if frame["item"].duplicated().any():
         found = ", ".join(sorted(set(frame["dataset"])))
-        query = f"analysis.query=\"fingerprint == '{data.fingerprint}'\""
-        step = f"save one of this set alone: fca analyse analysis=irt {query}"
+        step = f"save one of this set alone: fca analyse analysis=irt fingerprint={data.fingerprint}"
         raise FcaError("data sets of task.bank", found, f"{data.name}, or another one", step)
     images = data.items["image_id"].iloc[rows].astype(str)
     names = images if shift.label() == CLEAN.label() else images + f"@{shift.label()}"

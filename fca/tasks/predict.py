@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -21,6 +21,7 @@ from fca.finite import as_half, check_outputs
 from fca.models import built, class_keys, starts_from_scratch
 from fca.models.stored import StoredRun
 from fca.names import check_meant
+from fca.progress import Meter
 from fca.shifts import Clean, InputShift
 from fca.stats.chance import at_chance, guessing
 from fca.stats.intervals import wilson
@@ -51,6 +52,7 @@ CLEAN = Clean()
 IMAGENET = "imagenet-1k"
 LOGITS_FLOAT32_MB = 64  # larger matrices of logits are kept as float16
 LOGITS_HELD_BYTES = 2**31  # of several shifts of stage `input` at once
+MANY = 2000  # forwarded images from which on there is a progress bar
 EXAMPLES = 8  # shifted images that are kept
 FORWARD = (PREDICT_S, IMAGES_PER_S, PARAMS, INPUT_SIZE, DEVICE)  # columns of the forward passes
 
@@ -304,9 +306,13 @@ def predictions(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         classifier = built(of_one[0].work.model)
         setup.store.keep_items(of_one[0].work.data)
         late = [run for run in of_one if isinstance(run.work.shift, InputShift)]
-        for run in of_one:
-            if run not in late:
-                yield predicted(run, classifier, setup)
+        early = [run for run in of_one if run not in late]
+        images = sum(len(known_images(run.work, classifier).rows) for run in early)
+        with Meter("images", images, long=images >= MANY) as meter:
+            for number, run in enumerate(early, 1):
+                shift = run.work.shift.label()
+                meter.begin(f"shift {number} of {len(early)}, {shift}" if len(early) > 1 else shift)
+                yield predicted(run, classifier, setup, meter.add)
         if late:
             yield from predicted_at_input(late, classifier, setup)
 
@@ -338,8 +344,13 @@ def known_images(work: Forward, classifier: Classifier) -> Images:
     return Images(rows, column[data.labels[rows]], known)
 
 
-def predicted(run: Run, classifier: Classifier, setup: Setup) -> Finished:
-    """Forward every image of the split whose class the classifier knows, as the shift shows it."""
+def predicted(
+    run: Run, classifier: Classifier, setup: Setup, done: Callable[[int], object] = lambda images: None
+) -> Finished:
+    """Forward every image of the split whose class the classifier knows, as the shift shows it.
+
+    done: called after every batch with its number of images.
+    """
     from fca.training.infer import logits_of
 
     work: Forward = run.work
@@ -354,7 +365,7 @@ def predicted(run: Run, classifier: Classifier, setup: Setup) -> Finished:
         shown, geometry_under(work.shift, classifier.geometry), setup.cache, machine.workers, room, places
     )
     start = time.perf_counter()
-    logits = logits_of(classifier, pixels, places, accelerator=machine.accelerator)
+    logits = logits_of(classifier, pixels, places, machine.accelerator, done)
     seconds = time.perf_counter() - start
     columns = prediction_columns(logits, true, known)
     columns |= forward_columns(classifier, len(rows), seconds, machine.accelerator)

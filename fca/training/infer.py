@@ -25,9 +25,15 @@ def batch_size_of(size: int) -> int:
 
 
 def logits_of(
-    classifier: Classifier, pixels: Pixels, rows: Int[np.ndarray, " images"], accelerator: str = "auto"
+    classifier: Classifier,
+    pixels: Pixels,
+    rows: Int[np.ndarray, " images"],
+    accelerator: str = "auto",
+    done: Callable[[int], object] = lambda images: None,
 ) -> Float32[np.ndarray, "images logits"]:
     """The classifier's logits for `pixels[rows]`, in full precision; the columns follow `classifier.classes`.
+
+    done: called after every batch with its number of images.
 
     Raises FcaError where they are NaN or infinite, and for another number of logits than classes.
     """
@@ -35,7 +41,7 @@ def logits_of(
     def logits(images: Tensor) -> Tensor:
         return checked_logits(classifier.module(images), len(images), len(classifier.classes))
 
-    return _outputs("logits", classifier, logits, pixels, rows, accelerator)
+    return _outputs("logits", classifier, logits, pixels, rows, accelerator, done)
 
 
 def features_of(
@@ -69,6 +75,7 @@ def _outputs(
     pixels: Pixels,
     rows: Any,
     accelerator: str,
+    done: Callable[[int], object] = lambda images: None,
 ) -> Float32[np.ndarray, "images outputs"]:
     if not len(rows):
         raise ValueError("rows is empty: there is no image to evaluate")
@@ -78,12 +85,13 @@ def _outputs(
     module.to(device)
     parts = np.array_split(rows, -(-len(rows) // batch_size_of(classifier.input_size)))
     batches = read_ahead(lambda part: to_device(pixels[part], device), parts)
-    done: list[Float32[np.ndarray, "batch outputs"]] = []
+    outputs_of_batches: list[Float32[np.ndarray, "batch outputs"]] = []
     seen = 0
     with torch.inference_mode():
         for images in batches:
             outputs = forward(classifier.normalise(as_input(images))).float().cpu().numpy()
             check_outputs(kind, outputs, before=seen)
-            done.append(outputs)
+            outputs_of_batches.append(outputs)
             seen += len(outputs)
-    return np.concatenate(done)
+            done(len(images))
+    return np.concatenate(outputs_of_batches)

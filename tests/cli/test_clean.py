@@ -77,6 +77,20 @@ def test_without_yes_nothing_goes_and_every_kind_is_shown_with_its_cost(store, c
     assert "nothing was removed" in out
 
 
+def test_without_yes_it_prints_what_yes_removes_and_apart_what_stays(store, capsys):
+    planned = cleaned(store, capsys)[1]
+    would_go, _, stays = planned.partition("would go; nothing was removed")
+    assert {line.split()[0] for line in stays.splitlines()[2:] if line} >= {"weights", "snapshots", "cache"}
+    gone = cleaned(store, capsys, "--yes")[1]
+    assert gone.splitlines()[:-1] == would_go.splitlines()[:-1], "the same lines"
+    assert gone.splitlines()[-1].removeprefix("removed ") == would_go.splitlines()[-1].strip()
+
+
+def test_filters_choose_the_runs_that_are_cleaned(store, capsys):
+    gone, _ = cleaned(store, capsys, "--weights", "--yes", f"run_id={IDS[0]}")
+    assert gone == {f"runs/{IDS[0]}/best.safetensors"}
+
+
 def test_yes_alone_removes_only_what_nobody_misses(store, capsys):
     gone, out = cleaned(store, capsys, "--yes")
     assert gone == {f"runs/{run_id}/last.ckpt" for run_id in (*IDS, "00000000000c")} | {

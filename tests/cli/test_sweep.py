@@ -11,6 +11,7 @@ from functools import partial
 import pytest
 from hydra.core.plugins import Plugins
 
+from fca.cli import report
 from fca.store import results
 from fca.subset import draw_subset
 from tests.conftest import SMALL
@@ -23,7 +24,7 @@ GRID = ["-m", "model=test_resnet", "subset.ncl=2,3", "subset.seed=0,1", *SMALL]
 def test_a_grid_is_planned_run_once_and_found_done(fca, tmp_path):
     code, out, err = fca(*GRID)
     assert code == 0, err
-    assert "8 runs: 0 done, 0 failed, 0 running, 8 to run" in out
+    assert "8 runs: 0 done, 0 failed, 0 running, 8 to run; 4 of the runs are trainings" in out
     rows = results("outputs")
     assert sorted(rows["task"]) == ["predict"] * 4 + ["train"] * 4
     before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("outputs/runs/*/*")}
@@ -31,6 +32,54 @@ def test_a_grid_is_planned_run_once_and_found_done(fca, tmp_path):
     assert code == 0
     assert "8 runs: 8 done, 0 failed, 0 running, 0 to run" in out
     assert {path: path.stat().st_mtime_ns for path in tmp_path.glob("outputs/runs/*/*")} == before
+
+
+def test_a_finished_sweep_prints_its_accuracies_by_what_was_swept_and_a_command_that_runs(fca):
+    code, out, err = fca(*GRID)
+    assert code == 0, err
+    table = out.partition("top1 by ncl: ")[2].splitlines()
+    assert [line.split() for line in table[1:2]] == [["ncl", "top1", "top1_low", "top1_high", "runs"]]
+    trained = results("outputs", "task == 'train'")
+    for line, ncl in zip(table[2:4], (2, 3), strict=True):
+        mean = trained[trained["ncl"] == ncl]["top1"].mean()
+        assert line.split()[:2] == [str(ncl), f"{mean:.4g}"]
+        assert line.split()[-1] == "2"
+    assert out.splitlines()[-1] == "next: fca report report=few_class"
+    code, out, err = fca("report=few_class", "report.analyses=[findings]", "logger=none", door=report)
+    assert code == 0, err
+
+
+def test_the_next_command_is_about_the_data_of_the_sweep(fca):
+    assert fca("dataset=rendered", "dataset.per_level=1", "dataset.train_per_class=10", *SMALL)[0] == 0
+    out = fca("-m", "task=embed", "model@encoder=hog,pixels", *SMALL)[1]
+    assert out.splitlines()[-1] == "next: fca analyse analysis=similarity dataset=digits"
+
+
+def test_printing_commands_downloads_no_data(fca, tmp_path, monkeypatch):
+    def no_network(*words, download=False, **others):
+        assert not download
+        raise RuntimeError("Dataset not found")
+
+    no_network.url, no_network.base_folder = "https://nowhere", "cifar-10-batches-py"
+    monkeypatch.setattr("torchvision.datasets.CIFAR10", no_network)
+    public = [f"dataset.root={tmp_path / 'none'}", "dataset=cifar10", "logger=none", "sweep.print=true"]
+    code, out, err = fca("-m", *public, "model=resnet18,vgg16", "subset.ncl=2,5")
+    assert code == 0, err
+    commands = out.strip().splitlines()
+    assert len(commands) == 4
+    assert all(line.startswith("fca run ") and "dataset=cifar10" in line for line in commands)
+    assert "note: cifar10 is not here yet, and printing downloads nothing" in err
+    code, out, _ = fca(*public)
+    assert (code, len(out.splitlines())) == (0, 1)
+    code, _, err = fca("-m", *public, "model=resnet18,vgg16", "dataset.val=5")
+    assert (code, "dataset.val" in err) == (2, True), "what is typed wrong is still refused"
+    assert not (tmp_path / "none").exists()
+
+
+def test_plugins_of_the_environment_stand_in_the_command_of_a_run(fca, monkeypatch):
+    monkeypatch.setenv("FCA_PLUGINS", "fractions")
+    assert fca(*SMALL, "subset.ncl=2")[0] == 0
+    assert set(results("outputs")["command"]) == {f"fca run {' '.join(SMALL)} subset.ncl=2 'plugins=[fractions]'"}
 
 
 def test_all_classes_are_one_run_whatever_the_subset_seed(fca):

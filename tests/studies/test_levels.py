@@ -1,5 +1,6 @@
 """Responses to images of levels line up with the images, and only full models' final predictions are read."""
 
+import itertools
 import logging
 from dataclasses import replace
 
@@ -103,6 +104,15 @@ def test_a_level_of_another_name_is_named(tmp_path):
     respond(steps, "net", [True] * len(steps.true))
     with pytest.raises(FcaError, match="level of steps = severe; allowed: easy, medium, hard"):
         responses_by_level(steps.store)
+
+
+def test_a_level_of_another_name_costs_its_data_set_only(steps, caplog):
+    respond(steps, "net", [True] * len(steps.true))
+    other = steps_lab(steps.store.outputs, change=lambda items: items.replace({"level": {"hard": "severe"}}))
+    other = Lab(other.store, replace(other.data, name="worse", fingerprint="worse"), itertools.count(1000))
+    respond(other, "net", [True] * len(other.true))
+    assert [found.dataset for found in responses_by_level(steps.store)] == ["steps"]
+    assert "a data set is left out: level of worse = severe" in caplog.text
 
 
 def test_an_unknown_protocol_is_refused(steps):

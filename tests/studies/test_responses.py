@@ -111,6 +111,14 @@ def test_subjects_without_every_severity_are_left_out_and_named(lab):
     assert found.left_out == ("some lacks 1",)
 
 
+def test_a_kind_that_no_two_subjects_answered_whole_costs_no_other_kind(lab, caplog):
+    lab.corrupted({"low": 0.0, "high": 2.0}, kinds=("snow",), severities=(1, 2))
+    for severity, model in enumerate(("one", "two"), 1):
+        lab.answered(model, 0.5, f"corruption/fog/{severity}")
+    assert [kind for kind, _ in shifted_responses(lab.store, None)] == ["snow"]
+    assert "fog on zoo is left out: subjects with every severity of fog on zoo = 0" in caplog.text
+
+
 def test_a_kind_that_no_two_subjects_answered_whole_is_an_error(lab):
     for severity, model in enumerate(("one", "two"), 1):
         lab.answered(model, 0.5, f"corruption/fog/{severity}")

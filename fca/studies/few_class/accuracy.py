@@ -114,7 +114,8 @@ class FewClass(OfSubsets):
             with_all_at_chance(ranks(subset), points, [DATASET, PROTOCOL, NCL]),
             agreement,
         )
-        runs, parameters = sorted(set(points["run_id"])), {**asdict(self), "intervals": INTERVALS}
+        runs = sorted(set(points["run_id"]))
+        parameters = rows.noted({**asdict(self), "intervals": INTERVALS})
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 
 

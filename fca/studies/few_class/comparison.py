@@ -88,8 +88,8 @@ class Comparison(OfSubsets):
         """Tables paired and rank_stability."""
         found = points_with_predictions(store, self, self.per_model)
         subset = per_subset(found.points)
-        pairs, parameters = paired(subset), {**asdict(self), **METHOD}
-        require(pairs, "pairs of models on one subset", found.total, COMMAND)
+        pairs, parameters = paired(subset), found.rows.noted({**asdict(self), **METHOD})
+        require(pairs, "pairs of models on one subset", found.rows.total, COMMAND)
         frames = (pairs, with_all_at_chance(stability(subset), found.points, BY))
         return [spec.table(frame, parameters, found.runs) for spec, frame in zip(self.tables, frames, strict=True)]
 

@@ -17,8 +17,17 @@ from fca.stats.intervals import FEWEST_DRAWS
 from fca.store import Store
 from fca.studies.few_class.accuracy import PAPER, chance_of_means, per_subset
 from fca.studies.few_class.similarity import SIMSS, similarity_points
-from fca.studies.few_class.subset_accuracy import DRAW, EMBED, OfSubsets, accuracy_points, embed_rows, subsets_of, wide
-from fca.studies.rows import one_config, parts, require
+from fca.studies.few_class.subset_accuracy import (
+    DRAW,
+    EMBED,
+    OfSubsets,
+    accuracy_points,
+    embed_rows,
+    of_one_draw,
+    subsets_of,
+    wide,
+)
+from fca.studies.rows import comparable, parts, require
 from fca.studies.table import (
     AT_CHANCE,
     DATASET,
@@ -82,7 +91,7 @@ class Correlation(OfSubsets):
         """Tables correlation and correlation_points."""
         rows = embed_rows(store, self.query, self.split)
         require(rows.models, "rows of trained or full models", rows.total, "fca run -m task=train subset.ncl=2,5")
-        one_config(rows.models, "model", self.per_model)
+        rows = of_one_draw(comparable(rows, rows.models, "model", self.per_model))
         subsets = subsets_of(rows, self)
         accuracies, similarities = accuracy_points(store, rows, subsets), similarity_points(store, rows, subsets)
         scored = similarities.dropna(subset="simss")[["dataset", "encoder", "ncl", *DRAW, "simss"]]
@@ -97,7 +106,7 @@ class Correlation(OfSubsets):
                 lines += [{**same, **line} for line in correlations(target)]
                 drawn.append(target.points)
         runs = sorted({*accuracies[RUN_ID], *similarities[RUN_ID]})
-        parameters = {**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"}
+        parameters = rows.noted({**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"})
         frames = (CORRELATION.frame(lines), CORRELATION_POINTS.frame(pd.concat(drawn, ignore_index=True)))
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
 

@@ -198,7 +198,8 @@ class DifficultyMap:
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables difficulty_pairs, difficulty_map, difficulty_classes, difficulty_subsets and difficulty_what_if."""
-        rows = embed_rows(store, self.query, self.split).embedded
+        selected = embed_rows(store, self.query, self.split)
+        rows = selected.embedded
         frames: dict[TableSpec, list[pd.DataFrame]] = {spec: [] for spec in self.tables}
         for row in records(rows.sort_values(["dataset", "encoder", "run_id"])):
             for spec, frame in Mapped(embedded(store, row), self).frames().items():
@@ -206,7 +207,7 @@ class DifficultyMap:
         if not frames[DIFFICULTY_PAIRS]:
             what = f"classes with two images in {self.split} of {', '.join(sorted(set(rows['dataset'])))}"
             raise FcaError(what, "0 or 1", "2 or more", "embed another split, or a larger set")
-        runs, parameters = sorted(rows["run_id"]), {**asdict(self), "shown": SHOWN}
+        runs, parameters = sorted(rows["run_id"]), selected.noted({**asdict(self), "shown": SHOWN})
         return [
             spec.table(spec.frame(pd.concat(of, ignore_index=True) if of else ()), parameters, runs)
             for spec, of in frames.items()

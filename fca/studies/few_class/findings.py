@@ -74,7 +74,8 @@ class Findings(OfSubsets):
             for name, found in measures(part, params, whole, int(models["num_classes"].max()), self.few).items():
                 what, unit = MEASURES[name]
                 lines.append({DATASET: dataset, FINDING: name, MEASURE: what, UNIT: unit, **found})
-        parameters = {**asdict(self), "intervals": f"95 %: {interval_over('subset seeds')}, of ratios on the logarithm"}
+        intervals = f"95 %: {interval_over('subset seeds')}, of ratios on the logarithm"
+        parameters = rows.noted({**asdict(self), "intervals": intervals})
         return [FINDINGS.table(FINDINGS.frame(lines), parameters, sorted(set(points["run_id"])))]
 
 

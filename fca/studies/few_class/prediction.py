@@ -28,9 +28,10 @@ from fca.studies.few_class.subset_accuracy import (
     OfSubsets,
     accuracy_points,
     embed_rows,
+    of_one_draw,
     subsets_of,
 )
-from fca.studies.rows import Rows, one_config, records, require
+from fca.studies.rows import Rows, comparable, records, require
 from fca.studies.table import (
     AT_CHANCE,
     CLASSES,
@@ -267,9 +268,11 @@ class Prediction(OfSubsets):
         """Tables prediction and prediction_points."""
         check_choice("analysis.target", self.target, TARGETS)
         rows = embed_rows(store, self.query, self.split)
-        models, train = rows.trained if self.target == "sub" else rows.full, "fca run -m task=train subset.ncl=2,5"
+        models = self._models(rows)
+        train = "fca run -m task=train subset.ncl=2,5"
         require(models, f"rows of models for target {self.target}", rows.total, train)
-        one_config(models, "model", self.per_model)
+        rows = of_one_draw(comparable(rows, models, "model", self.per_model))
+        models = self._models(rows)
         subsets = subsets_of(rows, self)
         known = predictor_points(store, rows, subsets, self.images)
         read = replace(rows, full=rows.full[:0]) if self.target == "sub" else rows  # logits are slow to read
@@ -288,8 +291,12 @@ class Prediction(OfSubsets):
         lines = [line | {AT_CHANCE: at_chance[line[TARGET]]} for line in lines]
         frames = (PREDICTION.frame(lines).astype({BETTER_IN: "Int64"}), pd.concat(drawn, ignore_index=True))
         runs = sorted({*accuracies["run_id"], *known["run_id"]})
-        parameters = {**asdict(self), "sample_seed": SAMPLE_SEED, "method": METHOD}
+        parameters = rows.noted({**asdict(self), "sample_seed": SAMPLE_SEED, "method": METHOD})
         return [spec.table(frame, parameters, runs) for spec, frame in zip(self.tables, frames, strict=True)]
+
+    def _models(self, rows: Rows) -> pd.DataFrame:
+        """The rows whose accuracy is to be predicted."""
+        return rows.trained if self.target == "sub" else rows.full
 
 
 def _targets(accuracies: pd.DataFrame, models: pd.DataFrame, protocol: str) -> pd.DataFrame:

@@ -17,7 +17,7 @@ from fca.stats.correlation import correlation
 from fca.stats.similarity import class_similarity, fca_released, released_draw, subset_scores
 from fca.store import Store
 from fca.studies.answers import labels_of
-from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, embed_rows, subsets_of
+from fca.studies.few_class.subset_accuracy import SUBSET, OfSubsets, embed_rows, of_one_draw, subsets_of
 from fca.studies.rows import Rows, parts, records
 from fca.studies.table import DATASET, ENCODER, NOTE, RUN_ID, SPLIT, SUBSET_SEED, SUBSETS, TableSpec
 from fca.subset import number_of_classes
@@ -197,13 +197,13 @@ class Similarity(OfSubsets):
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables similarity, released and released_agreement."""
-        rows = embed_rows(store, self.query, self.split)
+        rows = of_one_draw(embed_rows(store, self.query, self.split))
         points = similarity_points(store, rows, subsets_of(rows, self))
         released = released_lines(store, rows, points, self.ncl)
         agreement = RELEASED_AGREEMENT.frame({**key, **_agreement(part)} for key, part in parts(released, SAME))
-        parameters, runs = {**asdict(self), "order": ORDER}, sorted(set(released[RUN_ID]))
+        parameters, runs = rows.noted({**asdict(self), "order": ORDER}), sorted(set(released[RUN_ID]))
         return [
-            SIMILARITY.table(points, asdict(self), sorted(set(points[RUN_ID]))),
+            SIMILARITY.table(points, rows.noted(asdict(self)), sorted(set(points[RUN_ID]))),
             RELEASED.table(released, parameters, runs),
             RELEASED_AGREEMENT.table(agreement, parameters, runs),
         ]

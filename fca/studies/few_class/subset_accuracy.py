@@ -20,7 +20,7 @@ from fca.stats.intervals import wilson
 from fca.stats.protocols import grouped_top1, masked_answers, masked_top1
 from fca.store import Store
 from fca.studies.answers import predictions
-from fca.studies.rows import Rows, one_config, records, require, select
+from fca.studies.rows import Rows, comparable, records, require, select
 from fca.studies.table import (
     CHANCE,
     CLASSES,
@@ -123,15 +123,23 @@ def wide(column: Column, points: pd.DataFrame, by: Sequence[str]) -> pd.DataFram
 
 
 def embed_rows(store: Store, query: str | None, split: str) -> Rows:
-    """The stored rows; raises FcaError unless `embed` rows of this split are among them, all of one configuration."""
+    """The stored rows of the data sets whose `embed` rows of this split have one configuration.
+
+    Raises FcaError where there are none.
+    """
     rows = select(store, query, split)
     require(rows.embedded, f"embed rows of split {split}", rows.total, EMBED)
-    one_config(rows.embedded, "encoder")
-    return rows
+    return comparable(rows, rows.embedded, "encoder")
+
+
+def of_one_draw(rows: Rows) -> Rows:
+    """The rows of those data sets whose label indices mean the same in all of them, and whose draws are of one kind."""
+    everything = pd.concat([rows.models, rows.scored, rows.embedded])
+    return comparable(rows, everything, "model", columns=("num_classes", "sampler"))
 
 
 def subsets_of(rows: Rows, asked: OfSubsets) -> pd.DataFrame:
-    """The subsets of every data set among the rows, one line a draw.
+    """The subsets of every data set among the rows (see `of_one_draw`), one line a draw.
 
     With ncl and seeds: that grid of draws. Without: the classes of the stored sub-models and of stored scores, each
     under every (ncl, seed, sampler) that draws it (two seeds may draw the same classes: trained once, drawn twice),
@@ -142,8 +150,6 @@ def subsets_of(rows: Rows, asked: OfSubsets) -> pd.DataFrame:
         given = f"analysis.ncl={asked.ncl} analysis.seeds={asked.seeds}"
         raise FcaError("grid of subsets", given, "both, or neither", "name the other one too")
     everything = pd.concat([rows.models, rows.scored, rows.embedded])
-    # label indices must mean the same, and draws be of one kind
-    one_config(everything[["dataset", "task", "model", "num_classes", "sampler"]], "model")
     stored = pd.concat([rows.trained, rows.scored])
     lines = []
     for dataset, part in everything.groupby("dataset"):
@@ -174,7 +180,7 @@ def read_points(
     """The stored rows, and `accuracy_points` of all models on the subsets asked for; FcaError where there are none."""
     rows = select(store, asked.query)
     require(rows.models, "rows of trained or full models", rows.total, COMMAND)
-    one_config(rows.models, "model", per_model)
+    rows = of_one_draw(comparable(rows, rows.models, "model", per_model))
     points = accuracy_points(store, rows, subsets_of(rows, asked), groups)
     require(points, "models of these subsets", rows.total, COMMAND)
     return rows, points
@@ -193,7 +199,7 @@ class PointsWithPredictions(NamedTuple):
 
     points: pd.DataFrame
     runs: tuple[str, ...]
-    total: int  # rows in the store
+    rows: Rows
 
 
 def points_with_predictions(store: Store, asked: OfSubsets, per_model: Sequence[str]) -> PointsWithPredictions:
@@ -216,7 +222,7 @@ def points_with_predictions(store: Store, asked: OfSubsets, per_model: Sequence[
     fingerprint = [about[run_id]["fingerprint"] for run_id in points["run_id"]]
     stored = pd.Series([found.get(at) for at in points.index], index=points.index, dtype="object")
     points = points.assign(fingerprint=fingerprint, predictions=stored)
-    return PointsWithPredictions(points, tuple(sorted(read)), rows.total)
+    return PointsWithPredictions(points, tuple(sorted(read)), rows)
 
 
 def _children(store: Store) -> dict[str, dict[str, Any]]:

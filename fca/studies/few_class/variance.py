@@ -58,7 +58,7 @@ class Variance(OfSubsets):
     def __call__(self, store: Store) -> list[Table]:
         """Table variance."""
         found = points_with_predictions(store, self, self.per_model)
-        parameters = {**asdict(self), "method": METHOD, "intervals": INTERVALS}
+        parameters = found.rows.noted({**asdict(self), "method": METHOD, "intervals": INTERVALS})
         return [VARIANCE.table(variance(found.points), parameters, found.runs)]
 
 

@@ -74,7 +74,8 @@ def responses_by_level(store: Store, query: str | None = None, protocol: str = "
     without attribute or level are left out.
     protocol: open, any class that the model knows may be predicted; masked, only those that the images have (a model of
     the 1,000 classes of ImageNet on images of 100 of them). Where a model knows no other class, both are the same.
-    Raises FcaError for an unknown protocol, a level of another name, and when there is nothing.
+    A data set with a level of another name is left out, with a line in the log.
+    Raises FcaError for an unknown protocol, and when there is nothing.
     """
     found = sets_with_levels(store, query, protocol)
     what = "predictions of full models on test images with columns attribute and level"
@@ -88,7 +89,18 @@ def sets_with_levels(store: Store, query: str | None, protocol: str) -> list[ByL
         raise FcaError("analysis.protocol", protocol, " or ".join(PROTOCOLS), "take one of them")
     rows = answering_rows(store, query)
     rows = rows[(rows["shift"] == "clean") & (rows["snapshot"].fillna(BEST) == BEST)]
-    return [one for name, part in rows.groupby("dataset") for one in _of_dataset(store, str(name), part, protocol)]
+    found: list[ByLevel] = []
+    problems: list[FcaError] = []
+    for name, part in rows.groupby("dataset"):
+        try:
+            found += _of_dataset(store, str(name), part, protocol)
+        except FcaError as error:
+            problems.append(error)
+    if problems and not found:
+        raise problems[0]
+    for problem in problems:
+        log.warning("a data set is left out: %s", problem)
+    return found
 
 
 def levels_of(items: pd.DataFrame) -> Integer[np.ndarray, " items"]:
@@ -182,8 +194,7 @@ def _of_dataset(store: Store, dataset: str, rows: pd.DataFrame, protocol: str) -
         return
     items = items[there].reset_index(drop=True)
     if wrong := sorted({str(level) for level in items["level"]} - set(LEVELS)):
-        out = f"analysis.query=\"fingerprint != '{lines[0]['fingerprint']}'\""
-        step = f"name levels so, or leave the data set out: {out}"
+        step = f"name levels so, or leave the data set out: 'fingerprint!={lines[0]['fingerprint']}'"
         raise FcaError(f"level of {dataset}", ", ".join(wrong[:5]), ", ".join(LEVELS), step)
     correct, confidence = zip(*(_responses(store, row, there, protocol) for row in lines), strict=True)
     models, runs = tuple(_name(row) for row in lines), tuple(sorted(row["run_id"] for row in lines))

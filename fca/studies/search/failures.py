@@ -162,7 +162,7 @@ class FailureSearch:
             self.pair or full[1].sort_values("effect", ascending=False)[[ATTRIBUTE, OTHER]].head(1).to_numpy().ravel()
         )
         for name in pair:
-            check_choice("analysis.pair", name, one.domain.attributes, "take two of these, or narrow analysis.query")
+            check_choice("analysis.pair", name, one.domain.attributes, "take two of these, or narrow query=...")
         chosen = full[1][[ATTRIBUTE, OTHER]].isin(pair).all(axis=1)
         found: tuple[list[Any], list[Any]] = ([], [])
         for name, frames in self._estimates(one, full):

@@ -1,0 +1,106 @@
+"""Which runs `fca analyse` and `fca report` read: filters and a query, typed as for `fca results`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.core.override_parser.types import Quote, QuotedString
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from fca.allowed import declared
+from fca.store.filters import check_columns, joined, key_of, unmatched
+from fca.store.query import kept
+from fca.store.store import Store
+from fca.types import FcaError
+
+QUERIES = {"analyse": ("query", "analysis.query"), "report": ("query",)}
+"""The keys of a query, by sub-command."""
+
+_QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
+
+
+def for_hydra(root: str, kind: type, arguments: Sequence[str]) -> list[str]:
+    """The words of a command line as Hydra takes them: filters as one key, and queries in quotes.
+
+    kind: the typed root of the sub-command, whose keys are no columns.
+
+    >>> from fca.cli.application import AnalyseConfig
+    >>> for_hydra("analyse", AnalyseConfig, ["analysis=irt", "dataset=digits", "ncl<=5"])
+    ['analysis=irt', "filters=['dataset=digits','ncl<=5']"]
+    >>> for_hydra("analyse", AnalyseConfig, ['query=dataset == "digits"'])
+    ['query=\\'dataset == "digits"\\'']
+    """
+    if root not in QUERIES:
+        return list(arguments)
+
+    own_keys = {*declared(kind), "hydra"}
+    words, filters = [], []
+    for word in arguments:
+        key, _, value = word.partition("=")
+        filtered = key_of(word)
+        if key in QUERIES[root] and value != "null" and not _QUOTED.fullmatch(value):
+            words.append(f"{key}={_quoted(value)}")
+        elif filtered is not None and filtered.partition(".")[0] not in own_keys:
+            filters.append(word)
+        else:
+            words.append(word)
+    if filters:
+        words.append(f"filters=[{','.join(map(_quoted, filters))}]")
+    return words
+
+
+def _quoted(text: str) -> str:
+    return QuotedString(text, Quote.single).with_quotes()
+
+
+def command(root: str, words: Sequence[str], config: DictConfig) -> str:
+    """The command line of these words of Hydra's, as a person types it."""
+    typed = []
+    for word in words:
+        key = word.partition("=")[0]
+        if key == "filters":
+            typed += list(config.filters)
+        elif key in QUERIES[root] and (query := OmegaConf.select(config, key)) is not None:
+            typed.append(f"{key}={query}")
+        else:
+            typed.append(word)
+    return shlex.join(["fca", root, *typed])
+
+
+def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
+    """The query and the filters of a configuration as one query on the rows of the store; None: all rows.
+
+    Raises FcaError for a column that there is not, a query that cannot be read, and a filter that keeps no run.
+    """
+    queries = [config.query, OmegaConf.select(config, "analysis.query")]
+    given = [query for query in queries if query is not None]
+    query = given[0] if len(given) == 1 else " and ".join(f"({one})" for one in given) or None
+    if query is None and not config.filters:
+        return None
+
+    frame = store.rows()
+    keys = [key for key in declared(kind) if key != "filters"]
+    check_columns(config.filters, frame, keys)
+    for sentence in unmatched(config.filters, frame) if len(frame) else ():
+        reason, _, values = sentence.partition("; ")
+        raise FcaError("filter", reason.removeprefix("no run has "), f"one that keeps a run; {values}", "correct it")
+    chosen = joined(query, config.filters, frame)
+    if chosen is not None:
+        kept(frame, chosen)  # what cannot be read is refused before any analysis
+    return chosen
+
+
+def narrow(config: DictConfig, store: Store, kind: type) -> None:
+    """Give the analysis of a configuration the query that `query_of` makes of all that was typed."""
+    query = query_of(config, store, kind)
+    if query is None:
+        return
+
+    analysis: Any = config.analysis
+    if "query" not in analysis:
+        raise FcaError("query", query, "an analysis that has one", "leave it out: this analysis reads all runs")
+    with open_dict(config):
+        analysis.query = query

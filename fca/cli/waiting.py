@@ -1,0 +1,93 @@
+"""What a sweep prints while its launcher places no job: that it waits, what for, and what to change."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+FIRST_S = 30.0  # without a run at work, before the first line
+EVERY_S = 60.0
+_ANSWER_S = 10.0
+
+
+class Waiting:
+    """Prints a line when no run has been at work for FIRST_S seconds, and again every EVERY_S seconds.
+
+    reason: why there is none; called for every line.
+    """
+
+    def __init__(self, reason: Callable[[], str]) -> None:
+        self.reason = reason
+        self.since = self.last = time.monotonic()
+        self.printed = False
+
+    def look(self, *, at_work: bool) -> None:
+        """Take notice of whether any run is at work."""
+        now = time.monotonic()
+        if at_work:
+            self.since = self.last = now
+            self.printed = False
+            return
+        if now - self.last >= (EVERY_S if self.printed else FIRST_S):
+            self.last, self.printed = now, True
+            print(f"no run at work for {now - self.since:.0f} s: {self.reason()}", file=sys.stderr, flush=True)
+
+
+def why_waiting(name: str | None, launcher: Any) -> str:
+    """Why no job of a launcher is at work, as far as it can be found out.
+
+    name: of the option of hydra/launcher.    launcher: the plugin, whose keys name what a job asks for.
+    """
+    if name == "ray":
+        return _why_ray(launcher.ray_cfg)
+    if name is not None and name.startswith("submitit_slurm"):
+        return _why_slurm()
+    if name == "gpus":
+        return "its workers start, or wait for a slot of a GPU; nvidia-smi shows who has them"
+    return "its workers start"
+
+
+def _why_ray(keys: DictConfig) -> str:
+    ray: Any = importlib.import_module("ray")  # has no types
+
+    if not ray.is_initialized():
+        return "Ray starts"
+    total, free = ray.cluster_resources(), ray.available_resources()
+    asked: Any = OmegaConf.to_container(keys.get("remote") or OmegaConf.create({}), resolve=True)
+    wanted = {
+        "CPU": ("num_cpus", asked.get("num_cpus")),
+        "GPU": ("num_gpus", asked.get("num_gpus")),
+        "memory": ("memory", asked.get("memory")),
+        **{name: (f"resources.{name}", number) for name, number in (asked.get("resources") or {}).items()},
+    }
+    for resource, (key, number) in wanted.items():
+        if number and number > total.get(resource, 0):
+            return (
+                f"a job asks for hydra.launcher.ray.remote.{key}={number:g}, and the Ray cluster has "
+                f"{total.get(resource, 0):g}; lower it (ctrl-c ends; the same command goes on), or add machines"
+            )
+    for resource, (key, number) in wanted.items():
+        if number and number > free.get(resource, 0):
+            return (
+                f"a job asks for {key}={number:g}; {free.get(resource, 0):g} of {total[resource]:g} are free in Ray now"
+            )
+    return "the workers of Ray start"
+
+
+def _why_slurm() -> str:
+    command = ["squeue", "--me", "--noheader", "--format=%T (%r)"]
+    try:
+        answer = subprocess.run(command, capture_output=True, text=True, check=True, timeout=_ANSWER_S)  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"its jobs are in SLURM's queue; squeue does not answer ({type(error).__name__})"
+    states = Counter(line.strip() for line in answer.stdout.splitlines() if line.strip())
+    if not states:
+        return "SLURM's queue has no job of yours (squeue --me)"
+    return "in SLURM's queue: " + ", ".join(f"{number} {state}" for state, number in states.most_common())

@@ -1,0 +1,248 @@
+"""Filters of rows as they are typed, COLUMN=VALUES: the same for every command, and translated to a query.
+
+    dataset=flowers                 rows of this value
+    model=resnet18,vgg16            of any of these; also model=[resnet18,vgg16]
+    model!=vgg16                    of any other
+    ncl<=5                          a comparison of numbers
+    encoder=null                    rows without a value
+    model='resnet18, probe'         quotes keep a comma in a value (in a shell: "model='resnet18, probe'")
+
+Several filters hold together. Columns may be called as `fca run` calls the keys: subset.ncl, recipe.epochs.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from numbers import Number
+from typing import Any
+
+import pandas as pd
+
+from fca.store.columns import RECIPE
+from fca.store.query import columns_of, kept
+from fca.types import FcaError, listed
+
+Filters = Mapping[str, Any] | Sequence[str]
+"""In Python: words as they are typed, or column -> value or list of values, where None is no value."""
+
+_FILTER = re.compile(r"([\w.]+)(==|!=|<=|>=|=|<|>)(.*)", re.DOTALL)
+_COLUMN_OF_KEY = {"subset.ncl": "ncl", "subset.seed": "subset_seed", "subset.sampler": "sampler", "model.name": "model"}
+_PART = re.compile(r"""\s*(?:'((?:\\.|[^'\\])*)'|"((?:\\.|[^"\\])*)"|([^,]*?))\s*(?:,|$)""", re.DOTALL)
+_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
+_SHOWN_VALUES = 5
+
+
+def key_of(word: str) -> str | None:
+    """What a word that looks like a filter names before its sign; None for another word.
+
+    >>> key_of("subset.ncl<=5"), key_of("photos"), key_of("+x=1")
+    ('subset.ncl', None, None)
+    """
+    parts = _FILTER.fullmatch(word)
+    return None if parts is None else parts[1]
+
+
+def column_of(word: str) -> str:
+    """The column that a filter names. Raises FcaError for a word that is no filter.
+
+    >>> column_of("subset.ncl<=5"), column_of("recipe.epochs=3")
+    ('ncl', 'recipe_epochs')
+    """
+    key = key_of(word)
+    if key is None:
+        raise FcaError("word", word, "COLUMN=VALUES, such as ncl=2,5", "fca results --help")
+    return _COLUMN_OF_KEY.get(key, key.replace("recipe.", RECIPE))
+
+
+def words_of(filters: Filters | None) -> list[str]:
+    """Filters given in Python as the words that a command line would have.
+
+    >>> words_of({"ncl": [2, 5], "model": "a, b", "encoder": None})
+    ['ncl=2,5', "model='a, b'", 'encoder=null']
+    """
+    if filters is None:
+        return []
+    if isinstance(filters, str):
+        raise FcaError(
+            "filters", filters, 'a list of words, or a dictionary such as {"ncl": [2, 5]}', "put [ ] around it"
+        )
+    if not isinstance(filters, Mapping):
+        return list(filters)
+
+    words = []
+    for column, value in filters.items():
+        values = value if isinstance(value, list | set | range) else [value]
+        words.append(f"{column}={','.join(map(as_typed, values))}")
+    return words
+
+
+def as_typed(value: object) -> str:
+    """A value as a filter has it: in quotes where a comma, a bracket, a quote or the word null would be misread.
+
+    >>> as_typed(2.0), as_typed("resnet18"), as_typed("a, b"), as_typed("null"), as_typed(None), as_typed((0, 3))
+    ('2', 'resnet18', "'a, b'", "'null'", 'null', '[0,3]')
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, tuple):
+        return f"[{','.join(map(as_typed, value))}]"
+    text = str(value)
+    is_plain = text != "null" and text == text.strip() and not re.search(r"[,\[\]'\"\\]", text) and text
+    return text if is_plain else repr(text)
+
+
+def check_columns(words: Iterable[str], columns: Iterable[object], keys: Iterable[str] = ()) -> None:
+    """Raise FcaError for a filter on a column that there is not, with one that is spelt alike.
+
+    keys: further names that could be meant, of values of the command.
+    """
+    names = [str(column) for column in columns]
+    for word in words:
+        column = column_of(word)
+        if column in names:
+            continue
+        near = difflib.get_close_matches(column, [*keys, *names], n=1)
+        step = f"did you mean {near[0]}?" if near else "name columns of the results"
+        allowed = listed(names, column)
+        if keys:
+            allowed = f"a key ({', '.join(keys)}) or a column ({allowed})"
+        raise FcaError("column", column, allowed, step)
+
+
+def query_of(word: str, frame: pd.DataFrame) -> str:
+    """A filter as a query (see `fca.store.query`) on this frame, whose columns give the kinds of its values.
+
+    Raises FcaError for a word that is no filter, an unknown column, and text where the column has numbers.
+
+    >>> frame = pd.DataFrame({"ncl": [2, 5], "model": ["a", "b"], "subset_seed": [0, 1]})
+    >>> query_of("subset.ncl=2,5", frame), query_of("model!=a", frame), query_of("model=null", frame)
+    ('ncl in [2, 5]', "model not in ['a']", 'model == None')
+    >>> query_of("ncl<=3", frame), query_of("model=[a,b]", frame)
+    ('ncl <= 3', "model in ['a', 'b']")
+    """
+    column = column_of(word)
+    check_columns([word], frame)
+    parts = _FILTER.fullmatch(word)
+    assert parts is not None
+    sign, typed = parts[2], parts[3].strip()
+
+    present = frame[column].dropna()
+    has_tuples = present.map(lambda value: isinstance(value, tuple)).any()
+    values = [typed] if has_tuples and typed != "null" else _values(typed)
+
+    texts = [value for value in values if value is not None]
+    literals = [literal for text in texts for literal in _literals(column, text, present)]
+    if sign in ("<", "<=", ">", ">="):
+        if len(values) > 1 or len(literals) != 1:
+            raise FcaError(word, typed, f"one value after {sign}", f"give one: {column}{sign}VALUE")
+        return f"{column} {sign} {literals[0]}"
+
+    conditions = []
+    if literals:
+        conditions.append(f"{column} {'not in' if sign == '!=' else 'in'} [{', '.join(literals)}]")
+    if None in values:
+        conditions.append(f"{column} {'!=' if sign == '!=' else '=='} None")
+    return (" and " if sign == "!=" else " or ").join(conditions)
+
+
+def joined(query: str | None, words: Sequence[str], frame: pd.DataFrame) -> str | None:
+    """The query and the filters as one query, which holds where all of them do; None where there are none.
+
+    >>> joined("ncl == 2 or seed == 1", ["ncl=5"], pd.DataFrame({"ncl": [2], "seed": [1]}))
+    '(ncl == 2 or seed == 1) and (ncl in [5])'
+    """
+    queries = [*([] if query is None else [query]), *(query_of(word, frame) for word in words)]
+    if len(queries) < 2:
+        return queries[0] if queries else None
+    return " and ".join(f"({one})" for one in queries)
+
+
+def unmatched(words: Iterable[str], frame: pd.DataFrame) -> list[str]:
+    """A sentence for each filter that keeps none of these rows, with values that the column has."""
+    sentences = []
+    for word in words:
+        column = column_of(word)
+        if not len(kept(frame, query_of(word, frame), word)):
+            values = sorted({as_typed(value) for value in frame[column].dropna()})
+            others = f"{column} is {listed(values[:_SHOWN_VALUES])}" if values else f"no run has a {column}"
+            more = f" and {len(values) - _SHOWN_VALUES} more" if len(values) > _SHOWN_VALUES else ""
+            sentences.append(f"no run has {word}; {others}{more}")
+    return sentences
+
+
+def named_columns(query: str | None, words: Iterable[str]) -> set[str]:
+    """The columns that a query and filters name. Raises FcaError for a query that cannot be read."""
+    of_query = set() if query is None else columns_of(query)
+    return of_query | {column_of(word) for word in words}
+
+
+def _values(typed: str) -> list[str | None]:
+    """The values of a list, without brackets around it and quotes around each; None for a plain null.
+
+    >>> _values("[a, 'b, c']"), _values("a"), _values(""), _values("null,'null'")
+    (['a', 'b, c'], ['a'], [''], [None, 'null'])
+    """
+    inner = typed[1:-1] if typed.startswith("[") and typed.endswith("]") else typed
+    values: list[str | None] = []
+    end = 0
+    while True:
+        part = _PART.match(inner, end)
+        assert part is not None  # whatever stands before a comma is a value
+        quoted = part[1] if part[1] is not None else part[2]
+        if quoted is not None:
+            values.append(re.sub(r"\\(.)", r"\1", quoted))
+        else:
+            values.append(None if part[3] == "null" else part[3])
+
+        end = part.end()
+        if not part[0].endswith(","):
+            return values
+
+
+def _literals(column: str, text: str, present: pd.Series) -> list[str]:
+    """A value as the language of queries has it, of every kind that the column has: a number, True or False, a text.
+
+    present: the values of the column that are not missing.
+    """
+    if pd.api.types.is_numeric_dtype(present) and not pd.api.types.is_bool_dtype(present):
+        kinds = {"number"}
+    else:
+        kinds = {_kind(value) for value in present} or {"text"}
+
+    literals = []
+    if "truth" in kinds and text.lower() in ("true", "false"):
+        literals.append(text.capitalize())
+    if "number" in kinds and _NUMBER.fullmatch(text):
+        literals.append(text)
+    if "tuple" in kinds:
+        literals.append(_tuple(text))
+    if "text" in kinds:
+        literals.append(repr(text))
+    if not literals:
+        allowed = {"truth": "true or false", "number": "a number"}
+        expected = " or ".join(allowed[kind] for kind in sorted(kinds))
+        raise FcaError(column, text, f"{expected}, as the column has", "correct the filter")
+    return literals
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, bool):
+        return "truth"
+    if isinstance(value, tuple):
+        return "tuple"
+    return "number" if isinstance(value, Number) else "text"
+
+
+def _tuple(text: str) -> str:
+    """A list as it is typed as a tuple of the language of queries.
+
+    >>> _tuple("[0,3]"), _tuple("[a]")
+    ('(0, 3,)', "('a',)")
+    """
+    values = [value or "" for value in _values(text)]
+    parts = [value if _NUMBER.fullmatch(value) else repr(value) for value in values]
+    return f"({', '.join(parts)},)"
