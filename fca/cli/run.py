@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 
 from hydra.core.hydra_config import HydraConfig
@@ -21,13 +22,14 @@ def run(config: DictConfig) -> None:
     """One job: alone it waits for runs that others compute and shows its results; in a sweep it leaves them."""
     end_with_parent()
     hydra = HydraConfig.get()
-    job = job_of(config, typed_words(hydra))
+    alone = hydra.mode is RunMode.RUN
+    job = job_of(config, typed_words(hydra)) if alone else _planned_again(config, typed_words(hydra))
     store = job.setup.store
     if config.sweep.print:
         left = [r for r in job.plan if store.state(r.run_id) is not State.DONE]
         print(job.command if left else "nothing is left to run")
         return
-    if hydra.mode is not RunMode.RUN:
+    if not alone:
         _followed(job, alone=False)
         return
     for planned in job.plan:
@@ -38,6 +40,17 @@ def run(config: DictConfig) -> None:
     Weights([job]).remove_unneeded()
     if show_job(job):
         raise SystemExit(1)
+
+
+def _planned_again(config: DictConfig, overrides: list[str]) -> Job:
+    """The job of a sweep, which printed what there is to know of the data when it planned: it is not printed again."""
+    of_data = logging.getLogger("fca.data")
+    level = of_data.level
+    of_data.setLevel(logging.ERROR)
+    try:
+        return job_of(config, overrides)
+    finally:
+        of_data.setLevel(level)
 
 
 def _followed(job: Job, *, alone: bool) -> None:
