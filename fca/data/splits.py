@@ -277,8 +277,7 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
     training. group: see held_out.
     """
     split = np.array(items["split"].tolist(), dtype=object)
-    label = items["label"].to_numpy()
-    has_val = np.isin(label, label[split == "val"])
+    has_val = items["label"].isin(items["label"][split == "val"].unique()).to_numpy()
     candidates = np.flatnonzero((split == "train") & ~has_val)
     if not len(candidates):
         return items
@@ -324,13 +323,12 @@ def _explain_val(name: str, given: pd.DataFrame, items: pd.DataFrame, tested: Se
     given, items: the images before and after.    tested: own names of val splits that are the test split.
     """
     was_train = (given["split"] == "train").to_numpy()
-    held_out_now = was_train & (items["split"] == "val").to_numpy()
-    if not held_out_now.any():
+    classes_given = set(given["label"][given["split"] == "val"].unique())
+    lacking = sorted(set(given["label"].unique()) - classes_given)
+    if not was_train.any() or not lacking:
         return
 
-    n_held_out = int(held_out_now.sum())
-    classes_given = set(given["label"][given["split"] == "val"])
-    lacking = sorted(set(given["label"]) - classes_given)
+    n_held_out = int((was_train & (items["split"] == "val").to_numpy()).sum())
     n_train = int((was_train & given["label"].isin(lacking).to_numpy()).sum())
     if classes_given:
         whose = lacking[0] if len(lacking) == 1 else "these classes"

@@ -97,6 +97,16 @@ def test_every_image_comes_with_its_class_and_split(tmp_path, make):
     assert kind(root, VAL, classes=["kitten", "puppy"], **KEYS).load().classes == ("kitten", "puppy")
 
 
+@pytest.mark.parametrize("make", [shards, parquet])
+def test_files_of_train_and_validation_alone_are_tested_on_validation(tmp_path, caplog, make):
+    load = WebDataset if make is shards else HuggingFace
+    data = load(str(make(tmp_path / "set")), VAL).load()
+    assert data.items["split"].value_counts().to_dict() == {"test": 4, "train": 2, "val": 2}
+    assert set(data.items["image_id"].str.split("/").str[0][data.rows("test")]) == {"validation"}
+    assert "its validation images are the test images" in caplog.text
+    assert caplog.text.count("held out for validation: 2 of 4 training images") == 1
+
+
 def test_images_are_listed_once_and_again_when_a_file_changes(tmp_path, monkeypatch):
     root = shards(tmp_path / "set")
     before = WebDataset(str(root), VAL, **KEYS).load().fingerprint

@@ -8,7 +8,7 @@ from PIL import Image
 from fca.data.folder import Folder
 from fca.data.manifest import Manifest
 from fca.data.splits import Share
-from fca.store import Store
+from fca.store import Store, results
 from fca.tasks.describe import described, findings, summary
 from tests.data.test_duplicates import again, crops
 from tests.data.trees import VAL, encoded, grid, plant, png
@@ -68,6 +68,37 @@ def test_counts_and_sizes_are_those_of_the_files(tmp_path):
     assert all(
         len(array) == 17 for name, array in arrays.items() if not name.startswith(("duplicates", "reasons", "damages"))
     )
+
+
+def test_images_that_are_left_out_are_counted_and_the_counts_add_up(fca, tmp_path, caplog):
+    images = [*grid("train", "val", classes=("cat", "dog", "fox")), "val/owl/1.png", "train/1.png"]
+    plant(tmp_path / "described", [*images, "cover.png"])
+    plant(tmp_path / "uncovered", images)
+    words = ["dataset=folder", "dataset.name=photos", "task=describe", "logger=none"]
+    code, out, err = fca(*words, "dataset.root=described")
+    assert code == 0, err
+    assert "n_images=27 n_train=9 n_val=3 n_test=12 n_unused=3" in out
+    assert "photos: 2 images outside of class folders, left out: cover.png, train/1.png" in caplog.text
+    assert "left out: owl (train 0, val 0, test 1)" in caplog.text
+
+    _, out, _ = fca(*words, "dataset.root=uncovered")
+    assert "n_images=26 n_train=9 n_val=3 n_test=12 n_unused=2" in out, "another count is another row"
+
+
+def test_a_training_prints_how_many_images_are_left_out(fca, tmp_path):
+    plant(tmp_path / "covered", [*grid(each=9), "cover.png"])
+    plant(tmp_path / "plain", grid(each=9))
+    words = ["dataset=folder", "dataset.name=photos", "recipe.epochs=1", "recipe.min_steps=0", "logger=none"]
+    code, out, err = fca(*words, "dataset.root=covered")
+    assert code == 0, out + err
+    assert " n_unused=1 " in out
+    trained = results(tmp_path / "outputs").set_index("task").loc["train"]
+    assert trained["n_unused"] == 1
+
+    code, out, _ = fca(*words, "dataset.root=plain", "outputs=others")
+    assert code == 0
+    assert "n_unused" not in out
+    assert results(tmp_path / "others").set_index("task").loc["train", "run_id"] == trained["run_id"]
 
 
 def test_a_mask_gives_area_and_centroid(tmp_path):

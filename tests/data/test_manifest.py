@@ -59,6 +59,12 @@ def test_a_parquet_manifest_may_lie_elsewhere(root, tmp_path):
     assert data.items["split"].tolist() == ["train", "train", "test", "test"]
 
 
+def test_a_table_of_train_and_val_alone_is_tested_on_val(root, caplog):
+    data = loaded(root, lines(split=["Train", "Train", "VAL", "VAL"]))
+    assert data.items["split"].tolist() == ["train", "train", "test", "test"]
+    assert "shots: its VAL images are the test images, as it has no test split" in caplog.text
+
+
 def test_csv_and_parquet_of_the_same_lines_are_one_set(root):
     frame = lines(split=["train", "train", "test", "test"])
     csv = loaded(root, frame)

@@ -27,7 +27,7 @@ def archive(name):
     ("name", "splits", "classes", "counts"),
     [
         ("cifar10", None, 10, {"train": 2700, "val": 300, "test": 10000}),
-        ("grocery", None, 81, {"train": 486, "val": 81, "test": 567, "unused": 120}),
+        ("grocery", None, 81, {"train": 546, "val": 141, "test": 567}),
         ("clothing", None, 10, {"train": 200, "val": 80, "test": 80}),
         ("signdigits", None, 10, {"test": 600}),
         ("imagenet_sample", None, 1000, {"test": 1000}),
