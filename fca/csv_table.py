@@ -21,7 +21,7 @@ import io
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -65,7 +65,7 @@ def read_table(source: bytes | str | Path, name: str | Path, comments: bool = Fa
     {'path': ['1.png', '2.png'], 'label': ['01', 'NA']}
     """
     table = _opened(source, name, comments)
-    lines = table.lines()
+    lines = table.lines(table.spaced, str.strip)
     columns = [column or f"Unnamed: {place}" for place, column in enumerate(lines.names)]
     frame = _without_quotes(table, columns)
     if frame is None:
@@ -86,9 +86,10 @@ def read_table(source: bytes | str | Path, name: str | Path, comments: bool = Fa
 def read_lines(source: bytes | str | Path, name: str | Path, comments: bool = False) -> Lines:
     """A table line by line, where a frame of its columns would be too wide; see `read_table`.
 
-    A column without a name is called "", and a cell may still have the apostrophe that `without_escape` removes.
+    Names of columns are what is measured there, so they are taken to the letter, with their spaces; one that is not
+    there is "". A cell may still have the apostrophe that `without_escape` removes.
     """
-    return _opened(source, name, comments).lines()
+    return _opened(source, name, comments).lines(spaced=False, named=str)
 
 
 def without_escape(text: str) -> str:
@@ -213,17 +214,20 @@ class _Text:
     name: str
     comments: bool
 
-    def lines(self) -> Lines:
-        """Names of the columns, and the lines, checked as they are read."""
-        reader, header = self.begun(self.spaced)
-        names = [without_escape(column.strip()) for column in header]
+    def lines(self, spaced: bool, named: Callable[[str], str]) -> Lines:
+        """Names of the columns, and the lines, checked as they are read.
+
+        spaced: see below.    named: a cell of the header -> the name.
+        """
+        reader, header = self.begun(spaced)
+        names = [without_escape(named(column)) for column in header]
         if not any(names):
             raise FcaError(f"table in {self.name}", "no header", "a first line with the names of columns", "add it")
         with _naming(reader, self.name):
             first = next((cells for cells in reader if not _is_blank(cells)), None)
         width = len(names) if first is None else len(first)
-        named = max(place for place, column in enumerate(names, 1) if column)
-        if named <= width < len(names):
+        last_named = max(place for place, column in enumerate(names, 1) if column)
+        if last_named <= width < len(names):
             names = names[:width]  # the header alone has separators at its end
         if twice := [column for column, times in Counter(names).items() if column and times > 1]:
             raise FcaError(f"columns of {self.name}", f"{twice[0]!r} twice", "names that differ", "rename one of them")

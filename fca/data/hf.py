@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
@@ -18,7 +19,7 @@ import xxhash
 from fca.data.content import inside
 from fca.data.files import LARGEST, name_of
 from fca.data.splits import Share, White
-from fca.data.webdataset import files_in, own_splits, packed
+from fca.data.webdataset import NO_LABEL, files_in, keys_of, own_splits, packed
 from fca.types import FcaError, ImageData
 
 LINE = pa.schema([("label", pa.string()), ("content", pa.string())])
@@ -33,7 +34,8 @@ class HuggingFace:
              file is read with its row group: a large shuffled set streams faster as Arrow,
              datasets.load_dataset(folder).save_to_disk(another).
     image, label: columns: encoded images (or a struct with their `bytes`), and text, or integers of a ClassLabel.
-    classes: class keys in the order of integer labels; null = the names that the file declares for them.
+    classes: class keys in the order of integer labels; null = the names that each file declares for them, which may
+             come in another order in each. An integer label -1 means that there is none: such images are left out.
     name, splits, val, mirror, white: see fca.data.folder.Folder.
     """
 
@@ -50,7 +52,8 @@ class HuggingFace:
     def load(self) -> ImageData:
         """List the images by what they contain, in one pass through each file that is new.
 
-        Raises FcaError for a damaged file, missing columns and values, and images that lie outside of the files.
+        Raises FcaError for a damaged file, missing columns and values, images that lie outside of the files, labels
+        that are no single class, and files whose labels cannot be joined.
         """
         paths = files_in(self.root, (".parquet", ".arrow"))
         meaning = f"{self.image} {self.label}"
@@ -58,6 +61,7 @@ class HuggingFace:
         first = np.cumsum([0, *(table.num_rows for table in tables)])
         images = [_images(path, self.image) for path in paths]
         listed = pa.concat_tables(tables).to_pandas()
+        listed["label"] = self._keys(paths, [table["label"].to_pandas() for table in tables])
         listed["split"] = np.repeat(own_splits(self.root, paths, self.splits), np.diff(first))
         numbers = listed.groupby("split").cumcount()
         listed["key"] = [f"{number:07d}" for number in numbers]
@@ -66,8 +70,33 @@ class HuggingFace:
             file = int(np.searchsorted(first, row, side="right")) - 1
             return images[file](row - int(first[file]))
 
-        name, classes = self.name or name_of(self.root), self.classes or _names(paths[0], self.label)
-        return packed(name, listed, read, classes, self.val, self.splits, self.mirror, self.white)
+        name = self.name or name_of(self.root)
+        return packed(name, listed, read, self.val, self.splits, self.mirror, self.white)
+
+    def _keys(self, paths: Sequence[Path], labels: Sequence[pd.Series]) -> pd.Series:
+        """The class keys of all files, one after another: integers by the names of their own file.
+
+        labels: of each file, as text.
+        """
+        filled = [(path, of) for path, of in zip(paths, labels, strict=True) if len(of)]
+        files = [(path, of, _kind(path, self.label, of)) for path, of in filled]
+        numbered = [path for path, _, kind in files if kind.is_number and kind.names is None]
+        others = [path for path, _, kind in files if not kind.is_number or kind.names]
+        names = [kind.names for _, _, kind in files if kind.is_number and kind.names]
+        if self.classes is None and numbered and others:
+            value = f"integers without names in {numbered[0].name}, names of classes in {others[0].name}"
+            step = "give dataset.classes, the names of 0, 1, 2 and so on"
+            raise FcaError(f"column {self.label}", value, "names of classes in every file, or in none", step)
+        if self.classes is not None and any(of != names[0] for of in names):
+            allowed = "null: the files declare their classes in several orders"
+            raise FcaError("dataset.classes", ", ".join(self.classes[:5]), allowed, "leave it out")
+        if self.classes is not None or not names:
+            return keys_of(pd.concat(labels, ignore_index=True), self.classes)
+
+        keys = []
+        for path, of, kind in files:
+            keys.append(_by_names(path, kind.names, of) if kind.is_number and kind.names else of)
+        return pd.concat(keys, ignore_index=True)
 
 
 def _opened(path: Path) -> pq.ParquetFile | pa.Table:
@@ -78,14 +107,44 @@ def _opened(path: Path) -> pq.ParquetFile | pa.Table:
         return pa.ipc.open_stream(file).read_all()
 
 
-def _names(path: Path, label: str) -> list[str] | None:
-    """The class names that `datasets` wrote into the file's schema."""
+class Kind(NamedTuple):
+    """What the labels of a file are.    names: of the classes 0, 1, 2 ..., if the file declares them."""
+
+    is_number: bool
+    names: list[str] | None
+
+
+def _kind(path: Path, label: str, labels: pd.Series) -> Kind:
+    """What a file's labels are. Raises FcaError for those that are no single class.    labels: as text."""
     opened = _opened(path)
     schema = opened.schema_arrow if isinstance(opened, pq.ParquetFile) else opened.schema
+    kind = schema.field(label).type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        step = "name another column as dataset.label"
+        raise FcaError(f"column {label} of {path.name}", kind, "one class an image: text or an integer", step)
+    if pa.types.is_floating(kind) and (labels == "nan").any():
+        raise FcaError(f"column {label} of {path.name}", "NaN", "a class in every row", "fill or remove those rows")
+    return Kind(pa.types.is_integer(kind), _names(schema, label))
+
+
+def _names(schema: pa.Schema, label: str) -> list[str] | None:
+    """The class names that `datasets` wrote into a file's schema."""
     with suppress(ValueError, LookupError, TypeError):
         names = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"][label]["names"]
-        return [str(name) for name in names]
+        return [str(name) for name in names] or None
     return None
+
+
+def _by_names(path: Path, names: Sequence[str], labels: pd.Series) -> pd.Series:
+    """The names behind integer labels; missing for -1. Raises FcaError for a label without a name."""
+    name_of_label = {str(number): name for number, name in enumerate(names)} | {NO_LABEL: None}
+    if unknown := sorted(set(labels) - set(name_of_label)):
+        allowed = f"-1 (none) to {len(names) - 1}, by the names of the file: {', '.join(names[:5])}"
+        step = "write the file again, or give dataset.classes"
+        raise FcaError(f"label in {path.name}", ", ".join(unknown[:5]), allowed, step)
+    return labels.map(name_of_label).astype(object)
 
 
 def _images(path: Path, column: str) -> Callable[[int], bytes]:

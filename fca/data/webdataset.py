@@ -28,6 +28,11 @@ from fca.data.kinds import HEAD, SUFFIXES, TEXTS, reads_heic
 from fca.data.splits import Share, White, assemble, shown
 from fca.types import FcaError, ImageData, UnreadableImage
 
+log = logging.getLogger(__name__)
+NO_LABEL = "-1"
+"""What the label of an image without one is by custom, where labels are integers: in test splits of public sets."""
+NUMBER = r"-1|\d{1,9}"
+
 MEMBER = pa.schema(
     [
         *(("key", pa.string()), ("label", pa.string()), ("content", pa.string())),
@@ -45,7 +50,8 @@ class WebDataset:
 
     root:    the folder of the .tar files, which may lie in folders; their names or folders name the split.
     label:   suffix of the member with the class as text; `json.NAME` = the value NAME of the member key.json.
-    classes: class keys in the order of integer labels; null = the labels themselves, with leading zeros.
+    classes: class keys in the order of integer labels; null = the labels themselves, with leading zeros. Where all
+             labels are integers, -1 means that there is none: such images are left out.
     name, splits, val, mirror, white: see fca.data.folder.Folder.
     """
 
@@ -65,7 +71,8 @@ class WebDataset:
         samples without a class, and two images under one key.
         """
         paths = files_in(self.root, (".tar",))
-        meaning = f"{self.label}, images by content{', HEIC' if reads_heic() else ''}"
+        one_class = " of one class" if "." in self.label else ""  # before, it could be a list
+        meaning = f"{self.label}{one_class}, images by content{', HEIC' if reads_heic() else ''}"
         look = [partial(inside, path, meaning, MEMBER, partial(_members, path, self.label)) for path in paths]
         with ThreadPoolExecutor(WALKERS) as pool:
             tables = list(pool.map(lambda of_file: of_file(), look))
@@ -78,13 +85,14 @@ class WebDataset:
             [table.select(["key", "label", "content"]).to_pandas() for table in tables], ignore_index=True
         )
         listed["split"] = np.array(own)[of_file]
+        listed["label"] = keys_of(listed["label"], self.classes)
 
         def read(row: int) -> bytes:
             with paths[of_file[row]].open("rb") as file:
                 return os.pread(file.fileno(), int(size[row]), int(at[row]))
 
         name = self.name or name_of(self.root)
-        return packed(name, listed, read, self.classes, self.val, self.splits, self.mirror, self.white)
+        return packed(name, listed, read, self.val, self.splits, self.mirror, self.white)
 
 
 def _warn_of_samples_without_image(root: str, samples: pa.Table) -> None:
@@ -144,7 +152,7 @@ class _Samples:
 
     def _add_label(self, key: str, content: bytes) -> None:
         _check_new(self.labels, key)
-        self.labels[key] = str(json.loads(content)[self.field] if self.field else content.decode()).strip()
+        self.labels[key] = _label(content, self.field)
 
     def _add_by_content(self, key: str, file: BinaryIO, member: tarfile.TarInfo) -> None:
         head = os.pread(file.fileno(), min(HEAD, member.size), member.offset_data)
@@ -179,6 +187,16 @@ def _content(file: BinaryIO, member: tarfile.TarInfo) -> bytes:
     if member.size > LARGEST or member.issparse():
         raise ValueError(f"{member.name:.200} has {member.size} bytes, at most {LARGEST} are read")
     return os.pread(file.fileno(), member.size, member.offset_data)
+
+
+def _label(content: bytes, field: str) -> str:
+    """The class in a member; "" where there is none. Raises ValueError for a value that is no class."""
+    if not field:
+        return content.decode().strip()
+    value = json.loads(content)[field]
+    if isinstance(value, list | dict):
+        raise ValueError(f"{field} is {value!s:.60}, not one class")
+    return "" if value is None else str(value).strip()
 
 
 # What files with many images share.
@@ -219,26 +237,54 @@ def own_splits(root: str, paths: Iterable[Path], splits: Splits) -> list[str]:
     return named
 
 
+def keys_of(labels: pd.Series, classes: Sequence[str] | None) -> pd.Series:
+    """Class keys of labels as files have them: text is itself, and an integer a position in `classes`.
+
+    classes: None = integers with leading zeros. Where all labels are integers, -1 is none: a missing key.
+
+    >>> keys_of(pd.Series(["9", "-1", "10"]), None).tolist()
+    ['09', None, '10']
+    """
+    if labels.empty or not labels.str.fullmatch(NUMBER).all():
+        return labels
+    numbers = labels.astype(int)
+    most = int(numbers.max())
+    keys = classes or [f"{label:0{len(str(most))}d}" for label in range(most + 1)]
+    if len(keys) <= most:
+        raise FcaError("dataset.classes", len(keys), f"{most + 1} or more class keys", "name the class of every label")
+    named = [keys[label] if label >= 0 else None for label in numbers.tolist()]
+    return pd.Series(named, labels.index, dtype=object)
+
+
+def _labelled(name: str, listed: pd.DataFrame, splits: Splits) -> pd.DataFrame:
+    """The images that have a class; a line says how many have none. Raises FcaError for a split in which none has."""
+    left_out = [own for own, ours in (splits or {}).items() if ours is None]
+    without = listed["label"].isna()
+    counts = without[~listed["split"].isin(left_out)].groupby(listed["split"], sort=False).agg(["sum", "size"])
+    for split, count, size in counts.itertuples():
+        if count == size:
+            what, step = f"labels of {split} in {name}", f"leave it out: dataset.splits='{{{split}: null}}'"
+            raise FcaError(what, f"-1 (no label) for each of its {size} images", "a class for each image", step)
+    if counts["sum"].any():
+        places = ", ".join(f"{count} in {split}" for split, count, _ in counts.itertuples() if count)
+        log.warning("%s: images without a label (-1) are left out: %s", name, places)
+    return listed[~without].astype({"label": "str"}).reset_index(drop=True)
+
+
 def packed(
     name: str,
     listed: pd.DataFrame,
     read: Callable[[int], bytes],
-    classes: Sequence[str] | None,
     val: Share,
     splits: Splits,
     mirror: bool,
     white: int | None,
 ) -> ImageData:
-    """The data set of the images in such files.    listed: key, label, content, split.    read: line -> bytes."""
-    labels, ids = listed["label"], listed["split"] + "/" + listed["key"]
-    if labels.str.fullmatch(r"\d{1,9}").all():
-        most = int(labels.astype(int).max())
-        keys = classes or [f"{label:0{len(str(most))}d}" for label in range(most + 1)]
-        if len(keys) <= most:
-            raise FcaError(
-                "dataset.classes", len(keys), f"{most + 1} or more class keys", "name the class of every label"
-            )
-        labels = labels.astype(int).map(keys.__getitem__)
+    """The data set of the images in such files.
+
+    listed: key, label (a class key; missing where an image has none), content, split.    read: line -> bytes.
+    """
+    ids = listed["split"] + "/" + listed["key"]
     row_of = dict(zip(ids.tolist(), range(len(ids)), strict=True))
 
     def image(image_id: str) -> np.ndarray:
@@ -248,5 +294,5 @@ def packed(
             raise UnreadableImage(f"{name}: {image_id}: {error}") from error
         return decode(content, f"{name}: {image_id}", white)
 
-    listed = listed.drop(columns="key").assign(image_id=ids, label=labels.astype("str"))
+    listed = _labelled(name, listed.drop(columns="key").assign(image_id=ids), splits)
     return assemble(name, listed, image, val, splits, mirror=mirror, white=white)

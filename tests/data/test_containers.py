@@ -135,8 +135,10 @@ def test_the_class_may_be_a_value_in_json_or_text(tmp_path):
     )
     with pytest.raises(FcaError, match=r"dataset\.label: 'species'"):
         WebDataset(str(values), VAL, label="json.species").load()
-    labels = WebDataset(str(values), VAL, label="json.kind", **KEYS).load().classes
-    assert labels == ("{'0': 0}", "{'0': 1}")
+    with pytest.raises(FcaError, match=r"kind is {'0': [01]}, not one class"):
+        WebDataset(str(values), VAL, label="json.kind").load()
+    plain = shards(tmp_path / "plain", label=lambda k: ("json", json.dumps({"kind": LABELS[k]}).encode()))
+    assert WebDataset(str(plain), VAL, label="json.kind", **KEYS).load().classes == ("0", "1")
 
 
 def test_integer_labels_keep_their_order(tmp_path):

@@ -200,7 +200,7 @@ def test_verdicts_without_an_error_are_refused(empty, answers, tmp_path):
 @pytest.mark.parametrize(
     ("header", "lines", "message"),
     [
-        ("item,wrong", ["0.png,1"], r"verdict_columns = error; allowed: item, wrong"),
+        ("item,wrong", ["0.png,1"], r"verdict_columns = error; allowed: 'item', 'wrong'"),
         ("item,error", ["0.png,2"], r"verdict in error = 2; allowed: 1 \(wrong label\) or 0"),
         ("item,error", ["0.png,1", "0.png,0"], r"0\.png twice"),
     ],

@@ -119,10 +119,10 @@ def test_decimals_that_pandas_writes_beside_gaps_are_read(tmp_path):
     ("name", "content", "message"),
     [
         ("a.csv", "subject,x,y\nann,1,2\n", r"response of ann to y in .*a.csv = 2; allowed: 0, 1, or missing"),
-        ("a.csv", "subject,x,y\nann,1\n", r"cells in line 2 of .*a.csv = 2; allowed: 3"),
-        ("a.csv", "subject,x,x\nann,1,0\n", "item names = x twice"),
+        ("a.csv", "subject,x,y\nann,1\n", r"line 2 of .*a.csv = 2 cells: 'ann', '1'; allowed: 3"),
+        ("a.csv", "subject,x,x\nann,1,0\n", "columns of .*a.csv = 'x' twice"),
         ("a.csv", "subject,x\nann,1\nann,0\n", "subject names = ann twice"),
-        ("a.csv", "", "responses in .*a.csv = none; allowed: 1 subject and 1 item or more"),
+        ("a.csv", "", "table in .*a.csv = no header"),
         ("a.csv", "subject,x\n", "responses in .*a.csv = none"),
         ("a.jsonl", "", "responses in .*a.jsonl = none"),
         ("a.jsonl", '{"subject_id": "a", "responses": {"x": 0.5}}', r"response of a to x in .* = 0.5"),
@@ -185,7 +185,7 @@ def test_answers_that_are_no_class_are_named(pred, classes, message, tmp_path):
 
 def test_letters_that_are_no_utf_8_are_named(tmp_path):
     (tmp_path / "a.csv").write_bytes("subject,é\nann,1\n".encode("latin-1"))
-    with pytest.raises(FcaError, match=r"file of responses = .*a.csv; allowed: one that can be read.*codec"):
+    with pytest.raises(FcaError, match=r"line 1 of .*a.csv = .*; allowed: text in UTF-8 .*codec"):
         read_responses(tmp_path / "a.csv")
 
 
