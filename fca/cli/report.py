@@ -22,6 +22,7 @@ from fca.cli.show import check_store
 from fca.cli.trust import check_file
 from fca.report.compare import write_compared
 from fca.report.page import Result, answers_of
+from fca.report.pictures import large_pictures
 from fca.store import Store
 from fca.store import results as results_of
 from fca.store.columns import BASE, RUN_ID
@@ -97,7 +98,8 @@ def _make_page(config: DictConfig, words: Sequence[str], folders: Sequence[Path]
         store.save(table)
     command = shlex.join(["fca", "report", *words])
     damaged = shown({other.args: other for other in (*store.left_out, *store.damaged())}.values())
-    page: Path = maker(folder, results, store.rows(config.query), command, (*BASE, *task_columns()), damaged)
+    large = large_pictures(store, tables)
+    page: Path = maker(folder, results, store.rows(config.query), command, (*BASE, *task_columns()), damaged, large)
     about = {"report": folder.name, "query": config.query, "command": command, "commit": provenance()["commit"]}
     write_compared(page.parent, store, store.rows(config.query))
     tracker.publish(tables, page, about)

@@ -20,7 +20,7 @@ from fca.types import Column, Table, with_interval
 PAPER = "low_discrimination_feasibility", errors.AS_PAPER  # the rule of the paper, by our fit and as it fitted
 CLAIM = (0.3, 0.4)  # of the errors, by the paper; it does not state which share of all images is flagged
 FIRST = 20  # suspects of each data set in the figure
-STEP = 100  # pixels from the top of one picture to the next, with two lines of text between
+STEP = kinds.SIDE + 40  # pixels from the top of one picture to the next, with two lines of text between
 _NO_VERDICTS = "no verdicts on these images were given (analysis.verdicts); suspects are ranked all the same"
 _MEASURES = {AUC: "AUC among all", AUC_REVIEWED: "AUC among reviewed", PRECISION: "precision of the first k"}
 MEASURE = Column("measure", str, "", "measure", {words: words for words in _MEASURES.values()})
@@ -128,7 +128,7 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     chart = kinds.pictures(frame, hover, LABEL, PREDICTED)
     drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * STEP, columns=1)
-    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 18)
+    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + kinds.GAP)
     return drawn
 
 
