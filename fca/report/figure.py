@@ -51,12 +51,12 @@ class Answer(NamedTuple):
 
     tables: the declarations of those that it reads.
     find:   their frames, none of them empty and all of one data set -> the sentence and the small figure
-            (`fca.report.small`), or no figure; None where they hold no answer.
+            (`fca.report.small`); None where they hold no answer.
     """
 
     question: str
     tables: tuple[Declared, ...]
-    find: Callable[..., tuple[str, alt.TopLevelMixin | None] | None]
+    find: Callable[..., tuple[str, alt.TopLevelMixin] | None]
 
 
 class Visuals(NamedTuple):

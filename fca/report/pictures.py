@@ -113,12 +113,13 @@ def name_of_large(uri: str) -> str:
 def large_pictures(store: Store, tables: Iterable[Table]) -> dict[str, Path]:
     """Thumbnail -> the kept file of the same picture at full size, of those in these tables that have one.
 
-    A picture no larger than its thumbnail has none, nor one of a description of version 0.1.
+    A picture no larger than its thumbnail has none, nor one of a description of version 0.1. Links are not followed:
+    a store from elsewhere has no file of this machine copied into a page.
     """
     columns = [table.frame["thumbnail"] for table in tables if "thumbnail" in table.frame]
     uris = dict.fromkeys(uri for column in columns for uri in column.dropna())
     files = {uri: _large_file(store, uri) for uri in uris}
-    return {uri: file for uri, file in files.items() if file.is_file()}
+    return {uri: file for uri, file in files.items() if not file.is_symlink() and _whole(file, "JPEG")}
 
 
 def _large_file(store: Store, uri: str) -> Path:
@@ -132,14 +133,14 @@ def _jpeg_of(image: Image.Image) -> bytes:
     return file.getvalue()
 
 
-def _whole(file: Path) -> bytes | None:
-    """The bytes of a PNG; None where it is missing or damaged."""
+def _whole(file: Path, kind: str = "PNG") -> bytes | None:
+    """The bytes of a picture; None where it is missing, damaged or of another kind."""
     try:
-        png = content_of(file)
-        Image.open(BytesIO(png), formats=["PNG"]).verify()
+        content = content_of(file)
+        Image.open(BytesIO(content), formats=[kind]).verify()
     except Exception:  # Pillow raises many kinds
         return None
-    return png
+    return content
 
 
 def _thumbnails(

@@ -71,8 +71,8 @@ def strip(frame: pd.DataFrame, below: Column, hover: Sequence[Column]) -> Any:
     few = few.assign(place=few.index, below=few[below].astype(str))
     places = alt.Scale(domain=list(range(NAMED)))
     base = alt.Chart().encode(x=alt.X("place:O", axis=None, scale=places), tooltip=kinds.tooltips(hover))
-    images: Any = base.mark_image(width=HEIGHT - 4, height=HEIGHT - 4, yOffset=-8)
-    words: Any = base.mark_text(fontSize=11, limit=88, dy=HEIGHT / 2 + 2)
+    images: Any = base.mark_image(width=HEIGHT - 4, height=HEIGHT - 4).encode(y=alt.value(HEIGHT / 2 - 8))
+    words: Any = base.mark_text(fontSize=11, limit=88).encode(y=alt.value(HEIGHT))
     drawn = [images.encode(url="thumbnail:N", href="large:N"), words.encode(text="below:N")]
     return _sized(kinds.layers(*drawn), few)
 

@@ -16,7 +16,7 @@ from fca.studies.irt import difficulty_segments as segments
 from fca.studies.irt import gallery as shown_images
 from fca.studies.irt import irt
 from fca.studies.irt import label_errors as errors
-from fca.studies.irt.fits import ABILITY, SUBJECT, TRAIT
+from fca.studies.irt.fits import ABILITY, ITEM_TOP1, SUBJECT, TRAIT
 from fca.studies.irt.irt import TAU
 from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, IMAGE_ID, LABEL, SEVERITY, TOP1, all_at_chance
 from fca.types import Column, with_interval
@@ -56,7 +56,7 @@ def images_answer(gallery: pd.DataFrame) -> Found:
     """The hardest image, and the label that looks most wrong.
 
     >>> hard = {"dataset": "zoo", "kind": "hardest", "rank": 1, "image_id": "7.png", "thumbnail": None}
-    >>> hard |= {"label": "cat", "predicted": "9 x dog"}
+    >>> hard |= {"label": "cat", "predicted": "9 x dog", "top1": 0.0}
     >>> print(images_answer(pd.DataFrame([hard, hard | {"kind": "suspect", "image_id": "3.png"}]))[0])
     The hardest image of zoo is 7.png: its label is cat, the models predict 9 x dog. Look first at the label of 3.png: \
 it is cat, the models predict 9 x dog.
@@ -81,7 +81,8 @@ it is cat, the models predict 9 x dog.
     if len(pictured):
         hover = (IMAGE_ID, LABEL, shown_images.PREDICTED)
         return sentence, small.strip(pictured, LABEL, hover)
-    return sentence, None
+    share_right = Column(ITEM_TOP1, float, ".0%", "models that are right")
+    return sentence, small.dots(hardest, IMAGE_ID, share_right, (IMAGE_ID, LABEL, share_right))
 
 
 def _predicted_instead(line: Mapping[Any, Any]) -> str:
