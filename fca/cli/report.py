@@ -26,6 +26,7 @@ from fca.cli.show import check_store
 from fca.cli.trust import check_file, load_yaml
 from fca.report.compare import write_compared
 from fca.report.page import RUNS, Result, answers_of
+from fca.report.pictures import large_pictures
 from fca.store import Store
 from fca.store import results as results_of
 from fca.store.columns import BASE, DATASET, RUN_ID
@@ -133,8 +134,9 @@ def _made(config: DictConfig, again: str, folders: Sequence[Path]) -> Made:
         store.save(table)
     damaged = shown({other.args: other for other in (*store.left_out, *store.damaged())}.values())
     left_out = list(dict.fromkeys(line for table in tables for line in table.parameters.get(DATA_LEFT_OUT, ())))
+    large = large_pictures(store, tables)
     before = _on_page(folder)
-    page: Path = maker(folder, results, store.rows(), again, (*BASE, *task_columns()), [*damaged, *left_out])
+    page: Path = maker(folder, results, store.rows(), again, (*BASE, *task_columns()), [*damaged, *left_out], large)
     lost = before - _on_page(folder)
     gone = {name for name, dataset in lost if dataset is None}
     lost = {(name, dataset) for name, dataset in lost if dataset is None or name not in gone}

@@ -232,14 +232,15 @@ def bars(x: Any, y: Any, hover: Sequence[Column], coloured: Hue | None = None, *
     return marks if coloured is None else marks.add_params(coloured.picked)
 
 
-SIDE = 64  # pixels of a picture in a figure
+SIDE = 112  # pixels of a picture in a figure, large enough to judge it
+GAP = 18  # pixels between two pictures
 FIXED = {"fixed": True}  # `usermeta` of a figure whose panels have one width on any page: pictures, squares
 
 
 def pictures(frame: pd.DataFrame, hover: Sequence[Column], bold: str, plain: str) -> alt.LayerChart:
     """A grid of thumbnails (columns `thumbnail`, `row`, `column`) with two lines of text below each.
 
-    bold, plain: the columns of the texts.
+    bold, plain: the columns of the texts. A click opens the address in the column `large`, where there is one.
     """
     places = {name: alt.Scale(domain=list(range(int(frame[name].max()) + 1))) for name in ("column", "row")}
     base = alt.Chart().encode(
@@ -248,7 +249,7 @@ def pictures(frame: pd.DataFrame, hover: Sequence[Column], bold: str, plain: str
         tooltip=tooltips(hover),
     )
     return layers(
-        base.mark_image(width=SIDE, height=SIDE, yOffset=-12).encode(url="thumbnail:N"),
-        base.mark_text(fontSize=10, fontWeight=600, limit=SIDE + 14, dy=SIDE / 2 - 4).encode(text=f"{bold}:N"),
-        base.mark_text(fontSize=9, limit=SIDE + 14, dy=SIDE / 2 + 8).encode(text=f"{plain}:N"),
+        base.mark_image(width=SIDE, height=SIDE, yOffset=-12).encode(url="thumbnail:N", href="large:N"),
+        base.mark_text(fontSize=11, fontWeight=600, limit=SIDE + 14, dy=SIDE / 2 - 4).encode(text=f"{bold}:N"),
+        base.mark_text(fontSize=10, limit=SIDE + 14, dy=SIDE / 2 + 8).encode(text=f"{plain}:N"),
     )

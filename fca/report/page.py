@@ -7,7 +7,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -19,10 +19,10 @@ from markupsafe import Markup
 
 from fca.allowed import Allowed, plain_name
 from fca.csv_table import csv_text
-from fca.report import style
+from fca.report import style, terms
 from fca.report.compare import FOLDER
 from fca.report.figure import Headline, answers, headlines, visuals_of
-from fca.report.pictures import is_pictures
+from fca.report.pictures import is_pictures, name_of_large
 from fca.report.style import NothingToDraw, spec
 from fca.store import columns as of_row
 from fca.store.files import write_text
@@ -32,6 +32,7 @@ MOST = 5  # headlines on a page
 RUNS = "runs"  # the file of the runs behind a page, among those of its tables
 _NUMBER = re.compile(r"[+-]?\d[\d.,]*(?: %| points)? \[[^\]]*\]")
 _FILES = (".png", ".svg", ".pdf", ".csv", "-column.svg", "-column.pdf")
+LARGE = "pictures"  # beside index.html: pictures at full size, which a click on a thumbnail opens
 SHOWN = 1_000  # lines of a table that are on the page; its file has all
 _WEB = Path(__file__).parent / "web"
 _SCRIPTS = ("tables.js", "filters.js", "figures.js", "compare.js", "start.js")
@@ -76,7 +77,7 @@ class Page:
 
     headlines: sentences on the whole page.    rows: the runs behind it, as in `fca.store.results`, and their `columns`.
     command: what makes this page again.    left_out: what of the store it does not show, and why, as sentences.
-    answers: what the page opens with, at most five.
+    answers: what the page opens with, at most five.    large: thumbnail -> the file of the same picture at full size.
     """
 
     title: str
@@ -87,6 +88,7 @@ class Page:
     columns: Sequence[Column] = ()
     left_out: Sequence[str] = ()
     answers: Sequence[Headline] = ()
+    large: Mapping[str, Path] = field(default_factory=dict)
 
 
 def write_page(folder: Path, page: Page) -> Path:
@@ -100,9 +102,11 @@ def write_page(folder: Path, page: Page) -> Path:
         allowed = "a new or empty folder, or one with an earlier page"
         raise FcaError("folder of the page", folder, allowed, "take another name")
     write_text(index, render(page))  # first: whatever happens next, the folder is known as a page's
-    for part in ("figures", "tables", FOLDER):  # else a figure that is left out now would stay from before
+    for part in ("figures", "tables", FOLDER, LARGE):  # else a figure that is left out now would stay from before
         shutil.rmtree(folder / part, ignore_errors=True)
         (folder / part).mkdir(parents=True)
+    for uri, file in page.large.items():
+        shutil.copyfile(file, folder / LARGE / name_of_large(uri))
     for section in page.sections:
         if section.figure is not None:
             style.save(section.figure, folder / "figures" / plain_name("key of a figure", section.key))
@@ -121,8 +125,10 @@ def render(page: Page) -> str:
     fields = _filters(tables)
     small = {f"answer-{i}": one.figure for i, one in enumerate(page.answers) if one.figure is not None}
     figures = {s.key: filtered(s.figure, fields) for s in page.sections if s.figure is not None}
+    drawn = {name: linked(figure, page.large) for name, figure in {**_specs(small), **figures}.items()}
+    explained_words: set[str] = set()
     data = {
-        "figures": {name: compact(figure) for name, figure in {**_specs(small), **figures}.items()},
+        "figures": {name: compact(figure) for name, figure in drawn.items()},
         "tables": {t.name: grid(t.frame, t.columns) for t in tables} | {"runs": grid(varying, page.columns)},
         "filters": {column: _choices(tables, column) for column in fields},
         "names": {column: dict(column.choices) for column in fields if column.choices},
@@ -131,7 +137,11 @@ def render(page: Page) -> str:
     }
     return environment.get_template("page.html.jinja").render(
         page=page,
-        answers=[_opening(i, one) for i, one in enumerate(page.answers)],
+        answers=[
+            _opening(i, one) | {"terms": terms.explained(f"{one.question} {one.sentence}", explained_words)}
+            for i, one in enumerate(page.answers)
+        ],
+        terms={s.key: terms.explained(_words(s), explained_words) for s in page.sections if s.shown},
         most=MOST,
         shown=SHOWN,
         files=[(end.strip(".-").replace(".", " "), end) for end in _FILES],
@@ -154,6 +164,29 @@ def _opening(i: int, headline: Headline) -> dict[str, Any]:
     parts = {"before": headline.sentence[:start], "after": headline.sentence[end:]}
     shown = {"question": headline.question, "figure": headline.figure is not None, "key": f"answer-{i}"}
     return {**shown, **parts, "number": headline.sentence[start:end]}
+
+
+def _words(section: Section) -> str:
+    """What a reader sees of a section before opening a table: question, caption, legends, axes, headings of panels."""
+    question, lines = section.caption
+    figure = section.figure or {}
+    bare = {name: part for name, part in figure.items() if name not in ("datasets", "title", "transform", "params")}
+    panels = {line["panel"] for drawn in figure.get("datasets", {}).values() for line in drawn if "panel" in line}
+    return " ".join([question, *lines, json.dumps(bare), *sorted(map(str, panels))])
+
+
+def linked(figure: dict[str, Any], large: Mapping[str, Path]) -> dict[str, Any]:
+    """The figure with the address of the full picture, as `large`, beside each thumbnail that has one.
+
+    The address is relative to the page, whose folder has a copy; so a page that goes elsewhere names no folder of here.
+    """
+    datasets = {}
+    for name, lines in figure.get("datasets", {}).items():
+        datasets[name] = [
+            {**line, "large": f"{LARGE}/{name_of_large(line['thumbnail'])}"} if line.get("thumbnail") in large else line
+            for line in lines
+        ]
+    return {**figure, "datasets": datasets} if datasets else figure
 
 
 def _specs(charts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -302,11 +335,13 @@ class AnalysesReport:
         command: str,
         columns: Sequence[Column] = (),
         left_out: Sequence[str] = (),
+        large: Mapping[str, Path] | None = None,
     ) -> Path:
         """Write the page, its figures and tables into the folder; returns the page.
 
         rows: all that the store holds, with their columns; the page lists those that the tables read and those that
         these were made from.    command: what makes the page again.    left_out: sentences on what is not there.
+        large: thumbnail -> the file of the same picture at full size.
         """
         read = {run_id for result in results for table in result.tables for run_id in table.runs}
         used = rows[rows["run_id"].isin(read | set(rows.loc[rows["run_id"].isin(read), "parent"].dropna()))]
@@ -316,7 +351,9 @@ class AnalysesReport:
         sections = [replace(section, again=line) for result, line in made for section in _sections(result, known)]
         sections += _others(results, {table.name for section in sections for table in section.tables})
         opening = answers_of(results)
-        return write_page(folder, Page(self.title, (), sections, used, command, columns, left_out, opening))
+        return write_page(
+            folder, Page(self.title, (), sections, used, command, columns, left_out, opening, large or {})
+        )
 
 
 def _analysis_command(name: str, command: str) -> str:

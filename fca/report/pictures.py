@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from io import BytesIO
 from operator import methodcaller
@@ -18,7 +18,7 @@ from PIL import Image, ImageOps
 
 from fca.store import Store
 from fca.store.files import content_of, write_whole
-from fca.types import UnreadableImage
+from fca.types import Table, UnreadableImage
 
 URI = "data:image/png;base64,"
 
@@ -39,7 +39,8 @@ def picture(uri: str) -> Image.Image:
 
 
 ACROSS = 8  # pictures in a row
-THUMBNAIL = 64  # pixels a side
+THUMBNAIL = 128  # pixels a side
+LARGEST = 1_600  # pixels of the longer side of a picture at full size
 
 
 class Pictures(NamedTuple):
@@ -89,40 +90,71 @@ def _kept(store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str 
     """Image id -> its thumbnail as a data URI, for those that there are; each is a small file of its own."""
     found, files = {}, {}
     for image_id in image_ids:
-        name = hashlib.sha256(f"{fingerprint}\x1f{image_id}".encode()).hexdigest()[:24]
+        name = hashlib.sha256(f"{fingerprint}\x1f{image_id}\x1f{THUMBNAIL}".encode()).hexdigest()[:24]
         files[image_id] = store.outputs / "cache" / "thumbnails" / f"{name}.png"
         if png := _whole(files[image_id]):
             found[image_id] = data_uri(png)
     lacking = [image_id for image_id in image_ids if image_id not in found]
-    for image_id, pixels in _thumbnails(store, fingerprint, lacking, run_id) if lacking else ():
+    for image_id, pixels, image in _thumbnails(store, fingerprint, lacking, run_id) if lacking else ():
         png = png_of(pixels)
         found[image_id] = data_uri(png)
         with suppress(OSError):  # a store that one may only read, a full disk: the picture is shown all the same
+            if image is not None and max(image.size) > THUMBNAIL:
+                write_whole(_large_file(store, found[image_id]), methodcaller("write", _jpeg_of(image)))
             write_whole(files[image_id], methodcaller("write", png))
     return found
 
 
-def _whole(file: Path) -> bytes | None:
-    """The bytes of a PNG; None where it is missing or damaged."""
+def name_of_large(uri: str) -> str:
+    """The name of the file with the picture of a thumbnail at full size."""
+    return f"{hashlib.sha256(uri.encode()).hexdigest()[:24]}.jpg"
+
+
+def large_pictures(store: Store, tables: Iterable[Table]) -> dict[str, Path]:
+    """Thumbnail -> the kept file of the same picture at full size, of those in these tables that have one.
+
+    A picture no larger than its thumbnail has none, nor one of a description of version 0.1. Links are not followed:
+    a store from elsewhere has no file of this machine copied into a page.
+    """
+    columns = [table.frame["thumbnail"] for table in tables if "thumbnail" in table.frame]
+    uris = dict.fromkeys(uri for column in columns for uri in column.dropna())
+    files = {uri: _large_file(store, uri) for uri in uris}
+    return {uri: file for uri, file in files.items() if not file.is_symlink() and _whole(file, "JPEG")}
+
+
+def _large_file(store: Store, uri: str) -> Path:
+    return store.outputs / "cache" / "pictures" / name_of_large(uri)
+
+
+def _jpeg_of(image: Image.Image) -> bytes:
+    image.thumbnail((LARGEST, LARGEST), Image.Resampling.LANCZOS)
+    file = BytesIO()
+    image.save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+def _whole(file: Path, kind: str = "PNG") -> bytes | None:
+    """The bytes of a picture; None where it is missing, damaged or of another kind."""
     try:
-        png = content_of(file)
-        Image.open(BytesIO(png), formats=["PNG"]).verify()
+        content = content_of(file)
+        Image.open(BytesIO(content), formats=[kind]).verify()
     except Exception:  # Pillow raises many kinds
         return None
-    return png
+    return content
 
 
 def _thumbnails(
     store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str | None
-) -> Iterator[tuple[str, UInt8[np.ndarray, "64 64 3"]]]:
-    """Each image, if it is there and can be read, fitted into a square and framed with white."""
+) -> Iterator[tuple[str, UInt8[np.ndarray, "height width 3"], Image.Image | None]]:
+    """Each image, if it is there and can be read, fitted into a square and framed with white; and the whole image."""
     if run_id is not None and (store.folder(run_id) / "thumbnails.npy").exists():
         at = pd.Index(store.items(fingerprint)["image_id"]).get_indexer(pd.Index(image_ids))
-        yield from zip(image_ids, np.asarray(store.array(run_id, "thumbnails")[at]), strict=True)
+        for image_id, pixels in zip(image_ids, np.asarray(store.array(run_id, "thumbnails")[at]), strict=True):
+            yield image_id, pixels, None
     elif data := store.images(fingerprint):
         at = pd.Index(data.items["image_id"]).get_indexer(pd.Index(image_ids))
         for image_id, position in zip(image_ids, at.tolist(), strict=True):
             with suppress(UnreadableImage):
                 image = Image.fromarray(data.read(position))
                 small = ImageOps.pad(image, (THUMBNAIL, THUMBNAIL), Image.Resampling.BICUBIC, "white")
-                yield image_id, np.asarray(small)
+                yield image_id, np.asarray(small), image

@@ -65,6 +65,18 @@ def lines(frame: pd.DataFrame, x: Column, y: Column, one: Column, hover: Sequenc
     return _sized(kinds.layers(base.encode(color=colour, tooltip=kinds.tooltips(hover))), frame)
 
 
+def strip(frame: pd.DataFrame, below: Column, hover: Sequence[Column]) -> Any:
+    """The first pictures of the frame (column `thumbnail`) beside each other, with a word below each."""
+    few = frame.head(NAMED).reset_index(drop=True)
+    few = few.assign(place=few.index, below=few[below].astype(str))
+    places = alt.Scale(domain=list(range(NAMED)))
+    base = alt.Chart().encode(x=alt.X("place:O", axis=None, scale=places), tooltip=kinds.tooltips(hover))
+    images: Any = base.mark_image(width=HEIGHT - 4, height=HEIGHT - 4).encode(y=alt.value(HEIGHT / 2 - 8))
+    words: Any = base.mark_text(fontSize=11, limit=88).encode(y=alt.value(HEIGHT))
+    drawn = [images.encode(url="thumbnail:N", href="large:N"), words.encode(text="below:N")]
+    return _sized(kinds.layers(*drawn), few)
+
+
 def _steps(along: Column) -> alt.X:
     axis = alt.Axis(labelExpr=f"datum.index == 0 ? datum.label + ' {along.meaning}' : datum.label")
     return alt.X(f"{along}:O", title=None, sort=None, axis=axis)

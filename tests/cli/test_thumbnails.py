@@ -6,6 +6,7 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from omegaconf import OmegaConf
 from PIL import Image
@@ -13,7 +14,8 @@ from PIL import Image
 from fca.cli import configure
 from fca.cli.configure import store_with_images
 from fca.data.folder import Folder
-from fca.report.pictures import URI, pictures
+from fca.report.pictures import THUMBNAIL, URI, large_pictures, pictures
+from fca.types import Table
 from tests.data.trees import grid, plant, png
 
 SHOWN = ["cat/2.png", "dog/0.png", "cat/2.png"]
@@ -23,7 +25,7 @@ SHOWN = ["cat/2.png", "dog/0.png", "cat/2.png"]
 def described(fca, tmp_path):
     """A folder of eight images that a run has read; its store, and the fingerprint of the set."""
     root = plant(tmp_path / "photos", grid())
-    (root / "dog/0.png").write_bytes(png(9, (64, 32)))
+    (root / "dog/0.png").write_bytes(png(9, (128, 64)))
     assert fca("task=describe", "dataset=folder", f"dataset.root={root}", "logger=none")[0] == 0
     store = store_with_images(tmp_path / "outputs")
     return root, store, store.rows()["fingerprint"].iloc[0]
@@ -41,9 +43,9 @@ def test_only_the_images_that_a_page_shows_have_thumbnails(described):
     assert found.thumbnails[0] == found.thumbnails[2]
     assert all(uri.startswith(URI) for uri in found.thumbnails)
     dog = np.asarray(Image.open(BytesIO(base64.b64decode(found.thumbnails[1].removeprefix(URI)))))
-    assert dog.shape == (64, 64, 3)
-    assert (dog[:, :16] == 255).all()  # framed with white
-    assert (dog[:, 16:48] == np.asarray(Image.open(BytesIO(png(9, (64, 32)))))).all()
+    assert dog.shape == (128, 128, 3)
+    assert (dog[:, :32] == 255).all()  # framed with white
+    assert (dog[:, 32:96] == np.asarray(Image.open(BytesIO(png(9, (128, 64)))))).all()
 
 
 def test_what_a_page_showed_it_shows_again_without_the_images(described):
@@ -106,3 +108,31 @@ def test_a_store_from_elsewhere_has_no_other_folder_listed_and_nothing_downloade
         config.write_text(OmegaConf.to_yaml({"dataset": OmegaConf.create(dataset), "limit": None}))
         assert pictures(store_with_images(store.outputs), SHOWN, fingerprint).thumbnails == [None] * 3
     assert not Path("nowhere").exists()
+
+
+def table_of(found):
+    return Table("shown", "?", "", pd.DataFrame({"thumbnail": found.thumbnails}), {}, ())
+
+
+def test_a_picture_larger_than_its_thumbnail_is_kept_at_full_size_and_others_are_not(described, monkeypatch):
+    _, store, fingerprint = described
+    monkeypatch.setattr("fca.report.pictures.THUMBNAIL", 32)
+    found = pictures(store, SHOWN, fingerprint)
+    [(uri, file)] = large_pictures(store, [table_of(found)]).items()
+    assert uri == found.thumbnails[1], "dog/0.png; the cats have 4 x 5 pixels"
+    assert Image.open(file).size == (64, 128)
+    assert THUMBNAIL >= 96, "large enough to judge an image"
+
+
+def test_a_link_in_a_store_from_elsewhere_copies_no_file_of_this_machine(described, tmp_path, monkeypatch):
+    _, store, fingerprint = described
+    monkeypatch.setattr("fca.report.pictures.THUMBNAIL", 32)
+    found = pictures(store, SHOWN, fingerprint)
+    [file] = large_pictures(store, [table_of(found)]).values()
+    private = tmp_path / "private.jpg"
+    shutil.move(file, private)
+    file.symlink_to(private)
+    assert large_pictures(store, [table_of(found)]) == {}
+    file.unlink()
+    file.write_text("no picture")
+    assert large_pictures(store, [table_of(found)]) == {}

@@ -116,6 +116,13 @@ class FigureClaims:
                 assert not re.search(r"\bnan\b|\bNone\b", sentence)
                 assert drawn({**style.spec(chart), "width": 300})
 
+    def test_its_caption_is_made_of_whole_sentences(self, shown):
+        title = self.figure(shown).get("title", {})
+        caption = " ".join(title.get("subtitle", [])) if isinstance(title, dict) else ""
+        if caption:
+            assert re.search(r"[.)]$", caption), caption
+            assert not re.search(r"[a-z] (Up to|Each|At most) ", caption), "a sentence that has no end"
+
     def test_without_a_line_there_is_nothing_to_draw(self, shown):
         known = _tables(type(self))
         refuses_empty(shown.draw, [known[spec.name] for spec in shown.tables])

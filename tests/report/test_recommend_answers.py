@@ -1,10 +1,13 @@
 """The first sentence of a recommendation says what the verdict says, with one job and one image in the singular."""
 
+import altair as alt
 import pandas as pd
 import pytest
 
-from fca.studies.recommend.figures import model_answer
-from fca.studies.recommend.recommendation import CHOSEN, GUESS
+from fca.report import small
+from fca.studies.recommend.figures import _VERDICTS, confusion_answer, front_figure, model_answer
+from fca.studies.recommend.images import ERRORS
+from fca.studies.recommend.recommendation import CHOSEN, GUESS, RECOMMENDATION, VERDICT
 
 LINE = {
     "dataset": "photos",
@@ -41,3 +44,34 @@ def test_one_job_is_not_several(jobs, words):
 def test_one_test_image_is_not_several(at_chance):
     assert " of 1 test image" in (said := sentence(verdict=CHOSEN, n_test=1, at_chance=at_chance))
     assert "1 test images" not in said
+
+
+def candidates(**parameters):
+    lines = [LINE | EXPECTED | {"verdict": CHOSEN, "on_front": True, "weights": None}]
+    lines.append(lines[0] | {"model": "large", "latency_ms": 31.0, "verdict": "over a limit", "on_front": False})
+    return RECOMMENDATION.table(pd.DataFrame(lines), parameters, ["0123456789ab"])
+
+
+def test_a_limit_of_time_stands_in_the_figure_and_its_caption():
+    spec = front_figure(candidates(latency_ms=10.0)).to_dict()
+    rules = [layer for layer in spec["spec"]["layer"] if layer["mark"]["type"] == "rule" and "data" in layer]
+    assert [rule["data"]["values"] for rule in rules] == [[{"latency_ms": 10.0}]]
+    assert "limit of 10 ms" in " ".join(spec["title"]["subtitle"])
+    without = front_figure(candidates(latency_ms=None)).to_dict()
+    assert "limit" not in " ".join(without["title"]["subtitle"])
+
+
+def test_no_two_verdicts_that_can_stand_beside_each_other_look_alike():
+    words = list(VERDICT.choices)
+    assert words[:2] == [CHOSEN, GUESS], "a page has one of these two"
+    assert len(set(_VERDICTS[1:])) == len(words) - 1
+
+
+def test_counts_begin_at_0_and_have_whole_numbers():
+    frame = pd.DataFrame({"label": ["a", "b"], "predicted_class": ["b", "a"], "errors": [34, 32], "dataset": "d"})
+    spec = confusion_answer(frame)[1].to_dict()
+    [axis] = [layer["encoding"]["x"] for layer in spec["layer"] if "x" in layer["encoding"]]
+    assert axis["scale"]["zero"] is True
+    assert axis["axis"]["tickMinStep"] == 1
+    assert axis["axis"]["format"] == ",.0f"
+    assert small._axis(alt.X, ERRORS).to_dict()["scale"]["zero"] is True

@@ -93,3 +93,27 @@ def test_of_many_models_the_four_best_on_clean_images_are_drawn_and_the_title_co
     best = losses.frame.sort_values("top1_clean")["subject"].tail(4)
     assert {line["panel"] for line in lines} == set(best)
     assert "The 4 most accurate of 5 subjects" in str(spec["title"])
+
+
+def test_a_mean_over_two_severities_is_not_compared_with_one_over_three(lab):
+    shares = {"clean": 0.9, **dict(zip(FOG, (0.8, 0.7, 0.6), strict=True))}
+    shares |= {shift.replace("fog", "snow"): share - 0.05 for shift, share in shares.items() if "fog" in shift}
+    shares |= {"corruption/jpeg/1": 0.2, "corruption/jpeg/3": 0.1}
+    answered(lab, "net", shares)
+    tables = CorruptionAccuracy()(lab.store)
+    levels = tables[1].frame.set_index("corruption")["severity_levels"].to_dict()
+    assert levels == {"fog": "1, 3, 5", "snow": "1, 3, 5", "jpeg": "1, 3"}
+
+    figures, headlines, answers = visuals_of(CorruptionAccuracy())
+    [answer] = [one for one in answers if one.tables[0].name == "corruption_loss"]
+    [sentence] = headlines["corruption_loss"](tables[1].frame)
+    for words in (answer.find(tables[1].frame)[0], sentence):
+        assert words.endswith("; not compared, because of other severities: jpeg (1, 3).")
+        assert "snow" in words.partition(";")[0]
+    assert answer.find(tables[1].frame)[0].startswith("Of 2 corruptions of")
+
+    spec = figures[0].draw(*tables).to_dict()
+    assert "At the bottom: not compared, because of other severities: jpeg (1, 3)." in spec["title"]["subtitle"]
+    [lines] = spec["datasets"].values()
+    place = {line["corruption"]: line["place"] for line in lines}
+    assert max(place, key=place.get) == "jpeg", "though its mean is the lowest"

@@ -105,7 +105,7 @@ function imagesOf(runs) {
   const disputed = [...wrong].filter(([image, [label]]) =>
     found.every((one) => label in one.classes) && new Set(found.map((one) => one.wrong[image]?.[1] ?? label)).size > 1);
   const cards = disputed.sort(([a], [b]) => (b in thumbnails) - (a in thumbnails)).slice(0, PAGE).map(([image, [label]]) =>
-    element("figure", {}, ...(thumbnails[image] ? [element("img", { src: thumbnails[image], alt: image, width: 64, height: 64 })] : []),
+    element("figure", {}, ...(thumbnails[image] ? [element("img", { src: thumbnails[image], alt: image, width: 128, height: 128 })] : []),
       element("figcaption", {}, element("b", {}, `${image}: ${label}`), element("br"), `predicted ${found.map((one) => one.wrong[image]?.[1] ?? label).join(" | ")}`)));
   const about = `${disputed.length} images on which they disagree` + (disputed.length > cards.length ? `, ${cards.length} shown` : "");
   return [element("h3", {}, about), element("div", { class: "gallery" }, ...cards)];

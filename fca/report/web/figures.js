@@ -38,6 +38,7 @@ async function drawFigure(place, theme) {
       tooltip: { theme, formatTooltip: (value, clean) => tooltip(place, value, clean) },
       downloadFileName: name,
       actions: small ? false : { export: true, source: false, compiled: false, editor: false },
+      loader: { target: "_blank", rel: "noopener" }, // of the full picture that a click opens
       logLevel: 1, // errors
     });
     const marks = place.querySelector(".marks");

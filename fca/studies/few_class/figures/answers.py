@@ -289,6 +289,10 @@ def prediction_answer(prediction: pd.DataFrame) -> Found:
     >>> print(prediction_answer(pd.DataFrame(lines).assign(verdict="beyond ncl"))[0])
     Before training, the best predictor (SimSS) misses the accuracy of a new subset by 1.5 points [1.0, 2.0] on \
 average; the number of classes alone by 2.0 [1.0, 3.0].
+    >>> near = {**lines[1], "predictor": "logme", "error_points": 1.4, "error_points_high": 2.1, "verdict": "undecided"}
+    >>> tied = pd.DataFrame([line | {"verdict": "beyond ncl"} for line in lines] + [near])
+    >>> print(prediction_answer(tied)[0].partition(" by 2.0 ")[2])
+    [1.0, 3.0]. Other predictors have errors within that interval, so none is shown to be the best: LogME 1.4.
     >>> print(prediction_answer(pd.DataFrame(lines).assign(verdict="not beyond ncl"))[0])
     Before training, nothing predicts significantly better than the number of classes alone, which misses the accuracy \
 of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
@@ -319,12 +323,25 @@ of a new subset by 2.0 points [1.0, 3.0] on average; SimSS by 1.5 [1.0, 2.0].
         nothing = "nothing predicts significantly better than the number of classes alone, which"
         sentence = f"{nothing} {misses} {_in_points(base)} on average; {name} by {interval(line, ERROR)}"
     else:
+        near = _near_ties(others, best)
         predictors = f"the best predictor ({name})"
         if len(best) > 1:
             predictors = f"each of the best predictors ({name})"
+        elif near:
+            predictors = name
         alone_by = f"the number of classes alone by {interval(base, ERROR)}"
         sentence = f"{predictors} {misses} {_in_points(line)} on average; {alone_by}"
+        if near:
+            tie = "Other predictors have errors within that interval, so none is shown to be the best"
+            sentence += f". {tie}: {small.listed(near)}"
     return f"Before training, {sentence}.", chart
+
+
+def _near_ties(others: pd.DataFrame, best: pd.DataFrame) -> list[str]:
+    """The other predictors whose error lies within the interval of the best, with their errors."""
+    low, high = best[ERROR.low].iloc[0], best[ERROR.high].iloc[0]
+    near = others[others[ERROR].between(low, high) & ~others.index.isin(best.index)]
+    return [f"{PREDICTORS[line[PREDICTOR]]} {line[ERROR]:.1f}" for line in near.to_dict("records")]
 
 
 def _in_points(line: Any) -> str:

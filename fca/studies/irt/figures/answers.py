@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pandas as pd
@@ -12,11 +13,12 @@ from fca.report.small import interval
 from fca.studies.irt import class_robustness as robust
 from fca.studies.irt import corruption_accuracy as harm
 from fca.studies.irt import difficulty_segments as segments
+from fca.studies.irt import gallery as shown_images
 from fca.studies.irt import irt
 from fca.studies.irt import label_errors as errors
-from fca.studies.irt.fits import ABILITY, SUBJECT, TRAIT
+from fca.studies.irt.fits import ABILITY, ITEM_TOP1, SUBJECT, TRAIT
 from fca.studies.irt.irt import TAU
-from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, LABEL, SEVERITY, TOP1, all_at_chance
+from fca.studies.table import AT_CHANCE, CORRUPTION, DATASET, IMAGE_ID, LABEL, SEVERITY, TOP1, all_at_chance
 from fca.types import Column, with_interval
 
 Found = tuple[str, Any] | None
@@ -48,6 +50,45 @@ def label_answer(rules: pd.DataFrame, curve: pd.DataFrame) -> Found:
     shown = curve[curve[errors.RULE] == line[errors.RULE]].reset_index(drop=True)
     drawn = small.lines(shown, errors.SHARE_FLAGGED, errors.RECALL, errors.RULE, (errors.SHARE_FLAGGED, errors.RECALL))
     return f"Reviewing the 25 % most suspect images of {line[DATASET]} {found}.", drawn
+
+
+def images_answer(gallery: pd.DataFrame) -> Found:
+    """The hardest image, and the label that looks most wrong.
+
+    >>> hard = {"dataset": "zoo", "kind": "hardest", "rank": 1, "image_id": "7.png", "thumbnail": None}
+    >>> hard |= {"label": "cat", "predicted": "9 x dog", "top1": 0.0}
+    >>> print(images_answer(pd.DataFrame([hard, hard | {"kind": "suspect", "image_id": "3.png"}]))[0])
+    The hardest image of zoo is 7.png: its label is cat, the models predict 9 x dog. Look first at the label of 3.png: \
+it is cat, the models predict 9 x dog.
+    >>> print(images_answer(pd.DataFrame([hard, hard | {"kind": "suspect"}]))[0])
+    The hardest image of zoo is 7.png: its label is cat, the models predict 9 x dog. Its label is also the most suspect.
+    """
+    kinds_of_images = gallery[shown_images.KIND]
+    hardest = gallery[kinds_of_images == "hardest"].sort_values("rank", kind="stable")
+    suspects = gallery[kinds_of_images == "suspect"].sort_values("rank", kind="stable")
+    if hardest.empty:
+        return None
+    first = hardest.iloc[0].to_dict()
+    sentence = f"The hardest image of {first[DATASET]} is {first[IMAGE_ID]}: its label is {_predicted_instead(first)}."
+    if len(suspects):
+        suspect = suspects.iloc[0].to_dict()
+        if suspect[IMAGE_ID] == first[IMAGE_ID]:
+            sentence += " Its label is also the most suspect."
+        else:
+            sentence += f" Look first at the label of {suspect[IMAGE_ID]}: it is {_predicted_instead(suspect)}."
+
+    pictured = hardest.dropna(subset="thumbnail")
+    if len(pictured):
+        hover = (IMAGE_ID, LABEL, shown_images.PREDICTED)
+        return sentence, small.strip(pictured, LABEL, hover)
+    share_right = Column(ITEM_TOP1, float, ".0%", "models that are right")
+    return sentence, small.dots(hardest, IMAGE_ID, share_right, (IMAGE_ID, LABEL, share_right))
+
+
+def _predicted_instead(line: Mapping[Any, Any]) -> str:
+    """The label of an image, and what the models predict where that is known."""
+    predicted = line[shown_images.PREDICTED]
+    return f"{line[LABEL]}" if pd.isna(predicted) else f"{line[LABEL]}, the models predict {predicted}"
 
 
 def hard_answer(models: pd.DataFrame) -> Found:
@@ -193,6 +234,7 @@ severities (standard deviation).
 
 
 ANSWERS = (
+    Answer("Which images are hard, and which labels look wrong?", (shown_images.GALLERY,), images_answer),
     Answer("How many wrong labels can be found?", (errors.LABEL_ERROR_RULES, errors.LABEL_ERROR_CURVE), label_answer),
     Answer("Which corruption hurts most?", (harm.CORRUPTION_LOSS,), corruption_answer),
     Answer("Which model is right on hard images?", (segments.SEGMENT_MODELS,), hard_answer),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
@@ -20,7 +21,8 @@ from fca.types import Column, Table, with_interval
 PAPER = "low_discrimination_feasibility", errors.AS_PAPER  # the rule of the paper, by our fit and as it fitted
 CLAIM = (0.3, 0.4)  # of the errors, by the paper; it does not state which share of all images is flagged
 FIRST = 20  # suspects of each data set in the figure
-STEP = 100  # pixels from the top of one picture to the next, with two lines of text between
+STEP = kinds.SIDE + 52  # pixels from the top of one picture to the next, with three lines of text between
+WIDEST = 22  # characters below a picture
 _NO_VERDICTS = "no verdicts on these images were given (analysis.verdicts); suspects are ranked all the same"
 _MEASURES = {AUC: "AUC among all", AUC_REVIEWED: "AUC among reviewed", PRECISION: "precision of the first k"}
 MEASURE = Column("measure", str, "", "measure", {words: words for words in _MEASURES.values()})
@@ -126,10 +128,24 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
         "Below each picture stand its label and the predicted classes, with how many models; hover for more.",
     )
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
-    chart = kinds.pictures(frame, hover, LABEL, PREDICTED)
+    frame["lines"] = [_in_two_lines(words) for words in frame[PREDICTED]]
+    chart = kinds.pictures(frame, hover, LABEL, "lines")
+    chart.layer[2].mark.lineBreak = "\n"
     drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * STEP, columns=1)
-    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 18)
+    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + kinds.GAP)
     return drawn
+
+
+def _in_two_lines(predicted: str | None) -> str:
+    """What the models predict, as it stands below a picture; longer texts end in dots, and the tooltip has them whole.
+
+    >>> _in_two_lines("10 x snowman, 4 x lamp, 2 x tree")
+    '10 x snowman, 4 x lamp,\\n2 x tree'
+    """
+    lines = textwrap.wrap(predicted or "", WIDEST + 1)
+    if len(lines) > 2:
+        lines = [lines[0], f"{lines[1]} ..."]
+    return "\n".join(lines)
 
 
 def _undescribed(frame: pd.DataFrame) -> str:

@@ -18,7 +18,7 @@ from fca.studies.reliance.spurious_rank import BOTTOM, END, EVERY, GAP, RANK, SU
 from fca.studies.table import DATASET, LABEL, MODEL, SPLIT
 from fca.types import Column, Table, with_interval
 
-STEP, STEP_OF_ENDS = 96, 100  # pixels from a row of pictures to the next
+STEP, STEP_OF_ENDS = kinds.SIDE + 32, kinds.SIDE + 36  # pixels from a row of pictures to the next
 SHOWN = 8  # panels of pictures
 MEASURED = Column("measured", float, ".1%", "")
 _NAMES = ("size in the stored image", "size in the input", "left by the crop", "off centre")
@@ -80,7 +80,7 @@ def pictures_figure(kind: str, question: str, line: str, shown: Table) -> alt.Fa
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     chart = kinds.pictures(frame, hover, LABEL, "below")
     drawn = style.faceted(chart, frame, style.title(question, line), (DATASET,), height=tall * STEP, columns=1)
-    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 18)
+    drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + kinds.GAP)
     return drawn
 
 
@@ -143,11 +143,11 @@ def ends_figure(pictures: Table) -> alt.FacetChart:
     frame["panel"] = style.panels(frame, DATASET, LABEL, "right")
     title = style.title(
         pictures.question,
-        "Above: strongest cues, below: weakest, with the share of the top and of the bottom k that models get right.",
+        "Above stand the strongest cues, below the weakest, with the share of the top and bottom k that is right.",
     )
     chart = kinds.pictures(frame, [column for column in pictures.columns if column != "thumbnail"], "place", "words")
     drawn = style.faceted(chart, frame, title, (DATASET,), height=2 * STEP_OF_ENDS, columns=2)
-    drawn.usermeta, drawn.spec.width = kinds.FIXED, (int(frame["column"].max()) + 1) * (kinds.SIDE + 18)
+    drawn.usermeta, drawn.spec.width = kinds.FIXED, (int(frame["column"].max()) + 1) * (kinds.SIDE + kinds.GAP)
     return drawn
 
 

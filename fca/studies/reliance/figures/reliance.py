@@ -18,7 +18,7 @@ from fca.types import Column, Table, with_interval
 FILTERS = (DATASET, MODEL, made.PROTOCOL)
 ENDS = 15  # classes at each end of a long ranking
 FEW = 4  # models with a headline each; of more, those with the highest and the lowest value
-STEP = 100  # pixels from the top of one picture to the next, with two lines of text between
+STEP = kinds.SIDE + 36  # pixels from the top of one picture to the next, with two lines of text between
 WORDS = {
     "ablate/gray": "object gray",
     "ablate/gray_box": "box gray",

@@ -99,7 +99,7 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
         "What do failures look like?", "Below each picture stand the probability of the target and the prompt."
     )
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
-    drawn = style.faceted(chart, frame, title, (of.SEARCH,), height=tall * (100 + 2 * int(more)), columns=1)
+    drawn = style.faceted(chart, frame, title, (of.SEARCH,), height=tall * (kinds.SIDE + 36 + 2 * int(more)), columns=1)
     drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 30)
     return drawn
 
