@@ -174,7 +174,7 @@ class Mapped:
         if self.asked.classes is None:
             size = max(2, min(BASE, len(self.usable) - 1))
             return np.array(extreme_subset(self.found.similarity, self.found.labels, size, pairs=self.pairs).classes)
-        return np.array(named_subset(self.found.keys, self.asked.classes).classes)
+        return np.array(named_subset(self.found.keys, self.asked.classes, "classes").classes)
 
 
 @dataclass(frozen=True)
