@@ -56,7 +56,7 @@ _STEPS = {
 
 @dataclass
 class SubsetConfig:
-    """Which classes: `ncl` (a share below 1) drawn by `seed`, or `classes` by key or index; neither = all."""
+    """Which classes: `ncl` (a share below 1) drawn by `seed`, or `classes` by key (see fca.subset.named_subset); neither = all."""
 
     ncl: int | float | None = None
     seed: Seed = 0

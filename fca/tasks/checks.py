@@ -35,9 +35,8 @@ def check_masks_of(wanted_by: str, data: ImageData, split: str, classes: Sequenc
     items = data.items.iloc[data.rows(split, classes)]
     lacking = items.loc[items["mask_content"] == "", "image_id"].tolist()
     if lacking and (classes is not None or len(lacking) == len(items)):
-        allowed = (
-            f"a mask for every image; {data.name} has none for {listed(lacking[:3])} ({len(lacking)} of {len(items)})"
-        )
+        without = f"{listed(lacking[:3])} ({len(lacking)} of {len(items)} images)"
+        allowed = f"a mask for every image; {data.name} has none for {without}"
         raise FcaError(key, value, allowed, "add the masks, or leave these images out")
 
 

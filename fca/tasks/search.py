@@ -27,7 +27,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from rich.progress import Progress
 
-from fca.allowed import Allowed, Side, Workers, fits
+from fca.allowed import Allowed, Workers, fits
 from fca.data.files import decode, threads
 from fca.generation import Conditional, Drawn, Generator, Refused, Unavailable, Wanted
 from fca.generation.domain import EvaluationDomain
@@ -144,7 +144,7 @@ class Search:
     max_draws: Annotated[int, Allowed(1)]
     parallel: Annotated[int, Allowed(1)]
     workers: Workers
-    stored_px: Side | None
+    stored_px: Annotated[int | None, Allowed(1, 8192)]
     clean_accuracy: Annotated[float | None, Allowed(above=0, most=1)]
     confirm: Annotated[int, Allowed(0)]
 
