@@ -30,6 +30,8 @@ def run(config: DictConfig) -> None:
     with gathered():
         job = job_of(config, typed_words(hydra))
     store = job.setup.store
+    if hydra.mode is RunMode.RUN and (line := job.chosen_classes) is not None:
+        print(line, flush=True)
     if hydra.mode is not RunMode.RUN:
         _followed(job, alone=False)
         return
