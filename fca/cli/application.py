@@ -57,7 +57,10 @@ _STEPS = {
 
 @dataclass
 class SubsetConfig:
-    """Which classes: `ncl` (a share below 1) drawn by `seed`, or `classes` by key (see fca.subset.named_subset); neither = all."""
+    """Which classes: `ncl` (a share below 1) drawn by `seed`, or `classes` by key; neither = all.
+
+    See fca.subset.named_subset.
+    """
 
     ncl: int | float | None = None
     seed: Seed = 0

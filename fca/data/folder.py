@@ -229,8 +229,9 @@ class Folder:
             number = number_of(len(loose), "image")
             log.warning("%s: %s outside of class folders, left out: %s", name, number, shown(loose))
 
-        given = {"mirror": self.mirror, "group": self.group, "white": self.white}
-        data = assemble(name, listed, read, self.val, self.splits, **given)
+        data = assemble(
+            name, listed, read, self.val, self.splits, mirror=self.mirror, group=self.group, white=self.white
+        )
         return replace(data, unused=data.unused + len(loose))
 
 
