@@ -564,7 +564,7 @@ def _in_order(listed: pd.DataFrame, splits: Splits, name: str) -> pd.DataFrame:
     """The lines with our splits, without those that are left out, by image id; our columns first."""
     if splits and "split" not in listed:
         raise FcaError("dataset.splits", ", ".join(splits), f"null: {name} has no splits", "look at dataset.root")
-    ours = ["test"] * len(listed)
+    ours: list[str | None] = ["test"] * len(listed)
     if "split" in listed:
         own = listed["split"].tolist()
         meanings = split_meanings(own, splits)
