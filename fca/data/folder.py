@@ -138,8 +138,8 @@ class Folder:
         if self.group is not None:
             listed[self.group] = groups_of(found, listed["image_id"].tolist(), self.group)
         name, read = self.name or name_of(self.root), partial(image_of, files, white=self.white)
-        own = {"mirror": self.mirror, "group": self.group, "white": self.white}
-        return assemble(name, listed, read, self.val, self.splits, **own)
+        data = name, listed, read, self.val, self.splits
+        return assemble(*data, mirror=self.mirror, group=self.group, white=self.white)
 
 
 INDEX = "index.csv"

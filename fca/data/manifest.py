@@ -114,8 +114,8 @@ class Manifest:
 
         name = self.name or name_of(self.root)
         masks = mask if "mask_content" in listed else None
-        own = {"mask": masks, "mirror": self.mirror, "group": self.group, "white": self.white}
-        return assemble(name, listed, read, self.val, self.splits, **own)
+        data = name, listed, read, self.val, self.splits
+        return assemble(*data, mask=masks, mirror=self.mirror, group=self.group, white=self.white)
 
     def _named(self) -> dict[str, str]:
         """Our column -> the file's."""
