@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
-from pathlib import PurePosixPath
 
 from PIL import Image
 
 from fca.data.files import WALKERS, Files, in_parts
-from fca.data.kinds import SUFFIXES, SURE, TEXTS, format_of, formats_of, why_not_read
+from fca.data.kinds import SUFFIXES, SURE, TEXTS, format_of, formats_of, suffix_of, why_not_read
 
 log = logging.getLogger(__name__)
 NAMED = 5  # suffixes in a line
@@ -44,11 +43,11 @@ class Sorted:
         """
         parts = []
         if self.others:
-            parts.append(f"{counted(len(self.others), 'file')} that {_are(len(self.others))}: {by_suffix(self.others)}")
+            parts.append(f"{counted(len(self.others), 'file')} that {_are(len(self.others))}: {in_words(self.others)}")
         if self.not_read:
             reasons = dict.fromkeys(self.not_read.values())
             of_reason = {reason: [path for path, why in self.not_read.items() if why == reason] for reason in reasons}
-            named = [f"{by_suffix(paths)} ({reason})" for reason, paths in of_reason.items()]
+            named = [f"{in_words(paths)} ({reason})" for reason, paths in of_reason.items()]
             parts.append(f"{counted(len(self.not_read), 'picture')}: {', '.join(named)}")
         return f"left out: {'; '.join(parts)}" if parts else ""
 
@@ -66,35 +65,37 @@ def _are(n: int) -> str:
     return "is no image" if n == 1 else "are no images"
 
 
-def by_suffix(paths: Iterable[str]) -> str:
+def in_words(paths: Iterable[str]) -> str:
     """How many there are of each suffix, the most first."""
-    counts = Counter(PurePosixPath(path).suffix.lower() or "without a suffix" for path in paths)
+    counts = Counter(suffix_of(path) or "without a suffix" for path in paths)
     order = sorted(counts, key=lambda suffix: (-counts[suffix], suffix))
     named = [f"{counts[suffix]} {suffix}" for suffix in order[:NAMED]]
     rest = sum(counts[suffix] for suffix in order[NAMED:])
     return ", ".join([*named, *([f"{rest} others"] if rest else [])])
 
 
+IMAGE, OTHER = "an image", "no picture"
+BY_SUFFIX = {**dict.fromkeys(SUFFIXES, IMAGE), **dict.fromkeys(TEXTS, OTHER)}
+
+
 def sorted_files(files: Files, paths: Sequence[str]) -> Sorted:
     """Sort the files with these paths, whose order is kept."""
-    unknown = [path for path in paths if not path.lower().endswith((*SUFFIXES, *TEXTS))]
+    kinds = [BY_SUFFIX.get(suffix_of(path)) for path in paths]
+    unknown = [path for path, kind in zip(paths, kinds, strict=True) if kind is None]
     with ThreadPoolExecutor(WALKERS) as pool:
         looks = in_parts(partial(_looks, files), unknown, pool)
-    kinds = {path: kind for look in looks for path, kind in look.items()}
+    found = {path: kind for look in looks for path, kind in look.items()}
 
-    images, not_read, others = list[str](), dict[str, str](), list[str]()
-    for path in paths:
-        kind = kinds.get(path) or (IMAGE if path.lower().endswith(SUFFIXES) else OTHER)
+    there = Sorted([], {}, [])
+    for path, by_suffix in zip(paths, kinds, strict=True):
+        kind = by_suffix or found[path]
         if kind == IMAGE:
-            images.append(path)
+            there.images.append(path)
         elif kind == OTHER:
-            others.append(path)
+            there.others.append(path)
         else:
-            not_read[path] = kind
-    return Sorted(images, not_read, others)
-
-
-IMAGE, OTHER = "an image", "no picture"
+            there.not_read[path] = kind
+    return there
 
 
 def _looks(files: Files, paths: Sequence[str]) -> dict[str, str]:

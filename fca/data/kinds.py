@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from importlib.util import find_spec
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from PIL import Image
@@ -91,7 +90,7 @@ def why_not_read(head: bytes, path: str) -> str | None:
     >>> why_not_read(b"%!PS-Adobe-3.0 EPSF-3.0", "plot.eps")
     'PostScript, a program that is not run: save it as PNG'
     """
-    suffix = PurePosixPath(path).suffix.lower()
+    suffix = suffix_of(path)
     if head.startswith(TIFF_STARTS) and suffix in RAW_SUFFIXES:
         return RAW
     if is_heic(head):
@@ -104,6 +103,16 @@ def why_not_read(head: bytes, path: str) -> str | None:
     if b"<svg" in head:
         return f"SVG, a drawing without pixels, {CONVERT}"
     return None
+
+
+def suffix_of(path: str) -> str:
+    """The suffix of a path's name, in lower case; "" where it has none.
+
+    >>> suffix_of("cat/1.JPG"), suffix_of("v1.2/README"), suffix_of(".hidden")
+    ('.jpg', '', '')
+    """
+    stem, _, suffix = path.rpartition("/")[2].rpartition(".")
+    return f".{suffix.lower()}" if stem else ""
 
 
 def reads_heic() -> bool:
@@ -123,7 +132,7 @@ def is_heic(head: bytes) -> bool:
 
 def formats_of(path: str) -> tuple[str, ...]:
     """The formats that a file of this name may have."""
-    return (*FORMATS, "TGA") if path.lower().endswith(TARGA) else FORMATS
+    return (*FORMATS, "TGA") if suffix_of(path) in TARGA else FORMATS
 
 
 def format_of(head: bytes, path: str) -> str | None:

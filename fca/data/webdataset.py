@@ -23,8 +23,8 @@ import xxhash
 from fca.data.content import inside
 from fca.data.files import LARGEST, WALKERS, decode, is_hidden, name_of
 from fca.data.given_splits import Splits, known_split
-from fca.data.image_files import IMAGE, OTHER, by_suffix, counted, kind_of
-from fca.data.kinds import HEAD, SUFFIXES, TEXTS, reads_heic
+from fca.data.image_files import IMAGE, OTHER, counted, in_words, kind_of
+from fca.data.kinds import HEAD, SUFFIXES, TEXTS, reads_heic, suffix_of
 from fca.data.splits import Share, White, assemble, shown
 from fca.types import FcaError, ImageData, UnreadableImage
 
@@ -145,9 +145,9 @@ class _Samples:
             return
         if kind == self.suffix:
             self._add_label(key, _content(file, member))
-        elif name.lower().endswith(SUFFIXES):
+        elif suffix_of(name) in SUFFIXES:
             _add_image(self.images, key, file, member)
-        elif not name.lower().endswith(TEXTS):
+        elif suffix_of(name) not in TEXTS:
             self._add_by_content(key, file, member)
 
     def _add_label(self, key: str, content: bytes) -> None:
@@ -217,7 +217,7 @@ def files_in(root: str, suffixes: tuple[str, ...]) -> list[Path]:
     if others:
         are = "that is no" if len(others) == 1 else "that are no"
         number = counted(len(others), "file")
-        log.warning("%s: left out: %s %s %s: %s", root, number, are, suffixes[0], by_suffix(others))
+        log.warning("%s: left out: %s %s %s: %s", root, number, are, suffixes[0], in_words(others))
     if not found:
         raise FcaError("dataset.root", root, f"a folder with {' or '.join(suffixes)} files", "set dataset.root to it")
     return found
