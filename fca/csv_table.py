@@ -36,6 +36,7 @@ from fca.types import FcaError
 SEPARATORS = (",", ";", "\t")
 STATED = re.compile(r"sep=(.)(?:\r\n|\r|\n)")
 """The line by which Excel knows the separator."""
+LINE = re.compile(r"[^\r\n]*(?:\r\n|[\r\n])|[^\r\n]+")
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 ESCAPED = re.compile(r"'+[=+\-@\t\r]")
 SAMPLE = 20  # lines by which the separator is known
@@ -269,8 +270,8 @@ class _Text:
 
     def physical_lines(self) -> Iterator[str]:
         """The text line by line; a comment is an empty line, so that the others keep their numbers."""
-        stream = io.StringIO(self.text, newline="")
-        return ("\n" if line.startswith("#") else line for line in stream) if self.comments else stream
+        lines = (match[0] for match in LINE.finditer(self.text))  # an io.StringIO would copy all of the text
+        return ("\n" if line.startswith("#") else line for line in lines) if self.comments else lines
 
 
 # Its lines.

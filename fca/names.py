@@ -15,7 +15,7 @@ import pandas as pd
 from fca.types import FcaError
 
 ONE_SPELLING = "one spelling each: these differ only in case, spaces, the way an accent is written, or 01 and 1.0 for 1"
-_WHOLE_NUMBER = re.compile(r"([+-]?)0*(\d+)(?:\.0*)?", re.ASCII)
+_WHOLE_NUMBER = re.compile(r"\+?(-?)0*(\d+)(?:\.0*)?", re.ASCII)
 
 
 def comparable(name: str) -> str:
@@ -32,10 +32,7 @@ def comparable(name: str) -> str:
     words = " ".join(name.split())
     folded = words.lower() if words.isascii() else normalize("NFC", normalize("NFC", words).casefold())
     number = _WHOLE_NUMBER.fullmatch(folded)
-    if number is None:
-        return folded
-    sign = "-" if number[1] == "-" else ""
-    return sign + number[2]
+    return folded if number is None else number[1] + number[2]
 
 
 def quoted(name: str) -> str:
@@ -59,15 +56,28 @@ def spellings(names: Iterable[str]) -> list[list[str]]:
     return [forms for forms in alike.values() if len(forms) > 1]
 
 
+def have_spellings(names: pd.Series) -> bool:
+    """Whether any of these different names are spellings of one; of a million names in a second.
+
+    >>> have_spellings(pd.Series(["p01", "p1"])), have_spellings(pd.Series(["01", "1"]))
+    (False, True)
+    """
+    if names.str.contains(r"[^\x20-\x7e]").any():
+        return bool(names.map(comparable).duplicated().any())
+    words = names.str.strip().str.replace(r" +", " ", regex=True).str.lower()  # as `comparable` does with ASCII
+    numbers = words.str.replace(r"^\+?(-?)0*(\d+)(\.0*)?$", r"\1\2", regex=True)
+    return bool(numbers.duplicated().any())
+
+
 def check_spellings(what: str, names: pd.Series, counted: str, step: str) -> None:
     """Raises FcaError listing the names that are several spellings of one, with how often each is there.
 
     counted: what a name stands at, for the message: images.
     """
+    if not have_spellings(names.drop_duplicates()):
+        return
     counts = {str(name): int(n) for name, n in names.value_counts(sort=False).items()}
     several = spellings(counts)
-    if not several:
-        return
     lists = [", ".join(f"{quoted(name)} ({counts[name]} {counted})" for name in forms) for forms in several]
     more = f"; and {len(lists) - 3} more" if len(lists) > 3 else ""
     raise FcaError(what, "; ".join(lists[:3]) + more, ONE_SPELLING, step)
