@@ -136,14 +136,17 @@ def plain_name(what: str, value: object) -> str:
 def fits(value: Any, hint: Any) -> bool:
     """Whether a value, as JSON and YAML give it, is of a type such as dict[str, list[float]] or int | None.
 
-    >>> fits([1, 2.5], list[float] | None), fits({"a": 1}, dict[str, str]), fits(True, int)
-    (True, False, False)
+    >>> fits([1, 2.5], list[float] | None), fits({"a": 1}, dict[str, str]), fits(True, int), fits([8], tuple[int, ...])
+    (True, False, False, True)
     """
     kind, parts = get_origin(hint) or hint, get_args(hint)
     if kind in (UnionType, Union):
         return any(fits(value, part) for part in parts)
     if kind is Any:
         return True
+    if kind is tuple and isinstance(value, list):  # JSON has no tuples
+        hints = [parts[0]] * len(value) if parts[1:] == (...,) else parts
+        return not parts or (len(hints) == len(value) and all(map(fits, value, hints)))
     if type(value) is not (dict if kind is Mapping else kind):
         return kind is float and type(value) is int
     if isinstance(value, dict):

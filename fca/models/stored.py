@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields, replace
@@ -187,7 +188,14 @@ def describe_model(model: Model, classes: Sequence[str]) -> dict[str, Any]:
 
 def _described(model: Any) -> dict[str, Any]:
     kind = type(model)
-    return {"target": f"{kind.__module__}.{kind.__qualname__}", "fields": asdict(model)}
+    given = {field.name for field in fields(model) if field.init}
+    values = {name: value for name, value in asdict(model).items() if name in given}
+    try:
+        json.dumps(values)
+    except TypeError as error:
+        allowed = f"text, numbers, lists and dictionaries, of which the model is made again ({error})"
+        raise FcaError(f"fields of {kind.__qualname__}", repr(values)[:80], allowed, "change their types") from error
+    return {"target": f"{kind.__module__}.{kind.__qualname__}", "fields": values}
 
 
 def model_from(description: object, path: str = DESCRIPTION) -> tuple[Any, list[str]]:
@@ -201,7 +209,7 @@ def model_from(description: object, path: str = DESCRIPTION) -> tuple[Any, list[
         raise FcaError(path, repr(description)[:80], "target, fields and classes of a model", "train this run again")
     now = re.sub(r"^(fca\.models\.)(\w+)", lambda old: old[1] + MOVED.get(old[2], old[2]), str(about["target"]))
     kind: Any = class_of(f"target in {path}", now, "fca.models")
-    values, known = about["fields"], {field.name: field for field in fields(kind)}
+    values, known = about["fields"], {field.name: field for field in fields(kind) if field.init}
     needed = {name for name, field in known.items() if field.default is MISSING and field.default_factory is MISSING}
     if not (hasattr(kind, "build") and isinstance(values, dict) and needed <= set(values) <= set(known)):
         raise FcaError(

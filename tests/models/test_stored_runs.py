@@ -1,3 +1,4 @@
+import importlib
 import json
 import shutil
 
@@ -247,6 +248,34 @@ def test_the_model_of_a_plugin_comes_back_from_its_description(tmp_path, monkeyp
     described = {"target": "plugged_networks.Net", "fields": {"width": 2}, "classes": CLASSES}
     made, classes = model_from(described)
     assert (made.width, classes) == (2, CLASSES)
+
+
+def test_fields_of_a_plugin_may_be_tuples_optional_or_computed_and_others_are_refused_before_training(
+    tmp_path, monkeypatch
+):
+    text = """
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+@dataclass(frozen=True)
+class Net:
+    widths: tuple[int, ...]
+    name: Optional[str] = None
+    computed: int = field(init=False, default=3)
+    place: object = None
+    build = 0
+"""
+    (tmp_path / "plugged_fields.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("FCA_PLUGINS", "plugged_fields")
+    net = importlib.import_module("plugged_fields").Net
+    described = json.loads(json.dumps(describe_model(net((8, 16), "a"), CLASSES)))
+    del described["fields"]["place"]
+    made, _ = model_from(described)
+    assert (list(made.widths), made.name, made.computed) == ([8, 16], "a", 3)
+    with pytest.raises(FcaError, match=r"fields of Net = .*; allowed: text, numbers, lists and dictionaries"):
+        describe_model(net((8,), place=tmp_path), CLASSES)
 
 
 @pytest.mark.parametrize("run_id", ["..", "../runs/0123456789ab", "0123456789AB", "", ".", "/etc"])
