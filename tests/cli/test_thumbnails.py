@@ -120,7 +120,8 @@ def test_a_picture_larger_than_its_thumbnail_is_kept_at_full_size_and_others_are
     found = pictures(store, SHOWN, fingerprint)
     [(uri, file)] = large_pictures(store, [table_of(found)]).items()
     assert uri == found.thumbnails[1], "dog/0.png; the cats have 4 x 5 pixels"
-    assert Image.open(file).size == (64, 128)
+    with Image.open(file) as image:
+        assert image.size == (64, 128)
     assert THUMBNAIL >= 96, "large enough to judge an image"
 
 

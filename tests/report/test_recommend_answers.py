@@ -49,13 +49,13 @@ def test_one_test_image_is_not_several(at_chance):
 def candidates(**parameters):
     lines = [LINE | EXPECTED | {"verdict": CHOSEN, "on_front": True, "weights": None}]
     lines.append(lines[0] | {"model": "large", "latency_ms": 31.0, "verdict": "over a limit", "on_front": False})
-    return RECOMMENDATION.table(pd.DataFrame(lines), parameters, ["0123456789ab"])
+    return RECOMMENDATION.table(RECOMMENDATION.frame(lines), parameters, ["0123456789ab"])
 
 
 def test_a_limit_of_time_stands_in_the_figure_and_its_caption():
     spec = front_figure(candidates(latency_ms=10.0)).to_dict()
     rules = [layer for layer in spec["spec"]["layer"] if layer["mark"]["type"] == "rule" and "data" in layer]
-    assert [rule["data"]["values"] for rule in rules] == [[{"latency_ms": 10.0}]]
+    assert [spec["datasets"][rule["data"]["name"]] for rule in rules] == [[{"latency_ms": 10.0}]]
     assert "limit of 10 ms" in " ".join(spec["title"]["subtitle"])
     without = front_figure(candidates(latency_ms=None)).to_dict()
     assert "limit" not in " ".join(without["title"]["subtitle"])
