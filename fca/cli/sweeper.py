@@ -82,7 +82,7 @@ def progress(store: Store, runs: Sequence[Run], total: int, waiting_for: Callabl
                 state = store.state(run_id)
                 at_work |= state in (State.RUNNING, State.DONE, State.FAILED)
                 if state is State.RUNNING and (claim := claims.holder(store.folder(run_id))) is not None:
-                    working_for[run_id] = time.time() - claim["started"]
+                    working_for[run_id] = time.time() - claim.get("started", time.time())
                 if state in (State.DONE, State.FAILED):
                     waiting.discard(run_id)
                     failed.update({run_id} if state is State.FAILED else ())
