@@ -77,6 +77,8 @@ def query_of(config: DictConfig, store: Store, kind: type) -> str | None:
     """
     queries = [config.query, OmegaConf.select(config, "analysis.query")]
     given = [query for query in queries if query is not None]
+    if "" in given:
+        raise FcaError("query", "", "a text, not empty, or null", "leave it out, or give a condition")
     query = given[0] if len(given) == 1 else " and ".join(f"({one})" for one in given) or None
     if query is None and not config.filters:
         return None

@@ -82,7 +82,7 @@ def progress(store: Store, runs: Sequence[Run], total: int, waiting_for: Callabl
                 state = store.state(run_id)
                 at_work |= state is State.RUNNING or state in SETTLED
                 if state is State.RUNNING and (claim := claims.holder(store.folder(run_id))) is not None:
-                    working_for[run_id] = time.time() - claim["started"]
+                    working_for[run_id] = time.time() - claim.get("started", time.time())
                 if state in SETTLED:
                     waiting.discard(run_id)
                     pace.finish(run_id, _seconds(store, run_id) if state is State.DONE else None)

@@ -59,7 +59,10 @@ def _why_ray(keys: DictConfig) -> str:
 
     if not ray.is_initialized():
         return "Ray starts"
-    total, free = ray.cluster_resources(), ray.available_resources()
+    try:
+        total, free = ray.cluster_resources(), ray.available_resources()
+    except Exception as error:  # of a cluster that is lost: many kinds
+        return f"Ray does not answer ({type(error).__name__})"
     asked: Any = OmegaConf.to_container(keys.get("remote") or OmegaConf.create({}), resolve=True)
     wanted = {
         "CPU": ("num_cpus", asked.get("num_cpus")),
