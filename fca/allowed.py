@@ -47,6 +47,8 @@ class Allowed:
 
 
 Seed = Annotated[int, Allowed(0, 2**32 - 1)]  # what all generators of random numbers take
+Workers = Annotated[int, Allowed(0, 1024)]  # threads or processes: more than the cores of any machine help nobody
+Side = Annotated[int, Allowed(1, 8192)]  # of a square input, pixels: one image beyond takes a gigabyte as numbers
 KINDS = {int: "a whole number", float: "a finite number", bool: "true or false", str: "a text, not empty"}
 KINDS |= {list: "a list: [A, B]", dict: "keys with values: {A: B}"}
 
@@ -95,6 +97,16 @@ def check_values(kind: type, values: Mapping[str, Any], name: str = "") -> None:
             raise FcaError(typed, wrong[0], allowed_of(kind, key), f"correct {typed}")
         elif rule.filled and value is not None and not value:
             raise FcaError(typed, value, "one value or more", f"correct {typed}")
+
+
+def check_truths(kind: type, values: Mapping[str, Any], name: str = "") -> None:
+    """Raise FcaError for a number other than 0 and 1 where true or false is due: OmegaConf takes any for true."""
+    for key, (hint, _) in declared(kind).items():
+        value = values.get(key)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if hint is bool and is_number and value not in (0, 1):
+            typed = f"{name}.{key}".removeprefix(".")
+            raise FcaError(typed, value, allowed_of(kind, key), f"correct {typed}")
 
 
 def _singles(value: object) -> Iterator[object]:

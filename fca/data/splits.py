@@ -469,7 +469,8 @@ def at_rows(data: ImageData, rows: Int[np.ndarray, " rows"], **changes: Any) -> 
     """
     read, mask = changes.pop("read", data.read), data.mask
     items = data.items.iloc[rows].reset_index(drop=True)
-    return replace(data, items=items, read=lambda i: read(int(rows[i])), mask=lambda i: mask(int(rows[i])), **changes)
+    masks = no_mask if mask is no_mask else lambda i: mask(int(rows[i]))
+    return replace(data, items=items, read=lambda i: read(int(rows[i])), mask=masks, **changes)
 
 
 def first_images(data: ImageData, per_class: int) -> ImageData:

@@ -57,6 +57,10 @@ class StoredRun:
         self._weights()
         return {"run": self.run_id, "snapshot": self._name}
 
+    def keys(self) -> list[str]:
+        """The class keys of its logits. Raises FcaError for a run that is not there."""
+        return self._trained()[1]
+
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """The network as it was trained, or with a fresh head for `classes`."""
         model, trained = self._trained()

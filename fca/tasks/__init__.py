@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Protocol, runtime_checkable
 
-from fca.allowed import Allowed
+from fca.allowed import Allowed, Workers
 from fca.store import Store
 from fca.training.devices import check_devices
 from fca.training.recipe import Recipe
@@ -32,7 +32,7 @@ class Machine:
     devices: Any  # of one training: a number, auto (all there are) or a list of GPUs
     strategy: Annotated[str, Allowed(choices=("auto", "ddp", "fsdp"))]  # of several devices
     compile: Annotated[str, Allowed(choices=("auto", "true", "false"))]  # networks, where it pays
-    workers: Annotated[int, Allowed(0)]  # threads that decode images; 0 = one a core
+    workers: Workers  # threads that decode images; 0 = one a core
     # What is not larger, a data set or all shifts, is decoded once into outputs/cache; else it streams.
     cache_gb: Annotated[float, Allowed(0)]
     checkpoint_s: Annotated[float, Allowed(0)]  # seconds between two checkpoints of a training; 0 = after every epoch

@@ -35,6 +35,7 @@ from fca.studies.irt.fits import ABILITY
 from fca.studies.not_estimable import bank_note
 from fca.studies.progressive.levels import PROTOCOLS, has_levels, pool_of
 from fca.tasks import Setup
+from fca.tasks.checks import check_classes, check_subset
 from fca.tasks.predict import (
     CLEAN,
     Forward,
@@ -175,6 +176,9 @@ class AdaptiveTest:
         """A run a shift. Raises FcaError for what cannot be tested: options, pool, budget, bank."""
         predictions = whole_split(setup, "test")
         data, own = predictions[0].work.data, predictions[0].work.classes  # as released, a model has its own classes
+        check_classes(predictions[0].work.model, data, "test")
+        if setup.subset.ncl < len(data.classes):
+            check_subset(predictions[0].work.model, data, setup.subset.classes)
         classes = [c for c in setup.subset.classes if own is None or c in own]
         items = items_of(data, "test", classes)
         policy, estimator = self._checked(items.pool)

@@ -40,7 +40,7 @@ class Latency:
 
     batch: Annotated[int, Allowed(1)]
     rounds: Annotated[int, Allowed(1)]
-    threads: Annotated[int | None, Allowed(1)]
+    threads: Annotated[int | None, Allowed(1, 1024)]
 
     def plan(self, setup: Setup) -> list[Run]:
         """One run: the network with a head for the subset's classes, on this machine."""

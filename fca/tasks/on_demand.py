@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Bool, UInt8
 
+from fca.allowed import Allowed
 from fca.data.files import content_of, decode, decode_mask, open_root
 from fca.data.manifest import word_of
 from fca.data.splits import Share, assemble
@@ -42,7 +43,7 @@ class OnDemand:
     root: str
     plan: Any  # a Plan; the type is Any so that a configuration may choose it
     generator: Any  # a Generator
-    per_level: int | None = None
+    per_level: Annotated[int | None, Allowed(1, 10_000)] = None
     mirror: bool = True
 
     def load(self) -> ImageData:

@@ -29,6 +29,7 @@ from fca.studies.answers import predictions as stored_predictions
 from fca.studies.table import LEVEL
 from fca.subset import Groups, read_groups
 from fca.tasks import Setup
+from fca.tasks.checks import check_classes, check_masks, check_subset
 from fca.types import (
     SPLITS,
     Arrays,
@@ -113,13 +114,16 @@ class Predict:
             raise FcaError("task.keep", self.keep, "null or logits", "leave it out, or set task.keep=logits")
         groups = None if self.groups is None else read_groups(self.groups, self.group_columns)
         heavy = whole_split(setup, self.split, self.keep == "logits")
-        check_forward(heavy[0].work)
+        work: Forward = heavy[0].work
+        check_forward(work)
+        check_classes(work.model, work.data, self.split)
         if setup.subset.ncl == len(setup.data.classes) and groups is None:
             return heavy
         if self.keep is None and any(shift.label() != CLEAN.label() for shift in setup.shifts):
             raise FcaError("task.keep", None, "logits, to score a subset of shifted images", "add task.keep=logits")
-        work = Scoring(heavy[0].work.data, setup.subset, groups)
-        return heavy + [score_run(run, work) for run in heavy]
+        check_subset(work.model, work.data, setup.subset.classes, work.classes)
+        scoring = Scoring(work.data, setup.subset, groups)
+        return heavy + [score_run(run, scoring) for run in heavy]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Build the model once and forward the split once a shift; score from what is stored."""
@@ -150,6 +154,7 @@ def whole_split(setup: Setup, split: str, keep_logits: bool = False) -> list[Run
     model, among = named(setup.model, data)
     identity = model.identity()
     about = {"model": model.label(), "weights": model.weights_label(), "snapshot": identity.get("snapshot"), **among}
+    check_masks(setup.shifts, data, split, classes)
     shifts = [shift_on(shift, data, split) for shift in setup.shifts]
     works = (Forward(model, data, split, shift, classes, keep_logits) for shift in shifts)
     return [predict_run(work, identity, about) for work in works]

@@ -27,6 +27,7 @@ from fca.stats.reliance import centre_distance, density_gap, mask_iou, mass_insi
 from fca.tasks import Setup
 from fca.tasks.adaptation import predictions_of
 from fca.tasks.adaptation.network import Network
+from fca.tasks.checks import check_classes, check_masks_of
 from fca.tasks.predict import CLEAN, Forward, check_forward, forward_columns, known_images, predictions, whole_split
 from fca.tasks.train import Train
 from fca.types import SPLITS, Arrays, Classifier, Column, FcaError, Finished, Geometry, Run, check_choice, with_interval
@@ -79,15 +80,19 @@ class Saliency:
     def plan(self, setup: Setup) -> list[Run]:
         """The run of the maps, after those beside it; layer and threshold are of its identity unless the defaults."""
         bare = replace(setup, shifts=[CLEAN])
+        check_masks_of("task=saliency", setup.data, self.split)
         if setup.model.weights_label() is None or type(setup.adaptation) is not Network:
             check_choice("task.split", self.split, ("test",), "train it first for another split")
             before = Train().plan(setup)
             [train] = (run for run in before if run.task == "train")
-            clean = predictions_of(train, bare, for_training(setup.data))[0]
+            data = for_training(setup.data)
+            check_masks_of("task=saliency", data, self.split, setup.subset.classes)
+            clean = predictions_of(train, bare, data)[0]
         else:
             before = [] if setup.shifts == [CLEAN] else whole_split(setup, self.split)
             [clean] = whole_split(bare, self.split)
             check_forward(clean.work)
+            check_classes(clean.work.model, clean.work.data, self.split)
         given = {"layer": self.layer, "threshold": None if self.threshold == THRESHOLD else self.threshold}
         meaning = {**clean.identity, "shift": None, **given}
         identity = {key: value for key, value in meaning.items() if value is not None}

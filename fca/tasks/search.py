@@ -27,7 +27,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 from rich.progress import Progress
 
-from fca.allowed import Allowed, fits
+from fca.allowed import Allowed, Workers, fits
 from fca.data.files import decode, threads
 from fca.generation import Conditional, Drawn, Generator, Refused, Unavailable, Wanted
 from fca.generation.domain import EvaluationDomain
@@ -42,6 +42,7 @@ from fca.store.journal import Journal, Line
 from fca.studies.answers import predictions as stored_predictions
 from fca.subset import read_groups
 from fca.tasks import Setup
+from fca.tasks.checks import known_keys
 from fca.tasks.generate import bound_to_parent, drawn_together, pass_size, price_of
 from fca.tasks.predict import check_forward, predictions, whole_split
 from fca.tasks.reading import name_of, reading
@@ -142,8 +143,8 @@ class Search:
     max_money: Annotated[float | None, Allowed(above=0)]
     max_draws: Annotated[int, Allowed(1)]
     parallel: Annotated[int, Allowed(1)]
-    workers: Annotated[int, Allowed(0)]
-    stored_px: Annotated[int | None, Allowed(1)]
+    workers: Workers
+    stored_px: Annotated[int | None, Allowed(1, 8192)]
     clean_accuracy: Annotated[float | None, Allowed(above=0, most=1)]
     confirm: Annotated[int, Allowed(0)]
 
@@ -167,6 +168,9 @@ class Search:
         domain, drawing, options, reader = self.domain, self.generator, self._options(), None
         clean, data = whole_split(setup, "test")[0], listed(domain, drawing)
         check_forward(clean.work)
+        for model in (clean.work.model, *([self.second] if self.second else [])):
+            if (keys := known_keys(model)) is not None:
+                domain.columns(keys)  # refuses a target that the model does not know
         self._policy(setup.seed, np.zeros((len(domain.space), 1)))  # refuses options that it does not have
         price = None if self.max_money is None else drawing.price()
         if price is not None and (self.max_money or 0) < price:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fca.models.stored import BEST, StoredRun
 from fca.tasks import Setup
+from fca.tasks.checks import check_masks
 from fca.tasks.predict import CLEAN, Forward, data_columns, predict_run, shift_on, subset_columns
 from fca.types import Column, FcaError, ImageData, Run
 
@@ -37,6 +38,7 @@ def about_training(setup: Setup, data: ImageData, name: str) -> dict[str, Any]:
 def predictions_of(train: Run, setup: Setup, data: ImageData, snapshots: Sequence[str] = (BEST,)) -> list[Run]:
     """The predict runs of a training's weights on the test images: for each snapshot on clean ones, then by shift."""
     by_label = {shift.label(): shift for shift in (CLEAN, *setup.shifts)}
+    check_masks(setup.shifts, data, "test", setup.subset.classes)
     shifts = [shift_on(shift, data, "test") for shift in by_label.values()]
     runs = []
     for snapshot in snapshots:
