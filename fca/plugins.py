@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import is_dataclass
 from importlib import import_module
+from importlib.util import find_spec
 
 from fca.types import FcaError
 
@@ -19,11 +21,16 @@ _MODULE = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 def use_plugins(modules: Iterable[str]) -> None:
     """Trust these modules, and those in them, from now on and in place of earlier ones: the user typed their names.
 
-    Raises FcaError for what cannot be the name of a module.
+    Raises FcaError for what cannot be the name of a module, and for modules that Python does not find.
     """
     named = [str(name) for name in modules]
     if odd := [name for name in named if not re.fullmatch(_MODULE, name)]:
         raise FcaError("plugins", odd[0], "names of modules, as in import: my_models", "correct the name")
+    for name in named:
+        package = name.partition(".")[0]
+        if package not in sys.modules and find_spec(package) is None:
+            step = "correct the name, or add the folder that has it: PYTHONPATH=FOLDER"
+            raise FcaError("plugins", name, f"modules that Python finds; there is no {package}", step)
     _plugins[:] = named
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import random
 import zipfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -13,7 +16,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Integer
 
-from fca.types import ClassSubset, FcaError, check_choice
+from fca.types import ClassSubset, FcaError, check_choice, listed
 
 SAMPLERS = ("uniform", "fca")
 SHIPPED = Path(__file__).parent / "groups"  # of classes, one file each
@@ -68,21 +71,100 @@ def full_set(num_classes: int) -> ClassSubset:
     return ClassSubset(tuple(range(num_classes)))
 
 
-def named_subset(classes: Sequence[str], wanted: Sequence[Any]) -> ClassSubset:
-    """The subset of these class keys or label indices.
+def named_subset(classes: Sequence[str], wanted: Sequence[Any], what: str = "subset.classes") -> ClassSubset:
+    """The subset of these class keys; of label indices only where no class key is a number.
 
-    >>> named_subset(("cat", "dog", "eel"), ["eel", 0]).classes
-    (0, 2)
+    A value that YAML or the command line has read as a number, a truth value or null is the key that is written so:
+    with folders 1 to 5, [1, 2] are the classes 1 and 2, not the second and the third.    what: the key, for messages.
+
+    >>> named_subset(("cat", "dog", "eel"), ["eel", 0]).classes, named_subset(("1", "2", "3"), [1, 2]).classes
+    ((0, 2), (0, 1))
     """
-    position = {key: index for index, key in enumerate(classes)}
-    indices = [position.get(w, -1) if isinstance(w, str) else w for w in wanted]
-    for w, index in zip(wanted, indices, strict=True):
-        if type(index) is not int or not 0 <= index < len(classes):
-            shown = ", ".join(classes[:20]) + (", ..." if len(classes) > 20 else "")
-            raise FcaError("subset.classes", w, f"{shown}; or 0 to {len(classes) - 1}", "name classes of this dataset")
+    index_of = {key: index for index, key in enumerate(classes)}
+    keys_are_numbers = any(_number(key) is not None for key in classes)
+    indices = []
+
+    for value in wanted:
+        key = value if isinstance(value, str) else key_of(classes, value, what)
+        index = index_of.get(key) if isinstance(key, str) else None
+        is_position = type(value) is int and 0 <= value < len(classes) and not keys_are_numbers
+        if index is None and is_position:
+            index = value
+        if index is None:
+            positions = "" if keys_are_numbers else f"; or 0 to {len(classes) - 1}"
+            allowed = f"{listed(classes, str(value))}{positions}"
+            raise FcaError(what, value, allowed, "name classes of this dataset")
+        indices.append(index)
+
     if len(set(indices)) != len(indices) or len(indices) < 2:
-        raise FcaError("subset.classes", list(wanted), "two or more different classes", "name each class once")
+        raise FcaError(what, list(wanted), "two or more different classes", "name each class once")
     return ClassSubset(tuple(sorted(indices)))
+
+
+def key_of(classes: Sequence[str], value: object, what: str) -> str | None:
+    """The class key that a value means, which YAML or the command line may have read as something else than text.
+
+    None where no key is written so. Raises FcaError, calling the value `what`, where several keys are: 1.1 and 1.10.
+
+    >>> key_of(("01", "02"), 1, "subset.classes"), key_of(("no", "yes"), True, "subset.classes")
+    ('01', 'yes')
+    """
+    if isinstance(value, str):
+        return value if value in classes else None
+    if not isinstance(value, int | float | None):
+        return None
+
+    is_endless = isinstance(value, float) and not math.isfinite(value)
+    alike = _keys_by_reading(tuple(classes)).get((type(value) is bool, str(value) if is_endless else value), [])
+    same_text = [key for key in alike if type(value) is not float and key.casefold() == str(value).casefold()]
+    same_type = [key for key in alike if isinstance(value, float) == (not key.lstrip("+-").isdecimal())]
+    for narrower in (same_text, same_type):
+        if len(alike) > 1 and len(narrower) == 1:
+            alike = narrower
+
+    if len(alike) > 1:
+        step = f"""put quotes around it: "{what}=['{alike[0]}', ...]\""""
+        raise FcaError(what, value, f"one of {', '.join(alike)}, which are all read as {value}", step)
+    return alike[0] if alike else None
+
+
+_WORDS: dict[str, bool | str | None] = {
+    **dict.fromkeys(("true", "yes", "on"), True),
+    **dict.fromkeys(("false", "no", "off"), False),
+    **dict.fromkeys(("null", "~"), None),
+    **dict.fromkeys(("nan", ".nan"), "nan"),  # which equals nothing, itself not either
+    **dict.fromkeys(("inf", ".inf"), "inf"),
+    **dict.fromkeys(("-inf", "-.inf"), "-inf"),
+}  # texts that YAML does not read as texts, in any case of letters
+
+
+@lru_cache(maxsize=16)
+def _keys_by_reading(classes: tuple[str, ...]) -> dict[tuple[bool, object], list[str]]:
+    """What a class key without quotes is read as, in YAML or on the command line -> the keys that are.
+
+    The first of each pair tells true and 1 apart, which are equal.
+    """
+    keys: dict[tuple[bool, object], list[str]] = {}
+    for key in classes:
+        if key.casefold() in _WORDS:
+            word = _WORDS[key.casefold()]
+            keys.setdefault((type(word) is bool, word), []).append(key)
+        if (number := _number(key)) is not None:
+            keys.setdefault((False, number), []).append(key)
+    return keys
+
+
+def _number(text: str) -> float | None:
+    """The number that a text is; None for other texts.
+
+    >>> _number("007"), _number("1e3"), _number("0x10"), _number("cat"), _number("nan")
+    (7, 1000.0, 16, None, None)
+    """
+    for read in (int, float, partial(int, base=0)):
+        with suppress(ValueError):
+            number: float = read(text)
+            return number if math.isfinite(number) else None
+    return None
 
 
 @dataclass(frozen=True)
@@ -121,7 +203,7 @@ def read_groups(where: str, columns: Sequence[str] = ("class", "group")) -> Grou
     path = SHIPPED / f"{where}.csv" if where in shipped else Path(where).expanduser()
     try:
         with _opened(path) as file:
-            table = pd.read_csv(file, comment="#", dtype=str)
+            table = pd.read_csv(file, comment="#", dtype=str, keep_default_na=False, na_values=[""])
     except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
         allowed = f"one of {', '.join(shipped)}, or the path of a CSV file ({error})"
         raise FcaError("groups", where, allowed, "name the file of classes and groups") from error

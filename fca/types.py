@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
 Arrays = dict[str, np.ndarray]
 SPLITS = ("train", "val", "test")
-LISTED = 40  # choices that a message lists
+LISTED = 10  # choices that a message lists
+ALIKE = 0.66  # difflib's ratio from which on two names look alike
 LEVELS = ("easy", "medium", "hard")  # of difficulty, of an image
 BEST = "best"  # the snapshot of a training with the highest accuracy on val
 
@@ -47,21 +49,41 @@ class FcaError(Exception):
 def check_choice(what: str, value: object, choices: Iterable[object], step: str = "take one of these") -> None:
     """Raises FcaError for a value that is not among the choices, listing them."""
     if value not in (allowed := list(choices)):
-        raise FcaError(what, value, listed(allowed, str(value)), step)
+        near = similar(map(str, allowed), str(value))[:1] if isinstance(value, str) else []
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise FcaError(what, value, listed(allowed, str(value)), f"{meant}{step}")
 
 
 def listed(choices: Iterable[object], typed: str = "") -> str:
-    """Choices in a message; of more than LISTED the first, and those that look like what was typed.
+    """Choices in a message: of more than LISTED those that look most like what was typed, then the first of the rest.
 
-    >>> listed(["cat", "dog"]), listed(range(100, 200), "1999")[-30:]
-    ('cat, dog', '138, 139 and 60 more, like 199')
+    >>> listed(["cat", "dog"]), listed(range(100, 200), "1999")
+    ('cat, dog', '199, 190, 191, 192, 193, 194, 195, 196, 197, 198 and 90 more')
     """
     names = [str(choice) for choice in choices]
     if len(names) <= LISTED:
         return ", ".join(names)
-    near = difflib.get_close_matches(typed, names[LISTED:])
-    like = f", like {', '.join(near)}" if near else ""
-    return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more{like}"
+    first = list(dict.fromkeys([*similar(names, typed), *names]))[:LISTED]
+    return f"{', '.join(first)} and {len(names) - LISTED} more"
+
+
+def similar(choices: Iterable[str], typed: str) -> list[str]:
+    """Those of the choices that look like what was typed, the most alike first; of a/b, a, b or both may be alike.
+
+    >>> similar(["resnet50", "resnet18", "vit_b16"], "ResNet-18"), similar(["corruption/fog", "clean"], "fog")
+    (['resnet18', 'resnet50'], ['corruption/fog'])
+    """
+    wanted = _letters(typed)
+    alike: dict[str, float] = {}
+    for choice in choices:
+        names = {_letters(choice), *map(_letters, choice.split("/"))}
+        alike[choice] = max(difflib.SequenceMatcher(None, name, wanted).ratio() for name in names)
+    near = [choice for choice, ratio in alike.items() if ratio >= ALIKE]
+    return sorted(near, key=lambda choice: -alike[choice])
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[\W_]", "", name).casefold()
 
 
 def generator(*key: object) -> np.random.Generator:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fca.subset import draw_subset, named_subset
+from fca.subset import draw_subset, named_subset, read_groups
 from fca.types import FcaError
 
 
@@ -77,3 +77,50 @@ def test_fca_subsets_equal_the_original_sampler_on_all_ten_datasets():
             compared += 1
     assert (len(lists["datasets"]), compared) == (10, sum(len(d["subsets"]) for d in lists["datasets"].values()))
     assert compared >= 10 * 5 * 5
+
+
+MEANT = {  # class keys, what the configuration has read -> the classes meant
+    (("1", "2", "3", "4", "5"), (1, 2)): ["1", "2"],
+    (("1", "2", "3", "4", "5"), ("1", 5.0)): ["1", "5"],
+    (("01", "02", "10"), (1, 10)): ["01", "10"],
+    (("-1", "0", "1"), (-1, 0)): ["-1", "0"],
+    (("2023", "2024", "other"), (2024, "other")): ["2024", "other"],
+    (("1", "1.0", "01"), (1, 1.0)): ["1", "1.0"],
+    (("1e3", "20"), (1000.0, 20)): ["1e3", "20"],
+    (("false", "true"), (True, False)): ["false", "true"],
+    (("False", "True", "yes"), (True, False)): ["False", "True"],
+    (("maybe", "no", "yes"), (True, False)): ["no", "yes"],
+    (("off", "on"), (False, True)): ["off", "on"],
+    (("inf", "nan", "null"), (float("nan"), None)): ["nan", "null"],
+    (("0x10", "dog"), (16, "dog")): ["0x10", "dog"],
+    (("ant", "bee", "cat"), (0, 2)): ["ant", "cat"],
+    (("ant", "true"), (1, 0)): ["ant", "true"],
+}
+
+
+@pytest.mark.parametrize(("classes", "wanted"), MEANT)
+def test_a_value_that_is_a_class_key_is_the_key_and_positions_are_for_keys_that_are_no_numbers(classes, wanted):
+    subset = named_subset(classes, wanted)
+    assert [classes[index] for index in subset.classes] == MEANT[classes, wanted]
+
+
+@pytest.mark.parametrize(
+    ("classes", "wanted", "message"),
+    [
+        (("1", "2", "3"), [0, 1], "subset.classes = 0; allowed: 1, 2, 3; next"),
+        (("cat", "7", "dog"), [0, 7], "subset.classes = 0; allowed: cat, 7, dog; next"),
+        (("1.1", "1.10", "2"), [1.1, 2], "subset.classes = 1.1; allowed: one of 1.1, 1.10, which are all read as 1.1"),
+        (("1", "2"), [1, "1"], "two or more different classes"),
+        (("ant", "bee"), [True, "bee"], "subset.classes = True; allowed: ant, bee; or 0 to 1"),
+        (("ant", "bee"), [[0], [1]], r"subset.classes = \[0\]; allowed: ant, bee; or 0 to 1"),
+    ],
+)
+def test_a_value_that_is_no_key_or_several_is_refused(classes, wanted, message):
+    with pytest.raises(FcaError, match=message):
+        named_subset(classes, wanted)
+
+
+def test_a_class_named_na_or_null_keeps_its_group(tmp_path):
+    file = tmp_path / "groups.csv"
+    file.write_text("class,group\nNA,country\nnull,none\nnan,bread\n")
+    assert dict(read_groups(str(file)).of) == {"NA": "country", "null": "none", "nan": "bread"}

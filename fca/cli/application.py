@@ -25,20 +25,21 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override, OverrideType
+from hydra.core.override_parser.types import Glob, Override, OverrideType, Sweep
 from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
-from fca.allowed import Allowed, Seed, allowed_of, check_values, declared
+from fca.allowed import KINDS, Allowed, Seed, Workers, allowed_of, check_values, declared
 from fca.cli import Words, refused
+from fca.cli.hints import KEY, group_as_key, keys_of_root, unknown_key, unknown_option, unknown_word, unreadable
 from fca.cli.trust import check_words, watch
 from fca.plugins import use_plugins
 from fca.shifts import overrides as shift_words
 from fca.store.files import DamagedFile
 from fca.subset import SAMPLERS
-from fca.types import FcaError
+from fca.types import FcaError, listed
 
 COMPATS = ("fca",)
 # one id in 300, of a run or table
@@ -55,7 +56,7 @@ _STEPS = {
 
 @dataclass
 class SubsetConfig:
-    """Which classes: `ncl` (a share below 1) drawn by `seed`, or `classes` by key or index; neither = all."""
+    """Which classes: `ncl` (a share below 1) drawn by `seed`, or `classes` by their keys; neither = all."""
 
     ncl: int | float | None = None
     seed: Seed = 0
@@ -140,7 +141,7 @@ class GenerateConfig:
     outputs: str = "outputs"
     out: str | None = None
     per_level: Annotated[int | None, Allowed(1, 10_000)] = None
-    workers: Annotated[int, Allowed(0)] = 0
+    workers: Workers = 0
     dry: bool = False
     pilot: Annotated[int, Allowed(0)] = 0
     hour_price: Annotated[int | float | None, Allowed(0)] = None
@@ -171,7 +172,7 @@ class RecommendConfig:
     within: Annotated[float, Allowed(0, 100)] = 1.0
     confidence: Annotated[float, Allowed(above=0.5, below=1)] = 0.9
     device: Annotated[str, Allowed(choices=("auto", "cpu", "gpu"))] = "auto"
-    threads: Annotated[int | None, Allowed(1)] = None
+    threads: Annotated[int | None, Allowed(1, 1024)] = None
     outputs: str = "outputs"
     limit: Annotated[int | None, Allowed(1)] = None
     plugins: list[str] = field(default_factory=list)
@@ -211,14 +212,16 @@ def check_root(root: str, config: Mapping[str, Any]) -> None:
     values: Any = OmegaConf.to_container(config, resolve=True) if isinstance(config, DictConfig) else config
     for key in values:
         if key not in known and not (isinstance(values[key], dict) and "_target_" in values[key]):
-            raise FcaError("key", key, ", ".join(known), "correct its name")
+            others = {name: value for name, value in values.items() if name != key}
+            raise unknown_key(root, str(key), str(values[key]), known, others, CONF)
     for name, (hint, _) in known.items():
         if values.get(name, MISSING) == MISSING:
             typed = "model@encoder" if name == "encoder" else name
             raise FcaError(typed, "null", "a value: it is needed", f"leave out ~{typed} or {typed}=null")
         inner = {known.name for known in fields(hint)} if is_dataclass(hint) else None
         if inner and (odd := [key for key in values[name] if key not in inner]):
-            raise FcaError("key", f"{name}.{odd[0]}", ", ".join(sorted(inner)), "correct its name")
+            others = {key: value for key, value in values.items() if key != name}
+            raise unknown_key(root, f"{name}.{odd[0]}", str(values[name][odd[0]]), sorted(inner), others, CONF)
     check_values(ROOTS[root], {name: values[name] for name, (hint, _) in known.items() if hint is not Any})
     check_folder("outputs", values["outputs"])
 
@@ -307,6 +310,7 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
     (['-m'], ['seed=1,2', 'limit=8'])
     """
     parser = Words(prog=f"fca {root}", parents=[get_args_parser()], add_help=False)
+    _check_flags(root, parser, arguments)
     found = parser.parse_intermixed_args(arguments)
     modes = {"--multirun": found.multirun, "--run": found.run, "--cfg": found.cfg, "--info": found.info}
     if len(given := [flag for flag, value in modes.items() if value]) > 1:
@@ -326,6 +330,23 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
     return [word for word in arguments if word not in found.overrides], found.overrides
 
 
+def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
+    """Raise FcaError for --KEY VALUE, as other tools have it, with what to type."""
+    for place, flag in enumerate(arguments):
+        name, equals, value = flag.lstrip("-").partition("=")
+        is_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None
+        if not is_key or len(name) < 2 or parser._get_option_tuples(flag) or flag in parser._option_string_actions:
+            continue
+        if not flag.startswith("--") and not equals:  # short flags may be joined: -mr
+            continue
+        behind = arguments[place + 1] if place + 1 < len(arguments) else "VALUE"
+        key, value = name.replace("-", "_"), value if equals else behind
+        keys, step = keys_of_root(ROOTS[root]), f"did you mean {key}={value}?"
+        if key not in keys:
+            step = str(unknown_key(root, key, value, keys, composed(root, []), CONF).args[3])
+        raise FcaError("words", flag, f"what fca {root} --help lists", f"keys have no dashes in front; {step}")
+
+
 def _check_word(root: str, word: str) -> None:
     """Raise FcaError for a word that is no override."""
     key, _, value = word.partition("=")
@@ -334,20 +355,39 @@ def _check_word(root: str, word: str) -> None:
         content = override.value()
     except HydraException as error:
         if "=" not in word:
-            raise FcaError("word", word, "KEY=VALUE", f"fca {root} --help lists groups and keys") from error
-        step = f"""quote what has spaces, commas, brackets or odd letters twice: '{key}="..."'"""
-        raise FcaError(key, value, f"a value that Hydra can read ({one_line(error)})", step) from error
+            raise unknown_word(root, word, keys_of_root(ROOTS[root]), CONF) from error
+        allowed = f"a value that Hydra can read ({unreadable(key, value)})"
+        quoted = shlex.quote(f'{key}="{value}"') if value and '"' not in value else f"""'{key}="..."'"""
+        step = f"correct it, or quote what has spaces, commas, brackets or odd letters twice: {quoted}"
+        is_key = re.fullmatch(KEY, key, re.ASCII) is not None
+        raise FcaError(key, value, allowed, step if is_key else "correct the key") from error
     if not override.key_or_group:
-        raise FcaError("word", word, "KEY=VALUE", f"fca {root} --help lists groups and keys")
+        raise unknown_word(root, word, keys_of_root(ROOTS[root]), CONF)
     _check_paths(key, content)
+
+    is_number = isinstance(content, int | float) and not isinstance(content, bool)
+    if is_number and content not in (0, 1) and _kind(root, override.key_or_group) == KINDS[bool]:
+        raise FcaError(key, value, KINDS[bool], f"correct {key}")  # OmegaConf takes any number for true
+
+    dotted_group = group_as_key(override.key_or_group, CONF)
+    if dotted_group is not None and isinstance(content, str | Sweep | Glob):
+        allowed = f"what {dotted_group}=NAME brings: it is a group"
+        raise FcaError(key, value, allowed, f"did you mean {shlex.quote(f'{dotted_group}={value}')}?")
+
     top, group = override.key_or_group.partition(".")[0], (CONF / override.key_or_group).is_dir()
     if override.is_add() or override.is_force_add():
-        known = [*(known.name for known in fields(ROOTS[root])), "hydra"]
+        known = [*(field.name for field in fields(ROOTS[root])), "hydra"]
         if top not in known and (top != override.key_or_group or isinstance(content, dict)):
-            raise FcaError("key", override.key_or_group, ", ".join(known), "correct its name")
-    if (group or "/" in override.key_or_group) and isinstance(content, int | float | dict):
+            raise unknown_key(root, override.key_or_group, value, known, composed(root, []), CONF)
+    is_option = isinstance(content, str | Glob | Sweep | None) or is_texts(content)
+    if group and not is_option:
         allowed = f"an option of conf/{override.key_or_group}"
         raise FcaError(key, value, allowed, f"fca {root} --help lists them")
+
+
+def is_texts(content: object) -> bool:
+    """Whether this is a list of texts, such as the options of a group that takes several."""
+    return isinstance(content, list) and all(isinstance(part, str) for part in content)
 
 
 def _check_paths(key: str, content: object) -> None:
@@ -437,24 +477,69 @@ def with_free_keys(overrides: Sequence[str]) -> list[str]:
 
 def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError:
     """What was typed wrong, as an error of ours."""
-    if isinstance(error, FcaError):
-        return error
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, FcaError):  # raised inside of Hydra, which wraps it
+            return inner
+        inner = inner.__cause__
+
+    typed = dict(word.lstrip("+~").partition("=")[::2] for word in words)  # the last one counts
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
-        return _no_option(error.missing_cfg_file, error.options, words)
+        return _no_option(error.missing_cfg_file, error.options, root, words)
     cause = error if isinstance(error, OmegaConfBaseException) else error.__cause__
     if isinstance(cause, ConfigAttributeError | ConfigKeyError) and isinstance(cause.parent_node, DictConfig):
-        keys = ", ".join(str(key) for key in cause.parent_node if key not in ("_target_", "hydra"))
-        return FcaError("key", cause.full_key, keys, "correct its name")
+        siblings = [str(key) for key in cause.parent_node if key not in ("_target_", "hydra")]
+        key = next((key for key in typed if key == cause.full_key or key.startswith(f"{cause.full_key}.")), "")
+        config: Any = cause.parent_node._get_root()
+        return unknown_key(root, str(cause.full_key), typed.get(key), siblings, config, CONF)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
-        key, typed = cause.full_key, dict(word.lstrip("+").partition("=")[::2] for word in words)  # the last one counts
+        key = cause.full_key
         return FcaError(key, typed.get(key), _kind(root, key) or one_line(cause), f"correct {key}")
     if found := re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error)):
         sweep = "add -m to run each of them, or " if root == "run" else "give one, or "
         return FcaError(found[1], found[2], "one value", f"{sweep}put [ ] around a list")
-    return FcaError("command line", shlex.join(words), one_line(error), "correct it")
+    return _of_defaults(error, root, typed) or _of_word(error, words)
 
 
-def _no_option(file: str, options: Sequence[str], words: Sequence[str]) -> FcaError:
+def _of_defaults(error: Exception, root: str, typed: Mapping[str, str]) -> FcaError | None:
+    """The error for a group that is not in the list of defaults, or for what cannot be left out or added to it."""
+    text = str(error)
+    if found := re.search(r"Could not override '(.*?)'", text):
+        key = found[1]
+        if (others := [other for other in ROOTS if other != root and key in keys_of_root(ROOTS[other])]) and (
+            key not in keys_of_root(ROOTS[root])
+        ):
+            step = f"leave it out; fca {root} --help lists what it has, fca {others[0]} has {key}"
+            return FcaError("key", key, listed(keys_of_root(ROOTS[root])), step)
+        return unknown_key(root, key, typed.get(key), keys_of_root(ROOTS[root]), composed(root, []), CONF)
+    if found := re.search(r"Multiple values for ([\w/@]+)\.|force-add .*'\++([\w/@]+)=", text):
+        key = found[1] or found[2]
+        step = f"type it without +: {key}={typed.get(key, 'OPTION')}"
+        return FcaError(f"+{key}", typed.get(key), "a group that is not there yet", step)
+    if found := re.search(r"Could not delete.*?'(.*?)'", text):
+        step = f"leave out ~{found[1]}; fca {root} --help lists groups and keys"
+        return FcaError(f"~{found[1]}", typed.get(found[1], ""), "a key or group with that value that is there", step)
+    if found := re.search(r"An item is already at '(.*?)'", text):
+        step = f"type it without +: {found[1]}={typed.get(found[1], 'VALUE')}"
+        return FcaError(f"+{found[1]}", typed.get(found[1]), "a key that is not there yet", step)
+    return None
+
+
+def _of_word(error: Exception, words: Sequence[str]) -> FcaError:
+    """An error of Hydra's or OmegaConf's with the word that it is about, where there is one."""
+    reason = one_line(error)
+    about = [word for word in words if word.partition("=")[2] and word.partition("=")[2] in str(error)]
+    about += [word for word in words if "${" in word]
+    about += [
+        word for word in words if re.search(rf"(?<!\w){re.escape(word.lstrip('+~').partition('=')[0])}(?!\w)", reason)
+    ]
+    if not about:
+        return FcaError("command line", shlex.join(words), f"words that fit each other ({reason})", "correct it")
+    key, _, value = about[0].partition("=")
+    return FcaError(key, value, f"a value that can be used ({reason})", f"correct {key.lstrip('+~')}")
+
+
+def _no_option(file: str, options: Sequence[str], root: str, words: Sequence[str]) -> FcaError:
     """A group has no such option; the group as it was typed, where it was."""
     parts = file.split("/")
     keys = [word.partition("=")[0].lstrip("+") for word in words]
@@ -462,7 +547,7 @@ def _no_option(file: str, options: Sequence[str], words: Sequence[str]) -> FcaEr
     group, name = "/".join(parts[:at]), "/".join(parts[at:])
     typed = (key for key, word in zip(keys, words, strict=True) if name in word.partition("=")[2].split(","))
     key = next((key for key in typed if key.partition("@")[0] == group), group)
-    return FcaError(key, name, ", ".join([*options, *nested_options(group)]), f"choose one, or add conf/{file}.yaml")
+    return unknown_option(root, key, name, [*options, *nested_options(group)], file)
 
 
 def _kind(root: str, key: str) -> str | None:

@@ -5,27 +5,28 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from types import NoneType
+from typing import Any, Protocol, get_args, runtime_checkable
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
-from fca.allowed import allowed_of, check_values, declared
+from fca.allowed import allowed_of, check_truths, check_values, declared
 from fca.cli.application import CONF, check_root, composed, one_line
 from fca.data.content import is_known
 from fca.data.splits import as_trained_on, first_images
 from fca.plugins import class_of, plugins
 from fca.store import Store
 from fca.store.files import read_yaml
-from fca.subset import draw_subset, full_set, named_subset, number_of_classes
+from fca.subset import draw_subset, full_set, key_of, named_subset, number_of_classes
 from fca.tasks import Setup, Task
 from fca.tasks.adaptation.network import Network
-from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run, check_choice
+from fca.types import ClassSubset, Column, FcaError, ImageData, Model, Run, check_choice, listed
 
 log = logging.getLogger(__name__)
 
@@ -121,7 +122,35 @@ def typed(values: Mapping[str, Any], name: str) -> Any:
     kind = class_of(f"{name}._target_", values.get("_target_"))
     with _explained(values, name):
         given = {key: parts.get(key, value) for key, value in values.items() if key != "_target_"}
+        for key in given.keys() & _texts(kind):
+            given[key] = _as_typed(given[key])
+        check_truths(kind, given, name)
         return OmegaConf.merge(_schema(kind), given)
+
+
+@cache
+def _texts(kind: type) -> frozenset[str]:
+    """The fields of a class that hold nothing but texts."""
+    leaves = {name: set(_leaf_types(hint)) for name, (hint, _) in declared(kind).items()}
+    return frozenset(name for name, types in leaves.items() if types <= {str, NoneType})
+
+
+def _leaf_types(hint: Any) -> Iterator[Any]:
+    """The types in a type such as dict[str, list[float]] or int | None."""
+    inner = get_args(hint)
+    if not inner:
+        yield hint
+    for part in inner:
+        yield from _leaf_types(part)
+
+
+def _as_typed(value: Any) -> Any:
+    """Truth values as the texts they were: OmegaConf would make True of true, which names another class or folder."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return {_as_typed(key): _as_typed(inner) for key, inner in value.items()}
+    return [_as_typed(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _values(config: Mapping[str, Any] | DictConfig, group: str) -> Any:
@@ -144,11 +173,19 @@ def _explained(values: Mapping[str, Any], group: str) -> Iterator[None]:
         first, kind = str(error).splitlines()[0], class_of(group, values["_target_"])
         key = key or next((name for name, value in values.items() if not _fits(kind, name, value)), "")
         fields = ", ".join(f"{group}.{name}" for name in declared(kind))
-        allowed = allowed_of(kind, key) if key in declared(kind) else first
+        allowed = _allowed_inside(kind, key) or first
         allowed = fields if isinstance(error, ConfigKeyError) else allowed
         value = OmegaConf.select(OmegaConf.create(dict(values)), key, throw_on_missing=False)
         step = f"set {group}.{key}=... or look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
+
+
+def _allowed_inside(kind: Any, key: str) -> str | None:
+    """What a key of a class, or of a class in it (val.share), may be, in words; None for a key that is no field."""
+    field, _, inner = key.partition(".")
+    if not isinstance(kind, type) or not is_dataclass(kind) or field not in declared(kind):
+        return None
+    return _allowed_inside(declared(kind)[field][0], inner) if inner else allowed_of(kind, field)
 
 
 def _fits(kind: type, name: str, value: Any) -> bool:
@@ -199,6 +236,15 @@ class Job:
     command: str
 
     @property
+    def chosen_classes(self) -> str | None:
+        """A line with the classes that subset.classes named; None where it named none."""
+        if self.values["subset"]["classes"] is None:
+            return None
+        data = self.setup.data
+        keys = [data.classes[index] for index in self.setup.subset.classes]
+        return f"classes of {data.name}: {listed(keys)} ({len(keys)} of {len(data.classes)})"
+
+    @property
     def config(self) -> str:
         """The resolved configuration as YAML, kept beside every run; writing it takes as long as planning does.
 
@@ -211,7 +257,9 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
     """Check a configuration whole and plan it; decodes no image and writes nothing to the store."""
     values: Any = OmegaConf.to_container(config, resolve=True)
     check_root("run", values)
+    _check_classes_of_model(values["model"], overrides)
     data = data_of(values)
+    _name_classes(values["model"], data)
     setup = Setup(
         data=data,
         model=component(values, "model"),
@@ -292,6 +340,23 @@ def _listed_again(store: Store, fingerprint: str) -> ImageData | None:
 def config_of(path: Path) -> DictConfig:
     """The configuration of a run. Raises DamagedFile for what is none of ours, see `read_yaml`."""
     return DictConfig(OmegaConf.create(read_yaml(path)))
+
+
+def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Raise FcaError for typed class keys of a model that has no weights whose logits they could name."""
+    typed = {word.partition("=")[0].lstrip("+") for word in overrides}
+    is_from_scratch = "weights" in model and model["weights"] is None
+    if "model.classes" in typed and is_from_scratch and model.get("classes") is not None:
+        allowed = "null without model.weights: a training gives a network from scratch the classes of its data"
+        raise FcaError("model.classes", model["classes"], allowed, "leave it out, or add model.weights=PATH")
+
+
+def _name_classes(model: dict[str, Any], data: ImageData) -> None:
+    """Write those of model.classes that were read as numbers or truth values as the data set writes its classes."""
+    given = model.get("classes")
+    if isinstance(given, list):
+        keys = [value if isinstance(value, str) else key_of(data.classes, value, "model.classes") for value in given]
+        model["classes"] = [value if key is None else key for value, key in zip(given, keys, strict=True)]
 
 
 def _subset(wanted: Mapping[str, Any], data: ImageData) -> ClassSubset:

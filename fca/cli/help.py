@@ -192,14 +192,6 @@ def meanings(file: Path, target: str | None) -> dict[str, str]:
     return found
 
 
-def values_of(file: Path) -> dict[str, Any]:
-    """The keys that a file and those that it builds on give their option, with their values."""
-    found: dict[str, Any] = {}
-    for path in _chain(file):
-        found = {**(yaml.safe_load(path.read_text(encoding="utf-8")) or {}), **found}
-    return {key: value for key, value in found.items() if key != "defaults"}
-
-
 @cache
 def _of_class(folder: Path) -> dict[str, list[Path]]:
     """The files of a group by their class."""

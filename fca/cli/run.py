@@ -27,6 +27,8 @@ def run(config: DictConfig) -> None:
         left = [r for r in job.plan if store.state(r.run_id) is not State.DONE]
         print(job.command if left else "nothing is left to run")
         return
+    if hydra.mode is RunMode.RUN and (line := job.chosen_classes) is not None:
+        print(line, flush=True)
     if hydra.mode is not RunMode.RUN:
         _followed(job, alone=False)
         return

@@ -147,7 +147,8 @@ class ResumingSweep:
         if self.config.sweep.print:
             print("\n".join(point.job.command for point in _launches(points, left)))
             return
-        print(_plan_line(states, left), flush=True)
+        chosen_classes = dict.fromkeys(line for point in points if (line := point.job.chosen_classes))
+        print(_plan_line(states, left), *chosen_classes, sep="\n", flush=True)
         for run_id in runs:
             claims.clear(store.folder(run_id))  # of a killed sweep, perhaps just after it had stored the row
         done = {run_id for run_id, state in states.items() if state is State.DONE}
@@ -223,7 +224,7 @@ class ResumingSweep:
         with suppress(OSError):
             for empty in (folder, *folder.parents[:2]) if folder.parent.name == ".hydra" else (folder,):
                 empty.rmdir()
-        if isinstance(error, OSError) and error.filename is not None:
+        if isinstance(error, FcaError) or (isinstance(error, OSError) and error.filename is not None):
             return error
         name, reason = self.config.hydra.runtime.choices["hydra/launcher"], " ".join(str(error).split())
         allowed = f"a launcher that can start ({type(error).__name__}: {reason[:300]})"
@@ -269,6 +270,12 @@ def _check_launcher(hydra: DictConfig, *, starts: bool) -> None:
         raise FcaError("hydra.launcher", launcher, "what hydra/launcher=NAME brings", "choose a launcher by its name")
     if launcher.get("n_jobs") == 0:
         raise FcaError("hydra.launcher.n_jobs", 0, "1 or more, or -1 for one a core", "take one of these")
+    if name == "joblib" and launcher.get("backend") not in (None, "loky"):
+        allowed = "loky, or null: Hydra's launcher has no other"
+        raise FcaError("hydra.launcher.backend", launcher.backend, allowed, "leave it out")
+    if name == "gpus" and not (launcher.gpus == "auto" or (OmegaConf.is_list(launcher.gpus) and len(launcher.gpus))):
+        step = "write it as hydra.launcher.gpus=[0,2]"
+        raise FcaError("hydra.launcher.gpus", launcher.gpus, "auto, or a list of GPUs as nvidia-smi numbers them", step)
     lacking = [program for program in PROGRAMS.get(name, ()) if shutil.which(program) is None]
     if starts and lacking:
         allowed = f"a machine that has {' and '.join(PROGRAMS[name])}; {' and '.join(lacking)} not found"

@@ -8,7 +8,8 @@ import yaml
 from fca.cli import help as help_command
 from fca.cli import main
 from fca.cli.application import CONF, ROOTS
-from fca.cli.help import comments_of, meanings, values_of
+from fca.cli.help import comments_of, meanings
+from fca.cli.hints import values_of
 
 WITHOUT = ("experiment", "debug", "local", "hydra")  # overlays, and Hydra's own
 FILES = [path for path in sorted(CONF.glob("*/**/*.yaml")) if path.relative_to(CONF).parts[0] not in WITHOUT]

@@ -174,9 +174,9 @@ LINES = {  # line -> part of its error
     "run -m seed": "word = seed; allowed: KEY=VALUE",
     "run foo.bar=1": "key = foo; allowed: dataset, model",
     "run subset.nlc=3": "key = subset.nlc; allowed: ncl, seed",
-    "run recipe.epoch=3": "key = recipe.epoch; allowed: epochs, steps",
-    "run sweep.heads=1": "key = sweep.heads; allowed: print, retry, head, max",
-    "run dataset.val.sede=1": "key = dataset.val.sede; allowed: share, seed",
+    "run recipe.epoch=3": "key = recipe.epoch; allowed: epochs, step_epochs, steps",
+    "run sweep.heads=1": "key = sweep.heads; allowed: head, print, retry, max",
+    "run dataset.val.sede=1": "key = dataset.val.sede; allowed: seed, share",
     "run recipe..epochs=1": "recipe..epochs = 1; allowed: a value that Hydra can read",
     "run subset.ncl=[2": "subset.ncl = [2; allowed: a value that Hydra can read",
     """run "subset.classes='[0" """: "subset.classes = '[0; allowed: a value that Hydra can read",
@@ -195,11 +195,11 @@ LINES = {  # line -> part of its error
     "run ++recipe.foo=1": "recipe.foo = 1; allowed: recipe.epochs",
     "run +subset.foo=1": "key = subset.foo; allowed: classes, ncl",
     "run ++sweep.foo=1": "key = sweep.foo; allowed: head, max",
-    "run +seed=1": "An item is already at 'seed'",
+    "run +seed=1": "+seed = 1; allowed: a key that is not there yet; next: type it without +: seed=1",
     "run ~seed": "seed = null; allowed: a value: it is needed",
     "run ~recipe.epochs": "recipe.epochs = None; allowed: a whole number",
     "run recipe=shared": "recipe.augment = None; allowed: keys with values: policy, ops",
-    "run ~nosuch": "'nosuch' does not exist",
+    "run ~nosuch": "~nosuch = ; allowed: a key or group with that value that is there",
     "run recipe=null": "recipe = null; allowed: a value: it is needed",
     "run encoder=hog": "encoder = hog; allowed: an option of the group model@encoder",
     "run hydra/launcher=nosuch": "hydra/launcher = nosuch; allowed: basic, gpus, joblib",
@@ -207,7 +207,7 @@ LINES = {  # line -> part of its error
     "run outputs=/proc/store": "outputs = /proc/store",
     "run subset.classes=[1,2,3] subset.ncl=2": "subset.ncl = 2; allowed: 3",
     "run subset=fca": "subset.ncl = None; allowed: 2 to 10 for subset=fca",
-    "run shift=corruption/fog shift.severity=[1]": "shift.severity; allowed: kinds, severities",
+    "run shift=corruption/fog shift.severity=[1]": "shift.severity; allowed: severities, kinds",
     "run shift=cifar_c/all": "shift.root",
     "run shift=cifar_c/all shift.root=nowhere": "shift.root = nowhere; allowed: there are no arrays",
     "run shift=imagenet_c/all shift.root=nowhere": "shift.root = nowhere; allowed: there are no kinds",
@@ -238,7 +238,7 @@ LINES = {  # line -> part of its error
     "run -m subset.ncl=2,11": "subset.ncl = 11; allowed: 2 to 10",
     "run -m nosuch=1,2": "key = nosuch",
     "run -m 'model=glob(zzz*)'": "model = glob(zzz*); allowed: one value or more",
-    "run -m shift=clean,corruption/fgo": "shift = corruption/fgo; allowed: clean",
+    "run -m shift=clean,corruption/fgo": "shift = corruption/fgo; allowed: corruption/fog",
     "run -m shift=corruption/fog,corruption/snow shift.severity=[1]": "shift.severity = [1]; allowed: shift.kinds",
     "run -m sweep.head=0 seed=1,2": "sweep.head = 0; allowed: a whole number, at least 1, or null",
     "run -m machine.workers=1,-1": "machine.workers = -1; allowed",
@@ -517,7 +517,9 @@ def test_a_folder_that_is_read_only_is_refused_for_everybody(fca, tmp_path, monk
 def test_weights_that_do_not_fit_are_refused_by_their_keys_and_leave_nothing(fca, tmp_path):
     head_only = {"linear.weight": torch.zeros(10, 64), "linear.bias": torch.zeros(10), "odd": torch.zeros(1)}
     save_file(head_only, tmp_path / "other.safetensors")
-    code, _, err = fca("task=predict", "model=cifar_resnet20", "model.weights=other.safetensors", "logger=none")
+    classes = "model.classes=[0,1,2,3,4,5,6,7,8,9]"
+    words = ["task=predict", "model=cifar_resnet20", "model.weights=other.safetensors", classes]
+    code, _, err = fca(*words, "logger=none")
     assert code == 2
     assert "other.safetensors" in err
     assert "missing: conv1.weight" in err

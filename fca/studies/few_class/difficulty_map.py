@@ -174,7 +174,7 @@ class Mapped:
         if self.asked.classes is None:
             size = max(2, min(BASE, len(self.usable) - 1))
             return np.array(extreme_subset(self.found.similarity, self.found.labels, size, pairs=self.pairs).classes)
-        return np.array(named_subset(self.found.keys, self.asked.classes).classes)
+        return np.array(named_subset(self.found.keys, self.asked.classes, "classes").classes)
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ class DifficultyMap:
     query:       narrows the rows.    split: of the embedded images.
     sizes:       of the hardest and easiest subsets; those beyond a data set's classes are left out for it.
     draws, seed: random subsets of each size to compare them with.
-    classes:     keys or indices of the subset of the what-ifs; None: the hardest five (or all but one).
+    classes:     keys of the subset of the what-ifs, as in subset.classes; None: the hardest five (or all but one).
     """
 
     tables: ClassVar = (DIFFICULTY_PAIRS, DIFFICULTY_MAP, DIFFICULTY_CLASSES, DIFFICULTY_SUBSETS, DIFFICULTY_WHAT_IF)
