@@ -223,7 +223,7 @@ class Caltech(Downloaded):
 
     name: str
     test: Share
-    images: int | None = None
+    images: Annotated[int | None, Allowed(1)] = None
     compat: str | None = None
 
     def load(self) -> ImageData:

@@ -116,6 +116,11 @@ class RenderedObjects:
         _known("dataset.classes", self.classes, CLASSES)
         _known("dataset.attributes", self.attributes, (*ATTRIBUTES, BACKGROUND))
         _known("dataset.train_levels", self.train_levels, LEVELS)
+        if self.cue is None and self.cue_strength > 0:
+            allowed = "0 without a cue: nothing behind the object goes with its class"
+            raise FcaError(
+                "dataset.cue_strength", self.cue_strength, allowed, "add dataset.cue=color, texture or object"
+            )
         if self.cue is not None:
             if self.train_levels != ["easy"]:
                 step = "leave it as it is: with a cue all images are easy"

@@ -235,7 +235,7 @@ class OpenAIChat(Service):
     attributes: dict[str, str] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     call_price: Annotated[float | None, Allowed(0)] = None
-    timeout_s: float = field(default=120.0, kw_only=True)
+    timeout_s: Annotated[float, Allowed(above=0)] = field(default=120.0, kw_only=True)
 
     def label(self) -> str:
         """The model, since it decides the words."""

@@ -41,6 +41,8 @@ STARTS = (  # what a file is that begins so, in place of weights
     (b"\x93NUMPY", "a NumPy array"),
     (b"{", "a JSON text"),
 )
+Mean = Annotated[list[float] | None, Allowed(0, 1)]  # of RGB in [0, 1]
+Std = Annotated[list[float] | None, Allowed(above=0, most=1)]
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of RGB in [0, 1]
 IMAGENETS = tuple(f"imagenet-{name}" for name in ("1k", "12k", "21k-goog", "21k-miil", "22k", "22k-ms"))  # in timm
 
@@ -62,7 +64,7 @@ class LibraryModel:
     name: str
     weights: str | None
     kwargs: dict[str, Any]
-    input_size: Annotated[int | None, Allowed(1)]
+    input_size: Annotated[int | None, Allowed(1, 8192)]
     crop_pct: Annotated[float | None, Allowed(above=0, most=1)]
     interpolation: Annotated[str | None, Allowed(choices=tuple(INTERPOLATIONS))]
     classes: Any

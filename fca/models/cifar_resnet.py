@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
+from fca.allowed import Allowed
 from fca.geometry import ResizeCrop
 from fca.models import IMAGENET_MEAN, IMAGENET_STD, Normalise, class_keys, file_label, identity_of
 from fca.types import Classifier, FcaError
@@ -20,7 +21,7 @@ class CifarResNet:
     weights: path of a state dict; null = from scratch.    classes: class keys of its logits, in their order.
     """
 
-    depth: int
+    depth: Annotated[int, Allowed(8, 1202)]
     weights: str | None
     classes: Any
 

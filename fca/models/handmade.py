@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from jaxtyping import Float, Float32
 
-from fca.allowed import Allowed
+from fca.allowed import Allowed, Side
 from fca.geometry import ResizeCrop
 from fca.identity import canonical
 from fca.types import Classifier, FcaError
@@ -24,7 +24,7 @@ LUMA = (0.299, 0.587, 0.114)  # of red, green and blue, ITU-R BT.601
 class Handmade:
     """What encoders without weights share.    input_size: side in pixels that images are resized to."""
 
-    input_size: Annotated[int, Allowed(1)]
+    input_size: Side
 
     family = ""  # in identities, and as a label
 

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from fca.geometry import ResizeCrop
-from fca.models import PRETRAINED, LibraryModel, Normalise, class_keys, package_files, resize_crop, unknown_name
+from fca.models import (
+    PRETRAINED,
+    LibraryModel,
+    Mean,
+    Normalise,
+    Std,
+    class_keys,
+    package_files,
+    resize_crop,
+    unknown_name,
+)
 from fca.types import Classifier, FcaError
 
 if TYPE_CHECKING:
@@ -32,8 +42,8 @@ class MmpretrainModel(LibraryModel):
     Images are resized by Pillow, where mmpretrain takes OpenCV: accuracies may differ in the third digit.
     """
 
-    mean: list[float] | None
-    std: list[float] | None
+    mean: Mean
+    std: Std
 
     family = "mmpretrain"
 

@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fca.allowed import Allowed
 from fca.geometry import INTERPOLATIONS, ResizeCrop
 from fca.models import (
+    Mean,
     Normalise,
+    Std,
     class_keys,
     file_label,
     identity_of,
@@ -56,11 +58,11 @@ class OpenClip:
     weights: str | None
     templates: list[str]
     names: dict[str, str] | None
-    input_size: Annotated[int | None, Allowed(1)]
+    input_size: Annotated[int | None, Allowed(1, 8192)]
     crop_pct: Annotated[float | None, Allowed(above=0, most=1)]
     interpolation: Annotated[str | None, Allowed(choices=tuple(INTERPOLATIONS))]
-    mean: list[float] | None
-    std: list[float] | None
+    mean: Mean
+    std: Std
     classes: Any
 
     def label(self) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import numpy as np
 from jaxtyping import UInt8
 
-from fca.allowed import Seed
+from fca.allowed import Allowed, Seed
 from fca.models.own import WHAT, OwnFunction
 from fca.types import FcaError
 
@@ -25,7 +25,7 @@ class PairFunction(OwnFunction):
     It has neither features nor logits, only `similarity`: the embed task compares the drawn images.
     """
 
-    images_per_class: int
+    images_per_class: Annotated[int, Allowed(2)]
     seed: Seed
 
     family = "pair"

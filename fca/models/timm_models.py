@@ -8,7 +8,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from fca.geometry import ResizeCrop
-from fca.models import LibraryModel, Normalise, check_count, class_keys, networks_of, not_fetched, unknown_name
+from fca.models import (
+    LibraryModel,
+    Mean,
+    Normalise,
+    Std,
+    check_count,
+    class_keys,
+    networks_of,
+    not_fetched,
+    unknown_name,
+)
 from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError, check_choice
 
@@ -28,8 +38,8 @@ class TimmModel(LibraryModel):
     """
 
     stem: str
-    mean: list[float] | None
-    std: list[float] | None
+    mean: Mean
+    std: Std
     projection: bool
 
     family = "timm"

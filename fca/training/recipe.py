@@ -64,7 +64,7 @@ class Recipe:
     grad_clip:       largest norm of all gradients together.
     val_max:         validation images that choose the epoch, a fixed draw stratified by class; 0 = all.
     patience:        stop after so many epochs without a better one; 0 = never. It excludes snapshots.
-    snapshots:       intermediate weights to keep, as fractions of all steps, each in (0, 1].
+    snapshots:       intermediate weights to keep, as fractions of all steps, each in (0, 1], growing.
     """
 
     epochs: int
@@ -145,7 +145,10 @@ class Recipe:
             ),
             "scale_min": (0 < self.scale_min <= 1, "above 0 and at most 1, a share of the area"),
             "grad_clip": number(self.grad_clip),
-            "snapshots": (all(0 < s <= 1 for s in self.snapshots), "fractions of all steps, each above 0, at most 1"),
+            "snapshots": (
+                all(0 < s <= 1 for s in self.snapshots) and self.snapshots == sorted(set(self.snapshots)),
+                "fractions of all steps, each above 0, at most 1, and larger than the one before",
+            ),
         }
         if self.snapshots:
             ranges["patience"] = (self.patience == 0, "0 with snapshots, which are shares of the whole training")

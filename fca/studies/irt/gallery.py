@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Seed
+from fca.allowed import Allowed, Seed
 from fca.report.pictures import ACROSS, pictures
 from fca.stats.irt import IrtFit
 from fca.stats.label_errors import item_top1, modal_wrong
@@ -70,7 +70,7 @@ class Gallery:
     query: str | None = None
     responses: list[str] = field(default_factory=list)
     model: IrtModel = "2pl"
-    shown: int = 24
+    shown: Annotated[int, Allowed(1)] = 24
     seed: Seed = 0
 
     def __call__(self, store: Store) -> list[Table]:

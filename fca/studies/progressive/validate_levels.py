@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from scipy.stats import page_trend_test, ttest_1samp
 
+from fca.allowed import Allowed
 from fca.report.pictures import ACROSS, Pictures, pictures
 from fca.stats.comparison import holm
 from fca.stats.intervals import interval_over
@@ -124,7 +125,7 @@ class ValidateLevels(OfLevels):
 
     tables: ClassVar = (CONFIDENCE_LEVELS, CONFIDENCE_TRENDS, CONTRADICTIONS_SHOWN, CONTRADICTIONS)
 
-    shown: int = 24
+    shown: Annotated[int, Allowed(1)] = 24
 
     def __call__(self, store: Store) -> list[Table]:
         """Tables confidence_levels, confidence_trends, contradictions_shown and contradictions (all of them)."""

@@ -6,12 +6,12 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from fca.allowed import Seed
+from fca.allowed import Allowed, Seed
 from fca.report.pictures import ACROSS, data_uri, png_of
 from fca.stats.intervals import NO_INTERVAL, UNKNOWN, wilson
 from fca.stats.search.counts import CONFIRMING, p_lower, share_with_interval
@@ -141,9 +141,9 @@ class FailureSearch:
 
     query: str | None = None
     seed: Seed = 0
-    partial: int = 300
+    partial: Annotated[int, Allowed(1)] = 300
     pair: list[str] = field(default_factory=list)
-    shown: int = 16
+    shown: Annotated[int, Allowed(1)] = 16
 
     def __call__(self, store: Store) -> list[Table]:
         """Its tables. Raises FcaError without searches, and for a pair that is none of a domain's attributes."""
