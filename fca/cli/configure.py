@@ -257,9 +257,10 @@ def job_of(config: DictConfig, overrides: list[str]) -> Job:
     """Check a configuration whole and plan it; decodes no image and writes nothing to the store."""
     values: Any = OmegaConf.to_container(config, resolve=True)
     check_root("run", values)
-    _check_classes_of_model(values["model"], overrides)
     data = data_of(values)
-    _name_classes(values["model"], data)
+    if isinstance(values["model"], dict):  # else `component` refuses it
+        _check_classes_of_model(values["model"], overrides)
+        _name_classes(values["model"], data)
     setup = Setup(
         data=data,
         model=component(values, "model"),
