@@ -57,10 +57,7 @@ _STEPS = {
 
 @dataclass
 class SubsetConfig:
-    """Which classes: `ncl` (a share below 1) drawn by `seed`, or `classes` by key; neither = all.
-
-    See fca.subset.named_subset.
-    """
+    """Which classes: `ncl` (a share below 1) drawn by `seed`, or `classes` by their keys; neither = all."""
 
     ncl: int | float | None = None
     seed: Seed = 0
@@ -371,21 +368,21 @@ def _check_word(root: str, word: str) -> None:
     if not override.key_or_group:
         raise unknown_word(root, word, keys_of_root(ROOTS[root]), CONF)
     _check_paths(key, content)
+
     is_number = isinstance(content, int | float) and not isinstance(content, bool)
-    if is_number and content not in (0, 1) and (allowed := _kind(root, override.key_or_group)) == KINDS[bool]:
-        raise FcaError(key, value, allowed, f"correct {key}")  # OmegaConf takes any number for true
+    if is_number and content not in (0, 1) and _kind(root, override.key_or_group) == KINDS[bool]:
+        raise FcaError(key, value, KINDS[bool], f"correct {key}")  # OmegaConf takes any number for true
+
     dotted_group = group_as_key(override.key_or_group, CONF)
     if dotted_group is not None and isinstance(content, str | Sweep | Glob):
         allowed = f"what {dotted_group}=NAME brings: it is a group"
         raise FcaError(key, value, allowed, f"did you mean {shlex.quote(f'{dotted_group}={value}')}?")
+
     top, group = override.key_or_group.partition(".")[0], (CONF / override.key_or_group).is_dir()
     if override.is_add() or override.is_force_add():
         known = [*keys_of_root(ROOTS[root]), "hydra"]
         if top not in known and (top != override.key_or_group or isinstance(content, dict)):
             raise unknown_key(root, override.key_or_group, value, known, composed(root, []), CONF)
-        if group and top in known:
-            step = f"type it without {word[: word.index(key.lstrip('+'))]}: {word.lstrip('+')}"
-            raise FcaError(key, value, "a group that is there already has one option", step)
     is_option = isinstance(content, str | Glob | Sweep | None) or is_texts(content)
     if group and not is_option:
         allowed = f"an option of conf/{override.key_or_group}"
@@ -519,6 +516,10 @@ def _of_defaults(error: Exception, root: str, typed: Mapping[str, str]) -> FcaEr
             step = f"leave it out; fca {root} --help lists what it has, fca {others[0]} has {key}"
             return FcaError("key", key, listed(keys_of_root(ROOTS[root])), step)
         return unknown_key(root, key, typed.get(key), keys_of_root(ROOTS[root]), composed(root, []), CONF)
+    if found := re.search(r"Multiple values for ([\w/@]+)\.|force-add .*'\++([\w/@]+)=", text):
+        key = found[1] or found[2]
+        step = f"type it without +: {key}={typed.get(key, 'OPTION')}"
+        return FcaError(f"+{key}", typed.get(key), "a group that is not there yet", step)
     if found := re.search(r"Could not delete.*?'(.*?)'", text):
         step = f"leave out ~{found[1]}; fca {root} --help lists groups and keys"
         return FcaError(f"~{found[1]}", typed.get(found[1], ""), "a key or group with that value that is there", step)

@@ -278,10 +278,12 @@ def job_of(config: DictConfig, overrides: list[str], *, download: bool = True) -
     """
     values: Any = OmegaConf.to_container(config, resolve=True)
     check_root("run", values)
-    _check_classes_of_model(values["model"], overrides)
+    if isinstance(values["model"], dict):  # else `component` refuses it
+        _check_classes_of_model(values["model"], overrides)
     command = _command(values, overrides)
     data = data_of(values) if download else _data_at_hand(values, command)
-    _name_classes(values["model"], data)
+    if isinstance(values["model"], dict):
+        _name_classes(values["model"], data)
     setup = Setup(
         data=data,
         model=component(values, "model"),
@@ -389,6 +391,23 @@ def config_of(path: Path) -> DictConfig:
     if "${" in json.dumps(values, default=str):  # ours are resolved; this might read the environment
         raise DamagedFile(path, "refers to other values, as no configuration of a run does")
     return DictConfig(OmegaConf.create(values))
+
+
+def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) -> None:
+    """Raise FcaError for typed class keys of a model that has no weights whose logits they could name."""
+    typed = {word.partition("=")[0].lstrip("+") for word in overrides}
+    is_from_scratch = "weights" in model and model["weights"] is None
+    if "model.classes" in typed and is_from_scratch and model.get("classes") is not None:
+        allowed = "null without model.weights: a training gives a network from scratch the classes of its data"
+        raise FcaError("model.classes", model["classes"], allowed, "leave it out, or add model.weights=PATH")
+
+
+def _name_classes(model: dict[str, Any], data: ImageData) -> None:
+    """Write those of model.classes that were read as numbers or truth values as the data set writes its classes."""
+    given = model.get("classes")
+    if isinstance(given, list):
+        keys = [value if isinstance(value, str) else key_of(data.classes, value, "model.classes") for value in given]
+        model["classes"] = [value if key is None else key for value, key in zip(given, keys, strict=True)]
 
 
 def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) -> None:

@@ -116,7 +116,7 @@ def unreadable(key: str, value: str) -> str:
     if re.search(r",\s*(,|$)|^\s*,", value):
         return "a comma has no value beside it"
     if value.count("=") and not value.startswith(("[", "{")):
-        return "it has another = in it: words are separated by spaces outside of quotes"
+        return "without quotes, it has another = in it"
     return "text, a number, [A, B], {A: B}, or several with commas between"
 
 
@@ -153,8 +153,10 @@ def _meant(key: str, siblings: Sequence[str], config: Mapping[str, Any], conf: P
     if before:
         return beside
 
-    same_name = [leaf for leaf in leaves if leaf.rpartition(".")[2] == name]
-    like_name = [leaf for leaf in leaves if leaf.rpartition(".")[2] in similar([leaf.rpartition(".")[2]], name)]
+    last_parts = {leaf: leaf.rpartition(".")[2] for leaf in leaves}
+    same_name = [leaf for leaf, last in last_parts.items() if last == name]
+    near = similar(dict.fromkeys(last_parts.values()), name)
+    like_name = [leaf for leaf, last in last_parts.items() if last in near]
     return same_name or beside or (like_name if len(like_name) <= MOST else [])
 
 

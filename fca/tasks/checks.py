@@ -52,11 +52,11 @@ def known_keys(model: Model) -> list[str] | None:
 
 
 def check_classes(model: Model, data: ImageData, split: str) -> None:
-    """Raise FcaError for a model that knows no class of the data, or none of the images of a split."""
-    keys = known_keys(model)
-    if keys is None:
+    """Raise FcaError for a stored run that knows no class of the data, or none of the images of a split."""
+    if not isinstance(model, StoredRun):
         return
 
+    keys = model.keys()
     of_model = set(keys)
     known = [index for index, key in enumerate(data.classes) if key in of_model]
     if not known:

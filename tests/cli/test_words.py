@@ -104,7 +104,7 @@ def test_results_may_name_a_column_of_a_task_that_has_not_run(fca):
     code, out, _ = fca("--columns", "run_id,policy", door=results_command)
     assert (code, "0 runs" in out) == (0, True)
     code, _, err = fca("--columns", "run_id,polcy", door=results_command)
-    assert (code, "--columns = polcy; allowed: run_id, task" in err) == (2, True)
+    assert (code, "--columns = polcy; allowed: policy, run_id" in err) == (2, True)
 
 
 @pytest.mark.parametrize("command", ["--help", pytest.param("run --help", marks=pytest.mark.slow), "status --help"])

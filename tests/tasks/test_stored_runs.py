@@ -67,7 +67,7 @@ def test_the_cache_holds_all_shifts_of_a_configuration_or_none(fca, monkeypatch,
 
 
 def test_what_is_asked_twice_is_one_run(fca, store):
-    words = ["recipe.snapshots=[0.5,0.50]", "shift=corruption/fog", "shift.kinds=[fog,fog]", "shift.severities=[2,2]"]
+    words = ["recipe.snapshots=[0.50]", "shift=corruption/fog", "shift.kinds=[fog,fog]", "shift.severities=[2,2]"]
     code, out, err = fca(*SMALL, *words)
     assert code == 0, err
     assert len(store.rows()) == len(out.strip().splitlines()) == 5, "a training, two snapshots, clean and fog"
