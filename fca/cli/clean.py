@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -51,6 +52,18 @@ def main(arguments: Sequence[str]) -> int:
         check_store(options.outputs)
     except FcaError as error:
         return refused(error)
+    try:
+        return _clean(options)
+    except OSError as error:  # the store is somebody else's
+        if error.filename is None:
+            raise
+        reason = f"a store that you may read and change ({error.strerror}: {os.fsdecode(error.filename)})"
+        step = "ask its owner to run fca clean; what was removed before is not missed"
+        return refused(FcaError("--outputs", options.outputs, reason, step))
+
+
+def _clean(options: argparse.Namespace) -> int:
+    """Print what would go or remove it."""
     store, named = Store(Path(options.outputs)), [kind for kind in KINDS if getattr(options, kind)]
     busy, found = waste(store)
     kinds = named or (FREE if options.yes else KINDS)

@@ -1,4 +1,4 @@
-"""A configuration file of somebody else's makes no objects, fills no memory and reads no secret: one line refuses it."""
+"""A configuration file of somebody else's makes no objects, fills no memory and reads no secret: one line says so."""
 
 import re
 import time
