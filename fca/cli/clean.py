@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -55,19 +56,32 @@ def main(arguments: Sequence[str]) -> int:
     try:
         options = parser.parse_intermixed_args(as_options(arguments, ("outputs",)))
         check_store(options.outputs)
-        store = Store(Path(options.outputs))
-        busy, found = waste(store)
-        found = _of_runs(store, found, options.filters)
+        return _clean(options)
     except FcaError as error:
         return refused(error)
+    except OSError as error:  # the store is somebody else's
+        if error.filename is None:
+            raise
+        allowed = f"a store that you may read and change ({error.strerror}: {os.fsdecode(error.filename)})"
+        step = "ask its owner to run fca clean; what was removed before is not missed"
+        return refused(FcaError("--outputs", options.outputs, allowed, step))
+
+
+def _clean(options: argparse.Namespace) -> int:
+    """Print what would go, or remove it."""
+    store = Store(Path(options.outputs))
+    busy, found = waste(store)
+    found = _of_runs(store, found, options.filters)
     named = [kind for kind in KINDS if getattr(options, kind)]
     kinds = named or FREE
     doomed = [one for one in found if one.kind in kinds]
+
     if busy and (not options.yes or any(kind in QUIET for kind in kinds)):
         print(f"{busy} runs or sweeps are at work here: {', '.join(QUIET)} stay until they end")
     for kind in kinds:
         print(_line(kind, [one for one in doomed if one.kind == kind]))
     total = as_bytes(sum(one.size for one in doomed))
+
     if not options.yes:
         print(f"{total} would go; nothing was removed; to remove it: add --yes")
         others = [kind for kind in KINDS if kind not in kinds]
@@ -76,6 +90,7 @@ def main(arguments: Sequence[str]) -> int:
             for kind in others:
                 print(_line(kind, [one for one in found if one.kind == kind]))
         return 0
+
     for one in doomed:
         _remove(store, one)
     print(f"removed {total}")

@@ -1,4 +1,4 @@
-"""Launchers of ours over those of Hydra: `gpus` over joblib's, `ray` over Ray's, `submitit_slurm` over submitit's."""
+"""Launchers of ours over those of Hydra: `gpus` over joblib's, `submitit_slurm` over submitit's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from typing import Any
 from hydra.core.utils import JobReturn
 from hydra.types import HydraContext, TaskFunction
 from hydra_plugins.hydra_joblib_launcher.joblib_launcher import JoblibLauncher
-from hydra_plugins.hydra_ray_launcher.ray_launcher import RayLauncher
 from hydra_plugins.hydra_submitit_launcher.submitit_launcher import SlurmLauncher
 from omegaconf import DictConfig, OmegaConf
 
@@ -161,23 +160,6 @@ def _smi(query: str, *gpu: str) -> list[list[str]]:
     except (OSError, subprocess.SubprocessError):
         return []
     return [[cell.strip() for cell in line.split(",")] for line in answer.stdout.splitlines()]
-
-
-class Ray(RayLauncher):
-    """Tasks of Ray, whose workers import from where this process does, and which ends as other commands at a signal."""
-
-    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Do the jobs; a signal ends Ray first, so that no worker outlives the sweep."""
-        import ray
-
-        from fca.cli.ray import connect
-
-        try:
-            connect(self.ray_cfg.init)
-            return super().launch(job_overrides, initial_job_idx)
-        except (SystemExit, KeyboardInterrupt):
-            ray.shutdown()
-            raise
 
 
 class Slurm(SlurmLauncher):  # type: ignore[misc]

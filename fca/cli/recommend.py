@@ -26,6 +26,7 @@ from fca.store import State, Store
 from fca.studies.recommend.evidence import SPEED, Key, evidence, evidence_of
 from fca.studies.recommend.expected import known_points
 from fca.studies.recommend.recommendation import Recommendation, Weighed
+from fca.tasks.latency import check_threads
 from fca.types import FcaError, check_choice
 
 SHARED = ("dataset", "subset", "machine", "recipe", "trainer", "logger", "outputs", "limit", "plugins")
@@ -55,6 +56,7 @@ def quoted(text: str) -> str:
 def recommend(config: DictConfig) -> None:
     """Spend the minutes, then print the answer and where its page is."""
     check_root("recommend", config)
+    check_threads("threads", config.threads)
     search = Search(config, shared_words(config), component(config, "analysis"))
     print(f"{len(search.networks)} networks to choose among", flush=True)  # a wrong name is refused before any work
     search.describe()
@@ -150,6 +152,10 @@ class Search:
 
     def _network(self, words: list[str], ways: tuple[str, ...]) -> Network:
         model = self._speed_job(words).setup.model
+        if "scratch" in ways and not hasattr(model, "weights"):
+            name = words[0].removeprefix("model=")
+            allowed = f"networks that can be trained; {name} has no weights of its own"
+            raise FcaError("candidates", name, allowed, "leave it out; a probe on HOG is always among the choices")
         return Network(model.label(), model.weights_label(), words, ways)
 
     def _speed_job(self, words: Sequence[str]) -> Job:

@@ -77,7 +77,7 @@ class Inventory:
         share(self)
         settled = pc.less(self.known["ctime_ns"], self.began - CLOCK_NS)
         kept = self.known.filter(pc.and_(settled, pc.not_equal(self.known["digest"], UNREADABLE)))  # and known
-        if kept.num_rows or not _index(self.files).exists():
+        if kept.num_rows or not os.path.exists(_index(self.files)):  # noqa: PTH110  False also where it may not be read
             _write(_index(self.files), _about(self.files), kept)
 
 
@@ -93,7 +93,7 @@ def inventory(files: Files) -> Inventory:
 
 def is_known(root: str) -> bool:
     """Whether this user's cache has an index of this folder or archive: it was listed before."""
-    return _index(open_root(root, "images")).exists()
+    return os.path.exists(_index(open_root(root, "images")))  # noqa: PTH110  False also where it may not be read
 
 
 def _recognised(files: pa.Table, index: pa.Table) -> pa.Table:
@@ -223,9 +223,10 @@ def one_look() -> Iterator[None]:
         os.environ.pop(SWEEP)
         os.environ.update({SWEEP: before} if before else {})
         shutil.rmtree(sweeps / token, ignore_errors=True)
-        for other in sweeps.glob("*"):
-            if time.time() - other.stat().st_mtime > ABANDONED_S:
-                shutil.rmtree(other, ignore_errors=True)
+        with suppress(OSError):  # of a cache that may not be read: the work is done, and `_write` has warned
+            for other in sweeps.glob("*"):
+                if time.time() - other.stat().st_mtime > ABANDONED_S:
+                    shutil.rmtree(other, ignore_errors=True)
 
 
 def _shared(files: Files) -> Inventory | None:

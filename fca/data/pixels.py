@@ -267,6 +267,13 @@ def _leased(cache: Path, wanted: dict[str, int], limit: float) -> Lease | None:
         if not any(size <= limit for size in wanted.values()):
             return None
         cache.mkdir(parents=True, exist_ok=True)
+    if not _may_be_written(cache):  # no lease can be taken of what others may remove
+        log.log(
+            logging.WARNING if limit else logging.INFO,
+            "%s cannot be written to: images are decoded at every access",
+            cache,
+        )
+        return None
     make_way(cache / ".lock")
     with FileLock(cache / ".lock"):
         there, in_use = _there(cache), _in_use(cache)
@@ -287,6 +294,12 @@ def _leased(cache: Path, wanted: dict[str, int], limit: float) -> Lease | None:
             with suppress(OSError):
                 os.utime(cache / f"{name}.json")
         return Lease(cache, granted) if granted else None
+
+
+def _may_be_written(cache: Path) -> bool:
+    """Whether this user can lock the folder and put files into it, as in another user's store they cannot."""
+    lock = cache / ".lock"
+    return os.access(cache, os.R_OK | os.W_OK | os.X_OK) and (not lock.is_file() or os.access(lock, os.R_OK | os.W_OK))
 
 
 def _there(cache: Path) -> dict[str, tuple[int, int]]:

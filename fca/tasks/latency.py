@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,17 @@ from fca.models import starts_from_scratch
 from fca.store.columns import DEVICE, INPUT_SIZE, PARAMS
 from fca.studies.recommend.evidence import GFLOPS, LATENCY, LOAD, MEMORY, SPEED
 from fca.tasks import Setup
-from fca.types import Classifier, Column, Finished, Model, Run, with_interval
+from fca.types import Classifier, Column, FcaError, Finished, Model, Run, with_interval
 
 BATCH = Column("batch", int, "d", "images a batch of that")
 THREADS = Column("threads", int, "d", "threads that the network ran on")
+
+
+def check_threads(key: str, threads: int | None) -> None:
+    """Raise FcaError for more threads than this machine has cores: they wait for each other, thousands without end."""
+    cores = os.cpu_count() or 1
+    if threads is not None and threads > cores:
+        raise FcaError(key, threads, f"1 to {cores}, the cores of this machine, or null for all", f"take {key}={cores}")
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,7 @@ class Latency:
         from fca.training.batches import device_name
         from fca.training.speed import cost, load, on_threads, speeds
 
+        check_threads("task.threads", self.threads)
         busy, accelerator = load(), setup.machine.accelerator
         built = [_built(*run.work) for run in runs]
         costs = [cost(one) for one in built]

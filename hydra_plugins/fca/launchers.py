@@ -8,8 +8,12 @@ with suppress(ImportError):  # without the extra `launchers`
     class GpusLauncher(launchers.Gpus):
         """One worker a slot of a GPU."""
 
-    class RayLauncher(launchers.Ray):
-        """Tasks that import what the sweep imports, and end with it."""
-
     class SlurmLauncher(launchers.Slurm):
         """Jobs that are watched, and go on when they are queued again."""
+
+
+with suppress(ImportError):  # those of Ray alone may be missing
+    from fca.cli import ray
+
+    class RayLauncher(ray.Ray):
+        """Tasks that import what the sweep imports, and end with it."""

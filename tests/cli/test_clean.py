@@ -4,13 +4,14 @@ import json
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from fca.cli import clean
+from fca.cli import clean, main
 from fca.cli.configure import load_data
 from fca.cli.weights import Weights
 from fca.data.pixels import open_pixels
@@ -245,3 +246,32 @@ def test_a_trained_run_without_weights_is_done_and_is_no_model(fca):
     assert again.count("keep_weights") == 1
     with pytest.raises(FcaError, match=r"model\.snapshot = 0\.5; .* were removed by machine\.keep_weights=none"):
         StoredRun("outputs", run_id, "0.5").identity()
+
+
+@pytest.mark.parametrize("kind", ["--weights", "--checkpoints", "--cache"])
+def test_somebody_elses_store_is_refused_by_its_name(kind, store, monkeypatch, capsys):
+    def refuse(path, *_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(clean, "remove", refuse)
+    monkeypatch.setattr(Store, "remove_weights", lambda self, run_id, paths, why: refuse(paths[0]))
+    monkeypatch.setattr(claims, "clear", refuse)
+    assert clean.main(["--outputs", str(store.outputs), kind, "--yes"]) == 2
+    err = capsys.readouterr().err
+    allowed = rf"a store that you may read and change \(Permission denied: {store.outputs}/\S+\); next: "
+    assert re.fullmatch(rf"error: --outputs = {store.outputs}; allowed: {allowed}.*\n", err), err
+
+
+def test_a_store_that_may_not_be_read_is_one_line_of_every_command(store, monkeypatch, capsys):
+    def refuse(_):
+        raise PermissionError(13, "Permission denied", str(store.outputs / "runs"))
+
+    monkeypatch.setattr(Store, "run_ids", refuse)
+    monkeypatch.setattr(sys, "argv", ["fca", "status", "--outputs", str(store.outputs)])
+    with pytest.raises(SystemExit, match="2"):
+        main.main()
+    err = capsys.readouterr().err
+    assert re.search(
+        rf"^error: .*Permission denied.*{store.outputs}/runs|^error: {store.outputs}/runs: Permission", err
+    ), err
+    assert "Traceback" not in err

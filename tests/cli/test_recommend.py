@@ -67,6 +67,9 @@ def test_every_probe_is_tried_whatever_is_expected_of_it(fca, tmp_path, monkeypa
     [
         (["nowhere"], "dataset.root = nowhere"),
         ([".", "candidates=[resnet1800]"], "candidates = resnet1800"),
+        ([".", "candidates=[hog]"], "candidates = hog; allowed: networks that can be trained"),
+        ([".", "candidates=[test_vit,pixels]"], "candidates = pixels; allowed: networks that can be trained"),
+        ([".", "threads=9999"], "threads = 9999; allowed: 1 to "),
         ([".", "weights=nowhere"], "weights = nowhere; allowed: a folder of weight files"),
         ([".", "weights={resnet1800: x}"], "weights = resnet1800"),
         ([".", "minutes=-1"], "minutes = -1"),

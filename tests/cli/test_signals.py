@@ -12,6 +12,7 @@ from fca.store import results
 
 LONG = ["subset.ncl=10", "logger=none", "recipe.epochs=12", "machine.checkpoint_s=0"]
 PARALLEL = ["-m", "seed=0,1,2", *LONG, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
+RAY = ["num_cpus=2", "include_dashboard=false", "_node_ip_address=127.0.0.2"]
 LINE = "stopped by {}; the same command goes on from what is done"
 
 
@@ -70,6 +71,23 @@ def test_workers_end_with_their_sweep_and_leave_no_claim(number, start, tmp_path
     assert not remains(tmp_path / "outputs")
     if number is not signal.SIGKILL:
         assert sweep.stdout.read().count(LINE.format(number.name)) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_sweep_on_ray_ends_as_others_at_a_signal(number, start, tmp_path):
+    ray = [f"+hydra.launcher.ray.init.{word}" for word in RAY]
+    sweep = start("run", "-m", "seed=0,1", *LONG, "hydra/launcher=ray", *ray, cwd=tmp_path)
+    wait_for_checkpoints(tmp_path / "outputs", 1, sweep)
+    family = psutil.Process(sweep.pid).children(recursive=True)
+    sweep.send_signal(number)
+    assert sweep.wait(60) == 128 + number  # before: 134, an abort of Ray's own handler
+    _, alive = psutil.wait_procs(family, timeout=10)
+    assert not alive
+    assert not remains(tmp_path / "outputs")
+    out = sweep.stdout.read()
+    assert out.count(LINE.format(number.name)) == 1
+    assert "Traceback" not in out
 
 
 @pytest.mark.slow

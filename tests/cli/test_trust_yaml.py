@@ -1,14 +1,15 @@
-"""A configuration of somebody else makes no objects, fills no memory and reads no secret: one line refuses it."""
+"""A configuration file of somebody else's makes no objects, fills no memory and reads no secret: one line says so."""
 
 import re
 import time
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from fca.cli import report
 from fca.cli.configure import config_of
-from fca.cli.trust import check_words
+from fca.cli.trust import _check_secrets, check_words
 from fca.store.files import DamagedFile, read_yaml
 from fca.tasks.generate.plan import Plan
 from fca.types import FcaError
@@ -162,6 +163,16 @@ def test_a_typed_value_reads_no_environment(word, fca, tmp_path, monkeypatch):
 
 def test_a_typed_value_may_refer_to_other_keys():
     check_words(["recipe='fca_${model}'", "outputs=a/${seed}/${now:%Y}", "hydra.sweep.dir=${hydra:runtime.cwd}/b"])
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["${oc.env:WANDB_API_KEY}", "${oc.decode:${oc.env:MY_TOKEN}}", "a/${oc.env: DB_PASSWORD ,x}", "${oc.env:${x}}"],
+)
+def test_the_users_own_file_reads_variables_but_no_secret(value):
+    _check_secrets("default.yaml", OmegaConf.create({"outputs": "${oc.env:SCRATCH}/outputs"}))
+    with pytest.raises(FcaError, match=r"^logger.project in default.yaml = .*hold no secret"):
+        _check_secrets("default.yaml", OmegaConf.create({"logger": {"project": value}}))
 
 
 def test_a_stored_run_of_somebody_elses_reads_no_environment(tmp_path):

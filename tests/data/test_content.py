@@ -368,3 +368,16 @@ def test_the_index_is_plain_parquet_without_pickle(tmp_path, long_ago):
     digests(root)
     [index] = (tmp_path / "cache" / "content").glob("*.parquet")
     assert pq.read_schema(index).names == ["path", "size", "mtime_ns", "ctime_ns", "inode", "digest"]
+
+
+def test_a_cache_that_may_not_be_read_is_named_and_the_end_of_a_sweep_hides_nothing(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("FCA_CACHE", str(tmp_path / ("a" * 300)))  # every look at it is an error, for root too
+    content._warn.cache_clear()
+    plant(tmp_path / "photos", PATHS)
+    with one_look():
+        data = Folder(str(tmp_path / "photos"), VAL).load()
+    assert len(data.items) == len(PATHS)
+    assert not content.is_known(str(tmp_path / "photos"))
+    assert "content cannot be written (File name too long); set FCA_CACHE" in caplog.text
+    with pytest.raises(RuntimeError, match="of the sweep"), one_look():
+        raise RuntimeError("of the sweep")

@@ -434,3 +434,22 @@ def test_a_large_jpeg_is_decoded_at_less_scale_for_its_original_alone(tmp_path):
     assert (stored == streamed).all()
     whole = geometry.resized(data.read(0)).reshape(-1, 3).astype(int)
     assert 0 < np.abs(stored[: len(whole)] - whole).mean() < 2, "of 255"
+
+
+@pytest.mark.parametrize("which", ["the folder", "the lock"])
+def test_a_cache_of_another_user_is_left_alone_and_the_images_are_read(data, tmp_path, monkeypatch, which):
+    cache, rows = tmp_path / "cache", np.arange(3)
+    open_pixels(data, Squash(), cache)
+    before = sorted(path.name for path in cache.iterdir())
+    closed = cache if which == "the folder" else cache / ".lock"
+    access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != closed and access(path, mode))
+
+    def lock(path, **_):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(pixels_module, "FileLock", lock)
+    for limit_gb in (0.0, 4.0):
+        pixels = open_pixels(data, Squash(), cache, limit_gb=limit_gb, rows=rows)
+        np.testing.assert_array_equal(pixels[rows], expected(data)[rows])
+    assert sorted(path.name for path in cache.iterdir()) == before
