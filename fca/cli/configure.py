@@ -410,23 +410,6 @@ def _name_classes(model: dict[str, Any], data: ImageData) -> None:
         model["classes"] = [value if key is None else key for value, key in zip(given, keys, strict=True)]
 
 
-def _check_classes_of_model(model: Mapping[str, Any], overrides: Sequence[str]) -> None:
-    """Raise FcaError for typed class keys of a model that has no weights whose logits they could name."""
-    typed = {word.partition("=")[0].lstrip("+") for word in overrides}
-    is_from_scratch = "weights" in model and model["weights"] is None
-    if "model.classes" in typed and is_from_scratch and model.get("classes") is not None:
-        allowed = "null without model.weights: a training gives a network from scratch the classes of its data"
-        raise FcaError("model.classes", model["classes"], allowed, "leave it out, or add model.weights=PATH")
-
-
-def _name_classes(model: dict[str, Any], data: ImageData) -> None:
-    """Write those of model.classes that were read as numbers or truth values as the data set writes its classes."""
-    given = model.get("classes")
-    if isinstance(given, list):
-        keys = [value if isinstance(value, str) else key_of(data.classes, value, "model.classes") for value in given]
-        model["classes"] = [value if key is None else key for value, key in zip(given, keys, strict=True)]
-
-
 def _subset(wanted: Mapping[str, Any], data: ImageData) -> ClassSubset:
     ncl, classes, sampler, total = wanted["ncl"], wanted["classes"], wanted["sampler"], len(data.classes)
     if classes is not None:

@@ -85,7 +85,8 @@ def _steps(along: Column) -> alt.X:
 def _axis(channel: type, value: Column) -> Any:
     """Few ticks, counts from 0; the title of an upright axis lies above it."""
     above = {"titleAngle": 0, "titleAlign": "left", "titleX": 0, "titleY": -10}
-    axis = kinds.quantity(channel, value, grid=False, **({"zero": True} if value.kind is int else {}))
+    scale: dict[str, Any] = {"zero": True} if value.kind is int else {}
+    axis = kinds.quantity(channel, value, None, False, **scale)
     for name, at in ({"tickCount": 3} | (above if channel is alt.Y else {})).items():
         axis["axis"][name] = at
     return axis
