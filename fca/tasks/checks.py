@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fca.models import classes_meaning
 from fca.models.stored import StoredRun
 from fca.shifts import InputShift
 from fca.types import FcaError, ImageData, Model, Shift, listed, no_mask
@@ -41,22 +40,16 @@ def check_masks_of(wanted_by: str, data: ImageData, split: str, classes: Sequenc
 
 
 def known_keys(model: Model) -> list[str] | None:
-    """The class keys that a model predicts, as far as that is known before it is built; None where it is not."""
-    if isinstance(model, StoredRun):
-        return model.keys()
-    given = getattr(model, "classes", None)
-    if getattr(model, "weights", None) is None or not isinstance(given, list | tuple):
-        return None
-    keys = classes_meaning(list(given))
-    return keys if isinstance(keys, list) else None
+    """The class keys that a stored run predicts; None for other models, whose logits are known once they are built."""
+    return model.keys() if isinstance(model, StoredRun) else None
 
 
 def check_classes(model: Model, data: ImageData, split: str) -> None:
     """Raise FcaError for a stored run that knows no class of the data, or none of the images of a split."""
-    if not isinstance(model, StoredRun):
+    keys = known_keys(model)
+    if keys is None:
         return
 
-    keys = model.keys()
     of_model = set(keys)
     known = [index for index, key in enumerate(data.classes) if key in of_model]
     if not known:
