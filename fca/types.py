@@ -68,7 +68,7 @@ def listed(choices: Iterable[object], typed: str = "") -> str:
     """Choices in a message: of more than LISTED those that look most like what was typed, then the first of the rest.
 
     >>> listed(["cat", "dog"]), listed(range(100, 200), "1999")
-    ('cat, dog', '199, 190, 191, 192, 193, 194, 195, 196, 197, 198 and 90 more')
+    ('cat, dog', '199, 100, 101, 102, 103, 104, 105, 106, 107, 108 and 90 more')
     """
     names = [str(choice) for choice in choices]
     if len(names) <= LISTED:

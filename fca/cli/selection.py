@@ -19,6 +19,9 @@ from fca.types import FcaError
 QUERIES = {"analyse": ("query", "analysis.query"), "report": ("query",)}
 """The keys of a query, by sub-command."""
 
+COMPLETION = ("-sc", "--shell-completion")
+"""What a shell types for a tab: query=bash is no query then."""
+
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""", re.DOTALL)
 
 
@@ -33,7 +36,8 @@ def for_hydra(root: str, kind: type, arguments: Sequence[str]) -> list[str]:
     >>> for_hydra("analyse", AnalyseConfig, ['query=dataset == "digits"'])
     ['query=\\'dataset == "digits"\\'']
     """
-    if root not in QUERIES:
+    asks_the_shell = any(word in COMPLETION for word in arguments)
+    if root not in QUERIES or asks_the_shell:
         return list(arguments)
 
     own_keys = {*declared(kind), "hydra"}

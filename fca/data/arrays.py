@@ -57,7 +57,7 @@ class Digits:
             scan = Image.fromarray(grey[int(image_id)])
             return np.array(scan.resize((32, 32), Image.Resampling.BICUBIC).convert("RGB"))
 
-        return assemble("digits", listed, enlarged, self.val, version=self.version, mirror=self.mirror)
+        return assemble("digits", listed, enlarged, self.val, version=self.version, mirror=self.mirror, official=True)
 
 
 CLASS_OF = {"cifar10": "CIFAR10", "cifar100": "CIFAR100"}

@@ -146,8 +146,8 @@ class Recipe:
             "scale_min": (0 < self.scale_min <= 1, "above 0 and at most 1, a share of the area"),
             "grad_clip": number(self.grad_clip),
             "snapshots": (
-                all(0 < s <= 1 for s in self.snapshots) and self.snapshots == sorted(set(self.snapshots)),
-                "fractions of all steps, each above 0, at most 1, and larger than the one before",
+                all(0 < s <= 1 for s in self.snapshots) and len(set(self.snapshots)) == len(self.snapshots),
+                "fractions of all steps, each above 0, at most 1, and named once",
             ),
         }
         if self.snapshots:

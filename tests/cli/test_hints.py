@@ -68,7 +68,6 @@ MEANT = {  # what was typed -> what is to be typed
     "run model.kwargs.drop_rate=0.1": "+model.kwargs.drop_rate=0.1",
     "run 'dataset.root=/tmp/été' dataset=folder": """'dataset.root="/tmp/été"'""",
     "analyse few_class": "analysis=few_class",
-    "analyse query=x": "analysis.query=x",
     "analyse analysis=few-class": "analysis=few_class",
     "report report=fewclass": "report=few_class",
     "generate generator=rendred": "generator=rendered",
@@ -97,7 +96,6 @@ REASONS = {  # what was typed -> part of the reason
     "run recipe.lr.x=1": "key = recipe.lr.x",
     "run plugins=[no_such_module]": "plugins = no_such_module; allowed: modules that Python finds",
     "run sweep.print=3": "sweep.print = 3; allowed: true or false",
-    "analyse dataset=digits": "key = dataset; allowed: analysis, outputs, plugins; next: leave it out; fca analyse",
 }
 
 

@@ -66,7 +66,7 @@ def test_filters_are_columns_with_values_and_join(printed):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["nlc=3"], "column = nlc; allowed: run_id, task"),
+        (["nlc=3"], "column = nlc; allowed: ncl, run_id, task"),
         (["ncl=three"], "ncl = three; allowed: a number"),
         (["ncl"], "word = ncl; allowed: COLUMN=VALUES"),
         (["top1>.1,.2"], "top1>.1,.2 = .1,.2; allowed: one value after"),

@@ -61,7 +61,8 @@ PLUGINS = "plugins=[a_toy_task,a_toy_adaptation]"
 @pytest.fixture
 def toy(tmp_path, monkeypatch):
     """The words that find and choose the task."""
-    for name, text in {"a_toy_task.py": TASK, **{f"conf/{name}": text for name, text in YAMLS.items()}}.items():
+    modules = {"a_toy_task.py": TASK, "a_toy_adaptation.py": ""}
+    for name, text in {**modules, **{f"conf/{name}": text for name, text in YAMLS.items()}}.items():
         path = tmp_path / "toy" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -114,7 +115,7 @@ def test_a_key_beside_the_groups_that_nobody_declares_is_refused(fca, toy, tmp_p
     (tmp_path / "toy" / "conf" / "experiment" / "odd.yaml").write_text("# @package _global_\nsede: 3\n")
     code, _, err = fca(*toy, "experiment=odd")
     assert code == 2
-    assert "key = sede; allowed: dataset, model, encoder" in err
+    assert "key = sede; allowed: seed, sweep, dataset, model, encoder" in err
 
 
 ADAPTATION = """

@@ -160,7 +160,12 @@ def test_too_small_a_sample_of_drawings_is_refused(tmp_path):
             "images of cub200 in some lists only = 40",
         ),
         ("cub200", "CUB_200_2011/images.txt", b"\xff\xfe", r"file = .*images\.txt; .*'utf-8' codec"),
-        ("gtsrb", "gtsrb/GT-final_test.csv", b"", "a table in GTSRB's format; .*No columns"),
+        (
+            "gtsrb",
+            "gtsrb/GT-final_test.csv",
+            b"",
+            r"GT-final_test\.csv = no header; allowed: a first line with the names of columns",
+        ),
         ("gtsrb", "gtsrb/GT-final_test.csv", b"Filename;ClassId\n0.ppm;nan", r"0\.ppm of class nan"),
         ("gtsrb", "gtsrb/GT-final_test.csv", b"Filename;ClassId\n../0.ppm;1", r"\.\./0\.ppm of class 1"),
         ("quickdraw", "quickdraw/t-shirt.npy", b"\x93NUMPY\x01\x00v\x00{'descr': (", "a whole .npy of bitmaps"),

@@ -151,7 +151,7 @@ def test_the_shipped_functions_are_what_their_recorded_sources_computed():
 def test_a_pair_function_cannot_be_built_and_needs_pairs(model):
     with pytest.raises(FcaError, match="gives neither features nor logits; next: use it as model@encoder=pair"):
         model("pair").build()
-    with pytest.raises(FcaError, match=r"model.images_per_class = 1; allowed: at least 2"):
+    with pytest.raises(FcaError, match=r"model.images_per_class = 1; allowed: a whole number, at least 2"):
         model("pair", "model.images_per_class=1").identity()
 
 

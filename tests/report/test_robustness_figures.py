@@ -39,7 +39,7 @@ def tables(classes=5, datasets=("zoo",), kinds=("fog", "snow"), mode="count", co
                 key, e = f"class {c}", spread[c]
                 told = (e, e - 0.01, e + 0.01, -e, rank[c], verdict[c], 0.9 if verdict[c] else np.nan, *written[c])
                 moves = (-0.1, -0.12, -0.08, -0.2, -0.3, -0.1, ("harder", "easier", "unclear")[c % 3], False)
-                lines.append((dataset, kind, mode, key, 100, 5, *told, *moves))
+                lines.append((dataset, kind, mode, key, 100, 5, "1, 2, 3, 4, 5", *told, *moves))
                 for parameter, names in SEGMENTS.items():
                     for k in range(6):
                         counts = rng.multinomial(100, np.full(4, 0.25)).tolist()

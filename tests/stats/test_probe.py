@@ -66,7 +66,8 @@ def test_images_left_out_get_what_a_fit_without_them_gives_at_the_penalty_of_lea
     assert found.penalty == min(error, key=error.get)
     assert max(error.values()) > 1.05 * min(error.values()), "or there was nothing to choose"
     outputs = by_penalty[found.penalty]
-    assert found.left_out == pytest.approx(temperature(outputs, y) * outputs, rel=1e-6, abs=1e-8)  # as above
+    # the search for the logarithm of the temperature ends within 1e-5, of both
+    assert found.left_out == pytest.approx(temperature(outputs, y) * outputs, rel=2e-5, abs=1e-7)
 
 
 @pytest.mark.parametrize(("n", "features"), [(120, 8), (60, 100)], ids=["more images", "more features"])
@@ -82,7 +83,7 @@ def test_large_folds_get_what_a_fit_without_them_gives_from_one_decomposition_ea
     together = probe._folds(y, groups)
     assert 2 * np.bincount(together).min() > min(n - 1, features)
     outputs = refitted(x, y, together, found.penalty)
-    assert found.left_out == pytest.approx(temperature(outputs, y) * outputs, rel=1e-6, abs=1e-8)
+    assert found.left_out == pytest.approx(temperature(outputs, y) * outputs, rel=2e-5, abs=1e-7)  # as above
 
 
 def test_of_many_images_a_sample_is_left_out_of_fits_to_all_others(monkeypatch):

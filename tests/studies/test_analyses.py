@@ -307,8 +307,8 @@ def of_other_weights(study):
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (of_unknown_adaptation, "adaptation of the rows read = 'scratch', missing"),
-        (of_other_weights, "weights of the rows read = 'in1k', missing"),
+        (of_unknown_adaptation, "adaptation of the rows read = scratch, missing"),
+        (of_other_weights, "weights of the rows read = in1k, missing"),
     ],
 )
 def test_two_full_models_of_one_name_are_not_averaged(analysis, write, message, changed):
@@ -332,7 +332,7 @@ def another_sampler(study):
 
 @readers_of_models
 def test_two_samplers_are_not_averaged(analysis, changed):
-    with pytest.raises(FcaError, match="sampler of the rows read = 'fca', 'uniform'"):
+    with pytest.raises(FcaError, match="sampler of the rows read = fca, uniform"):
         analysis()(changed(another_sampler).store)
 
 
@@ -342,7 +342,7 @@ def other_weights_of_an_encoder(study):
 
 @pytest.mark.parametrize("analysis", [Similarity, Correlation, Prediction], ids=lambda a: a.__name__)
 def test_two_weights_of_one_encoder_are_not_mixed(analysis, changed):
-    with pytest.raises(FcaError, match="weights of the rows read = 'other', missing"):
+    with pytest.raises(FcaError, match="weights of the rows read = other, missing"):
         analysis()(changed(other_weights_of_an_encoder).store)
 
 
@@ -382,7 +382,14 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
         "n_grouped",
     }
     described = {name for name in kinds if name.startswith(("height_", "width_", "duplicates_"))}
-    described |= {"n_unreadable", "groups_across_splits", "group"}  # other groups are other splits: another fingerprint
+    described |= {
+        "n_unreadable",
+        "n_unused",
+        "n_damaged",
+        "n_few_bits",
+        "groups_across_splits",
+        "group",
+    }  # other groups are other splits: another fingerprint
     tested = {"policy", "estimator", "bank", "protocol", "n_asked", "n_pool", "rounds", "warning"}  # a line a test
     tested |= {f"asked_{level}" for level in ("easy", "medium", "hard")}
     tested |= {"batch", "threads"}  # of a measurement of speed

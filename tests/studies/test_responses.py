@@ -185,7 +185,7 @@ def test_an_empty_store_is_said(lab):
     with pytest.raises(FcaError, match="clean test images = none among the 0 stored rows"):
         clean_responses(lab.store, None)
     assert list(shifted_responses(lab.store, None)) == []
-    with pytest.raises(FcaError, match=r"analysis\.query = nlc < 5"):
+    with pytest.raises(FcaError, match=r"query = nlc < 5"):
         clean_responses(lab.store, "nlc < 5")
 
 

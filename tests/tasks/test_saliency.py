@@ -264,7 +264,7 @@ def test_images_without_masks_are_refused_with_the_sets_that_have_them(fca, weig
     line = ["task=saliency", "dataset=digits", "logger=none", "limit=8", *LINE[len(DATA) + 1 :], weights]
     code, _, err = fca(*line, "model.classes=['0','1']", "model.input_size=48")
     assert code != 0
-    assert "a mask for every image of digits" in err
+    assert "a mask for every image, digits has none" in err
     assert "rendered" in err
 
 
