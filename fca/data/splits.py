@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Any
@@ -19,8 +19,9 @@ from jaxtyping import Bool, Float, Int, UInt8
 from fca.allowed import Allowed, Seed
 from fca.data.files import WHITE
 from fca.data.given_splits import Splits, split_meanings, tested_on_val
+from fca.data.image_files import counted
 from fca.identity import UNREADABLE, fingerprint
-from fca.names import check_spellings
+from fca.names import check_spellings, visible
 from fca.types import SPLITS, FcaError, ImageData, no_mask
 
 Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
@@ -290,11 +291,13 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
     return items.assign(split=split.astype(str))
 
 
-def classes_to_test(items: pd.DataFrame, name: str) -> pd.DataFrame:
+def classes_to_test(items: pd.DataFrame, name: str, called: Mapping[str, str]) -> pd.DataFrame:
     """The images of the classes that have test images and, where the set has a train split, training images.
 
     A line names the other classes: nothing can be learnt of a class without training images, and no accuracy measured
     of one without test images. Raises FcaError where fewer than two classes are left.
+
+    called: train, val and test, as far as the set has them -> its own names of them.
     """
     counts = pd.crosstab(items["label"], items["split"]).reindex(columns=list(SPLITS), fill_value=0)
     needed = ["train", "test"] if counts["train"].any() else ["test"]
@@ -302,17 +305,18 @@ def classes_to_test(items: pd.DataFrame, name: str) -> pd.DataFrame:
     if complete.all():
         return items
 
-    lacking = [
-        f"{label} ({', '.join(f'{split} {line[split]}' for split in SPLITS)})"
-        for label, line in counts[~complete].iterrows()
-    ]
+    lacking = []
+    for label, line in counts[~complete].iterrows():
+        numbers = [f"{called[split]} {line[split]}" for split in SPLITS if split in called]
+        lacking.append(f"{label} ({', '.join(numbers)})")
+    needed_names = " or ".join(called[split] for split in needed)
     if complete.sum() < 2:
-        what, allowed = f"classes of {name} without images in {' or '.join(needed)}", "at least two with images in each"
+        what, allowed = f"classes of {name} without images in {needed_names}", "at least two with images in each"
         raise FcaError(what, shown(lacking), allowed, "add images, or call a class alike in every split")
     left_out = items[~items["label"].map(complete)]
     log.warning(
         "%s: %s of classes without images in %s, left out: %s",
-        *(name, number_of(len(left_out), "image"), " or ".join(needed), shown(lacking)),
+        *(name, counted(len(left_out), "image"), needed_names, shown(lacking)),
     )
     return items.drop(left_out.index).reset_index(drop=True)
 
@@ -356,7 +360,7 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
         first = shown([str(name) for name in crossing.index])
         log.warning("%d groups by %s are in several given splits: %s; %s", len(crossing), cut.group, first, step)
     _warn_of_copies(cut, is_drawn=cut is not data)
-    if not len(cut.rows("train")):
+    if cut is data and not len(cut.rows("train")):
         step = "map a split to it: dataset.splits='{val: train}'"
         raise FcaError(f"images in the train split of {cut.name}", 0, "some, or one split alone, which is cut", step)
     for split in SPLITS:
@@ -382,23 +386,14 @@ def _warn_of_copies(cut: ImageData, is_drawn: bool) -> None:
         log.warning(
             "%s: copies of %s are in several given splits, such as %s; %d test images are copies of training or "
             "validation images, and a test on them is easier than on new ones; %s",
-            *(cut.name, number_of(len(crossing), "picture"), _first_copies(crossing), tested, step),
+            *(cut.name, counted(len(crossing), "picture"), _first_copies(crossing), tested, step),
         )
     elif is_drawn and len(copies):
-        images, pictures = int(copies[list(SPLITS)].to_numpy().sum()), number_of(len(copies), "picture")
+        images, pictures = int(copies[list(SPLITS)].to_numpy().sum()), counted(len(copies), "picture")
         log.warning("%s: %d images are copies of %s: the cut keeps copies in one split", cut.name, images, pictures)
     if len(mixed):
-        pictures, first = number_of(len(mixed), "picture"), _first_copies(mixed)
+        pictures, first = counted(len(mixed), "picture"), _first_copies(mixed)
         log.warning("%s: copies of %s have different labels, such as %s; %s", cut.name, pictures, first, step)
-
-
-def number_of(n: int, what: str) -> str:
-    """A count with its noun, for a message.
-
-    >>> number_of(1, "image"), number_of(2, "image")
-    ('1 image', '2 images')
-    """
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _first_copies(pictures: pd.DataFrame) -> str:
@@ -553,7 +548,7 @@ def assemble(
     if items["label"].nunique() < 2:
         raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
     n_listed = len(items)
-    items = classes_to_test(items, name)
+    items = classes_to_test(items, name, _called(listed, splits))
     given = items
     items = with_val(items, val, group)
     if not official and "split" in listed:
@@ -579,6 +574,17 @@ def _with_white(listed: pd.DataFrame, white: int | None) -> pd.DataFrame:
         return listed
     shown_as = [digest if digest == UNREADABLE else f"{digest} white={white}" for digest in listed[CONTENT]]
     return listed.assign(**{CONTENT: shown_as})
+
+
+def _called(listed: pd.DataFrame, splits: Splits) -> dict[str, str]:
+    """train, val and test -> the set's own names of them, of those that it has."""
+    if "split" not in listed:
+        return {"test": "test"}
+    own_names: dict[str, list[str]] = {}
+    for own, split in split_meanings(listed["split"].unique().tolist(), splits).items():
+        if split is not None:
+            own_names.setdefault(split, []).append(visible(own))
+    return {split: " + ".join(names) for split, names in own_names.items()}
 
 
 def _check_names(items: pd.DataFrame, column: str, kind: str) -> None:
