@@ -17,6 +17,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, UInt8
 
 from fca.allowed import Allowed, Seed
+from fca.data.copies import CONTENT, are_copies, copies_in_test, kept_together, pictures_of_copies, without_group
 from fca.data.files import WHITE
 from fca.data.given_splits import Splits, split_meanings, tested_on_val
 from fca.data.image_files import counted
@@ -31,7 +32,6 @@ White = Annotated[int | None, Allowed(1, WHITE)]
 
 log = logging.getLogger(__name__)
 
-CONTENT = "content"  # the column with a digest of each image's file, where images are known by it
 UNIT = "\x1funit"  # a column that names what a draw keeps together
 MANY = 1000  # groups from which on only those of a class that a side lacks may change sides
 PASSES = 20  # through all groups, at most
@@ -128,7 +128,7 @@ def _drawn_sides(
     wanted: for each drawn side and image, the number of images of its class there.
     """
     side = (rank_in_class(items, seed) >= np.cumsum(wanted, axis=0)).sum(axis=0)
-    copies = _has_copies(items)
+    copies = are_copies(items)
     if not copies.any():
         return side
 
@@ -163,54 +163,14 @@ def _whole_units(items: pd.DataFrame, group: str, shares: Sequence[float], seed:
     Copies without a value are named by their content. So where no picture is in two groups, the sides are those of the
     column, and an image that is added renames no other.
     """
-    copies = _has_copies(items)
+    copies = are_copies(items)
     if not copies.any():
         return group_sides(items, group, shares, seed)
 
-    names = items[group].astype("str").mask(_without_group(items, group))
+    names = items[group].astype("str").mask(without_group(items, group))
     unit_name = names.groupby(kept_together(items, group)).transform("min")
     content = items[CONTENT].astype("str").where(copies)
     return group_sides(items.assign(**{UNIT: unit_name.fillna(content)}), UNIT, shares, seed)
-
-
-def _has_copies(items: pd.DataFrame) -> Bool[np.ndarray, " images"]:
-    """Whether another image has the same content; False for all where content is not known."""
-    together = kept_together(items)
-    return np.asarray(np.bincount(together, minlength=1)[together] > 1)
-
-
-def kept_together(items: pd.DataFrame, group: str | None = None) -> Int[np.ndarray, " images"]:
-    """Which images belong together: those of equal content, those of one group, and all that these connect.
-
-    A number for each image, 0 first, equal for images that belong together.
-    group: a column; an image without a value is in no group.
-
-    >>> kept_together(pd.DataFrame({"content": list("abac"), "patient": ["1", "2", "3", "2"]}), "patient").tolist()
-    [0, 1, 0, 1]
-    """
-    alone = pd.Series(np.arange(len(items)))
-    parts = [alone]
-    if CONTENT in items:
-        content = items[CONTENT].reset_index(drop=True).astype("str")
-        parts.append(pd.Series(pd.factorize(content)[0]).mask(content == UNREADABLE))
-    if group is not None:
-        names = items[group].reset_index(drop=True).astype("str").mask(_without_group(items, group).to_numpy())
-        parts.append(pd.Series(pd.factorize(names)[0]).where(names.notna()))
-    joined = [part for part in parts[1:] if part.dropna().duplicated().any()]
-    if not joined:
-        return alone.to_numpy()
-
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    first = [part.groupby(part).transform("idxmin").fillna(alone).astype(np.int64) for part in joined]
-    ends = np.concatenate([alone] * len(first)), np.concatenate(first)
-    edges = coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(len(items), len(items)))
-    return pd.factorize(connected_components(edges, directed=False)[1])[0].astype(np.int64)
-
-
-def _without_group(items: pd.DataFrame, group: str) -> pd.Series:
-    return items[group].isna() | (items[group] == "")
 
 
 def _take(wanted: Sequence[list[float]], side: int, part: Sequence[tuple[int, float]], sign: int) -> None:
@@ -225,7 +185,7 @@ def _groups(items: pd.DataFrame, group: str, seed: int) -> tuple[Int[np.ndarray,
     from scipy.sparse import csr_array  # imported here and below: planning needs neither
 
     items = items.reset_index(drop=True)
-    alone = _without_group(items, group)
+    alone = without_group(items, group)
     names = items[group].astype("str").mask(alone, "\x1f" + items["image_id"])
     first = items["label"].groupby(names).min()
     pairs = zip(first.index.tolist(), first.tolist(), strict=True)
@@ -399,26 +359,6 @@ def _warn_of_copies(cut: ImageData, is_drawn: bool) -> None:
 def _first_copies(pictures: pd.DataFrame) -> str:
     """The images of the first picture, for a message."""
     return shown(pictures["images"].iloc[0].split("\x1f"))
-
-
-def copies_in_test(pictures: pd.DataFrame) -> int:
-    """How many test images have a copy among training or validation images, of `pictures_of_copies`."""
-    return int(pictures["test"][(pictures[["train", "val"]] > 0).any(axis=1)].sum())
-
-
-def pictures_of_copies(items: pd.DataFrame) -> pd.DataFrame:
-    """A line for each content that several images have: images in train, val and test, `labels` (how many), `images`.
-
-    images: their ids, separated by \\x1f. Empty where content is not known.
-    """
-    copies = _has_copies(items)
-    part = items[copies]
-    if part.empty:
-        return pd.DataFrame(columns=[*SPLITS, "labels", "images"])
-    pictures = part[CONTENT].astype("str").to_numpy()
-    counts = pd.crosstab(pictures, part["split"].to_numpy()).reindex(columns=list(SPLITS), fill_value=0)
-    by = part.assign(label=part["label"].astype("str")).groupby(pictures)
-    return counts.assign(labels=by["label"].nunique(), images=by["image_id"].agg("\x1f".join))
 
 
 def groups_across_splits(data: ImageData) -> pd.DataFrame:
