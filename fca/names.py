@@ -44,6 +44,15 @@ def quoted(name: str) -> str:
     return repr(name) if name.isascii() else f"{name!r} ({name!a})"
 
 
+def visible(name: str) -> str:
+    """A name for a message; in quotes where it would be hard to see: empty, or with spaces around it.
+
+    >>> visible("cat"), visible("cat "), visible("")
+    ('cat', "'cat '", "''")
+    """
+    return name if name and name == name.strip() else quoted(name)
+
+
 def spellings(names: Iterable[str]) -> list[list[str]]:
     """The names that are several spellings of one, together; in the order in which they come.
 

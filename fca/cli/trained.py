@@ -84,8 +84,11 @@ class Trained:
         """The data set, split as the training had it. Raises FcaError where its images are not at hand, or differ."""
         data = self.store.images(self.row["fingerprint"])
         if data is None:
-            allowed = "where they were, unchanged: their fingerprint is that of the training"
-            step = f"bring them back and repeat, which trains nothing again: {self.row['command']}"
+            allowed = "where they were, unchanged, and split as for the training (its fingerprint)"
+            step = (
+                f"bring them back and repeat, which trains nothing again: {self.row['command']}; if they are there, an "
+                "older version split them otherwise (it set a given val aside that lacks a class): this trains anew"
+            )
             raise FcaError(f"images of {self.row['dataset']}", "not found", allowed, step)
         return data
 

@@ -253,7 +253,8 @@ def fewest_bits(largest: int) -> int:
 SYSTEM = frozenset(
     {
         *("__macosx", "network trash folder", "temporary items"),  # macOS
-        *("$recycle.bin", "system volume information", "thumbs.db", "ehthumbs.db", "desktop.ini"),  # Windows
+        *("$recycle.bin", "system volume information", "found.000"),  # Windows
+        *("thumbs.db", "ehthumbs.db", "desktop.ini"),
         *("lost+found", "lost.dir"),  # Linux and Android, after a crash
         *("@eadir", "@tmp", "#recycle", "#snapshot", "@recycle", "@recently-snapshot", "~snapshot"),  # network storage
     }

@@ -16,11 +16,11 @@ from fca.csv_table import read_table
 from fca.data.content import Inventory, inventory
 from fca.data.files import image_of, name_of, open_root
 from fca.data.given_splits import Splits, known_split, usual_meaning
-from fca.data.image_files import sorted_files, warn_of_left_out
+from fca.data.image_files import counted, sorted_files, warn_of_left_out
 from fca.data.listed_paths import listed_paths
-from fca.data.splits import Share, White, assemble, number_of, shown
+from fca.data.splits import Share, White, assemble, shown
 from fca.identity import OF_FILES
-from fca.names import comparable
+from fca.names import comparable, quoted, visible
 from fca.types import FcaError, ImageData
 
 log = logging.getLogger(__name__)
@@ -33,21 +33,24 @@ class Found(NamedTuple):
 
     listed: columns image_id (the path), label and, where the layout has one, the set's own name of the split.
     loose:  paths of the images that lie outside of class folders, which are left out.
+    without_images: folders beside the splits that hold no image at all, which are left out: annotations, labels.
     """
 
     listed: pd.DataFrame
     loose: list[str]
+    without_images: list[str]
 
 
 def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits: Splits) -> Found:
-    """The images with their classes and splits, and those that are in no class folder.
+    """The images with their classes and splits, and what is in no class folder.
 
     images:  paths relative to the root.    folders: all folders, to find those without an image.
     roles:   what each folder of a path is, from the root on: "class", "split" or "*" (neither), joined by "/"; deeper
              folders belong to the class.    splits: own split name -> ours; what it leaves out is ignored.
 
-    Raises FcaError naming the paths: no image inside of a class folder, a folder that holds no image, two folders
-    that give one class (spellings of one name, see fca.names, or under different parents).
+    Raises FcaError naming the paths: no image inside of a class folder, a class or a split with a usual or mapped name
+    that holds no image (it may have been lost), two folders that give one class (spellings of one name, see fca.names,
+    or under different parents).
     """
     role = roles.split("/")
     if role.count("class") != 1 or role.count("split") > 1 or set(role) - {"class", "split", "*"}:
@@ -66,10 +69,19 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
         raise FcaError("image outside of a class folder", shown(loose), f"paths like {roles}/file", STEP)
 
     prefixes = {p[:end] for p in {p[:-1][: len(role)] for p in parts} for end in range(1, len(role) + 1)}
-    lacking = {f for f in folders if used(f) and f.count("/") < len(role) and tuple(f.split("/")) not in prefixes}
+    empty_folders = [tuple(f.split("/")) for f in folders if used(f) and f.count("/") < len(role)]
+    empty_folders = [folder for folder in empty_folders if folder not in prefixes]
+    without_images, lacking = set[str](), set[str]()
+    for folder in empty_folders:
+        outermost = next(folder[:end] for end in range(1, len(folder) + 1) if folder[:end] not in prefixes)
+        is_class = role[len(outermost) - 1] == "class"
+        if is_class or known_split(outermost[-1], splits):
+            lacking.add("/".join(folder))
+        else:
+            without_images.add("/".join(outermost))
     if lacking:
-        what, allowed = "folder without an image", "at least one image in every class"
-        raise FcaError(what, shown(sorted(lacking)), allowed, "fill or remove it")
+        what, allowed = "folder without an image", "at least one image in every split and class"
+        raise FcaError(what, shown([visible(name) for name in sorted(lacking)]), allowed, "fill or remove it")
 
     parts = [p for p, is_inside in zip(parts, inside, strict=True) if is_inside]
     _one_folder_a_class(sorted({p[: len(role)] for p in parts}), class_at, split_at)
@@ -77,7 +89,7 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     listed = pd.DataFrame({"image_id": in_class, "label": [p[class_at] for p in parts]})
     if split_at is not None:
         listed["split"] = [p[split_at] for p in parts]
-    return Found(listed, loose)
+    return Found(listed, loose, sorted(without_images))
 
 
 def recognised(paths: Sequence[str], splits: Splits) -> str:
@@ -182,7 +194,7 @@ def _one_folder_a_class(folders: Sequence[tuple[str, ...]], class_at: int, split
         same_class = first.setdefault((key,), folder)
         if same_split != folder or same_class[class_at] != folder[class_at]:
             clash = same_split if same_split != folder else same_class
-            both = f"{'/'.join(clash)} and {'/'.join(folder)}"
+            both = f"{quoted('/'.join(clash))} and {quoted('/'.join(folder))}"
             allowed = "one folder per class and split, spelt the same way in every split"
             raise FcaError("two folders under one name", both, allowed, f"rename or merge them, or {STEP}")
 
@@ -211,7 +223,7 @@ class Folder:
     def load(self) -> ImageData:
         """List the images by what they contain; nothing is decoded.
 
-        A line counts the files that are no images, another one names images outside of class folders.
+        Lines count the files that are no images, and name images outside of class folders and folders without images.
         """
         files = open_root(self.root, "images in folders that are named by their class")
         found = inventory(files)
@@ -220,13 +232,16 @@ class Folder:
         warn_of_left_out(files.root, there.left_out())
         images = there.images
         layout = self.layout or recognised(images, self.splits)
-        listed, loose = by_layout(images, found.listing.folders, layout, self.splits)
+        listed, loose, without_images = by_layout(images, found.listing.folders, layout, self.splits)
         listed["content"] = listed["image_id"].map(found.digests(listed["image_id"]))
         if self.group is not None:
             listed[self.group] = groups_of(found, listed["image_id"].tolist(), self.group)
         name, read = self.name or name_of(self.root), partial(image_of, files, white=self.white)
+        if without_images:
+            folders = counted(len(without_images), "folder")
+            log.warning("%s: %s without an image, left out: %s", name, folders, shown(without_images))
         if loose:
-            number = number_of(len(loose), "image")
+            number = counted(len(loose), "image")
             log.warning("%s: %s outside of class folders, left out: %s", name, number, shown(loose))
 
         data = assemble(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from fca.names import visible
 from fca.types import SPLITS, FcaError, listed
 
 Splits = Mapping[str, str | None] | None
@@ -84,7 +85,8 @@ def _as_named(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
     by_usual_name = [meanings[name] for name in names if name not in mapped]
     same = [name for name in names if name not in mapped and by_usual_name.count(meanings[name]) > 1]
     if culprits := unknown or absent or same:
-        allowed = f"one of train, val and test for each split found: {', '.join(names) or 'none'}"
+        found = ", ".join(visible(name) for name in names) or "none"
+        allowed = f"one of train, val and test for each split found: {found}"
         step = "map each, as in dataset.splits='{its_name: test, another: null}'"
-        raise FcaError("dataset.splits", listed(culprits), allowed, step)
+        raise FcaError("dataset.splits", listed([visible(name) for name in culprits]), allowed, step)
     return meanings

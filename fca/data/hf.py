@@ -19,7 +19,7 @@ import xxhash
 from fca.data.content import inside
 from fca.data.files import LARGEST, name_of
 from fca.data.splits import Share, White
-from fca.data.webdataset import NO_LABEL, files_in, keys_of, own_splits, packed
+from fca.data.webdataset import NO_LABEL, files_in, keys_of, own_splits, packed, repeated
 from fca.types import FcaError, ImageData
 
 LINE = pa.schema([("label", pa.string()), ("content", pa.string())])
@@ -126,7 +126,16 @@ def _kind(path: Path, label: str, labels: pd.Series) -> Kind:
         raise FcaError(f"column {label} of {path.name}", kind, "one class an image: text or an integer", step)
     if pa.types.is_floating(kind) and (labels == "nan").any():
         raise FcaError(f"column {label} of {path.name}", "NaN", "a class in every row", "fill or remove those rows")
-    return Kind(pa.types.is_integer(kind), _names(schema, label))
+    if pa.types.is_floating(kind) and (labels == f"{NO_LABEL}.0").any():
+        step = "store the labels as integers; -1 then is no label"
+        raise FcaError(f"column {label} of {path.name}", f"{NO_LABEL}.0", "classes, or integers", step)
+    names = _names(schema, label)
+    if twice := repeated(names or []):
+        step = "write the file again, or name another column as dataset.label"
+        raise FcaError(
+            f"class names of {path.name}", f"{', '.join(twice[:5])} more than once", "names that differ", step
+        )
+    return Kind(pa.types.is_integer(kind), names)
 
 
 def _names(schema: pa.Schema, label: str) -> list[str] | None:

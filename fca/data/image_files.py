@@ -71,7 +71,7 @@ def in_words(paths: Iterable[str]) -> str:
     order = sorted(counts, key=lambda suffix: (-counts[suffix], suffix))
     named = [f"{counts[suffix]} {suffix}" for suffix in order[:NAMED]]
     rest = sum(counts[suffix] for suffix in order[NAMED:])
-    return ", ".join([*named, *([f"{rest} others"] if rest else [])])
+    return ", ".join([*named, *([counted(rest, "other")] if rest else [])])
 
 
 IMAGE, OTHER = "an image", "no picture"

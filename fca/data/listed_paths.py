@@ -6,7 +6,7 @@ import posixpath
 from collections.abc import Collection, Iterable
 
 from fca.data.splits import shown
-from fca.names import comparable, quoted
+from fca.names import comparable, quoted, visible
 from fca.types import FcaError
 
 
@@ -38,6 +38,5 @@ def check_files(what: str, paths: Iterable[str], files: Collection[str], root: s
     named = []
     for path in gone:
         there = meant.get(comparable(path.replace("\\", "/")))
-        plain = path if path == path.strip() else quoted(path)
-        named.append(plain if there is None else f"{quoted(path)} (there is {quoted(there)})")
+        named.append(visible(path) if there is None else f"{quoted(path)} (there is {quoted(there)})")
     raise FcaError(what, shown(named), f"files in {root}", "correct the paths")

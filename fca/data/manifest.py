@@ -38,7 +38,7 @@ from fca.data.files import (
 from fca.data.listed_paths import check_files, listed_paths
 from fca.data.splits import AtPosition, Share, White, assemble, shown
 from fca.identity import OF_FILES, fingerprint
-from fca.names import quoted
+from fca.names import quoted, visible
 from fca.store.query import kept
 from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 
@@ -91,9 +91,12 @@ class Manifest:
         found = inventory(files)
         sizes = found.listing.sizes
         listed = self._lines(self._read(files, sizes))
+        self._no_gaps(listed)
+        listed = listed.reset_index(drop=True)
         for column in {"path", "mask"} & set(listed):
             listed[column] = pd.Series(listed_paths(listed[column], sizes), dtype="str")
-        self._no_gaps(listed, sizes)
+        wanted = [*listed["path"], *(path for path in listed.get("mask", []) if path)]
+        check_files(f"files that {self.file} lists", wanted, sizes, self.root)
         self._one_line_a_file(listed)
         drawn = listed["mask"].tolist() if "mask" in listed else [""] * len(listed)
         shapes = [path or box for path, box in zip(drawn, self._boxes(listed), strict=True)]
@@ -153,7 +156,7 @@ class Manifest:
 
     def _parsed(self, content: bytes) -> pd.DataFrame:
         theirs = {*self._named().values(), *([self.group] if self.group else [])}
-        if self.file.lower().endswith(".parquet"):
+        if self._is_parquet():
             if (number := pq.read_metadata(io.BytesIO(content)).num_rows) > MOST:
                 raise ValueError(f"{number} lines, more than {MOST}")
             frame = pd.read_parquet(io.BytesIO(content))
@@ -164,7 +167,7 @@ class Manifest:
         return frame.assign(**others.astype(dict.fromkeys(mixed, "str")))
 
     def _lines(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The selected lines under our column names."""
+        """The selected lines under our column names; the index is still that of all lines."""
         named = self._named()
         needed, given = (
             {named[c] for c in (*REQUIRED, *(self.columns or {}))},
@@ -180,7 +183,7 @@ class Manifest:
         renamed = frame.rename(columns={**theirs, **{column: f"{column}_in_file" for column in taken}})
         if self.group is not None:
             check_choice("dataset.group", self.group, renamed, "name a column of the manifest")
-        return renamed.reset_index(drop=True)
+        return renamed
 
     def _boxes(self, listed: pd.DataFrame) -> Sequence[Box | None]:
         """The box of every line that has one; those that cannot be boxes of any image are named with their lines."""
@@ -200,15 +203,25 @@ class Manifest:
             raise FcaError("boxes of selected lines", shown(wrong), allowed, f"correct {self.file}, or use where")
         return [None if no else tuple(map(int, box)) for no, box in zip(none, ends, strict=True)]
 
-    def _no_gaps(self, listed: pd.DataFrame, sizes: dict[str, int]) -> None:
-        for column in {*REQUIRED, "image_id"} & set(listed):
-            empty = listed[column].str.strip() == ""
-            if empty.any():
-                what, lines = f"selected lines without {column}", np.flatnonzero(empty) + 1
-                step = "fill them, or use where"
-                raise FcaError(what, shown([str(line) for line in lines]), "a value in every line", step)
-        wanted = [*listed["path"], *(path for path in listed.get("mask", []) if path)]
-        check_files(f"files that {self.file} lists", wanted, sizes, self.root)
+    def _no_gaps(self, listed: pd.DataFrame) -> None:
+        """Raises FcaError naming the selected lines that lack a value: of the file's lines the header is the first."""
+        first = 1 if self._is_parquet() else 2
+        columns = [column for column in (*REQUIRED, "image_id") if column in listed]
+        has_blank_splits = "split" in listed and bool((listed["split"].str.strip() != "").any())
+        if has_blank_splits and "" not in (self.splits or {}):  # all blank: a set without splits
+            columns.append("split")
+        for column in columns:
+            lacking = listed[listed[column].str.strip() == ""]
+            if lacking.empty:
+                continue
+            lines = [
+                f"{row + first} ({visible(path)})" for row, path in zip(lacking.index, lacking["path"], strict=True)
+            ]
+            step = f"""fill them, or leave them out: dataset.where="{self._named()[column]} != ''\""""
+            raise FcaError(f"lines of {self.file} without {column}", shown(lines), "a value in every line", step)
+
+    def _is_parquet(self) -> bool:
+        return self.file.lower().endswith(".parquet")
 
     def _one_line_a_file(self, listed: pd.DataFrame) -> None:
         """Raises FcaError for a file on several lines, whatever their image ids, with what these lines give it."""

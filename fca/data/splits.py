@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Annotated, Any
@@ -17,10 +17,12 @@ import pandas as pd
 from jaxtyping import Bool, Float, Int, UInt8
 
 from fca.allowed import Allowed, Seed
+from fca.data.copies import CONTENT, are_copies, copies_in_test, kept_together, pictures_of_copies, without_group
 from fca.data.files import WHITE
 from fca.data.given_splits import Splits, split_meanings, tested_on_val
+from fca.data.image_files import counted
 from fca.identity import UNREADABLE, fingerprint
-from fca.names import check_spellings
+from fca.names import check_spellings, visible
 from fca.types import SPLITS, FcaError, ImageData, no_mask
 
 Read = Callable[[str], UInt8[np.ndarray, "height width 3"]]
@@ -30,7 +32,6 @@ White = Annotated[int | None, Allowed(1, WHITE)]
 
 log = logging.getLogger(__name__)
 
-CONTENT = "content"  # the column with a digest of each image's file, where images are known by it
 UNIT = "\x1funit"  # a column that names what a draw keeps together
 MANY = 1000  # groups from which on only those of a class that a side lacks may change sides
 PASSES = 20  # through all groups, at most
@@ -127,7 +128,7 @@ def _drawn_sides(
     wanted: for each drawn side and image, the number of images of its class there.
     """
     side = (rank_in_class(items, seed) >= np.cumsum(wanted, axis=0)).sum(axis=0)
-    copies = _has_copies(items)
+    copies = are_copies(items)
     if not copies.any():
         return side
 
@@ -162,54 +163,14 @@ def _whole_units(items: pd.DataFrame, group: str, shares: Sequence[float], seed:
     Copies without a value are named by their content. So where no picture is in two groups, the sides are those of the
     column, and an image that is added renames no other.
     """
-    copies = _has_copies(items)
+    copies = are_copies(items)
     if not copies.any():
         return group_sides(items, group, shares, seed)
 
-    names = items[group].astype("str").mask(_without_group(items, group))
+    names = items[group].astype("str").mask(without_group(items, group))
     unit_name = names.groupby(kept_together(items, group)).transform("min")
     content = items[CONTENT].astype("str").where(copies)
     return group_sides(items.assign(**{UNIT: unit_name.fillna(content)}), UNIT, shares, seed)
-
-
-def _has_copies(items: pd.DataFrame) -> Bool[np.ndarray, " images"]:
-    """Whether another image has the same content; False for all where content is not known."""
-    together = kept_together(items)
-    return np.asarray(np.bincount(together, minlength=1)[together] > 1)
-
-
-def kept_together(items: pd.DataFrame, group: str | None = None) -> Int[np.ndarray, " images"]:
-    """Which images belong together: those of equal content, those of one group, and all that these connect.
-
-    A number for each image, 0 first, equal for images that belong together.
-    group: a column; an image without a value is in no group.
-
-    >>> kept_together(pd.DataFrame({"content": list("abac"), "patient": ["1", "2", "3", "2"]}), "patient").tolist()
-    [0, 1, 0, 1]
-    """
-    alone = pd.Series(np.arange(len(items)))
-    parts = [alone]
-    if CONTENT in items:
-        content = items[CONTENT].reset_index(drop=True).astype("str")
-        parts.append(pd.Series(pd.factorize(content)[0]).mask(content == UNREADABLE))
-    if group is not None:
-        names = items[group].reset_index(drop=True).astype("str").mask(_without_group(items, group).to_numpy())
-        parts.append(pd.Series(pd.factorize(names)[0]).where(names.notna()))
-    joined = [part for part in parts[1:] if part.dropna().duplicated().any()]
-    if not joined:
-        return alone.to_numpy()
-
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    first = [part.groupby(part).transform("idxmin").fillna(alone).astype(np.int64) for part in joined]
-    ends = np.concatenate([alone] * len(first)), np.concatenate(first)
-    edges = coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(len(items), len(items)))
-    return pd.factorize(connected_components(edges, directed=False)[1])[0].astype(np.int64)
-
-
-def _without_group(items: pd.DataFrame, group: str) -> pd.Series:
-    return items[group].isna() | (items[group] == "")
 
 
 def _take(wanted: Sequence[list[float]], side: int, part: Sequence[tuple[int, float]], sign: int) -> None:
@@ -224,7 +185,7 @@ def _groups(items: pd.DataFrame, group: str, seed: int) -> tuple[Int[np.ndarray,
     from scipy.sparse import csr_array  # imported here and below: planning needs neither
 
     items = items.reset_index(drop=True)
-    alone = _without_group(items, group)
+    alone = without_group(items, group)
     names = items[group].astype("str").mask(alone, "\x1f" + items["image_id"])
     first = items["label"].groupby(names).min()
     pairs = zip(first.index.tolist(), first.tolist(), strict=True)
@@ -290,11 +251,13 @@ def with_val(items: pd.DataFrame, val: Share, group: str | None = None) -> pd.Da
     return items.assign(split=split.astype(str))
 
 
-def classes_to_test(items: pd.DataFrame, name: str) -> pd.DataFrame:
+def classes_to_test(items: pd.DataFrame, name: str, called: Mapping[str, str]) -> pd.DataFrame:
     """The images of the classes that have test images and, where the set has a train split, training images.
 
     A line names the other classes: nothing can be learnt of a class without training images, and no accuracy measured
     of one without test images. Raises FcaError where fewer than two classes are left.
+
+    called: train, val and test, as far as the set has them -> its own names of them.
     """
     counts = pd.crosstab(items["label"], items["split"]).reindex(columns=list(SPLITS), fill_value=0)
     needed = ["train", "test"] if counts["train"].any() else ["test"]
@@ -302,17 +265,18 @@ def classes_to_test(items: pd.DataFrame, name: str) -> pd.DataFrame:
     if complete.all():
         return items
 
-    lacking = [
-        f"{label} ({', '.join(f'{split} {line[split]}' for split in SPLITS)})"
-        for label, line in counts[~complete].iterrows()
-    ]
+    lacking = []
+    for label, line in counts[~complete].iterrows():
+        numbers = [f"{called[split]} {line[split]}" for split in SPLITS if split in called]
+        lacking.append(f"{label} ({', '.join(numbers)})")
+    needed_names = " or ".join(called[split] for split in needed)
     if complete.sum() < 2:
-        what, allowed = f"classes of {name} without images in {' or '.join(needed)}", "at least two with images in each"
+        what, allowed = f"classes of {name} without images in {needed_names}", "at least two with images in each"
         raise FcaError(what, shown(lacking), allowed, "add images, or call a class alike in every split")
     left_out = items[~items["label"].map(complete)]
     log.warning(
         "%s: %s of classes without images in %s, left out: %s",
-        *(name, number_of(len(left_out), "image"), " or ".join(needed), shown(lacking)),
+        *(name, counted(len(left_out), "image"), needed_names, shown(lacking)),
     )
     return items.drop(left_out.index).reset_index(drop=True)
 
@@ -356,7 +320,7 @@ def for_training(data: ImageData, seed: int = 0) -> ImageData:
         first = shown([str(name) for name in crossing.index])
         log.warning("%d groups by %s are in several given splits: %s; %s", len(crossing), cut.group, first, step)
     _warn_of_copies(cut, is_drawn=cut is not data)
-    if not len(cut.rows("train")):
+    if cut is data and not len(cut.rows("train")):
         step = "map a split to it: dataset.splits='{val: train}'"
         raise FcaError(f"images in the train split of {cut.name}", 0, "some, or one split alone, which is cut", step)
     for split in SPLITS:
@@ -382,48 +346,19 @@ def _warn_of_copies(cut: ImageData, is_drawn: bool) -> None:
         log.warning(
             "%s: copies of %s are in several given splits, such as %s; %d test images are copies of training or "
             "validation images, and a test on them is easier than on new ones; %s",
-            *(cut.name, number_of(len(crossing), "picture"), _first_copies(crossing), tested, step),
+            *(cut.name, counted(len(crossing), "picture"), _first_copies(crossing), tested, step),
         )
     elif is_drawn and len(copies):
-        images, pictures = int(copies[list(SPLITS)].to_numpy().sum()), number_of(len(copies), "picture")
+        images, pictures = int(copies[list(SPLITS)].to_numpy().sum()), counted(len(copies), "picture")
         log.warning("%s: %d images are copies of %s: the cut keeps copies in one split", cut.name, images, pictures)
     if len(mixed):
-        pictures, first = number_of(len(mixed), "picture"), _first_copies(mixed)
+        pictures, first = counted(len(mixed), "picture"), _first_copies(mixed)
         log.warning("%s: copies of %s have different labels, such as %s; %s", cut.name, pictures, first, step)
-
-
-def number_of(n: int, what: str) -> str:
-    """A count with its noun, for a message.
-
-    >>> number_of(1, "image"), number_of(2, "image")
-    ('1 image', '2 images')
-    """
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _first_copies(pictures: pd.DataFrame) -> str:
     """The images of the first picture, for a message."""
     return shown(pictures["images"].iloc[0].split("\x1f"))
-
-
-def copies_in_test(pictures: pd.DataFrame) -> int:
-    """How many test images have a copy among training or validation images, of `pictures_of_copies`."""
-    return int(pictures["test"][(pictures[["train", "val"]] > 0).any(axis=1)].sum())
-
-
-def pictures_of_copies(items: pd.DataFrame) -> pd.DataFrame:
-    """A line for each content that several images have: images in train, val and test, `labels` (how many), `images`.
-
-    images: their ids, separated by \\x1f. Empty where content is not known.
-    """
-    copies = _has_copies(items)
-    part = items[copies]
-    if part.empty:
-        return pd.DataFrame(columns=[*SPLITS, "labels", "images"])
-    pictures = part[CONTENT].astype("str").to_numpy()
-    counts = pd.crosstab(pictures, part["split"].to_numpy()).reindex(columns=list(SPLITS), fill_value=0)
-    by = part.assign(label=part["label"].astype("str")).groupby(pictures)
-    return counts.assign(labels=by["label"].nunique(), images=by["image_id"].agg("\x1f".join))
 
 
 def groups_across_splits(data: ImageData) -> pd.DataFrame:
@@ -553,7 +488,7 @@ def assemble(
     if items["label"].nunique() < 2:
         raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
     n_listed = len(items)
-    items = classes_to_test(items, name)
+    items = classes_to_test(items, name, _called(listed, splits))
     given = items
     items = with_val(items, val, group)
     if not official and "split" in listed:
@@ -579,6 +514,17 @@ def _with_white(listed: pd.DataFrame, white: int | None) -> pd.DataFrame:
         return listed
     shown_as = [digest if digest == UNREADABLE else f"{digest} white={white}" for digest in listed[CONTENT]]
     return listed.assign(**{CONTENT: shown_as})
+
+
+def _called(listed: pd.DataFrame, splits: Splits) -> dict[str, str]:
+    """train, val and test -> the set's own names of them, of those that it has."""
+    if "split" not in listed:
+        return {"test": "test"}
+    own_names: dict[str, list[str]] = {}
+    for own, split in split_meanings(listed["split"].unique().tolist(), splits).items():
+        if split is not None:
+            own_names.setdefault(split, []).append(visible(own))
+    return {split: " + ".join(names) for split, names in own_names.items()}
 
 
 def _check_names(items: pd.DataFrame, column: str, kind: str) -> None:

@@ -7,9 +7,10 @@ import logging
 import os
 import re
 import tarfile
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
@@ -26,6 +27,7 @@ from fca.data.given_splits import Splits, known_split
 from fca.data.image_files import IMAGE, OTHER, counted, in_words, kind_of
 from fca.data.kinds import HEAD, SUFFIXES, TEXTS, reads_heic, suffix_of
 from fca.data.splits import Share, White, assemble, shown
+from fca.names import check_spellings
 from fca.types import FcaError, ImageData, UnreadableImage
 
 log = logging.getLogger(__name__)
@@ -40,8 +42,6 @@ MEMBER = pa.schema(
     ]
 )
 """A sample in a file: its image's digest, and where its bytes lie. One without an image has none of these, but why."""
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,13 @@ class WebDataset:
     def load(self) -> ImageData:
         """List the images by what they contain, in one pass through each file that is new; nothing is unpacked.
 
-        A line names samples without an image, which are left out. Raises FcaError for a damaged or compressed file,
-        samples without a class, and two images under one key.
+        A line names samples without an image, which are left out; members that systems add are passed over.
+
+        Raises FcaError for a damaged or compressed file, samples without a class, and two images under one key.
         """
         paths = files_in(self.root, (".tar",))
         one_class = " of one class" if "." in self.label else ""  # before, it could be a list
-        meaning = f"{self.label}{one_class}, images by content{', HEIC' if reads_heic() else ''}"
+        meaning = f"{self.label}{one_class}, images by content, none hidden{', HEIC' if reads_heic() else ''}"
         look = [partial(inside, path, meaning, MEMBER, partial(_members, path, self.label)) for path in paths]
         with ThreadPoolExecutor(WALKERS) as pool:
             tables = list(pool.map(lambda of_file: of_file(), look))
@@ -141,7 +142,8 @@ class _Samples:
         folder, _, name = member.name.rpartition("/")
         stem, _, kind = name.partition(".")
         key = f"{folder}/{stem}" if folder else stem
-        if not (member.isreg() and stem):
+        names = set(member.name.split("/")) - {".", ".."}
+        if not (member.isreg() and stem) or any(map(is_hidden, names)):
             return
         if kind == self.suffix:
             self._add_label(key, _content(file, member))
@@ -247,6 +249,9 @@ def keys_of(labels: pd.Series, classes: Sequence[str] | None) -> pd.Series:
     """
     if labels.empty or not labels.str.fullmatch(NUMBER).all():
         return labels
+    check_spellings("label: two spellings of one number", labels, "images", "write it in one way")
+    if classes and len(set(classes)) < len(classes):
+        raise FcaError("dataset.classes", shown(repeated(classes)), "names that differ", "name every class once")
     numbers = labels.astype(int)
     most = int(numbers.max())
     keys = classes or [f"{label:0{len(str(most))}d}" for label in range(most + 1)]
@@ -256,8 +261,20 @@ def keys_of(labels: pd.Series, classes: Sequence[str] | None) -> pd.Series:
     return pd.Series(named, labels.index, dtype=object)
 
 
-def _labelled(name: str, listed: pd.DataFrame, splits: Splits) -> pd.DataFrame:
-    """The images that have a class; a line says how many have none. Raises FcaError for a split in which none has."""
+def repeated(names: Sequence[str]) -> list[str]:
+    """The names that stand more than once.
+
+    >>> repeated(["cat", "dog", "cat"])
+    ['cat']
+    """
+    return [name for name, times in Counter(names).items() if times > 1]
+
+
+def _labelled(name: str, listed: pd.DataFrame, splits: Splits) -> tuple[pd.DataFrame, int]:
+    """The images that have a class, and how many of the used splits have none, as a line says too.
+
+    Raises FcaError for a split in which none has.
+    """
     left_out = [own for own, ours in (splits or {}).items() if ours is None]
     without = listed["label"].isna()
     counts = without[~listed["split"].isin(left_out)].groupby(listed["split"], sort=False).agg(["sum", "size"])
@@ -268,7 +285,7 @@ def _labelled(name: str, listed: pd.DataFrame, splits: Splits) -> pd.DataFrame:
     if counts["sum"].any():
         places = ", ".join(f"{count} in {split}" for split, count, _ in counts.itertuples() if count)
         log.warning("%s: images without a label (-1) are left out: %s", name, places)
-    return listed[~without].astype({"label": "str"}).reset_index(drop=True)
+    return listed[~without].astype({"label": "str"}).reset_index(drop=True), int(counts["sum"].sum())
 
 
 def packed(
@@ -294,5 +311,6 @@ def packed(
             raise UnreadableImage(f"{name}: {image_id}: {error}") from error
         return decode(content, f"{name}: {image_id}", white)
 
-    listed = _labelled(name, listed.drop(columns="key").assign(image_id=ids), splits)
-    return assemble(name, listed, image, val, splits, mirror=mirror, white=white)
+    labelled, without_label = _labelled(name, listed.drop(columns="key").assign(image_id=ids), splits)
+    data = assemble(name, labelled, image, val, splits, mirror=mirror, white=white)
+    return replace(data, unused=data.unused + without_label)

@@ -148,6 +148,57 @@ def test_integer_labels_keep_their_order(tmp_path):
         WebDataset(str(tmp_path / "set"), VAL, classes=["a", "b"], **KEYS).load()
 
 
+def samples(labels, first=0):
+    """Members of a shard, a class each."""
+    members = []
+    for number, label in enumerate(labels, first):
+        members += [(f"s{number}.png", png(number)), (f"s{number}.cls", label.encode())]
+    return members
+
+
+def test_members_that_systems_add_are_no_samples(tmp_path):
+    added = [("@eaDir/s0.png", png(90)), ("@eaDir/s0.cls", b"cat"), ("__MACOSX/s1.png", png(91)), ("._s1.png", b"x")]
+    tar(tmp_path / "set" / "0.tar", [*samples(["cat", "dog"] * 2), *added, ("./s9.png", png(92)), ("./s9.cls", b"dog")])
+    data = WebDataset(str(tmp_path / "set"), VAL).load()
+    assert data.items["label"].value_counts().to_dict() == {"cat": 2, "dog": 3}
+
+
+def test_images_without_a_label_are_counted_as_unused_but_for_splits_that_are_left_out(tmp_path):
+    tar(tmp_path / "set" / "train-0.tar", samples(["0", "1", "-1"] * 4))
+    tar(tmp_path / "set" / "test-0.tar", samples(["0", "1"] * 2, first=20))
+    tar(tmp_path / "set" / "extra-0.tar", samples(["-1"] * 3, first=40))
+    data = WebDataset(str(tmp_path / "set"), VAL, splits={"extra": None}).load()
+    assert (len(data.items), data.unused) == (12, 4)
+
+
+def test_two_spellings_of_a_number_are_refused(tmp_path):
+    tar(tmp_path / "set" / "0.tar", samples(["01", "1", "2"] * 2))
+    with pytest.raises(FcaError, match=r"two spellings of one number = '01' \(2 images\), '1' \(2 images\); "):
+        WebDataset(str(tmp_path / "set"), VAL).load()
+
+
+def test_names_of_classes_that_stand_twice_are_refused(tmp_path):
+    names = {"image": FEATURES["image"], "label": {"names": ["cat", "dog", "cat"], "_type": "ClassLabel"}}
+    metadata = {"huggingface": json.dumps({"info": {"features": names}})}
+    (tmp_path / "set").mkdir()
+    pq.write_table(table(range(8)).replace_schema_metadata(metadata), tmp_path / "set" / "train.parquet")
+    with pytest.raises(FcaError, match=r"class names of train\.parquet = cat more than once; "):
+        HuggingFace(str(tmp_path / "set"), VAL).load()
+
+    tar(tmp_path / "shards" / "0.tar", samples(["0", "1"] * 4))
+    with pytest.raises(FcaError, match=r"dataset\.classes = cat; allowed: names that differ; "):
+        WebDataset(str(tmp_path / "shards"), VAL, classes=["cat", "cat"]).load()
+
+
+def test_minus_one_in_a_column_of_fractions_is_no_class(tmp_path):
+    labels = pa.array([0.0, 1.0, -1.0, 1.0], pa.float64())
+    images = [{"bytes": IMAGES[k], "path": None} for k in range(4)]
+    (tmp_path / "set").mkdir()
+    pq.write_table(pa.table({"image": images, "label": labels}), tmp_path / "set" / "train.parquet")
+    with pytest.raises(FcaError, match=r"column label of train\.parquet = -1\.0; .* store the labels as integers"):
+        HuggingFace(str(tmp_path / "set"), VAL).load()
+
+
 # Files that are damaged, or made to break the reader.
 
 

@@ -121,10 +121,13 @@ def test_links_are_followed_but_not_in_circles(tmp_path):
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
-        (["train/cat/1.png", "train/Cat/2.png", "train/dog/3.png"], "= train/Cat and train/cat; "),
-        (["train/cat/1.png", "test/CAT/2.png", "train/dog/3.png"], "= (train/cat and test/CAT|test/CAT and train/cat)"),
-        (["cat/1.png", "CAT/2.png", "dog/3.png"], "= CAT and cat; "),
-        (["caf\u00e9/1.png", "cafe\u0301/2.png", "dog/3.png"], "= .*caf.* and caf"),
+        (["train/cat/1.png", "train/Cat/2.png", "train/dog/3.png"], "= 'train/Cat' and 'train/cat'; "),
+        (
+            ["train/cat/1.png", "test/CAT/2.png", "train/dog/3.png"],
+            "= ('train/cat' and 'test/CAT'|'test/CAT' and 'train/cat'); ",
+        ),
+        (["cat/1.png", "CAT/2.png", "dog/3.png"], "= 'CAT' and 'cat'; "),
+        (["caf\u00e9/1.png", "cafe\u0301/2.png", "dog/3.png"], r"= '.*' \('caf.*'\) and '.*' \('caf.*'\); "),
         (["a/cat/1.png", "b/cat/2.png"], "= a/cat and b/cat; "),
     ],
 )
@@ -133,9 +136,47 @@ def test_two_folders_under_one_name_are_both_named(rooted, paths, message):
         loaded(rooted(paths))
 
 
+def test_a_space_at_the_end_of_a_folder_is_seen_in_the_message(rooted):
+    with pytest.raises(FcaError, match="= 'test/cat' and 'train/cat '; "):
+        loaded(rooted(["train/cat /1.png", "train/dog/2.png", "test/cat/3.png", "test/dog/4.png"]))
+
+
 def test_two_folders_that_a_said_layout_makes_one_class_are_both_named(rooted):
-    with pytest.raises(FcaError, match="= a/cat and b/cat; "):
+    with pytest.raises(FcaError, match="= 'a/cat' and 'b/cat'; "):
         loaded(rooted(["a/cat/1.png", "b/cat/2.png", "b/dog/3.png"]), layout="*/class")
+
+
+@pytest.mark.parametrize(
+    ("images", "others", "left_out"),
+    [
+        (grid("train", "val"), ["annotations/a.xml"], "1 folder without an image, left out: annotations"),
+        (grid("train", "val"), ["labels/train/a.txt", "labels/val/"], "1 folder without an image, left out: labels"),
+        (grid("images/train", "images/val"), ["labels/train/a.txt"], "1 folder without an image, left out: labels"),
+        (
+            grid("train/images", "val/images"),
+            ["train/labels/a.txt", "val/labels/a.txt"],
+            "2 folders without an image, left out: train/labels, val/labels",
+        ),
+    ],
+)
+def test_a_folder_without_an_image_beside_splits_is_named_and_left_out(rooted, caplog, images, others, left_out):
+    data = loaded(rooted([*images, *others]))
+    assert data.items["image_id"].tolist() == sorted(images)
+    assert data.unused == 0
+    assert f"photos: {left_out}" in caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("paths", "empty"),
+    [
+        ([*grid("train", "val"), "test/"], "test"),
+        ([*grid("train", "val"), "test/cat/", "test/dog/"], "test, test/cat, test/dog"),
+        ([*grid(), "annotations/"], "annotations"),
+    ],
+)
+def test_a_split_with_a_usual_name_and_a_class_are_not_left_out_for_being_empty(rooted, paths, empty):
+    with pytest.raises(FcaError, match=f"folder without an image = {empty}; "):
+        loaded(rooted(paths))
 
 
 def test_two_spellings_of_one_split_are_both_named(rooted):

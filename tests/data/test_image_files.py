@@ -227,7 +227,7 @@ def test_heic_is_read_upright_by_its_package(rooted):
             ".@__thumb",
             "~snapshot",
         ),
-        *("$RECYCLE.BIN/S-1-5-21", "$Recycle.Bin", "System Volume Information", "lost+found", "LOST.DIR"),
+        *("$RECYCLE.BIN/S-1-5-21", "$Recycle.Bin", "System Volume Information", "FOUND.000", "lost+found", "LOST.DIR"),
         *("__MACOSX/cat", ".Trashes/501", ".Trash-1000/files", ".Spotlight-V100", "Network Trash Folder"),
     ],
 )

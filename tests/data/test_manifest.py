@@ -29,6 +29,14 @@ def loaded(root, frame, **keys):
     return Manifest(str(root), "index.csv", VAL, **keys).load()
 
 
+def of_file(root, frame, file, **keys):
+    if file.endswith(".parquet"):
+        frame.to_parquet(root / file)
+    else:
+        frame.to_csv(root / file, index=False)
+    return Manifest(str(root), file, VAL, **keys).load()
+
+
 def test_every_line_is_an_image_with_its_annotations(root):
     data = loaded(root, lines(pose=["left", "right", "left", None], weight=[1, 2, 3, 4]))
     assert data.name == "shots"
@@ -120,7 +128,11 @@ def test_a_mask_that_does_not_fit_its_image_is_named(root):
     [
         ({}, {"columns": {"label": "breed"}}, "columns of the manifest = breed; allowed: some of 'path', 'label'"),
         ({}, {"columns": {"lable": "label"}}, "dataset.columns = lable; allowed: path, label, image_id, split, mask"),
-        ({"label": ["cat", "", "dog", None]}, {}, "lines without label = 2, 4; "),
+        (
+            {"label": ["cat", "", "dog", None]},
+            {},
+            r"without label = 3 \(shots/b.png\), 5 \(shots/d.png\); .* dataset.where=\"label != ''\"",
+        ),
         ({"path": [*PATHS[:3], "shots/gone.png"]}, {}, "files that index.csv lists = shots/gone.png; "),
         ({"mask": ["shots/gone.png", "", "", ""]}, {}, "files that index.csv lists = shots/gone.png; "),
         ({"path": [PATHS[0], *PATHS[:3]]}, {}, "more than once = 'shots/a.png' on 2 lines, label 'cat' and 'dog'; "),
@@ -128,12 +140,30 @@ def test_a_mask_that_does_not_fit_its_image_is_named(root):
         ({}, {"where": "label == 'cow'"}, "images of shots = 0; "),
         ({}, {"mask_object": "white"}, "dataset.mask_object = white; allowed: bright, dark"),
         ({"split": ["train", "train", "test", "exam"]}, {}, "dataset.splits = exam; "),
-        ({"split": ["train", "train", "test", ""]}, {}, "one of train, val and test for each split found: , test"),
+        ({"split": ["train", "train ", "test", "test"]}, {}, "dataset.splits = train, 'train '; allowed: "),
+        ({"split": ["train", "train", "test", ""]}, {}, r"lines of index.csv without split = 5 \(shots/d.png\); "),
     ],
 )
 def test_what_is_wrong_in_a_manifest_is_named(root, columns, keys, message):
     with pytest.raises(FcaError, match=message):
         loaded(root, lines().assign(**columns), **keys)
+
+
+@pytest.mark.parametrize(("file", "line"), [("index.csv", 4), ("index.parquet", 3)])
+def test_lines_without_a_split_are_named_as_the_file_counts_them_and_can_be_left_out(root, file, line):
+    frame = lines(split=["train", "test", "", "train"], label=["cat", "cat", "dog", "dog"])
+    more = frame.assign(
+        path=["shots/e.png", "shots/f.png", "shots/g.png", "shots/h.png"],
+        split=["test", *frame["split"][1:2], "test", "train"],
+    )
+    frame = pd.concat([frame, more], ignore_index=True)
+    plant(root, frame["path"].tolist())
+    with pytest.raises(FcaError, match=rf"lines of {file} without split = {line} \(shots/c.png\); "):
+        of_file(root, frame, file, where="label == 'dog'")
+
+    data = of_file(root, frame, file, where="split != ''")
+    assert "shots/c.png" not in data.items["image_id"].tolist()
+    assert len(data.items) == 7
 
 
 def test_a_missing_column_or_manifest_is_named(root):

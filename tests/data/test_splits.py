@@ -180,6 +180,19 @@ def test_a_class_that_train_or_test_lacks_is_left_out_with_a_count(caplog, lacki
     assert f"set: 8 images of classes without images in train or test, left out: c ({counts})" in caplog.text
 
 
+def test_a_class_left_out_is_counted_by_the_names_that_the_set_gives_its_splits(caplog):
+    parts = [listed({"a": 9, "b": 9, "c": 9}, "Train"), listed({"a": 4, "b": 4}, "Valid")]
+    data_of(pd.concat(parts))
+    assert (
+        "set: 9 images of classes without images in Train or Valid, left out: c (Train 9, Valid 0)" in caplog.messages
+    )
+
+
+def test_a_set_of_one_image_a_class_names_the_classes_that_cannot_be_cut():
+    with pytest.raises(FcaError, match="images of a, b in the train split of set = 0; "):
+        for_training(data_of(listed({"a": 1, "b": 1})))
+
+
 def test_a_class_in_val_alone_is_left_out():
     parts = [
         listed({"a": 4, "b": 4}, "train"),

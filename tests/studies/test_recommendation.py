@@ -6,7 +6,7 @@ from itertools import count
 import numpy as np
 import pytest
 
-from fca.data.splits import kept_together
+from fca.data.copies import kept_together
 from fca.stats.features import fit_probe
 from fca.stats.intervals import wilson
 from fca.store import Store

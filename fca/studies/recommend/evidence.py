@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from fca.data.splits import copies_in_test, kept_together, pictures_of_copies
+from fca.data.copies import copies_in_test, kept_together, pictures_of_copies
 from fca.stats.features import check_finite, fit_probe
 from fca.store import Store
 from fca.store.columns import LEFT_OUT, PENALTY_BY

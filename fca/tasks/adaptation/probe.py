@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from safetensors.numpy import save
 
-from fca.data.splits import kept_together
+from fca.data.copies import kept_together
 from fca.models.stored import Probed, describe_model
 from fca.stats.features import fit_probe
 from fca.store.columns import LEFT_OUT, PENALTY_BY
