@@ -64,7 +64,7 @@ class Recipe:
     grad_clip:       largest norm of all gradients together.
     val_max:         validation images that choose the epoch, a fixed draw stratified by class; 0 = all.
     patience:        stop after so many epochs without a better one; 0 = never. It excludes snapshots.
-    snapshots:       intermediate weights to keep, as fractions of all steps, each in (0, 1], growing.
+    snapshots:       intermediate weights to keep, as fractions of all steps, each in (0, 1], named once.
     """
 
     epochs: int
