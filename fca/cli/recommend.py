@@ -115,12 +115,14 @@ class Search:
     """The runs of one recommendation.
 
     words: of all of them.    of: fingerprint and classes of what is trained on, known from the first training on.
+    diverged: what is not tried again, nor for longer.
     """
 
     config: DictConfig
     words: list[str]
     asked: Recommendation
     of: tuple[str, tuple[int, ...]] = field(init=False)
+    diverged: set[Key] = field(default_factory=set)
     _jobs: dict[tuple[str, ...], Job] = field(default_factory=dict)
 
     def job(self, *words: str) -> Job:
@@ -204,6 +206,7 @@ class Search:
                 else:
                     print(f"no time left for {network.label}, {way}: {takes / 60:.1f} minutes", flush=True)
             now = self.weigh()
+            left = [one for one in left if one[1].key(one[2]) not in self.diverged]
             best = self._best_third([(network, way) for _, network, way in left], now)
             left = [one for one in left if one[1:] in best and self._allowed(one[1:], now)]
 
@@ -245,6 +248,7 @@ class Search:
         execute(job, alone=False)
         show_failures(self.store, [run.run_id for run in job.plan])
         if self.store.has_diverged(train.run_id):
+            self.diverged.add(network.key(way))
             print(f"{way} {network.label} diverged: it is left out", flush=True)
         elif self.store.state(train.run_id) is State.DONE:
             words = ["task=predict", "task.split=val", "model=run", f"model.run_id={train.run_id}"]

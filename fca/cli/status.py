@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ from rich.text import Text
 from fca.cli import Words, refused
 from fca.cli.show import check_store
 from fca.store import ENDED_EARLY, State, Store, claims
+from fca.store.columns import FLAG
 from fca.store.damage import PROGRESS
+from fca.store.diverged import DIVERGED
 from fca.store.files import DamagedFile, read_object
 from fca.types import FcaError
 
@@ -26,6 +28,7 @@ WATCH_S = 2.0
 COLUMNS = (
     *("run_id", "state", "task", "error", "command", "host", "pid", "device"),
     *("epoch", "epochs", "images_per_s", "left_s", "beat_s", "finished"),
+    FLAG,
 )
 _NEEDED = re.compile(r"run [0-9a-f]{12}, which it needs, (?:failed|was interrupted): ")
 
@@ -73,6 +76,7 @@ def status(outputs: str | Path = "outputs") -> pd.DataFrame:
     error: of failed, interrupted and damaged ones.    command: does the run again.
     host, pid, device, epoch, epochs, images_per_s, left_s (its own estimate), beat_s (since its heartbeat): of running
     ones, of trainings some seconds after they begin.
+    flag: of done ones; diverged: it has no accuracy, and no run that needs its weights will come.
     A value that is not known is missing. Raises FcaError for a folder that is no store.
 
     >>> status("no/such/folder")
@@ -86,7 +90,7 @@ def status(outputs: str | Path = "outputs") -> pd.DataFrame:
 def _status(store: Store) -> pd.DataFrame:
     lines = [{"run_id": run_id, **_line(store, run_id)} for run_id in store.run_ids()]
     frame = pd.DataFrame(lines, columns=list(COLUMNS)).set_index("run_id")
-    rows = store.rows().set_index("run_id")[["task", "command", "finished"]]  # from the index: no file is read
+    rows = store.rows().set_index("run_id")[["task", "command", "finished", FLAG]]  # from the index: no file is read
     return frame.fillna(rows.reindex(frame.index)).reset_index().infer_objects()
 
 
@@ -122,6 +126,7 @@ def _shown(store: Store) -> Text:
     }
     parts = [f"{counts.get(state, 0)} {state}" for state in ("done", "running", "failed")]
     text = Text(", ".join([*parts, *(f"{number} {note}" for note, number in notes.items() if number)]) + "\n", "bold")
+    text.append(_diverged(frame), "not bold yellow")
     text.append("".join(_estimates(store, frame)), "not bold")
     text.append("".join(_workers(by_state.get("running", none))), "not bold cyan")
     for line in by_state.get("damaged", none).to_dict("records"):
@@ -134,13 +139,23 @@ def _shown(store: Store) -> Text:
     return text.append(again if "failed" in counts else "", "not bold")
 
 
+def _diverged(frame: pd.DataFrame) -> str:
+    """How many trainings diverged; nothing where none did."""
+    trainings = int((frame[FLAG].eq(DIVERGED) & frame["task"].eq("train")).sum())
+    if not trainings:
+        return ""
+    which = "1 training" if trainings == 1 else f"{trainings} trainings"
+    return f"{which} diverged: no accuracy, and no run that needs such weights will come (fca results flag=diverged)\n"
+
+
 def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
     """When the sweeps at work will be done, by their pace so far; without any, the trainings. Nothing if unknown."""
     known = frame.set_index("run_id")
     at_work = [sweep for _, sweep in claims.sweeps(store.outputs) if sweep is not None]
     for sweep in at_work:
         runs = known.reindex(sweep["runs"])
-        left = int((~runs["state"].isin(["done", "failed", "interrupted"])).sum())
+        will_come = ~runs.index.isin(_never(sweep["needs"], known))
+        left = int((will_come & ~runs["state"].isin(["done", "failed", "interrupted"])).sum())
         finished = pd.to_datetime(runs["finished"], utc=True, format="ISO8601")
         done = int((finished >= pd.Timestamp(sweep["started"], unit="s", tz="UTC")).sum())
         passed = time.time() - sweep["started"]
@@ -148,6 +163,18 @@ def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
         yield f"sweep on {sweep['host']} (pid {sweep['pid']}): {left} of {len(runs)} runs left{pace}\n"
     if not at_work and frame["left_s"].notna().any():
         yield f"the trainings at work end in about {as_time(frame['left_s'].max())}\n"
+
+
+def _never(needs: Mapping[str, str], known: pd.DataFrame) -> set[str]:
+    """The runs of a sweep that nobody will do: what they need is a training that diverged, or one of these runs.
+
+    needs: run -> the one that it needs.    known: the runs of the store by their ids.
+    """
+    never: set[str] = set()
+    ended: set[str] = set(known.index[known[FLAG].eq(DIVERGED)])
+    while more := {run_id for run_id, parent in needs.items() if parent in ended | never} - never - ended:
+        never |= more
+    return never
 
 
 def _workers(running: pd.DataFrame) -> Iterator[str]:

@@ -41,6 +41,8 @@ from fca.plugins import use_plugins
 from fca.progress import Lines, on_terminal
 from fca.store import ENDED_EARLY, SETTLED, State, Store, claims
 from fca.store.claims import repeating
+from fca.store.columns import FLAG, Row
+from fca.store.diverged import DIVERGED
 from fca.store.files import DamagedFile
 from fca.subset import NoSuchSubset
 from fca.types import FcaError, Run
@@ -60,9 +62,13 @@ class LostJob(Exception):
 def progress(store: Store, runs: Sequence[Run], total: int, waiting_for: Callable[[], str]) -> Iterator[None]:
     """Show how many of `total` runs are done and failed, and the time to go, while somebody works on `runs`.
 
+    Those that nobody will do (see `void`) count from when the training that they need has diverged.
     waiting_for: why nobody does; a line says so when that takes long.
     """
     left = {run.run_id for run in runs}
+    children: dict[str | None, list[str]] = {}
+    for run in runs:
+        children.setdefault(run.parent, []).append(run.run_id)
     idle = Waiting(waiting_for)
     pace = Pace(works_of(runs))
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
@@ -73,6 +79,7 @@ def progress(store: Store, runs: Sequence[Run], total: int, waiting_for: Callabl
         shown = bar.add_task("runs", total=total, completed=total - len(left), failed="", to_go="")
         waiting = set(left)
         ended_early: dict[str, State] = {}
+        never: set[str] = set()
         working = True
 
         def look() -> None:
@@ -85,13 +92,21 @@ def progress(store: Store, runs: Sequence[Run], total: int, waiting_for: Callabl
                     working_for[run_id] = time.time() - claim.get("started", time.time())
                 if state in SETTLED:
                     waiting.discard(run_id)
-                    pace.finish(run_id, _seconds(store, run_id) if state is State.DONE else None)
+                    row = _row(store, run_id) if state is State.DONE else None
+                    pace.finish(run_id, None if row is None else seconds_of(row))
+                    if row is not None and row.get(FLAG) == DIVERGED:
+                        never.update(_descendants(run_id, children))
                 if state in ENDED_EARLY:
                     ended_early[run_id] = state
+            for run_id in never & waiting:
+                waiting.discard(run_id)
+                pace.finish(run_id, None)
             idle.look(at_work=at_work or not working)
 
             counts = Counter(state.value for state in ended_early.values())
-            note = ", ".join(f"{number} {state}" for state, number in sorted(counts.items()))
+            notes = [f"{number} {state}" for state, number in sorted(counts.items())]
+            notes += [f"{len(never)} never: their training diverged"] if never else []
+            note = ", ".join(notes)
             seconds = pace.to_go(time.monotonic(), working_for) if waiting else None
             to_go = "" if seconds is None else f"about {as_time(seconds)} to go"
             bar.update(shown, completed=total - len(waiting), failed=note, to_go=to_go)
@@ -105,12 +120,19 @@ def progress(store: Store, runs: Sequence[Run], total: int, waiting_for: Callabl
             look()
 
 
-def _seconds(store: Store, run_id: str) -> float | None:
-    """What a run took; None for one that failed, and for one that somebody removes meanwhile."""
+def _row(store: Store, run_id: str) -> Row | None:
+    """The row of a finished run; None for one that somebody removes meanwhile."""
     try:
-        return seconds_of(store.row(run_id))
+        return store.row(run_id)
     except (FcaError, DamagedFile):
         return None
+
+
+def _descendants(run_id: str, children: Mapping[str | None, Sequence[str]]) -> Iterator[str]:
+    """The runs that need this one, those that need them, ..."""
+    for child in children.get(run_id, ()):
+        yield child
+        yield from _descendants(child, children)
 
 
 @dataclass(frozen=True)
@@ -235,7 +257,7 @@ class ResumingSweep:
         with (
             progress(store, [runs[run_id] for run_id in runs if run_id in left], len(runs), self._waiting_for),
             repeating(weights.remove_unneeded, LOOK_S),
-            claims.announced(store.outputs, left),
+            claims.announced(store.outputs, {run_id: runs[run_id].parent for run_id in left}),
         ):
             while left:
                 self._work(points, left)

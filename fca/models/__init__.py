@@ -300,13 +300,33 @@ def built(model: Model) -> Classifier:
         raise FcaError("model", model.label(), allowed, step) from error
 
 
-def check_classes(model: Model, built: Classifier, classes: Sequence[str]) -> None:
-    """Raise FcaError for a network whose classes are not those that it was built for: models of one's own may err."""
+def check_built(model: Model, built: Any, classes: Sequence[str]) -> None:
+    """Raise FcaError for what is no network, or not one for these classes: models of one's own may err.
+
+    Its state must be tensors that exist: they are what is stored of a training.
+    """
+    kind = type(model).__qualname__
+    if not isinstance(built, Classifier):
+        value, allowed = type(built).__name__, "a fca.types.Classifier"
+        raise FcaError(f"what `build` of {kind} returns", value, allowed, "return Classifier(module=..., ...)")
+
     if tuple(built.classes) != tuple(classes):
-        what = f"classes of the network that {type(model).__qualname__} builds"
         allowed = f"{len(classes)}, as given to `build`: {', '.join(classes[:3])}{', ...' if len(classes) > 3 else ''}"
         value = f"{len(built.classes)}: {', '.join(map(str, built.classes[:3]))}"
-        raise FcaError(what, value, allowed, "return Classifier(classes=tuple(classes), ...)")
+        step = "return Classifier(classes=tuple(classes), ...)"
+        raise FcaError(f"classes of the network that {kind} builds", value, allowed, step)
+
+    import torch
+
+    for name, value in built.module.state_dict().items():
+        if not isinstance(value, torch.Tensor):
+            allowed = "tensors only, which can be stored"
+            step = "keep it as a buffer, or make it in `build`"
+            raise FcaError(f"state of the network that {kind} builds", f"{name}: {type(value).__name__}", allowed, step)
+        if torch.nn.parameter.is_lazy(value):
+            allowed = "tensors whose shapes are known"
+            step = "let `build` give the numbers of inputs, or show the network an image once"
+            raise FcaError(f"state of the network that {kind} builds", f"{name}: not made yet", allowed, step)
 
 
 def class_keys(classes: Any) -> tuple[str, ...]:

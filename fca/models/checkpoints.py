@@ -117,9 +117,8 @@ def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), ti
     wanted = Wanted(like, fresh)
     readings = list(_readings(held, wanted, tidy))
     if not readings:
-        some = f" of {', '.join(map(str, list(held)[:SHOWN]))}" if isinstance(held, Mapping) else ""
         step = "write it with torch.save(module.state_dict(), path)"
-        raise FcaError("model.weights", weights, f"{LOCAL}; this one holds a {type(held).__name__}{some}", step)
+        raise FcaError("model.weights", weights, f"{LOCAL}; this one holds {_kind_of(held)}", step)
 
     fitting = [reading for reading in readings if reading.fits(wanted)] if wanted.names else []
     if fitting:
@@ -171,6 +170,20 @@ def _loaded(weights: str) -> Any:
         raise
     except Exception as error:  # damaged files make readers fail with errors of every kind
         raise _unread(path, weights, error) from error
+
+
+def _kind_of(held: Any) -> str:
+    """What a file holds, in words.
+
+    >>> _kind_of({"epoch": 3}), _kind_of({}), _kind_of([1]), _kind_of(3)
+    ('a dict of epoch', 'an empty dict', 'a list', 'an int')
+    """
+    kind = type(held).__name__
+    if isinstance(held, Mapping) and not held:
+        return f"an empty {kind}"
+    article = "an" if kind[0] in "aeiou" else "a"
+    keys = f" of {', '.join(map(str, list(held)[:SHOWN]))}" if isinstance(held, Mapping) else ""
+    return f"{article} {kind}{keys}"
 
 
 def _state_dicts(held: Any, wrapper: str = "") -> Iterator[tuple[str, State]]:

@@ -17,8 +17,8 @@ from torch.nn.functional import linear, normalize, pad, relu
 
 from fca.allowed import fits
 from fca.finite import broken_tensors
-from fca.models import check_classes, check_count
-from fca.models.checkpoints import SHOWN, Names, Tidy, belongs, read_weights
+from fca.models import check_built, check_count
+from fca.models.checkpoints import COUNT, SHOWN, Names, Tidy, belongs, read_weights
 from fca.types import Classifier, FcaError, Geometry, Model
 
 Layer = Callable[[Tensor], Tensor]
@@ -49,7 +49,10 @@ def with_weights(
     module = make(len(kept))
     state = read_weights(weights, module.state_dict(), head, tidy)
     if classes is None and known:
-        _check_head(state, head, known, weights)
+        names = module.state_dict()
+        is_whole_below = all(name in state or belongs(name, head) or name.endswith(COUNT) for name in names)
+        if is_whole_below:  # else it is another network, of which `fit_weights` names what is missing
+            _check_head(state, head, known, weights)
         head = ()  # the own one of the file stays
     state = {key: value for key, value in state.items() if not belongs(key, head)}
     fit_weights(module, state, head, weights)
@@ -68,8 +71,10 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, na
     """Put a state dict into a network, key by key; only modules named in `fresh` may keep their random weights.
 
     Layers rename the keys of older files, as their libraries wrote them to: no file records which version it has.
-    Raises FcaError naming misshaped keys, or else missing and unexpected ones, or those that hold NaN or infinity.
+    Raises FcaError naming those that are no plain numbers with a fraction (integers of a quantised network, ...),
+    misshaped keys, or else missing and unexpected ones, or those that hold NaN or infinity.
     """
+    _check_kinds(module, state, name)
     versioned = OrderedDict(state)
     versioned._metadata = {"": {"version": module._version}}  # type: ignore[attr-defined]  # MNASNet asks for its own
     try:
@@ -88,10 +93,31 @@ def fit_weights(module: nn.Module, state: Mapping[str, Tensor], fresh: Names, na
     if listed:
         allowed = f"the {len(module.state_dict())} keys of this network; {'; '.join(listed)}"
         raise FcaError("model.weights", name, allowed, "choose the model that these weights belong to")
-    check_whole_numbers(module, state, name)
+    check_finite_weights(module, state, name)
 
 
-def check_whole_numbers(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
+def _check_kinds(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
+    """Raise FcaError for tensors that torch would convert to other weights, or cannot copy.
+
+    Integers of a quantised network lack their scales here, complex numbers would lose a part.
+    """
+    parameters = dict(module.named_parameters())
+    wrong = []
+    for key, value in state.items():
+        is_plain = value.layout == torch.strided and not (value.is_meta or value.is_quantized)
+        has_fraction = key not in parameters or value.dtype == parameters[key].dtype or value.is_floating_point()
+        if not (is_plain and has_fraction):
+            kind = str(value.dtype if is_plain else "meta" if value.is_meta else value.layout).removeprefix("torch.")
+            wrong.append(f"{key} ({kind})")
+    if wrong:
+        listed = ", ".join(wrong[:SHOWN]) + (", ..." if len(wrong) > SHOWN else "")
+        allowed = f"floating-point numbers; of other kinds are {len(wrong)} of {len(state)} tensors: {listed}"
+        raise FcaError(
+            "model.weights", name, allowed, "take the weights as they were before quantisation or conversion"
+        )
+
+
+def check_finite_weights(module: nn.Module, state: Mapping[str, Tensor], name: str) -> None:
     """Raise FcaError for weights that hold NaN or infinity, with the first tensors that do."""
     broken = broken_tensors(state, {parameter for parameter, _ in module.named_parameters()})
     if broken:
@@ -115,7 +141,7 @@ def restored(model: Model, path: Path, trained: Names, classes: Names | None) ->
     scratch = _from_scratch(model)
     keys = list(trained if classes is None else classes)
     built = scratch.build(keys)
-    check_classes(model, built, keys)
+    check_built(model, built, keys)
     fresh = [] if classes is None else _dependent_on(scratch, built, keys)
     state = {name: value for name, value in load_file(path).items() if name not in fresh}
     try:

@@ -254,10 +254,10 @@ def _load(model: OpenClip, clip: Any, weights: str) -> None:
     import torch
 
     from fca.models.checkpoints import read_weights
-    from fca.models.networks import check_whole_numbers
+    from fca.models.networks import check_finite_weights
 
     state = read_weights(weights, clip.state_dict())
-    check_whole_numbers(clip, state, weights)
+    check_finite_weights(clip, state, weights)
     with _quiet(), TemporaryDirectory(prefix="fca-") as folder:
         torch.save(state, plain := f"{folder}/weights.pt")
         try:

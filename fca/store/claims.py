@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -74,10 +74,14 @@ def holder(folder: Path) -> dict[str, Any] | None:
 
 
 @contextmanager
-def announced(outputs: Path, runs: Iterable[str]) -> Iterator[None]:
-    """Let others see, while the body runs, which runs a sweep is about to do."""
+def announced(outputs: Path, runs: Mapping[str, str | None]) -> Iterator[None]:
+    """Let others see, while the body runs, which runs a sweep is about to do.
+
+    runs: their ids -> that of the run that each one needs, if any.
+    """
     path = outputs / SWEEPS / f"{uuid.uuid4().hex[:12]}.json"
-    write_json(path, {"token": path.stem, **_worker(), "runs": sorted(runs)})
+    needs = {run_id: parent for run_id, parent in runs.items() if parent is not None}
+    write_json(path, {"token": path.stem, **_worker(), "runs": sorted(runs), "needs": needs})
     try:
         with repeating(path.touch, BEAT_S):
             yield
@@ -89,10 +93,18 @@ def announced(outputs: Path, runs: Iterable[str]) -> Iterator[None]:
 
 
 def sweeps(outputs: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
-    """The sweeps that announced themselves: the file, and what it has (`started`, `runs`); None of one that is dead."""
+    """The sweeps that announced themselves: the file, and what it has; None of one that is dead.
+
+    What it has: `started`, `runs` (ids), and `needs` (of those that need another run: id -> that of the other).
+    """
     for path in sorted((outputs / SWEEPS).glob("*.json")):
         known = _read(path)
-        yield path, known if known and isinstance(known.get("runs"), list) and not _is_stale(path, known) else None
+        is_sweep = known is not None and isinstance(known.get("runs"), list)
+        if known is None or not is_sweep or _is_stale(path, known):
+            yield path, None
+            continue
+        needs = known.get("needs")
+        yield path, {**known, "needs": needs if isinstance(needs, dict) else {}}
 
 
 def is_mine(folder: Path, token: str) -> bool:

@@ -147,7 +147,7 @@ def test_while_a_run_or_a_sweep_is_at_work_its_files_and_all_weights_stay(store,
     assert gone == {f"runs/{run_id}/last.ckpt" for run_id in (*IDS, "00000000000c")}
     assert "1 runs or sweeps are at work here: weights, snapshots, cache, hydra stay" in out
     claims.release(folder, token)
-    with claims.announced(store.outputs, ["00000000000e"]):
+    with claims.announced(store.outputs, {"00000000000e": None}):
         assert not cleaned(store, capsys, "--yes", "--weights", "--cache")[0]
     assert (folder / "last.ckpt").exists(), "a run that is not done goes on from it"
 

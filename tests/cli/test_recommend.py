@@ -62,6 +62,19 @@ def test_every_probe_is_tried_whatever_is_expected_of_it(fca, tmp_path, monkeypa
     assert rows["model"].str.startswith("test_vit").sum() == 1
 
 
+@pytest.mark.slow
+def test_a_candidate_whose_training_diverges_is_left_out_and_not_trained_for_longer(fca, tmp_path):
+    folder = folder_of_colours(tmp_path / "colours", per_class=20)
+    hopeless = ["recipe.lr=1e38", "recipe.optimiser=sgd", "recipe.grad_clip=0"]
+    code, out, err = fca(str(folder), *FEW, *hopeless, door=recommend)
+    assert code == 0, err
+    trained = results(tmp_path / "outputs", "task == 'train' and adaptation == 'scratch'")
+    assert trained["flag"].tolist() == ["diverged"]
+    assert trained["top1"].isna().all()
+    assert out.count("scratch test_vit diverged: it is left out\n") == 1
+    assert "Use test_vit" not in out
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -128,10 +128,21 @@ def test_a_worker_is_shown_with_what_its_training_wrote_since_its_claim(store, c
         claims.release(folder, token)
 
 
+def test_runs_that_need_a_training_that_diverged_are_not_left_and_are_named(store, capsys):
+    training, predicted, score, other = (run_id(number) for number in range(1, 5))
+    needs = {training: None, predicted: training, score: predicted, other: None}
+    store.write({"run_id": training, "task": "train", "flag": "diverged"}, {}, claims.acquire(store.folder(training)))
+    with claims.announced(store.outputs, needs):
+        out = shown(store, capsys)
+    assert "1 training diverged: no accuracy, and no run that needs such weights will come" in out
+    assert ": 1 of 4 runs left\n" in out
+    assert status.status(store.outputs)["flag"].tolist() == ["diverged"]
+
+
 def test_a_sweep_at_work_has_an_estimate_once_something_of_it_is_done(store, capsys, monkeypatch):
     done(store, 1, minutes=60)  # before the sweep began
     every = [run_id(number) for number in range(1, 9)]
-    with claims.announced(store.outputs, every[1:]):
+    with claims.announced(store.outputs, dict.fromkeys(every[1:])):
         out = shown(store, capsys)
         name = f"sweep on {socket.gethostname()} (pid {os.getpid()})"
         assert f"{name}: 7 of 7 runs left\n" in out

@@ -92,9 +92,9 @@ def test_a_network_that_takes_blue_first_is_given_blue_first(model, package):
 
 
 def test_a_mean_and_std_of_ones_own_are_of_rgb_and_blue_still_comes_first(model, package):
-    given = ["model.mean=[0.1,0.2,0.3]", "model.std=[1,2,4]"]
+    given = ["model.mean=[0.1,0.2,0.3]", "model.std=[0.25,0.5,1]"]
     normalise = normalise_of(model("mmpretrain", f"model.name={BLUE_FIRST}", *given))
-    assert normalise(torch.ones(1, 3, 1, 1)).flatten().tolist() == pytest.approx([0.7 / 4, 0.8 / 2, 0.9])
+    assert normalise(torch.ones(1, 3, 1, 1)).flatten().tolist() == pytest.approx([0.7 / 1, 0.8 / 0.5, 0.9 / 0.25])
 
 
 def test_mean_and_std_on_record_are_in_the_order_that_the_network_is_given(model, package):

@@ -389,6 +389,38 @@ def test_a_pickled_network_is_refused_with_the_way_to_its_state_dict(tmp_path):
         CifarResNet(8, str(tmp_path / "dict.pt"), TEN).build()
 
 
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        (lambda weight: (weight * 10).to(torch.int8), "int8"),  # of a quantised network, whose scales are elsewhere
+        (lambda weight: weight.to(torch.complex64), "complex64"),
+        (lambda weight: weight.to_sparse(), "sparse_coo"),
+        (lambda weight: weight.to("meta"), "meta"),
+    ],
+)
+def test_weights_that_torch_would_change_or_could_not_copy_are_refused(tmp_path, changed, kind):
+    state = CifarResNet(8, None, None).build(TEN).module.state_dict()
+    torch.save({**state, "linear.weight": changed(state["linear.weight"])}, tmp_path / "odd.pt")
+    numbers = rf"odd.pt; allowed: floating-point numbers; of other kinds are 1 of \d+ tensors: linear.weight \({kind}\)"
+    with pytest.raises(FcaError, match=numbers):
+        CifarResNet(8, str(tmp_path / "odd.pt"), TEN).build()
+
+
+def test_half_precision_is_read(tmp_path):
+    network = CifarResNet(8, None, None).build(TEN).module
+    state = {name: value.half() if value.is_floating_point() else value for name, value in network.state_dict().items()}
+    torch.save(state, tmp_path / "half.pt")
+    read = CifarResNet(8, str(tmp_path / "half.pt"), TEN).build().module.linear.weight
+    assert torch.equal(read, network.linear.weight.half().float())
+
+
+def test_weights_of_another_network_are_not_called_weights_without_a_head(tmp_path):
+    other = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4, 10))
+    torch.save(other.state_dict(), tmp_path / "other.pt")
+    with pytest.raises(FcaError, match=r"other.pt; allowed: the \d+ keys of this network; \d+ missing: conv1.weight"):
+        CifarResNet(8, str(tmp_path / "other.pt"), TEN).build()
+
+
 @pytest.mark.parametrize("depth", [2, 18, 21])
 def test_a_depth_must_be_6_n_plus_2(depth):
     with pytest.raises(FcaError, match=f"model.depth = {depth}; allowed: 6 n"):

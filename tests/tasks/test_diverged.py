@@ -39,6 +39,7 @@ def test_a_sweep_goes_on_and_does_not_train_it_again(fca, tmp_path):
     words = ["-m", *HOPELESS, "recipe.lr=1e38,1e-3"]
     code, out, err = fca(*words)
     assert code == 0, err
+    assert "runs: 4 of 4 (100%), 1 never: their training diverged" in out
     rows = results(tmp_path / "outputs")
     assert sorted(rows["task"]) == ["predict", "train", "train"]
     code, out, _ = fca(*words)

@@ -8,10 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
+from torch import nn
 
+from fca.geometry import ResizeCrop
+from fca.models import check_built
 from fca.models.stored import StoredRun, describe_model
 from fca.store import Store
-from fca.types import FcaError
+from fca.types import Classifier, FcaError
 from tests.images import write_images
 
 RECIPE = (Path(__file__).parents[2] / "docs" / "recipes" / "model.md").read_text()
@@ -112,6 +115,27 @@ def test_a_build_of_other_classes_than_asked_for_is_refused(fca, tmp_path, monke
     code, _, err = fca("model=smallnet", f"dataset.root={folder}", *WORDS, *search)
     assert code == 2
     assert re.search(message, err), err
+
+
+class WithOptions(nn.Linear):
+    """A layer whose state has something beside tensors."""
+
+    def get_extra_state(self):
+        return {"scale": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (None, r"what `build` of SmallNet returns = NoneType; allowed: a fca.types.Classifier"),
+        (WithOptions(2, 2), r"state of the network that SmallNet builds = _extra_state: dict; allowed: tensors only"),
+        (nn.LazyLinear(2), r"state of the network that SmallNet builds = weight: not made yet; allowed: tensors whose"),
+    ],
+)
+def test_a_network_that_could_not_be_stored_is_refused_before_it_is_trained(stored_net, returned, message):
+    network = returned and Classifier(returned, ("ant", "bee"), ResizeCrop(8), nn.Identity(), nn.Identity(), returned)
+    with pytest.raises(FcaError, match=message):
+        check_built(import_module("parts_stored").SmallNet(4, 8), network, ["ant", "bee"])
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import numpy as np
 from fca.data.pixels import open_originals, open_pixels
 from fca.data.splits import fixed_draw
 from fca.identity import canonical
-from fca.models import check_classes, starts_from_scratch
+from fca.models import check_built, starts_from_scratch
 from fca.models.stored import BEST, describe_model, snapshot_name
 from fca.store.columns import DEVICE, FLAG
 from fca.store.diverged import DIVERGED
@@ -162,7 +162,7 @@ def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
     choosing = fixed_draw(data, choosing, recipe.val_max) if recipe.val_max else choosing
     seed_everything(setup.seed)
     classifier = work.model.build(keys)
-    check_classes(work.model, classifier, keys)
+    check_built(work.model, classifier, keys)
     where = (setup.cache, machine.workers, machine.cache_gb)
     shown = choosing if recipe.crops else np.concatenate([fitting, choosing])
     pixels = open_pixels(data, classifier.geometry, *where, rows=shown)
