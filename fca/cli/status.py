@@ -135,7 +135,7 @@ def _shown(store: Store) -> Text:
 
 
 def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
-    """When the sweeps at work will be done, by their pace so far; without any, the trainings. Nothing if unknown."""
+    """When the sweeps at work will be done, as they estimate it; without any, the trainings. Nothing if unknown."""
     known = frame.set_index("run_id")
     at_work = [sweep for _, sweep in claims.sweeps(store.outputs) if sweep is not None]
     for sweep in at_work:
@@ -143,9 +143,12 @@ def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
         left = int((~runs["state"].isin(["done", "failed", "interrupted"])).sum())
         finished = pd.to_datetime(runs["finished"], utc=True, format="ISO8601")
         done = int((finished >= pd.Timestamp(sweep["started"], unit="s", tz="UTC")).sum())
-        passed = time.time() - sweep["started"]
-        pace = f", {done} done in {as_time(passed)}: {as_time(passed / done * left)} to go" if done else ""
-        yield f"sweep on {sweep['host']} (pid {sweep['pid']}): {left} of {len(runs)} runs left{pace}\n"
+        parts = [f"{left} of {len(runs)} runs left"]
+        if done:
+            parts.append(f"{done} done in {as_time(time.time() - sweep['started'])}")
+        if left and (to_go := sweep.get("to_go")) is not None:
+            parts.append(f"about {as_time(max(0.0, to_go - (time.time() - sweep['estimated'])))} to go")
+        yield f"sweep on {sweep['host']} (pid {sweep['pid']}): {', '.join(parts)}\n"
     if not at_work and frame["left_s"].notna().any():
         yield f"the trainings at work end in about {as_time(frame['left_s'].max())}\n"
 

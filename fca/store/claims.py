@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,14 +74,41 @@ def holder(folder: Path) -> dict[str, Any] | None:
     return None
 
 
+@dataclass
+class Announced:
+    """What others see of a sweep.    to_go: seconds until it is done, as it estimated at `estimated`; None: unknown."""
+
+    path: Path
+    content: dict[str, Any]
+    to_go: float | None = None
+    estimated: float = 0.0
+
+    def estimate(self, seconds: float | None) -> None:
+        """Keep an estimate; others see it from the next beat on."""
+        self.to_go, self.estimated = seconds, time.time()
+
+    def beat(self) -> None:
+        """Show that the sweep is alive, and its estimate."""
+        if self.to_go is None:
+            self.path.touch()
+            return
+        with suppress(OSError):  # a full disk: the sweep goes on, its estimate stays the earlier one
+            self.write()
+
+    def write(self) -> None:
+        """Write the file whole."""
+        write_json(self.path, {**self.content, "to_go": self.to_go, "estimated": self.estimated})
+
+
 @contextmanager
-def announced(outputs: Path, runs: Iterable[str]) -> Iterator[None]:
-    """Let others see, while the body runs, which runs a sweep is about to do."""
+def announced(outputs: Path, runs: Iterable[str]) -> Iterator[Announced]:
+    """Let others see, while the body runs, which runs a sweep is about to do, and its estimate of the time to go."""
     path = outputs / SWEEPS / f"{uuid.uuid4().hex[:12]}.json"
-    write_json(path, {"token": path.stem, **_worker(), "runs": sorted(runs)})
+    sweep = Announced(path, {"token": path.stem, **_worker(), "runs": sorted(runs)})
+    sweep.write()
     try:
-        with repeating(path.touch, BEAT_S):
-            yield
+        with repeating(sweep.beat, BEAT_S):
+            yield sweep
     finally:
         with suppress(OSError):
             path.unlink()
@@ -89,7 +117,10 @@ def announced(outputs: Path, runs: Iterable[str]) -> Iterator[None]:
 
 
 def sweeps(outputs: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
-    """The sweeps that announced themselves: the file, and what it has (`started`, `runs`); None of one that is dead."""
+    """The sweeps that announced themselves: the file, and what it has; None of one that is dead.
+
+    It has `started`, `runs`, and the estimate of `Announced`.
+    """
     for path in sorted((outputs / SWEEPS).glob("*.json")):
         known = _read(path)
         yield path, known if known and isinstance(known.get("runs"), list) and not _is_stale(path, known) else None
