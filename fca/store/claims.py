@@ -89,11 +89,10 @@ class Announced:
 
     def beat(self) -> None:
         """Show that the sweep is alive, and its estimate."""
-        if self.to_go is None:
-            self.path.touch()
-            return
-        with suppress(OSError):  # a full disk: the sweep goes on, its estimate stays the earlier one
-            self.write()
+        self.path.touch()
+        if self.to_go is not None:
+            with suppress(OSError):  # a full disk: the sweep goes on, its estimate stays the earlier one
+                self.write()
 
     def write(self) -> None:
         """Write the file whole."""
