@@ -158,6 +158,14 @@ def test_a_sweep_at_work_is_shown_with_its_own_estimate_less_what_has_passed_sin
     assert not path.exists()
 
 
+@pytest.mark.parametrize("estimate", [{"to_go": "soon"}, {"to_go": 3.0, "estimated": None}])
+def test_an_estimate_that_is_no_number_is_left_out(store, capsys, estimate):
+    with claims.announced(store.outputs, [run_id(1)]):
+        [path] = (store.outputs / "sweeps").iterdir()
+        path.write_text(json.dumps({**json.loads(path.read_text()), **estimate}))
+        assert "): 1 of 1 runs left\n" in shown(store, capsys)
+
+
 def test_the_frame_has_its_columns_even_of_an_empty_store(store):
     store.outputs.mkdir()
     frame = package.status(store.outputs)
