@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 Arrays = dict[str, np.ndarray]
 SPLITS = ("train", "val", "test")
 LISTED = 10  # choices that a message lists
-ALIKE = 0.66  # difflib's ratio from which on two names look alike
+ALIKE = 0.7  # difflib's ratio from which on two names look alike
+ALIKE_BEHIND_ANOTHER_LETTER = 0.85  # where the first letters differ: mouse is no house
+ALIKE_IF_SHARED = 0.5  # where one name begins the other, or has its letters in another order
 LEVELS = ("easy", "medium", "hard")  # of difficulty, of an image
 _USER_OF_URL = re.compile(r"(?<=://)[^\s/?#]*@")
 BEST = "best"  # the snapshot of a training with the highest accuracy on val
@@ -82,14 +84,25 @@ def similar(choices: Iterable[str], typed: str) -> list[str]:
 
     >>> similar(["resnet50", "resnet18", "vit_b16"], "ResNet-18"), similar(["corruption/fog", "clean"], "fog")
     (['resnet18', 'resnet50'], ['corruption/fog'])
+    >>> similar(["house"], "mouse"), similar(["seed"], "serve"), similar(["vit_b16"], "vit")
+    ([], [], ['vit_b16'])
     """
     wanted = _letters(typed)
     alike: dict[str, float] = {}
     for choice in choices:
         names = {_letters(choice), *map(_letters, choice.split("/"))}
-        alike[choice] = max(difflib.SequenceMatcher(None, name, wanted).ratio() for name in names)
-    near = [choice for choice, ratio in alike.items() if ratio >= ALIKE]
-    return sorted(near, key=lambda choice: -alike[choice])
+        ratios = {name: difflib.SequenceMatcher(None, name, wanted).ratio() for name in names}
+        enough = [ratio for name, ratio in ratios.items() if ratio >= _least_ratio(name, wanted)]
+        if enough:
+            alike[choice] = max(enough)
+    return sorted(alike, key=lambda choice: -alike[choice])
+
+
+def _least_ratio(name: str, wanted: str) -> float:
+    """The ratio from which on these two look alike."""
+    if name.startswith(wanted) or wanted.startswith(name) or sorted(name) == sorted(wanted):
+        return ALIKE_IF_SHARED
+    return ALIKE if name[:1] == wanted[:1] else ALIKE_BEHIND_ANOTHER_LETTER
 
 
 def _letters(name: str) -> str:

@@ -8,6 +8,9 @@ import sys
 from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn
 
+FILTER = "COLUMN=VALUES"
+"""How the help of a command calls its filters of runs."""
+
 
 class Words(argparse.ArgumentParser):
     """A parser whose complaints are errors of ours, and whose texts stand as they are written.
@@ -47,7 +50,12 @@ class Words(argparse.ArgumentParser):
         if choice := re.fullmatch(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", reason):
             raise FcaError(option, choice[1], choice[2].replace("'", ""), "take one of these")
         reason, _, value = reason.partition(": ")
-        raise FcaError(option, value, f"what {self.prog} --help lists ({reason})", "correct it")
+        step = "correct it"
+        takes_filters = any(action.metavar == FILTER for action in self._actions)
+        typed = re.match(r"--([a-z]\w*)(?:[= ](\S+))?", value)
+        if takes_filters and typed is not None:
+            step = f"filters have no dashes in front: {typed[1]}={typed[2] or 'VALUE'}"
+        raise FcaError(option, value, f"what {self.prog} --help lists ({reason})", step)
 
 
 def as_options(words: Sequence[str], keys: Sequence[str] = ()) -> list[str]:

@@ -336,16 +336,19 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
 
 def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
     """Raise FcaError for --KEY VALUE, as other tools have it, with what to type."""
+    keys = keys_of_root(ROOTS[root])
     for place, flag in enumerate(arguments):
         name, equals, value = flag.lstrip("-").partition("=")
         is_key = re.fullmatch(r"--?[A-Za-z_][\w.-]*(=.*)?", flag) is not None
-        if not is_key or len(name) < 2 or parser._get_option_tuples(flag) or flag in parser._option_string_actions:
+        if not is_key or len(name) < 2 or flag in parser._option_string_actions:
             continue
-        if not flag.startswith("--") and not equals:  # short flags may be joined: -mr
+        is_short = not flag.startswith("--")  # short flags may be joined: -mr
+        is_flag = bool(parser._get_option_tuples(flag)) or (is_short and not equals)
+        if is_flag and not (is_short and name in keys):
             continue
         behind = arguments[place + 1] if place + 1 < len(arguments) else "VALUE"
         key, value = name.replace("-", "_"), value if equals else behind
-        keys, step = keys_of_root(ROOTS[root]), f"did you mean {key}={value}?"
+        step = f"did you mean {key}={value}?"
         if key not in keys:
             step = str(unknown_key(root, key, value, keys, composed(root, []), CONF).args[3])
         raise FcaError("words", flag, f"what fca {root} --help lists", f"keys have no dashes in front; {step}")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fca.cli import Words, as_options, refused
+from fca.cli import FILTER, Words, as_options, refused
 from fca.cli.show import as_bytes, check_store
 from fca.cli.status import as_time
 from fca.models.stored import BEST
@@ -46,9 +46,7 @@ class Waste(NamedTuple):
 def main(arguments: Sequence[str]) -> int:
     """Print what would go, or with --yes remove it; exit code 2 for no such store."""
     parser = Words(prog="fca clean", description=f"{__doc__} Rows, arrays, journals, tables and reports always stay.")
-    parser.add_argument(
-        "filters", nargs="*", metavar="COLUMN=VALUES", help="only what belongs to these runs, as in fca results"
-    )
+    parser.add_argument("filters", nargs="*", metavar=FILTER, help="only what belongs to these runs, as in fca results")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--yes", action="store_true", help=f"remove it; without a kind: {', '.join(FREE)}")
     for kind, what in KINDS.items():

@@ -78,6 +78,8 @@ def unknown_option(root: str, group: str, name: str, options: Sequence[str], fil
     """The error for an option that a group does not have."""
     near = similar(options, name)
     meant = f"did you mean {group}={near[0]}? " if near else ""
+    if group == "dataset" and name and Path(name).expanduser().exists():
+        meant = f"did you mean dataset=folder {_quoted('dataset.root', name)}? "
     rest = f"fca {root} --help lists all" if len(options) > LISTED else "choose one"
     return FcaError(group, name, listed(similar_first(options, name), name), f"{meant}{rest}, or add conf/{file}.yaml")
 

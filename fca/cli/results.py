@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from fca import store
-from fca.cli import Words, as_options, refused
+from fca.cli import FILTER, Words, as_options, refused
 from fca.cli.show import as_markdown, as_text, check_store
 from fca.csv_table import csv_text
 from fca.store.columns import (
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
     """Print or write the rows; exit code 2 for words that cannot be understood."""
     parser = Words(prog="fca results", description=__doc__, epilog=EXAMPLES)
     help_ = "only these runs; also != < <= > >="
-    action: Any = parser.add_argument("filters", nargs="*", metavar="COLUMN=VALUES", help=help_)
+    action: Any = parser.add_argument("filters", nargs="*", metavar=FILTER, help=help_)
     action.values = lambda _: [f"{column}=" for column in MAIN]
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
     parser.add_argument("--query", help="a condition, e.g. \"task == 'train' and ncl <= 5\"; also query=...")

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from fca.allowed import fits
 from fca.cli import Words, refused
 from fca.cli.show import check_store
 from fca.store import ENDED_EARLY, State, Store, claims
@@ -149,7 +150,7 @@ def _diverged(frame: pd.DataFrame) -> str:
 
 
 def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
-    """When the sweeps at work will be done, by their pace so far; without any, the trainings. Nothing if unknown."""
+    """When the sweeps at work will be done, as they estimate it; without any, the trainings. Nothing if unknown."""
     known = frame.set_index("run_id")
     at_work = [sweep for _, sweep in claims.sweeps(store.outputs) if sweep is not None]
     for sweep in at_work:
@@ -158,9 +159,13 @@ def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
         left = int((will_come & ~runs["state"].isin(["done", "failed", "interrupted"])).sum())
         finished = pd.to_datetime(runs["finished"], utc=True, format="ISO8601")
         done = int((finished >= pd.Timestamp(sweep["started"], unit="s", tz="UTC")).sum())
-        passed = time.time() - sweep["started"]
-        pace = f", {done} done in {as_time(passed)}: {as_time(passed / done * left)} to go" if done else ""
-        yield f"sweep on {sweep['host']} (pid {sweep['pid']}): {left} of {len(runs)} runs left{pace}\n"
+        parts = [f"{left} of {len(runs)} runs left"]
+        if done:
+            parts.append(f"{done} done in {as_time(time.time() - sweep['started'])}")
+        to_go, estimated = sweep.get("to_go"), sweep.get("estimated")
+        if left and fits([to_go, estimated], list[float]):  # a store may come from elsewhere
+            parts.append(f"about {as_time(max(0.0, to_go - (time.time() - estimated)))} to go")
+        yield f"sweep on {sweep['host']} (pid {sweep['pid']}): {', '.join(parts)}\n"
     if not at_work and frame["left_s"].notna().any():
         yield f"the trainings at work end in about {as_time(frame['left_s'].max())}\n"
 

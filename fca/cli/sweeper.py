@@ -59,11 +59,18 @@ class LostJob(Exception):
 
 
 @contextmanager
-def progress(store: Store, runs: Sequence[Run], total: int, waiting_for: Callable[[], str]) -> Iterator[None]:
+def progress(
+    store: Store,
+    runs: Sequence[Run],
+    total: int,
+    waiting_for: Callable[[], str],
+    estimate: Callable[[float | None], None],
+) -> Iterator[None]:
     """Show how many of `total` runs are done and failed, and the time to go, while somebody works on `runs`.
 
     Those that nobody will do (see `void`) count from when the training that they need has diverged.
     waiting_for: why nobody does; a line says so when that takes long.
+    estimate: called with each estimate of the seconds to go, None where there is none.
     """
     left = {run.run_id for run in runs}
     children: dict[str | None, list[str]] = {}
@@ -108,6 +115,7 @@ def progress(store: Store, runs: Sequence[Run], total: int, waiting_for: Callabl
             notes += [f"{len(never)} never: their training diverged"] if never else []
             note = ", ".join(notes)
             seconds = pace.to_go(time.monotonic(), working_for) if waiting else None
+            estimate(seconds)
             to_go = "" if seconds is None else f"about {as_time(seconds)} to go"
             bar.update(shown, completed=total - len(waiting), failed=note, to_go=to_go)
             lines.show(total - len(waiting), ", ".join(filter(None, (note, to_go))), last=not working)
@@ -254,10 +262,11 @@ class ResumingSweep:
         if left:
             points[0].job.setup.tracker.connect()
         weights = Weights(point.job for point in points)
+        runs_left = [run for run_id, run in runs.items() if run_id in left]
         with (
-            progress(store, [runs[run_id] for run_id in runs if run_id in left], len(runs), self._waiting_for),
+            claims.announced(store.outputs, {run_id: runs[run_id].parent for run_id in left}) as announced,
+            progress(store, runs_left, len(runs), self._waiting_for, announced.estimate),
             repeating(weights.remove_unneeded, LOOK_S),
-            claims.announced(store.outputs, {run_id: runs[run_id].parent for run_id in left}),
         ):
             while left:
                 self._work(points, left)
@@ -294,7 +303,10 @@ class ResumingSweep:
             left, _ = self._left_and_never(store, runs, states)
         commands = [point.job.command for point in _launches(points, left)]
         commands += [missing.command for missing in not_downloaded]
-        print("\n".join(commands))
+        for command in commands:
+            print(command)
+        if not commands:
+            print("note: every run of these is done: no command is left to print", file=sys.stderr)
         if not_downloaded:
             print(not_here([missing.dataset for missing in not_downloaded]), file=sys.stderr)
 

@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -73,18 +74,44 @@ def holder(folder: Path) -> dict[str, Any] | None:
     return None
 
 
+@dataclass
+class Announced:
+    """What others see of a sweep.    to_go: seconds until it is done, as it estimated at `estimated`; None: unknown."""
+
+    path: Path
+    content: dict[str, Any]
+    to_go: float | None = None
+    estimated: float = 0.0
+
+    def estimate(self, seconds: float | None) -> None:
+        """Keep an estimate; others see it from the next beat on."""
+        self.to_go, self.estimated = seconds, time.time()
+
+    def beat(self) -> None:
+        """Show that the sweep is alive, and its estimate."""
+        self.path.touch()
+        if self.to_go is not None:
+            with suppress(OSError):  # a full disk: the sweep goes on, its estimate stays the earlier one
+                self.write()
+
+    def write(self) -> None:
+        """Write the file whole."""
+        write_json(self.path, {**self.content, "to_go": self.to_go, "estimated": self.estimated})
+
+
 @contextmanager
-def announced(outputs: Path, runs: Mapping[str, str | None]) -> Iterator[None]:
-    """Let others see, while the body runs, which runs a sweep is about to do.
+def announced(outputs: Path, runs: Mapping[str, str | None]) -> Iterator[Announced]:
+    """Let others see, while the body runs, which runs a sweep is about to do, and its estimate of the time to go.
 
     runs: their ids -> that of the run that each one needs, if any.
     """
     path = outputs / SWEEPS / f"{uuid.uuid4().hex[:12]}.json"
     needs = {run_id: parent for run_id, parent in runs.items() if parent is not None}
-    write_json(path, {"token": path.stem, **_worker(), "runs": sorted(runs), "needs": needs})
+    sweep = Announced(path, {"token": path.stem, **_worker(), "runs": sorted(runs), "needs": needs})
+    sweep.write()
     try:
-        with repeating(path.touch, BEAT_S):
-            yield
+        with repeating(sweep.beat, BEAT_S):
+            yield sweep
     finally:
         with suppress(OSError):
             path.unlink()
@@ -95,7 +122,8 @@ def announced(outputs: Path, runs: Mapping[str, str | None]) -> Iterator[None]:
 def sweeps(outputs: Path) -> Iterator[tuple[Path, dict[str, Any] | None]]:
     """The sweeps that announced themselves: the file, and what it has; None of one that is dead.
 
-    What it has: `started`, `runs` (ids), and `needs` (of those that need another run: id -> that of the other).
+    It has `started`, `runs` (ids), `needs` (of those that need another run: id -> that of the other), and the estimate
+    of `Announced`.
     """
     for path in sorted((outputs / SWEEPS).glob("*.json")):
         known = _read(path)

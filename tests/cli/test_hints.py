@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 
-from fca.cli import analyse, generate, report, run
+from fca.cli import analyse, clean, generate, report, results, run
 from tests.images import write_images
 
 DOORS = {"run": run, "analyse": analyse, "report": report, "generate": generate}
@@ -47,6 +47,8 @@ MEANT = {  # what was typed -> what is to be typed
     "run modle=resnet18": "model=resnet18",
     "run Model=resnet18": "model=resnet18",
     "run --model resnet18": "model=resnet18",
+    "run -model resnet18": "model=resnet18",
+    "run dataset=photos": "dataset=folder dataset.root=photos",
     "run model = resnet18": "model=VALUE, without spaces",
     "run resnet18": "model=resnet18",
     "run data=folder": "dataset=folder",
@@ -127,6 +129,20 @@ def test_a_wrong_line_is_answered_with_what_was_meant(refused, line):
 @pytest.mark.parametrize("line", REASONS)
 def test_a_line_that_cannot_be_read_or_used_is_answered_with_the_reason(refused, line):
     assert REASONS[line] in refused(line)
+
+
+@pytest.mark.parametrize("line", ["run --serve", "run serve=true", "run model=zebra", "run dataset=mouse"])
+def test_what_looks_like_nothing_here_is_answered_without_a_guess(refused, line):
+    assert "did you mean" not in refused(line)
+
+
+@pytest.mark.parametrize(("words", "value"), [(["--model", "resnet18"], "VALUE"), (["--model=resnet18"], "resnet18")])
+@pytest.mark.parametrize("command", [results, clean])
+def test_a_filter_with_dashes_is_answered_with_the_filter(tmp_path, monkeypatch, capsys, command, words, value):
+    (tmp_path / "outputs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert command.main(words) == 2
+    assert f"next: filters have no dashes in front: model={value}" in capsys.readouterr().err
 
 
 def test_the_tables_have_more_than_sixty_lines():

@@ -139,10 +139,10 @@ def test_runs_that_need_a_training_that_diverged_are_not_left_and_are_named(stor
     assert status.status(store.outputs)["flag"].tolist() == ["diverged"]
 
 
-def test_a_sweep_at_work_has_an_estimate_once_something_of_it_is_done(store, capsys, monkeypatch):
+def test_a_sweep_at_work_is_shown_with_its_own_estimate_less_what_has_passed_since(store, capsys, monkeypatch):
     done(store, 1, minutes=60)  # before the sweep began
     every = [run_id(number) for number in range(1, 9)]
-    with claims.announced(store.outputs, dict.fromkeys(every[1:])):
+    with claims.announced(store.outputs, dict.fromkeys(every[1:])) as announced:
         out = shown(store, capsys)
         name = f"sweep on {socket.gethostname()} (pid {os.getpid()})"
         assert f"{name}: 7 of 7 runs left\n" in out
@@ -152,7 +152,11 @@ def test_a_sweep_at_work_has_an_estimate_once_something_of_it_is_done(store, cap
         began, now = time.time(), time.time()
         monkeypatch.setattr(status.time, "time", lambda: now + 100.0)
         out = shown(store, capsys)
-        assert f"{name}: 4 of 7 runs left, 2 done in 1.7 min: 3.3 min to go\n" in out
+        assert f"{name}: 4 of 7 runs left, 2 done in 1.7 min\n" in out  # by their number it would be 3.3 min
+        announced.estimate(900.0)
+        announced.beat()
+        monkeypatch.setattr(status.time, "time", lambda: now + 110.0)
+        assert "4 of 7 runs left, 2 done in 1.8 min, about 14.8 min to go\n" in shown(store, capsys)
         assert now - began < 1
         monkeypatch.undo()
         [path] = (store.outputs / "sweeps").iterdir()
@@ -163,6 +167,14 @@ def test_a_sweep_at_work_has_an_estimate_once_something_of_it_is_done(store, cap
     assert "sweep on" not in shown(store, capsys)
     assert shown(store, capsys, "--release-stale") == "released 1 stale claims\n"
     assert not path.exists()
+
+
+@pytest.mark.parametrize("estimate", [{"to_go": "soon"}, {"to_go": 3.0, "estimated": None}])
+def test_an_estimate_that_is_no_number_is_left_out(store, capsys, estimate):
+    with claims.announced(store.outputs, {run_id(1): None}):
+        [path] = (store.outputs / "sweeps").iterdir()
+        path.write_text(json.dumps({**json.loads(path.read_text()), **estimate}))
+        assert "): 1 of 1 runs left\n" in shown(store, capsys)
 
 
 def test_the_frame_has_its_columns_even_of_an_empty_store(store):

@@ -91,12 +91,15 @@ def test_all_classes_are_one_run_whatever_the_subset_seed(fca):
 def test_print_gives_a_command_a_run_that_runs_and_starts_nothing(fca, tmp_path):
     code, out, _ = fca(*GRID, "sweep.print=true")
     assert code == 0
-    lines = out.strip().splitlines()
+    lines = out.splitlines()
     assert len(lines) == 4
     assert not (tmp_path / "outputs").exists()
     code, _, err = fca(*lines[0].split()[2:])
     assert code == 0, err
     assert len(results("outputs")) == 2
+    code, out, err = fca("-m", *lines[0].split()[2:], "sweep.print=true")
+    assert (code, out) == (0, "")
+    assert "no command is left to print" in err
 
 
 @pytest.mark.slow
