@@ -24,6 +24,7 @@ from fca.cli import refused
 from fca.cli.application import CONF, ROOTS, composed, hydra_words, nested_options
 from fca.cli.main import COMMANDS
 from fca.cli.show import typed_value
+from fca.cli.trust import plain_values
 from fca.plugins import class_of, use_plugins
 from fca.types import FcaError
 
@@ -197,18 +198,23 @@ def _of_class(folder: Path) -> dict[str, list[Path]]:
     """The files of a group by their class."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.rglob("*.yaml")):
-        if (target := re.search(r"^_target_: (\S+)", path.read_text(encoding="utf-8"), re.MULTILINE)) is not None:
+        target = re.search(r"^_target_: (\S+)", path.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+        if target is not None:
             found.setdefault(target[1], []).append(path)
     return found
 
 
 def _chain(file: Path, deep: int = 0) -> Iterator[Path]:
-    """A file and those of its folder in its defaults list, the nearest first."""
+    """A file and those of its folder in its defaults list, the nearest first; none that is broken."""
     if not file.is_file() or deep > _DEEP:
         return
+    try:
+        content = plain_values(file)
+    except FcaError:  # nobody chose it, or Hydra would have refused it
+        return
+
     yield file
-    content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    for entry in reversed((content or {}).get("defaults", [])):
+    for entry in reversed(content.get("defaults", [])):
         if isinstance(entry, str) and entry != "_self_":
             yield from _chain(file.parent / f"{entry}.yaml", deep + 1)
 

@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from fca.cli.trust import plain_values
 from fca.types import LISTED, FcaError, listed, similar
 
 KEY = r"[+~]*[A-Za-z_][\w$]*([.@:/][\w$]+)*@?"  # what Hydra reads as a key
@@ -194,7 +194,10 @@ def values_of(file: Path, deep: int = 0) -> dict[str, Any]:
     """The keys that a file and those that it builds on give their option."""
     if not file.is_file() or deep > _DEEP:
         return {}
-    content = yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader) or {}  # safe, and in C
+    try:
+        content = plain_values(file)
+    except FcaError:  # a broken file, which nobody chose, gives no hint
+        return {}
     values: dict[str, Any] = {}
     for entry in content.get("defaults", []):
         if isinstance(entry, str) and entry != "_self_":

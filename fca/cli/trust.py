@@ -98,6 +98,15 @@ def load_yaml(file: Path) -> DictConfig:
         raise _no_configuration(file, f"is no YAML ({error})") from error
 
 
+def plain_values(file: Path) -> dict[str, Any]:
+    """The keys of a configuration file as they stand in it. Raises FcaError for what is none, see `check_yaml`."""
+    _check_yaml(file)
+    try:
+        return yaml.load(content_of(file), yaml.CSafeLoader) or {}
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none, digits without end
+        raise _no_configuration(file, f"is no YAML ({error})") from error
+
+
 def check_file(file: str, config: Any) -> None:
     """Raise FcaError for a file that lists plugins, sets what is Hydra's, or reads the environment, naming the key."""
     for path, value in _leaves(OmegaConf.to_container(config, resolve=False)):

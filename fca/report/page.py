@@ -167,12 +167,24 @@ def _opening(i: int, headline: Headline) -> dict[str, Any]:
 
 
 def _words(section: Section) -> str:
-    """What a reader sees of a section before opening a table: question, caption, legends, axes, headings of panels."""
+    """What a reader sees of a section before opening a table: question, caption, legends, axes, headings of panels.
+
+    Tooltips have many columns, most of which nobody looks at.
+    """
     question, lines = section.caption
     figure = section.figure or {}
     bare = {name: part for name, part in figure.items() if name not in ("datasets", "title", "transform", "params")}
     panels = {line["panel"] for drawn in figure.get("datasets", {}).values() for line in drawn if "panel" in line}
-    return " ".join([question, *lines, json.dumps(bare), *sorted(map(str, panels))])
+    return " ".join([question, *lines, json.dumps(_without_tooltips(bare)), *sorted(map(str, panels))])
+
+
+def _without_tooltips(node: Any) -> Any:
+    """A part of a figure without what is shown only under the pointer."""
+    if isinstance(node, list):
+        return [_without_tooltips(child) for child in node]
+    if isinstance(node, dict):
+        return {name: _without_tooltips(child) for name, child in node.items() if name != "tooltip"}
+    return node
 
 
 def linked(figure: dict[str, Any], large: Mapping[str, Path]) -> dict[str, Any]:

@@ -28,7 +28,6 @@ PATTERNS = {
     "feasibility": r"\b[Ff]easibility\b",
     "hierarchical score": r"\b[Hh]ierarchical score\b",
 }
-TOGETHER = {"discrimination": "difficulty"}  # words of one line of the glossary are explained once
 
 
 @cache
@@ -66,8 +65,8 @@ def explained(text: str, before: set[str]) -> list[tuple[str, str]]:
     first_places = {word: place.start() for word, place in places.items() if place is not None}
     lines = []
     for word in sorted(first_places, key=lambda word: first_places[word]):
-        if TOGETHER.get(word, word) in before:
+        if word in before:
             continue
-        before.add(TOGETHER.get(word, word))
+        before.add(word)
         lines.append((word, glossary()[word]))
     return lines

@@ -82,3 +82,22 @@ def test_a_comment_belongs_to_the_key_before_it(tmp_path):
     )
     assert comments_of(path) == {"a": "one", "c": "three", "e": "four", "e.f": "five", "h": "7"}
     assert comments_of(tmp_path / "none.yaml") == {}
+
+
+BROKEN = {
+    "bytes": b"_target_: mine.Thing\n\x80: 1\n",
+    "no end": b"_target_: mine.Thing\na: [1\n",
+    "a list": b"- _target_: mine.Thing\n",
+    "a tag": b"_target_: mine.Thing\nkey: !!python/object/apply:os.system ['true']  # theirs\n",
+    "a date that is none": b"_target_: mine.Thing\nkey: 2020-99-99  # theirs\n",
+}
+
+
+@pytest.mark.parametrize("content", BROKEN.values(), ids=BROKEN)
+def test_a_broken_file_in_a_group_takes_no_help_and_no_hint_from_the_others(tmp_path, content):
+    (tmp_path / "broken.yaml").write_bytes(content)
+    whole = tmp_path / "whole.yaml"
+    whole.write_text("_target_: mine.Thing\ndefaults: [broken]\nkey: 1  # its meaning\n")
+    assert meanings(tmp_path / "other.yaml", "mine.Thing") == {"key": "its meaning"}
+    assert values_of(tmp_path / "broken.yaml") == {}
+    assert values_of(whole)["key"] == 1

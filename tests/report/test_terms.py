@@ -54,3 +54,18 @@ def test_words_of_legends_and_panels_are_explained_below_their_figure():
 
 def test_what_comes_from_the_data_alone_is_no_word_of_ours():
     assert terms.explained("tautology, ncls, the mask, hogwarts", set()) == []
+
+
+def test_a_word_that_stands_in_a_tooltip_alone_is_not_explained():
+    figure = {
+        "title": {"text": "Which images are hard?", "subtitle": []},
+        "layer": [{"mark": "point", "encoding": {"tooltip": [{"field": "difficulty", "title": "difficulty"}]}}],
+    }
+    assert explanations(page_of(sections=[Section("one", "One", figure, ())])) == []
+
+
+def test_difficulty_and_discrimination_have_a_meaning_each():
+    meanings = dict(terms.explained("difficulty and discrimination", set()))
+    assert "half of the responses" in meanings["difficulty"]
+    assert "sharply" not in meanings["difficulty"]
+    assert "sharply" in meanings["discrimination"]

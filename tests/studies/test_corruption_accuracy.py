@@ -114,7 +114,10 @@ def test_a_mean_over_two_severities_is_not_compared_with_one_over_three(lab):
     assert answer.find(tables[1].frame)[0].startswith("Of 2 corruptions of")
 
     spec = figures[0].draw(*tables).to_dict()
-    assert "At the bottom: not compared, because of other severities: jpeg (1, 3)." in spec["title"]["subtitle"]
+    assert (
+        "At the bottom stand corruptions that are not compared, because of other severities: jpeg (1, 3)."
+        in spec["title"]["subtitle"]
+    )
     [lines] = spec["datasets"].values()
     place = {line["corruption"]: line["place"] for line in lines}
     assert max(place, key=place.get) == "jpeg", "though its mean is the lowest"

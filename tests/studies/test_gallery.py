@@ -33,16 +33,49 @@ def answered(lab):
     return lab
 
 
-def test_each_kind_is_in_order_and_fills_a_grid(answered):
-    [table] = Gallery(shown=10)(answered.store)
+def test_each_kind_is_in_order_and_fills_a_grid(lab):
+    for number in range(5):
+        lab.predict(f"net{number}", lab.logits(seed=number % 2, skill=0.1 * number), seed=0, adaptation="scratch")
+    [table] = Gallery(shown=10)(lab.store)
     frame = table.frame
-    assert frame.groupby("kind").size().to_dict() == {"hardest": 10, "easiest": 10, "suspect": 10}
     kind = dict(list(frame.groupby("kind")))
+    assert sorted(kind) == ["easiest", "hardest", "suspect"]
+    assert len(kind["hardest"]) == len(kind["easiest"]) == 10
     assert kind["hardest"]["difficulty"].is_monotonic_decreasing
     assert kind["easiest"]["difficulty"].is_monotonic_increasing
     assert kind["suspect"]["modal_wrong_share"].is_monotonic_decreasing
     for part in kind.values():
-        assert (part["row"] * ACROSS + part["column"] + 1).tolist() == part["rank"].tolist() == list(range(1, 11))
+        ranks = list(range(1, len(part) + 1))
+        assert (part["row"] * ACROSS + part["column"] + 1).tolist() == part["rank"].tolist() == ranks
+
+
+def test_only_a_label_that_fewer_models_give_than_another_class_is_suspect(lab):
+    for number in range(5):
+        lab.predict(f"net{number}", lab.logits(seed=number % 2, skill=0.1 * number), seed=0, adaptation="scratch")
+    [table] = Gallery(shown=10_000)(lab.store)
+    suspects = table.frame[table.frame["kind"] == "suspect"]
+    counts = [
+        {name: int(n) for n, name in (part.split(" x ") for part in line.split(", "))} for line in suspects["predicted"]
+    ]
+    assert counts
+    for label, by_class in zip(suspects["label"], counts, strict=True):
+        others = [number for name, number in by_class.items() if name not in (label, "others")]
+        assert max(others) > by_class.get(label, 0)
+
+
+def test_no_label_is_suspect_where_the_models_predict_the_labels(answered):
+    [table] = Gallery(shown=10)(answered.store)
+    assert set(table.frame["kind"]) == {"hardest", "easiest"}
+
+
+def test_no_image_is_both_among_the_hardest_and_among_the_easiest(answered):
+    [table] = Gallery(shown=10_000)(answered.store)
+    hardest, easiest = (
+        set(table.frame.loc[table.frame["kind"] == kind, "image_id"]) for kind in ("hardest", "easiest")
+    )
+    assert hardest
+    assert easiest
+    assert not hardest & easiest
 
 
 def test_what_was_said_counts_every_answer(answered):

@@ -81,9 +81,11 @@ def errors_figure(errors: Table, methods: Table) -> alt.FacetChart:
     each = each.encode(x=axis, y=along, color=coloured.colour(), opacity=coloured.opacity())
     title = style.title(
         f"How well does a test of {100 * methods.parameters['budget']:.3g} % of the images measure all of them?",
-        "Squared error over attributes, against all images. Filled: mean over models, with its 95 % interval",
-        "(over models and attributes); open: each model. Item banks: from other networks; what",
-        "the choice of images adds to a bank is the difference from random draws with the same bank.",
+        "Each filled mark is the squared error against all images, the mean over models and attributes with its 95 % "
+        "interval; each open mark is one model.",
+        "Item banks are from other networks; what the choice of images adds to a bank is the "
+        "difference from random draws "
+        "with the same bank.",
     )
     chart = kinds.layers(each.encode(tooltip=kinds.tooltips(_MEASURES)), means)
     return style.faceted(chart, frame, title, _FILTERS, height=28 * frame[METHOD].nunique(), columns=2)
@@ -99,7 +101,8 @@ def curves_figure(curves: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(MSE, along, _MEASURES, coloured, joined=WAY, scale=axis, size=70)
     title = style.title(
         "How much smaller is the error of a larger test?",
-        "Mean squared error over models and attributes with its 95 % interval, of every policy with its estimator.",
+        "Each mark is the mean squared error of a policy and its estimator over models and attributes, with its 95 % "
+        "interval.",
         "fisher_cat chooses images that rank models; its error is that of the bank's predictions of all others.",
     )
     return style.faceted(chart, frame, title, _FILTERS, height=300, columns=2)
@@ -127,8 +130,8 @@ def exposure_figure(exposure: Table, curves: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(MEASURE, along, hover, coloured, dodge=WAY, scale=axis, size=40)
     title = style.title(
         "Do few images order the models, and are they always the same ones?",
-        "Kendall's tau of the order by a test and the order by all images, with its 95 % interval over networks; and",
-        "how alike the images of the models' tests are: those that every test asks are soon known.",
+        "Marks are Kendall's tau between the order by a test and the order by all images, with its 95 % interval over "
+        "networks, and how alike the images of the models' tests are: those that every test asks are soon known.",
     )
     drawn = style.faceted(chart, frame, title, (DATASET,), height=200, columns=3)
     return drawn.resolve_scale(y="independent")
@@ -155,8 +158,9 @@ def evaluated_figure(evaluated: Table) -> alt.FacetChart:
     chart = kinds.scatter(x, y, evaluated.columns, kinds.hue(LEVEL, frame))
     title = style.title(
         "Do tests of different models evaluate different images?",
-        "Mean images of each level in a session, most accurate model first. The first round is the same for all;",
-        "the second depends on its points. Table 1 of Huang et al. (2025) has averages of this kind.",
+        "Each mark is the mean number of images of a level in a session; the most accurate model comes first.",
+        "The first round is the same for all;"
+        " the second depends on its points. Table 1 of Huang et al. (2025) has averages of this kind.",
     )
     return style.faceted(chart, frame, title, _FILTERS, columns=2, row=22)
 
@@ -176,8 +180,9 @@ def trajectories_figure(trajectories: Table) -> alt.FacetChart:
     lines = kinds.points_with_intervals(VALUE, along, trajectories.columns, coloured, joined=LINE, **where)
     title = style.title(
         "Where do sessions go after their first round?",
-        "Bars: sessions by their points after round one (1, 2 and 4 for an easy, medium and hard image), weakest",
-        "model first. More points bring harder images: the second round's share then underrates the session.",
+        "Bars count sessions by their points after round one (1, 2 and 4 for an easy, medium and "
+        "hard image); the weakest",
+        "model comes first. More points bring harder images: the second round's share then underrates the session.",
     )
     return style.faceted(kinds.layers(bars, lines), long, title, _FILTERS, height=170, columns=3)
 
@@ -205,8 +210,10 @@ def sessions_figure(sessions: Table) -> alt.FacetChart:
     dashes: Any = kinds.reference("between", upright=False)
     title = style.title(
         "How does a single session go?",
-        "A row a session, with its points after round one (left of the dashes). Filled: right, open: wrong.",
-        "Of a few models, weakest first, a few sessions from the fewest points to the most.",
+        "Each row is one session, with its points after round one (left of the dashes). Filled marks "
+        "are right, open ones "
+        "wrong.",
+        "A few sessions of a few models are shown: the weakest model first, then from the fewest points to the most.",
     )
     chart = kinds.layers(dashes.transform_filter("isValid(datum.between)"), marks)
     return style.faceted(chart, frame, title, _FILTERS, columns=2, row=22)
@@ -217,8 +224,8 @@ def live_figure(tests: Table) -> alt.FacetChart:
     frame = named(tests.frame.dropna(subset=ESTIMATE))
     title = style.title(
         "How accurate are live adaptive tests?",
-        f"Mean over attributes, from {_percents(frame[SHARE])} of the images. Crosses: the same network on all",
-        "images, where it was run on them too.",
+        f"Each dot is the mean over attributes, from {_percents(frame[SHARE])} of the images.",
+        "A cross is the same network on all images, where it was run on them too.",
     )
     order = alt.EncodingSortField(ESTIMATE, op="max", order="descending")
     along = kinds.category(alt.Y, "row", order, labelLimit=400)
@@ -231,12 +238,13 @@ def attributes_figure(attributes: Table) -> alt.FacetChart:
     """The same by attribute, of one test a model; a panel a model and target."""
     frame = named(attributes.frame.dropna(subset=ESTIMATE))
     first = frame.drop_duplicates([DATASET, MODEL])[RUN_ID].head(SHOWN)
-    some = "" if set(frame[RUN_ID]) == set(first) else " Of some models the first test."
+    some = "" if set(frame[RUN_ID]) == set(first) else " Of a model with several tests, the first is shown."
     frame = frame[frame[RUN_ID].isin(first)].reset_index(drop=True)
     frame["panel"] = style.panels(frame, DATASET, MODEL, "named")
     title = style.title(
         "How accurate are live adaptive tests on each attribute?",
-        f"From the same few images, with each attribute's 95 % interval. Crosses: all images of it.{some}",
+        "Each dot is one attribute, from the same few images, with its 95 % interval; a cross is all images of it."
+        f"{some}",
     )
     return _estimates(frame, kinds.category(alt.Y, ATTRIBUTE), _LIVE, title)
 
@@ -272,7 +280,7 @@ def truth_figure(attributes: Table) -> alt.FacetChart:
     diagonal = diagonal.encode(x="line_low:Q", x2="line_high:Q", y="line_low:Q", y2="line_high:Q")
     title = style.title(
         "Are the tests right about attributes?",
-        "Every attribute of every test: the estimate with its 95 % interval, against the truth. On the dashes",
+        "Each mark is one attribute of one test: its estimate with the 95 % interval, against the truth. On the dashes",
         "both are equal; of valid 95 % intervals one in twenty misses.",
     )
     return style.faceted(kinds.layers(diagonal, rules, points), frame, title, _FILTERS, height=300, columns=2)

@@ -35,7 +35,7 @@ NAMED = 3  # predicted classes that are named
 _KINDS = {
     "hardest": "hardest for the models",
     "easiest": "easiest (one draw among equals)",
-    "suspect": "most suspect: the models agree on another class",
+    "suspect": "most suspect: more models predict one other class than the label",
 }
 KIND = Column("kind", str, "", "why the image is shown", _KINDS)
 PREDICTED = Column("predicted", str, "", "predicted classes with the number of models")
@@ -50,8 +50,9 @@ GALLERY = TableSpec(
     ),
 )
 METHOD = {
-    "kind": "hardest, easiest: highest and lowest difficulty of the fit; suspect: highest share of subjects that gave "
-    "one and the same wrong class, ties by few right responses; none where all subjects are at the level of chance",
+    "kind": "hardest, easiest: highest and lowest difficulty of the fit, each at most half of the images; suspect: "
+    "images for which more subjects gave one and the same wrong class than the label, by the share of these, ties by "
+    "few right responses; none where all subjects are at the level of chance",
     PREDICTED: f"classes and how many subjects predicted them, the {NAMED} most frequent by name",
 }
 
@@ -96,11 +97,14 @@ def _lines(source: Gathered, fields: Gallery) -> Iterator[dict[str, Any]]:
     responses, fit = source.responses, fitted(source, fields.model, None, fields.seed)
     top1, share = item_top1(responses.correct), np.full(len(responses.items), np.nan)
     by_chance = np.random.default_rng(fields.seed).permutation(len(top1))
-    orders = {"hardest": np.lexsort((by_chance, -fit.difficulty)), "easiest": np.lexsort((by_chance, fit.difficulty))}
+    half = max(1, len(top1) // 2)  # of a few images none is among the hardest and among the easiest
+    hardest_first = np.lexsort((by_chance, -fit.difficulty))
+    orders = {"hardest": hardest_first[:half], "easiest": hardest_first[::-1][:half]}
     if responses.pred is not None:
         share = modal_wrong(responses.correct, responses.pred).share
         if not subjects_at_chance(responses).all():
-            orders["suspect"] = np.lexsort((by_chance, top1, -share))
+            most_suspect_first = np.lexsort((by_chance, top1, -share))
+            orders["suspect"] = most_suspect_first[(share > top1)[most_suspect_first]]
     facts = {"top1": top1, "difficulty": fit.difficulty, "discrimination": fit.discrimination}
     for kind, order in orders.items():
         for at, item in enumerate(order[: fields.shown].tolist()):

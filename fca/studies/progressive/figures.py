@@ -68,8 +68,9 @@ def hierarchy_figure(models: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(VALUE, along, _HOVER, coloured, dodge=SERIES, scale=axis, size=70)
     title = style.title(
         "Do models fail hard images before easy ones, beyond what accuracy makes of it?",
-        "Hierarchical score with its 95 % interval over classes; most accurate model first.",
-        "Alone: independent predictions at these accuracies, in each session (class and attribute) or in all alike.",
+        "Each mark is a hierarchical score with its 95 % interval over classes; the most accurate model comes first.",
+        "Scores by accuracy alone are those of independent predictions at these accuracies, in each session (class and "
+        "attribute) or in all alike.",
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
 
@@ -86,7 +87,7 @@ def parts_figure(models: Table) -> alt.FacetChart:
     named = "" if known.any() else " No triplets are named here, so that this part is unknown."
     title = style.title(
         "Is it the same object that fails first when hard?",
-        "Differences of scores with their 95 % intervals over classes; most accurate model first.",
+        "Each mark is a difference of scores with its 95 % interval over classes; the most accurate model comes first.",
         f"Only matched minus all triplets shows that; the other part only that sessions differ.{named}",
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL), row=12)
@@ -114,7 +115,9 @@ def patterns_figure(patterns: Table) -> alt.FacetChart:
     ticks: Any = alt.Chart().mark_tick(thickness=2, size=22, opacity=1).encode(x=x)
     title = style.title(
         "Which of easy, medium and hard does a model get right together?",
-        "e easy, m medium, h hard. Ticks: accuracies alone; black of each session, grey by level.",
+        "The letters are e for easy, m for medium, h for hard. Ticks are what accuracies alone make: "
+        "black of each session, "
+        "grey by level.",
     )
     greys = {hierarchy.LEVEL_RATES: kinds.GREY, hierarchy.SESSION_RATES: _DARK}
     marks = [ticks.encode(y=f"{column}:Q", color=alt.value(grey)) for column, grey in greys.items()]
@@ -145,7 +148,7 @@ def correlation_figure(models: Table, correlation: Table) -> alt.FacetChart:
     ]
     title = style.title(
         "Do more accurate models follow the order more?",
-        "One point a model with its 95 % interval. Given level rates: what these make is taken out.",
+        "Each point is one model with its 95 % interval. In the panel given level rates, what these make is taken out.",
     )
     return style.faceted(kinds.layers(rules, points, *texts), frame, title, (DATASET, MODEL), height=300)
 
@@ -164,7 +167,8 @@ def scores_figure(scores: Table) -> alt.FacetChart:
     ]
     title = style.title(
         "Which model is good at which attribute?",
-        "Score, (easy + 2 medium + 4 hard) / 7, over classes; bold is the best on an attribute, italic second.",
+        "Each number is a score, (easy + 2 medium + 4 hard) / 7, over classes; bold is the best on "
+        "an attribute, italic second.",
     )
     tall = max(60, 30 * frame[MODEL].nunique())
     drawn = style.faceted(kinds.layers(squares, *texts), frame, title, (DATASET, MODEL), height=tall, columns=1)
@@ -176,7 +180,8 @@ def steps_figure(steps: Table) -> alt.FacetChart:
     """How much accuracy each step of each attribute costs, mean over models, with its interval over classes."""
     title = style.title(
         "Does every level cost accuracy?",
-        "Mean over models with its 95 % interval over classes; right of the line the harder level is harder.",
+        "Each mark is the mean over models with its 95 % interval over classes; right of the line "
+        "the harder level is harder.",
     )
     return _by_attribute(
         steps, attribute_levels.DROP, attribute_levels.STEP, title, (DATASET,), line=kinds.ZERO, size=70
@@ -186,7 +191,8 @@ def steps_figure(steps: Table) -> alt.FacetChart:
 def levels_figure(levels: Table) -> alt.FacetChart:
     """Accuracy of every model on the levels of each attribute with Wilson's intervals; one panel a model."""
     title = style.title(
-        "How accurate is each model on easy, medium and hard images of each attribute?", "With Wilson's 95 % intervals."
+        "How accurate is each model on easy, medium and hard images of each attribute?",
+        "Bars are Wilson's 95 % intervals.",
     )
     axis = kinds.quantity(alt.X, attribute_levels.TOP1_OF_LEVEL, domain=[0, 1])
     return _by_attribute(levels, attribute_levels.TOP1_OF_LEVEL, LEVEL, title, (DATASET, MODEL), scale=axis, size=55)
@@ -217,7 +223,9 @@ def bins_figure(bins: Table) -> alt.FacetChart:
     ranges = ranges.encode(x=x, xOffset=beside, y=f"{validate_levels.SHARE_MIN}:Q", y2=f"{validate_levels.SHARE_MAX}:Q")
     title = style.title(
         "Are models confident of easy images and not of hard ones?",
-        "The greatest of a model's probabilities, in ten equal bins: mean of the models, grey their range.",
+        "Each bar is the share of images whose greatest probability lies in one of ten equal bins, "
+        "the mean of the models;",
+        "grey lines are their range.",
     )
     return style.faceted(kinds.layers(bars, ranges), frame, title, (DATASET,))
 
@@ -241,8 +249,10 @@ def trends_figure(trends: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Does confidence fall from easy to medium to hard?",
-        "Mean over models. Named where it does not fall at both steps: trend, only as a whole (Page's test, Holm);",
-        "rises, at a step (paired t, Holm); undecided, neither.",
+        "Each row is a mean over models. A verdict stands in brackets where confidence does not fall "
+        "at both steps: trend,",
+        "if it falls only as a whole (Page's test, Holm); rises, if it rises at a step (paired t, Holm); undecided, if "
+        "neither.",
     )
     return style.faceted(kinds.layers(rules, dots), frame, title, (DATASET,), columns=2, row=20)
 
@@ -262,7 +272,7 @@ def contradictions_figure(shown: Table) -> alt.FacetChart:
     hover = [column for column in shown.columns if column not in ("thumbnail", "row", "column", "kind", "of")]
     title = style.title(
         "Which images contradict their level?",
-        "The most confident first, with class, attribute and mean confidence; in brackets the number.",
+        "The most confident come first, with class, attribute and mean confidence; the number is in brackets.",
     )
     tall, wide = int((frame["row"].max() + 1) * STEP_PX), int((frame["column"].max() + 1) * (kinds.SIDE + 28))
     chart = kinds.pictures(frame, hover, "label", "under")

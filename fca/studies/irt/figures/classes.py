@@ -47,8 +47,10 @@ def models_figure(shown: Table) -> alt.FacetChart:
     everyone = (frame.groupby(DATASET)[SUBJECT].nunique() == frame.groupby(DATASET)["subjects"].first()).all()
     title = style.title(
         "Who solves the hard images?",
-        "Right responses in each quarter of the images by expected success; quarters are cut on clean images.",
-        "Best on clean images first" + ("." if everyone else "; subjects spread evenly from best to worst."),
+        "Each cell is the share of right responses in a quarter of the images by expected success; quarters are cut on "
+        "clean images.",
+        "The best on clean images come first"
+        + ("." if everyone else "; the subjects shown are spread evenly from best to worst."),
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19).resolve_axis(x="independent")
 
@@ -69,8 +71,8 @@ def classes_figure(shown: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Which classes are hard, and which separate models?",
-        "Clean images of each class in the top and the bottom quarter of all, with 95 % intervals.",
-        "Dashed: a class like all others has 25 % in each.",
+        "Each bar is the share of a class's clean images that are in the top or bottom quarter of all, with its 95 % "
+        "interval. The dashed lines are at 25 %, which a class like all others has in each.",
     )
     return style.faceted(chart, frame, title, (DATASET,), row=18)
 
@@ -86,8 +88,8 @@ def ranking_figure(shown: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(value, rows, shown.columns, coloured, scale=across)
     title = style.title(
         "Which classes break under which corruption?",
-        f"How much {_MOVES[mode]} moves between severities: standard deviation, 95 % interval.",
-        f"Most robust first{as_written(shown.parameters)}.{_ends_only(frame)}",
+        f"Each mark is how much {_MOVES[mode]} moves between severities (standard deviation) with its 95 % interval.",
+        f"The most robust come first{as_written(shown.parameters)}.{_ends_only(frame)}",
     )
     columns = None if style.differs(frame["panel"]) else 1
     figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), columns=columns, row=18)
@@ -105,7 +107,7 @@ def table_figure(named: Table) -> alt.FacetChart:
     chart = kinds.scatter(across, rows, (DATASET, CORRUPTION, LABEL, VERDICT), coloured, size=130)
     title = style.title(
         "Which classes are susceptible to a corruption, and which robust?",
-        f"The two classes that move most and the two that move least{as_written(named.parameters)}.",
+        f"These are the two classes that move most and the two that move least{as_written(named.parameters)}.",
         "The paper calls robust what is consistent, and what deviates most: by its other sign both change places.",
     )
     tall = max(80, 24 * frame[CORRUPTION].nunique())
@@ -142,8 +144,9 @@ def severities_figure(shown: Table) -> alt.FacetChart:
     question, noun = _OVER_SEVERITIES[frame[PARAMETER].iloc[0]]
     title = style.title(
         question,
-        f"Share of each class's images in the {noun}, {cut}, by severity (0 = clean).{_ends_only(frame)}",
-        f"Named: the two most susceptible and the two most robust classes{as_written(shown.parameters)}.",
+        f"Each line is the share of a class's images in the {noun}, {cut}, by severity (0 is "
+        f"clean).{_ends_only(frame)}",
+        f"The two most susceptible and the two most robust classes have names{as_written(shown.parameters)}.",
     )
     columns = 4 if frame["panel"].nunique() > 2 else 2
     figure = style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=190, columns=columns)

@@ -38,7 +38,7 @@ def accuracy_figure(accuracies: Table, losses: Table) -> alt.FacetChart:
     title = style.title(
         "How accurate is each model under each corruption?",
         f"Each cell is the share of right predictions; the corruption that costs most is on top.{shown}",
-        *([f"At the bottom: {left_out}."] if left_out else []),
+        *([f"At the bottom stand corruptions that are {left_out}."] if left_out else []),
     )
     return style.faceted(chart, frame, title, (DATASET, MODEL, CORRUPTION), row=19)
 

@@ -24,6 +24,7 @@ FIRST = 20  # suspects of each data set in the figure
 STEP = kinds.SIDE + 52  # pixels from the top of one picture to the next, with three lines of text between
 WIDEST = 22  # characters below a picture
 _NO_VERDICTS = "no verdicts on these images were given (analysis.verdicts); suspects are ranked all the same"
+_NO_LABEL_IN_DOUBT = "for no image do more models predict one other class than its label"
 _MEASURES = {AUC: "AUC among all", AUC_REVIEWED: "AUC among reviewed", PRECISION: "precision of the first k"}
 MEASURE = Column("measure", str, "", "measure", {words: words for words in _MEASURES.values()})
 VALUE = Column("value", float, ".3f", "AUC, precision")
@@ -92,9 +93,14 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
     frame = suspects.frame[suspects.frame[RANK] <= FIRST]
     if frame.empty and not_listed:
         raise style.NothingToDraw("; ".join(not_listed))
+    frame = frame[frame[MODAL_WRONG_SHARE] > frame[ITEM_TOP1]].reset_index(drop=True)
+    if frame.empty:
+        raise style.NothingToDraw(_NO_LABEL_IN_DOUBT)
     frame = frame.assign(panel=style.panels(frame, DATASET), verdict=frame[VERDICT].astype(object).fillna("none"))
     named = frame[RANK].astype(str) + ". " + frame[LABEL].fillna("?") + " → " + frame[OTHER_CLASS].fillna("?")
-    rows = kinds.category(alt.Y, "named", alt.SortField(RANK), domain=False, grid=False, labelPadding=12)
+    rows = kinds.category(
+        alt.Y, "named", alt.SortField(RANK), domain=False, grid=False, labelPadding=12, labelLimit=420
+    )
     coloured = kinds.hue(VERDICT, frame, ("#b0568f", "#0072b2", kinds.GREY), shapes=None)
     base: Any = alt.Chart().encode(y=rows, tooltip=kinds.tooltips(suspects.columns))
     share = kinds.quantity(alt.X, MODAL_WRONG_SHARE, "share of models", domain=[0, 1], padding=0)
@@ -105,7 +111,7 @@ def suspects_figure(suspects: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Which labels look wrong?",
-        f"Each row is one of the {FIRST} most suspect images: its label → what most models predict instead.",
+        f"Each row is one of the {FIRST} most suspect images: its label → the class that more models predict.",
         "Filled marks are the share of models that predict the other class, open marks of those that "
         "predict the label.",
         *(f"{reason}." for reason in not_listed),

@@ -36,7 +36,8 @@ def item_fit_figure(shown: Table) -> alt.FacetChart:
     chart = kinds.layers(marks, *(kinds.reference(end, upright=True) for end in (-LIMIT, LIMIT)))
     title = style.title(
         "Which images do not follow their curve?",
-        "One dot an image, of a sample; above the dashed lines noisier than expected, below more regular.",
+        "Each dot is one image of a sample. Above the dashed lines its responses are noisier than expected, below them "
+        "more regular.",
         "If the model held, at most one of twenty dots would lie outside.",
     )
     return style.faceted(chart, frame, title, (DATASET,), height=280)
@@ -53,8 +54,8 @@ def person_fit_figure(persons: Table) -> alt.FacetChart:
     dots = base.mark_point(filled=True, size=55).encode(x=kinds.quantity(alt.X, INFIT, "infit"))
     title = style.title(
         "Which subjects respond unlike the others of their ability?",
-        "Dots: infit, to the right of the tick where a subject fails on easy and solves hard images too often.",
-        "Ticks: infit if the model held, from simulated responses.",
+        "Each dot is the infit of a subject, each tick its infit in simulated responses, for which the model holds.",
+        "A dot right of its tick fails on easy images and solves hard ones too often.",
     )
     return style.faceted(kinds.layers(ticks, dots), frame, title, (DATASET,), row=14)
 
@@ -67,7 +68,9 @@ def pairs_figure(pairs: Table, dependence: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(PAIR_Z, rows, pairs.columns, line="z_by_chance", size=60)
     title = style.title(
         "Which images go together beyond ability?",
-        "Covariance over subjects of what the model leaves; dashed: the highest of any pair in simulated responses.",
+        "Each mark is the covariance, over subjects, of what the model does not explain of two "
+        "images; the dashed line is "
+        "the highest of any pair in simulated responses.",
     )
     return style.faceted(chart, frame, title, (DATASET,), row=14)
 
@@ -84,7 +87,9 @@ def information_figure(curves: Table) -> alt.FacetChart:
     dots = base.transform_filter(f"datum.{KIND} == 'subject'").mark_point(filled=True, size=45, color=kinds.CONTRAST[0])
     title = style.title(
         "At which abilities do the images measure well?",
-        "Line: information of all images; the standard error of ability is one over its root. Dots: the subjects.",
+        "The line is the information of all images; the standard error of an ability is one over its "
+        "root. Dots are the "
+        "subjects.",
     )
     return style.faceted(kinds.layers(line, dots), frame, title, (DATASET,), height=260)
 
@@ -99,7 +104,8 @@ def dimensionality_figure(table: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(GAIN, along, table.columns, coloured, dodge=HOLD_OUT, line=kinds.ZERO, scale=up)
     title = style.title(
         "Does one ability explain the responses?",
-        "Log loss of held-out responses that one more dimension saves, with its 95 % interval over networks;",
+        "Each mark is the log loss of held-out responses that one more dimension saves, with its 95 "
+        "% interval over networks;",
         "above 0 it predicts better, below 0 it only fits noise.",
     )
     return style.faceted(chart, frame, title, (DATASET,), height=240)
@@ -113,7 +119,7 @@ def dif_figure(shown: Table) -> alt.FacetChart:
     chart = kinds.scatter(across, kinds.quantity(alt.Y, DELTA, "ETS delta"), shown.columns, coloured, size=30)
     title = style.title(
         "Which images are harder for one kind of model at equal ability?",
-        "One dot an image, of a sample of those that can be tested; below 0: harder for the focal group.",
+        "Each dot is one image of a sample of those that can be tested; below 0 it is harder for the focal group.",
         "With few models large values are mostly noise: classes B and C also need significance.",
     )
     return style.faceted(kinds.layers(kinds.reference(kinds.ZERO, upright=True), chart), frame, title, (DATASET,))
@@ -129,7 +135,9 @@ def severity_facet_figure(effects: Table) -> alt.FacetChart:
     chart = kinds.layers(straight.encode(x=along, y=f"{LINE}:Q"), dots)
     title = style.title(
         "How much difficulty does each severity add?",
-        "Dots: each severity on its own, with its 95 % interval over networks; dashed: the same step at each severity.",
+        "Each dot is the difficulty that one severity adds, with its 95 % interval over networks; "
+        "the dashed line has the "
+        "same step at each severity.",
     )
     return style.faceted(chart, frame, title, (DATASET, CORRUPTION), height=200)
 
@@ -147,7 +155,9 @@ def networks_figure(networks: Table, steps: Table) -> alt.FacetChart:
     )
     title = style.title(
         "Does a step of severity cost every network as much?",
-        "Filled: the step that all networks share, with its 95 % interval over networks; open: each network alone.",
+        "Filled marks are the step that all networks share, with its 95 % interval over networks; "
+        "open marks are single "
+        "networks.",
         "Where open dots lie far apart, no single step describes all networks.",
     )
     return style.faceted(kinds.layers(each, common), frame, title, (DATASET, CORRUPTION), row=32)
