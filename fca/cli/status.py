@@ -15,7 +15,6 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from fca.allowed import fits
 from fca.cli import Words, refused
 from fca.cli.show import check_store
 from fca.store import ENDED_EARLY, State, Store, claims
@@ -162,8 +161,10 @@ def _estimates(store: Store, frame: pd.DataFrame) -> Iterator[str]:
         parts = [f"{left} of {len(runs)} runs left"]
         if done:
             parts.append(f"{done} done in {as_time(time.time() - sweep['started'])}")
-        to_go, estimated = sweep.get("to_go"), sweep.get("estimated")
-        if left and fits([to_go, estimated], list[float]):  # a store may come from elsewhere
+        to_go: Any = sweep.get("to_go")
+        estimated: Any = sweep.get("estimated")
+        is_estimate = isinstance(to_go, float) and isinstance(estimated, float)  # a store may come from elsewhere
+        if left and is_estimate:
             parts.append(f"about {as_time(max(0.0, to_go - (time.time() - estimated)))} to go")
         yield f"sweep on {sweep['host']} (pid {sweep['pid']}): {', '.join(parts)}\n"
     if not at_work and frame["left_s"].notna().any():
