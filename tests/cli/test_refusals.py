@@ -174,7 +174,7 @@ LINES = {  # line -> part of its error
     "run -m seed": "word = seed; allowed: KEY=VALUE",
     "run foo.bar=1": "key = foo; allowed: dataset, model",
     "run subset.nlc=3": "key = subset.nlc; allowed: ncl, seed",
-    "run recipe.epoch=3": "key = recipe.epoch; allowed: epochs, step_epochs, steps",
+    "run recipe.epoch=3": "key = recipe.epoch; allowed: epochs, ",
     "run sweep.heads=1": "key = sweep.heads; allowed: head, print, retry, max",
     "run dataset.val.sede=1": "key = dataset.val.sede; allowed: seed, share",
     "run recipe..epochs=1": "recipe..epochs = 1; allowed: a value that Hydra can read",

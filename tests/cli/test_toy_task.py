@@ -115,7 +115,7 @@ def test_a_key_beside_the_groups_that_nobody_declares_is_refused(fca, toy, tmp_p
     (tmp_path / "toy" / "conf" / "experiment" / "odd.yaml").write_text("# @package _global_\nsede: 3\n")
     code, _, err = fca(*toy, "experiment=odd")
     assert code == 2
-    assert "key = sede; allowed: seed, sweep, dataset, model, encoder" in err
+    assert "key = sede; allowed: seed, dataset, model, encoder" in err
 
 
 ADAPTATION = """

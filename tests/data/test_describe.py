@@ -79,7 +79,7 @@ def test_images_that_are_left_out_are_counted_and_the_counts_add_up(fca, tmp_pat
     assert code == 0, err
     assert "n_images=27 n_train=9 n_val=3 n_test=12 n_unused=3" in out
     assert "photos: 2 images outside of class folders, left out: cover.png, train/1.png" in caplog.text
-    assert "left out: owl (train 0, val 0, test 1)" in caplog.text
+    assert "left out: owl (train 0, val 1)" in caplog.text
 
     _, out, _ = fca(*words, "dataset.root=uncovered")
     assert "n_images=26 n_train=9 n_val=3 n_test=12 n_unused=2" in out, "another count is another row"
