@@ -93,7 +93,7 @@ class Pace:
             self.done += seconds
 
     def to_go(self, now: float, working: Mapping[str, float]) -> float | None:
-        """Seconds until all is done; None as long as nothing can be said. To be called now and then.
+        """Seconds until all is done; None as long as it is unknown. To be called now and then.
 
         now: by any clock.    working: the runs at work -> for how many seconds.
         """
