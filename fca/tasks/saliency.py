@@ -32,10 +32,24 @@ from fca.tasks.adaptation.network import Network
 from fca.tasks.checks import check_classes, check_masks_of
 from fca.tasks.predict import CLEAN, Forward, check_forward, forward_columns, known_images, predictions, whole_split
 from fca.tasks.train import Train
-from fca.types import SPLITS, Arrays, Classifier, Column, FcaError, Finished, Geometry, Run, check_choice, with_interval
+from fca.types import (
+    SPLITS,
+    Arrays,
+    Classifier,
+    Column,
+    FcaError,
+    Finished,
+    Geometry,
+    ImageData,
+    Run,
+    check_choice,
+    with_interval,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from fca.tasks.at_input import AtInput
 
 IOU = Column("saliency_iou", float, ".3f", "overlap (IoU) of salient region and object, mean over classes")
 MASS = Column("saliency_mass", float, ".1%", "share of the saliency that is on the object, mean over classes")
@@ -117,35 +131,52 @@ class Saliency:
 
     def _measured(self, work: Forward, setup: Setup) -> tuple[dict[str, Any], Arrays]:
         from fca.tasks.at_input import AtInput
-        from fca.training.infer import batch_size_of
 
-        data, machine, classifier = work.data, setup.machine, built(work.model)
+        data, classifier = work.data, built(work.model)
         rows, true, known = known_images(work, classifier)
-        n, size, labels = len(rows), classifier.input_size, data.labels[rows]
+        labels = data.labels[rows]
         shown = AtInput(data, work.split, rows, classifier, setup)
         shown.masks(rows[:1])  # raises for a set without them
         setup.store.keep_items(data)
-        read = lambda at: facts_of(np.asarray(data.mask(int(rows[at]))), classifier.geometry)  # noqa: E731
-        facts = np.array(list(in_order(read, n, machine.workers, "reading masks")), np.float32)
-        arrays = dict(zip(FACTS, facts.T, strict=True))
-        start, done = time.perf_counter(), list[Arrays]()
+        arrays = _facts_of_masks(data, rows, classifier.geometry, setup.machine.workers)
+
+        start = time.perf_counter()
         camera = Camera(classifier, shown.images(rows[:1]), self.layer)
-        parts = np.array_split(np.arange(n), -(-n // batch_size_of(size)))
-        for part in track(parts, "saliency maps", long=n >= MANY):
-            maps = camera(shown.images(rows[part]), true[part])
-            masks, others = (shown.masks(of[part]).cpu().numpy() for of in (rows, np.roll(rows, n // 2)))
-            numbers = self._numbers(enlarged(maps, size).cpu().numpy(), masks, others)
-            done.append({"map": maps.cpu().numpy().astype(np.float16), **numbers})
-        columns = forward_columns(classifier, n, time.perf_counter() - start, machine.accelerator)
-        arrays |= {name: np.concatenate([one[name] for one in done]) for name in done[0]}
-        columns |= {"ncl": len(known), "classes": known, "n_test": n, "chance": 1 / len(classifier.classes)}
-        columns |= {"saliency_layer": camera.name, "saliency_threshold": self.threshold}
-        for name, (where, at) in zip(("overlays", "examples"), _shown(arrays, labels).items(), strict=True):
-            pixels = (255 * shown.images(rows[at])).round().byte().permute(0, 2, 3, 1).cpu().numpy()
-            heat = arrays["map"][at] if where == "lowest" else [None] * len(at)
-            pictures = [picture(*one) for one in zip(pixels, shown.masks(rows[at]).cpu().numpy(), heat, strict=True)]
-            arrays |= {where: at.astype(np.int32), name: np.array(pictures, np.uint8).reshape(-1, SIDE, SIDE, 3)}
-        return {**columns, "geometry": classifier.geometry.key, **_headlines(arrays, labels)}, arrays
+        arrays |= self._mapped(camera, shown, true, classifier.input_size)
+        seconds = time.perf_counter() - start
+
+        arrays |= _pictures(shown, arrays, labels)
+        columns = {
+            **forward_columns(classifier, len(rows), seconds, setup.machine.accelerator),
+            "ncl": len(known),
+            "classes": known,
+            "n_test": len(rows),
+            "chance": 1 / len(classifier.classes),
+            "saliency_layer": camera.name,
+            "saliency_threshold": self.threshold,
+            "geometry": classifier.geometry.key,
+            **_headlines(arrays, labels),
+        }
+        return columns, arrays
+
+    def _mapped(self, camera: Camera, shown: AtInput, true: Int[np.ndarray, " images"], size: int) -> Arrays:
+        """The map of each image, for its own class, and what `_numbers` says of it beside the image's mask.
+
+        size: side of the input.
+        """
+        from fca.training.infer import batch_size_of
+
+        rows = shown.rows
+        other_rows = np.roll(rows, len(rows) // 2)
+        batches = np.array_split(np.arange(len(rows)), -(-len(rows) // batch_size_of(size)))
+        measured = []
+        for batch in track(batches, "saliency maps", long=len(rows) >= MANY):
+            maps = camera(shown.images(rows[batch]), true[batch])
+            masks = shown.masks(rows[batch]).cpu().numpy()
+            other_masks = shown.masks(other_rows[batch]).cpu().numpy()
+            numbers = self._numbers(enlarged(maps, size).cpu().numpy(), masks, other_masks)
+            measured.append({"map": maps.cpu().numpy().astype(np.float16), **numbers})
+        return {name: np.concatenate([batch[name] for batch in measured]) for name in measured[0]}
 
     def _numbers(self, large: Maps, masks: Masks, others: Masks) -> Arrays:
         """Of a batch of maps at input size.    others: objects of other images, whose IoU is no merit of the maps."""
@@ -260,6 +291,30 @@ def facts_of(mask: Bool[np.ndarray, "height width"], geometry: Geometry) -> tupl
         ends = ((s * n / at, (s + size) * n / at) for s, at, n in zip(starts, sides, mask.shape, strict=True))
         kept = mask[tuple(slice(round(low), round(high)) for low, high in ends)].sum() / mask.sum()
     return float(mask.mean()), float(kept), centre_distance(mask)
+
+
+def _facts_of_masks(data: ImageData, rows: Int[np.ndarray, " images"], geometry: Geometry, workers: int) -> Arrays:
+    """FACTS of the mask of each of these images, as it is stored."""
+
+    def facts_at(at: int) -> tuple[float, float, float]:
+        return facts_of(np.asarray(data.mask(int(rows[at]))), geometry)
+
+    facts = np.array(list(in_order(facts_at, len(rows), workers, "reading masks")), np.float32)
+    return dict(zip(FACTS, facts.T, strict=True))
+
+
+def _pictures(shown: AtInput, arrays: Arrays, labels: Int[np.ndarray, " images"]) -> Arrays:
+    """Positions of the images to look at, with their pictures: `lowest` with `overlays`, `first` with `examples`."""
+    found: Arrays = {}
+    for (where, positions), name in zip(_shown(arrays, labels).items(), ("overlays", "examples"), strict=True):
+        rows = shown.rows[positions]
+        pixels = (255 * shown.images(rows)).round().byte().permute(0, 2, 3, 1).cpu().numpy()
+        masks = shown.masks(rows).cpu().numpy()
+        heat = arrays["map"][positions] if where == "lowest" else [None] * len(positions)
+        pictures = [picture(*one) for one in zip(pixels, masks, heat, strict=True)]
+        found[where] = positions.astype(np.int32)
+        found[name] = np.array(pictures, np.uint8).reshape(-1, SIDE, SIDE, 3)
+    return found
 
 
 def _headlines(arrays: Arrays, labels: Int[np.ndarray, " images"]) -> dict[str, Any]:
