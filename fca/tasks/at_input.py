@@ -151,20 +151,25 @@ def outputs_under(shifts: Sequence[InputShift], classifier: Classifier, shown: A
     examples: rows among those that are shown.    Raises FcaError for logits that are NaN or infinite.
     """
     module = classifier.module.eval().to(shown.device)
-    batches = np.array_split(shown.rows, -(-len(shown.rows) // batch_size_of(classifier.input_size)))
+    n_images = len(shown.rows)
+    batches = np.array_split(shown.rows, -(-n_images // batch_size_of(classifier.input_size)))
     logits: list[list[Float32[np.ndarray, "batch logits"]]] = [[] for _ in shifts]
-    area = []
+    mask_area = []
     seen = 0
-    long = len(shown.rows) * len(shifts) >= MANY
     with torch.inference_mode():
-        for rows in track(batches, f"{len(shifts)} shifts of images", long=long):
-            area.append(shown.masks(rows).flatten(1).float().mean(1).cpu())
-            for shift, done in zip(shifts, logits, strict=True):
+        for rows in track(batches, f"{len(shifts)} shifts of images", long=n_images * len(shifts) >= MANY):
+            mask_area.append(shown.masks(rows).flatten(1).float().mean(1).cpu())
+            for shift, logits_under_shift in zip(shifts, logits, strict=True):
                 changed = shift.at_input(shown, rows).contiguous(memory_format=torch.channels_last)  # 1.5 times as fast
                 outputs = module(classifier.normalise(changed)).float().cpu().numpy()
                 check_outputs("logits", outputs, before=seen)
-                done.append(outputs)
+                logits_under_shift.append(outputs)
             seen += len(rows)
-        small = [interpolate(shift.at_input(shown, examples), (SIDE, SIDE), mode="area") for shift in shifts]
-    pictures = [(one.permute(0, 2, 3, 1) * 255).round().byte().cpu().numpy() for one in small]
-    return Under([np.concatenate(done) for done in logits], pictures, torch.cat(area).numpy())
+        pictures = [_picture_of(shift.at_input(shown, examples)) for shift in shifts]
+    return Under([np.concatenate(of_shift) for of_shift in logits], pictures, torch.cat(mask_area).numpy())
+
+
+def _picture_of(images: Float[Tensor, "images 3 size size"]) -> UInt8[np.ndarray, "images side side 3"]:
+    """Images in [0, 1], SIDE pixels a side."""
+    small = interpolate(images, (SIDE, SIDE), mode="area")
+    return (small.permute(0, 2, 3, 1) * 255).round().byte().cpu().numpy()

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Integer
+from jaxtyping import Float, Integer
 
 from fca.allowed import Seed
 from fca.stats import segments
@@ -189,33 +189,49 @@ def grid(gathered: Gathered) -> Grid:
 
 def robustness_lines(images: Grid, found: Quartered, how: ClassRobustness) -> pd.DataFrame:
     """Every class with its instability, rank, verdict and trend over the severities above 0, and its change from 0."""
-    at = images.item[:, images.severity > 0]
+    corrupted = images.item[:, images.severity > 0]
     severity = images.severity[images.severity > 0].astype(float)
-    counted = how.mode == "count"
-    parts = segments.quarter_parts(found.quarter["difficulty"][at]) if counted else found.difficulty[at][..., None]
-    value: PerItem = found.success if counted else found.difficulty
+    by_counts = how.mode == "count"
+    if by_counts:
+        value: PerItem = found.success
+        parts = segments.quarter_parts(found.quarter["difficulty"][corrupted])
+    else:
+        value = found.difficulty
+        parts = value[corrupted][..., None]
     clean = value[images.item[:, 0]] if images.severity[0] == 0 else None
-    scored = segments.class_robustness(parts, value[at], images.label, severity, clean, how.seed)
+    scored = segments.class_robustness(parts, value[corrupted], images.label, severity, clean, how.seed)
+
     sign = 1.0 if how.compat == SEED else -1.0  # as that paper writes it, a class that moves most is robust
-    score = sign * scored.instability
-    each = np.bincount(images.label)
-    kept = np.where(each < FEWEST_DRAWS, np.nan, segments.verdict_kept(score, sign * scored.resampled))
-    columns: dict[str, Any] = {"mode": how.mode, "label": images.keys, "images": each}
-    columns |= {name: part for name, part in scored._asdict().items() if name != "resampled"}
-    columns |= {
+    robustness = sign * scored.instability
+    n_images = np.bincount(images.label)
+    kept = segments.verdict_kept(robustness, sign * scored.resampled)
+    measured = {name: values for name, values in scored._asdict().items() if name != "resampled"}
+    columns: dict[str, Any] = {
+        "mode": how.mode,
+        "label": images.keys,
+        "images": n_images,
+        **measured,
         "severities": len(severity),
         LEVELS: levels_in_words(severity.tolist()),
-        "robustness": score,
-        "rank": segments.ranks(score),
+        "robustness": robustness,
+        "rank": segments.ranks(robustness),
+        "verdict": segments.verdicts(robustness),
+        "verdict_kept": np.where(n_images < FEWEST_DRAWS, np.nan, kept),
+        RANK_WRITTEN: segments.ranks(scored.instability),
+        VERDICT_WRITTEN: segments.verdicts(scored.instability),
+        "direction": _directions(scored.change_low, scored.change_high, easier=1.0 if by_counts else -1.0),
     }
-    columns |= {"verdict": segments.verdicts(score), "verdict_kept": kept}
-    written = scored.instability
-    columns |= {RANK_WRITTEN: segments.ranks(written), VERDICT_WRITTEN: segments.verdicts(written)}
-    easier = 1.0 if counted else -1.0  # the sign of a change to easier images
-    low, high = np.sort(easier * np.stack([scored.change_low, scored.change_high]), axis=0)
-    words: Any = [None, "harder", "easier"]  # None: no interval; unclear: it contains 0
-    columns["direction"] = np.select([np.isnan(low), high < 0, low > 0], words, "unclear")
     return pd.DataFrame(columns)
+
+
+def _directions(low: Float[np.ndarray, " classes"], high: Float[np.ndarray, " classes"], easier: float) -> np.ndarray:
+    """What an interval of a change shows: harder, easier, "unclear" if it contains 0, None where there is none.
+
+    easier: the sign of a change to easier images.
+    """
+    low, high = np.sort(easier * np.stack([low, high]), axis=0)
+    words: Any = [None, "harder", "easier"]
+    return np.select([np.isnan(low), high < 0, low > 0], words, "unclear")
 
 
 def named_classes(classes: pd.DataFrame) -> pd.DataFrame:

@@ -94,24 +94,39 @@ class Gallery:
 
 def _lines(source: Gathered, fields: Gallery) -> Iterator[dict[str, Any]]:
     """One line a picture, with its place in the grid."""
-    responses, fit = source.responses, fitted(source, fields.model, None, fields.seed)
-    top1, share = item_top1(responses.correct), np.full(len(responses.items), np.nan)
+    responses = source.responses
+    fit = fitted(source, fields.model, None, fields.seed)
+    top1 = item_top1(responses.correct)
+    wrong_share = np.full(len(top1), np.nan)
+    if responses.pred is not None:
+        wrong_share = modal_wrong(responses.correct, responses.pred).share
+    measures = {
+        "top1": top1,
+        "difficulty": fit.difficulty,
+        "discrimination": fit.discrimination,
+        "modal_wrong_share": wrong_share,
+    }
+
     by_chance = np.random.default_rng(fields.seed).permutation(len(top1))
     half = max(1, len(top1) // 2)  # of a few images none is among the hardest and among the easiest
     hardest_first = np.lexsort((by_chance, -fit.difficulty))
     orders = {"hardest": hardest_first[:half], "easiest": hardest_first[::-1][:half]}
-    if responses.pred is not None:
-        share = modal_wrong(responses.correct, responses.pred).share
-        if not subjects_at_chance(responses).all():
-            most_suspect_first = np.lexsort((by_chance, top1, -share))
-            orders["suspect"] = most_suspect_first[(share > top1)[most_suspect_first]]
-    facts = {"top1": top1, "difficulty": fit.difficulty, "discrimination": fit.discrimination}
+    if responses.pred is not None and not subjects_at_chance(responses).all():
+        most_suspect_first = np.lexsort((by_chance, top1, -wrong_share))
+        orders["suspect"] = most_suspect_first[(wrong_share > top1)[most_suspect_first]]
+
     for kind, order in orders.items():
         for at, item in enumerate(order[: fields.shown].tolist()):
-            about = responses.items[["image_id", "label"]].iloc[item].to_dict()
-            place = {"kind": kind, "rank": at + 1, "row": at // ACROSS, "column": at % ACROSS}
-            measured = {name: float(values[item]) for name, values in {**facts, "modal_wrong_share": share}.items()}
-            yield {"dataset": source.dataset, **place, **about, PREDICTED: predicted(responses, item), **measured}
+            yield {
+                "dataset": source.dataset,
+                "kind": kind,
+                "rank": at + 1,
+                "row": at // ACROSS,
+                "column": at % ACROSS,
+                **responses.items[["image_id", "label"]].iloc[item].to_dict(),
+                PREDICTED: predicted(responses, item),
+                **{name: float(values[item]) for name, values in measures.items()},
+            }
 
 
 def predicted(responses: Responses, item: int) -> str | None:
