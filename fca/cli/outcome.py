@@ -113,8 +113,10 @@ def _reader(done: pd.DataFrame) -> list[str]:
         report = "failure_search"
     elif "saliency" in tasks or (shifts - {"clean"} and not is_corrupted):
         report = "reliance"
-    elif is_corrupted or has_snapshots:
+    elif is_corrupted:
         report = "irt_corruption"
+    elif has_snapshots:
+        report = "hard_images"
     elif has_subsets or {"train", "embed"} <= tasks:
         report = "few_class"
     if report is not None:

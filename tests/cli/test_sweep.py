@@ -55,6 +55,17 @@ def test_the_next_command_is_about_the_data_of_the_sweep(fca):
     assert out.splitlines()[-1] == "next: fca analyse analysis=similarity dataset=digits"
 
 
+@pytest.mark.parametrize(
+    ("shifts", "report_name"), [("clean", "hard_images"), ("clean,corruption/gaussian_blur/1", "irt_corruption")]
+)
+def test_the_page_of_several_stages_of_training_is_about_hard_images_and_that_of_corruptions_about_these(
+    fca, shifts, report_name
+):
+    code, out, err = fca("-m", f"shift={shifts}", "recipe.snapshots=[0.5]", *SMALL, "recipe.epochs=2")
+    assert code == 0, err
+    assert out.splitlines()[-1] == f"next: fca report report={report_name}"
+
+
 def test_printing_commands_downloads_no_data(fca, tmp_path, monkeypatch):
     def no_network(*words, download=False, **others):
         assert not download
