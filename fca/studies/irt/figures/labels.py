@@ -148,7 +148,8 @@ def _in_two_lines(predicted: str | None) -> str:
     >>> _in_two_lines("10 x snowman, 4 x lamp, 2 x tree")
     '10 x snowman, 4 x lamp,\\n2 x tree'
     """
-    lines = textwrap.wrap(predicted or "", WIDEST + 1)
+    kept_together = (predicted or "").replace(" x ", "\xa0x\xa0")  # no line ends between a number and its class
+    lines = [line.replace("\xa0", " ") for line in textwrap.wrap(kept_together, WIDEST + 1)]
     if len(lines) > 2:
         lines = [lines[0], f"{lines[1]} ..."]
     return "\n".join(lines)
