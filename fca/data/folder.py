@@ -17,7 +17,7 @@ from fca.data.content import Inventory, inventory
 from fca.data.files import image_of, name_of, open_root
 from fca.data.given_splits import Splits, known_split, usual_meaning
 from fca.data.image_files import counted, sorted_files, warn_of_left_out
-from fca.data.listed_paths import listed_paths
+from fca.data.listed_paths import check_files, listed_paths
 from fca.data.splits import Share, White, assemble, shown
 from fca.identity import OF_FILES
 from fca.names import comparable, quoted, visible
@@ -274,10 +274,12 @@ def groups_of(found: Inventory, paths: Sequence[str], group: str) -> list[str]:
     if named is None or group not in index or group in TAKEN:
         needs = f"a column of {INDEX} beside path, none of {', '.join(TAKEN)}; it has {', '.join(map(str, index))}"
         raise FcaError("dataset.group", group, needs, "name one of them, or add it")
+    sizes = found.listing.sizes
     values: dict[str, set[str]] = {}
-    for path, value in zip(listed_paths(index[named], found.listing.sizes), index[group], strict=True):
+    for path, value in zip(listed_paths(index[named], sizes, found.files.root), index[group], strict=True):
         values.setdefault(path, set()).add(value)
     if wrong := sorted(path for path in paths if len(values.get(path, ())) != 1):
+        check_files(f"files that {INDEX} lists", values, sizes, found.files.root)
         step = "add a line for each; without a value an image is drawn alone"
         raise FcaError(f"images without one line in {INDEX}", shown(wrong), f"one line with {group} each", step)
     return [min(values[path]) for path in paths]

@@ -94,7 +94,7 @@ class Manifest:
         self._no_gaps(listed)
         listed = listed.reset_index(drop=True)
         for column in {"path", "mask"} & set(listed):
-            listed[column] = pd.Series(listed_paths(listed[column], sizes), dtype="str")
+            listed[column] = pd.Series(listed_paths(listed[column], sizes, self.root), dtype="str")
         wanted = [*listed["path"], *(path for path in listed.get("mask", []) if path)]
         check_files(f"files that {self.file} lists", wanted, sizes, self.root)
         self._one_line_a_file(listed)
@@ -446,7 +446,7 @@ class AnnotatedImages(Manifest):
             allowed = "a CSV with columns image_id, worker, phase, mask, true_mask"
             raise FcaError("dataset.annotations", name, allowed, f"mend it: {error}") from error
         for column in ("mask", "true_mask"):
-            lines[column] = listed_paths(lines[column], sizes)
+            lines[column] = listed_paths(lines[column], sizes, self.root)
         work = lines["phase"] == "work"
         for wrong, allowed in (
             (~lines["phase"].isin(["exam", "check", "work"]), "exam, check or work as phase"),

@@ -141,6 +141,33 @@ def test_paths_of_windows_are_joined_and_other_cases_named(tmp_path):
         listed(root, text.replace(".png,cat", ".PNG,cat"))
 
 
+def test_full_paths_below_the_root_are_the_files_below_it(tmp_path):
+    root = write_images(tmp_path / "set", 2, ("cat", "dog")) / "train"
+    (tmp_path / "linked").symlink_to(root)
+    paths = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.png"))
+    for start in (root, tmp_path / "linked"):
+        (root / "t.csv").write_text("path,label\n" + "".join(f"{start}/{path},{path[:3]}\n" for path in paths))
+        assert Manifest(str(tmp_path / "linked"), "t.csv", VAL).load().items["image_id"].tolist() == paths
+        (root / "index.csv").write_text("path,patient\n" + "".join(f"{start}/{path},p\n" for path in paths))
+        assert set(Folder(str(tmp_path / "linked"), VAL, group="patient").load().items["patient"]) == {"p"}
+
+
+@pytest.mark.parametrize("start", ["set/train/", "/elsewhere/train/", "C:\\data\\train\\"])
+def test_paths_from_another_folder_are_refused_with_the_file_that_is_there(tmp_path, start):
+    root = write_images(tmp_path / "set", 2, ("cat", "dog")) / "train"
+    paths = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.png"))
+    with pytest.raises(FcaError, match=rf"\(there is '{paths[0]}'\).*relative to dataset.root"):
+        listed(root, "path,label\n" + "".join(f"{start}{path},{path[:3]}\n" for path in paths))
+
+
+def test_an_index_whose_paths_are_spelt_otherwise_is_refused_with_the_file_that_is_there(tmp_path):
+    root = write_images(tmp_path / "set", 2, ("cat", "dog")) / "train"
+    paths = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.png"))
+    (root / "index.csv").write_text("path,patient\n" + "".join(f"{path.upper()},p\n" for path in paths))
+    with pytest.raises(FcaError, match=rf"files that index.csv lists = .*\(there is '{paths[0]}'\)"):
+        Folder(str(root), VAL, group="patient").load()
+
+
 @pytest.mark.parametrize("name", ["NA", "null", "None", "nan", "True", "01", "1.0", "=1+1", "-1", "@home", "+", "a;b"])
 def test_a_class_of_any_name_survives_a_table(photos, name):
     table = frame([name, "dog"] * 4, patient=[name, name, "q", "q", "r", "r", "s", "s"])
