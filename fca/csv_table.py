@@ -148,10 +148,12 @@ def csv_line(cells: Iterable[str]) -> str:
 
 
 def with_types(frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns of text as pandas reads them: numbers, True and False; NaN for an empty cell, NA, null and the like.
+    """Columns of numbers, or of True and False, as pandas reads them; all others stay text.
 
-    >>> with_types(pd.DataFrame({"age": ["3", ""], "kind": ["photo", "NA"]})).values.tolist()
-    [[3.0, 'photo'], [nan, nan]]
+    Missing is an empty cell and, in a column of numbers, NA, null, nan and the like. In one of text these are texts.
+
+    >>> with_types(pd.DataFrame({"age": ["3", "NA"], "kind": ["", "NA"]})).values.tolist()
+    [[3.0, nan], [nan, 'NA']]
     """
     if not frame.shape[1]:
         return frame
@@ -162,7 +164,15 @@ def with_types(frame: pd.DataFrame) -> pd.DataFrame:
     buffer = io.BytesIO()
     write_csv(Table.from_pandas(frame, preserve_index=False), buffer, WriteOptions(quoting_style="all_valid"))
     buffer.seek(0)
-    return pd.read_csv(buffer, low_memory=False, skip_blank_lines=False).set_axis(frame.index)
+    typed = pd.read_csv(buffer, low_memory=False, skip_blank_lines=False).set_axis(frame.index)
+
+    for column in frame:
+        is_empty = frame[column] == ""
+        is_of_numbers = pd.api.types.is_numeric_dtype(typed[column])  # True and False too
+        has_missing_alone = bool(typed[column].isna().all())
+        if not is_of_numbers or (has_missing_alone and not is_empty.all()):
+            typed[column] = frame[column].mask(is_empty)
+    return typed
 
 
 def _is_harmless(column: pd.Series) -> bool:

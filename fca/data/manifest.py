@@ -39,7 +39,7 @@ from fca.data.listed_paths import check_files, listed_paths
 from fca.data.splits import AtPosition, Share, White, assemble, shown
 from fca.identity import OF_FILES, fingerprint
 from fca.names import quoted, visible
-from fca.store.query import kept
+from fca.store.query import columns_of, kept
 from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 
 log = logging.getLogger(__name__)
@@ -163,8 +163,7 @@ class Manifest:
             return frame.assign(**{c: frame[c].astype("str").fillna("") for c in theirs & set(frame)})
         frame = read_table(content, self.file)
         others = with_types(frame.drop(columns=list(theirs & set(frame))))
-        mixed: Any = others.select_dtypes("object", exclude="str")  # numbers of more than 64 bits, which no table takes
-        return frame.assign(**others.astype(dict.fromkeys(mixed, "str")))
+        return frame.assign(**others)
 
     def _lines(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The selected lines under our column names; the index is still that of all lines."""
@@ -177,13 +176,22 @@ class Manifest:
             step = "map them: dataset.columns='{label: its_name}'"
             raise FcaError("columns of the manifest", shown(missing), f"some of {given}", step)
         if self.where is not None:
-            frame = kept(frame, self.where, "dataset.where")
+            frame = self._selected(frame, self.where)
         theirs = {name: column for column, name in named.items() if name in frame}
         taken = [column for column in frame if column not in theirs and column in (*named, *OF_FILES)]
         renamed = frame.rename(columns={**theirs, **{column: f"{column}_in_file" for column in taken}})
         if self.group is not None:
             check_choice("dataset.group", self.group, renamed, "name a column of the manifest")
         return renamed
+
+    def _selected(self, frame: pd.DataFrame, where: str) -> pd.DataFrame:
+        """The lines that a query keeps. Raises FcaError if it keeps none, showing what the columns in it hold."""
+        selected = kept(frame, where, "dataset.where")
+        if selected.empty:
+            held = [f"{column} holds {_examples(frame[column])}" for column in sorted(columns_of(where))]
+            allowed = f"a query that selects lines of {self.file}, which has {len(frame)}: {'; '.join(held)}"
+            raise FcaError("dataset.where", where, allowed, "correct it; texts stand in quotes, numbers do not")
+        return selected
 
     def _boxes(self, listed: pd.DataFrame) -> Sequence[Box | None]:
         """The box of every line that has one; those that cannot be boxes of any image are named with their lines."""
@@ -239,6 +247,12 @@ class Manifest:
         allowed = "one line, one label and one split for each image, whatever its image_id"
         step = f"remove the wrong lines of {self.file}, or use where"
         raise FcaError(f"files that {self.file} lists more than once", "; ".join(named[:5]), allowed, step)
+
+
+def _examples(column: pd.Series) -> str:
+    """The first values of a column as a query has them: texts in quotes, a missing value as None."""
+    values = [None if pd.isna(value) else value for value in column.drop_duplicates().tolist()]
+    return shown([repr(value) for value in values]) or "nothing"
 
 
 def mask_of(

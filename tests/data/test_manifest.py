@@ -100,6 +100,28 @@ def test_where_selects_lines_by_the_files_own_columns(root):
     assert loaded(root, frame, where="kind == 'photo'").items["image_id"].tolist() == [PATHS[0], PATHS[1], PATHS[3]]
 
 
+@pytest.mark.parametrize("name", ["NA", "None", "null", "nan", "N/A"])
+def test_where_finds_a_text_that_other_readers_take_for_missing(root, name):
+    frame = lines(kind=[name, name, None, "photo"])
+    assert loaded(root, frame, where=f"kind == '{name}'").items["image_id"].tolist() == PATHS[:2]
+    assert loaded(root, frame, where=f"kind != '{name}'", columns={"label": "label"}).classes == ("cat", "dog")
+    with pytest.raises(FcaError, match="classes of shots = cat; "):
+        loaded(root, frame, where="kind == None")
+
+
+@pytest.mark.parametrize(
+    ("column", "where", "held"),
+    [
+        (["01", "02", "01", "02"], "kind == '01'", "kind holds 1, 2"),
+        ([True, False, True, False], "kind == 'true'", "kind holds True, False"),
+        (["a", None, "a", "b "], "kind == 'b' and label == 0", "kind holds 'a', None, 'b '; label holds 'cat', 'dog'"),
+    ],
+)
+def test_a_where_that_selects_nothing_shows_what_its_columns_hold(root, column, where, held):
+    with pytest.raises(FcaError, match=f"dataset.where = {where}; .* lines of index.csv, which has 4: {held}; "):
+        loaded(root, lines(kind=column), where=where)
+
+
 def test_paths_may_start_with_a_dot(root):
     assert loaded(root, lines(path=[f"./{path}" for path in PATHS])).items["path"].tolist() == PATHS
 
@@ -137,7 +159,7 @@ def test_a_mask_that_does_not_fit_its_image_is_named(root):
         ({"mask": ["shots/gone.png", "", "", ""]}, {}, "files that index.csv lists = shots/gone.png; "),
         ({"path": [PATHS[0], *PATHS[:3]]}, {}, "more than once = 'shots/a.png' on 2 lines, label 'cat' and 'dog'; "),
         ({}, {"where": "kind == 'photo'"}, "dataset.where = kind == 'photo'; allowed: comparisons "),
-        ({}, {"where": "label == 'cow'"}, "images of shots = 0; "),
+        ({}, {"where": "label == 'cow'"}, "dataset.where = label == 'cow'; .*: label holds 'cat', 'dog'; "),
         ({}, {"mask_object": "white"}, "dataset.mask_object = white; allowed: bright, dark"),
         ({"split": ["train", "train", "test", "exam"]}, {}, "dataset.splits = exam; "),
         ({"split": ["train", "train ", "test", "test"]}, {}, "dataset.splits = train, 'train '; allowed: "),
