@@ -87,6 +87,9 @@ def _as_named(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
     if culprits := unknown or absent or same:
         found = ", ".join(visible(name) for name in names) or "none"
         allowed = f"one of train, val and test for each split found: {found}"
-        step = "map each, as in dataset.splits='{its_name: test, another: null}'"
+        if culprits is same:
+            allowed = f"one split for {meanings[same[0]]}, which these names mean alike; found: {found}"
+        example = unknown[0] if unknown else "its_name"
+        step = f"map each, as in dataset.splits='{{{example}: test, another: null}}'"
         raise FcaError("dataset.splits", listed([visible(name) for name in culprits]), allowed, step)
     return meanings

@@ -157,9 +157,19 @@ def test_two_folders_that_a_said_layout_makes_one_class_are_both_named(rooted):
             ["train/labels/a.txt", "val/labels/a.txt"],
             "2 folders without an image, left out: train/labels, val/labels",
         ),
+        (grid(), ["annotations/a.xml"], "1 folder without an image, left out: annotations"),
+        (grid(), ["Annotations/cat/1.xml", "Annotations/dog/"], "1 folder without an image, left out: Annotations"),
+        (grid("photos"), ["photos/labels/"], "1 folder without an image, left out: photos/labels"),
+        (
+            grid("train", "val"),
+            ["train/labels/a.txt", "val/labels/"],
+            "2 folders without an image, left out: train/labels, val/labels",
+        ),
     ],
 )
-def test_a_folder_without_an_image_beside_splits_is_named_and_left_out(rooted, caplog, images, others, left_out):
+def test_a_folder_without_an_image_beside_splits_and_annotations_beside_classes_are_named_and_left_out(
+    rooted, caplog, images, others, left_out
+):
     data = loaded(rooted([*images, *others]))
     assert data.items["image_id"].tolist() == sorted(images)
     assert data.unused == 0
@@ -171,7 +181,7 @@ def test_a_folder_without_an_image_beside_splits_is_named_and_left_out(rooted, c
     [
         ([*grid("train", "val"), "test/"], "test"),
         ([*grid("train", "val"), "test/cat/", "test/dog/"], "test, test/cat, test/dog"),
-        ([*grid(), "annotations/"], "annotations"),
+        ([*grid("train", "val"), "train/fish/notes.xml"], "train/fish"),
     ],
 )
 def test_a_split_with_a_usual_name_and_a_class_are_not_left_out_for_being_empty(rooted, paths, empty):
@@ -180,12 +190,12 @@ def test_a_split_with_a_usual_name_and_a_class_are_not_left_out_for_being_empty(
 
 
 def test_two_spellings_of_one_split_are_both_named(rooted):
-    with pytest.raises(FcaError, match=r"dataset.splits = val, validation; "):
+    with pytest.raises(FcaError, match=r"dataset.splits = val, validation; allowed: one split for val, which these"):
         loaded(rooted(grid("train", "test", "val", "validation")))
 
 
 def test_unknown_splits_are_listed(rooted):
-    with pytest.raises(FcaError, match=r"dataset.splits = holdout; allowed: .*: holdout, test, train"):
+    with pytest.raises(FcaError, match=r"= holdout; allowed: .*: holdout, test, train; .*'\{holdout: test"):
         loaded(rooted(grid("train", "test", "holdout")))
 
 
@@ -238,7 +248,7 @@ def test_images_outside_of_class_folders_do_not_change_what_the_set_is(tmp_path)
 
 @pytest.mark.parametrize("paths", [["1.png", "2.png"], ["test/1.png", "train/2.png"]])
 def test_a_folder_without_any_class_folder_is_refused(rooted, paths):
-    with pytest.raises(FcaError, match=f"image outside of a class folder = {', '.join(paths)}; "):
+    with pytest.raises(FcaError, match=f"image outside of a class folder = {', '.join(paths)}; .*dataset=manifest"):
         loaded(rooted(paths))
 
 
@@ -278,6 +288,23 @@ def test_a_class_may_be_called_train(rooted):
 def test_splits_around_which_lies_a_folder_are_not_taken_for_classes(rooted):
     with pytest.raises(FcaError, match="two folders under one name = shop/cat and web/cat; "):
         loaded(rooted([f"photos/{path}" for path in grid("web", "shop")]))
+
+
+def test_splits_of_other_names_that_wrap_their_classes_are_not_taken_for_classes(rooted):
+    """As the Intel image classification set is packed: seg_train/seg_train/forest/1.jpg."""
+    paths = [*grid("seg_train/seg_train", "seg_test/seg_test"), "seg_pred/seg_pred/1.png"]
+    with pytest.raises(
+        FcaError, match="two folders under one name = seg_test/seg_test/cat and seg_train/seg_train/cat; "
+    ):
+        loaded(rooted(paths))
+    data = loaded(rooted(paths), splits={"seg_train": "train", "seg_test": "test", "seg_pred": None})
+    assert data.classes == ("cat", "dog")
+    assert data.items["split"].value_counts().to_dict() == {"train": 6, "val": 2, "test": 8}
+
+
+def test_classes_may_have_folders_of_other_names(rooted):
+    paths = ["animal/pets/cat/1.png", "animal/pets/dog/2.png", "plant/trees/oak/3.png", "plant/trees/elm/4.png"]
+    assert loaded(rooted(paths)).classes == ("animal", "plant")
 
 
 def test_one_class_with_folders_of_its_own_is_no_set_of_two_classes(rooted):

@@ -227,6 +227,19 @@ def test_columns_are_named_on_the_command_line(fca, tmp_path):
         assert code == 0, err
 
 
+def test_splits_that_are_numbers_are_mapped_on_the_command_line(fca, tmp_path):
+    write_images(tmp_path / "shots", 3)
+    images = sorted(path.relative_to(tmp_path / "shots") for path in (tmp_path / "shots").rglob("*.png"))
+    lines = [f"{path},{path.parent.name},{place % 3}" for place, path in enumerate(images)]
+    (tmp_path / "shots" / "list.csv").write_text("\n".join(["path,label,split", *lines]))
+    words = ["task=describe", "dataset=manifest", "dataset.root=shots", "dataset.file=list.csv", "logger=none"]
+    code, out, err = fca(*words, "dataset.splits={0: train, 1: test, 2: null}")
+    assert code == 0, err
+    n_train = len(images) // 3
+    assert f"n_images={2 * n_train} " in out
+    assert f"n_test={n_train} " in out
+
+
 BOX = ["x0", "y0", "x1", "y1"]
 
 
