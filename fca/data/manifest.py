@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Bool, UInt8
 
@@ -159,7 +160,13 @@ class Manifest:
         if self._is_parquet():
             if (number := pq.read_metadata(io.BytesIO(content)).num_rows) > MOST:
                 raise ValueError(f"{number} lines, more than {MOST}")
+            for field in pq.read_schema(io.BytesIO(content)):
+                if field.name in theirs and pa.types.is_nested(field.type):
+                    allowed, step = "one value a line: text or a number", "write it as another column"
+                    raise FcaError(f"column {field.name} of {self.file}", field.type, allowed, step)
             frame = pd.read_parquet(io.BytesIO(content))
+            if frame.index.name is not None:  # a column that pandas was given as the index
+                frame = frame.reset_index()
             return frame.assign(**{c: frame[c].astype("str").fillna("") for c in theirs & set(frame)})
         frame = read_table(content, self.file)
         others = with_types(frame.drop(columns=list(theirs & set(frame))))

@@ -199,6 +199,28 @@ def test_minus_one_in_a_column_of_fractions_is_no_class(tmp_path):
         HuggingFace(str(tmp_path / "set"), VAL).load()
 
 
+@pytest.mark.parametrize(("make", "suffix"), [(shards, ".TAR"), (parquet, ".Parquet"), (arrow, ".ARROW")])
+def test_suffixes_of_files_count_in_any_case(tmp_path, make, suffix):
+    root = make(tmp_path / "set")
+    for path in [path for path in root.rglob("*") if path.is_file()]:
+        path.rename(path.with_suffix(suffix))
+    load = WebDataset if make is shards else HuggingFace
+    data = load(str(root), VAL).load()
+    assert len(data.items) == 8
+    assert data.read(0).shape[2] == 3
+
+
+@pytest.mark.parametrize("make", [shards, parquet, arrow])
+def test_a_link_to_a_file_that_is_not_there_is_refused(tmp_path, make):
+    root = make(tmp_path / "set")
+    first = min(path for path in root.rglob("*") if path.is_file())
+    first.unlink()
+    first.symlink_to(tmp_path / "not fetched")
+    load = WebDataset if make is shards else HuggingFace
+    with pytest.raises(FcaError, match=f"file = .*{first.name}; allowed: a file: this link leads nowhere"):
+        load(str(root), VAL).load()
+
+
 # Files that are damaged, or made to break the reader.
 
 

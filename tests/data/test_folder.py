@@ -118,6 +118,14 @@ def test_links_are_followed_but_not_in_circles(tmp_path):
     assert loaded(str(root)).items["image_id"].tolist() == ["cat/1.png", "cat/2.png", "dog/3.png"]
 
 
+def test_links_that_lead_nowhere_are_named(tmp_path, caplog):
+    root = plant(tmp_path / "photos", grid())
+    for name in ("8.png", "9.png"):
+        (root / "cat" / name).symlink_to(tmp_path / "not fetched" / name)
+    assert len(loaded(root).items) == 8
+    assert "left out: 2 links that lead nowhere; fetch what is missing: cat/8.png, cat/9.png" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("paths", "message"),
     [

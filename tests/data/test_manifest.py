@@ -95,6 +95,17 @@ def test_columns_are_mapped_and_the_displaced_ones_kept(root):
     assert (data.read(0) == expected).all()  # i1 is d.png
 
 
+def test_a_parquet_manifest_may_have_its_paths_as_index(root):
+    lines().set_index("path").to_parquet(root / "list.parquet")
+    data = Manifest(str(root), "list.parquet", VAL).load()
+    assert data.items["image_id"].tolist() == PATHS
+
+
+def test_a_label_that_is_a_list_is_refused(root):
+    with pytest.raises(FcaError, match=r"column label of list\.parquet = list<.*>; allowed: one value a line"):
+        of_file(root, lines().assign(label=[["cat"], ["dog"]] * 2), "list.parquet")
+
+
 def test_where_selects_lines_by_the_files_own_columns(root):
     frame = lines(kind=["photo", "photo", "sketch", "photo"])
     assert loaded(root, frame, where="kind == 'photo'").items["image_id"].tolist() == [PATHS[0], PATHS[1], PATHS[3]]

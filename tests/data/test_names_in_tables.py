@@ -286,6 +286,11 @@ def test_a_split_without_any_label_is_refused_until_it_is_left_out(tmp_path):
         ([[0], [1], [0], [1]], None, r"column label of 0\.parquet = list<.*; allowed: one class an image"),
         ([{"a": 0}, {"a": 1}, {"a": 0}, {"a": 1}], None, r"column label of 0\.parquet = struct<"),
         ([0.0, 1.0, float("nan"), 1.0], None, r"column label of 0\.parquet = NaN"),
+        (
+            ["cat", "", "dog", " "],
+            pa.string(),
+            r"column label of 0\.parquet = a blank text; allowed: a class in every row",
+        ),
     ],
 )
 def test_labels_that_are_no_single_class_are_refused(tmp_path, labels, kind, message):
