@@ -94,7 +94,8 @@ the scale, as long as both sides stay at least twice as long."""
 class InFile:
     """What a file holds beside its pixels.
 
-    largest: the largest value of its 16-bit channels; None where it stores no 16 bits, or white is stated or asked for.
+    largest: the largest value of its 16-bit channels, at most 255 too large where Pillow reads their high bytes alone;
+             None where it stores no 16 bits, or white is stated or asked for.
     damage:  what is wrong with its JPEG data; "" where nothing is.
     """
 
@@ -113,8 +114,11 @@ def _upright(content: bytes, path: str, mode: str, white: int | None = None) -> 
         if _states_range(image):
             white = WHITE
         low = _low_bytes(content, image, white) if white or IN_FILE.get() else None
+        has_high_bytes_alone = IN_FILE.get() is not None and low is None and _raw_modes_of_16_bits(image) != []
         ImageOps.exif_transpose(image, in_place=True)
         image.load()
+        if has_high_bytes_alone:
+            _note_largest_by_high_bytes(image, white)
         upright = _eight_bits(image, low, white)
         return upright if upright.mode == mode else upright.convert(mode)  # a copy less, under Python's lock
 
@@ -165,8 +169,8 @@ def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Ima
     Pillow reads them where it takes the file for one of the other byte order. Raises ValueError where it cannot, and
     they are needed for `white`.
     """
-    raw_modes = [str(tile.args if isinstance(tile.args, str) else tile.args[0]) for tile in image.tile if tile.args]
-    if image.mode.startswith("I") or not any(";16" in mode for mode in raw_modes):
+    raw_modes = _raw_modes_of_16_bits(image)
+    if not raw_modes:
         return None
     if not all(mode.startswith(("RGB;16", "RGBA;16")) for mode in raw_modes):
         if white not in (None, WHITE):
@@ -178,6 +182,14 @@ def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Ima
         ImageOps.exif_transpose(low, in_place=True)
         low.load()
         return low
+
+
+def _raw_modes_of_16_bits(image: ImageFile) -> list[str]:
+    """How a file stores 16-bit channels of which Pillow reads the high bytes, as "RGB;16B"; empty for all others."""
+    if image.mode.startswith("I"):
+        return []
+    raw_modes = [str(tile.args if isinstance(tile.args, str) else tile.args[0]) for tile in image.tile if tile.args]
+    return raw_modes if any(";16" in mode for mode in raw_modes) else []
 
 
 def _of_other_end(args: Any) -> Any:
@@ -227,6 +239,13 @@ def _eight_bits(image: Image.Image, low: Image.Image | None, white: int | None) 
 def _note_largest(values: Int[np.ndarray, "..."], white: int | None) -> None:
     if (record := IN_FILE.get()) and white is None:
         record.largest = int(values.max())
+
+
+def _note_largest_by_high_bytes(image: Image.Image, white: int | None) -> None:
+    """As `_note_largest`, of 16-bit channels whose low bytes are not read: these may be 255."""
+    colours = [np.asarray(image.getchannel(band)) for band in image.getbands() if band != "A"]
+    high = np.stack(colours).astype(np.int64)
+    _note_largest(np.where(high > 0, high * 256 + 255, 0), white)
 
 
 def _scaled(values: Int[np.ndarray, "*shape"], white: int | None) -> UInt8[np.ndarray, "*shape"]:
