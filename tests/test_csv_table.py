@@ -87,7 +87,11 @@ def test_a_column_without_a_name_is_called_by_its_place_unless_it_is_empty():
             r"line 2 of t.csv = 3 cells: .*'path', 'label'; next: put",
         ),
         ("path,label\n1.png,cat,\n2.png,dog,a note\n", r"line 3 of t.csv = 3 cells: '2.png', 'dog', 'a note'"),
-        ("path,label\n1.png,cat,\n2.png,dog\n", r"line 3 of t.csv = 2 cells"),
+        (
+            "path,label\n1.png,cat,\n2.png,dog\n",
+            r"line 3 of t.csv = 2 cells: '2.png', 'dog'; allowed: 3, as in the lines before it, which have separators",
+        ),
+        ("path,label\n1.png\n", r"line 2 of t.csv = 1 cell: '1.png'; allowed: 2"),
         (
             '"path","label"\n"1","1.png","cat"\n"2","2.png","dog"\n',
             r"line 2 of .*'1', '1.png', 'cat'.*row.names = FALSE",
