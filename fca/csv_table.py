@@ -332,8 +332,8 @@ def _checked(
 ) -> Iterator[list[str]]:
     """The lines, each with a cell a name, but for blank ones and those at the end whose cells are all empty.
 
-    lines: of the reader, which knows their numbers.    expected: cells of a line as it stands in the file, with the empty
-    ones behind separators at its end.
+    lines: of the reader, which knows their numbers.
+    expected: cells of a line as it stands in the file, with the empty ones behind separators at its end.
     """
     empty: list[list[str]] = []
     with _naming(reader, name):

@@ -39,7 +39,7 @@ from fca.data.files import (
 from fca.data.listed_paths import check_files, listed_paths
 from fca.data.splits import AtPosition, Share, White, assemble, shown
 from fca.identity import OF_FILES, fingerprint
-from fca.names import quoted, visible
+from fca.names import comparable, quoted, visible
 from fca.store.query import columns_of, kept
 from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 
@@ -175,12 +175,16 @@ class Manifest:
     def _lines(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The selected lines under our column names; the index is still that of all lines."""
         named = self._named()
-        needed, given = (
-            {named[c] for c in (*REQUIRED, *(self.columns or {}))},
-            ", ".join(repr(str(name)) for name in frame),
-        )
-        if missing := sorted(needed - set(frame)):
-            step = "map them: dataset.columns='{label: its_name}'"
+        needed = {named[ours] for ours in (*REQUIRED, *(self.columns or {}))}
+        missing = sorted(needed - set(frame))
+        if missing:
+            given = ", ".join(repr(str(name)) for name in frame)
+            spelt_otherwise = {comparable(str(name)): str(name) for name in frame}
+            pairs = []
+            for ours, name in named.items():
+                if name in missing:
+                    pairs.append(f"{ours}: {spelt_otherwise.get(comparable(name), 'its_name')}")
+            step = f"map them: dataset.columns='{{{', '.join(pairs)}}}'"
             raise FcaError("columns of the manifest", shown(missing), f"some of {given}", step)
         if self.where is not None:
             frame = self._selected(frame, self.where)

@@ -252,10 +252,17 @@ def keys_of(labels: pd.Series, classes: Sequence[str] | None) -> pd.Series:
 
     classes: None = integers with leading zeros. Where all labels are integers, -1 is none: a missing key.
 
+    Raises FcaError for classes that are not those of labels that are names, for a name that stands twice, for fewer
+    names than labels, and for two spellings of one integer.
+
     >>> keys_of(pd.Series(["9", "-1", "10"]), None).tolist()
     ['09', None, '10']
     """
     if labels.empty or not labels.str.fullmatch(NUMBER).all():
+        strange = sorted(set(labels) - set(classes or labels))
+        if strange:
+            allowed = f"null, or the names of integers; the labels are names such as {shown(strange)}"
+            raise FcaError("dataset.classes", shown(classes or []), allowed, "leave it out")
         return labels
     check_spellings("label: two spellings of one number", labels, "images", "write it in one way")
     if classes and len(set(classes)) < len(classes):

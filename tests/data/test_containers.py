@@ -5,6 +5,7 @@ import json
 import tarfile
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from fca.data import content
 from fca.data.files import decode
 from fca.data.hf import HuggingFace
-from fca.data.webdataset import WebDataset
+from fca.data.webdataset import WebDataset, keys_of
 from fca.types import FcaError, UnreadableImage
 from tests.data.trees import VAL, png
 
@@ -175,6 +176,13 @@ def test_two_spellings_of_a_number_are_refused(tmp_path):
     tar(tmp_path / "set" / "0.tar", samples(["01", "1", "2"] * 2))
     with pytest.raises(FcaError, match=r"two spellings of one number = '01' \(2 images\), '1' \(2 images\); "):
         WebDataset(str(tmp_path / "set"), VAL).load()
+
+
+@pytest.mark.parametrize("labels", [["cat", "dog"], ["0", "dog"]])
+def test_classes_that_labels_do_not_have_are_refused_where_these_are_names(labels):
+    assert keys_of(pd.Series(labels), labels).tolist() == labels
+    with pytest.raises(FcaError, match=r"dataset.classes = kitten, puppy; .* labels are names such as .*dog"):
+        keys_of(pd.Series(labels), ["kitten", "puppy"])
 
 
 def test_names_of_classes_that_stand_twice_are_refused(tmp_path):

@@ -95,6 +95,11 @@ def test_columns_are_mapped_and_the_displaced_ones_kept(root):
     assert (data.read(0) == expected).all()  # i1 is d.png
 
 
+def test_columns_that_are_spelt_otherwise_are_in_the_mapping_to_type(root):
+    with pytest.raises(FcaError, match=r"= label, path; .*dataset.columns='\{path: Path, label: its_name\}'"):
+        loaded(root, lines().rename(columns={"path": "Path", "label": "class"}))
+
+
 def test_a_parquet_manifest_may_have_its_paths_as_index(root):
     lines().set_index("path").to_parquet(root / "list.parquet")
     data = Manifest(str(root), "list.parquet", VAL).load()
