@@ -202,9 +202,13 @@ def test_two_spellings_of_one_split_are_both_named(rooted):
         loaded(rooted(grid("train", "test", "val", "validation")))
 
 
-def test_unknown_splits_are_listed(rooted):
-    with pytest.raises(FcaError, match=r"= holdout; allowed: .*: holdout, test, train; .*'\{holdout: test"):
-        loaded(rooted(grid("train", "test", "holdout")))
+@pytest.mark.parametrize(
+    ("splits", "listed", "mapping"),
+    [(["train", "test", "holdout"], "holdout, test, train", "null"), (["train", "holdout"], "holdout, train", "test")],
+)
+def test_unknown_splits_are_listed(rooted, splits, listed, mapping):
+    with pytest.raises(FcaError, match=rf"= holdout; allowed: .*: {listed}; .*'\{{holdout: {mapping}\}}'"):
+        loaded(rooted(grid(*splits)))
 
 
 def test_splits_for_a_set_that_has_none_are_refused(rooted):
