@@ -262,8 +262,8 @@ class Manifest:
 
 def _examples(column: pd.Series) -> str:
     """The first values of a column as a query has them: texts in quotes, a missing value as None."""
-    values = [None if pd.isna(value) else value for value in column.drop_duplicates().tolist()]
-    return shown([repr(value) for value in values]) or "nothing"
+    texts = [repr(value) for value in column.astype(object).where(column.notna(), None).tolist()]
+    return shown(list(dict.fromkeys(texts))) or "nothing"
 
 
 def mask_of(
