@@ -483,7 +483,8 @@ class Archive:
             raise FcaError("dataset.root", self.root, "a whole .zip archive", step) from error
         for info in members:
             parts = info.filename.rstrip("/").split("/")
-            if {"", ".", ".."} & set(parts) or len(info.filename) > LONGEST:
+            has_windows_paths = info.create_system == 0 and "\\" in info.filename  # no name has a \\ there
+            if {"", ".", ".."} & set(parts) or len(info.filename) > LONGEST or has_windows_paths:
                 what, allowed = "member of the archive", f"plain/paths/like/this, at most {LONGEST} letters"
                 raise FcaError(what, f"{info.filename:.200}", allowed, f"pack {self.root} again")
             if any(is_hidden(part) for part in parts):

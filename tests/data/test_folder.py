@@ -333,6 +333,17 @@ def test_an_archive_that_holds_a_path_twice_is_refused(tmp_path):
         loaded(str(archive))
 
 
+def test_an_archive_whose_paths_have_the_separator_of_windows_is_refused(tmp_path):
+    """Some programs of Windows write such, against the format's rules."""
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as file:
+        for at, path in enumerate(grid()):
+            member = zipfile.ZipInfo(path.replace("/", "\\"))
+            member.create_system = 0
+            file.writestr(member, png(at))
+    with pytest.raises(FcaError, match=r"member of the archive = cat\\.*; allowed: plain/paths/like/this"):
+        loaded(str(tmp_path / "photos.zip"))
+
+
 @pytest.mark.parametrize("layout", ["split", "class/class", "split/klass"])
 def test_a_layout_that_names_no_class_is_refused(tmp_path, layout):
     root = plant(tmp_path / "photos", grid())
