@@ -148,10 +148,12 @@ def csv_line(cells: Iterable[str]) -> str:
 
 
 def with_types(frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns of text as pandas reads them: numbers, True and False; NaN for an empty cell, NA, null and the like.
+    """Columns of numbers, or of True and False, as pandas reads them; all others stay text.
 
-    >>> with_types(pd.DataFrame({"age": ["3", ""], "kind": ["photo", "NA"]})).values.tolist()
-    [[3.0, 'photo'], [nan, nan]]
+    Missing is an empty cell and, in a column of numbers, NA, null, nan and the like. In one of text these are texts.
+
+    >>> with_types(pd.DataFrame({"age": ["3", "NA"], "kind": ["", "NA"]})).values.tolist()
+    [[3.0, nan], [nan, 'NA']]
     """
     if not frame.shape[1]:
         return frame
@@ -162,7 +164,15 @@ def with_types(frame: pd.DataFrame) -> pd.DataFrame:
     buffer = io.BytesIO()
     write_csv(Table.from_pandas(frame, preserve_index=False), buffer, WriteOptions(quoting_style="all_valid"))
     buffer.seek(0)
-    return pd.read_csv(buffer, low_memory=False, skip_blank_lines=False).set_axis(frame.index)
+    typed = pd.read_csv(buffer, low_memory=False, skip_blank_lines=False).set_axis(frame.index)
+
+    for column in frame:
+        is_empty = frame[column] == ""
+        is_of_numbers = pd.api.types.is_numeric_dtype(typed[column])  # True and False too
+        has_missing_alone = bool(typed[column].isna().all())
+        if not is_of_numbers or (has_missing_alone and not is_empty.all()):
+            typed[column] = frame[column].mask(is_empty)
+    return typed
 
 
 def _is_harmless(column: pd.Series) -> bool:
@@ -322,7 +332,8 @@ def _checked(
 ) -> Iterator[list[str]]:
     """The lines, each with a cell a name, but for blank ones and those at the end whose cells are all empty.
 
-    lines: of the reader, which knows their numbers.    expected: cells of a line as it stands in the file.
+    lines: of the reader, which knows their numbers.
+    expected: cells of a line as it stands in the file, with the empty ones behind separators at its end.
     """
     empty: list[list[str]] = []
     with _naming(reader, name):
@@ -333,7 +344,7 @@ def _checked(
             if _is_blank(cells):
                 continue
             if len(cells) != expected or any(cells[len(names) :]):
-                raise _odd_line(cells, names, reader.line_num, name)
+                raise _odd_line(cells, names, expected, reader.line_num, name)
             if expected > 1 and not any(cells):
                 empty.append(cells[: len(names)])
                 continue
@@ -356,15 +367,19 @@ def _naming(reader: Any, name: str) -> Iterator[None]:
         raise FcaError(f"line {reader.line_num} of {name}", error, allowed, "close or remove the quote") from error
 
 
-def _odd_line(cells: Sequence[str], names: Sequence[str], number: int, name: str) -> FcaError:
+def _odd_line(cells: Sequence[str], names: Sequence[str], expected: int, number: int, name: str) -> FcaError:
     """The error of a line with too many or too few cells."""
-    if len(cells) < len(names):
+    allowed = f"{len(names)}, as in the header: {_first(names)}"
+    if len(cells) == len(names):
+        allowed = f"{expected}, as in the lines before it, which have separators at the end"
+        step = "end every line alike: with these separators, or none of them"
+    elif len(cells) < len(names):
         step = "add the missing cells, empty ones too"
     else:
         quote = "put a cell that contains the separator in quotes"
         step = f"{quote}, or give every column a name; R: write.csv(..., row.names = FALSE)"
-    value, allowed = f"{len(cells)} cells: {_first(cells)}", f"{len(names)}, as in the header: {_first(names)}"
-    return FcaError(f"line {number} of {name}", value, allowed, step)
+    number_of_cells = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
+    return FcaError(f"line {number} of {name}", f"{number_of_cells}: {_first(cells)}", allowed, step)
 
 
 def _first(cells: Sequence[str]) -> str:

@@ -87,7 +87,11 @@ def test_a_column_without_a_name_is_called_by_its_place_unless_it_is_empty():
             r"line 2 of t.csv = 3 cells: .*'path', 'label'; next: put",
         ),
         ("path,label\n1.png,cat,\n2.png,dog,a note\n", r"line 3 of t.csv = 3 cells: '2.png', 'dog', 'a note'"),
-        ("path,label\n1.png,cat,\n2.png,dog\n", r"line 3 of t.csv = 2 cells"),
+        (
+            "path,label\n1.png,cat,\n2.png,dog\n",
+            r"line 3 of t.csv = 2 cells: '2.png', 'dog'; allowed: 3, as in the lines before it, which have separators",
+        ),
+        ("path,label\n1.png\n", r"line 2 of t.csv = 1 cell: '1.png'; allowed: 2"),
         (
             '"path","label"\n"1","1.png","cat"\n"2","2.png","dog"\n',
             r"line 2 of .*'1', '1.png', 'cat'.*row.names = FALSE",
@@ -154,9 +158,19 @@ def test_no_text_begins_as_a_formula_and_every_one_comes_back(start):
 
 
 def test_types_are_those_of_pandas():
-    text = "a,b,c,d,e,f\n1,1.5,True,NA,x,2\n2,,False,null,,\n"
+    text = "a,b,c,d,e,f,g\n1,1.5,True,,x,2,NA\n2,,False,,,,4\n"
     expected = pd.read_csv(io.StringIO(text))
     pd.testing.assert_frame_equal(with_types(read(text)), expected)
+
+
+def test_a_column_of_text_keeps_its_texts_to_the_letter():
+    text = "kind,none,flag,big\nNA,null,True,123456789012345678901\nphoto,NA,,1\n,,x,\n"
+    assert with_types(read(text)).astype(object).fillna("").to_dict("list") == {
+        "kind": ["NA", "photo", ""],
+        "none": ["null", "NA", ""],
+        "flag": ["True", "", "x"],
+        "big": ["123456789012345678901", "1", ""],
+    }
 
 
 def test_a_file_may_be_packed(tmp_path):

@@ -123,7 +123,7 @@ def typed(values: Mapping[str, Any], name: str) -> Any:
     with _explained(values, name):
         given = {key: parts.get(key, value) for key, value in values.items() if key != "_target_"}
         for key in given.keys() & _texts(kind):
-            given[key] = _as_typed(given[key])
+            given[key] = _as_texts(given[key])
         check_truths(kind, given, name)
         return OmegaConf.merge(_schema(kind), given)
 
@@ -144,13 +144,17 @@ def _leaf_types(hint: Any) -> Iterator[Any]:
         yield from _leaf_types(part)
 
 
-def _as_typed(value: Any) -> Any:
-    """Truth values as the texts they were: OmegaConf would make True of true, which names another class or folder."""
+def _as_texts(value: Any) -> Any:
+    """Truth values, and keys that are numbers, as the texts they were.
+
+    OmegaConf would make True of true, which names another class or folder, and refuse the key 0 of {0: train}.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
-        return {_as_typed(key): _as_typed(inner) for key, inner in value.items()}
-    return [_as_typed(inner) for inner in value] if isinstance(value, list) else value
+        texts = {_as_texts(key): _as_texts(inner) for key, inner in value.items()}
+        return {str(key) if isinstance(key, int | float) else key: inner for key, inner in texts.items()}
+    return [_as_texts(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _values(config: Mapping[str, Any] | DictConfig, group: str) -> Any:

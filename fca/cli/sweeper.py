@@ -301,6 +301,8 @@ class ResumingSweep:
             runs = {run.run_id: run for point in points for run in point.job.plan}
             states = {run_id: store.state(run_id) for run_id in runs}
             left, _ = self._left_and_never(store, runs, states)
+        if line := _equal_draws(points):
+            print(line, file=sys.stderr)
         commands = [point.job.command for point in _launches(points, left)]
         commands += [missing.command for missing in not_downloaded]
         for command in commands:

@@ -106,12 +106,13 @@ def _unknown(store: Store, run_id: str | None) -> FcaError:
 def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Read]:
     """Pictures without labels, anywhere in a directory or .zip archive, or a single file: paths in order, a reader.
 
-    Pictures that are not read are among them, and their reader gives the reason; a line counts all other files.
+    What a file holds decides, also of one called photo.txt. Pictures that are not read are among them, and their reader
+    gives the reason; a line counts all other files.
 
     key: how the command calls it.    white: see `fca.data.files.decode`. Raises FcaError where there is none.
     """
     files, names = _files_of(path, key)
-    there = sorted_files(files, names)
+    there = sorted_files(files, names, looks_into_texts=True)
     images = sorted([*there.images, *there.not_read])
     if not images:
         allowed = f"at least one image ({', '.join(SUFFIXES[:3])} or another); {len(names)} other files"
@@ -131,7 +132,7 @@ def _files_of(path: str, key: str) -> tuple[Files, list[str]]:
     file = Path(path).expanduser()
     if file.is_file():
         folder = Directory(str(file.parent))
-        there = sorted_files(folder, [file.name])
+        there = sorted_files(folder, [file.name], looks_into_texts=True)
         if there.images or there.not_read:
             return folder, [file.name]
     try:

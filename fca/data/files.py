@@ -6,6 +6,7 @@ Decoding and resizing leave Python's lock, so a few threads are enough for work 
 from __future__ import annotations
 
 import io
+import logging
 import os
 import stat
 import sys
@@ -18,7 +19,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,9 @@ from PIL.ImageFile import ImageFile
 from fca.data.jpeg import damage
 from fca.data.kinds import HEAD, RAW, formats_of, is_heic, why_not_read
 from fca.progress import track
-from fca.types import FcaError, UnreadableImage
+from fca.types import FcaError, UnreadableImage, listed
+
+log = logging.getLogger(__name__)
 
 MASK_OBJECTS = ("bright", "dark")
 GREY = (32, 223)  # values of a mask that are neither black nor white; those beside come from JPEG
@@ -91,7 +94,8 @@ the scale, as long as both sides stay at least twice as long."""
 class InFile:
     """What a file holds beside its pixels.
 
-    largest: the largest value of its 16-bit channels; None where it stores no 16 bits, or white is stated or asked for.
+    largest: the largest value of its 16-bit channels, at most 255 too large where Pillow reads their high bytes alone;
+             None where it stores no 16 bits, or white is stated or asked for.
     damage:  what is wrong with its JPEG data; "" where nothing is.
     """
 
@@ -110,8 +114,11 @@ def _upright(content: bytes, path: str, mode: str, white: int | None = None) -> 
         if _states_range(image):
             white = WHITE
         low = _low_bytes(content, image, white) if white or IN_FILE.get() else None
+        has_high_bytes_alone = IN_FILE.get() is not None and low is None and _raw_modes_of_16_bits(image) != []
         ImageOps.exif_transpose(image, in_place=True)
         image.load()
+        if has_high_bytes_alone:
+            _note_largest_by_high_bytes(image, white)
         upright = _eight_bits(image, low, white)
         return upright if upright.mode == mode else upright.convert(mode)  # a copy less, under Python's lock
 
@@ -162,8 +169,8 @@ def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Ima
     Pillow reads them where it takes the file for one of the other byte order. Raises ValueError where it cannot, and
     they are needed for `white`.
     """
-    raw_modes = [str(tile.args if isinstance(tile.args, str) else tile.args[0]) for tile in image.tile if tile.args]
-    if image.mode.startswith("I") or not any(";16" in mode for mode in raw_modes):
+    raw_modes = _raw_modes_of_16_bits(image)
+    if not raw_modes:
         return None
     if not all(mode.startswith(("RGB;16", "RGBA;16")) for mode in raw_modes):
         if white not in (None, WHITE):
@@ -175,6 +182,14 @@ def _low_bytes(content: bytes, image: ImageFile, white: int | None) -> Image.Ima
         ImageOps.exif_transpose(low, in_place=True)
         low.load()
         return low
+
+
+def _raw_modes_of_16_bits(image: ImageFile) -> list[str]:
+    """How a file stores 16-bit channels of which Pillow reads the high bytes, as "RGB;16B"; empty for all others."""
+    if image.mode.startswith("I"):
+        return []
+    raw_modes = [str(tile.args if isinstance(tile.args, str) else tile.args[0]) for tile in image.tile if tile.args]
+    return raw_modes if any(";16" in mode for mode in raw_modes) else []
 
 
 def _of_other_end(args: Any) -> Any:
@@ -224,6 +239,13 @@ def _eight_bits(image: Image.Image, low: Image.Image | None, white: int | None) 
 def _note_largest(values: Int[np.ndarray, "..."], white: int | None) -> None:
     if (record := IN_FILE.get()) and white is None:
         record.largest = int(values.max())
+
+
+def _note_largest_by_high_bytes(image: Image.Image, white: int | None) -> None:
+    """As `_note_largest`, of 16-bit channels whose low bytes are not read: these may be 255."""
+    colours = [np.asarray(image.getchannel(band)) for band in image.getbands() if band != "A"]
+    high = np.stack(colours).astype(np.int64)
+    _note_largest(np.where(high > 0, high * 256 + 255, 0), white)
 
 
 def _scaled(values: Int[np.ndarray, "*shape"], white: int | None) -> UInt8[np.ndarray, "*shape"]:
@@ -312,6 +334,27 @@ def in_parts(look: Callable[[Sequence[str]], Part], paths: Sequence[str], pool: 
     return [*found, *(pool.map if waits else map)(look, parts[1:])]
 
 
+class Inside(NamedTuple):
+    """Paths that lie directly in a folder.
+
+    links: those that lead to folders, with their targets.    dead_links: those that lead nowhere, as in a data set of
+        git-annex or DVC whose files were not fetched.
+    """
+
+    files: list[str]
+    folders: list[str]
+    links: list[tuple[str, str]]
+    dead_links: list[str]
+
+
+@cache
+def _warn_of_dead_links(root: str, links: tuple[str, ...]) -> None:
+    """A line, once a process."""
+    if links:
+        number = "1 link that leads" if len(links) == 1 else f"{len(links)} links that lead"
+        log.warning("%s: left out: %s nowhere; fetch what is missing: %s", root, number, listed(links))
+
+
 @dataclass(frozen=True)
 class Directory:
     """Files of a directory tree.
@@ -323,30 +366,32 @@ class Directory:
     root: str
 
     def listing(self) -> Listing:
-        """All files, one look at each. Raises FcaError for a folder that cannot be read and a name that is no text."""
-        paths, folders, entered = list[str](), list[str](), set[str]()
+        """All files, one look at each; a line names links that lead nowhere.
+
+        Raises FcaError for a folder that cannot be read and a name that is no text.
+        """
+        paths, folders, dead_links, entered = list[str](), list[str](), list[str](), set[str]()
         level = {"": False}  # folder -> whether a link led there
         with ThreadPoolExecutor(WALKERS) as pool:
             while level:
                 deeper = dict[str, bool]()
-                for linked, (files, inside, links) in zip(level.values(), pool.map(self._inside, level), strict=True):
-                    paths += files
-                    deeper |= dict.fromkeys(inside, linked)
-                    for folder, target in links:
+                for linked, inside in zip(level.values(), pool.map(self._inside, level), strict=True):
+                    paths += inside.files
+                    dead_links += inside.dead_links
+                    deeper |= dict.fromkeys(inside.folders, linked)
+                    for folder, target in inside.links:
                         if not (linked and target in entered):
                             deeper[folder] = True
                             entered.add(target)
                 level = dict(sorted(deeper.items()))  # whatever the order on the disk, the same links are followed
                 folders += level
             tables = [FILE.empty_table(), *in_parts(self._looked_at, paths, pool)]
+        _warn_of_dead_links(self.root, tuple(sorted(dead_links)))
         return Listing(pa.concat_tables(tables).combine_chunks(), frozenset(folders))
 
-    def _inside(self, folder: str) -> tuple[list[str], list[str], list[tuple[str, str]]]:
-        """The paths of the files and of the folders that lie directly in a folder; links to folders, with the target.
-
-        Pipes, devices and links to nothing are neither.
-        """
-        files, folders, links = [], [], []
+    def _inside(self, folder: str) -> Inside:
+        """What lies directly in a folder, but for pipes and devices."""
+        files, folders, links, dead_links = [], [], [], []
         prefix = f"{folder}/" if folder else ""
         try:
             with os.scandir(f"{self.root}/{folder}") as entries:
@@ -363,10 +408,12 @@ class Directory:
                         folders.append(prefix + entry.name)
                     elif os.path.isfile(entry.path) if entry.is_symlink() else entry.is_file():  # noqa: PTH113
                         files.append(prefix + entry.name)
+                    elif entry.is_symlink() and not os.path.exists(entry.path):  # noqa: PTH110
+                        dead_links.append(prefix + entry.name)
         except OSError as error:
             step = f"make it readable, or take another root ({error.strerror})"
             raise FcaError("dataset.root", f"{self.root}/{folder}", "folders that can be read", step) from error
-        return files, folders, sorted(links)
+        return Inside(files, folders, sorted(links), dead_links)
 
     def _looked_at(self, paths: Sequence[str]) -> pa.Table:
         """The lines of these files, but for those that went away meanwhile."""
@@ -436,7 +483,8 @@ class Archive:
             raise FcaError("dataset.root", self.root, "a whole .zip archive", step) from error
         for info in members:
             parts = info.filename.rstrip("/").split("/")
-            if {"", ".", ".."} & set(parts) or len(info.filename) > LONGEST:
+            has_windows_paths = info.create_system == 0 and "\\" in info.filename  # no name has a \\ there
+            if {"", ".", ".."} & set(parts) or len(info.filename) > LONGEST or has_windows_paths:
                 what, allowed = "member of the archive", f"plain/paths/like/this, at most {LONGEST} letters"
                 raise FcaError(what, f"{info.filename:.200}", allowed, f"pack {self.root} again")
             if any(is_hidden(part) for part in parts):

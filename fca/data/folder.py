@@ -17,13 +17,16 @@ from fca.data.content import Inventory, inventory
 from fca.data.files import image_of, name_of, open_root
 from fca.data.given_splits import Splits, known_split, usual_meaning
 from fca.data.image_files import counted, sorted_files, warn_of_left_out
-from fca.data.listed_paths import listed_paths
+from fca.data.listed_paths import check_files, listed_paths
 from fca.data.splits import Share, White, assemble, shown
 from fca.identity import OF_FILES
 from fca.names import comparable, quoted, visible
 from fca.types import FcaError, ImageData
 
 log = logging.getLogger(__name__)
+
+ANNOTATIONS = frozenset({"annotation", "annotations", "label", "labels", "metadata", "docs", "xml", "json", "csv"})
+"""Names, in lower case, of folders that are no class if they hold no image."""
 
 STEP = "name the folders: dataset.layout=class, split/class, class/split or */class"
 
@@ -33,7 +36,8 @@ class Found(NamedTuple):
 
     listed: columns image_id (the path), label and, where the layout has one, the set's own name of the split.
     loose:  paths of the images that lie outside of class folders, which are left out.
-    without_images: folders beside the splits that hold no image at all, which are left out: annotations, labels.
+    without_images: folders beside the splits that hold no image at all, and those beside the classes that hold none and
+        are called so (ANNOTATIONS), which are left out.
     """
 
     listed: pd.DataFrame
@@ -66,7 +70,8 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     inside = [len(p) > len(role) for p in parts]
     loose = sorted(path for path, is_inside in zip(images, inside, strict=True) if not is_inside)
     if images and not any(inside):
-        raise FcaError("image outside of a class folder", shown(loose), f"paths like {roles}/file", STEP)
+        step = f"put the images of a class into a folder, list all in a table (dataset=manifest), or {STEP}"
+        raise FcaError("image outside of a class folder", shown(loose), f"paths like {roles}/file", step)
 
     prefixes = {p[:end] for p in {p[:-1][: len(role)] for p in parts} for end in range(1, len(role) + 1)}
     empty_folders = [tuple(f.split("/")) for f in folders if used(f) and f.count("/") < len(role)]
@@ -74,7 +79,7 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     without_images, lacking = set[str](), set[str]()
     for folder in empty_folders:
         outermost = next(folder[:end] for end in range(1, len(folder) + 1) if folder[:end] not in prefixes)
-        is_class = role[len(outermost) - 1] == "class"
+        is_class = role[len(outermost) - 1] == "class" and outermost[-1].casefold() not in ANNOTATIONS
         if is_class or known_split(outermost[-1], splits):
             lacking.add("/".join(folder))
         else:
@@ -99,8 +104,8 @@ def recognised(paths: Sequence[str], splits: Splits) -> str:
     class folders may hold the splits instead. Otherwise top folders are classes, and the folder around them, if there
     is one, is a split. Some images may lie loose beside these folders; that changes nothing.
 
-    Raises FcaError when several top folders hold no image themselves and share a folder name: they could be splits of
-    those classes, or classes.
+    Raises FcaError when several top folders hold no image themselves and share the name of a folder in them (wrapping
+    folders are looked through): they could be splits of those classes, or classes.
 
     >>> recognised(["train/cat/1.png", "test/cat/2.png"], None), recognised(["cat/1.png", "dog/old/2.png"], None)
     ('split/class', 'class')
@@ -130,11 +135,12 @@ def recognised(paths: Sequence[str], splits: Splits) -> str:
     if _hold_splits(images, splits):
         return "/".join([*roles, "class", "split"])
 
-    second = sorted({(folder[1], folder[0]) for folder in images if len(folder) > 1})
-    for (name, top), (other, other_top) in pairwise(second if not direct else []):
-        if name == other:
+    inner = sorted(folder for top in tops for folder in _inner_folders(images, top))
+    for (name, folder), (other, other_folder) in pairwise(inner if not direct else []):
+        top, other_top = folder.split("/")[0], other_folder.split("/")[0]
+        if name == other and top != other_top:
             step = f"if {top} is a split, map it: dataset.splits='{{{top}: test, ...}}'; else {STEP}"
-            both = f"{top}/{name} and {other_top}/{name}"
+            both = f"{folder} and {other_folder}"
             raise FcaError("two folders under one name", both, "one folder per class and split", step)
     if roles:
         roles[-1] = "split"  # the lone folder around classes, which dataset.splits may name
@@ -148,6 +154,17 @@ Images = Counter[tuple[str, ...]]
 def _below(images: Images, top: str | None = None) -> Images:
     """The folders inside of this top folder, or of any."""
     return Counter({f[1:]: n for f, n in images.items() if len(f) > 1 and top in (None, f[0])})
+
+
+def _inner_folders(images: Images, top: str) -> list[tuple[str, str]]:
+    """Name and path of the folders in a top folder; where one of them wraps the others, also of those in it."""
+    held, parent = _below(images, top), top
+    inner = {(folder[0], f"{parent}/{folder[0]}") for folder in held}
+    while _is_wrapper(held):
+        parent = f"{parent}/{next(iter(held))[0]}"
+        held = _below(held)
+        inner |= {(folder[0], f"{parent}/{folder[0]}") for folder in held}
+    return sorted(inner)
 
 
 def _is_wrapper(images: Images) -> bool:
@@ -274,10 +291,12 @@ def groups_of(found: Inventory, paths: Sequence[str], group: str) -> list[str]:
     if named is None or group not in index or group in TAKEN:
         needs = f"a column of {INDEX} beside path, none of {', '.join(TAKEN)}; it has {', '.join(map(str, index))}"
         raise FcaError("dataset.group", group, needs, "name one of them, or add it")
+    sizes = found.listing.sizes
     values: dict[str, set[str]] = {}
-    for path, value in zip(listed_paths(index[named], found.listing.sizes), index[group], strict=True):
+    for path, value in zip(listed_paths(index[named], sizes, found.files.root), index[group], strict=True):
         values.setdefault(path, set()).add(value)
     if wrong := sorted(path for path in paths if len(values.get(path, ())) != 1):
+        check_files(f"files that {INDEX} lists", values, sizes, found.files.root)
         step = "add a line for each; without a value an image is drawn alone"
         raise FcaError(f"images without one line in {INDEX}", shown(wrong), f"one line with {group} each", step)
     return [min(values[path]) for path in paths]

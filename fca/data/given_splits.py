@@ -87,6 +87,12 @@ def _as_named(own: Sequence[str], splits: Splits) -> dict[str, str | None]:
     if culprits := unknown or absent or same:
         found = ", ".join(visible(name) for name in names) or "none"
         allowed = f"one of train, val and test for each split found: {found}"
+        if culprits is same:
+            allowed = f"one split for {meanings[same[0]]}, which these names mean alike; found: {found}"
         step = "map each, as in dataset.splits='{its_name: test, another: null}'"
+        if unknown:
+            has_test = any(known_split(name, mapped) and meanings[name] == "test" for name in names)
+            example = f"{unknown[0]}: {'null' if has_test else 'test'}"
+            step = f"map each to train, val, test or null (left out), as in dataset.splits='{{{example}}}'"
         raise FcaError("dataset.splits", listed([visible(name) for name in culprits]), allowed, step)
     return meanings

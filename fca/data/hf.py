@@ -101,7 +101,7 @@ class HuggingFace:
 
 def _opened(path: Path) -> pq.ParquetFile | pa.Table:
     """An Arrow file is mapped, not read, and leaves no file open."""
-    if path.suffix == ".parquet":
+    if path.suffix.lower() == ".parquet":
         return pq.ParquetFile(path)
     with pa.memory_map(str(path)) as file:
         return pa.ipc.open_stream(file).read_all()
@@ -129,6 +129,8 @@ def _kind(path: Path, label: str, labels: pd.Series) -> Kind:
     if pa.types.is_floating(kind) and (labels == f"{NO_LABEL}.0").any():
         step = "store the labels as integers; -1 then is no label"
         raise FcaError(f"column {label} of {path.name}", f"{NO_LABEL}.0", "classes, or integers", step)
+    if (labels.str.strip() == "").any():
+        raise FcaError(f"column {label} of {path.name}", "a blank text", "a class in every row", "fill or remove those")
     names = _names(schema, label)
     if twice := repeated(names or []):
         step = "write the file again, or name another column as dataset.label"

@@ -78,9 +78,13 @@ IMAGE, OTHER = "an image", "no picture"
 BY_SUFFIX = {**dict.fromkeys(SUFFIXES, IMAGE), **dict.fromkeys(TEXTS, OTHER)}
 
 
-def sorted_files(files: Files, paths: Sequence[str]) -> Sorted:
-    """Sort the files with these paths, whose order is kept."""
-    kinds = [BY_SUFFIX.get(suffix_of(path)) for path in paths]
+def sorted_files(files: Files, paths: Sequence[str], looks_into_texts: bool = False) -> Sorted:
+    """Sort the files with these paths, whose order is kept.
+
+    looks_into_texts: whether what a file holds decides also where its suffix is one of TEXTS.
+    """
+    by_suffix_alone = dict.fromkeys(SUFFIXES, IMAGE) if looks_into_texts else BY_SUFFIX
+    kinds = [by_suffix_alone.get(suffix_of(path)) for path in paths]
     unknown = [path for path, kind in zip(paths, kinds, strict=True) if kind is None]
     with ThreadPoolExecutor(WALKERS) as pool:
         looks = in_parts(partial(_looks, files), unknown, pool)

@@ -17,6 +17,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Bool, UInt8
 
@@ -38,8 +39,8 @@ from fca.data.files import (
 from fca.data.listed_paths import check_files, listed_paths
 from fca.data.splits import AtPosition, Share, White, assemble, shown
 from fca.identity import OF_FILES, fingerprint
-from fca.names import quoted, visible
-from fca.store.query import kept
+from fca.names import comparable, quoted, visible
+from fca.store.query import columns_of, kept
 from fca.types import FcaError, ImageData, UnreadableImage, check_choice
 
 log = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class Manifest:
         self._no_gaps(listed)
         listed = listed.reset_index(drop=True)
         for column in {"path", "mask"} & set(listed):
-            listed[column] = pd.Series(listed_paths(listed[column], sizes), dtype="str")
+            listed[column] = pd.Series(listed_paths(listed[column], sizes, self.root), dtype="str")
         wanted = [*listed["path"], *(path for path in listed.get("mask", []) if path)]
         check_files(f"files that {self.file} lists", wanted, sizes, self.root)
         self._one_line_a_file(listed)
@@ -159,31 +160,49 @@ class Manifest:
         if self._is_parquet():
             if (number := pq.read_metadata(io.BytesIO(content)).num_rows) > MOST:
                 raise ValueError(f"{number} lines, more than {MOST}")
+            for field in pq.read_schema(io.BytesIO(content)):
+                if field.name in theirs and pa.types.is_nested(field.type):
+                    allowed, step = "one value a line: text or a number", "write it as another column"
+                    raise FcaError(f"column {field.name} of {self.file}", field.type, allowed, step)
             frame = pd.read_parquet(io.BytesIO(content))
+            if frame.index.name is not None:  # a column that pandas was given as the index
+                frame = frame.reset_index()
             return frame.assign(**{c: frame[c].astype("str").fillna("") for c in theirs & set(frame)})
         frame = read_table(content, self.file)
         others = with_types(frame.drop(columns=list(theirs & set(frame))))
-        mixed: Any = others.select_dtypes("object", exclude="str")  # numbers of more than 64 bits, which no table takes
-        return frame.assign(**others.astype(dict.fromkeys(mixed, "str")))
+        return frame.assign(**others)
 
     def _lines(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The selected lines under our column names; the index is still that of all lines."""
         named = self._named()
-        needed, given = (
-            {named[c] for c in (*REQUIRED, *(self.columns or {}))},
-            ", ".join(repr(str(name)) for name in frame),
-        )
-        if missing := sorted(needed - set(frame)):
-            step = "map them: dataset.columns='{label: its_name}'"
+        needed = {named[ours] for ours in (*REQUIRED, *(self.columns or {}))}
+        missing = sorted(needed - set(frame))
+        if missing:
+            given = ", ".join(repr(str(name)) for name in frame)
+            spelt_otherwise = {comparable(str(name)): str(name) for name in frame}
+            pairs = []
+            for ours, name in named.items():
+                if name in missing:
+                    pairs.append(f"{ours}: {spelt_otherwise.get(comparable(name), 'its_name')}")
+            step = f"map them: dataset.columns='{{{', '.join(pairs)}}}'"
             raise FcaError("columns of the manifest", shown(missing), f"some of {given}", step)
         if self.where is not None:
-            frame = kept(frame, self.where, "dataset.where")
+            frame = self._selected(frame, self.where)
         theirs = {name: column for column, name in named.items() if name in frame}
         taken = [column for column in frame if column not in theirs and column in (*named, *OF_FILES)]
         renamed = frame.rename(columns={**theirs, **{column: f"{column}_in_file" for column in taken}})
         if self.group is not None:
             check_choice("dataset.group", self.group, renamed, "name a column of the manifest")
         return renamed
+
+    def _selected(self, frame: pd.DataFrame, where: str) -> pd.DataFrame:
+        """The lines that a query keeps. Raises FcaError if it keeps none, showing what the columns in it hold."""
+        selected = kept(frame, where, "dataset.where")
+        if selected.empty:
+            held = [f"{column} holds {_examples(frame[column])}" for column in sorted(columns_of(where))]
+            allowed = f"a query that selects lines of {self.file}, which has {len(frame)}: {'; '.join(held)}"
+            raise FcaError("dataset.where", where, allowed, "correct it; texts stand in quotes, numbers do not")
+        return selected
 
     def _boxes(self, listed: pd.DataFrame) -> Sequence[Box | None]:
         """The box of every line that has one; those that cannot be boxes of any image are named with their lines."""
@@ -239,6 +258,12 @@ class Manifest:
         allowed = "one line, one label and one split for each image, whatever its image_id"
         step = f"remove the wrong lines of {self.file}, or use where"
         raise FcaError(f"files that {self.file} lists more than once", "; ".join(named[:5]), allowed, step)
+
+
+def _examples(column: pd.Series) -> str:
+    """The first values of a column as a query has them: texts in quotes, a missing value as None."""
+    texts = [repr(value) for value in column.astype(object).where(column.notna(), None).tolist()]
+    return shown(list(dict.fromkeys(texts))) or "nothing"
 
 
 def mask_of(
@@ -446,7 +471,7 @@ class AnnotatedImages(Manifest):
             allowed = "a CSV with columns image_id, worker, phase, mask, true_mask"
             raise FcaError("dataset.annotations", name, allowed, f"mend it: {error}") from error
         for column in ("mask", "true_mask"):
-            lines[column] = listed_paths(lines[column], sizes)
+            lines[column] = listed_paths(lines[column], sizes, self.root)
         work = lines["phase"] == "work"
         for wrong, allowed in (
             (~lines["phase"].isin(["exam", "check", "work"]), "exam, check or work as phase"),

@@ -409,9 +409,12 @@ def _cut(data: ImageData, seed: int) -> ImageData:
     return replace(data, items=items, fingerprint=fingerprint(items, data.fingerprint))
 
 
+SHOWN = 5  # names in a message
+
+
 def shown(keys: Sequence[str]) -> str:
     """The first few of many names, for a message."""
-    return ", ".join(keys[:5]) + (f" and {len(keys) - 5} more" if len(keys) > 5 else "")
+    return ", ".join(keys[:SHOWN]) + (f" and {len(keys) - SHOWN} more" if len(keys) > SHOWN else "")
 
 
 def at_rows(data: ImageData, rows: Int[np.ndarray, " rows"], **changes: Any) -> ImageData:

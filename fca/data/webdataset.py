@@ -205,16 +205,24 @@ def _label(content: bytes, field: str) -> str:
 
 
 def files_in(root: str, suffixes: tuple[str, ...]) -> list[Path]:
-    """Such files of a folder, sorted; a line counts the others. Raises FcaError where there is none."""
+    """Such files of a folder, sorted; a line counts the others.
+
+    Raises FcaError where there is none, and for a link to such a file that leads nowhere.
+    """
     folder = Path(root).expanduser()
     found, others = list[Path](), list[str]()
     for path in sorted(folder.rglob("[!.]*")):
         inner = path.relative_to(folder)
-        if any(is_hidden(part) for part in inner.parts) or not path.is_file():
+        if any(is_hidden(part) for part in inner.parts):
             continue
-        if path.suffix in suffixes:
+        suffix = path.suffix.lower()
+        if suffix in suffixes and path.is_symlink() and not path.exists():
+            raise FcaError("file", path, "a file: this link leads nowhere", "bring its file, or remove the link")
+        if not path.is_file():
+            continue
+        if suffix in suffixes:
             found.append(path)
-        elif path.suffix not in TEXTS:
+        elif suffix not in TEXTS:
             others.append(inner.as_posix())
     if others:
         are = "that is no" if len(others) == 1 else "that are no"
@@ -244,10 +252,17 @@ def keys_of(labels: pd.Series, classes: Sequence[str] | None) -> pd.Series:
 
     classes: None = integers with leading zeros. Where all labels are integers, -1 is none: a missing key.
 
+    Raises FcaError for classes that are not those of labels that are names, for a name that stands twice, for fewer
+    names than labels, and for two spellings of one integer.
+
     >>> keys_of(pd.Series(["9", "-1", "10"]), None).tolist()
     ['09', None, '10']
     """
     if labels.empty or not labels.str.fullmatch(NUMBER).all():
+        strange = sorted(set(labels) - set(classes or labels))
+        if strange:
+            allowed = f"null, or the names of integers; the labels are names such as {shown(strange)}"
+            raise FcaError("dataset.classes", shown(classes or []), allowed, "leave it out")
         return labels
     check_spellings("label: two spellings of one number", labels, "images", "write it in one way")
     if classes and len(set(classes)) < len(classes):

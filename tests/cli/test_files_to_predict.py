@@ -52,7 +52,7 @@ def predicted(fca, trained, folder):
 def test_each_picture_has_a_line_and_all_other_files_are_counted(fca, trained, tmp_path, caplog):
     new = tmp_path / "new"
     (new / "@eaDir").mkdir(parents=True)
-    read = {"a.jfif": "JPEG", "b.avif": "AVIF", "c": "PNG", "d.png": "PNG", "e.jp2": "JPEG2000"}
+    read = {"a.jfif": "JPEG", "b.avif": "AVIF", "c": "PNG", "d.png": "PNG", "e.jp2": "JPEG2000", "k.txt": "PNG"}
     for name, kind in read.items():
         (new / name).write_bytes(encoded(Image.new("RGB", (40, 40), "white"), kind))
     unread = {"f.nef": tiff({}), "g.eps": b"%!PS-Adobe", "h.jpg": b"", "i.png": b"text", "j.svg": b"<svg/>"}
@@ -67,11 +67,11 @@ def test_each_picture_has_a_line_and_all_other_files_are_counted(fca, trained, t
     assert "f.nef: a camera's raw file" in frame.loc["f.nef", "error"]
     assert "PostScript" in frame.loc["g.eps", "error"]
     assert "no image of a known format" in frame.loc["i.png", "error"]
-    assert "5 of 10 images cannot be read; why: column error" in shown
+    assert "5 of 11 images cannot be read; why: column error" in shown
     assert "left out: 3 files that are no images: 1 .csv, 1 .pdf, 1 .txt" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["photo", "photo.jfif", "photo.JPE"])
+@pytest.mark.parametrize("name", ["photo", "photo.jfif", "photo.JPE", "photo.txt", "photo.json"])
 def test_one_image_of_any_suffix_is_predicted(fca, trained, tmp_path, name):
     (tmp_path / name).write_bytes(encoded(Image.new("RGB", (40, 40), "white"), "JPEG"))
     frame, _ = predicted(fca, trained, tmp_path / name)

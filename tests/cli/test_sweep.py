@@ -334,9 +334,14 @@ def test_seeds_that_draw_the_same_classes_are_counted(fca, tmp_path):
     number = len(set(draws.values()))
     assert 1 < number <= 3, "three classes have three pairs, so some of five seeds draw the same one"
     words = ["-m", "dataset=folder", "dataset.root=three", "subset.ncl=2", "task=embed", "logger=none"]
+    line = f"subset.ncl=2 of the 3 classes of three: 5 seeds, {number} different subsets\n"
+    code, out, err = fca(*words, "subset.seed=range(0,5)", "sweep.print=true")
+    assert code == 0, err
+    assert line in err
+    assert line not in out, "there stand commands alone"
     code, out, err = fca(*words, "subset.seed=range(0,5)")
     assert code == 0, err
-    assert f"subset.ncl=2 of the 3 classes of three: 5 seeds, {number} different subsets\n" in out
+    assert line in out
     different = next(seed for seed in draws if draws[seed] != draws[0])
     _, out, _ = fca(*words, f"subset.seed=0,{different}")
     assert "different subsets" not in out

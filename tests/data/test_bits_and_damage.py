@@ -165,6 +165,16 @@ def test_colours_of_few_bits_are_listed(tmp_path, kind):
     assert found["detail"].str.contains("dataset.white=4095").all()
 
 
+@pytest.mark.parametrize(("top", "number"), [(4095, 8), (65535, 0), (0, 0)])
+def test_grey_of_few_bits_with_transparency_is_listed_by_its_high_bytes(tmp_path, top, number):
+    def grey_with_alpha(pixels):
+        return png16(np.stack([pixels, np.full_like(pixels, 65535)], axis=2), 4)
+
+    found, row = listed(Folder(str(planted(tmp_path / "d", top, grey_with_alpha)), VAL).load())
+    assert row["n_few_bits"] == number
+    assert (found["finding"] == FEW).sum() == number
+
+
 def test_a_dark_file_among_files_of_all_bits_is_listed_without_a_white(tmp_path):
     root = planted(tmp_path / "d", 65535)
     (root / "cat/dark.png").write_bytes(GREY["PNG"](values(4000)))

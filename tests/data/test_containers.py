@@ -5,6 +5,7 @@ import json
 import tarfile
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from fca.data import content
 from fca.data.files import decode
 from fca.data.hf import HuggingFace
-from fca.data.webdataset import WebDataset
+from fca.data.webdataset import WebDataset, keys_of
 from fca.types import FcaError, UnreadableImage
 from tests.data.trees import VAL, png
 
@@ -177,6 +178,13 @@ def test_two_spellings_of_a_number_are_refused(tmp_path):
         WebDataset(str(tmp_path / "set"), VAL).load()
 
 
+@pytest.mark.parametrize("labels", [["cat", "dog"], ["0", "dog"]])
+def test_classes_that_labels_do_not_have_are_refused_where_these_are_names(labels):
+    assert keys_of(pd.Series(labels), labels).tolist() == labels
+    with pytest.raises(FcaError, match=r"dataset.classes = kitten, puppy; .* labels are names such as .*dog"):
+        keys_of(pd.Series(labels), ["kitten", "puppy"])
+
+
 def test_names_of_classes_that_stand_twice_are_refused(tmp_path):
     names = {"image": FEATURES["image"], "label": {"names": ["cat", "dog", "cat"], "_type": "ClassLabel"}}
     metadata = {"huggingface": json.dumps({"info": {"features": names}})}
@@ -197,6 +205,28 @@ def test_minus_one_in_a_column_of_fractions_is_no_class(tmp_path):
     pq.write_table(pa.table({"image": images, "label": labels}), tmp_path / "set" / "train.parquet")
     with pytest.raises(FcaError, match=r"column label of train\.parquet = -1\.0; .* store the labels as integers"):
         HuggingFace(str(tmp_path / "set"), VAL).load()
+
+
+@pytest.mark.parametrize(("make", "suffix"), [(shards, ".TAR"), (parquet, ".Parquet"), (arrow, ".ARROW")])
+def test_suffixes_of_files_count_in_any_case(tmp_path, make, suffix):
+    root = make(tmp_path / "set")
+    for path in [path for path in root.rglob("*") if path.is_file()]:
+        path.rename(path.with_suffix(suffix))
+    load = WebDataset if make is shards else HuggingFace
+    data = load(str(root), VAL).load()
+    assert len(data.items) == 8
+    assert data.read(0).shape[2] == 3
+
+
+@pytest.mark.parametrize("make", [shards, parquet, arrow])
+def test_a_link_to_a_file_that_is_not_there_is_refused(tmp_path, make):
+    root = make(tmp_path / "set")
+    first = min(path for path in root.rglob("*") if path.is_file())
+    first.unlink()
+    first.symlink_to(tmp_path / "not fetched")
+    load = WebDataset if make is shards else HuggingFace
+    with pytest.raises(FcaError, match=f"file = .*{first.name}; allowed: a file: this link leads nowhere"):
+        load(str(root), VAL).load()
 
 
 # Files that are damaged, or made to break the reader.

@@ -118,6 +118,14 @@ def test_links_are_followed_but_not_in_circles(tmp_path):
     assert loaded(str(root)).items["image_id"].tolist() == ["cat/1.png", "cat/2.png", "dog/3.png"]
 
 
+def test_links_that_lead_nowhere_are_named(tmp_path, caplog):
+    root = plant(tmp_path / "photos", grid())
+    for name in ("8.png", "9.png"):
+        (root / "cat" / name).symlink_to(tmp_path / "not fetched" / name)
+    assert len(loaded(root).items) == 8
+    assert "left out: 2 links that lead nowhere; fetch what is missing: cat/8.png, cat/9.png" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
@@ -157,9 +165,19 @@ def test_two_folders_that_a_said_layout_makes_one_class_are_both_named(rooted):
             ["train/labels/a.txt", "val/labels/a.txt"],
             "2 folders without an image, left out: train/labels, val/labels",
         ),
+        (grid(), ["annotations/a.xml"], "1 folder without an image, left out: annotations"),
+        (grid(), ["Annotations/cat/1.xml", "Annotations/dog/"], "1 folder without an image, left out: Annotations"),
+        (grid("photos"), ["photos/labels/"], "1 folder without an image, left out: photos/labels"),
+        (
+            grid("train", "val"),
+            ["train/labels/a.txt", "val/labels/"],
+            "2 folders without an image, left out: train/labels, val/labels",
+        ),
     ],
 )
-def test_a_folder_without_an_image_beside_splits_is_named_and_left_out(rooted, caplog, images, others, left_out):
+def test_a_folder_without_an_image_beside_splits_and_annotations_beside_classes_are_named_and_left_out(
+    rooted, caplog, images, others, left_out
+):
     data = loaded(rooted([*images, *others]))
     assert data.items["image_id"].tolist() == sorted(images)
     assert data.unused == 0
@@ -171,7 +189,7 @@ def test_a_folder_without_an_image_beside_splits_is_named_and_left_out(rooted, c
     [
         ([*grid("train", "val"), "test/"], "test"),
         ([*grid("train", "val"), "test/cat/", "test/dog/"], "test, test/cat, test/dog"),
-        ([*grid(), "annotations/"], "annotations"),
+        ([*grid("train", "val"), "train/fish/notes.xml"], "train/fish"),
     ],
 )
 def test_a_split_with_a_usual_name_and_a_class_are_not_left_out_for_being_empty(rooted, paths, empty):
@@ -180,13 +198,17 @@ def test_a_split_with_a_usual_name_and_a_class_are_not_left_out_for_being_empty(
 
 
 def test_two_spellings_of_one_split_are_both_named(rooted):
-    with pytest.raises(FcaError, match=r"dataset.splits = val, validation; "):
+    with pytest.raises(FcaError, match=r"dataset.splits = val, validation; allowed: one split for val, which these"):
         loaded(rooted(grid("train", "test", "val", "validation")))
 
 
-def test_unknown_splits_are_listed(rooted):
-    with pytest.raises(FcaError, match=r"dataset.splits = holdout; allowed: .*: holdout, test, train"):
-        loaded(rooted(grid("train", "test", "holdout")))
+@pytest.mark.parametrize(
+    ("splits", "listed", "mapping"),
+    [(["train", "test", "holdout"], "holdout, test, train", "null"), (["train", "holdout"], "holdout, train", "test")],
+)
+def test_unknown_splits_are_listed(rooted, splits, listed, mapping):
+    with pytest.raises(FcaError, match=rf"= holdout; allowed: .*: {listed}; .*'\{{holdout: {mapping}\}}'"):
+        loaded(rooted(grid(*splits)))
 
 
 def test_splits_for_a_set_that_has_none_are_refused(rooted):
@@ -238,7 +260,7 @@ def test_images_outside_of_class_folders_do_not_change_what_the_set_is(tmp_path)
 
 @pytest.mark.parametrize("paths", [["1.png", "2.png"], ["test/1.png", "train/2.png"]])
 def test_a_folder_without_any_class_folder_is_refused(rooted, paths):
-    with pytest.raises(FcaError, match=f"image outside of a class folder = {', '.join(paths)}; "):
+    with pytest.raises(FcaError, match=f"image outside of a class folder = {', '.join(paths)}; .*dataset=manifest"):
         loaded(rooted(paths))
 
 
@@ -280,6 +302,23 @@ def test_splits_around_which_lies_a_folder_are_not_taken_for_classes(rooted):
         loaded(rooted([f"photos/{path}" for path in grid("web", "shop")]))
 
 
+def test_splits_of_other_names_that_wrap_their_classes_are_not_taken_for_classes(rooted):
+    """As the Intel image classification set is packed: seg_train/seg_train/forest/1.jpg."""
+    paths = [*grid("seg_train/seg_train", "seg_test/seg_test"), "seg_pred/seg_pred/1.png"]
+    with pytest.raises(
+        FcaError, match="two folders under one name = seg_test/seg_test/cat and seg_train/seg_train/cat; "
+    ):
+        loaded(rooted(paths))
+    data = loaded(rooted(paths), splits={"seg_train": "train", "seg_test": "test", "seg_pred": None})
+    assert data.classes == ("cat", "dog")
+    assert data.items["split"].value_counts().to_dict() == {"train": 6, "val": 2, "test": 8}
+
+
+def test_classes_may_have_folders_of_other_names(rooted):
+    paths = ["animal/pets/cat/1.png", "animal/pets/dog/2.png", "plant/trees/oak/3.png", "plant/trees/elm/4.png"]
+    assert loaded(rooted(paths)).classes == ("animal", "plant")
+
+
 def test_one_class_with_folders_of_its_own_is_no_set_of_two_classes(rooted):
     paths = [*(f"cat/{i}.png" for i in range(9)), "cat/old/1.png", "cat/new/2.png"]
     with pytest.raises(FcaError, match="classes of photos = cat; "):
@@ -292,6 +331,17 @@ def test_an_archive_that_holds_a_path_twice_is_refused(tmp_path):
         file.writestr("cat/1.png", png(99))
     with pytest.raises(FcaError, match=r"image ids that stand twice = cat/1.png; "):
         loaded(str(archive))
+
+
+def test_an_archive_whose_paths_have_the_separator_of_windows_is_refused(tmp_path):
+    """Some programs of Windows write such, against the format's rules."""
+    with zipfile.ZipFile(tmp_path / "photos.zip", "w") as file:
+        for at, path in enumerate(grid()):
+            member = zipfile.ZipInfo(path.replace("/", "\\"))
+            member.create_system = 0
+            file.writestr(member, png(at))
+    with pytest.raises(FcaError, match=r"member of the archive = cat\\.*; allowed: plain/paths/like/this"):
+        loaded(str(tmp_path / "photos.zip"))
 
 
 @pytest.mark.parametrize("layout", ["split", "class/class", "split/klass"])

@@ -95,9 +95,47 @@ def test_columns_are_mapped_and_the_displaced_ones_kept(root):
     assert (data.read(0) == expected).all()  # i1 is d.png
 
 
+def test_columns_that_are_spelt_otherwise_are_in_the_mapping_to_type(root):
+    with pytest.raises(FcaError, match=r"= label, path; .*dataset.columns='\{path: Path, label: its_name\}'"):
+        loaded(root, lines().rename(columns={"path": "Path", "label": "class"}))
+
+
+def test_a_parquet_manifest_may_have_its_paths_as_index(root):
+    lines().set_index("path").to_parquet(root / "list.parquet")
+    data = Manifest(str(root), "list.parquet", VAL).load()
+    assert data.items["image_id"].tolist() == PATHS
+
+
+def test_a_label_that_is_a_list_is_refused(root):
+    with pytest.raises(FcaError, match=r"column label of list\.parquet = list<.*>; allowed: one value a line"):
+        of_file(root, lines().assign(label=[["cat"], ["dog"]] * 2), "list.parquet")
+
+
 def test_where_selects_lines_by_the_files_own_columns(root):
     frame = lines(kind=["photo", "photo", "sketch", "photo"])
     assert loaded(root, frame, where="kind == 'photo'").items["image_id"].tolist() == [PATHS[0], PATHS[1], PATHS[3]]
+
+
+@pytest.mark.parametrize("name", ["NA", "None", "null", "nan", "N/A"])
+def test_where_finds_a_text_that_other_readers_take_for_missing(root, name):
+    frame = lines(kind=[name, name, None, "photo"])
+    assert loaded(root, frame, where=f"kind == '{name}'").items["image_id"].tolist() == PATHS[:2]
+    assert loaded(root, frame, where=f"kind != '{name}'", columns={"label": "label"}).classes == ("cat", "dog")
+    with pytest.raises(FcaError, match="classes of shots = cat; "):
+        loaded(root, frame, where="kind == None")
+
+
+@pytest.mark.parametrize(
+    ("column", "where", "held"),
+    [
+        (["01", "02", "01", "02"], "kind == '01'", "kind holds 1, 2"),
+        ([True, False, True, False], "kind == 'true'", "kind holds True, False"),
+        (["a", None, "a", "b "], "kind == 'b' and label == 0", "kind holds 'a', None, 'b '; label holds 'cat', 'dog'"),
+    ],
+)
+def test_a_where_that_selects_nothing_shows_what_its_columns_hold(root, column, where, held):
+    with pytest.raises(FcaError, match=f"dataset.where = {where}; .* lines of index.csv, which has 4: {held}; "):
+        loaded(root, lines(kind=column), where=where)
 
 
 def test_paths_may_start_with_a_dot(root):
@@ -137,7 +175,7 @@ def test_a_mask_that_does_not_fit_its_image_is_named(root):
         ({"mask": ["shots/gone.png", "", "", ""]}, {}, "files that index.csv lists = shots/gone.png; "),
         ({"path": [PATHS[0], *PATHS[:3]]}, {}, "more than once = 'shots/a.png' on 2 lines, label 'cat' and 'dog'; "),
         ({}, {"where": "kind == 'photo'"}, "dataset.where = kind == 'photo'; allowed: comparisons "),
-        ({}, {"where": "label == 'cow'"}, "images of shots = 0; "),
+        ({}, {"where": "label == 'cow'"}, "dataset.where = label == 'cow'; .*: label holds 'cat', 'dog'; "),
         ({}, {"mask_object": "white"}, "dataset.mask_object = white; allowed: bright, dark"),
         ({"split": ["train", "train", "test", "exam"]}, {}, "dataset.splits = exam; "),
         ({"split": ["train", "train ", "test", "test"]}, {}, "dataset.splits = train, 'train '; allowed: "),
@@ -203,6 +241,19 @@ def test_columns_are_named_on_the_command_line(fca, tmp_path):
     for mode in ([], ["-m"]):  # a map that begins as {} could not be given: its keys would be unknown
         code, _, err = fca(*mode, *words, "dataset.columns={label: shape}")
         assert code == 0, err
+
+
+def test_splits_that_are_numbers_are_mapped_on_the_command_line(fca, tmp_path):
+    write_images(tmp_path / "shots", 3)
+    images = sorted(path.relative_to(tmp_path / "shots") for path in (tmp_path / "shots").rglob("*.png"))
+    lines = [f"{path},{path.parent.name},{place % 3}" for place, path in enumerate(images)]
+    (tmp_path / "shots" / "list.csv").write_text("\n".join(["path,label,split", *lines]))
+    words = ["task=describe", "dataset=manifest", "dataset.root=shots", "dataset.file=list.csv", "logger=none"]
+    code, out, err = fca(*words, "dataset.splits={0: train, 1: test, 2: null}")
+    assert code == 0, err
+    n_train = len(images) // 3
+    assert f"n_images={2 * n_train} " in out
+    assert f"n_test={n_train} " in out
 
 
 BOX = ["x0", "y0", "x1", "y1"]

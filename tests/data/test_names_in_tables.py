@@ -141,6 +141,33 @@ def test_paths_of_windows_are_joined_and_other_cases_named(tmp_path):
         listed(root, text.replace(".png,cat", ".PNG,cat"))
 
 
+def test_full_paths_below_the_root_are_the_files_below_it(tmp_path):
+    root = write_images(tmp_path / "set", 2, ("cat", "dog")) / "train"
+    (tmp_path / "linked").symlink_to(root)
+    paths = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.png"))
+    for start in (root, tmp_path / "linked"):
+        (root / "t.csv").write_text("path,label\n" + "".join(f"{start}/{path},{path[:3]}\n" for path in paths))
+        assert Manifest(str(tmp_path / "linked"), "t.csv", VAL).load().items["image_id"].tolist() == paths
+        (root / "index.csv").write_text("path,patient\n" + "".join(f"{start}/{path},p\n" for path in paths))
+        assert set(Folder(str(tmp_path / "linked"), VAL, group="patient").load().items["patient"]) == {"p"}
+
+
+@pytest.mark.parametrize("start", ["set/train/", "/elsewhere/train/", "C:\\data\\train\\"])
+def test_paths_from_another_folder_are_refused_with_the_file_that_is_there(tmp_path, start):
+    root = write_images(tmp_path / "set", 2, ("cat", "dog")) / "train"
+    paths = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.png"))
+    with pytest.raises(FcaError, match=rf"\(there is '{paths[0]}'\).*relative to dataset.root"):
+        listed(root, "path,label\n" + "".join(f"{start}{path},{path[:3]}\n" for path in paths))
+
+
+def test_an_index_whose_paths_are_spelt_otherwise_is_refused_with_the_file_that_is_there(tmp_path):
+    root = write_images(tmp_path / "set", 2, ("cat", "dog")) / "train"
+    paths = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.png"))
+    (root / "index.csv").write_text("path,patient\n" + "".join(f"{path.upper()},p\n" for path in paths))
+    with pytest.raises(FcaError, match=rf"files that index.csv lists = .*\(there is '{paths[0]}'\)"):
+        Folder(str(root), VAL, group="patient").load()
+
+
 @pytest.mark.parametrize("name", ["NA", "null", "None", "nan", "True", "01", "1.0", "=1+1", "-1", "@home", "+", "a;b"])
 def test_a_class_of_any_name_survives_a_table(photos, name):
     table = frame([name, "dog"] * 4, patient=[name, name, "q", "q", "r", "r", "s", "s"])
@@ -259,6 +286,11 @@ def test_a_split_without_any_label_is_refused_until_it_is_left_out(tmp_path):
         ([[0], [1], [0], [1]], None, r"column label of 0\.parquet = list<.*; allowed: one class an image"),
         ([{"a": 0}, {"a": 1}, {"a": 0}, {"a": 1}], None, r"column label of 0\.parquet = struct<"),
         ([0.0, 1.0, float("nan"), 1.0], None, r"column label of 0\.parquet = NaN"),
+        (
+            ["cat", "", "dog", " "],
+            pa.string(),
+            r"column label of 0\.parquet = a blank text; allowed: a class in every row",
+        ),
     ],
 )
 def test_labels_that_are_no_single_class_are_refused(tmp_path, labels, kind, message):
@@ -281,7 +313,7 @@ def test_sets_without_such_names_have_the_fingerprints_that_they_had(photos, tmp
     data = listed(photos, table)
     assert data.fingerprint == "1707d4f4a75d"
     assert data.items["age"].tolist()[3:] == [4.0, 5.0, 6.0, 7.0, 8.0]
-    assert data.items["note"].isna().tolist() == [False, True, True, False] * 2
+    assert data.items["note"].isna().tolist() == [False, False, True, False] * 2, "NA is a text there"
     grouped = listed(photos, table.drop(columns="split"), group="patient")
     assert (grouped.fingerprint, for_training(grouped).fingerprint) == ("e48c77eec98c", "ae4a36321783")
 
