@@ -55,6 +55,18 @@ def test_the_next_command_is_about_the_data_of_the_sweep(fca):
     assert out.splitlines()[-1] == "next: fca analyse analysis=similarity dataset=digits"
 
 
+def test_the_next_command_keeps_one_value_of_what_may_not_stand_in_one_table(fca):
+    out = fca("-m", "subset.ncl=2", "seed=0,1", "recipe.lr=0.1,0.2", *SMALL)[1]
+    assert out.splitlines()[-1] == "next: fca report report=few_class recipe_lr=0.1"
+    code, out, err = fca("report=few_class", "recipe_lr=0.1", "report.analyses=[findings]", "logger=none", door=report)
+    assert code == 0, err
+
+
+def test_the_next_command_after_trainings_with_snapshots_is_their_page(fca):
+    out = fca("-m", "seed=0,1", "recipe.snapshots=[0.5]", *SMALL)[1]
+    assert out.splitlines()[-1] == "next: fca report report=hard_images"
+
+
 def test_printing_commands_downloads_no_data(fca, tmp_path, monkeypatch):
     def no_network(*words, download=False, **others):
         assert not download
