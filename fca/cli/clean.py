@@ -14,9 +14,10 @@ from fca.cli.show import as_bytes, check_store
 from fca.cli.status import as_time
 from fca.models.stored import BEST
 from fca.store import State, Store, claims
-from fca.store.columns import RUN_ID
+from fca.store.columns import FLAG, RUN_ID
 from fca.store.damage import PROGRESS, is_run_id
-from fca.store.files import DamagedFile, abandoned_parts, read_object, remove
+from fca.store.diverged import DIVERGED
+from fca.store.files import DamagedFile, abandoned_parts, naming, read_object, remove
 from fca.store.filters import joined
 from fca.store.query import kept
 from fca.types import FcaError
@@ -25,12 +26,14 @@ KINDS = {
     "checkpoints": "checkpoints of runs that are done",
     "weights": "weights of trained networks, but for snapshots",
     "snapshots": "weights of their snapshots",
-    "cache": "decoded pixels",
+    "diverged": "weights of trainings that diverged: nothing reads them",
+    "cache": "decoded pixels and pictures of pages",
     "hydra": "Hydra's folders of earlier sweeps",
     "stale": "claims and half-written files of processes that died",
 }
-FREE = ("checkpoints", "hydra", "stale")  # nobody misses them: what --yes removes where no kind is named
-QUIET = ("weights", "snapshots", "cache", "hydra")  # kinds that stay while anything is at work
+OF_WEIGHTS = ("weights", "snapshots", "diverged")
+FREE = ("checkpoints", "diverged", "hydra", "stale")  # nobody misses them: what --yes removes where no kind is named
+QUIET = (*OF_WEIGHTS, "cache", "hydra")  # kinds that stay while anything is at work
 
 
 class Waste(NamedTuple):
@@ -75,7 +78,8 @@ def _clean(options: argparse.Namespace) -> int:
     doomed = [one for one in found if one.kind in kinds]
 
     if busy and (not options.yes or any(kind in QUIET for kind in kinds)):
-        print(f"{busy} runs or sweeps are at work here: {', '.join(QUIET)} stay until they end")
+        at_work, end = ("1 run or sweep is", "it ends") if busy == 1 else (f"{busy} runs or sweeps are", "they end")
+        print(f"{at_work} at work here: {', '.join(QUIET)} stay until {end}")
     for kind in kinds:
         print(_line(kind, [one for one in doomed if one.kind == kind]))
     total = as_bytes(sum(one.size for one in doomed))
@@ -108,7 +112,9 @@ def _of_runs(store: Store, found: list[Waste], filters: Sequence[str]) -> list[W
 
 def waste(store: Store) -> tuple[int, list[Waste]]:
     """How many runs and sweeps are at work, and what can go: no link, nothing behind one, nothing of a run at work."""
-    trained, outputs = store.rows().set_index("run_id")["train_s"].dropna(), store.outputs
+    rows, outputs = store.rows().set_index(RUN_ID), store.outputs
+    trained = rows["train_s"].dropna()
+    diverged = set(rows.index[rows[FLAG].eq(DIVERGED)])
     found, busy = list[Waste](), 0
     for folder in _inside(outputs / "runs"):
         if not (is_run_id(folder.name) and folder.is_dir()):
@@ -117,6 +123,8 @@ def waste(store: Store) -> tuple[int, list[Waste]]:
             busy += 1
         elif store.state(folder.name) is State.DONE:
             weights = {path: "weights" if path.stem == BEST else "snapshots" for path in store.weights(folder.name)}
+            if folder.name in diverged:
+                weights = dict.fromkeys(weights, "diverged")
             kinds = weights | {folder / "last.ckpt": "checkpoints"} | dict.fromkeys(_dead(folder), "stale")
             seconds = {path: float(trained.get(folder.name, 0.0)) for path in weights}
             found += [_of(kinds[path], path, seconds.get(path, 0.0)) for path in _inside(folder) if path in kinds]
@@ -163,9 +171,10 @@ def _line(kind: str, found: Sequence[Waste]) -> str:
 
 def _remove(store: Store, one: Waste) -> None:
     run_id = one.path.parent.name
-    if one.kind in ("weights", "snapshots"):
+    if one.kind in OF_WEIGHTS:
         store.remove_weights(run_id, [one.path], "fca clean")
     elif one.path.name == claims.CLAIM:
         claims.clear(one.path.parent)
     else:
-        remove(one.path)
+        with naming(one.path):  # of a folder, an error names the file inside alone
+            remove(one.path)
