@@ -1,6 +1,7 @@
 """Warnings of ours on the console: each text once with its count, over all configurations and workers of a command.
 
-Two warnings are one text when they differ only in names, as the id of a run. The log of each run has all of them.
+Two warnings are one text when they differ only in names, as the id of a run, or in numbers. The log of each run has
+all of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ FOLDER = "FCA_NOTICES"
 
 NAMED = 3  # names that a line lists
 _PLACEHOLDER = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")
+_NUMBER = re.compile(r"(?<![\w.])[\d,]*\d(?:\.\d+)?(?!\w)")
 _RUN = re.compile(r"\b[0-9a-f]{12}\b")
 _ENOUGH_WORDS = 4  # of a text beside its names, so that two with the same words mean the same
 
@@ -59,7 +61,7 @@ class Notice:
 
 
 def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
-    """The text of a warning, what it shares with those that differ only in names, and its names.
+    """The text of a warning, what it shares with those that differ only in names and numbers, and these.
 
     >>> record = logging.makeLogRecord({"msg": "run %s is left out: its row lacks one of %s", "args": ("0a", "top1")})
     >>> text_key_and_names(record)
@@ -75,7 +77,12 @@ def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
     for name in names:
         key = key.replace(name, "...", 1)
     runs = [run for run in _RUN.findall(key) if run not in names]
-    return text, _RUN.sub("...", key), [*names, *runs]
+    key = _RUN.sub("...", key)
+    numbers: list[str] = []
+    if len(words) >= _ENOUGH_WORDS:
+        numbers = _NUMBER.findall(key)
+        key = _NUMBER.sub("...", key)
+    return text, key, [*names, *runs, *numbers]
 
 
 def _is_name(value: str) -> bool:
