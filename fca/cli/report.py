@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -56,8 +57,10 @@ def report(config: DictConfig) -> str:
     print(f"page: {made.page}")
     if config.serve:
         with served(made.page.parent) as address:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is how it ends, no failure
             print(f"open: {address} (made again while runs finish; ctrl-c ends)", flush=True)
-            follow(lambda: _finished(config), make)
+            with suppress(KeyboardInterrupt):
+                follow(lambda: _finished(config), make)
     return again
 
 

@@ -44,6 +44,7 @@ from fca.types import FcaError, check_choice
 
 FORMATS = ("table", "csv", "json", "markdown", "parquet")
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".md": "markdown", ".parquet": "parquet", ".txt": "table"}
+NAMED = 5  # columns that a note lists
 MEANING = (TASK, DATASET, LIMIT, SPLIT, MODEL, SNAPSHOT, ENCODER, SHIFT, ADAPTATION, NCL, SAMPLER, COMPAT)
 EXAMPLES = """examples:
   fca results dataset=digits ncl=2,5 'top1>0.9'          filters: a column, a comparison, values
@@ -222,7 +223,9 @@ def _meant(frame: pd.DataFrame, by: Sequence[str]) -> list[str]:
 
 def _warn_of_mixtures(mixed: Sequence[str]) -> None:
     if mixed:
-        print(f"note: within a line also {', '.join(mixed)} differ; filter, or add them to --by", file=sys.stderr)
+        columns = ", ".join(mixed[:NAMED]) + (f" and {len(mixed) - NAMED} more" if len(mixed) > NAMED else "")
+        are = "differs" if len(mixed) == 1 else "differ"
+        print(f"note: within a line also {columns} {are}; filter, or add to --by", file=sys.stderr)
 
 
 def _sorted(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
