@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from fca.cli import printable
+
 FOLDER = "FCA_NOTICES"
 """The environment variable with the folder in which the processes of one command note what they showed."""
 
@@ -106,7 +108,7 @@ class Console(logging.Handler):
             if self.held is not None:
                 self._hold(text, key, names)
             elif _is_first(key, text, names):
-                print(text, file=sys.stderr, flush=True)
+                _print(text)
         except Exception:  # as every handler does: a warning ends no work
             self.handleError(record)
 
@@ -141,7 +143,7 @@ def gathered() -> Iterator[None]:
         notices, handler.held = handler.held, None
         for key, notice in notices.items():
             if _is_first(key, notice.text, notice.names, counted=False):
-                print(notice.line(), file=sys.stderr, flush=True)
+                _print(notice.line())
 
 
 @contextmanager
@@ -160,7 +162,11 @@ def shared() -> Iterator[None]:
             del os.environ[FOLDER]
             for notice in _noted(Path(folder)):
                 if notice.count > 1:
-                    print(notice.repeats(), file=sys.stderr, flush=True)
+                    _print(notice.repeats())
+
+
+def _print(text: str) -> None:
+    print(printable(text, keep="\n"), file=sys.stderr, flush=True)
 
 
 def _is_first(key: str, text: str, names: list[str], *, counted: bool = True) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from fca import store
-from fca.cli import FILTER, Words, as_options, refused
+from fca.cli import FILTER, Words, as_options, printable, refused
 from fca.cli.show import as_markdown, as_text, check_store
 from fca.csv_table import csv_text
 from fca.store.columns import (
@@ -137,7 +137,7 @@ def _chosen(options: Any, kind: str) -> pd.DataFrame:
     chosen = joined(options.query, options.filters, frame)
     if chosen is not None:
         for sentence in unmatched(options.filters, frame):
-            print(f"note: {sentence}", file=sys.stderr)
+            print(f"note: {printable(sentence)}", file=sys.stderr)
         frame = kept(frame, chosen)
     columns = _expanded(names, frame)
     if by:
