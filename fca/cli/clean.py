@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fca.cli import FILTER, Words, as_options, refused
+from fca.cli import FILTER, Words, as_options, printable, refused
 from fca.cli.show import as_bytes, check_store
 from fca.cli.status import as_time
 from fca.models.stored import BEST
@@ -18,7 +19,7 @@ from fca.store.columns import FLAG, RUN_ID
 from fca.store.damage import PROGRESS, is_run_id
 from fca.store.diverged import DIVERGED
 from fca.store.files import DamagedFile, abandoned_parts, naming, read_object, remove
-from fca.store.filters import joined
+from fca.store.filters import joined, unmatched
 from fca.store.query import kept
 from fca.types import FcaError
 
@@ -51,11 +52,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = Words(prog="fca clean", description=f"{__doc__} Rows, arrays, journals, tables and reports always stay.")
     parser.add_argument("filters", nargs="*", metavar=FILTER, help="only what belongs to these runs, as in fca results")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
+    parser.add_argument("--query", help="only what belongs to the runs of this condition; also query=...")
     parser.add_argument("--yes", action="store_true", help=f"remove it; without a kind: {', '.join(FREE)}")
     for kind, what in KINDS.items():
         parser.add_argument(f"--{kind}", action="store_true", help=what)
     try:
-        options = parser.parse_intermixed_args(as_options(arguments, ("outputs",)))
+        options = parser.parse_intermixed_args(as_options(arguments, ("outputs", "query")))
         check_store(options.outputs)
         return _clean(options)
     except FcaError as error:
@@ -72,7 +74,7 @@ def _clean(options: argparse.Namespace) -> int:
     """Print what would go, or remove it."""
     store = Store(Path(options.outputs))
     busy, found = waste(store)
-    found = _of_runs(store, found, options.filters)
+    found = _of_runs(store, found, options.query, options.filters)
     named = [kind for kind in KINDS if getattr(options, kind)]
     kinds = named or FREE
     doomed = [one for one in found if one.kind in kinds]
@@ -99,14 +101,16 @@ def _clean(options: argparse.Namespace) -> int:
     return 0
 
 
-def _of_runs(store: Store, found: list[Waste], filters: Sequence[str]) -> list[Waste]:
-    """What belongs to the runs that the filters keep; everything without filters."""
+def _of_runs(store: Store, found: list[Waste], query: str | None, filters: Sequence[str]) -> list[Waste]:
+    """What belongs to the runs that the query and the filters keep; everything without them."""
     rows = store.rows()
-    query = joined(None, filters, rows)
-    if query is None:
+    chosen = joined(query, filters, rows)
+    if chosen is None:
         return found
 
-    folders = {store.folder(run_id) for run_id in kept(rows, query)[RUN_ID]}
+    for sentence in unmatched(filters, rows):
+        print(f"note: {printable(sentence)}", file=sys.stderr)
+    folders = {store.folder(run_id) for run_id in kept(rows, chosen)[RUN_ID]}
     return [one for one in found if one.path.parent in folders]
 
 

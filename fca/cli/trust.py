@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import yaml
 from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.defaults_list import DefaultsList
+from hydra._internal.defaults_list import DefaultsList, create_defaults_list
 from hydra._internal.sources_registry import SourcesRegistry
 from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
@@ -41,7 +41,7 @@ _PLAIN = re.compile(r"[\w.:,=/@+-]*")
 _REFERENCE = re.compile(r"\$\{(now:[^${}]*|hydra:[\w.]+|[\w.@/\[\]-]+)\}")  # to a key, the time, Hydra's own values
 
 _plain = ConfigLoaderImpl._load_single_config
-_list_defaults = config_loader_impl.create_defaults_list
+_list_defaults = create_defaults_list
 
 
 def _defaults_list(repo: Any, config_name: str | None, overrides_list: list[Override], **how: Any) -> DefaultsList:
@@ -60,7 +60,7 @@ def _defaults_list(repo: Any, config_name: str | None, overrides_list: list[Over
     raise FcaError("defaults", words, allowed, "correct the defaults of the file that these words choose")
 
 
-config_loader_impl.create_defaults_list = _defaults_list  # Hydra has no hook at this place
+config_loader_impl.create_defaults_list = _defaults_list  # type: ignore  # Hydra has no hook at this place
 
 
 def _load(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:

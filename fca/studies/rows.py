@@ -361,7 +361,7 @@ def filters_that_agree(trained: pd.DataFrame) -> list[str]:
 
 def _agreeing(read: pd.DataFrame, how: tuple[Any, ...]) -> list[str]:
     """A filter for each column in which rows of some data set may not differ, but do.    how: as for `_differing`."""
-    words = []
+    words: list[str] = []
     kept_rows = read
     while True:
         of_datasets = (_differing(part, *how) for _, part in kept_rows.groupby(DATASET))
@@ -425,9 +425,9 @@ def _conflict(
     if len(set(read[DATASET])) == 1:
         filters = shlex.join(words)
     else:  # the filter may not take the rows of other data sets away
-        chosen = " and ".join(conditions)
-        chosen = f"({chosen})" if len(conditions) > 1 else chosen
-        filters = f"query={shlex.quote(f'{_other_than(dataset, part, read)} or {chosen}')}"
+        condition = " and ".join(conditions)
+        condition = f"({condition})" if len(conditions) > 1 else condition
+        filters = f"query={shlex.quote(f'{_other_than(dataset, part, read)} or {condition}')}"
     return Conflict(dataset, tuple(columns), tuple(_values(first.values)), filters, first.per_model)
 
 

@@ -92,6 +92,15 @@ def test_filters_choose_the_runs_that_are_cleaned(store, capsys):
     assert gone == {f"runs/{IDS[0]}/best.safetensors"}
 
 
+def test_a_query_chooses_the_runs_that_are_cleaned_and_a_value_of_no_run_is_named(store, capsys):
+    gone, _ = cleaned(store, capsys, "--weights", "--yes", f"query=run_id == '{IDS[1]}'")
+    assert gone == {f"runs/{IDS[1]}/best.safetensors"}
+    assert clean.main(["--outputs", str(store.outputs), "--snapshots", "--yes", "run_id=x"]) == 0
+    captured = capsys.readouterr()
+    assert "note: no run has run_id=x; run_id is 00000000000a, " in captured.err
+    assert captured.out.endswith("removed 0 B\n")
+
+
 def test_yes_alone_removes_only_what_nobody_misses(store, capsys):
     gone, out = cleaned(store, capsys, "--yes")
     assert gone == {f"runs/{run_id}/last.ckpt" for run_id in (*IDS, "00000000000c")} | {
