@@ -70,13 +70,17 @@ def as_options(words: Sequence[str], keys: Sequence[str] = ()) -> list[str]:
     return [f"--{word}" if re.match(f"({name})=", word) else word for word in words]
 
 
-def printable(text: str) -> str:
-    """The text with control characters as their codes, so that a file's name cannot command the terminal.
+def printable(text: str, keep: str = "") -> str:
+    """The text with control characters as their codes: no name of a file, and no store, may command the terminal.
+
+    keep: control characters that stay, such as those between lines.
 
     >>> print(printable("a\x1b[2J.png"))
     a\\x1b[2J.png
     """
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text)
 
 
 def refused(error: Exception | str) -> int:

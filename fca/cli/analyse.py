@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 from omegaconf import DictConfig
 
+from fca.cli import printable
 from fca.cli.application import AnalyseConfig, application, check_root
 from fca.cli.configure import component, configured, keys_of, store_with_images
 from fca.cli.notices import gathered
@@ -36,7 +37,7 @@ def _print(config: DictConfig) -> None:
     saved = zip(found.tables.values(), found.save(), strict=True)
     for table, folder in sorted(saved, key=lambda pair: pair[0].name in answering):
         print(f"{_text(table)}\n{len(table.runs)} runs; kept in {folder}\n")
-    print(*headlines(found.analysis, found.tables), sep="\n")
+    print(*map(printable, headlines(found.analysis, found.tables)), sep="\n")
 
 
 def _analysed(config: DictConfig, outputs: str | Path) -> Analysed:

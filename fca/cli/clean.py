@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from fca.cli import FILTER, Words, as_options, refused
+from fca.cli import FILTER, Words, as_options, printable, refused
 from fca.cli.show import as_bytes, check_store
 from fca.cli.status import as_time
 from fca.models.stored import BEST
 from fca.store import State, Store, claims
-from fca.store.columns import RUN_ID
+from fca.store.columns import FLAG, RUN_ID
 from fca.store.damage import PROGRESS, is_run_id
-from fca.store.files import DamagedFile, abandoned_parts, read_object, remove
-from fca.store.filters import joined
+from fca.store.diverged import DIVERGED
+from fca.store.files import DamagedFile, abandoned_parts, naming, read_object, remove
+from fca.store.filters import joined, unmatched
 from fca.store.query import kept
 from fca.types import FcaError
 
@@ -25,12 +27,14 @@ KINDS = {
     "checkpoints": "checkpoints of runs that are done",
     "weights": "weights of trained networks, but for snapshots",
     "snapshots": "weights of their snapshots",
-    "cache": "decoded pixels",
+    "diverged": "weights of trainings that diverged: nothing reads them",
+    "cache": "decoded pixels and pictures of pages",
     "hydra": "Hydra's folders of earlier sweeps",
     "stale": "claims and half-written files of processes that died",
 }
-FREE = ("checkpoints", "hydra", "stale")  # nobody misses them: what --yes removes where no kind is named
-QUIET = ("weights", "snapshots", "cache", "hydra")  # kinds that stay while anything is at work
+OF_WEIGHTS = ("weights", "snapshots", "diverged")
+FREE = ("checkpoints", "diverged", "hydra", "stale")  # nobody misses them: what --yes removes where no kind is named
+QUIET = (*OF_WEIGHTS, "cache", "hydra")  # kinds that stay while anything is at work
 
 
 class Waste(NamedTuple):
@@ -48,11 +52,12 @@ def main(arguments: Sequence[str]) -> int:
     parser = Words(prog="fca clean", description=f"{__doc__} Rows, arrays, journals, tables and reports always stay.")
     parser.add_argument("filters", nargs="*", metavar=FILTER, help="only what belongs to these runs, as in fca results")
     parser.add_argument("--outputs", default="outputs", help="the store (default: outputs)")
+    parser.add_argument("--query", help="only what belongs to the runs of this condition; also query=...")
     parser.add_argument("--yes", action="store_true", help=f"remove it; without a kind: {', '.join(FREE)}")
     for kind, what in KINDS.items():
         parser.add_argument(f"--{kind}", action="store_true", help=what)
     try:
-        options = parser.parse_intermixed_args(as_options(arguments, ("outputs",)))
+        options = parser.parse_intermixed_args(as_options(arguments, ("outputs", "query")))
         check_store(options.outputs)
         return _clean(options)
     except FcaError as error:
@@ -69,13 +74,14 @@ def _clean(options: argparse.Namespace) -> int:
     """Print what would go, or remove it."""
     store = Store(Path(options.outputs))
     busy, found = waste(store)
-    found = _of_runs(store, found, options.filters)
+    found = _of_runs(store, found, options.query, options.filters)
     named = [kind for kind in KINDS if getattr(options, kind)]
     kinds = named or FREE
     doomed = [one for one in found if one.kind in kinds]
 
     if busy and (not options.yes or any(kind in QUIET for kind in kinds)):
-        print(f"{busy} runs or sweeps are at work here: {', '.join(QUIET)} stay until they end")
+        at_work, end = ("1 run or sweep is", "it ends") if busy == 1 else (f"{busy} runs or sweeps are", "they end")
+        print(f"{at_work} at work here: {', '.join(QUIET)} stay until {end}")
     for kind in kinds:
         print(_line(kind, [one for one in doomed if one.kind == kind]))
     total = as_bytes(sum(one.size for one in doomed))
@@ -95,20 +101,24 @@ def _clean(options: argparse.Namespace) -> int:
     return 0
 
 
-def _of_runs(store: Store, found: list[Waste], filters: Sequence[str]) -> list[Waste]:
-    """What belongs to the runs that the filters keep; everything without filters."""
+def _of_runs(store: Store, found: list[Waste], query: str | None, filters: Sequence[str]) -> list[Waste]:
+    """What belongs to the runs that the query and the filters keep; everything without them."""
     rows = store.rows()
-    query = joined(None, filters, rows)
-    if query is None:
+    chosen = joined(query, filters, rows)
+    if chosen is None:
         return found
 
-    folders = {store.folder(run_id) for run_id in kept(rows, query)[RUN_ID]}
+    for sentence in unmatched(filters, rows):
+        print(f"note: {printable(sentence)}", file=sys.stderr)
+    folders = {store.folder(run_id) for run_id in kept(rows, chosen)[RUN_ID]}
     return [one for one in found if one.path.parent in folders]
 
 
 def waste(store: Store) -> tuple[int, list[Waste]]:
     """How many runs and sweeps are at work, and what can go: no link, nothing behind one, nothing of a run at work."""
-    trained, outputs = store.rows().set_index("run_id")["train_s"].dropna(), store.outputs
+    rows, outputs = store.rows().set_index(RUN_ID), store.outputs
+    trained = rows["train_s"].dropna()
+    diverged = set(rows.index[rows[FLAG].eq(DIVERGED)])
     found, busy = list[Waste](), 0
     for folder in _inside(outputs / "runs"):
         if not (is_run_id(folder.name) and folder.is_dir()):
@@ -117,6 +127,8 @@ def waste(store: Store) -> tuple[int, list[Waste]]:
             busy += 1
         elif store.state(folder.name) is State.DONE:
             weights = {path: "weights" if path.stem == BEST else "snapshots" for path in store.weights(folder.name)}
+            if folder.name in diverged:
+                weights = dict.fromkeys(weights, "diverged")
             kinds = weights | {folder / "last.ckpt": "checkpoints"} | dict.fromkeys(_dead(folder), "stale")
             seconds = {path: float(trained.get(folder.name, 0.0)) for path in weights}
             found += [_of(kinds[path], path, seconds.get(path, 0.0)) for path in _inside(folder) if path in kinds]
@@ -163,9 +175,10 @@ def _line(kind: str, found: Sequence[Waste]) -> str:
 
 def _remove(store: Store, one: Waste) -> None:
     run_id = one.path.parent.name
-    if one.kind in ("weights", "snapshots"):
+    if one.kind in OF_WEIGHTS:
         store.remove_weights(run_id, [one.path], "fca clean")
     elif one.path.name == claims.CLAIM:
         claims.clear(one.path.parent)
     else:
-        remove(one.path)
+        with naming(one.path):  # of a folder, an error names the file inside alone
+            remove(one.path)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Int
 
-from fca.cli import Words, refused
+from fca.cli import Words, printable, refused
 from fca.cli.show import as_text, find, flat_config, ids, line_of, numbers_of, typed_value, with_ends
 from fca.store import Store
 from fca.store.columns import Row
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         if not 2 <= len(options.ids) <= len(ascii_uppercase):
             raise FcaError("ids", " ".join(options.ids), f"2 to {len(ascii_uppercase)} runs", "fca diff ID ID")
         sides = [_side(name, typed, options.outputs) for name, typed in zip(ascii_uppercase, options.ids, strict=False)]
-        print(*_lines(sides, options.images), sep="\n")
+        print(printable("\n".join(_lines(sides, options.images)), keep="\n"))
     except FcaError as error:
         return refused(error)
     except DamagedFile as damaged:

@@ -1,6 +1,7 @@
 """Warnings of ours on the console: each text once with its count, over all configurations and workers of a command.
 
-Two warnings are one text when they differ only in names, as the id of a run. The log of each run has all of them.
+Two warnings are one text when they differ only in names, as the id of a run, or in numbers. The log of each run has
+all of them.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from fca.cli import printable
+
 FOLDER = "FCA_NOTICES"
 """The environment variable with the folder in which the processes of one command note what they showed."""
 
 NAMED = 3  # names that a line lists
 _PLACEHOLDER = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")
+_NUMBER = re.compile(r"(?<![\w.])[\d,]*\d(?:\.\d+)?(?!\w)")
 _RUN = re.compile(r"\b[0-9a-f]{12}\b")
 _ENOUGH_WORDS = 4  # of a text beside its names, so that two with the same words mean the same
 
@@ -59,7 +63,7 @@ class Notice:
 
 
 def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
-    """The text of a warning, what it shares with those that differ only in names, and its names.
+    """The text of a warning, what it shares with those that differ only in names and numbers, and these.
 
     >>> record = logging.makeLogRecord({"msg": "run %s is left out: its row lacks one of %s", "args": ("0a", "top1")})
     >>> text_key_and_names(record)
@@ -75,7 +79,12 @@ def text_key_and_names(record: logging.LogRecord) -> tuple[str, str, list[str]]:
     for name in names:
         key = key.replace(name, "...", 1)
     runs = [run for run in _RUN.findall(key) if run not in names]
-    return text, _RUN.sub("...", key), [*names, *runs]
+    key = _RUN.sub("...", key)
+    numbers: list[str] = []
+    if len(words) >= _ENOUGH_WORDS:
+        numbers = _NUMBER.findall(key)
+        key = _NUMBER.sub("...", key)
+    return text, key, [*names, *runs, *numbers]
 
 
 def _is_name(value: str) -> bool:
@@ -99,7 +108,7 @@ class Console(logging.Handler):
             if self.held is not None:
                 self._hold(text, key, names)
             elif _is_first(key, text, names):
-                print(text, file=sys.stderr, flush=True)
+                _print(text)
         except Exception:  # as every handler does: a warning ends no work
             self.handleError(record)
 
@@ -134,7 +143,7 @@ def gathered() -> Iterator[None]:
         notices, handler.held = handler.held, None
         for key, notice in notices.items():
             if _is_first(key, notice.text, notice.names, counted=False):
-                print(notice.line(), file=sys.stderr, flush=True)
+                _print(notice.line())
 
 
 @contextmanager
@@ -153,7 +162,11 @@ def shared() -> Iterator[None]:
             del os.environ[FOLDER]
             for notice in _noted(Path(folder)):
                 if notice.count > 1:
-                    print(notice.repeats(), file=sys.stderr, flush=True)
+                    _print(notice.repeats())
+
+
+def _print(text: str) -> None:
+    print(printable(text, keep="\n"), file=sys.stderr, flush=True)
 
 
 def _is_first(key: str, text: str, names: list[str], *, counted: bool = True) -> bool:

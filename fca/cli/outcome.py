@@ -25,11 +25,12 @@ from fca.store.columns import (
     TASK,
 )
 from fca.store.filters import as_typed, column_of
-from fca.studies.rows import OF_SIZE
+from fca.studies.rows import OF_SIZE, filters_that_agree
 from fca.types import Run
 
 LINES = 20
 MEASURED_BY = ("train", "score", "predict")  # the first of these that a sweep has; its others repeat the accuracies
+FEW_CLASS = {"report=few_class", "analysis=few_class"}
 _NO_AXES = (TASK, SNAPSHOT, *OF_SIZE)
 
 
@@ -92,6 +93,9 @@ def _kinds(column: pd.Series) -> int:
 def _next_command(store: Store, done: pd.DataFrame, rows: pd.DataFrame) -> str:
     """What reads such runs; of these data alone, if the store has others."""
     words = _reader(done)
+    trained = done[done[TASK] == "train"]
+    if FEW_CLASS & set(words) and len(trained):
+        words += filters_that_agree(trained)  # with all runs, the command would be refused
     if str(store.outputs) != "outputs":
         words.append(f"outputs={store.outputs}")
     datasets = sorted(done[DATASET].dropna().unique())

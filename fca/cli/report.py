@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -15,6 +16,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from fca.allowed import plain_name
+from fca.cli import printable
 from fca.cli.analyse import tables_of
 from fca.cli.application import CONF, ReportConfig, application, check_root, typed_words
 from fca.cli.configure import component, configured, keys_of, store_with_images, task_columns
@@ -48,16 +50,18 @@ def report(config: DictConfig) -> str:
     make = partial(_make_page, config, again, folders)
     made = make()
     for answer in answers_of(made.results):
-        print(answer.sentence)
+        print(printable(answer.sentence))
     for reason in dict.fromkeys(result.missing for result in made.results if result.mixed):
-        print(f"some answers are missing: {reason}")
+        print(f"some answers are missing: {printable(reason)}")
     if made.lost:
-        print(f"the page before also had {_named(made.lost)}; {_why_lost(made)}")
+        print(printable(f"the page before also had {_named(made.lost)}; {_why_lost(made)}"))
     print(f"page: {made.page}")
     if config.serve:
         with served(made.page.parent) as address:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is how it ends, no failure
             print(f"open: {address} (made again while runs finish; ctrl-c ends)", flush=True)
-            follow(lambda: _finished(config), make)
+            with suppress(KeyboardInterrupt):
+                follow(lambda: _finished(config), make)
     return again
 
 

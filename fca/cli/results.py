@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from fca import store
-from fca.cli import FILTER, Words, as_options, refused
+from fca.cli import FILTER, Words, as_options, printable, refused
 from fca.cli.show import as_markdown, as_text, check_store
 from fca.csv_table import csv_text
 from fca.store.columns import (
@@ -44,6 +44,7 @@ from fca.types import FcaError, check_choice
 
 FORMATS = ("table", "csv", "json", "markdown", "parquet")
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".md": "markdown", ".parquet": "parquet", ".txt": "table"}
+NAMED = 5  # columns that a note lists
 MEANING = (TASK, DATASET, LIMIT, SPLIT, MODEL, SNAPSHOT, ENCODER, SHIFT, ADAPTATION, NCL, SAMPLER, COMPAT)
 EXAMPLES = """examples:
   fca results dataset=digits ncl=2,5 'top1>0.9'          filters: a column, a comparison, values
@@ -136,7 +137,7 @@ def _chosen(options: Any, kind: str) -> pd.DataFrame:
     chosen = joined(options.query, options.filters, frame)
     if chosen is not None:
         for sentence in unmatched(options.filters, frame):
-            print(f"note: {sentence}", file=sys.stderr)
+            print(f"note: {printable(sentence)}", file=sys.stderr)
         frame = kept(frame, chosen)
     columns = _expanded(names, frame)
     if by:
@@ -222,7 +223,9 @@ def _meant(frame: pd.DataFrame, by: Sequence[str]) -> list[str]:
 
 def _warn_of_mixtures(mixed: Sequence[str]) -> None:
     if mixed:
-        print(f"note: within a line also {', '.join(mixed)} differ; filter, or add them to --by", file=sys.stderr)
+        columns = ", ".join(mixed[:NAMED]) + (f" and {len(mixed) - NAMED} more" if len(mixed) > NAMED else "")
+        are = "differs" if len(mixed) == 1 else "differ"
+        print(f"note: within a line also {columns} {are}; filter, or add to --by", file=sys.stderr)
 
 
 def _sorted(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from fca.cli import Words, refused
+from fca.cli import Words, printable, refused
 from fca.csv_table import read_table
 from fca.report.pictures import is_pictures
 from fca.store import ENDED_EARLY, State, Store, claims
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         options = parser.parse_args(arguments)
         store, found = find(options.id, options.outputs)
         lines = _table_lines(store, found) if _is_table(store, found) else _run_lines(store, found, options.config)
-        print(*lines, sep="\n")
+        print(printable("\n".join(lines), keep="\n"))
     except FcaError as error:
         return refused(error)
     except DamagedFile as damaged:
@@ -347,7 +347,8 @@ def show_failures(store: Store, runs: Iterable[str], most: int = 5) -> list[str]
 
     for run_id in [*failed[:most], *interrupted[:most]]:
         record = store.error(run_id)
-        print(f"{states[run_id].value} {run_id} ({record.get('task')}): {record['error']}\n  {record.get('command')}")
+        line = f"{states[run_id].value} {run_id} ({record.get('task')}): {record['error']}\n  {record.get('command')}"
+        print(printable(line, keep="\n"))
 
     if failed:
         number = f"{len(failed)} failed; " if len(failed) > most else ""
@@ -397,7 +398,7 @@ def as_markdown(frame: pd.DataFrame) -> str:
 
 
 def _cell(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value).replace("\n", "\\n")
+    return f"{value:.4g}" if isinstance(value, float) else printable(str(value))
 
 
 def shown_columns(frame: pd.DataFrame) -> list[str]:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from fca.cli import Words, refused
+from fca.cli import Words, printable, refused
 from fca.cli.show import check_store
 from fca.store import ENDED_EARLY, State, Store, claims
 from fca.store.columns import FLAG
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str]) -> int:
         for run_id in failed["run_id"]:
             store.forgive(run_id)
         again = "; run the same sweep again, or" if len(failed) else ""
-        print(f"forgot {len(failed)} failures{again}", *failed["command"].dropna().unique(), sep="\n")
+        print(f"forgot {len(failed)} failures{again}", *map(printable, failed["command"].dropna().unique()), sep="\n")
     if options.watch:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # Ctrl-C is how it ends, no failure
         with suppress(KeyboardInterrupt):
@@ -127,16 +127,21 @@ def _shown(store: Store) -> Text:
     parts = [f"{counts.get(state, 0)} {state}" for state in ("done", "running", "failed")]
     text = Text(", ".join([*parts, *(f"{number} {note}" for note, number in notes.items() if number)]) + "\n", "bold")
     text.append(_diverged(frame), "not bold yellow")
-    text.append("".join(_estimates(store, frame)), "not bold")
-    text.append("".join(_workers(by_state.get("running", none))), "not bold cyan")
+    text.append(_plain("".join(_estimates(store, frame))), "not bold")
+    text.append(_plain("".join(_workers(by_state.get("running", none)))), "not bold cyan")
     for line in by_state.get("damaged", none).to_dict("records"):
-        text.append(f"damaged {line['error']}\n", "not bold yellow")
-        text.append(f"  {line['command']}\n" if isinstance(line["command"], str) else "", "not bold")
-    text.append("".join(f"damaged {one}\n" for one in items), "not bold yellow")
+        text.append(_plain(f"damaged {line['error']}\n"), "not bold yellow")
+        text.append(_plain(f"  {line['command']}\n") if isinstance(line["command"], str) else "", "not bold")
+    text.append(_plain("".join(f"damaged {one}\n" for one in items)), "not bold yellow")
     for error, command in [*_failures(by_state.get("interrupted", none)), *_failures(by_state.get("failed", none))]:
-        text.append(f"{error}\n", "not bold red").append(f"  {command}\n", "not bold")
+        text.append(_plain(f"{error}\n"), "not bold red").append(_plain(f"  {command}\n"), "not bold")
     again = "run them again: fca status --retry-failed, then the same sweep; or the sweep with sweep.retry=true\n"
     return text.append(again if "failed" in counts else "", "not bold")
+
+
+def _plain(lines: str) -> str:
+    """Lines with what a store holds, which may come from a stranger."""
+    return printable(lines, keep="\n")
 
 
 def _diverged(frame: pd.DataFrame) -> str:

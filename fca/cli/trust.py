@@ -14,8 +14,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import yaml
+from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.defaults_list import DefaultsList, create_defaults_list
 from hydra._internal.sources_registry import SourcesRegistry
+from hydra.core.override_parser.types import Override
 from hydra.core.plugins import Plugins
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
@@ -38,6 +41,26 @@ _PLAIN = re.compile(r"[\w.:,=/@+-]*")
 _REFERENCE = re.compile(r"\$\{(now:[^${}]*|hydra:[\w.]+|[\w.@/\[\]-]+)\}")  # to a key, the time, Hydra's own values
 
 _plain = ConfigLoaderImpl._load_single_config
+_list_defaults = create_defaults_list
+
+
+def _defaults_list(repo: Any, config_name: str | None, overrides_list: list[Override], **how: Any) -> DefaultsList:
+    """Follow the defaults lists of files. Raises FcaError for those that Hydra stumbles over."""
+    try:
+        return _list_defaults(repo=repo, config_name=config_name, overrides_list=overrides_list, **how)
+    except FcaError:
+        raise
+    except RecursionError:
+        problem = "the files that a list names lead back to it"
+    except ValueError as error:
+        problem = " ".join(str(error).split())
+    typed = [str(override.input_line) for override in overrides_list]
+    words = " ".join(word for word in typed if not word.startswith("hydra."))
+    allowed = f"in every file a list of GROUP: OPTION ({problem})"
+    raise FcaError("defaults", words, allowed, "correct the defaults of the file that these words choose")
+
+
+config_loader_impl.create_defaults_list = _defaults_list  # type: ignore  # Hydra has no hook at this place
 
 
 def _load(loader: ConfigLoaderImpl, default: Any, repo: Any) -> Any:

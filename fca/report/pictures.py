@@ -94,14 +94,16 @@ def _kept(store: Store, fingerprint: str, image_ids: Sequence[str], run_id: str 
         files[image_id] = store.outputs / "cache" / "thumbnails" / f"{name}.png"
         if png := _whole(files[image_id]):
             found[image_id] = data_uri(png)
-    lacking = [image_id for image_id in image_ids if image_id not in found]
+
+    lacking = [one for one in image_ids if one not in found or _full_size(_large_file(store, found[one])) is None]
     for image_id, pixels, image in _thumbnails(store, fingerprint, lacking, run_id) if lacking else ():
-        png = png_of(pixels)
-        found[image_id] = data_uri(png)
         with suppress(OSError):  # a store that one may only read, a full disk: the picture is shown all the same
-            if image is not None and max(image.size) > THUMBNAIL:
+            if image_id not in found:
+                png = png_of(pixels)
+                found[image_id] = data_uri(png)
+                write_whole(files[image_id], methodcaller("write", png))
+            if image is not None:
                 write_whole(_large_file(store, found[image_id]), methodcaller("write", _jpeg_of(image)))
-            write_whole(files[image_id], methodcaller("write", png))
     return found
 
 
@@ -119,7 +121,15 @@ def large_pictures(store: Store, tables: Iterable[Table]) -> dict[str, Path]:
     columns = [table.frame["thumbnail"] for table in tables if "thumbnail" in table.frame]
     uris = dict.fromkeys(uri for column in columns for uri in column.dropna())
     files = {uri: _large_file(store, uri) for uri in uris}
-    return {uri: file for uri, file in files.items() if not file.is_symlink() and _whole(file, "JPEG")}
+    sizes = {uri: _full_size(file) for uri, file in files.items()}
+    return {uri: files[uri] for uri, size in sizes.items() if size is not None and max(size) > THUMBNAIL}
+
+
+def _full_size(file: Path) -> tuple[int, int] | None:
+    """Width and height of a picture that is kept at full size; None where there is none, or a link."""
+    if file.is_symlink() or (content := _whole(file, "JPEG")) is None:
+        return None
+    return Image.open(BytesIO(content)).size
 
 
 def _large_file(store: Store, uri: str) -> Path:

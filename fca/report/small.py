@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from fca.report import kinds, style
 from fca.types import Column
 
 HEIGHT, NAMED = 72, 4  # pixels; names at the side
+WIDEST = 14  # letters of a line below a picture
 COLOUR = "#1f83c9"  # 3:1 on white and on black
 ALIKE = 1e-12  # a smaller difference of two shares is the rounding of equal ones
 
@@ -66,13 +68,13 @@ def lines(frame: pd.DataFrame, x: Column, y: Column, one: Column, hover: Sequenc
 
 
 def strip(frame: pd.DataFrame, below: Column, hover: Sequence[Column]) -> Any:
-    """The first pictures of the frame (column `thumbnail`) beside each other, with a word below each."""
+    """The first pictures of the frame (column `thumbnail`) beside each other, with a word below each, in lines."""
     few = frame.head(NAMED).reset_index(drop=True)
-    few = few.assign(place=few.index, below=few[below].astype(str))
+    few = few.assign(place=few.index, below=["\n".join(textwrap.wrap(word, WIDEST)) for word in few[below].astype(str)])
     places = alt.Scale(domain=list(range(NAMED)))
     base = alt.Chart().encode(x=alt.X("place:O", axis=None, scale=places), tooltip=kinds.tooltips(hover))
     images: Any = base.mark_image(width=HEIGHT - 4, height=HEIGHT - 4).encode(y=alt.value(HEIGHT / 2 - 8))
-    words: Any = base.mark_text(fontSize=11, limit=88).encode(y=alt.value(HEIGHT))
+    words: Any = base.mark_text(fontSize=11, limit=88, lineBreak="\n").encode(y=alt.value(HEIGHT))
     drawn = [images.encode(url="thumbnail:N", href="large:N"), words.encode(text="below:N")]
     return _sized(kinds.layers(*drawn), few)
 

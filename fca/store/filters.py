@@ -79,8 +79,10 @@ def words_of(filters: Filters | None) -> list[str]:
 
 
 def as_typed(value: object) -> str:
-    """A value as a filter has it: in quotes where a comma, a bracket, a quote or the word null would be misread.
+    """A value as a filter has it: in quotes where a comma, a bracket, a quote, a first = or null would be misread.
 
+    >>> as_typed("=1+1")
+    "'=1+1'"
     >>> as_typed(2.0), as_typed("resnet18"), as_typed("a, b"), as_typed("null"), as_typed(None), as_typed((0, 3))
     ('2', 'resnet18', "'a, b'", "'null'", 'null', '[0,3]')
     """
@@ -91,7 +93,7 @@ def as_typed(value: object) -> str:
     if isinstance(value, tuple):
         return f"[{','.join(map(as_typed, value))}]"
     text = str(value)
-    is_plain = text != "null" and text == text.strip() and not re.search(r"[,\[\]'\"\\]", text) and text
+    is_plain = text != "null" and text == text.strip() and not re.search(r"^=|[,\[\]'\"\\]", text) and text
     return text if is_plain else repr(text)
 
 

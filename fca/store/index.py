@@ -55,10 +55,10 @@ def read_rows(outputs: Path) -> pd.DataFrame:
     training that diverged.
     """
     global _last
-    outputs = outputs.absolute()
+    place = outputs.absolute()
     stamps = _stamps(outputs / "runs")
-    if _last is None or _last[0] != outputs or not _last[1].equals(stamps):
-        _last = outputs, stamps, heeded(_with_kinds(_frame(_table(outputs, stamps)), outputs / "items"))
+    if _last is None or _last[0] != place or not _last[1].equals(stamps):
+        _last = place, stamps, heeded(_with_kinds(_frame(_table(outputs, stamps)), outputs / "items"))
     return _last[2].copy(deep=False)
 
 

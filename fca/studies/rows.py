@@ -332,16 +332,45 @@ def comparable(
     A missing value differs from nothing, except in OF_WEIGHTS.
     Raises MixedRows when nothing is left to read, naming column, values and the filter to type.
     """
+    how = (name, per_model, columns)
     conflicts: dict[str, Conflict] = {}
     for dataset, part in read.groupby(DATASET):
-        differing = _differing(part, name, per_model, columns)
+        differing = _differing(part, *how)
         if differing is not None:
-            conflicts[str(dataset)] = _conflict(str(dataset), part, read, differing, (name, per_model, columns))
+            conflicts[str(dataset)] = _conflict(str(dataset), part, read, differing, how)
     if not conflicts:
         return rows
-    if len(conflicts) == read[DATASET].nunique():
-        raise next(iter(conflicts.values())).error()
-    return rows.without(conflicts)
+    if len(conflicts) < read[DATASET].nunique():
+        return rows.without(conflicts)
+
+    first = next(iter(conflicts.values()))
+    if len(conflicts) > 1:  # a filter for the first data set alone would lead to the same error for the next one
+        first = replace(first, dataset=", ".join(conflicts), filters=shlex.join(_agreeing(read, how)))
+    raise first.error()
+
+
+def filters_that_agree(trained: pd.DataFrame) -> list[str]:
+    """Filters that keep those of these trainings which may stand in one table; none where all of them may.
+
+    trained: rows as they are stored. Versions of a data set, and ways to adapt a network, have names of their own then.
+    """
+    version = trained[DATASET] + " " + trained[FINGERPRINT].astype("object").fillna("")
+    named = trained.assign(dataset=version, model=_distinct_names(trained))
+    return _agreeing(named, (str(MODEL), ("recipe",), None))
+
+
+def _agreeing(read: pd.DataFrame, how: tuple[Any, ...]) -> list[str]:
+    """A filter for each column in which rows of some data set may not differ, but do.    how: as for `_differing`."""
+    words: list[str] = []
+    kept_rows = read
+    while True:
+        of_datasets = (_differing(part, *how) for _, part in kept_rows.groupby(DATASET))
+        differing = next((one for one in of_datasets if one is not None), None)
+        if differing is None:
+            return words
+        chosen = _one_value(kept_rows, differing)
+        words.append(chosen.word)
+        kept_rows = kept_rows[chosen.is_kept]
 
 
 class _Differing(NamedTuple):
@@ -386,27 +415,40 @@ def _conflict(
     columns, conditions, words = [], [], []
     kept_rows, differing = part, cast("_Differing | None", first)
     while differing is not None:
-        column, value = differing.column, _commonest(differing.values)
-        is_missing = kept_rows[column].isna()
-        is_kept = is_missing if value is None else kept_rows[column] == value
-        word, condition = f"{column}={as_typed(value)}", f"{column} == {_literal(value)}"
-        if value is not None and column not in OF_WEIGHTS and is_missing.any():  # which differ from nothing
-            is_kept |= is_missing
-            word, condition = f"{word},null", f"({condition} or {column} == None)"
-
-        columns.append(column)
-        words.append(word)
-        conditions.append(condition)
-        kept_rows = kept_rows[is_kept]
+        chosen = _one_value(kept_rows, differing)
+        columns.append(differing.column)
+        words.append(chosen.word)
+        conditions.append(chosen.condition)
+        kept_rows = kept_rows[chosen.is_kept]
         differing = _differing(kept_rows, *how)
 
     if len(set(read[DATASET])) == 1:
         filters = shlex.join(words)
     else:  # the filter may not take the rows of other data sets away
-        chosen = " and ".join(conditions)
-        chosen = f"({chosen})" if len(conditions) > 1 else chosen
-        filters = f"query={shlex.quote(f'{_other_than(dataset, part, read)} or {chosen}')}"
+        condition = " and ".join(conditions)
+        condition = f"({condition})" if len(conditions) > 1 else condition
+        filters = f"query={shlex.quote(f'{_other_than(dataset, part, read)} or {condition}')}"
     return Conflict(dataset, tuple(columns), tuple(_values(first.values)), filters, first.per_model)
+
+
+class _OneValue(NamedTuple):
+    """The rows with one value of a column: which they are, and how that is typed, as a filter and in a query."""
+
+    is_kept: pd.Series
+    word: str
+    condition: str
+
+
+def _one_value(rows: pd.DataFrame, differing: _Differing) -> _OneValue:
+    """The rows with the commonest value of the column in which they differ."""
+    column, value = differing.column, _commonest(differing.values)
+    is_missing = rows[column].isna()
+    is_kept = is_missing if value is None else rows[column] == value
+    word, condition = f"{column}={as_typed(value)}", f"{column} == {_literal(value)}"
+    if value is not None and column not in OF_WEIGHTS and is_missing.any():  # which differ from nothing
+        is_kept |= is_missing
+        word, condition = f"{word},null", f"({condition} or {column} == None)"
+    return _OneValue(is_kept, word, condition)
 
 
 def _other_than(dataset: str, part: pd.DataFrame, read: pd.DataFrame) -> str:

@@ -8,7 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
@@ -26,7 +26,7 @@ from fca.data.files import decode, threads
 from fca.generation import Drawn, Generator, Refused, Unavailable, Wanted
 from fca.models import built
 from fca.progress import Lines, on_terminal
-from fca.store.files import open_to_append, remove, write_whole
+from fca.store.files import DamagedFile, open_to_append, opened, remove, write_whole
 from fca.store.journal import Journal, Line
 from fca.tasks import Setup
 from fca.tasks.generate import bound_to_parent, drawn_together, pass_size
@@ -290,10 +290,12 @@ def draw(generator: Generator, wanted: Sequence[Wanted], files: Sequence[Path], 
 
 def _kept(file: Path) -> Seconds | None:
     """The seconds of an image that is there whole."""
-    with suppress(OSError, SyntaxError, ValueError, KeyError), Image.open(file) as kept:
-        kept.load()
-        return None, float(kept.info["seconds"])
-    return None
+    try:
+        with opened(file) as content, Image.open(content, formats=["PNG"]) as kept:
+            kept.load()
+            return None, float(kept.info["seconds"])
+    except (DamagedFile, OSError, SyntaxError, ValueError, KeyError, Image.DecompressionBombError):
+        return None
 
 
 def _keep(drawn: Drawn, wanted: Wanted, file: Path, side: int | None, seconds: float) -> None:

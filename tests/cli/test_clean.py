@@ -92,12 +92,45 @@ def test_filters_choose_the_runs_that_are_cleaned(store, capsys):
     assert gone == {f"runs/{IDS[0]}/best.safetensors"}
 
 
+def test_a_query_chooses_the_runs_that_are_cleaned_and_a_value_of_no_run_is_named(store, capsys):
+    gone, _ = cleaned(store, capsys, "--weights", "--yes", f"query=run_id == '{IDS[1]}'")
+    assert gone == {f"runs/{IDS[1]}/best.safetensors"}
+    assert clean.main(["--outputs", str(store.outputs), "--snapshots", "--yes", "run_id=x"]) == 0
+    captured = capsys.readouterr()
+    assert "note: no run has run_id=x; run_id is 00000000000a, " in captured.err
+    assert captured.out.endswith("removed 0 B\n")
+
+
 def test_yes_alone_removes_only_what_nobody_misses(store, capsys):
     gone, out = cleaned(store, capsys, "--yes")
     assert gone == {f"runs/{run_id}/last.ckpt" for run_id in (*IDS, "00000000000c")} | {
         ".hydra/2026-01-01/multirun.yaml"
     }
     assert out.endswith("removed 3.0 kB\n")
+
+
+def test_weights_of_a_training_that_diverged_are_named_and_go_with_what_nobody_misses(store, capsys):
+    token = claims.acquire(store.folder(IDS[0]))
+    row = {"run_id": IDS[0], "task": "train", "train_s": 100.0, "command": "fca run seed=0", "flag": "diverged"}
+    store.write(row, {"pred": np.arange(3)}, token)
+    claims.release(store.folder(IDS[0]), token)
+    _, out = cleaned(store, capsys)
+    lines = {line.split()[0]: line for line in out.splitlines()}
+    assert re.search(r"diverged +2 +2.0 kB .*weights of trainings that diverged", lines["diverged"])
+    assert re.search(r"weights +1 ", lines["weights"])
+    gone, _ = cleaned(store, capsys, "--yes")
+    assert {f"runs/{IDS[0]}/{name}" for name in WEIGHTS} < gone
+    assert not any(IDS[1] in name and name.endswith("safetensors") for name in gone)
+    assert store.state(IDS[0]) is State.DONE
+
+
+def test_a_folder_that_may_not_be_removed_is_named_whole(store, monkeypatch, capsys):
+    def refuse(path, *_):
+        raise OSError(30, "Read-only file system", "multirun.yaml")  # as shutil.rmtree does
+
+    monkeypatch.setattr(clean, "remove", refuse)
+    assert clean.main(["--outputs", str(store.outputs), "--hydra", "--yes"]) == 2
+    assert f"(Read-only file system: {store.outputs}/.hydra/2026-01-01)" in capsys.readouterr().err
 
 
 def test_weights_that_were_removed_leave_runs_that_are_done_and_say_how_to_get_them_back(store, capsys):
@@ -145,7 +178,7 @@ def test_while_a_run_or_a_sweep_is_at_work_its_files_and_all_weights_stay(store,
     (folder / "last.ckpt").write_text("x")
     gone, out = cleaned(store, capsys, "--yes", *(f"--{kind}" for kind in clean.KINDS))
     assert gone == {f"runs/{run_id}/last.ckpt" for run_id in (*IDS, "00000000000c")}
-    assert "1 runs or sweeps are at work here: weights, snapshots, cache, hydra stay" in out
+    assert "1 run or sweep is at work here: weights, snapshots, diverged, cache, hydra stay" in out
     claims.release(folder, token)
     with claims.announced(store.outputs, {"00000000000e": None}):
         assert not cleaned(store, capsys, "--yes", "--weights", "--cache")[0]

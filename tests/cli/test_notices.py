@@ -29,10 +29,23 @@ def test_texts_that_differ_in_more_than_a_name_are_both_shown(capsys):
     with gathered():
         log.warning("left out: %s", "a fit of two subjects")
         log.warning("left out: %s", "no item in common")
-        log.warning("a training has %d steps, on %d images", 30, 40)
-        log.warning("a training has %d steps, on %d images", 32, 100)
+        log.warning("%d of %d", 30, 40)
+        log.warning("%d of %d", 32, 100)
         log.info("not worth a line")
     assert len(capsys.readouterr().err.splitlines()) == 4
+
+
+def test_texts_that_differ_in_numbers_alone_are_one_line_with_a_count(capsys):
+    with gathered():
+        log.warning("a training of %s has %d steps, on %d images, of %.1f s", "digits", 30, 4000, 0.5)
+        log.warning("a training of %s has %d steps, on %d images, of %.1f s", "digits", 32, 4000, 0.25)
+        log.warning("the share of resnet18 that is known is %.2f", 0.5)
+        log.warning("the share of resnet50 that is known is %.2f", 0.5)
+    assert capsys.readouterr().err.splitlines() == [
+        "a training of digits has 30 steps, on 4000 images, of 0.5 s (2 times, also 32, 0.2)",
+        "the share of resnet18 that is known is 0.50",
+        "the share of resnet50 that is known is 0.50",
+    ]
 
 
 def test_what_comes_while_runs_work_is_shown_at_once_and_counted_at_the_end(capsys):

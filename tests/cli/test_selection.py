@@ -103,6 +103,16 @@ def test_a_conflict_in_the_only_data_set_is_an_error_with_a_plain_filter(fca, la
     assert (code, datasets(out)) == (0, {"flowers"})
 
 
+def test_a_conflict_in_every_data_set_is_an_error_with_a_filter_for_all_of_them(fca, labs):
+    for lab in labs:
+        mix(lab)
+    code, _, err = fca("analysis=findings", door=analyse)
+    assert (code, "one value on flowers, zoo: " in err) == (2, True), err
+    assert "next: keep one, e.g. recipe_augment=none" in err
+    code, out, err = fca("analysis=findings", "recipe_augment=none", door=analyse)
+    assert (code, datasets(out)) == (0, {"flowers", "zoo"}), err
+
+
 def test_a_value_that_only_some_models_lack_is_kept_by_the_filter(fca, labs):
     _, flowers = labs
     flowers.predict("published", flowers.logits(0), seed=0)  # has no recipe

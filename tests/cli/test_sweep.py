@@ -66,6 +66,13 @@ def test_the_page_of_several_stages_of_training_is_about_hard_images_and_that_of
     assert out.splitlines()[-1] == f"next: fca report report={report_name}"
 
 
+def test_the_next_command_keeps_one_value_of_what_may_not_stand_in_one_table(fca):
+    out = fca("-m", "subset.ncl=2", "seed=0,1", "recipe.lr=0.1,0.2", *SMALL)[1]
+    assert out.splitlines()[-1] == "next: fca report report=few_class recipe_lr=0.1"
+    code, out, err = fca("report=few_class", "recipe_lr=0.1", "report.analyses=[findings]", "logger=none", door=report)
+    assert code == 0, err
+
+
 def test_printing_commands_downloads_no_data(fca, tmp_path, monkeypatch):
     def no_network(*words, download=False, **others):
         assert not download

@@ -137,3 +137,13 @@ def test_a_link_in_a_store_from_elsewhere_copies_no_file_of_this_machine(describ
     file.unlink()
     file.write_text("no picture")
     assert large_pictures(store, [table_of(found)]) == {}
+
+
+def test_a_picture_whose_full_size_was_removed_while_its_thumbnail_stayed_is_kept_again(described, monkeypatch):
+    _, store, fingerprint = described
+    monkeypatch.setattr("fca.report.pictures.THUMBNAIL", 32)
+    found = pictures(store, SHOWN, fingerprint)
+    shutil.rmtree(store.outputs / "cache" / "pictures")
+    assert pictures(store, SHOWN, fingerprint) == found
+    [uri] = large_pictures(store, [table_of(found)])
+    assert uri == found.thumbnails[1]

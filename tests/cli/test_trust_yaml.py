@@ -83,6 +83,22 @@ def test_a_file_that_is_no_plain_configuration_is_refused_by_its_name_at_once(co
             read_yaml(tmp_path / "config.yaml")
 
 
+@pytest.mark.parametrize(
+    ("defaults", "reason"),
+    [
+        ("5", "defaults must be a list"),
+        ("[{override /model: [{a: b}]}]", "nested list items must be strings"),
+        ("[/experiment: x]", "the files that a list names lead back to it"),
+    ],
+)
+def test_a_defaults_list_that_hydra_cannot_follow_is_refused_in_a_line(defaults, reason, folder, fca):
+    write(folder / "experiment" / "x.yaml", f"# @package _global_\ndefaults: {defaults}\n")
+    for words in (["seed=1"], ["-m", "seed=1,2"]):
+        code, out, err = fca("--config-dir", str(folder), "experiment=x", *words)
+        assert (code, err.count("\n"), "Traceback" in out + err) == (2, 1, False), err
+        assert re.search(rf"^error: defaults = .*experiment=x.*; allowed: .*{reason}", err), err
+
+
 def test_aliases_and_standard_tags_of_plain_values_are_yaml_like_any_other(folder, fca):
     text = (
         "# @package _global_\nrecipe: {epochs: &few 3, min_steps: *few}\nseed: !!int 7\nmodel: {name: !!str test_vit}\n"

@@ -24,7 +24,7 @@ from tests.report.test_page import Parts
 RED = (220, 20, 30)
 
 
-def gallery_table(datasets=("zoo",), shown=10, pictured=True, predicted="9 x dog, 1 x cat"):
+def gallery_table(datasets=("zoo",), shown=10, pictured=True, predicted="dog (9), cat (1)"):
     """Pictures of one colour each."""
     lines = []
     for dataset in datasets:

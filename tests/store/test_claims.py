@@ -148,3 +148,12 @@ def test_a_claim_that_was_last_touched_in_the_future_or_is_a_folder_is_taken_ove
 def test_a_file_in_the_place_of_a_run_folder_does_not_stop_the_run(tmp_path):
     (tmp_path / "run").write_text("x")
     assert claims.acquire(tmp_path / "run") is not None
+
+
+def test_a_link_in_the_place_of_a_run_folder_has_nothing_written_where_it_leads(tmp_path):
+    elsewhere = tmp_path / "home"
+    elsewhere.mkdir()
+    (tmp_path / "run").symlink_to(elsewhere)
+    assert claims.acquire(tmp_path / "run") is not None
+    assert list(elsewhere.iterdir()) == []
+    assert (tmp_path / "run" / claims.CLAIM).is_file()

@@ -1,6 +1,7 @@
 """Searches of a domain whose failures are known: by night the classifier fails."""
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -227,6 +228,7 @@ def test_images_of_the_journal_that_are_missing_or_damaged_are_drawn_again_with_
     empty.write_bytes(b"")
     cut.write_bytes(cut.read_bytes()[:-30])
     missing.unlink()
+    os.mkfifo(missing)  # of a stranger's store: it would never end
     replaced.write_text("no image")
 
     again = search(generator=(painter := Painter()), max_subdomains=4)

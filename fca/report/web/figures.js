@@ -4,6 +4,7 @@
 const views = new Map(); // figure -> Vega view
 const NARROW = 600, WIDE = 1000, LEAST = 200; // pixels: of places where a legend has one column or two, of a panel
 const CANVAS = 3000; // lines from which SVG is too slow
+const SHRINK = 1.15; // a figure of fixed width that is wider than its place by this much is shrunk; wider ones scroll
 let quiet = 0; // > 0 while we set selections ourselves
 
 /** The data of a figure, which the page holds as columns and lines, as Vega-Lite takes them. */
@@ -50,6 +51,7 @@ async function drawFigure(place, theme) {
     return view;
   };
   place.classList.toggle("fixed", Boolean(figure.usermeta?.fixed));
+  place.classList.remove("shrunk");
   let view = await made(figure);
   if (figure.spec?.width && !figure.usermeta?.fixed) {
     const fit = fitted(place, figure, panels(place));
@@ -59,6 +61,7 @@ async function drawFigure(place, theme) {
     place.columns = fit.columns;
     await widen(place, view, fit.columns);
   }
+  place.classList.toggle("shrunk", drawnWidth(place) <= SHRINK * width); // rather than with its last column cut
   if (!small) followLegend(view);
 }
 

@@ -130,11 +130,11 @@ def _lines(source: Gathered, fields: Gallery) -> Iterator[dict[str, Any]]:
 
 
 def predicted(responses: Responses, item: int) -> str | None:
-    """What the subjects predicted for one item, `12 x cat, 3 x dog`; None where only right or wrong is known."""
+    """What the subjects predicted for one item, `cat (12), dog (3)`; None where only right or wrong is known."""
     if responses.pred is None:
         return None
     known = np.flatnonzero(~np.isnan(responses.correct[:, item]))
     names = [*responses.classes, "another class"]  # -1 takes the last
     counts = Counter(names[responses.pred[subject, item]] for subject in known).most_common()
     others = sum(n for _, n in counts[NAMED:])
-    return ", ".join(f"{n} x {name}" for name, n in [*counts[:NAMED], *([("others", others)] if others else [])])
+    return ", ".join(f"{name} ({n})" for name, n in [*counts[:NAMED], *([("others", others)] if others else [])])

@@ -56,12 +56,12 @@ def images_answer(gallery: pd.DataFrame) -> Found:
     """The hardest image, and the label that looks most wrong.
 
     >>> hard = {"dataset": "zoo", "kind": "hardest", "rank": 1, "image_id": "7.png", "thumbnail": None}
-    >>> hard |= {"label": "cat", "predicted": "9 x dog", "top1": 0.0}
+    >>> hard |= {"label": "cat", "predicted": "dog (9)", "top1": 0.0}
     >>> print(images_answer(pd.DataFrame([hard, hard | {"kind": "suspect", "image_id": "3.png"}]))[0])
-    The hardest image of zoo is 7.png: its label is cat, the models predict 9 x dog. Look first at the label of 3.png: \
-it is cat, the models predict 9 x dog.
+    The hardest image of zoo is 7.png: its label is cat, the models predict dog (9). Look first at the label of 3.png: \
+it is cat, the models predict dog (9).
     >>> print(images_answer(pd.DataFrame([hard, hard | {"kind": "suspect"}]))[0])
-    The hardest image of zoo is 7.png: its label is cat, the models predict 9 x dog. Its label is also the most suspect.
+    The hardest image of zoo is 7.png: its label is cat, the models predict dog (9). Its label is also the most suspect.
     """
     kinds_of_images = gallery[shown_images.KIND]
     hardest = gallery[kinds_of_images == "hardest"].sort_values("rank", kind="stable")

@@ -145,10 +145,10 @@ def gallery_figure(gallery: Table) -> alt.FacetChart:
 def _in_two_lines(predicted: str | None) -> str:
     """What the models predict, as it stands below a picture; longer texts end in dots, and the tooltip has them whole.
 
-    >>> _in_two_lines("10 x snowman, 4 x lamp, 2 x tree")
-    '10 x snowman, 4 x lamp,\\n2 x tree'
+    >>> _in_two_lines("snowman (10), lamp (4), tree (2)")
+    'snowman (10), lamp (4),\\ntree (2)'
     """
-    kept_together = (predicted or "").replace(" x ", "\xa0x\xa0")  # no line ends between a number and its class
+    kept_together = (predicted or "").replace(" (", "\xa0(")  # no line ends between a class and its number
     lines = [line.replace("\xa0", " ") for line in textwrap.wrap(kept_together, WIDEST + 1)]
     if len(lines) > 2:
         lines = [lines[0], f"{lines[1]} ..."]

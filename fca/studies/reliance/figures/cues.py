@@ -44,8 +44,9 @@ def correlation_figure(truth: Table) -> alt.FacetChart:
     chart = kinds.points_with_intervals(AGREES, along, hover, coloured, dodge=CUE, line=kinds.ZERO, scale=axis, size=50)
     title = style.title(
         "Which metrics follow the truth?",
-        "Rank correlation over networks, with its 95 % interval, times the sign that the metric claims. The right",
-        "panel decides. A metric that follows puts networks in order; whether its zero means anything is not tested.",
+        "Each mark is the rank correlation over networks of a metric with the truth, with its 95 % interval: +1 if it",
+        "ranks them as it claims. The right panel decides. Whether the zero of a metric means anything is not tested.",
+        "Metrics: accuracy without the object, rfs (relative foreground sensitivity to noise), saliency on the object.",
     )
     return style.faceted(chart, frame, title, (CUE,), height=46 * frame["named"].nunique(), columns=2)
 

@@ -135,7 +135,9 @@ def examples_figure(shown: Table) -> alt.FacetChart:
     tall, wide = (int(frame[name].max()) + 1 for name in ("row", "column"))
     chart = kinds.pictures(frame, (DATASET, made.CONDITION, LABEL), "change", LABEL)
     title = style.title(
-        "What do the changed images look like?", "These are the first images of the first classes, at input size."
+        "What do the changed images look like?",
+        "These are the first images of the first classes, at input size. Equal: on and around the object, noise covers "
+        "areas of the same size.",
     )
     drawn = style.faceted(chart, frame, title, (DATASET,), height=tall * STEP, columns=1)
     drawn.usermeta, drawn.spec.width = kinds.FIXED, wide * (kinds.SIDE + 30)
