@@ -407,9 +407,10 @@ def _check_word(root: str, word: str) -> None:
 
 def _are_options(group: str, content: object) -> bool:
     """Whether this is a list of options that a group takes: of most groups the last one would replace the others."""
-    is_list = isinstance(content, list) and all(isinstance(part, str) for part in content)
+    if not isinstance(content, list) or not all(isinstance(part, str) for part in content):
+        return False
     takes_several = group in ("experiment", "debug") or group.startswith("hydra/")
-    return is_list and (takes_several or len(content) == 1)
+    return takes_several or len(content) == 1
 
 
 def _check_paths(key: str, content: object) -> None:

@@ -205,7 +205,8 @@ def _keys_inside(kind: Any, key: str) -> list[str]:
     if key not in declared(kind):
         return []
     hint = declared(kind)[key][0]
-    return [name for part in (hint, *get_args(hint)) if is_dataclass(part) for name in declared(part)]
+    held = [part for part in (hint, *get_args(hint)) if isinstance(part, type) and is_dataclass(part)]
+    return list(declared(held[0])) if held else []
 
 
 def _fits(kind: type, name: str, value: Any) -> bool:

@@ -133,7 +133,7 @@ def one_at_a_time(key: str, value: str) -> str | None:
     """What to type for several values of a key that takes one, such as [2,3] or 2-5; None for other values.
 
     >>> one_at_a_time("seed", "[0, 1]"), one_at_a_time("subset.ncl", "2-5"), one_at_a_time("subset.ncl", "two")
-    ('to run each: fca run -m seed=0,1', "to run each: -m 'subset.ncl=range(2,6)'", None)
+    ('to run each: fca run -m seed=0,1', "to run each: fca run -m 'subset.ncl=range(2,6)'", None)
     """
     if re.fullmatch(r"\[[\w./+-]+(, *[\w./+-]+)+\]", value):
         return f"to run each: fca run -m {_quoted(key, value[1:-1].replace(' ', ''))}"
