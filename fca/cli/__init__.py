@@ -43,18 +43,27 @@ class Words(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise FcaError for words that are wrong."""
-        from fca.types import FcaError  # imports pandas, for which a tab or --help need not wait
+        from fca.types import FcaError, similar  # imports pandas, for which a tab or --help need not wait
 
         about = re.match(r"argument (\S+): (.*)", message)
         option, reason = about.groups() if about else ("words", message)
+        if number := re.fullmatch(r"invalid (float|int) value: '(.*)'", reason):
+            kind = "a number, such as 0.05" if number[1] == "float" else "a whole number"
+            raise FcaError(option, number[2], kind, "correct it")
         if choice := re.fullmatch(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", reason):
             raise FcaError(option, choice[1], choice[2].replace("'", ""), "take one of these")
         reason, _, value = reason.partition(": ")
         step = "correct it"
         takes_filters = any(action.metavar == FILTER for action in self._actions)
         typed = re.match(r"--([a-z]\w*)(?:[= ](\S+))?", value)
-        if takes_filters and typed is not None:
-            step = f"filters have no dashes in front: {typed[1]}={typed[2] or 'VALUE'}"
+        if typed is not None:
+            name, content = typed.groups()
+            flags = [flag[2:] for action in self._actions for flag in action.option_strings if flag.startswith("--")]
+            near = similar(flags, name)
+            if near:
+                step = f"did you mean {f'{near[0]}={content}' if content else f'--{near[0]}'}?"
+            elif takes_filters:
+                step = f"filters have no dashes in front: {name}={content or 'VALUE'}"
         raise FcaError(option, value, f"what {self.prog} --help lists ({reason})", step)
 
 

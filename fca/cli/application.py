@@ -33,7 +33,16 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from fca.allowed import KINDS, Allowed, Seed, Workers, allowed_of, check_values, declared
 from fca.cli import Words, refused
-from fca.cli.hints import KEY, group_as_key, keys_of_root, unknown_key, unknown_option, unknown_word, unreadable
+from fca.cli.hints import (
+    KEY,
+    group_as_key,
+    keys_of_root,
+    one_at_a_time,
+    unknown_key,
+    unknown_option,
+    unknown_word,
+    unreadable,
+)
 from fca.cli.selection import for_hydra
 from fca.cli.trust import check_words, watch
 from fca.plugins import use_plugins
@@ -343,7 +352,8 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
         if not is_key or len(name) < 2 or flag in parser._option_string_actions:
             continue
         is_short = not flag.startswith("--")  # short flags may be joined: -mr
-        is_flag = bool(parser._get_option_tuples(flag)) or (is_short and not equals)
+        may_be_joined = is_short and not equals and flag[:2] in parser._option_string_actions
+        is_flag = bool(parser._get_option_tuples(flag)) or may_be_joined
         if is_flag and not (is_short and name in keys):
             continue
         behind = arguments[place + 1] if place + 1 < len(arguments) else "VALUE"
@@ -362,14 +372,16 @@ def _check_word(root: str, word: str) -> None:
         content = override.value()
     except HydraException as error:
         if "=" not in word:
-            raise unknown_word(root, word, keys_of_root(ROOTS[root]), CONF) from error
+            raise unknown_word(root, word, keys_of_root(ROOTS[root]), composed(root, []), CONF) from error
         allowed = f"a value that Hydra can read ({unreadable(key, value)})"
         quoted = shlex.quote(f'{key}="{value}"') if value and '"' not in value else f"""'{key}="..."'"""
         step = f"correct it, or quote what has spaces, commas, brackets or odd letters twice: {quoted}"
+        if re.search(rf"\s{KEY}=", value, re.ASCII):
+            step = f"quote every KEY=VALUE alone: {word}"
         is_key = re.fullmatch(KEY, key, re.ASCII) is not None
         raise FcaError(key, value, allowed, step if is_key else "correct the key") from error
     if not override.key_or_group:
-        raise unknown_word(root, word, keys_of_root(ROOTS[root]), CONF)
+        raise unknown_word(root, word, keys_of_root(ROOTS[root]), composed(root, []), CONF)
     _check_paths(key, content)
 
     is_number = isinstance(content, int | float) and not isinstance(content, bool)
@@ -386,15 +398,19 @@ def _check_word(root: str, word: str) -> None:
         known = [*keys_of_root(ROOTS[root]), "hydra"]
         if top not in known and (top != override.key_or_group or isinstance(content, dict)):
             raise unknown_key(root, override.key_or_group, value, known, composed(root, []), CONF)
-    is_option = isinstance(content, str | Glob | Sweep | None) or is_texts(content)
+    is_option = isinstance(content, str | Glob | Sweep | None) or _are_options(override.key_or_group, content)
     if group and not is_option:
-        allowed = f"an option of conf/{override.key_or_group}"
-        raise FcaError(key, value, allowed, f"fca {root} --help lists them")
+        each = one_at_a_time(key, value) if root == "run" else None
+        step = each or f"fca {root} --help lists them"
+        raise FcaError(key, value, f"an option of conf/{override.key_or_group}", step)
 
 
-def is_texts(content: object) -> bool:
-    """Whether this is a list of texts, such as the options of a group that takes several."""
-    return isinstance(content, list) and all(isinstance(part, str) for part in content)
+def _are_options(group: str, content: object) -> bool:
+    """Whether this is a list of options that a group takes: of most groups the last one would replace the others."""
+    if not isinstance(content, list) or not all(isinstance(part, str) for part in content):
+        return False
+    takes_several = group in ("experiment", "debug") or group.startswith("hydra/")
+    return takes_several or len(content) == 1
 
 
 def _check_paths(key: str, content: object) -> None:
@@ -501,10 +517,14 @@ def _as_fca_error(error: Exception, root: str, words: Sequence[str]) -> FcaError
         return unknown_key(root, str(cause.full_key), typed.get(key), siblings, config, CONF)
     if isinstance(cause, OmegaConfBaseException) and cause.full_key:
         key = cause.full_key
-        return FcaError(key, typed.get(key), _kind(root, key) or one_line(cause), f"correct {key}")
+        each = one_at_a_time(key, typed.get(key, "")) if root == "run" else None
+        return FcaError(key, typed.get(key), _kind(root, key) or one_line(cause), each or f"correct {key}")
     if found := re.match(r"Ambiguous value for argument '(.*?)=(.*)'", str(error)):
         sweep = "add -m to run each of them, or " if root == "run" else "give one, or "
-        return FcaError(found[1], found[2], "one value", f"{sweep}put [ ] around a list")
+        step = f"{sweep}put [ ] around a list"
+        if (CONF / found[1].partition("@")[0]).is_dir():
+            step = f"{sweep}give one" if root == "run" else "give one"
+        return FcaError(found[1], found[2], "one value", step)
     return _of_defaults(error, root, typed) or _of_word(error, words)
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 from types import NoneType
 from typing import Any, Protocol, get_args, runtime_checkable
 
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import ConfigKeyError, OmegaConfBaseException
 
 from fca.allowed import allowed_of, check_truths, check_values, declared
 from fca.cli.application import CONF, check_root, composed, one_line
+from fca.cli.hints import beside, one_at_a_time, similar_first
 from fca.data.content import is_known
 from fca.data.splits import as_trained_on, first_images
 from fca.plugins import class_of, plugins
@@ -176,12 +177,23 @@ def _explained(values: Mapping[str, Any], group: str) -> Iterator[None]:
         key = (getattr(error, "full_key", None) or "").partition("[")[0]  # of a list, not of one of its values
         first, kind = str(error).splitlines()[0], class_of(group, values["_target_"])
         key = key or next((name for name, value in values.items() if not _fits(kind, name, value)), "")
-        fields = ", ".join(f"{group}.{name}" for name in declared(kind))
-        allowed = _allowed_inside(kind, key) or first
-        allowed = fields if isinstance(error, ConfigKeyError) else allowed
         value = OmegaConf.select(OmegaConf.create(dict(values)), key, throw_on_missing=False)
-        step = f"set {group}.{key}=... or look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
+        allowed = _allowed_inside(kind, key) or first
+        place = f"look at conf/{group.rpartition('.')[2].replace('encoder', 'model')}/"
+        inner = _keys_inside(kind, key)
+        example = f"{group}.{key}.{inner[0]}" if inner else f"{group}.{key}"
+        step = one_at_a_time(f"{group}.{key}", shown(value)) or f"set {example}=... or {place}"
+        if isinstance(error, ConfigKeyError):
+            fields = similar_first(declared(kind), key)
+            near = beside(group, key, fields)
+            allowed = listed(f"{group}.{name}" for name in fields)
+            step = f"did you mean {group}.{near[0]}={shown(value)}?" if near else f"leave it out, or {place}"
         raise FcaError(f"{group}.{key}", value, allowed, step) from error
+
+
+def shown(value: Any) -> str:
+    """A value as it is typed."""
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list | ListConfig) else str(value)
 
 
 def _allowed_inside(kind: Any, key: str) -> str | None:
@@ -190,6 +202,15 @@ def _allowed_inside(kind: Any, key: str) -> str | None:
     if not isinstance(kind, type) or not is_dataclass(kind) or field not in declared(kind):
         return None
     return _allowed_inside(declared(kind)[field][0], inner) if inner else allowed_of(kind, field)
+
+
+def _keys_inside(kind: Any, key: str) -> list[str]:
+    """The keys of a class that a field of another holds, such as share and seed of val; none for other fields."""
+    if key not in declared(kind):
+        return []
+    hint = declared(kind)[key][0]
+    held = [part for part in (hint, *get_args(hint)) if isinstance(part, type) and is_dataclass(part)]
+    return list(declared(held[0])) if held else []
 
 
 def _fits(kind: type, name: str, value: Any) -> bool:

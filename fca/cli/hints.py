@@ -37,6 +37,8 @@ ELSEWHERE = {  # how other tools call a key -> our key
     **dict.fromkeys(("device", "accelerator"), "machine.accelerator"),
     "gpus": "machine.devices",
     "classes": "subset.classes",
+    **dict.fromkeys(("run", "run_id"), "model.run_id"),
+    "snapshot": "model.snapshot",
     **dict.fromkeys(("data_dir", "data_path", "path", "folder", "images"), "dataset.root"),
     **dict.fromkeys(("output", "output_dir", "out_dir", "save_dir"), "outputs"),
 }
@@ -60,13 +62,13 @@ def unknown_key(
     keys = [str(sibling) for sibling in siblings]
     allowed = listed(similar_first(keys, name), name)
     meant = [_word(other, value, name) for other in _meant(key, keys, config, conf)]
-    added = [] if meant else list(_in_other_options(key, value, conf))
+    meant = meant or list(_in_other_options(key, value, keys, conf))
+    if before and not meant:
+        meant = [_word(other, value, name) for other in _of_that_name(name, config)]
     step = f"fca {root} --help lists groups and keys"
 
     if meant:
         step = f"did you mean {' or '.join(meant[:MOST])}? {step}"
-    elif added:
-        step = f"did you mean {' or '.join(added[:MOST])}? {step}"
     elif before and _takes_any_key(config, before):
         step = f"keys of {before} are added with +: +{_word(key, value, name)}"
     elif before:
@@ -81,15 +83,20 @@ def unknown_option(root: str, group: str, name: str, options: Sequence[str], fil
     if group == "dataset" and name and Path(name).expanduser().exists():
         meant = f"did you mean dataset=folder {_quoted('dataset.root', name)}? "
     rest = f"fca {root} --help lists all" if len(options) > LISTED else "choose one"
-    return FcaError(group, name, listed(similar_first(options, name), name), f"{meant}{rest}, or add conf/{file}.yaml")
+    step = f"{meant}{rest}, or add conf/{file}.yaml" if name else f"give a name, {group}=NAME; {rest}"
+    return FcaError(group, name, listed(similar_first(options, name), name), step)
 
 
-def unknown_word(root: str, word: str, keys: Sequence[str], conf: Path) -> FcaError:
+def unknown_word(root: str, word: str, keys: Sequence[str], config: Mapping[str, Any], conf: Path) -> FcaError:
     """The error for a word that is no KEY=VALUE: it may be a key, the name of an option, or a path of images.
 
-    keys: those at the top of the configuration.
+    keys: those at the top of the configuration.    config: the configuration, composed.
     """
-    meant = [f"{word}=VALUE, without spaces around the ="] if word in keys else []
+    every_key = {*keys, *_leaves(config)}
+    meant = [f"{word}=VALUE, without spaces around the ="] if word in every_key else []
+    key, colon, value = word.partition(":")
+    if colon and key in every_key:
+        meant = [_quoted(key, value)]
     if "dataset" in keys and word and Path(word).expanduser().exists():
         meant = [f"dataset=folder {_quoted('dataset.root', word)}"]
     groups = [*keys, "experiment"] if root == "run" else keys
@@ -122,6 +129,31 @@ def unreadable(key: str, value: str) -> str:
     return "text, a number, [A, B], {A: B}, or several with commas between"
 
 
+def one_at_a_time(key: str, value: str) -> str | None:
+    """What to type for several values of a key that takes one, such as [2,3] or 2-5; None for other values.
+
+    >>> one_at_a_time("seed", "[0, 1]"), one_at_a_time("subset.ncl", "2-5"), one_at_a_time("subset.ncl", "two")
+    ('to run each: fca run -m seed=0,1', "to run each: fca run -m 'subset.ncl=range(2,6)'", None)
+    """
+    if re.fullmatch(r"\[[\w./+-]+(, *[\w./+-]+)+\]", value):
+        return f"to run each: fca run -m {_quoted(key, value[1:-1].replace(' ', ''))}"
+    ends = re.fullmatch(r"(\d{1,9})(?:-|\.\.\.?|:)(\d{1,9})", value)
+    if ends and int(ends[1]) < int(ends[2]):
+        return f"to run each: fca run -m {_quoted(key, f'range({ends[1]},{int(ends[2]) + 1})')}"
+    return None
+
+
+def beside(group: str, name: str, siblings: Iterable[str]) -> list[str]:
+    """The keys of a group that may have been meant by one that it does not have.
+
+    >>> beside("recipe", "learning_rate", ["epochs", "lr"]), beside("recipe", "epoch", ["epochs", "lr"])
+    (['lr'], ['epochs'])
+    """
+    keys = list(siblings)
+    known_as = ELSEWHERE.get(name, "").removeprefix(f"{group}.")
+    return [known_as] if known_as in keys else similar(keys, name)
+
+
 def similar_first(names: Iterable[str], typed: str) -> list[str]:
     """All names, those that look like what was typed first."""
     every = list(names)
@@ -147,28 +179,45 @@ def _meant(key: str, siblings: Sequence[str], config: Mapping[str, Any], conf: P
         return [group]
 
     prefix = f"{before}." if before else ""
-    beside = [f"{prefix}{sibling}" for sibling in similar(siblings, name)]
+    near_here = [f"{prefix}{sibling}" for sibling in similar(siblings, name)]
     elsewhere = ELSEWHERE.get(name)
     same_place = elsewhere is not None and (not before or elsewhere.startswith(prefix))
     if elsewhere is not None and same_place and (elsewhere in leaves or "." not in elsewhere):
         return [elsewhere]
+    if elsewhere is not None and same_place and elsewhere.partition(".")[0] in config:
+        return []  # other options of that group may have it
     if before:
-        return beside
+        return [_as_typed(other, conf) for other in near_here]
 
     last_parts = {leaf: leaf.rpartition(".")[2] for leaf in leaves}
-    same_name = [leaf for leaf, last in last_parts.items() if last == name]
     near = similar(dict.fromkeys(last_parts.values()), name)
     like_name = [leaf for leaf, last in last_parts.items() if last in near]
-    return same_name or beside or (like_name if len(like_name) <= MOST else [])
+    meant = _of_that_name(name, config) or near_here or (like_name if len(like_name) <= MOST else [])
+    return [_as_typed(other, conf) for other in meant]
 
 
-def _in_other_options(key: str, value: str | None, conf: Path) -> Iterator[str]:
+def _of_that_name(name: str, config: Mapping[str, Any]) -> list[str]:
+    """The keys of a configuration whose last part is this."""
+    return [leaf for leaf in _leaves(config) if leaf.rpartition(".")[2] == name]
+
+
+def _as_typed(key: str, conf: Path) -> str:
+    """A key, or recipe/augment for recipe.augment, which is a group."""
+    return group_as_key(key, conf) or key
+
+
+def _in_other_options(key: str, value: str | None, siblings: Sequence[str], conf: Path) -> Iterator[str]:
     """Words that choose an option of the same group which has this key, those first that ask for it.
 
-    A key without a group is looked for in all groups.
+    A key without a group is looked for in all groups beside it.
     """
-    before, _, name = ELSEWHERE.get(key, key).rpartition(".")
+    group_typed, _, name_typed = key.rpartition(".")
+    elsewhere = ELSEWHERE.get(name_typed, "")
+    is_of_group = not group_typed or elsewhere.startswith(f"{group_typed}.")
+    before, _, name = (elsewhere if elsewhere and is_of_group else key).rpartition(".")
     groups = [before] if before else ["dataset", "model", "task", "shift", "recipe", "analysis"]
+    if not group_typed:
+        groups = [group for group in groups if group in siblings]
     for group in groups:
         options = _options_with(conf, group.replace("encoder", "model"), name) if (conf / group).is_dir() else []
         needing = [option for option, needed in options if needed]

@@ -33,7 +33,7 @@ from fca.stats.abstention import (
 )
 from fca.stats.features import PENALTIES
 from fca.stats.protocols import logit_columns
-from fca.store.columns import ADAPTATION, CLASSES, COMPAT, FLAG, LEFT_OUT, PENALTY_BY
+from fca.store.columns import ADAPTATION, CLASSES, COMPAT, LEFT_OUT, PENALTY_BY
 from fca.store.files import DamagedFile, write_text
 from fca.tasks.adaptation import GROUP
 from fca.types import BEST, Classifier, FcaError, UnreadableImage
@@ -66,10 +66,6 @@ def _predict(options: argparse.Namespace) -> list[str]:
     _check(options)
     out = Path(options.out)
     trained = Trained.of(options.outputs, options.run, options.snapshot)
-    if trained.row.get(FLAG) == "diverged":
-        allowed = "a training that did not diverge; the loss of this one became infinite, and its weights mean nothing"
-        raise FcaError("run", options.run, allowed, "train it again with a lower recipe.lr, and take that run")
-
     paths, read = loose_images(options.images, "FOLDER", trained.white)
     classifier = trained.model.build()
     chosen = None

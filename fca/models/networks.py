@@ -104,10 +104,11 @@ def _check_kinds(module: nn.Module, state: Mapping[str, Tensor], name: str) -> N
     parameters = dict(module.named_parameters())
     wrong = []
     for key, value in state.items():
-        is_plain = value.layout == torch.strided and not (value.is_meta or value.is_quantized)
+        has_values = value.layout == torch.strided and not value.is_meta
+        is_plain = has_values and not value.is_quantized
         has_fraction = key not in parameters or value.dtype == parameters[key].dtype or value.is_floating_point()
         if not (is_plain and has_fraction):
-            kind = str(value.dtype if is_plain else "meta" if value.is_meta else value.layout).removeprefix("torch.")
+            kind = str(value.dtype if has_values else "meta" if value.is_meta else value.layout).removeprefix("torch.")
             wrong.append(f"{key} ({kind})")
     if wrong:
         listed = ", ".join(wrong[:SHOWN]) + (", ..." if len(wrong) > SHOWN else "")

@@ -54,7 +54,7 @@ def check_classes(model: Model, data: ImageData, split: str) -> None:
     known = [index for index, key in enumerate(data.classes) if key in of_model]
     if not known:
         allowed = f"at least one class of {data.name}: {listed(data.classes)}"
-        step = "choose its data set (dataset=...), or give the class keys in logit order, model.classes=[...]"
+        step = "choose the data set of its training (dataset=...), or another model.run_id"
         raise FcaError("model.classes", listed(keys), allowed, step)
     if not data.number(split, known):
         allowed = f"a split of {data.name} with images of the classes that the model knows: {listed(keys)}"

@@ -224,15 +224,6 @@ def test_a_file_with_predictions_is_written_over_only_with_force(fca, outputs, t
     assert len(pd.read_csv("predictions.csv")) == 1
 
 
-def test_a_training_that_diverged_predicts_nothing(fca, outputs, trained, images, monkeypatch):
-    diverged = Trained(trained.store, {**trained.row, "flag": "diverged", "epochs_run": 0}, trained.model)
-    monkeypatch.setattr(Trained, "of", lambda *_: diverged)
-    code, _, err = fca(str(images), f"run={trained.row['run_id']}", f"outputs={outputs}", door=predict)
-    assert code == 2
-    assert f"run = {trained.row['run_id']}; allowed: a training that did not diverge" in err
-    assert not Path("predictions.csv").exists()
-
-
 def test_names_of_images_cannot_command_the_terminal(fca, outputs, trained, images, tmp_path):
     (tmp_path / "odd").mkdir()
     shutil.copy(images / "box0" / "000.png", tmp_path / "odd" / "a\x1b[2J.png")
@@ -306,7 +297,10 @@ def test_images_that_went_away_are_asked_for_by_the_command_that_listed_them(fca
         (["nowhere"], "FOLDER = nowhere; allowed: an existing directory or .zip archive, or an image"),
         (["."], "FOLDER = .; allowed: at least one image (.jpg, "),
         ([".", "error=2"], "error = 2.0; allowed: above 0 and below 1"),
-        ([".", "error=few"], "--error = 'few'"),
+        ([".", "error=few"], "--error = few; allowed: a number, such as 0.05"),
+        ([".", "error=5%"], "--error = 5%; allowed: a number, such as 0.05"),
+        ([".", "erorr=0.05"], "next: did you mean error=0.05?"),
+        ([".", "--froce"], "next: did you mean --force?"),
         ([".", "out=there.csv"], "out = there.csv; allowed: a file that does not exist yet"),
     ],
 )

@@ -53,6 +53,26 @@ MEANT = {  # what was typed -> what is to be typed
     "run resnet18": "model=resnet18",
     "run data=folder": "dataset=folder",
     "run train": "task=train",
+    "run augment=light": "recipe/augment=light",
+    "run recipe.aug=light": "recipe/augment=light",
+    "run dataset.path=photos": "dataset=folder dataset.root=photos",
+    "run recipe.lr 0.1": "recipe.lr=VALUE, without spaces",
+    "run recipe.lr:0.1": "recipe.lr=0.1",
+    "run -lr 0.1": "recipe.lr=0.1",
+    "run task.snapshots=[0.5]": "recipe.snapshots=[0.5]",
+    "run model.epochs=3": "recipe.epochs=3",
+    "run snapshot=0.5": "model=run model.snapshot=0.5",
+    "run run=0123456789ab": "model=run model.run_id=0123456789ab",
+    "run +recipe.learning_rate=0.1": "recipe.lr=0.1",
+    "run 'seed=[0, 1]'": "-m seed=0,1",
+    "run recipe.lr=[0.1,0.2]": "-m recipe.lr=0.1,0.2",
+    "run -m subset.ncl=2-5": "-m 'subset.ncl=range(2,6)'",
+    "run model=[resnet18,vgg16]": "-m model=resnet18,vgg16",
+    "run shift=[corruption/fog,clean]": "-m shift=corruption/fog,clean",
+    "run model=resnet18,vgg16": "add -m to run each of them, or give one",
+    "run 'dataset=folder dataset.root=photos'": "alone: dataset=folder dataset.root=photos",
+    "run model=": "give a name, model=NAME",
+    "run dataset.val=0.2": "dataset.val.share=...",
     "run task.split=val": "task=predict task.split=val",
     "run task=predict task.spilt=val": "task.split=val",
     "run model.run_id=x": "model=run model.run_id=x",
@@ -124,6 +144,11 @@ def refused(fca, tmp_path):
 @pytest.mark.parametrize("line", MEANT)
 def test_a_wrong_line_is_answered_with_what_was_meant(refused, line):
     assert MEANT[line] in refused(line).partition("; next: ")[2]
+
+
+@pytest.mark.parametrize("line", ["generate root=photos", "generate lr=0.1", "generate run_id=0123456789ab"])
+def test_no_command_is_offered_groups_that_it_does_not_have(refused, line):
+    assert refused(line).partition("; next: ")[2] == "fca generate --help lists groups and keys\n"
 
 
 @pytest.mark.parametrize("line", REASONS)

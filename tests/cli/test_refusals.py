@@ -239,7 +239,7 @@ LINES = {  # line -> part of its error
     "run -m nosuch=1,2": "key = nosuch",
     "run -m 'model=glob(zzz*)'": "model = glob(zzz*); allowed: one value or more",
     "run -m shift=clean,corruption/fgo": "shift = corruption/fgo; allowed: corruption/fog",
-    "run -m shift=corruption/fog,corruption/snow shift.severity=[1]": "shift.severity = [1]; allowed: shift.kinds",
+    "run -m shift=corruption/fog,corruption/snow shift.severity=[1]": "shift.severity = [1]; allowed: shift.severities",
     "run -m sweep.head=0 seed=1,2": "sweep.head = 0; allowed: a whole number, at least 1, or null",
     "run -m machine.workers=1,-1": "machine.workers = -1; allowed",
     "run -m recipe.epochs=1,0": "recipe.epochs = 0; allowed: at least 1",

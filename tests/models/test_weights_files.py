@@ -396,8 +396,11 @@ def test_a_pickled_network_is_refused_with_the_way_to_its_state_dict(tmp_path):
         (lambda weight: weight.to(torch.complex64), "complex64"),
         (lambda weight: weight.to_sparse(), "sparse_coo"),
         (lambda weight: weight.to("meta"), "meta"),
+        (lambda weight: torch.quantize_per_tensor(weight, 0.01, 0, torch.qint8), "qint8"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor")  # which files of earlier versions of torch hold
 def test_weights_that_torch_would_change_or_could_not_copy_are_refused(tmp_path, changed, kind):
     state = CifarResNet(8, None, None).build(TEN).module.state_dict()
     torch.save({**state, "linear.weight": changed(state["linear.weight"])}, tmp_path / "odd.pt")
