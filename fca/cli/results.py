@@ -224,8 +224,8 @@ def _meant(frame: pd.DataFrame, by: Sequence[str]) -> list[str]:
 def _warn_of_mixtures(mixed: Sequence[str]) -> None:
     if mixed:
         columns = ", ".join(mixed[:NAMED]) + (f" and {len(mixed) - NAMED} more" if len(mixed) > NAMED else "")
-        are = "differs" if len(mixed) == 1 else "differ"
-        print(f"note: within a line also {columns} {are}; filter, or add to --by", file=sys.stderr)
+        differ, them = ("differs", "it") if len(mixed) == 1 else ("differ", "them")
+        print(f"note: within a line also {columns} {differ}; filter, or add {them} to --by", file=sys.stderr)
 
 
 def _sorted(frame: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:

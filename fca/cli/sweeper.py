@@ -45,7 +45,7 @@ from fca.store.columns import FLAG, Row
 from fca.store.diverged import DIVERGED
 from fca.store.files import DamagedFile
 from fca.subset import NoSuchSubset
-from fca.types import FcaError, Run
+from fca.types import FcaError, Run, listed
 
 OF_THE_SWEEP = ("outputs", "plugins")  # and sweep.KEY: what cannot differ between its runs
 PROGRAMS = {"submitit_slurm": ("srun", "sbatch")}  # that a launcher needs
@@ -180,7 +180,7 @@ class Skipped:
         """How many points were skipped and why; None for none. Raises the first error where all are."""
         if self.errors and not self.drawn:
             raise self.errors[0]
-        reasons = "; ".join(few + ", ".join(sizes) for few, sizes in self.sizes.items())
+        reasons = "; ".join(few + listed(sizes) for few, sizes in self.sizes.items())
         total = self.drawn + len(self.errors)
         return f"skipped {len(self.errors)} of {total} configurations: {reasons}" if self.errors else None
 

@@ -116,7 +116,7 @@ def test_an_analysis_takes_options_and_is_saved_on_request(outputs):
     before = set((outputs / "tables").iterdir())
     saved = found.save()
     assert set((outputs / "tables").iterdir()) - before == set(saved)
-    with pytest.raises(FcaError, match=r"analysis.ncls = 2; allowed: analysis.query"):
+    with pytest.raises(FcaError, match=r"analysis.ncls = 2; allowed: .*did you mean analysis.ncl=2"):
         fca.analyse("similarity", outputs, ncls=2)
     with pytest.raises(FcaError, match="none among the 27 stored rows"):
         fca.analyse("similarity", outputs, query="encoder == 'clip'")

@@ -93,7 +93,7 @@ def test_groups_have_the_mean_over_subset_seeds_its_interval_and_their_number(pr
 
 def test_a_mean_over_settings_that_differ_says_so(outputs, capsys):
     assert results.main(["task=train", "--by", "ncl", "--outputs", str(outputs)]) == 0
-    assert "note: within a line also model differ; filter, or add them to --by" in capsys.readouterr().err
+    assert "note: within a line also model differs; filter, or add it to --by" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["runs.csv", "runs.json", "runs.parquet", "runs.md"])

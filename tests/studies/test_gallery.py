@@ -1,6 +1,7 @@
 """The gallery shows the right images, tells what was said, and finds their pictures in the store."""
 
 import base64
+import re
 from io import BytesIO
 
 import numpy as np
@@ -24,6 +25,11 @@ def describe(lab):
 
 def pixels(uri):
     return np.asarray(Image.open(BytesIO(base64.b64decode(uri.partition(",")[2]))))
+
+
+def counts_of(predicted):
+    """`cat (12), dog (3)` -> how many models predict each class."""
+    return {name: int(number) for name, number in re.findall(r"([^ ,]+) \((\d+)\)", predicted)}
 
 
 @pytest.fixture
@@ -54,9 +60,7 @@ def test_only_a_label_that_fewer_models_give_than_another_class_is_suspect(lab):
         lab.predict(f"net{number}", lab.logits(seed=number % 2, skill=0.1 * number), seed=0, adaptation="scratch")
     [table] = Gallery(shown=10_000)(lab.store)
     suspects = table.frame[table.frame["kind"] == "suspect"]
-    counts = [
-        {name: int(n) for n, name in (part.split(" x ") for part in line.split(", "))} for line in suspects["predicted"]
-    ]
+    counts = [counts_of(line) for line in suspects["predicted"]]
     assert counts
     for label, by_class in zip(suspects["label"], counts, strict=True):
         others = [number for name, number in by_class.items() if name not in (label, "others")]
@@ -84,11 +88,9 @@ def test_what_was_said_counts_every_answer(answered):
     keys, test = answered.data.classes, answered.data.items["image_id"].iloc[answered.data.rows("test")].tolist()
     for line in table.frame.to_dict("records"):
         said = [keys[pred[test.index(line["image_id"])]] for pred in preds]
-        counted = [part.split(" x ") for part in line["predicted"].split(", ")]
-        assert sum(int(n) for n, _ in counted) == 5
-        assert {name: int(n) for n, name in counted if name != "others"}.items() <= {
-            name: said.count(name) for name in said
-        }.items()
+        by_class = counts_of(line["predicted"])
+        assert sum(by_class.values()) == 5
+        assert all(number == said.count(name) for name, number in by_class.items() if name != "others")
         assert line["top1"] == said.count(line["label"]) / 5
 
 
