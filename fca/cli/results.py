@@ -186,18 +186,21 @@ def grouped(frame: pd.DataFrame, by: Sequence[str], values: Sequence[str] = ()) 
     for name in values:
         if not pd.api.types.is_numeric_dtype(frame[name]):
             raise FcaError("--columns", name, "columns of numbers, with --by", "leave it out, or add it to --by")
-    frame = frame[frame[list(values)].notna().any(axis="columns")] if len(values) else frame
-    drawn, lines, mixed = _draws(frame), [], set[str]()
-    for key, part in frame.groupby(list(by), sort=True, dropna=False):
+    if values:
+        frame = frame[frame[list(values)].notna().any(axis="columns")]
+    draws = _draws(frame)
+    not_grouped_by = _meant(frame, by)
+    lines, mixed = [], set[str]()
+    for key, group in frame.groupby(list(by), sort=True, dropna=False):
         line = dict(zip(by, key, strict=True))
         for name in map(str, values):
-            numbers = part[name].astype("float64")
+            numbers = group[name].astype("float64")
             within = FRACTION if name in HEADLINES else EVERYWHERE
-            mean = mean_with_interval(numbers, drawn[part.index], within=within)
+            mean = mean_with_interval(numbers, draws[group.index], within=within)
             line |= dict(zip((name, f"{name}_low", f"{name}_high"), mean, strict=True))
             line[f"{name}_n"] = int(numbers.notna().sum())
-            known = part[numbers.notna()]
-            mixed |= {other for other in _meant(frame, by) if known[other].astype(object).map(repr).unique().size > 1}
+            known = group[numbers.notna()]
+            mixed |= {other for other in not_grouped_by if len(set(known[other].astype(object).map(repr))) > 1}
         lines.append(line)
     result = pd.DataFrame(lines)
     result.attrs["mixed"] = sorted(mixed)

@@ -59,42 +59,52 @@ def by_layout(images: Sequence[str], folders: Iterable[str], roles: str, splits:
     role = roles.split("/")
     if role.count("class") != 1 or role.count("split") > 1 or set(role) - {"class", "split", "*"}:
         raise FcaError("dataset.layout", roles, "class once, split at most once, * for others, joined by /", STEP)
-    left_out = [[name] for name, ours in (splits or {}).items() if ours is None]
-    class_at, split_at = role.index("class"), role.index("split") if "split" in role else None
+    class_at = role.index("class")
+    split_at = role.index("split") if "split" in role else None
+    ignored_splits = {name for name, ours in (splits or {}).items() if ours is None}
 
-    def used(path: str) -> bool:
-        return split_at is None or path.split("/")[split_at : split_at + 1] not in left_out
+    def is_used(path: str) -> bool:
+        parts = path.split("/")
+        return split_at is None or len(parts) <= split_at or parts[split_at] not in ignored_splits
 
-    images = [path for path in images if used(path)]
-    parts = [tuple(path.split("/")) for path in images]
-    inside = [len(p) > len(role) for p in parts]
-    loose = sorted(path for path, is_inside in zip(images, inside, strict=True) if not is_inside)
-    if images and not any(inside):
+    used = [path for path in images if is_used(path)]
+    in_class = [path for path in used if path.count("/") >= len(role)]
+    loose = sorted(path for path in used if path.count("/") < len(role))
+    if loose and not in_class:
         step = f"put the images of a class into a folder, list all in a table (dataset=manifest), or {STEP}"
         raise FcaError("image outside of a class folder", shown(loose), f"paths like {roles}/file", step)
+    without_images = _without_images(used, [folder for folder in folders if is_used(folder)], role, splits)
 
-    prefixes = {p[:end] for p in {p[:-1][: len(role)] for p in parts} for end in range(1, len(role) + 1)}
-    empty_folders = [tuple(f.split("/")) for f in folders if used(f) and f.count("/") < len(role)]
-    empty_folders = [folder for folder in empty_folders if folder not in prefixes]
-    without_images, lacking = set[str](), set[str]()
-    for folder in empty_folders:
-        outermost = next(folder[:end] for end in range(1, len(folder) + 1) if folder[:end] not in prefixes)
+    parts = [tuple(path.split("/")) for path in in_class]
+    _one_folder_a_class(sorted({part[: len(role)] for part in parts}), class_at, split_at)
+    listed = pd.DataFrame({"image_id": in_class, "label": [part[class_at] for part in parts]})
+    if split_at is not None:
+        listed["split"] = [part[split_at] for part in parts]
+    return Found(listed, loose, sorted(without_images))
+
+
+def _without_images(images: Sequence[str], folders: Iterable[str], role: Sequence[str], splits: Splits) -> set[str]:
+    """The outermost folders that hold no image and are neither a class nor a split; others that hold none are errors.
+
+    images, folders: paths.    role: what each folder of a path is, as `by_layout` takes it.
+    """
+    deepest = {tuple(path.split("/")[:-1][: len(role)]) for path in images}
+    with_images = {folder[:end] for folder in deepest for end in range(1, len(folder) + 1)}
+    without_images, lost = set[str](), set[str]()
+    for path in folders:
+        folder = tuple(path.split("/"))
+        if len(folder) > len(role) or folder in with_images:
+            continue
+        outermost = next(folder[:end] for end in range(1, len(folder) + 1) if folder[:end] not in with_images)
         is_class = role[len(outermost) - 1] == "class" and outermost[-1].casefold() not in ANNOTATIONS
         if is_class or known_split(outermost[-1], splits):
-            lacking.add("/".join(folder))
+            lost.add(path)
         else:
             without_images.add("/".join(outermost))
-    if lacking:
+    if lost:
         what, allowed = "folder without an image", "at least one image in every split and class"
-        raise FcaError(what, shown([visible(name) for name in sorted(lacking)]), allowed, "fill or remove it")
-
-    parts = [p for p, is_inside in zip(parts, inside, strict=True) if is_inside]
-    _one_folder_a_class(sorted({p[: len(role)] for p in parts}), class_at, split_at)
-    in_class = [path for path, is_inside in zip(images, inside, strict=True) if is_inside]
-    listed = pd.DataFrame({"image_id": in_class, "label": [p[class_at] for p in parts]})
-    if split_at is not None:
-        listed["split"] = [p[split_at] for p in parts]
-    return Found(listed, loose, sorted(without_images))
+        raise FcaError(what, shown([visible(name) for name in sorted(lost)]), allowed, "fill or remove it")
+    return without_images
 
 
 def recognised(paths: Sequence[str], splits: Splits) -> str:

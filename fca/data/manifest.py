@@ -448,12 +448,19 @@ class AnnotatedImages(Manifest):
             raise FcaError("mask", error, "black and white, as large as its image", "mend it or its line") from error
         columns = {f"iou_{place}": column for place, column in enumerate(zip_longest(*found, fillvalue=np.nan), 1)}
         ious = pd.DataFrame(columns, have, dtype=np.float64).reindex(ids).reset_index(drop=True)
+
         digests = there.digests(work["mask"])
-        contents = {i: " ".join([*map(digests.__getitem__, paths), self.mask_object]) for i, paths in drawn.items()}
-        n = np.array([len(drawn.get(image_id, ())) for image_id in ids])
-        counts = {"n_annotations": n, "ask_again": (self.masks - n).clip(0)}
-        items = data.items.assign(mask_content=[contents.get(image_id, "") for image_id in ids], **counts)
-        items = items.assign(agreement=ious.mean(axis=1), **ious)
+        content_of = {}
+        for image_id, paths in drawn.items():
+            content_of[image_id] = " ".join([*(digests[path] for path in paths), self.mask_object])
+        n_annotations = np.array([len(drawn.get(image_id, ())) for image_id in ids])
+        items = data.items.assign(
+            mask_content=[content_of.get(image_id, "") for image_id in ids],
+            n_annotations=n_annotations,
+            ask_again=(self.masks - n_annotations).clip(0),
+            agreement=ious.mean(axis=1),
+            **ious,
+        )
         self._report(lines, workers, items)
         mask = AtPosition(lambda image_id: of_all(image_id)[0] if image_id in drawn else None, ids)
         return replace(data, items=items, fingerprint=fingerprint(items), mask=mask)

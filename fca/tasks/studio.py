@@ -228,15 +228,18 @@ class Studio:
 
         if not ahead:
             return []
-        files, domain = [self.file(visit, len(visit.draws) + at) for at in ahead], self.search.domain
-        images, chosen = [decode(file.read_bytes(), str(file)) for file in files], self.search.filter
-        read = logits(self.reader) if chosen.texts(domain) else np.zeros((len(images), 0))
-        kept, scores = chosen.accept(read, visit.subdomain, domain)
-        (right, p), *others = (domain.judged(logits(one), of) for one, of in self.networks)
-        second = np.where(kept, others[0][0], -1) if others else np.full(len(images), -1)
-        score = [None if np.isnan(value) else value for value in scores.tolist()]
-        values = (kept.tolist(), right.tolist(), p.tolist(), score, second.tolist())
-        return [Draw(*of_one, None) for of_one in zip(*values, strict=True)]
+        files = [self.file(visit, len(visit.draws) + at) for at in ahead]
+        images = [decode(file.read_bytes(), str(file)) for file in files]
+
+        domain, image_filter = self.search.domain, self.search.filter
+        read = logits(self.reader) if image_filter.texts(domain) else np.zeros((len(images), 0))
+        kept, scores = image_filter.accept(read, visit.subdomain, domain)
+        known_scores = [None if np.isnan(score) else score for score in scores.tolist()]
+
+        (right, p), *of_others = (domain.judged(logits(network), classes) for network, classes in self.networks)
+        right_of_second = np.where(kept, of_others[0][0], -1) if of_others else np.full(len(images), -1)
+        columns = (kept.tolist(), right.tolist(), p.tolist(), known_scores, right_of_second.tolist())
+        return [Draw(*of_image, None) for of_image in zip(*columns, strict=True)]
 
     def draw_again(self, images: Sequence[tuple[Visit, int]]) -> None:
         """Draw those images (a visit, and the number of one of its draws) whose files are missing or damaged.
