@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float32, Shaped, UInt8
+from jaxtyping import Bool, Float32, Int, Shaped, UInt8
 
 from fca.csv_table import csv_text
 from fca.data.duplicates import SIDE, exact_pairs, near_pairs, perceptual_hashes, signature
@@ -157,20 +157,33 @@ def findings(data: ImageData, arrays: Arrays) -> pd.DataFrame:
     of train, val and test, with their numbers of images; pairs of duplicates that differ in split or label, exact ones
     before near ones.
     """
-    about = data.items[["image_id", "split", "label"]]
-    broken = about[arrays["unreadable"]].assign(finding="unreadable file", detail=arrays["reasons"])
+    images = data.items[["image_id", "split", "label"]]
+    found = [
+        images[arrays["unreadable"]].assign(finding="unreadable file", detail=arrays["reasons"]),
+        _damaged_files(images, arrays),
+        _files_of_few_bits(images, arrays["largest"]),
+        _crossing_groups(data),
+        _odd_duplicates(images, arrays["duplicates_exact"], "exact"),
+        _odd_duplicates(images, arrays["duplicates_near"], "near"),
+    ]
+    columns = ["finding", *images, *images.add_prefix("other_"), "group", "detail"]
+    return pd.concat(found, ignore_index=True).reindex(columns=columns)
+
+
+def _crossing_groups(data: ImageData) -> pd.DataFrame:
+    """The groups in several of train, val and test, with their numbers of images."""
     crossing = groups_across_splits(data)
     counts = [", ".join(f"{split} {n}" for split, n in line.items() if n) for _, line in crossing.iterrows()]
-    groups = pd.DataFrame({"finding": "group in several splits", "group": crossing.index, "detail": counts})
-    parts = [broken, _damaged_files(about, arrays), _files_of_few_bits(about, arrays["largest"]), groups]
-    for kind in ("exact", "near"):
-        one, other = (about.iloc[side].reset_index(drop=True) for side in arrays[f"duplicates_{kind}"].T)
-        words = pd.Series("", one.index).mask(one["split"] != other["split"], " in two splits")
-        words = words.mask(one["label"] != other["label"], words + " with two labels")
-        pairs = one.join(other.add_prefix("other_")).assign(finding=f"{kind} duplicate" + words)
-        parts.append(pairs[words != ""].sort_values("finding", ascending=False, kind="stable"))
-    columns = ["finding", *about, *about.add_prefix("other_"), "group", "detail"]
-    return pd.concat(parts, ignore_index=True).reindex(columns=columns)
+    return pd.DataFrame({"finding": "group in several splits", "group": crossing.index, "detail": counts})
+
+
+def _odd_duplicates(images: pd.DataFrame, pairs: Int[np.ndarray, "pairs 2"], kind: str) -> pd.DataFrame:
+    """The pairs of duplicates whose images are in two splits, or have two labels."""
+    one, other = (images.iloc[side].reset_index(drop=True) for side in pairs.T)
+    oddity = pd.Series("", one.index).mask(one["split"] != other["split"], " in two splits")
+    oddity = oddity.mask(one["label"] != other["label"], oddity + " with two labels")
+    named = one.join(other.add_prefix("other_")).assign(finding=f"{kind} duplicate" + oddity)
+    return named[oddity != ""].sort_values("finding", ascending=False, kind="stable")
 
 
 def _damaged_files(about: pd.DataFrame, arrays: Arrays) -> pd.DataFrame:

@@ -391,19 +391,22 @@ def predicted_at_input(runs: Sequence[Run], classifier: Classifier, setup: Setup
     work: Forward = runs[0].work
     rows, true, known = known_images(work, classifier)
     shown = AtInput(work.data, work.split, rows, classifier, setup)
-    most = max(1, LOGITS_HELD_BYTES // (4 * len(rows) * len(classifier.classes)))
-    first = np.unique(work.data.labels[rows], return_index=True)[1][:EXAMPLES]
-    for start in range(0, len(runs), most):
-        part, begun = runs[start : start + most], time.perf_counter()
-        found = outputs_under([run.work.shift for run in part], classifier, shown, rows[first])
-        seconds = (time.perf_counter() - begun) / len(part)
-        for run, logits, examples in zip(part, found.logits, found.examples, strict=True):
+    runs_at_once = max(1, LOGITS_HELD_BYTES // (4 * len(rows) * len(classifier.classes)))
+    first_of_class = np.unique(work.data.labels[rows], return_index=True)[1][:EXAMPLES]
+    for start in range(0, len(runs), runs_at_once):
+        together = runs[start : start + runs_at_once]
+        begun = time.perf_counter()
+        shifted = outputs_under([run.work.shift for run in together], classifier, shown, rows[first_of_class])
+        seconds = (time.perf_counter() - begun) / len(together)
+
+        for run, logits, examples in zip(together, shifted.logits, shifted.examples, strict=True):
             columns = prediction_columns(logits, true, known)
             columns |= forward_columns(classifier, len(rows), seconds, setup.machine.accelerator)
-            arrays = {**prediction_arrays(logits, true, classifier.classes), "mask_area": found.mask_area}
+            arrays = prediction_arrays(logits, true, classifier.classes)
             if not run.work.keep_logits:
                 del arrays["logits"]
-            yield Finished(run, columns, {**arrays, "examples": examples})
+            arrays |= {"mask_area": shifted.mask_area, "examples": examples}
+            yield Finished(run, columns, arrays)
 
 
 def adapted_columns(predicted: Mapping[str, Any], data: ImageData, subset: ClassSubset) -> dict[str, Any]:

@@ -97,14 +97,16 @@ class Correlation(OfSubsets):
         scored = similarities.dropna(subset="simss")[["dataset", "encoder", "ncl", *DRAW, "simss"]]
         points = scored.merge(per_subset(accuracies), on=["dataset", "ncl", *DRAW])
         require(points, "subsets with both an accuracy and a similarity", rows.total, EMBED)
+
         decided = chance_of_means(accuracies)
         lines, drawn = [], []
-        for key, part in parts(points, [DATASET, ENCODER]):
-            for target in targets(part):
+        for key, of_encoder in parts(points, [DATASET, ENCODER]):
+            for target in targets(of_encoder):
                 behind = decided[(decided[DATASET] == key[DATASET]) & _is_behind(target, decided)]
                 same = {**key, AT_CHANCE: all_at_chance(behind)}
                 lines += [{**same, **line} for line in correlations(target)]
                 drawn.append(target.points)
+
         runs = sorted({*accuracies[RUN_ID], *similarities[RUN_ID]})
         parameters = rows.noted({**asdict(self), "intervals": INTERVALS, "p": "as if subsets were independent"})
         frames = (CORRELATION.frame(lines), CORRELATION_POINTS.frame(pd.concat(drawn, ignore_index=True)))
