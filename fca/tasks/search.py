@@ -31,7 +31,7 @@ from fca.subset import read_groups
 from fca.tasks import Setup
 from fca.tasks.checks import known_keys
 from fca.tasks.generate import price_of
-from fca.tasks.predict import check_forward, predictions, whole_split
+from fca.tasks.predict import Forward, check_forward, predictions, whole_split
 from fca.tasks.reading import name_of, reading
 from fca.tasks.studio import Draw, Studio, Visit, Work, history_of
 from fca.types import (
@@ -138,35 +138,67 @@ class Search:
     def plan(self, setup: Setup) -> list[Run]:
         """One run; before it the predictions of test images, where these are looked at. Raises FcaError."""
         setup.clean_only("search")
-        domain, drawing, options, reader = self.domain, self.generator, self._options(), None
-        clean, data = whole_split(setup, "test")[0], listed(domain, drawing)
-        check_forward(clean.work)
-        for model in (clean.work.model, *([self.second] if self.second else [])):
-            if (keys := known_keys(model)) is not None:
-                domain.columns(keys)  # refuses a target that the model does not know
+        domain, drawing = self.domain, self.generator
+        clean = whole_split(setup, "test")[0]
+        data = listed(domain, drawing)
+        self._check_models(clean.work)
         self._policy(setup.seed, np.zeros((len(domain.space), 1)))  # refuses options that it does not have
-        price = None if self.max_money is None else drawing.price()
-        if price is not None and (self.max_money or 0) < price:
-            raise FcaError("task.max_money", self.max_money, f"at least {price}, the price of an image", "raise it")
-        if self.filter.texts(domain) or self.features == "words":
-            reader = reading(setup.encoder, domain.prompts)
+        price = self._price()
+        needs_reader = self.filter.texts(domain) or self.features == "words"
+        reader = reading(setup.encoder, domain.prompts) if needs_reader else None
         before = [] if self.clean_accuracy is None else [clean]
         parent = clean.run_id if before else None
-        meaning = {"data": data.fingerprint, "model": clean.identity["model"], "filter": self.filter.label()}
-        meaning |= {"encoder": reader and setup.encoder.identity(), "second": self.second and self.second.identity()}
-        meaning |= {"generator": [drawing.label(), drawing.version()], "policy": [self.policy, options]}
-        meaning |= {"revised_rules": REVISED_RULES, "revised_policy": REVISED_POLICIES.get(self.policy)}
-        meaning |= {"price": price, "seed": setup.seed, "clean": parent}
-        meaning |= {name: getattr(self, name) for name in OWN}
-        about = {name: clean.about[name] for name in ("model", "weights", "snapshot")}
-        about |= {"dataset": domain.name, FINGERPRINT: data.fingerprint, "seed": setup.seed, "domain": domain.name}
-        about |= {"subject": domain.subject, "target": domain.target, "generator": drawing.label()}
-        about |= {"filter": self.filter.label() + (f", {name_of(setup.encoder)}" if reader else "")}
-        about |= {"policy": " ".join([self.policy, *(f"{key}={value}" for key, value in options.items())])}
-        about |= {"images": ",".join(map(str, self.images)), "n_subdomains": len(domain.space)}
-        about |= {"second": self.second and name_of(self.second)}
+
+        options = self._options()
+        meaning = {
+            "data": data.fingerprint,
+            "model": clean.identity["model"],
+            "filter": self.filter.label(),
+            "encoder": setup.encoder.identity() if reader else None,
+            "second": self.second.identity() if self.second else None,
+            "generator": [drawing.label(), drawing.version()],
+            "policy": [self.policy, options],
+            "revised_rules": REVISED_RULES,
+            "revised_policy": REVISED_POLICIES.get(self.policy),
+            "price": price,
+            "seed": setup.seed,
+            "clean": parent,
+            **{name: getattr(self, name) for name in OWN},
+        }
         identity = {key: value for key, value in meaning.items() if value is not None}
+        about = {
+            **{name: clean.about[name] for name in ("model", "weights", "snapshot")},
+            "dataset": domain.name,
+            FINGERPRINT: data.fingerprint,
+            "seed": setup.seed,
+            "domain": domain.name,
+            "subject": domain.subject,
+            "target": domain.target,
+            "generator": drawing.label(),
+            "filter": self.filter.label() + (f", {name_of(setup.encoder)}" if reader else ""),
+            "policy": " ".join([self.policy, *(f"{key}={value}" for key, value in options.items())]),
+            "images": ",".join(map(str, self.images)),
+            "n_subdomains": len(domain.space),
+            "second": name_of(self.second) if self.second else None,
+        }
         return [*before, Run("search", identity, about, parent, work=Work(data, clean.work.model, reader, clean))]
+
+    def _check_models(self, clean: Forward) -> None:
+        """Raise FcaError for a model that cannot predict, and for a target that a stored one does not know."""
+        check_forward(clean)
+        for model in (clean.model, *([self.second] if self.second else [])):
+            keys = known_keys(model)
+            if keys is not None:
+                self.domain.columns(keys)
+
+    def _price(self) -> float | None:
+        """Of an image; None where money is no limit. Raises FcaError where there is not enough for one."""
+        if self.max_money is None:
+            return None
+        price = self.generator.price()
+        if price is not None and self.max_money < price:
+            raise FcaError("task.max_money", self.max_money, f"at least {price}, the price of an image", "raise it")
+        return price
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Predict the test images if they are looked at, then search."""
@@ -247,17 +279,32 @@ class Search:
         arrays |= {"drawn": np.array([len(visit.draws) for visit in done], np.int32)}
         arrays |= {"visit_s": np.array([visit.seconds for visit in done], np.float32)}
         arrays |= {f"image_{name}": images[name].to_numpy().astype(kind) for name, kind in IMAGES.items()}
-        rate = (correct / np.maximum(shown, 1))[images["visit"]]
-        lowest = images.iloc[np.argsort(rate, kind="stable")]
-        kept, right, there = lowest["accepted"], lowest["correct"], lowest["refused"].isna()
-        masks = ((kept & ~right, 48), (kept & right, 24), (~kept & there, 24))
-        chosen = pd.concat([lowest[mask].groupby("visit", sort=False).head(8).head(most) for mask, most in masks])
-        pictured = [(done[at], number) for at, number in zip(chosen["visit"], chosen["number"], strict=True)]
-        studio.draw_again(pictured)
-        files = [studio.file(visit, number) for visit, number in pictured]
-        small = [Image.open(file).convert("RGB").resize((SIDE, SIDE), Image.Resampling.BICUBIC) for file in files]
-        gallery = np.array([np.asarray(image) for image in small], np.uint8)
-        return {**arrays, "gallery": gallery, "gallery_image": chosen.index.to_numpy().astype(np.int32)}
+        accuracy_of_visit = correct / np.maximum(shown, 1)
+        return {**arrays, **_gallery(studio, done, images, accuracy_of_visit)}
+
+
+def _gallery(
+    studio: Studio, done: list[Visit], images: pd.DataFrame, accuracy_of_visit: Float[np.ndarray, " visits"]
+) -> Arrays:
+    """Small pictures of the visits of lowest accuracy: wrong ones, right ones, and those that the filter left out.
+
+    images: a line for each draw, in order of visits.
+    """
+    lowest_first = images.iloc[np.argsort(accuracy_of_visit[images["visit"]], kind="stable")]
+    accepted, is_right = lowest_first["accepted"], lowest_first["correct"]
+    was_drawn = lowest_first["refused"].isna()
+    kinds = ((accepted & ~is_right, 48), (accepted & is_right, 24), (~accepted & was_drawn, 24))
+    chosen = pd.concat(
+        [lowest_first[of_kind].groupby("visit", sort=False).head(8).head(most) for of_kind, most in kinds]
+    )
+
+    pictured = [(done[at], number) for at, number in zip(chosen["visit"], chosen["number"], strict=True)]
+    studio.draw_again(pictured)
+    pictures = []
+    for visit, number in pictured:
+        picture = Image.open(studio.file(visit, number)).convert("RGB")
+        pictures.append(np.asarray(picture.resize((SIDE, SIDE), Image.Resampling.BICUBIC)))
+    return {"gallery": np.array(pictures, np.uint8), "gallery_image": chosen.index.to_numpy().astype(np.int32)}
 
 
 # Which visit is next.
