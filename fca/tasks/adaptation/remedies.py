@@ -148,27 +148,36 @@ class Remedy:
         from fca.training.remedies import Noised, logistic_head, stored, trained_head
 
         rows, groups, _ = self._images(setup, data)
-        train, val = (setup.subset.new_labels(data.labels[of]) for of in rows.values())
-        x, z = (features[of].astype(np.float32) for of in rows.values())
-        found: dict[Any, Any] = {N_TRAIN: len(train), N_VAL: len(val)}
+        train_labels, val_labels = (setup.subset.new_labels(data.labels[rows[split]]) for split in ("train", "val"))
+        train_features, val_features = (features[rows[split]].astype(np.float32) for split in ("train", "val"))
+        columns: dict[Any, Any] = {N_TRAIN: len(train_labels), N_VAL: len(val_labels)}
         if self.solver == "logistic":
-            weight, bias, strength = logistic_head(x, groups["train"], z, groups["val"], setup.seed)
-            right = float(((z @ weight.T + bias).argmax(axis=1) == val).mean())
-            return weight, bias, {**found, VAL_TOP1: right, STRENGTH: strength}
-        adam: dict[str, Any] = {field: getattr(self, field) for field in ADAM}
-        sees: list[Any]
+            weight, bias, strength = logistic_head(
+                train_features, groups["train"], val_features, groups["val"], setup.seed
+            )
+            is_right = (val_features @ weight.T + bias).argmax(axis=1) == val_labels
+            return weight, bias, {**columns, VAL_TOP1: float(is_right.mean()), STRENGTH: strength}
+
+        train: Any
+        val: Any
         if self.corm:
-            weights, built = self.saliency_weight, setup.model.build()
-            shown = [AtInput(data, split, of, built, setup) for split, of in rows.items()]
-            chances = (self.probability, 1.0)
-            sees = [Noised(built, one, self.sigma, p, setup.seed) for one, p in zip(shown, chances, strict=True)]
+            network, saliency_weights = setup.model.build(), self.saliency_weight
+            train_images = AtInput(data, "train", rows["train"], network, setup)
+            val_images = AtInput(data, "val", rows["val"], network, setup)
+            train = Noised(network, train_images, self.sigma, self.probability, setup.seed)
+            val = Noised(network, val_images, self.sigma, 1.0, setup.seed)
         else:
-            weights, sees = [0.0], [stored(each, setup.machine.accelerator) for each in (x, z)]
-        head = trained_head(sees[0], train, sees[1], val, weights, seed=setup.seed, **adam)
+            saliency_weights = [0.0]
+            train = stored(train_features, setup.machine.accelerator)
+            val = stored(val_features, setup.machine.accelerator)
+        adam: dict[str, Any] = {field: getattr(self, field) for field in ADAM}
+        head = trained_head(train, train_labels, val, val_labels, saliency_weights, seed=setup.seed, **adam)
         if head is None:
             return None
-        found |= {VAL_TOP1: head.val_top1, BEST_EPOCH: head.epoch}
-        return head.weight, head.bias, found | ({SALIENCY_WEIGHT: head.saliency_weight} if self.corm else {})
+        columns |= {VAL_TOP1: head.val_top1, BEST_EPOCH: head.epoch}
+        if self.corm:
+            columns[SALIENCY_WEIGHT] = head.saliency_weight
+        return head.weight, head.bias, columns
 
 
 def halves(labels: Int[np.ndarray, " images"], rank: Float[np.ndarray, " images"], most: int) -> tuple[Any, Any]:
