@@ -39,7 +39,7 @@ SHARE_RIGHT = Column(TOP1, float, ".1%", "accuracy")
 GUESS_RIGHT = Column(CHANCE, float, ".1%", "accuracy of guessing")
 RIGHT = Column(EXPECTED, float, ".1%", "expected accuracy")
 MS = Column(LATENCY, float, ".1f", "ms an image")
-SURE = Column(WITHIN, float, ".0%", "probability that it is good enough")
+SURE = Column(WITHIN, float, ".0%", "sure to be good enough")
 DOUBT = Column(images.MARGIN, float, ".2f", "how sure")
 SHOWN = 15  # confusions in the figure
 # One colour for each verdict, 3:1 on white and on black; only one candidate is recommended, or the best guess.

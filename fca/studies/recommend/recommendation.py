@@ -341,10 +341,10 @@ class Weighed:
         over = [at for at, limit in enumerate(self.limits) if limit is not None]
         if unknown:
             name = name_of(self.candidates[unknown[0]].key)
-            return (
-                "give more minutes",
-                f"{len(unknown)} candidates, such as {name}, are untrained, and nothing predicts them",
-            )
+            others = f"{name} is untrained, and nothing predicts it"
+            if len(unknown) > 1:
+                others = f"{len(unknown)} candidates, such as {name}, are untrained, and nothing predicts them"
+            return "give more minutes", others
         if over:
             least = min(over, key=lambda at: self.cost[at])
             name, limit = name_of(self.candidates[least].key), self.limits[least]
