@@ -8,7 +8,9 @@ import sys
 from collections.abc import Iterable
 from dataclasses import is_dataclass
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
+from pathlib import Path
 
 from fca.types import FcaError
 
@@ -16,6 +18,7 @@ PLUGINS = "FCA_PLUGINS"
 """The environment variable that lists modules as the key `plugins` does, with commas between them."""
 _plugins: list[str] = []
 _MODULE = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
+_STEP = "correct the name, or add the folder that has it: PYTHONPATH=FOLDER"
 
 
 def use_plugins(modules: Iterable[str]) -> None:
@@ -28,10 +31,16 @@ def use_plugins(modules: Iterable[str]) -> None:
         raise FcaError("plugins", odd[0], "names of modules, as in import: my_models", "correct the name")
     for name in named:
         package = name.partition(".")[0]
-        if package not in sys.modules and find_spec(package) is None:
-            step = "correct the name, or add the folder that has it: PYTHONPATH=FOLDER"
-            raise FcaError("plugins", name, f"modules that Python finds; there is no {package}", step)
+        if not _is_found(package):
+            raise FcaError("plugins", name, f"modules that Python finds; there is no {package}", _STEP)
     _plugins[:] = named
+
+
+def _is_found(package: str) -> bool:
+    """Whether Python finds a package, or it lies in the current folder, where functions of the user's may be."""
+    if package in sys.modules or find_spec(package) is not None:
+        return True
+    return PathFinder.find_spec(package, [str(Path.cwd())]) is not None
 
 
 def plugins() -> list[str]:
@@ -63,7 +72,9 @@ def class_of(what: str, target: object, room: str = "fca") -> type:
         found = getattr(import_module(module), kind, None)
     except Exception as error:  # whatever a user's module does when it is imported
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
-        raise FcaError(what, name, f"a class in a module that imports ({reason})", "correct the module") from error
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
+        step = _STEP if is_missing else "correct the module"
+        raise FcaError(what, name, f"a class in a module that imports ({reason})", step) from error
     if not (isinstance(found, type) and is_dataclass(found)):
         raise FcaError(what, name, ours, f"{module} has no dataclass {kind}: correct the name")
     return found

@@ -217,7 +217,7 @@ def table(options):
         coverage_file(predictions).round(4).to_csv(options.coverage, index=False)
     summary = []
     for way, part in choices.groupby("way"):
-        regret = mean_with_interval(part["regret"].to_numpy(), pd.factorize(part["dataset"])[0], within=(0, 100))
+        regret = mean_with_interval(part["regret"].to_numpy(), pd.factorize(part["dataset"])[0], within=(0.0, 100.0))
         slower = np.exp(np.log(part["slower"]).mean())
         summary.append({"way": way, "jobs": len(part), "regret": regret.value, "low": regret.low, "high": regret.high,
                         "worst": part["regret"].max(), "latency_ratio": slower})  # fmt: skip

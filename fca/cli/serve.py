@@ -44,9 +44,11 @@ class _Page(SimpleHTTPRequestHandler):
             self.send_error(HTTPStatus.NOT_FOUND)
             return None
 
+        about = os.fstat(content.fileno())
         self.send_response(HTTPStatus.OK)
         self.send_header("Content-Type", self.guess_type(file))
-        self.send_header("Content-Length", str(os.fstat(content.fileno()).st_size))
+        self.send_header("Content-Length", str(about.st_size))
+        self.send_header("Last-Modified", self.date_time_string(about.st_mtime))  # a page that is open asks for it
         self.end_headers()
         return content
 

@@ -63,7 +63,7 @@ def test_a_full_disk_ends_a_command_with_one_line_and_the_same_command_goes_on(n
         assert re.fullmatch(r"error: .*outputs/\S+.*File too large.*; next: make room, then repeat .*\n", done.stderr)
     else:
         assert re.search(
-            r"^failed .*: OSError: \[Errno 27\] File too large: 'outputs/cache/\S+.rgb'$", done.stdout, re.M
+            r"^interrupted .*: OSError: \[Errno 27\] File too large: 'outputs/cache/\S+.rgb'$", done.stdout, re.M
         )
     assert not remains(tmp_path / "outputs")
     assert call(fca, name)[0] == 0

@@ -51,6 +51,13 @@ def test_the_page_and_its_pictures_are_served_by_get_and_head(page):
         assert ask(netloc, "/", method)[0] == 501
 
 
+def test_a_page_that_is_open_can_ask_whether_it_was_made_again(page):
+    folder, netloc = page
+    for seconds, date in ((0, "Thu, 01 Jan 1970 00:00:00 GMT"), (2e9, "Wed, 18 May 2033 03:33:20 GMT")):
+        os.utime(folder / "index.html", (seconds, seconds))
+        assert ask(netloc, "/", "HEAD")[2]["Last-Modified"] == date
+
+
 def test_a_request_must_name_this_machine_as_its_host(page):
     _, netloc = page
     port = netloc.partition(":")[2]

@@ -8,6 +8,7 @@ import torch
 
 from fca.models.own import mean_colour
 from fca.models.pair import structural_similarity
+from fca.plugins import class_of, use_plugins
 from fca.types import FcaError
 
 MODULES = itertools.count()  # a name of its own for every test's module: Python imports a name once
@@ -177,3 +178,19 @@ def test_our_own_functions_import_nothing_from_the_current_folder(model, tmp_pat
     monkeypatch.delitem(sys.modules, "skimage.metrics", raising=False)
     monkeypatch.delitem(sys.modules, "skimage", raising=False)
     assert model("pair").similarity(*[np.zeros((32, 32, 3), np.uint8)] * 2) == 1
+
+
+def test_a_module_of_the_current_folder_may_be_listed(fca, tmp_path):
+    (tmp_path / "mine_of_the_folder.py").write_text("def embed(pixels): return pixels.mean((1, 2))\n")
+    own = ["task=embed", "model@encoder=own", "encoder.function=mine_of_the_folder.embed"]
+    code, _, err = fca(*own, "plugins=[mine_of_the_folder]", "limit=4", "logger=none")
+    assert code == 0, err
+
+
+def test_classes_of_a_listed_module_are_imported_from_where_python_finds_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "classes_of_the_folder.py").write_text("raise SystemExit('imported')\n")
+    use_plugins(["classes_of_the_folder"])
+    with pytest.raises(FcaError, match="add the folder that has it: PYTHONPATH=FOLDER"):
+        class_of("model._target_", "classes_of_the_folder.Network")
+    use_plugins([])
