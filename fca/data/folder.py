@@ -18,7 +18,7 @@ from fca.data.files import image_of, name_of, open_root
 from fca.data.given_splits import Splits, known_split, usual_meaning
 from fca.data.image_files import counted, sorted_files, warn_of_left_out
 from fca.data.listed_paths import check_files, listed_paths
-from fca.data.splits import Share, White, assemble, shown
+from fca.data.splits import Share, White, assemble, shown, with_white
 from fca.identity import OF_FILES
 from fca.names import comparable, quoted, visible
 from fca.types import FcaError, ImageData
@@ -272,7 +272,13 @@ class Folder:
             log.warning("%s: %s outside of class folders, left out: %s", name, number, shown(loose))
 
         data = assemble(
-            name, listed, read, self.val, self.splits, mirror=self.mirror, group=self.group, white=self.white
+            name,
+            with_white(listed, self.white),
+            read,
+            self.val,
+            self.splits,
+            mirror=self.mirror,
+            group=self.group,
         )
         return replace(data, unused=data.unused + len(loose))
 

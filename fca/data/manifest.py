@@ -37,7 +37,7 @@ from fca.data.files import (
     upright_size,
 )
 from fca.data.listed_paths import check_files, listed_paths
-from fca.data.splits import AtPosition, Share, White, assemble, shown
+from fca.data.splits import AtPosition, Share, White, assemble, shown, with_white
 from fca.identity import OF_FILES, fingerprint
 from fca.names import comparable, quoted, visible
 from fca.store.query import columns_of, kept
@@ -125,14 +125,13 @@ class Manifest:
         masks = mask if "mask_content" in listed else None
         return assemble(
             name,
-            listed,
+            with_white(listed, self.white),
             read,
             self.val,
             self.splits,
             mask=masks,
             mirror=self.mirror,
             group=self.group,
-            white=self.white,
         )
 
     def _named(self) -> dict[str, str]:

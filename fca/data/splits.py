@@ -457,7 +457,6 @@ def assemble(
     mirror: bool = True,
     group: str | None = None,
     official: bool = False,
-    white: int | None = None,
 ) -> ImageData:
     """The data set of these images, in the order of their ids.
 
@@ -470,32 +469,18 @@ def assemble(
     group:   a column; images that share its value are never cut apart when val or all three splits are drawn.
     official: whether the splits are those of a published set, which is described elsewhere; of others a line says how
              validation images are held out.
-    white:   the value of 16-bit files that is shown white: with another one, a file shows another image.
 
     Raises FcaError for no image, an image id that stands twice, one class only, classes or groups that are two
-    spellings of one name (fca.names), splits that do not fit, and control
-    characters in ids, classes and groups: a fingerprint separates by them, and a terminal obeys them.
+    spellings of one name (fca.names), splits that do not fit, and control characters in ids, classes and groups: a
+    fingerprint separates by them, and a terminal obeys them.
     """
-    listed = _with_white(listed, white)
-    items, step = _in_order(listed, splits, name), "look at dataset.root and its keys"
-    if items.empty:
-        raise FcaError(f"images of {name}", 0, "at least two classes of images", step)
-    if twice := items["image_id"][items["image_id"].duplicated()].unique().tolist():
-        raise FcaError("image ids that stand twice", shown(twice), "one line per image", f"remove the copies in {name}")
-    for column in ("image_id", "label", *([group] if group else [])):
-        if len(odd := items[column][items[column].str.contains(r"[\x00-\x1f\x7f-\x9f]", na=False)]):
-            raise FcaError(f"{column} with control characters", shown(odd.tolist()), "printable text", "rename them")
-    _check_names(items, "label", "class")
-    if group is not None:
-        _check_names(items, group, "group")
-    if items["label"].nunique() < 2:
-        raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
-    n_listed = len(items)
-    items = classes_to_test(items, name, _called(listed, splits))
-    given = items
-    items = with_val(items, val, group)
+    given = _in_order(listed, splits, name)
+    _check_items(given, name, group)
+    tested = classes_to_test(given, name, _called(listed, splits))
+    items = with_val(tested, val, group)
     if not official and "split" in listed:
-        _explain_val(name, given, items, tested_on_val(listed["split"].unique().tolist(), splits))
+        _explain_val(name, tested, items, tested_on_val(listed["split"].unique().tolist(), splits))
+
     ids = items["image_id"].tolist()
     return ImageData(
         name=name,
@@ -507,12 +492,34 @@ def assemble(
         mirror=mirror,
         fingerprint_kind="content" if "content" in items else "version",
         group=group,
-        unused=n_listed - len(items),
+        unused=len(given) - len(items),
     )
 
 
-def _with_white(listed: pd.DataFrame, white: int | None) -> pd.DataFrame:
-    """The lines, with a value of white that is not the usual one as a part of the content."""
+def _check_items(items: pd.DataFrame, name: str, group: str | None) -> None:
+    """Raise FcaError for images that are no data set, see `assemble`."""
+    step = "look at dataset.root and its keys"
+    if items.empty:
+        raise FcaError(f"images of {name}", 0, "at least two classes of images", step)
+    twice = items["image_id"][items["image_id"].duplicated()].unique().tolist()
+    if twice:
+        raise FcaError("image ids that stand twice", shown(twice), "one line per image", f"remove the copies in {name}")
+    for column in ("image_id", "label", *([group] if group else [])):
+        odd = items[column][items[column].str.contains(r"[\x00-\x1f\x7f-\x9f]", na=False)]
+        if len(odd):
+            raise FcaError(f"{column} with control characters", shown(odd.tolist()), "printable text", "rename them")
+    _check_names(items, "label", "class")
+    if group is not None:
+        _check_names(items, group, "group")
+    if items["label"].nunique() < 2:
+        raise FcaError(f"classes of {name}", items["label"].iloc[0], "at least two", step)
+
+
+def with_white(listed: pd.DataFrame, white: int | None) -> pd.DataFrame:
+    """The lines for `assemble`, with a value of white that is not the usual one as a part of the content.
+
+    white: the value of 16-bit files that is shown white: with another one, a file shows another image.
+    """
     if white in (None, WHITE) or CONTENT not in listed:
         return listed
     shown_as = [digest if digest == UNREADABLE else f"{digest} white={white}" for digest in listed[CONTENT]]

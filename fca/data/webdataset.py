@@ -26,7 +26,7 @@ from fca.data.files import LARGEST, WALKERS, decode, is_hidden, name_of
 from fca.data.given_splits import Splits, known_split
 from fca.data.image_files import IMAGE, OTHER, counted, in_words, kind_of
 from fca.data.kinds import HEAD, SUFFIXES, TEXTS, reads_heic, suffix_of
-from fca.data.splits import Share, White, assemble, shown
+from fca.data.splits import Share, White, assemble, shown, with_white
 from fca.names import check_spellings
 from fca.types import FcaError, ImageData, UnreadableImage
 
@@ -327,5 +327,5 @@ def packed(
         return decode(content, f"{name}: {image_id}", white)
 
     labelled, without_label = _labelled(name, listed.drop(columns="key").assign(image_id=ids), splits)
-    data = assemble(name, labelled, image, val, splits, mirror=mirror, white=white)
+    data = assemble(name, with_white(labelled, white), image, val, splits, mirror=mirror)
     return replace(data, unused=data.unused + without_label)
