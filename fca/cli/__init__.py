@@ -43,8 +43,11 @@ class Words(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise FcaError for words that are wrong."""
-        from fca.types import FcaError, similar  # imports pandas, for which a tab or --help need not wait
+        from fca.types import FcaError  # imports pandas, for which a tab or --help need not wait
 
+        if missing := re.fullmatch(r"the following arguments are required: (.*)", message):
+            words = missing[1].replace(",", "")
+            raise FcaError("words", "none", words, f"{self.prog} {words}; {self.prog} --help explains it")
         about = re.match(r"argument (\S+): (.*)", message)
         option, reason = about.groups() if about else ("words", message)
         if number := re.fullmatch(r"invalid (float|int) value: '(.*)'", reason):
@@ -53,18 +56,23 @@ class Words(argparse.ArgumentParser):
         if choice := re.fullmatch(r"invalid choice: '?(.*?)'? \(choose from (.*)\)", reason):
             raise FcaError(option, choice[1], choice[2].replace("'", ""), "take one of these")
         reason, _, value = reason.partition(": ")
-        step = "correct it"
-        takes_filters = any(action.metavar == FILTER for action in self._actions)
+        raise FcaError(option, value, f"what {self.prog} --help lists ({reason})", self._step(value))
+
+    def _step(self, value: str) -> str:
+        """What to type in place of a word that is no option and no argument."""
+        from fca.types import similar
+
         typed = re.match(r"--([a-z]\w*)(?:[= ](\S+))?", value)
-        if typed is not None:
-            name, content = typed.groups()
-            flags = [flag[2:] for action in self._actions for flag in action.option_strings if flag.startswith("--")]
-            near = similar(flags, name)
-            if near:
-                step = f"did you mean {f'{near[0]}={content}' if content else f'--{near[0]}'}?"
-            elif takes_filters:
-                step = f"filters have no dashes in front: {name}={content or 'VALUE'}"
-        raise FcaError(option, value, f"what {self.prog} --help lists ({reason})", step)
+        if typed is None:
+            return "correct it"
+        name, content = typed.groups()
+        flags = [flag[2:] for action in self._actions for flag in action.option_strings if flag.startswith("--")]
+        near = similar(flags, name)
+        if near:
+            return f"did you mean {f'{near[0]}={content}' if content else f'--{near[0]}'}?"
+        if any(action.metavar == FILTER for action in self._actions):
+            return f"filters have no dashes in front: {name}={content or 'VALUE'}"
+        return "correct it"
 
 
 def as_options(words: Sequence[str], keys: Sequence[str] = ()) -> list[str]:

@@ -15,7 +15,7 @@ from jaxtyping import Float32, UInt8
 from fca.cli.configure import config_of, store_with_images
 from fca.cli.show import check_store
 from fca.data.files import Directory, Files, image_of, in_order, open_root
-from fca.data.image_files import sorted_files, warn_of_left_out
+from fca.data.image_files import counted, sorted_files, warn_of_left_out
 from fca.data.kinds import SUFFIXES
 from fca.models.stored import StoredRun, snapshot_name
 from fca.store import State, Store
@@ -99,8 +99,10 @@ def _unknown(store: Store, run_id: str | None) -> FcaError:
     known = rows.loc[is_usable].sort_values("finished", ascending=False)["run_id"].tolist()
     typed = run_id or ""
     near = [one for one in known if one.startswith(typed)] or difflib.get_close_matches(typed, known, cutoff=0.5)
-    shown = f"such as {', '.join((near or known)[:3])}" if known else "of which there are none yet"
-    return FcaError("run", run_id, f"one of the {len(known)} trainings in {store.outputs}, {shown}", "fca results")
+    allowed = f"a training in {store.outputs}, which has {counted(len(known), 'training')}"
+    if not known:
+        return FcaError("run", run_id or "none", allowed, "train one, e.g. fca run dataset=folder dataset.root=photos")
+    return FcaError("run", run_id or "none", f"{allowed}, such as {', '.join((near or known)[:3])}", "fca results")
 
 
 def loose_images(path: str, key: str, white: int | None) -> tuple[list[str], Read]:

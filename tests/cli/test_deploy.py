@@ -127,7 +127,7 @@ def test_a_file_that_answers_otherwise_does_not_stay(fca, outputs, trained, tmp_
         (["frmat=onnx"], "--frmat=onnx"),
         (["out=there.onnx"], "out = there.onnx; allowed: a file that does not exist yet"),
         (["format=safetensors", "verify=nowhere"], "verify = nowhere; allowed: an existing directory"),
-        (["run=0123456789ab"], "run = 0123456789ab; allowed: one of the 1 trainings in"),
+        (["run=0123456789ab"], "run = 0123456789ab; allowed: a training in"),
         (["run={tested}"], "this is a run of task=predict; it is of training {run}; next: run={run}"),
     ],
 )
