@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from hydra.core.utils import JobReturn
 from hydra_plugins.hydra_ray_launcher.ray_launcher import RayLauncher
 
+ENDED_WITHIN_S = 10.0  # seconds that workers have to end
+
 
 class Ray(RayLauncher):
     """Tasks of Ray, whose workers import from where this process does, and which ends as other commands at a signal."""
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """Do the jobs; a signal ends Ray first, so that no worker outlives the sweep."""
+        """Do the jobs; a signal ends Ray first, so that no worker outlives the sweep, nor holds a run after it."""
+        import psutil
         import ray
 
         from fca.cli.ray_driver import connect
@@ -21,5 +24,7 @@ class Ray(RayLauncher):
             connect(self.ray_cfg.init)
             return super().launch(job_overrides, initial_job_idx)
         except (SystemExit, KeyboardInterrupt):
-            ray.shutdown()
+            workers = psutil.Process().children(recursive=True)
+            ray.shutdown()  # which does not wait for them
+            psutil.wait_procs(workers, timeout=ENDED_WITHIN_S)
             raise
