@@ -169,8 +169,8 @@ def with_types(frame: pd.DataFrame) -> pd.DataFrame:
     for column in frame:
         is_empty = frame[column] == ""
         is_of_numbers = pd.api.types.is_numeric_dtype(typed[column])  # True and False too
-        has_missing_alone = bool(typed[column].isna().all())
-        if not is_of_numbers or (has_missing_alone and not is_empty.all()):
+        is_of_names_for_missing = bool(typed[column].isna().all()) and not is_empty.all()  # NA alone is a text
+        if not is_of_numbers or is_of_names_for_missing:
             typed[column] = frame[column].mask(is_empty)
     return typed
 
