@@ -57,6 +57,8 @@ PREDICT_S = Column("predict_s", float, ".1f", "prediction time, seconds")
 IMAGES_PER_S = Column("images_per_s", float, ".0f")
 PARAMS = Column("params", int, ".0f", "parameters of the network")
 INPUT_SIZE = Column("input_size", int, ".0f", "side of the network's square input, pixels")
+PRECISION = Column("precision", str, "", "of the weights and activations of a program: fp32 or int8")
+FILE_MB = Column("file_mb", float, ".1f", "size of the program's file, MB")
 DEVICE, HOST, COMMAND, COMMIT, VERSIONS = (Column(name) for name in ("device", "host", "command", "commit", "versions"))
 FINISHED = Column("finished", str, "", "UTC, ISO 8601")
 

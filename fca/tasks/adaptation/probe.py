@@ -11,6 +11,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from fca.data.copies import kept_together
+from fca.models.compiled import Compiled
 from fca.models.stored import Probed, describe_model
 from fca.stats.features import fit_probe
 from fca.store.columns import LEFT_OUT, PENALTY_BY
@@ -26,10 +27,14 @@ PENALTY = Column("penalty", float, ".2g", "ridge penalty of a probe, as a share 
 
 @dataclass(frozen=True, eq=False)
 class Probing:
-    """The work of a probe and of its predictions on clean test images.    features: the run of the network's pass."""
+    """The work of a probe and of its predictions on clean test images.
+
+    features: the run of the network's pass.    encoder: whose pass that is, where it is of every depth.
+    """
 
     data: ImageData
     features: str
+    encoder: Compiled | None = None
 
 
 @dataclass(frozen=True)
@@ -51,14 +56,15 @@ class Probe:
         if setup.compat:
             allowed = "scratch or finetune: the original has no probes"
             raise FcaError("adaptation", "probe", allowed, "leave compat out")
-        features = embed_run(Forward(setup.model, data, ALL))
+        compiled = setup.model if isinstance(setup.model, Compiled) else None
+        features = embed_run(Forward(compiled.every_depth() if compiled else setup.model, data, ALL))
         keys = [data.classes[c] for c in setup.subset.classes]
         identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity(), "adaptation": "probe"}
         identity["layer"] = "as solved"  # before, the stored layer had the same numbers in another order
         identity["penalty"] = LEFT_OUT  # before, the validation images chose it
         if data.group is not None:
             identity["group"] = data.group  # which images are left out together
-        work = Probing(data, features.run_id)
+        work = Probing(data, features.run_id, compiled)
         about = {**about_training(setup, data, "probe"), PENALTY_BY: LEFT_OUT}
         train = Run("train", identity, about, features.run_id, light=True, work=work)
         clean, *others = predictions_of(train, setup, data)
@@ -78,6 +84,8 @@ def _solved(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
     """The probe of a subset and what it predicts: those of these runs that are wanted."""
     data, subset, features = runs[0].work.data, setup.subset, runs[0].work.features
     values = setup.store.array(features, "features")
+    if runs[0].work.encoder is not None:
+        values = runs[0].work.encoder.features(values)
     rows = {split: data.rows(split, subset.classes) for split in ("train", "val", "test")}
     label = {split: subset.new_labels(data.labels[chosen]) for split, chosen in rows.items()}
     keys = [data.classes[c] for c in subset.classes]
