@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fca.geometry import ResizeCrop
@@ -19,6 +20,7 @@ from fca.models import (
     not_fetched,
     unknown_name,
 )
+from fca.models.package_weights import PACKAGE, WeightsPackage, in_order
 from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError, check_choice
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 STEMS = ("timm", "cifar")
+WHOLE, CUT, ALL = DEPTHS = ("whole", "cut", "all")
 
 
 @dataclass(frozen=True)
@@ -35,20 +38,51 @@ class TimmModel(LibraryModel):
     stem:       timm, or cifar for small images: one 3x3 convolution, no stride, no pooling (timm's ResNets).
     mean, std:  of RGB in [0, 1].
     projection: as an encoder, give what the weights' last layer gives: CLIP's joint space of images and texts.
+    package:    of the package index, whose weights model.weights=package loads.
+    depth:      whole; cut: without the 1x1 layer that widens the last stage (EfficientNet, MobileNetV2); all: an
+                encoder whose features are those of cut and whole side by side, from one pass.
     """
 
     stem: str
     mean: Mean
     std: Std
     projection: bool
+    package: WeightsPackage | None = None
+    depth: str = WHOLE
 
     family = "timm"
 
     def label(self) -> str:
-        """Name without tag, stem and keywords where they differ from timm's."""
-        if self.stem == "timm":
+        """Name without tag; stem, depth and keywords where they differ from timm's."""
+        changed = {} if self.stem == "timm" else {"stem": self.stem}
+        changed |= {} if self.depth == WHOLE else {"depth": self.depth}
+        if not changed:
             return super().label()
-        return replace(self, stem="timm", kwargs={"stem": self.stem, **self.kwargs}).label()
+        return replace(self, stem="timm", depth=WHOLE, kwargs={**changed, **self.kwargs}).label()
+
+    def weights_label(self) -> str | None:
+        if self.weights == PACKAGE and self.package is not None:
+            return f"{self.package.name} {self.package.version}"
+        return super().weights_label()
+
+    def identity(self) -> dict[str, Any]:
+        """The package enters by the content of its file."""
+        model = self if self.weights != PACKAGE else replace(self, weights=str(self.package_file()))
+        identity = super(TimmModel, model).identity()
+        later = {"package": None, "depth": WHOLE}  # before, there were none
+        del identity["package"]
+        return {key: value for key, value in identity.items() if key not in later or value != later[key]}
+
+    def package_file(self) -> Path:
+        """The file of model.weights=package. Raises FcaError without a package, and as `WeightsPackage.file`."""
+        if self.package is None:
+            step = "take one of these, or give a file: model.weights=PATH"
+            raise FcaError("model.weights", PACKAGE, f"{_WITH_PACKAGES}; {self.name} has no package", step)
+        return self.package.file()
+
+    def depths(self) -> tuple[str, ...]:
+        """The depths that this network has, in the order in which depth=all gives their features."""
+        return (CUT, WHOLE) if _has_widening_layer(self) else (WHOLE,)
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """Pretrained weights without class keys, or with classes unknown to timm, give an encoder."""
@@ -58,11 +92,17 @@ class TimmModel(LibraryModel):
 
         self._check()
         known = class_keys(self.classes)
-        if self.pretrained and not known:
+        if self.depth != WHOLE:
+            known = ()  # the logits of the weights are those of the whole network
+        elif self.pretrained and not known:
             logits = record_of(self._published()).num_classes
             known = class_keys(_timm().data.infer_imagenet_subset({"num_classes": logits}))
         projects = self.projection and classes is None and not known
         module, keys = _with_weights(self, known, classes, projects)
+        if self.depth == CUT:
+            cut_short(module, len(keys))
+        if self.depth == ALL:
+            return _of_every_depth(self, module)
 
         def pooled(images: Tensor) -> Tensor:
             return module.forward_head(module.forward_features(images), pre_logits=True)
@@ -88,6 +128,10 @@ class TimmModel(LibraryModel):
         if "." in self.name or self.name not in _registered():
             record_of(self.name)
         check_choice("model.stem", self.stem, STEMS, "set model.stem to one of these")
+        check_choice("model.depth", self.depth, DEPTHS, "set model.depth to one of these")
+        if self.depth != WHOLE and not _has_widening_layer(self):
+            allowed = f"{WHOLE}: {self.name} has no 1x1 layer that widens its last stage, as EfficientNet has"
+            raise FcaError("model.depth", self.depth, allowed, "leave model.depth out, or choose such a network")
         if self.stem == "cifar" and self.pretrained:
             allowed = "timm: pretrained weights belong to timm's stem"
             raise FcaError("model.stem", "cifar", allowed, "train from scratch")
@@ -95,6 +139,8 @@ class TimmModel(LibraryModel):
 
 
 # Names and tags
+
+_WITH_PACKAGES = "efficientnet_lite0, efficientnet_lite1 or efficientnet_lite2"  # of conf/model/
 
 # Two networks that timm can build but has no name for: narrow MobileNetV1 (arXiv:1704.04861), padded as in TensorFlow.
 NARROW = {"mobilenetv1_025": 0.25, "mobilenetv1_050": 0.5}  # share of the channels
@@ -160,6 +206,12 @@ def _with_weights(
     """timm's network with the model's weights and the class keys of its logits, as `networks.with_weights`."""
     from fca.models.networks import with_weights
 
+    if model.weights == PACKAGE:
+        whole = replace(model, depth=WHOLE)
+        like = network(whole, None).state_dict()
+        head = (record_of(model.name).classifier,)
+        file, make = str(model.package_file()), lambda logits: network(whole, logits)
+        return with_weights(make, head, file, known, classes, lambda state: in_order(state, like))
     if not model.pretrained:
         # A projection belongs to what the weights hold, so it is loaded like any other layer.
         last = record_of(model.name).classifier or ()
@@ -198,6 +250,48 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
         file = f"https://huggingface.co/timm/{model._published()}/resolve/main/model.safetensors"
         raise not_fetched(model.weights, file, type(error).__name__) from error
     return with_cifar_stem(module, model.name) if model.stem == "cifar" else module
+
+
+@cache
+def _has_widening(name: str) -> bool:
+    """Whether a network of this name ends with a convolution to more channels, before the pooling."""
+    import torch
+
+    with torch.device("meta"):
+        module = _timm().create_model(name)
+    kind = _timm().models.EfficientNet
+    return type(module) is kind and isinstance(module.conv_head, torch.nn.Conv2d)
+
+
+def _has_widening_layer(model: TimmModel) -> bool:
+    return _has_widening(model.architecture)
+
+
+def cut_short(module: Any, logits: int) -> None:
+    """Take the widening layer out of a network; its head, if it has logits, is a fresh one on what is left."""
+    from torch import nn
+
+    width = module.conv_head.in_channels
+    module.conv_head, module.bn2 = nn.Identity(), nn.Identity()
+    module.num_features = module.head_hidden_size = width
+    module.classifier = nn.Linear(width, logits) if logits else nn.Identity()
+
+
+def _of_every_depth(model: TimmModel, module: Any) -> Classifier:
+    """The encoder whose features are those before and behind the widening layer, side by side."""
+    from torch import cat
+
+    if not isinstance(model.weights, str):
+        allowed = f"{WHOLE} or {CUT}, to be trained"
+        raise FcaError("model.depth", ALL, allowed, "give weights, or choose one depth")
+    geometry, normalise = _input(model, module)
+
+    def embed(images: Tensor) -> Tensor:
+        stages = module.blocks(module.bn1(module.conv_stem(images)))
+        widened = module.bn2(module.conv_head(stages))
+        return cat([module.global_pool(stages), module.global_pool(widened)], dim=1)
+
+    return Classifier(module, (), geometry, normalise, embed, None)
 
 
 def with_cifar_stem(module: Any, name: str) -> nn.Module:

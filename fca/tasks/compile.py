@@ -63,7 +63,8 @@ class Compile:
         need_weights(setup, "probe")
         model, depths = with_every_depth(setup.model)
         identity = {"model": setup.model.identity(), "precision": self.precision, "opset": OPSET}
-        about: dict[str, Any] = {"model": model.label(), "weights": model.weights_label(), PRECISION: self.precision}
+        about: dict[str, Any] = {"model": setup.model.label(), "weights": setup.model.weights_label()}
+        about[PRECISION] = self.precision
         data = setup.data
         if self.precision == INT8:
             data = for_training(setup.data)

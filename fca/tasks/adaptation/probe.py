@@ -14,7 +14,7 @@ from fca.data.copies import kept_together
 from fca.models.compiled import Compiled
 from fca.models.stored import Probed, describe_model
 from fca.stats.features import fit_probe
-from fca.store.columns import LEFT_OUT, PENALTY_BY
+from fca.store.columns import JUDGED_IMAGES, LEFT_OUT, LEFT_OUT_LOGITS, N_JUDGED, PENALTY_BY
 from fca.store.files import write_json, write_whole
 from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
@@ -42,10 +42,12 @@ class Probe:
     """`adaptation=probe`: the network's weights stay as they are; the solution is exact, without recipe and seed.
 
     Training images alone decide it, its penalty by being left out in turn: what it predicts for validation images is as
-    fair a judgement as for test images.
+    fair a judgement as for test images. Arrays of the training: `judged_images`, positions in the data's items, and
+    `left_out_logits`: of each training image by a fit without it (at most fca.stats.features.JUDGED of them), of each
+    validation image by the probe.
     """
 
-    columns: ClassVar[tuple[Column, ...]] = (PENALTY,)
+    columns: ClassVar[tuple[Column, ...]] = (PENALTY, N_JUDGED)
 
     def plan(self, setup: Setup, data: ImageData) -> list[Run]:
         """The features of all images (whatever the subset), then the probe and its predictions, which need no launcher.
@@ -62,6 +64,7 @@ class Probe:
         identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity(), "adaptation": "probe"}
         identity["layer"] = "as solved"  # before, the stored layer had the same numbers in another order
         identity["penalty"] = LEFT_OUT  # before, the validation images chose it
+        identity["judgement"] = "kept"  # before, its logits of the images left out were not stored
         if data.group is not None:
             identity["group"] = data.group  # which images are left out together
         work = Probing(data, features.run_id, compiled)
@@ -93,7 +96,12 @@ def _solved(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
     together = kept_together(data.items.iloc[rows["train"]], data.group)
     probe = fit_probe(values[rows["train"]], label["train"], together)
     seconds = time.perf_counter() - start
-    on_val = probe.logits(values[rows["val"]]).argmax(axis=1) == label["val"]
+    val_logits = probe.logits(values[rows["val"]])
+    judged = np.concatenate([rows["train"][probe.judged], rows["val"]])
+    judgement = {
+        JUDGED_IMAGES: judged.astype(np.int32),
+        LEFT_OUT_LOGITS: np.concatenate([probe.left_out, val_logits]).astype(np.float32),
+    }
     logits = probe.logits(values[rows["test"]]).astype(np.float32)
     row = setup.store.row(features)  # the network was measured in the pass that the features came from
     predicted = prediction_columns(logits, label["test"], subset.classes)
@@ -106,11 +114,12 @@ def _solved(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         columns: dict[str, Any] = {
             N_TRAIN: len(rows["train"]),
             N_VAL: len(rows["val"]),
-            VAL_TOP1: float(on_val.mean()),
+            VAL_TOP1: float((val_logits.argmax(axis=1) == label["val"]).mean()),
+            N_JUDGED: len(judged),
             PENALTY: probe.penalty,
             "train_s": seconds,
         }
-        yield Finished(run, {**columns, **adapted_columns(predicted, data, subset)}, {})
+        yield Finished(run, {**columns, **adapted_columns(predicted, data, subset)}, judgement)
 
 
 def keep_layer(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: Run, setup: Setup) -> None:
