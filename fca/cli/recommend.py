@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,32 +12,42 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from fca.cli.application import application, check_root, composed, typed_words
 from fca.cli.configure import Job, component, job_of
 from fca.cli.execute import execute
 from fca.cli.recommend_networks import FEATURES, SCRATCH, WEIGHTS, Network, networks, smaller_sizes
 from fca.cli.report import write_report
-from fca.cli.show import show_failures, show_job
+from fca.cli.show import show_failures, show_findings
+from fca.models.compiled import ALL, Compiled
 from fca.models.programs import missing_packages
-from fca.progress import track
+from fca.progress import Meter, track
 from fca.report.figure import answers
 from fca.report.page import MOST
 from fca.store import State, Store
 from fca.store.columns import INPUT_SIZE
 from fca.studies.recommend.choice import Weighed
-from fca.studies.recommend.evidence import CUT, FINETUNE, LATENCY, PROBE, WHOLE, Program, evidence, evidence_of
+from fca.studies.recommend.evidence import (
+    ADAPTATION,
+    CUT,
+    FINETUNE,
+    FP32,
+    PROBE,
+    WHOLE,
+    evidence,
+    evidence_of,
+)
 from fca.studies.recommend.evidence import SCRATCH as FROM_SCRATCH
-from fca.studies.recommend.expected import known_jobs
+from fca.studies.recommend.expected import KnownJobs, known_jobs
 from fca.studies.recommend.recommendation import Recommendation
 from fca.tasks.latency import check_threads
 from fca.types import FcaError
 
 SHARED = ("dataset", "subset", "machine", "recipe", "trainer", "logger", "outputs", "limit", "plugins")
 OF_ANALYSIS = ("within", "confidence", "metric", "latency_ms", "memory_mb", "file_mb", "params_m")
-EAGER_S = 4.0  # training in PyTorch: forward passes of onnxruntime that one of a step takes, forward and backward
-START_S = 5.0  # to build a network and begin
+USES = {"train": "to train on", "val": "to validate", "test": "to test"}
+MINUTES_FROM_SCRATCH = 10.0
 PATIENCE_S = 120.0  # of probes that are all tried, whatever is expected of them
 WORTH = 0.1  # probability of changing the answer from which on a probe is tried after that
 ROUNDS = 9  # of measuring, of which the median is taken
@@ -81,11 +92,10 @@ def shared_words(config: DictConfig) -> list[str]:
 
 
 class Subject(NamedTuple):
-    """What is measured and probed: keys of its model, and of how it was compiled (None: it runs in PyTorch)."""
+    """What is measured and probed: a network, and the keys of one program of it."""
 
     network: Network
     keys: Mapping[str, Any]
-    compiled: str | None = None
 
 
 @dataclass
@@ -100,14 +110,26 @@ class Search:
     asked: Recommendation
     of: tuple[str, tuple[int, ...]] = field(init=False)
     _jobs: dict[str, Job] = field(default_factory=dict)
+    _composed: dict[tuple[str, ...], DictConfig] = field(default_factory=dict)
 
-    def job(self, task: str, **keys: Any) -> Job:
-        """One configuration of `fca run`."""
-        words = [*self.words, f"task={task}", *(_word(key, value) for key, value in keys.items())]
+    def job(self, keys: Mapping[str, Any]) -> Job:
+        """One configuration of `fca run`; Hydra takes 0.2 s to compose a choice of groups, which is done once."""
+        words = [*self.words, *(f"{key}={_typed(value)}" for key, value in keys.items())]
         place = shlex.join(words)
         if place not in self._jobs:
-            self._jobs[place] = job_of(composed("run", words), words)
+            groups = [f"{key}={value}" for key, value in keys.items() if "." not in key]
+            config = copy.deepcopy(self._of_groups(tuple(groups)))
+            for key, value in keys.items():
+                if "." in key:
+                    OmegaConf.update(config, key, value)
+            self._jobs[place] = job_of(config, words)
         return self._jobs[place]
+
+    def _of_groups(self, groups: tuple[str, ...]) -> DictConfig:
+        """The configuration with these choices and nothing else changed."""
+        if groups not in self._composed:
+            self._composed[groups] = composed("run", [*self.words, *groups])
+        return self._composed[groups]
 
     @cached_property
     def store(self) -> Store:
@@ -125,63 +147,238 @@ class Search:
         return self.config.device != "gpu" and not missing_packages()
 
     @property
+    def minutes(self) -> float:
+        """Of training. Without weights nothing but a training gives an answer."""
+        if self.config.minutes is not None:
+            return float(self.config.minutes)
+        return 0.0 if any(network.kind == WEIGHTS for network in self.networks) else MINUTES_FROM_SCRATCH
+
+    @property
     def opening(self) -> str:
         """What is chosen among, in words."""
         named = [network.label for network in self.networks if network.kind != FEATURES]
-        kind = "pretrained weights" if any(one.kind == WEIGHTS for one in self.networks) else "no weights"
-        line = f"{len(named)} networks with {kind}: {', '.join(named)}"
+        kind = "pretrained weights" if any(network.kind == WEIGHTS for network in self.networks) else "no weights"
+        line = f"networks to choose among, with {kind}: {', '.join(named)}"
         if missing := missing_packages():
-            line += (
-                f"\n{', '.join(missing)} is not installed: networks run in PyTorch, in fp32; pip install 'fca[export]'"
-            )
+            absent = f"{', '.join(missing)} not installed"
+            line += f"\n{absent}: networks run in PyTorch, in fp32; pip install 'fca[export]'"
         return line
 
-    # Steps
+    # Programs
 
     def describe(self) -> None:
         """What the images are, and which of them a person should look at."""
-        job = self.job("describe")
+        job = self.job({"task": "describe"})
         execute(job, alone=True)
-        show_job(job)
+        row = self.store.row(job.plan[0].run_id)
+        print(described(row), flush=True)
+        show_findings(self.store, job.plan[0].run_id)
 
     @cached_property
     def subjects(self) -> list[Subject]:
-        """Every program of every network, those written first that were not; a line for each that cannot be."""
+        """Every program of every network, written where that was not done; a line for each that cannot be."""
         subjects: list[Subject] = []
         for network in self.networks:
-            if network.kind == WEIGHTS and self.is_compiled:
-                subjects += self._programs(network)
-            elif network.kind == WEIGHTS:
-                subjects += self._eager(network)
-            else:
+            if network.kind != WEIGHTS:
                 subjects.append(Subject(network, network.keys))
+            elif self.is_compiled:
+                subjects += self._programs(network)
+            else:
+                subjects += self._eager(network)
         return subjects
 
     def _programs(self, network: Network) -> Iterator[Subject]:
-        """A network at its usual and smaller sizes, in every precision and depth."""
-        first = self._compiled(network, {}, self.config.precisions[0])
+        """A network at its usual size and smaller ones, in every precision and depth."""
+        first = self._compiled(network, {}, FP32)
         if first is None:
             return
         usual = int(self.store.row(first)[INPUT_SIZE])
         sizes: list[dict[str, Any]] = [{}]
         sizes += [{"model.input_size": size} for size in smaller_sizes(usual, self.config.sizes)]
-        todo = [(size, precision) for size in sizes for precision in self.config.precisions]
-        for size, precision in track(todo, f"compiling {network.label}", len(todo)):
+        kinds = [(size, precision) for size in sizes for precision in self.config.precisions]
+        for size, precision in track(kinds, f"compiling {network.label}", len(kinds)):
             run_id = self._compiled(network, size, precision)
             if run_id is None:
                 continue
-            depths = self.store.compiled_depths(run_id)
-            for depth in depths:
+            program = Compiled(str(self.config.outputs), run_id, ALL)
+            for depth in program.description.widths:
                 if depth in self.config.depths:
                     keys = {"model": "compiled", "model.run_id": run_id, "model.depth": depth}
-                    yield Subject(network, keys, run_id)
+                    yield Subject(network, keys)
 
     def _compiled(self, network: Network, size: Mapping[str, Any], precision: str) -> str | None:
         """The run of task=compile; None, with a line, where it fails."""
+        name = f"{network.label} {size.get('model.input_size', '')} {precision}"
         try:
-            job = self.job("compile", **network.keys, **size, **{"task.precision": precision})
+            job = self.job({"task": "compile", **network.keys, **size, "task.precision": precision})
             execute(job, alone=True)
         except FcaError as error:
-            print(f"left out: {network.label} {size.get('model.input_size', '')} {precision}: {error}", flush=True)
+            print(f"left out: {name}: {error}", flush=True)
             return None
-        return job.plan[0].run_id
+        run_id = job.plan[0].run_id
+        if self.store.state(run_id) is not State.DONE:
+            show_failures(self.store, [run_id])
+            return None
+        return run_id
+
+    def _eager(self, network: Network) -> Iterator[Subject]:
+        """A network in PyTorch, at its usual size and smaller ones, in every depth."""
+        model: Any = network.model
+        usual = getattr(model, "input_size", None)
+        sizes: list[dict[str, Any]] = [{}]
+        sizes += [{"model.input_size": size} for size in smaller_sizes(usual or 0, self.config.sizes)]
+        depths = model.depths() if hasattr(model, "depths") else (WHOLE,)
+        for size in sizes:
+            for depth in depths:
+                if depth in self.config.depths:
+                    cut = {"model.depth": depth} if depth != WHOLE else {}
+                    yield Subject(network, {**network.keys, **size, **cut})
+
+    def measure(self) -> None:
+        """How fast the programs are, all in turn, as one task."""
+        if not self.subjects:
+            return
+        jobs = [self._speed_job(subject.keys) for subject in self.subjects]
+        print(f"measuring {len(jobs)} candidates", flush=True)
+        execute(replace(jobs[0], plan=[run for job in jobs for run in job.plan]), alone=True)
+
+    def _speed_job(self, keys: Mapping[str, Any]) -> Job:
+        about = {"task.threads": self.config.threads, "task.batch": None, "task.rounds": ROUNDS}
+        return self.job({"task": "latency", **about, **keys})
+
+    # Training
+
+    def probe(self) -> None:
+        """A linear probe on each program within the limits.
+
+        What other jobs expect of a program leaves it out only once the probes have taken PATIENCE_S: a wrong
+        expectation would otherwise keep the best one from being tried.
+        """
+        started = time.monotonic()
+        left = [subject for subject in self.subjects if subject.network.kind != SCRATCH]
+        left_out = 0
+        with Meter("probing programs", len(left)) as meter:
+            for subject in left:
+                is_patient = time.monotonic() - started < PATIENCE_S
+                if self._is_within_limits(subject) and (is_patient or self._is_worth_a_probe(subject)):
+                    self._train({**subject.keys, "adaptation": PROBE})
+                else:
+                    left_out += 1
+                meter.add(1)
+        if left_out:
+            print(f"not probed: {left_out} programs over a limit, or unlikely to change the answer", flush=True)
+
+    def _is_within_limits(self, subject: Subject) -> bool:
+        row = self.store.row(self._speed_job(subject.keys).plan[0].run_id)
+        return self.asked.limits.over(row) is None
+
+    def _is_worth_a_probe(self, subject: Subject) -> bool:
+        """Whether it may well be smaller than the answer and as good, or better than all."""
+        now = self.weigh()
+        if now.answer is None or now.best is None:
+            return True
+        label, weights = (self._speed_job(subject.keys).plan[0].about[key] for key in ("model", "weights"))
+        at = now.position(now.of.program_of({"model": label, "weights": weights, "adaptation": PROBE}))
+        difference = now.draws[:, at] - now.draws[:, now.best]
+        within = self.asked.limits.within
+        is_smaller = now.cost[at] < now.cost[now.answer] and (difference >= -within).mean() >= WORTH
+        return bool(is_smaller or (difference > within).mean() >= WORTH)
+
+    def train(self) -> None:
+        """Fine-tune the networks of the answer, or train small ones from scratch, while minutes are left."""
+        ends = time.monotonic() + 60 * self.minutes
+        if not self.minutes:
+            return
+        for keys in [*self._to_finetune(), *self._to_train_from_scratch()]:
+            if time.monotonic() >= ends:
+                print(f"no time left for {keys['model']}: give more minutes", flush=True)
+                return
+            self._train(keys)
+
+    def _to_finetune(self) -> Iterator[dict[str, Any]]:
+        """Keys of the networks of the answer's lines, the smallest first."""
+        if FINETUNE not in self.config.adaptations or not any(one.kind == WEIGHTS for one in self.networks):
+            return
+        now = self.weigh()
+        of_label = {network.label: network for network in self.networks}
+        programs = [now.candidates[line.at].program for line in now.lines]
+        programs = [program for program in programs if program.weights is not None and program.adaptation == PROBE]
+        for program in dict.fromkeys(program._replace(precision=FP32) for program in programs):
+            if program.network in of_label:
+                cut = {"model.depth": CUT} if program.depth == CUT else {}
+                size = {"model.input_size": program.size}
+                yield {**of_label[program.network].keys, **size, **cut, "adaptation": FINETUNE}
+
+    def _to_train_from_scratch(self) -> Iterator[dict[str, Any]]:
+        for network in self.networks:
+            if network.kind == SCRATCH:
+                yield {**network.keys, "adaptation": FROM_SCRATCH}
+
+    def _train(self, keys: Mapping[str, Any]) -> None:
+        """One training, and what it predicts for the validation images. One that fails is recorded and left out."""
+        job = self.job({"task": "train", **keys})
+        train = next(run for run in job.plan if run.task == "train")
+        self.of = str(train.about["fingerprint"]), tuple(train.about["classes"])
+        is_probe = keys["adaptation"] == PROBE
+        if not is_probe:
+            print(f"{ADAPTATION.choices[keys['adaptation']]}: {train.about['model']}", flush=True)
+        for planned in job.plan:
+            self.store.forgive(planned.run_id)
+        execute(job, alone=False)
+        show_failures(self.store, [run.run_id for run in job.plan])
+        if self.store.has_diverged(train.run_id):
+            print(f"{train.about['model']} diverged: it is left out", flush=True)
+        elif not is_probe and self.store.state(train.run_id) is State.DONE:
+            predict = {"task": "predict", "task.split": "val", "model": "run", "model.run_id": train.run_id}
+            execute(self.job(predict), alone=False)
+
+    # The answer
+
+    def weigh(self) -> Weighed:
+        """The candidates as they stand now."""
+        return Weighed(evidence_of(self.store, *self.of), self.known, self.asked.limits, self.asked.quality)
+
+    @cached_property
+    def known(self) -> KnownJobs:
+        """How programs compared on other jobs."""
+        others = [job for job in evidence(self.store, None) if job.job.fingerprint != self.of[0]]
+        return known_jobs(others, self.asked.quality)
+
+    def answer(self) -> None:
+        """The answers of the analysis, the next commands, and the page."""
+        query = f"fingerprint == '{self.of[0]}' and classes == {self.of[1]}"
+        asked = replace(self.asked, query=query)
+        tables = {table.name: table for table in asked(self.store)}
+        print("", *(answer.sentence for answer in answers([asked], tables, MOST)), sep="\n")
+        options = {name: getattr(asked, name) for name in OF_ANALYSIS}
+        page = write_report("recommend", self.config.outputs, query, options=options)
+        for line in self._next(self.weigh(), page):
+            print(line)
+
+    def _next(self, now: Weighed, page: Path) -> Iterator[str]:
+        if now.chosen is not None and not now.chosen_is_at_chance:
+            run, outputs = f"run={now.chosen['run_id']}", str(self.config.outputs)
+            where = [] if outputs == "outputs" else [f"outputs={outputs}"]
+            yield "use it: " + shlex.join(["fca", "predict", "FOLDER", run, *where])
+            yield "ship it: " + shlex.join(["fca", "export", run, *where])
+        yield f"page: {page}"
+
+
+def described(row: Mapping[str, Any]) -> str:
+    """The images in words.
+
+    >>> row = {"dataset": "photos", "n_images": 90, "n_train": 60, "n_val": 10, "n_test": 20, "class_min": 3}
+    >>> described(row)
+    'photos: 90 images, 60 to train on, 10 to validate, 20 to test; the smallest class has 3'
+    """
+    splits = ", ".join(f"{row[f'n_{split}']:,} {use}" for split, use in USES.items())
+    line = f"{row['dataset']}: {row['n_images']:,} images, {splits}; the smallest class has {row['class_min']:,}"
+    unused = row.get("n_unused") or 0
+    return f"{line}; {unused:,} left out" if unused else line
+
+
+def _typed(value: Any) -> str:
+    """A value in Hydra's grammar."""
+    if value is None:
+        return "null"
+    return quoted(value) if isinstance(value, str) and not value.isalnum() else str(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import pandas as pd
 
@@ -140,5 +140,4 @@ class Recommendation:
     @property
     def quality(self) -> Metric:
         """What a prediction is worth."""
-        name: Literal["accuracy", "balanced"] = "balanced" if self.metric == BALANCED else "accuracy"
-        return Metric(name)
+        return Metric(self.metric)
