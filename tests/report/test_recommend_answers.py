@@ -5,13 +5,16 @@ import pandas as pd
 import pytest
 
 from fca.report import small
+from fca.studies.recommend.choice import CHOSEN, GUESS, SMALLEST, VERDICT
 from fca.studies.recommend.figures import _VERDICTS, confusion_answer, front_figure, model_answer
 from fca.studies.recommend.images import ERRORS
-from fca.studies.recommend.recommendation import CHOSEN, GUESS, RECOMMENDATION, VERDICT
+from fca.studies.recommend.recommendation import RECOMMENDATION
 
 LINE = {
     "dataset": "photos",
+    "candidate": "net (linear probe)",
     "model": "net",
+    "precision": "fp32",
     "adaptation": "probe",
     "latency_ms": 9.3,
     "within": 0.7,
@@ -22,8 +25,8 @@ TESTED = {"top1": 0.9, "top1_low": 0.83, "top1_high": 0.94, "n_test": 100, "chan
 
 
 def sentence(**changes):
-    measured = {"coverage": 0.7, "coverage_jobs": 12}
-    return model_answer(pd.DataFrame([LINE | EXPECTED | TESTED | measured | changes]))[0]
+    frame = pd.DataFrame([LINE | EXPECTED | TESTED | {"line": SMALLEST} | changes])
+    return model_answer(frame, frame)[0]
 
 
 @pytest.mark.parametrize(
@@ -33,11 +36,6 @@ def test_at_chance_only_a_best_guess_is_called_one(verdict, words):
     said = sentence(verdict=verdict, at_chance=True)
     assert said.startswith(f"None yet: {words} (linear probe), is right on")
     assert ("best guess" in said) == (verdict == GUESS)
-
-
-@pytest.mark.parametrize(("jobs", "words"), [(1, "held 70 % on 1 job)"), (2, "held 70 % on 2 jobs)")])
-def test_one_job_is_not_several(jobs, words):
-    assert words in sentence(verdict=CHOSEN, coverage_jobs=jobs)
 
 
 @pytest.mark.parametrize("at_chance", [False, True])

@@ -34,6 +34,7 @@ from fca.types import FcaError, generator
 DRAWS = 4000
 SCALES = 5  # values of each uncertain variance
 FEWEST_FREEDOM, MOST_FREEDOM = 3, 30  # degrees of freedom of a new data set's effects
+STRANGER_SD = 0.7  # logit units: the best of four networks of 0.4 to 4 million weights is 10 points above the worst
 LEAST_VARIANCE = 1e-9  # of a logit: 3e-5, far below what any number of images shows
 PAIRED_PRIOR_IMAGES = 30  # that the typical correlation of right and wrong counts for, beside the observed one
 
@@ -185,6 +186,8 @@ def prior(
     count = len(candidates)
     is_known = dataset in result.by_dataset
 
+    strangers = np.tile(of_strangers(recorded, candidates), (2, 2))
+
     def of_scales(dataset_scale: float, shift_scale: float) -> Normal:
         if is_known:
             state = dataset_posterior(result, str(dataset), dataset_effects(parts))
@@ -194,7 +197,7 @@ def prior(
             )
             state = Normal(result.shared.mean, result.shared.covariance + dataset_effects(scaled))
         covariance = matrix @ state.covariance @ matrix.T
-        covariance += np.tile(dataset_scale * parts.job[block], (2, 2))
+        covariance += np.tile(dataset_scale * parts.job[block], (2, 2)) + strangers
         covariance[count:, count:] += shift_scale * parts.shift[block]
         return Normal(matrix @ state.mean, covariance)
 
@@ -204,6 +207,17 @@ def prior(
     means = np.stack([component.mean for component in components])
     spreads = np.stack([component.covariance for component in components])
     return JobForecast(candidates, Mixture(log_weights, means, spreads), parts.paired[block])
+
+
+def of_strangers(recorded: Candidates, candidates: Candidates) -> BetweenCandidates:
+    """Covariance of what is not known of a network, or of a way to adapt one, that no earlier job has.
+
+    The networks of the earlier jobs may be of one family, and alike; others are not (STRANGER_SD, shared by all sizes,
+    depths and precisions of one network).
+    """
+    names = list(zip(candidates.network, candidates.adaptation, strict=True))
+    known = set(zip(recorded.network, recorded.adaptation, strict=True))
+    return np.array([[STRANGER_SD**2 * (one == other and one not in known) for other in names] for one in names])
 
 
 def uncertain_scales(datasets: int) -> Float[np.ndarray, " scales"]:
