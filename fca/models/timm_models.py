@@ -15,15 +15,20 @@ from fca.models import (
     Std,
     check_count,
     class_keys,
+    identity_of,
     networks_of,
     not_fetched,
     unknown_name,
 )
+from fca.models.package_weights import PACKAGE, WeightsPackage, no_package, package_file
 from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError, check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+    from fca.models.checkpoints import Names
+    from fca.models.networks import Make
 
 STEMS = ("timm", "cifar")
 
@@ -35,20 +40,47 @@ class TimmModel(LibraryModel):
     stem:       timm, or cifar for small images: one 3x3 convolution, no stride, no pooling (timm's ResNets).
     mean, std:  of RGB in [0, 1].
     projection: as an encoder, give what the weights' last layer gives: CLIP's joint space of images and texts.
+    package:    name, version and sha256 of the installed package whose file weights=package stands for; see
+                `fca.models.package_weights`.
     """
 
     stem: str
     mean: Mean
     std: Std
     projection: bool
+    package: dict[str, str] | None = None
 
     family = "timm"
 
     def label(self) -> str:
-        """Name without tag, stem and keywords where they differ from timm's."""
-        if self.stem == "timm":
-            return super().label()
-        return replace(self, stem="timm", kwargs={"stem": self.stem, **self.kwargs}).label()
+        """Name without tag, stem and keywords where they differ from timm's; with a package's weights also the size.
+
+        An input size of one's own stands there only where no older label is without it.
+        """
+        if self.stem != "timm":
+            return replace(self, stem="timm", kwargs={"stem": self.stem, **self.kwargs}).label()
+        label = super().label()
+        if self.packaged and self.input_size is not None:
+            label += f" input_size={self.input_size}"
+        return label
+
+    def weights_label(self) -> str | None:
+        return self._package().label if self.packaged else super().weights_label()
+
+    def identity(self) -> dict[str, Any]:
+        """Weights of a package enter by the sha256 of their file, which may lie in any package."""
+        without_package = replace(self, package=None)
+        if not self.packaged:
+            return super(TimmModel, without_package).identity()
+        self._check()
+        package = self._package()
+        package_file(package)
+        return identity_of(self.family, without_package, package.sha256)
+
+    @property
+    def packaged(self) -> bool:
+        """Whether its weights are those of an installed package."""
+        return self.weights == PACKAGE
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
         """Pretrained weights without class keys, or with classes unknown to timm, give an encoder."""
@@ -77,6 +109,12 @@ class TimmModel(LibraryModel):
             embed, layer = split(module, pooled, head, geometry.size, self.refused)
         return Classifier(module, keys, geometry, normalise, embed, layer)
 
+    def _package(self) -> WeightsPackage:
+        """The package that holds the weights; raises FcaError for a model that names none."""
+        if self.package is None:
+            raise no_package(self.name)
+        return WeightsPackage.of(self.package)
+
     def _published(self) -> str:
         record = record_of(self.name)
         if not record.has_weights:
@@ -88,7 +126,7 @@ class TimmModel(LibraryModel):
         if "." in self.name or self.name not in _registered():
             record_of(self.name)
         check_choice("model.stem", self.stem, STEMS, "set model.stem to one of these")
-        if self.stem == "cifar" and self.pretrained:
+        if self.stem == "cifar" and (self.pretrained or self.packaged):
             allowed = "timm: pretrained weights belong to timm's stem"
             raise FcaError("model.stem", "cifar", allowed, "train from scratch")
         Normalise.check(self)
@@ -165,6 +203,8 @@ def _with_weights(
         last = record_of(model.name).classifier or ()
         head = () if projects else (last,) if isinstance(last, str) else tuple(last)
         make = lambda logits: network(model, None if projects else logits)  # noqa: E731
+        if model.packaged:
+            return _with_packaged_weights(model, make, head, known, classes)
         return with_weights(make, head, model.weights, known, classes)
     logits = record_of(model._published()).num_classes
     if classes is not None:
@@ -175,6 +215,22 @@ def _with_weights(
     if known:
         check_count(known, logits)
     return network(model, None if known or model.projection else 0, pretrained=True), tuple(known)
+
+
+def _with_packaged_weights(
+    model: TimmModel, make: Make, head: Names, known: Names, classes: Names | None
+) -> tuple[Any, tuple[str, ...]]:
+    """As `networks.with_weights`, of the file in a package, whose names are another library's."""
+    import torch
+
+    from fca.models.checkpoints import in_order_of
+    from fca.models.networks import with_weights
+
+    file = package_file(model._package())
+    with torch.device("meta"):  # no memory for weights: only names and shapes are read off
+        as_published = network(model, None)
+    rename = in_order_of(as_published.state_dict(), file.name)
+    return with_weights(make, head, str(file), known, classes, rename)
 
 
 def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> nn.Module:
