@@ -132,10 +132,10 @@ def package_files(package: str, pattern: str) -> list[Path]:
 
 
 @cache
-def networks_of(package: str, first_argument: str) -> frozenset[str]:
+def networks_of(package: str, first_argument: str, files: str = "models/*.py") -> frozenset[str]:
     """Names of a package's networks by the text of its files: functions with this first argument (a pattern)."""
     pattern = re.compile(rf"^def (\w+)\(\s*{first_argument}\b", re.M)
-    texts = (file.read_text() for file in package_files(package, "models/*.py"))
+    texts = (file.read_text() for file in package_files(package, files))
     return frozenset(name for text in texts for name in pattern.findall(text))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from fca.allowed import Allowed
 from fca.geometry import ResizeCrop
 from fca.models import (
     LibraryModel,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from fca.models.networks import Make
 
 STEMS = ("timm", "cifar")
+DEPTHS = ("whole", "cut", "all")
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,9 @@ class TimmModel(LibraryModel):
     projection: as an encoder, give what the weights' last layer gives: CLIP's joint space of images and texts.
     package:    name, version and sha256 of the installed package whose file weights=package stands for; see
                 `fca.models.package_weights`.
+    depth:      whole; cut: the network before the widening layer of its last stage, with a head for the classes that it
+                is trained for (see `fca.models.depths`); all: an encoder with the features of every depth side by side.
+                The weights' own logits are the whole network's: without classes to train for, the others are encoders.
     """
 
     stem: str
@@ -49,33 +54,43 @@ class TimmModel(LibraryModel):
     std: Std
     projection: bool
     package: dict[str, str] | None = None
+    depth: Annotated[str, Allowed(choices=DEPTHS)] = "whole"
 
     family = "timm"
 
     def label(self) -> str:
-        """Name without tag, stem and keywords where they differ from timm's; with a package's weights also the size.
+        """Name without tag; stem, keywords and depth where they differ from timm's.
 
-        An input size of one's own stands there only where no older label is without it.
+        An input size of one's own is named with a package's weights and at another depth only: older labels lack it.
         """
         if self.stem != "timm":
             return replace(self, stem="timm", kwargs={"stem": self.stem, **self.kwargs}).label()
-        label = super().label()
-        if self.packaged and self.input_size is not None:
-            label += f" input_size={self.input_size}"
-        return label
+        words = [super().label()]
+        if self.depth != "whole":
+            words.append(f"depth={self.depth}")
+        if self.input_size is not None and (self.packaged or self.depth != "whole"):
+            words.append(f"input_size={self.input_size}")
+        return " ".join(words)
 
     def weights_label(self) -> str | None:
         return self._package().label if self.packaged else super().weights_label()
 
     def identity(self) -> dict[str, Any]:
-        """Weights of a package enter by the sha256 of their file, which may lie in any package."""
-        without_package = replace(self, package=None)
+        """Weights of a package enter by the sha256 of their file, which may lie in any package.
+
+        Class keys enter where there are logits that they name.
+        """
+        meant = replace(self, package=None, classes=self.classes if self.depth == "whole" else None)
         if not self.packaged:
-            return super(TimmModel, without_package).identity()
+            return super(TimmModel, meant).identity()
         self._check()
         package = self._package()
         package_file(package)
-        return identity_of(self.family, without_package, package.sha256)
+        return identity_of(self.family, meant, package.sha256)
+
+    def depths(self) -> tuple[str, ...]:
+        """The depths that this network has, in the order of the features of depth=all; known without building it."""
+        return ("cut", "whole") if self.architecture in _with_widening() else ("whole",)
 
     @property
     def packaged(self) -> bool:
@@ -83,24 +98,28 @@ class TimmModel(LibraryModel):
         return self.weights == PACKAGE
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """Pretrained weights without class keys, or with classes unknown to timm, give an encoder."""
+        """Pretrained weights without class keys, or with classes unknown to timm, give an encoder.
+
+        Raises FcaError for classes to train depth=all for.
+        """
         from torch import nn
 
         from fca.models.networks import split
 
         self._check()
-        known = class_keys(self.classes)
-        if self.pretrained and not known:
-            logits = record_of(self._published()).num_classes
-            known = class_keys(_timm().data.infer_imagenet_subset({"num_classes": logits}))
+        if self.depth == "all" and classes is not None:
+            raise self._untrainable()
+        known = self._known() if self.depth == "whole" else ()
         projects = self.projection and classes is None and not known
         module, keys = _with_weights(self, known, classes, projects)
+        geometry, normalise = _input(self, module)
+        if self.depth != "whole":
+            module = _at_depth(self, module, len(keys))
 
         def pooled(images: Tensor) -> Tensor:
             return module.forward_head(module.forward_features(images), pre_logits=True)
 
-        geometry, normalise = _input(self, module)
-        embed: Any = module if projects else pooled
+        embed: Any = module if projects or self.depth == "all" else pooled
         layer = None
         if keys:
             head = module.get_classifier()
@@ -108,6 +127,14 @@ class TimmModel(LibraryModel):
                 head = nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), head, nn.Flatten())
             embed, layer = split(module, pooled, head, geometry.size, self.refused)
         return Classifier(module, keys, geometry, normalise, embed, layer)
+
+    def _known(self) -> tuple[str, ...]:
+        """The class keys of the weights' logits, as given or as timm knows them; none for an encoder."""
+        known = class_keys(self.classes)
+        if known or not self.pretrained:
+            return known
+        logits = record_of(self._published()).num_classes
+        return class_keys(_timm().data.infer_imagenet_subset({"num_classes": logits}))
 
     def _package(self) -> WeightsPackage:
         """The package that holds the weights; raises FcaError for a model that names none."""
@@ -129,7 +156,58 @@ class TimmModel(LibraryModel):
         if self.stem == "cifar" and (self.pretrained or self.packaged):
             allowed = "timm: pretrained weights belong to timm's stem"
             raise FcaError("model.stem", "cifar", allowed, "train from scratch")
+        if self.depth != "whole":
+            self._check_depth()
         Normalise.check(self)
+
+    def _check_depth(self) -> None:
+        """Raise FcaError for a depth that this network does not have, and for one that cannot be used so."""
+        check_choice("model.depth", self.depth, DEPTHS, "set model.depth to one of these")
+        if "cut" not in self.depths():
+            raise _no_other_depth(self)
+        if self.projection:
+            allowed = f"false with model.depth={self.depth}, whose features come before the last layer"
+            raise FcaError("model.projection", self.projection, allowed, "set one of the two keys alone")
+        if self.depth == "all" and self.weights is None:
+            raise self._untrainable()
+
+    def _untrainable(self) -> FcaError:
+        allowed = "whole or cut to train, each with its own head; all is an encoder of a network with weights"
+        return FcaError(
+            "model.depth", "all", allowed, "set model.depth=whole or model.depth=cut, or give model.weights"
+        )
+
+
+# Depths
+
+# Of timm's EfficientNet class these alone go from their last stage to the pooling, without a widening layer.
+NOT_WIDENED = frozenset({"mobilenetv1_100", "mobilenetv1_125", "mobilenetv1_025", "mobilenetv1_050"})
+
+
+@cache
+def _with_widening() -> frozenset[str]:
+    """Names of the networks that can be cut, read off the text of timm's file."""
+    return networks_of("timm", "pretrained", "models/efficientnet.py") - NOT_WIDENED
+
+
+def _no_other_depth(model: TimmModel) -> FcaError:
+    allowed = (
+        f"whole for {model.name}: no 1x1 layer widens its last stage before the pooling, as it does in timm's "
+        "EfficientNet class (efficientnet*, mobilenetv2*, mnasnet*, mixnet*, tinynet*, ...)"
+    )
+    return FcaError("model.depth", model.depth, allowed, "set model.depth=whole, or choose such a network")
+
+
+def _at_depth(model: TimmModel, module: nn.Module, classes: int) -> nn.Module:
+    """A whole network with its weights, cut or made to give the features of every depth.
+
+    classes: of the cut network's fresh head; 0 = none. Raises FcaError for a network without a widening layer.
+    """
+    from fca.models.depths import EveryDepth, cut_before_widening, has_widening
+
+    if not has_widening(module):  # its name promised one, as this version of timm writes its file
+        raise _no_other_depth(model)
+    return EveryDepth(module) if model.depth == "all" else cut_before_widening(module, classes)
 
 
 # Names and tags
