@@ -59,34 +59,27 @@ class TimmModel(LibraryModel):
     family = "timm"
 
     def label(self) -> str:
-        """Name without tag; stem, keywords and depth where they differ from timm's.
+        """Name without tag, and stem, keywords and depth where they differ from timm's.
 
-        An input size of one's own is named with a package's weights and at another depth only: older labels lack it.
+        The input size does not stand there: rows have a column for it.
         """
         if self.stem != "timm":
             return replace(self, stem="timm", kwargs={"stem": self.stem, **self.kwargs}).label()
-        words = [super().label()]
-        if self.depth != "whole":
-            words.append(f"depth={self.depth}")
-        if self.input_size is not None and (self.packaged or self.depth != "whole"):
-            words.append(f"input_size={self.input_size}")
-        return " ".join(words)
+        label = super().label()
+        return label if self.depth == "whole" else f"{label} depth={self.depth}"
 
     def weights_label(self) -> str | None:
         return self._package().label if self.packaged else super().weights_label()
 
     def identity(self) -> dict[str, Any]:
-        """Weights of a package enter by the sha256 of their file, which may lie in any package.
-
-        Class keys enter where there are logits that they name.
-        """
-        meant = replace(self, package=None, classes=self.classes if self.depth == "whole" else None)
+        """Weights of a package enter by the sha256 of their file, which may lie in any package."""
+        without_package = replace(self, package=None)
         if not self.packaged:
-            return super(TimmModel, meant).identity()
+            return super(TimmModel, without_package).identity()
         self._check()
         package = self._package()
         package_file(package)
-        return identity_of(self.family, meant, package.sha256)
+        return identity_of(self.family, without_package, package.sha256)
 
     def depths(self) -> tuple[str, ...]:
         """The depths that this network has, in the order of the features of depth=all; known without building it."""

@@ -131,19 +131,16 @@ def test_depth_enters_label_and_identity_only_where_it_is_not_whole(model):
     whole, cut = model("test_efficientnet"), model("test_efficientnet", "model.depth=cut")
     assert "depth" not in whole.identity()
     assert cut.identity() == {**whole.identity(), "depth": "cut"}
-    assert whole.label() == "test_efficientnet", "as stored rows have it, though its YAML gives 32 pixels"
-    assert cut.label() == "test_efficientnet depth=cut input_size=32"
-    package = model("efficientnet_lite0", "model.weights=package", "model.depth=all", "model.input_size=160")
-    assert package.label() == "tf_efficientnet_lite0 depth=all input_size=160"
-    assert (package.identity()["depth"], package.identity()["classes"]) == ("all", None)
+    assert (whole.label(), cut.label()) == ("test_efficientnet", "test_efficientnet depth=cut")
+    every = model("efficientnet_lite0", "model.weights=package", "model.depth=all", "model.input_size=160")
+    assert (every.label(), every.identity()["depth"]) == ("tf_efficientnet_lite0 depth=all", "all")
+    stem = model("resnet18_cifar", "+model.kwargs.drop_rate=0.1").label()
+    assert stem == "resnet18 stem=cifar drop_rate=0.1", "as before there were depths"
 
 
-def test_classes_of_logits_that_a_cut_network_does_not_have_are_no_part_of_it(model, weights):
+def test_classes_of_logits_that_a_cut_network_does_not_have_are_not_given_to_it(model, weights):
     word, _ = weights
-    names = "model.classes=imagenet-1k"
-    cut = model("test_efficientnet", word, "model.depth=cut")
-    assert model("test_efficientnet", word, "model.depth=cut", names).identity() == cut.identity()
-    assert model("test_efficientnet", word, "model.depth=cut", names).build().classes == ()
+    assert model("test_efficientnet", word, "model.depth=cut", "model.classes=imagenet-1k").build().classes == ()
 
 
 @pytest.mark.parametrize(

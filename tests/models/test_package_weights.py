@@ -146,21 +146,9 @@ def test_weights_of_a_package_are_known_by_their_content_and_called_by_their_ver
 
 
 def test_a_package_is_no_part_of_what_a_model_is_without_its_weights(model):
-    assert "package" not in model("efficientnet_lite0").identity()
-    same = model(
-        "timm",
-        "model.name=tf_efficientnet_lite0",
-        *(f"model.{key}=[{value},{value},{value}]" for key, value in (("mean", 127 / 255), ("std", 128 / 255))),
-    )
-    assert model("efficientnet_lite0").identity() == same.identity()
-
-
-def test_a_size_of_one_s_own_stands_in_the_label_of_weights_from_a_package_alone(model):
-    smaller = "model.input_size=160"
-    assert (
-        model("efficientnet_lite0", "model.weights=package", smaller).label() == "tf_efficientnet_lite0 input_size=160"
-    )
-    assert model("efficientnet_lite0", smaller).label() == "tf_efficientnet_lite0", "as stored rows have it"
+    identity = model("efficientnet_lite0").identity()
+    assert identity == model("efficientnet_lite0", "model.package=null").identity()
+    assert set(identity) == set(model("timm", "model.name=tf_efficientnet_lite0").identity())
 
 
 def test_planning_with_weights_of_a_package_imports_neither_torch_nor_timm(model):
@@ -259,8 +247,8 @@ def test_two_layers_of_one_shape_in_each_other_s_place_are_refused(lite0):
 @pytest.mark.parametrize(
     ("name", "measured"),
     [
-        (LITE[0], 0.865),
-        pytest.param(LITE[1], 0.89, marks=pytest.mark.slow),
+        (LITE[0], 0.87),
+        pytest.param(LITE[1], 0.895, marks=pytest.mark.slow),
         pytest.param(LITE[2], 0.9, marks=pytest.mark.slow),
     ],
 )
