@@ -174,13 +174,20 @@ class RecommendConfig:
     logger: Any
     analysis: Any
     subset: SubsetConfig = field(default_factory=SubsetConfig)
-    candidates: list[str] = field(default_factory=list)
+    packages: list[str] = field(default_factory=list)
     pretrained: list[str] = field(default_factory=list)
     weights: Any = None
+    candidates: list[str] | None = None
+    small_networks: list[str] = field(default_factory=list)
+    sizes: Annotated[int, Allowed(0, 3)] = 3
+    depths: Annotated[list[str], Allowed(choices=("whole", "cut"))] = field(default_factory=list)
+    precisions: Annotated[list[str], Allowed(choices=("fp32", "int8"))] = field(default_factory=list)
     adaptations: Annotated[list[str], Allowed(choices=("probe", "finetune"))] = field(default_factory=list)
-    minutes: Annotated[float, Allowed(0)] = 30.0
+    minutes: Annotated[float | None, Allowed(0)] = None
+    metric: Annotated[str, Allowed(choices=("accuracy", "balanced"))] = "accuracy"
     latency_ms: Annotated[float | None, Allowed(above=0)] = None
     memory_mb: Annotated[float | None, Allowed(above=0)] = None
+    file_mb: Annotated[float | None, Allowed(above=0)] = None
     params_m: Annotated[float | None, Allowed(above=0)] = None
     within: Annotated[float, Allowed(0, 100)] = 1.0
     confidence: Annotated[float, Allowed(above=0.5, below=1)] = 0.9

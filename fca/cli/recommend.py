@@ -1,39 +1,56 @@
-"""`fca recommend FOLDER`: describe the images, measure and train candidates, and answer which model to use."""
+"""`fca recommend FOLDER`: describe the images, measure and probe programs, and answer which model to use."""
 
 from __future__ import annotations
 
-import math
+import copy
 import shlex
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
-from fca.cli.application import CONF, application, check_root, composed, typed_words
+from fca.cli.application import application, check_root, composed, typed_words
 from fca.cli.configure import Job, component, job_of
 from fca.cli.execute import execute
+from fca.cli.recommend_networks import FEATURES, SCRATCH, WEIGHTS, Network, networks, smaller_sizes
 from fca.cli.report import write_report
-from fca.cli.show import show_failures, show_job
+from fca.cli.show import show_failures, show_findings
+from fca.models.compiled import ALL, Compiled
+from fca.models.programs import missing_packages
+from fca.progress import Meter, track
 from fca.report.figure import answers
 from fca.report.page import MOST
 from fca.store import State, Store
-from fca.studies.recommend.evidence import SPEED, Key, evidence, evidence_of
-from fca.studies.recommend.expected import known_points
-from fca.studies.recommend.recommendation import Recommendation, Weighed
+from fca.store.columns import INPUT_SIZE
+from fca.studies.recommend.choice import Weighed
+from fca.studies.recommend.evidence import (
+    ADAPTATION,
+    CUT,
+    FINETUNE,
+    FP32,
+    PROBE,
+    WHOLE,
+    evidence,
+    evidence_of,
+)
+from fca.studies.recommend.evidence import SCRATCH as FROM_SCRATCH
+from fca.studies.recommend.expected import KnownJobs, known_jobs
+from fca.studies.recommend.recommendation import Recommendation
 from fca.tasks.latency import check_threads
-from fca.types import FcaError, check_choice
+from fca.types import FcaError
 
 SHARED = ("dataset", "subset", "machine", "recipe", "trainer", "logger", "outputs", "limit", "plugins")
-SHARES = (1 / 3, 1.0)  # of a training's length, by round; a ninth of 200 steps leaves a fine-tuned network near chance
-PASSES = 3.0  # forward passes that a step of training takes
-START_S = 3.0  # to build a network and begin
-SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
+OF_ANALYSIS = ("within", "confidence", "metric", "latency_ms", "memory_mb", "file_mb", "params_m")
+USES = {"train": "to train on", "val": "to validate", "test": "to test"}
+MINUTES_FROM_SCRATCH = 10.0
+PATIENCE_S = 120.0  # of probes that are all tried, whatever is expected of them
+WORTH = 0.1  # probability of changing the answer from which on a probe is tried after that
+ROUNDS = 9  # of measuring, of which the median is taken
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -58,11 +75,11 @@ def recommend(config: DictConfig) -> None:
     check_root("recommend", config)
     check_threads("threads", config.threads)
     search = Search(config, shared_words(config), component(config, "analysis"))
-    print(f"{len(search.networks)} networks to choose among", flush=True)  # a wrong name is refused before any work
+    print(search.opening, flush=True)  # a wrong name is refused before any work
     search.describe()
     search.measure()
     search.probe()
-    search.halve()
+    search.train()
     search.answer()
 
 
@@ -74,40 +91,11 @@ def shared_words(config: DictConfig) -> list[str]:
     return [*([] if named else ["dataset=folder"]), *words, f"machine.accelerator={config.device}"]
 
 
-def weight_files(given: Any, options: Sequence[str]) -> dict[str, str]:
-    """Model -> file of its weights. given: such a mapping, or a folder of files that are named as models are.
+class Subject(NamedTuple):
+    """What is measured and probed: a network, and the keys of one program of it."""
 
-    Files of another name are left out, with a line.    Raises FcaError for a folder or a model that there is not.
-    """
-    if given is None:
-        return {}
-    if isinstance(given, str):
-        folder = Path(given).expanduser()
-        if not folder.is_dir():
-            raise FcaError("weights", given, "a folder of weight files, or {MODEL: FILE}", "correct the path")
-        files = {path.stem: str(path) for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES}
-        if other := sorted(set(files) - set(options)):
-            print(f"left out, as no model of conf/model/ has that name: {', '.join(other)}")
-        return {name: file for name, file in files.items() if name in options}
-    for name in given:
-        check_choice("weights", name, options, "name options of conf/model/")
-    return {str(name): str(file) for name, file in given.items()}
-
-
-class Network(NamedTuple):
-    """A network to choose among: what it is called in the store, the words of it, and how it may be adapted."""
-
-    label: str
-    weights: str | None
-    words: list[str]
-    ways: tuple[str, ...]
-
-    def key(self, way: str) -> Key:
-        """How the analysis names it."""
-        return self.label, self.weights, way
-
-
-Way = tuple[Network, str]  # a network and how it is adapted
+    network: Network
+    keys: Mapping[str, Any]
 
 
 @dataclass
@@ -115,22 +103,33 @@ class Search:
     """The runs of one recommendation.
 
     words: of all of them.    of: fingerprint and classes of what is trained on, known from the first training on.
-    diverged: what is not tried again, nor for longer.
     """
 
     config: DictConfig
     words: list[str]
     asked: Recommendation
     of: tuple[str, tuple[int, ...]] = field(init=False)
-    diverged: set[Key] = field(default_factory=set)
-    _jobs: dict[tuple[str, ...], Job] = field(default_factory=dict)
+    _jobs: dict[str, Job] = field(default_factory=dict)
+    _composed: dict[tuple[str, ...], DictConfig] = field(default_factory=dict)
 
-    def job(self, *words: str) -> Job:
-        """One configuration of `fca run`; Hydra takes .2 s to compose one."""
-        if words not in self._jobs:
-            every = [*self.words, *words]
-            self._jobs[words] = job_of(composed("run", every), every)
-        return self._jobs[words]
+    def job(self, keys: Mapping[str, Any]) -> Job:
+        """One configuration of `fca run`; Hydra takes 0.2 s to compose a choice of groups, which is done once."""
+        words = [*self.words, *(f"{key}={_typed(value)}" for key, value in keys.items())]
+        place = shlex.join(words)
+        if place not in self._jobs:
+            groups = [f"{key}={value}" for key, value in keys.items() if "." not in key]
+            config = copy.deepcopy(self._of_groups(tuple(groups)))
+            for key, value in keys.items():
+                if "." in key:
+                    OmegaConf.update(config, key, value)
+            self._jobs[place] = job_of(config, words)
+        return self._jobs[place]
+
+    def _of_groups(self, groups: tuple[str, ...]) -> DictConfig:
+        """The configuration with these choices and nothing else changed."""
+        if groups not in self._composed:
+            self._composed[groups] = composed("run", [*self.words, *groups])
+        return self._composed[groups]
 
     @cached_property
     def store(self) -> Store:
@@ -139,125 +138,211 @@ class Search:
 
     @cached_property
     def networks(self) -> list[Network]:
-        """HOG first, which needs no weights: networks from scratch are predicted from it."""
-        options = sorted(path.stem for path in (CONF / "model").glob("*.yaml"))
-        for key in ("candidates", "pretrained"):
-            for name in self.config[key]:
-                check_choice(key, name, options, "name options of conf/model/")
-        given = tuple(self.config.adaptations)
-        asked: list[tuple[list[str], tuple[str, ...]]] = [(["model=hog"], ("probe",))]
-        asked += [([f"model={name}"], ("scratch",)) for name in self.config.candidates]
-        asked += [([f"model={name}", "model.weights=pretrained"], given) for name in self.config.pretrained]
-        files = weight_files(self.config.weights, options)
-        asked += [([f"model={name}", f"model.weights={quoted(file)}"], given) for name, file in files.items()]
-        return [self._network(words, ways) for words, ways in asked]
+        """What to choose among."""
+        return networks(self.config)
 
-    def _network(self, words: list[str], ways: tuple[str, ...]) -> Network:
-        model = self._speed_job(words).setup.model
-        if "scratch" in ways and not hasattr(model, "weights"):
-            name = words[0].removeprefix("model=")
-            allowed = f"networks that can be trained; {name} has no weights of its own"
-            raise FcaError("candidates", name, allowed, "leave it out; a probe on HOG is always among the choices")
-        return Network(model.label(), model.weights_label(), words, ways)
+    @cached_property
+    def is_compiled(self) -> bool:
+        """Whether networks run as ONNX programs, as they are shipped; on a GPU they run in PyTorch."""
+        return self.config.device != "gpu" and not missing_packages()
 
-    def _speed_job(self, words: Sequence[str]) -> Job:
-        threads = "null" if self.config.threads is None else self.config.threads
-        return self.job("task=latency", f"task.threads={threads}", *words)
+    @property
+    def minutes(self) -> float:
+        """Of training. Without weights nothing but a training gives an answer."""
+        if self.config.minutes is not None:
+            return float(self.config.minutes)
+        return 0.0 if any(network.kind == WEIGHTS for network in self.networks) else MINUTES_FROM_SCRATCH
+
+    @property
+    def opening(self) -> str:
+        """What is chosen among, in words."""
+        named = [network.label for network in self.networks if network.kind != FEATURES]
+        kind = "pretrained weights" if any(network.kind == WEIGHTS for network in self.networks) else "no weights"
+        line = f"networks to choose among, with {kind}: {', '.join(named)}"
+        if missing := missing_packages():
+            absent = f"{', '.join(missing)} not installed"
+            line += f"\n{absent}: networks run in PyTorch, in fp32; pip install 'fca[export]'"
+        return line
+
+    # Programs
 
     def describe(self) -> None:
         """What the images are, and which of them a person should look at."""
-        job = self.job("task=describe")
+        job = self.job({"task": "describe"})
         execute(job, alone=True)
-        show_job(job)
+        row = self.store.row(job.plan[0].run_id)
+        print(described(row), flush=True)
+        show_findings(self.store, job.plan[0].run_id)
+
+    @cached_property
+    def subjects(self) -> list[Subject]:
+        """Every program of every network, written where that was not done; a line for each that cannot be."""
+        subjects: list[Subject] = []
+        for network in self.networks:
+            if network.kind != WEIGHTS:
+                subjects.append(Subject(network, network.keys))
+            elif self.is_compiled:
+                subjects += self._programs(network)
+            else:
+                subjects += self._eager(network)
+        return subjects
+
+    def _programs(self, network: Network) -> Iterator[Subject]:
+        """A network at its usual size and smaller ones, in every precision and depth."""
+        first = self._compiled(network, {}, FP32)
+        if first is None:
+            return
+        usual = int(self.store.row(first)[INPUT_SIZE])
+        sizes: list[dict[str, Any]] = [{}]
+        sizes += [{"model.input_size": size} for size in smaller_sizes(usual, self.config.sizes)]
+        kinds = [(size, precision) for size in sizes for precision in self.config.precisions]
+        for size, precision in track(kinds, f"compiling {network.label}", len(kinds)):
+            run_id = self._compiled(network, size, precision)
+            if run_id is None:
+                continue
+            program = Compiled(str(self.config.outputs), run_id, ALL)
+            for depth in program.description.widths:
+                if depth in self.config.depths:
+                    keys = {"model": "compiled", "model.run_id": run_id, "model.depth": depth}
+                    yield Subject(network, keys)
+
+    def _compiled(self, network: Network, size: Mapping[str, Any], precision: str) -> str | None:
+        """The run of task=compile; None, with a line, where it fails."""
+        name = f"{network.label} {size.get('model.input_size', '')} {precision}"
+        try:
+            job = self.job({"task": "compile", **network.keys, **size, "task.precision": precision})
+            execute(job, alone=True)
+        except FcaError as error:
+            print(f"left out: {name}: {error}", flush=True)
+            return None
+        run_id = job.plan[0].run_id
+        if self.store.state(run_id) is not State.DONE:
+            show_failures(self.store, [run_id])
+            return None
+        return run_id
+
+    def _eager(self, network: Network) -> Iterator[Subject]:
+        """A network in PyTorch, at its usual size and smaller ones, in every depth."""
+        model: Any = network.model
+        usual = getattr(model, "input_size", None)
+        sizes: list[dict[str, Any]] = [{}]
+        sizes += [{"model.input_size": size} for size in smaller_sizes(usual or 0, self.config.sizes)]
+        depths = model.depths() if hasattr(model, "depths") else (WHOLE,)
+        for size in sizes:
+            for depth in depths:
+                if depth in self.config.depths:
+                    cut = {"model.depth": depth} if depth != WHOLE else {}
+                    yield Subject(network, {**network.keys, **size, **cut})
 
     def measure(self) -> None:
-        """How fast the networks are, all in turn, as one task."""
-        jobs = [self._speed_job(network.words) for network in self.networks]
+        """How fast the programs are, all in turn, as one task."""
+        if not self.subjects:
+            return
+        jobs = [self._speed_job(subject.keys) for subject in self.subjects]
+        print(f"measuring {len(jobs)} candidates", flush=True)
         execute(replace(jobs[0], plan=[run for job in jobs for run in job.plan]), alone=True)
 
+    def _speed_job(self, keys: Mapping[str, Any]) -> Job:
+        about = {"task.threads": self.config.threads, "task.batch": None, "task.rounds": ROUNDS}
+        return self.job({"task": "latency", **about, **keys})
+
+    # Training
+
     def probe(self) -> None:
-        """A linear probe on each network within the limits, seconds each, whatever is expected of it."""
-        for number, network in enumerate(self.networks):
-            if "probe" in network.ways and (not number or self._within_limits((network, "probe"), self.weigh())):
-                self._train(network, "probe")
+        """A linear probe on each program within the limits.
 
-    def _within_limits(self, one: Way, now: Weighed) -> bool:
-        return now.limits[now.position(one[0].key(one[1]))] is None
-
-    def _allowed(self, one: Way, now: Weighed) -> bool:
-        """Whether it is within the limits, and not for certain both larger and less accurate than another one."""
-        return self._within_limits(one, now) and not now.beaten(now.position(one[0].key(one[1])))
-
-    def halve(self) -> None:
-        """Successive halving: train all that may be worth it for a third of the time, the better third whole.
-
-        Jamieson and Talwalkar 2016 (arXiv:1502.07943). Better is what fewer others beat in accuracy and size.
+        What other jobs expect of a program leaves it out only once the probes have taken PATIENCE_S: a wrong
+        expectation would otherwise keep the best one from being tried.
         """
-        ends = time.monotonic() + 60 * self.config.minutes
-        now = self.weigh()
-        ways = [(network, way) for network in self.networks for way in network.ways if way != "probe"]
-        allowed = [(self._seconds(*one, now), *one) for one in ways if self._allowed(one, now)]
-        left = sorted(allowed, key=itemgetter(0))
-        for share in SHARES:
-            for seconds, network, way in left:
-                takes = START_S + share * seconds
-                if time.monotonic() + takes < ends:
-                    self._train(network, way, share)
+        started = time.monotonic()
+        left = [subject for subject in self.subjects if subject.network.kind != SCRATCH]
+        left_out = 0
+        with Meter("probing programs", len(left)) as meter:
+            for subject in left:
+                is_patient = time.monotonic() - started < PATIENCE_S
+                if self._is_within_limits(subject) and (is_patient or self._is_worth_a_probe(subject)):
+                    self._train({**subject.keys, "adaptation": PROBE})
                 else:
-                    print(f"no time left for {network.label}, {way}: {takes / 60:.1f} minutes", flush=True)
-            now = self.weigh()
-            left = [one for one in left if one[1].key(one[2]) not in self.diverged]
-            best = self._best_third([(network, way) for _, network, way in left], now)
-            left = [one for one in left if one[1:] in best and self._allowed(one[1:], now)]
+                    left_out += 1
+                meter.add(1)
+        if left_out:
+            print(f"not probed: {left_out} programs over a limit, or unlikely to change the answer", flush=True)
 
-    def _best_third(self, ways: Sequence[Way], now: Weighed) -> list[Way]:
-        """Those on the front of accuracy and size, then on the front of the others, until a third is together."""
-        left, best = list(ways), list[Way]()
-        while left and len(best) < math.ceil(len(ways) / 3):
-            on_front = now.front([now.position(network.key(way)) for network, way in left])
-            best += [one for one, on in zip(left, on_front, strict=True) if on]
-            left = [one for one, on in zip(left, on_front, strict=True) if not on]
-        return best
+    def _is_within_limits(self, subject: Subject) -> bool:
+        row = self.store.row(self._speed_job(subject.keys).plan[0].run_id)
+        return self.asked.limits.over(row) is None
 
-    def _words(self, network: Network, way: str, share: float) -> list[str]:
-        words = ["task=train", *network.words, f"adaptation={way}"]
-        if share == 1:
-            return words
-        recipe = self.config.recipe
-        epochs = max(1, round(recipe.epochs * share))
-        warmup = round(recipe.warmup_epochs * epochs / recipe.epochs, 3)
-        shorter = {"epochs": epochs, "min_steps": round(recipe.min_steps * share), "warmup_epochs": warmup}
-        return [*words, *(f"recipe.{key}={value}" for key, value in shorter.items())]
+    def _is_worth_a_probe(self, subject: Subject) -> bool:
+        """Whether it may well be smaller than the answer and as good, or better than all."""
+        now = self.weigh()
+        if now.answer is None or now.best is None:
+            return True
+        label, weights = (self._speed_job(subject.keys).plan[0].about[key] for key in ("model", "weights"))
+        at = now.position(now.of.program_of({"model": label, "weights": weights, "adaptation": PROBE}))
+        difference = now.draws[:, at] - now.draws[:, now.best]
+        within = self.asked.limits.within
+        is_smaller = now.cost[at] < now.cost[now.answer] and (difference >= -within).mean() >= WORTH
+        return bool(is_smaller or (difference > within).mean() >= WORTH)
 
-    def _seconds(self, network: Network, way: str, now: Weighed) -> float:
-        """What a whole training is expected to take, at the speed that was measured here."""
-        work = self.job(*self._words(network, way, 1.0)).plan[0].work
-        images = work.data.number("train", self.of[1])
-        seen = work.recipe.steps_for(images) * min(images, work.recipe.batch_size)
-        return PASSES * seen / float(now.of.speed[network.label, network.weights][SPEED])
+    def train(self) -> None:
+        """Fine-tune the networks of the answer, or train small ones from scratch, while minutes are left."""
+        ends = time.monotonic() + 60 * self.minutes
+        if not self.minutes:
+            return
+        for keys in [*self._to_finetune(), *self._to_train_from_scratch()]:
+            if time.monotonic() >= ends:
+                print(f"no time left for {keys['model']}: give more minutes", flush=True)
+                return
+            self._train(keys)
 
-    def _train(self, network: Network, way: str, share: float = 1.0) -> None:
+    def _to_finetune(self) -> Iterator[dict[str, Any]]:
+        """Keys of the networks of the answer's lines, the smallest first."""
+        if FINETUNE not in self.config.adaptations or not any(one.kind == WEIGHTS for one in self.networks):
+            return
+        now = self.weigh()
+        of_label = {network.label: network for network in self.networks}
+        programs = [now.candidates[line.at].program for line in now.lines]
+        programs = [program for program in programs if program.weights is not None and program.adaptation == PROBE]
+        for program in dict.fromkeys(program._replace(precision=FP32) for program in programs):
+            if program.network in of_label:
+                cut = {"model.depth": CUT} if program.depth == CUT else {}
+                size = {"model.input_size": program.size}
+                yield {**of_label[program.network].keys, **size, **cut, "adaptation": FINETUNE}
+
+    def _to_train_from_scratch(self) -> Iterator[dict[str, Any]]:
+        for network in self.networks:
+            if network.kind == SCRATCH:
+                yield {**network.keys, "adaptation": FROM_SCRATCH}
+
+    def _train(self, keys: Mapping[str, Any]) -> None:
         """One training, and what it predicts for the validation images. One that fails is recorded and left out."""
-        job = self.job(*self._words(network, way, share))
+        job = self.job({"task": "train", **keys})
         train = next(run for run in job.plan if run.task == "train")
         self.of = str(train.about["fingerprint"]), tuple(train.about["classes"])
-        length = f", {share:.0%} of its length" if share < 1 else ""
-        print(f"{way} {network.label}{length}", flush=True)
+        is_probe = keys["adaptation"] == PROBE
+        if not is_probe:
+            print(f"{ADAPTATION.choices[keys['adaptation']]}: {train.about['model']}", flush=True)
         for planned in job.plan:
             self.store.forgive(planned.run_id)
         execute(job, alone=False)
         show_failures(self.store, [run.run_id for run in job.plan])
         if self.store.has_diverged(train.run_id):
-            self.diverged.add(network.key(way))
-            print(f"{way} {network.label} diverged: it is left out", flush=True)
-        elif self.store.state(train.run_id) is State.DONE:
-            words = ["task=predict", "task.split=val", "model=run", f"model.run_id={train.run_id}"]
-            execute(self.job(*words), alone=False)
+            print(f"{train.about['model']} diverged: it is left out", flush=True)
+        elif not is_probe and self.store.state(train.run_id) is State.DONE:
+            predict = {"task": "predict", "task.split": "val", "model": "run", "model.run_id": train.run_id}
+            execute(self.job(predict), alone=False)
+
+    # The answer
 
     def weigh(self) -> Weighed:
         """The candidates as they stand now."""
-        others = [one for one in evidence(self.store, None) if one.job.fingerprint != self.of[0]]
-        return Weighed(evidence_of(self.store, *self.of), known_points(others), self.asked)
+        return Weighed(evidence_of(self.store, *self.of), self.known, self.asked.limits, self.asked.quality)
+
+    @cached_property
+    def known(self) -> KnownJobs:
+        """How programs compared on other jobs."""
+        others = [job for job in evidence(self.store, None) if job.job.fingerprint != self.of[0]]
+        return known_jobs(others, self.asked.quality)
 
     def answer(self) -> None:
         """The answers of the analysis, the next commands, and the page."""
@@ -265,10 +350,8 @@ class Search:
         asked = replace(self.asked, query=query)
         tables = {table.name: table for table in asked(self.store)}
         print("", *(answer.sentence for answer in answers([asked], tables, MOST)), sep="\n")
-        limits = {
-            name: getattr(asked, name) for name in ("within", "confidence", "latency_ms", "memory_mb", "params_m")
-        }
-        page = write_report("recommend", self.config.outputs, query, options=limits)
+        options = {name: getattr(asked, name) for name in OF_ANALYSIS}
+        page = write_report("recommend", self.config.outputs, query, options=options)
         for line in self._next(self.weigh(), page):
             print(line)
 
@@ -279,3 +362,23 @@ class Search:
             yield "use it: " + shlex.join(["fca", "predict", "FOLDER", run, *where])
             yield "ship it: " + shlex.join(["fca", "export", run, *where])
         yield f"page: {page}"
+
+
+def described(row: Mapping[str, Any]) -> str:
+    """The images in words.
+
+    >>> row = {"dataset": "photos", "n_images": 90, "n_train": 60, "n_val": 10, "n_test": 20, "class_min": 3}
+    >>> described(row)
+    'photos: 90 images, 60 to train on, 10 to validate, 20 to test; the smallest class has 3'
+    """
+    splits = ", ".join(f"{row[f'n_{split}']:,} {use}" for split, use in USES.items())
+    line = f"{row['dataset']}: {row['n_images']:,} images, {splits}; the smallest class has {row['class_min']:,}"
+    unused = row.get("n_unused") or 0
+    return f"{line}; {unused:,} left out" if unused else line
+
+
+def _typed(value: Any) -> str:
+    """A value in Hydra's grammar."""
+    if value is None:
+        return "null"
+    return quoted(value) if isinstance(value, str) and not value.isalnum() else str(value)

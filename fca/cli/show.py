@@ -279,18 +279,21 @@ def show_job(job: Job) -> list[str]:
 
     Returns the runs that failed or were interrupted.
     """
-    from fca.tasks import FINDINGS
-
     store = job.setup.store
     for run in job.plan:
         if store.state(run.run_id) is State.DONE:
             folder = store.folder(run.run_id)
             print(f"{line_of(store.row(run.run_id), job.task.summary)}  {folder}")
-            with suppress(
-                DamagedFile, FcaError, ValueError, KeyError, OSError
-            ):  # no list, or a damaged one; the row is whole
-                print(*_findings(folder / FINDINGS), sep="", end="")
+            show_findings(store, run.run_id)
     return show_failures(store, [run.run_id for run in job.plan])
+
+
+def show_findings(store: Store, run_id: str) -> None:
+    """What a person should look at, if a run left a list of it; a damaged list is passed over, the row is whole."""
+    from fca.tasks import FINDINGS
+
+    with suppress(DamagedFile, FcaError, ValueError, KeyError, OSError):
+        print(*_findings(store.folder(run_id) / FINDINGS), sep="", end="")
 
 
 def _findings(file: Path, first: int = 3) -> Iterator[str]:

@@ -57,7 +57,7 @@ def exported(classifier: Classifier, kind: str) -> bytes:
     example = torch.zeros(2, classifier.input_size, classifier.input_size, 3, dtype=torch.uint8)
     write = _onnx if kind == "onnx" else _torchscript
     try:
-        with torch.no_grad(), _of_libraries():
+        with torch.no_grad(), of_libraries():
             return write(Program(classifier).eval(), example)
     except Exception as error:  # both writers refuse networks with errors of every kind
         other = "torchscript" if kind == "onnx" else "onnx"
@@ -72,7 +72,7 @@ def answers_of(content: bytes, kind: str) -> Answers:
 
         session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
         return lambda images: session.run(OUTPUTS[:1], {INPUT: images})[0]
-    with _of_libraries():
+    with of_libraries():
         script = torch.jit.load(io.BytesIO(content), map_location="cpu")  # type: ignore[no-untyped-call]
 
     def logits(images: UInt8[np.ndarray, "images size size 3"]) -> Float32[np.ndarray, "images logits"]:
@@ -174,7 +174,7 @@ def _torchscript(program: Program, example: Tensor) -> bytes:
 
 
 @contextmanager
-def _of_libraries() -> Iterator[None]:
+def of_libraries() -> Iterator[None]:
     """Without the warnings that PyTorch gives about itself; whether a trace is right, `compared` finds out."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)

@@ -40,6 +40,8 @@ LEFT_OUT = "training images, each left out"
 PENALTY_BY = Column(
     "penalty_by", str, "", "images that chose a probe's penalty; missing in older probes: validation ones"
 )
+N_JUDGED = Column("n_judged", int, ",", "training and validation images that judge a probe that did not see them")
+JUDGED_IMAGES, LEFT_OUT_LOGITS = "judged_images", "left_out_logits"  # arrays of a probe, of these images
 ZERO_SHOT = Column("zero_shot_classes", meaning="what a zero-shot model chooses among, if not the data set's classes")
 NCL = Column("ncl", int, ".0f", "ncl, number of classes", filters=True)
 SUBSET_SEED = Column("subset_seed", int, ".0f", "seed of the draw of the classes")
@@ -57,6 +59,8 @@ PREDICT_S = Column("predict_s", float, ".1f", "prediction time, seconds")
 IMAGES_PER_S = Column("images_per_s", float, ".0f")
 PARAMS = Column("params", int, ".0f", "parameters of the network")
 INPUT_SIZE = Column("input_size", int, ".0f", "side of the network's square input, pixels")
+PRECISION = Column("precision", str, "", "of the weights and activations of a program: fp32 or int8")
+FILE_MB = Column("file_mb", float, ".1f", "size of the program's file, MB")
 DEVICE, HOST, COMMAND, COMMIT, VERSIONS = (Column(name) for name in ("device", "host", "command", "commit", "versions"))
 FINISHED = Column("finished", str, "", "UTC, ISO 8601")
 

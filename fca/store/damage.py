@@ -47,7 +47,7 @@ OTHERS = (
     PROGRESS,
     REMOVED,
 )  # files that no row lists
-WEIGHTS = (".safetensors", "model.json", "fitted.json")  # ends of names, beside arrays
+WEIGHTS = (".safetensors", ".onnx", "model.json", "fitted.json", "program.json")  # ends of names, beside arrays
 SHOWN = 5  # damaged files that are named, where others follow
 _RUN_ID = re.compile(r"[0-9a-f]{12}")
 _KINDS: dict[type, set[type]] = {str: {str, NoneType}, tuple: {list, NoneType}}

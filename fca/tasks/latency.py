@@ -6,14 +6,17 @@ import os
 import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import numpy as np
 
 from fca.allowed import Allowed
 from fca.models import starts_from_scratch
-from fca.store.columns import DEVICE, INPUT_SIZE, PARAMS
+from fca.models.compiled import Compiled
+from fca.store.columns import DEVICE, FILE_MB, INPUT_SIZE, PARAMS
 from fca.studies.recommend.evidence import GFLOPS, LATENCY, LOAD, MEMORY, SPEED
 from fca.tasks import Setup
-from fca.types import Classifier, Column, FcaError, Finished, Model, Run, with_interval
+from fca.types import Column, FcaError, Finished, Model, Run, with_interval
 
 BATCH = Column("batch", int, "d", "images a batch of that")
 THREADS = Column("threads", int, "d", "threads that the network ran on")
@@ -33,21 +36,26 @@ class Latency:
     Runs that are done together are measured in turn, round after round, so that what else the machine does hits all of
     them alike; it is stored as `load`.
 
-    batch:   images of a batch.    rounds: of which the medians are taken.    threads: null: as many as torch takes.
+    A compiled network is measured as its file with a linear layer for the classes, in onnxruntime; any other one in
+    PyTorch.
+
+    batch:   images of a batch; null: batches are not measured.    rounds: of which the medians are taken.
+    threads: null: as many as torch takes.
     """
 
     columns: ClassVar[tuple[Column, ...]] = (
         *with_interval(LATENCY),
         *with_interval(SPEED),
-        *(BATCH, THREADS, GFLOPS, MEMORY, LOAD),
+        *(BATCH, THREADS, GFLOPS, MEMORY, FILE_MB, LOAD),
     )
     summary: ClassVar[tuple[Column | str, ...]] = (
-        "{latency_ms:.1f} ms an image, {batch_images_per_s:.0f} images/s in batches",
+        "{latency_ms:.1f} ms an image",
+        "{batch_images_per_s:.0f} images/s in batches",
         "{memory_mb:.0f} MB, load {load:.1f}",
         "{gflops:.2f} GFLOPs",
     )
 
-    batch: Annotated[int, Allowed(1)]
+    batch: Annotated[int | None, Allowed(1)]
     rounds: Annotated[int, Allowed(1)]
     threads: Annotated[int | None, Allowed(1, 1024)]
 
@@ -71,33 +79,60 @@ class Latency:
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """All networks of these runs in interleaved rounds."""
         from fca.training.batches import device_name
-        from fca.training.speed import cost, load, on_threads, speeds
+        from fca.training.speed import load, on_threads, speeds
 
         check_threads("task.threads", self.threads)
         busy, accelerator = load(), setup.machine.accelerator
-        built = [_built(*run.work) for run in runs]
-        costs = [cost(one) for one in built]
         with on_threads(self.threads) as threads:
-            found, device = speeds(built, self.batch, self.rounds, accelerator), device_name(accelerator)
-        for run, one, price, speed in zip(runs, built, costs, found, strict=True):
+            subjects = [_subject(model, keys, threads) for model, keys in (run.work for run in runs)]
+            measured = speeds([subject.network for subject in subjects], self.batch, self.rounds, accelerator)
+        for run, subject, speed in zip(runs, subjects, measured, strict=True):
+            is_program = subject.file_mb is not None
             columns: dict[str, Any] = {
                 **_measured(LATENCY, speed.latency_ms),
-                **_measured(SPEED, speed.images_per_s),
+                **({} if speed.images_per_s is None else _measured(SPEED, speed.images_per_s)),
                 BATCH: self.batch,
                 THREADS: threads,
                 LOAD: busy,
-                DEVICE: device,
-                GFLOPS: price.flops / 1e9 or None,
-                MEMORY: price.memory / 2**20,
-                PARAMS: price.params,
-                INPUT_SIZE: one.input_size,
+                DEVICE: device_name("cpu" if is_program else accelerator),
+                GFLOPS: subject.cost.flops / 1e9 or None,
+                MEMORY: subject.cost.memory / 2**20,
+                PARAMS: subject.cost.params,
+                INPUT_SIZE: subject.network.input_size,
+                FILE_MB: subject.file_mb,
             }
             yield Finished(run, columns, {})
 
 
-def _built(model: Model, keys: Sequence[str]) -> Classifier:
+class _Subject(NamedTuple):
+    """What is measured.    file_mb: of a program; None for a network in PyTorch."""
+
+    network: Any
+    cost: Any
+    file_mb: float | None
+
+
+def _subject(model: Model, keys: Sequence[str], threads: int) -> _Subject:
     """With a head for these classes; what cannot have one, such as HOG, without: a linear layer is little work."""
-    return model.build(keys if hasattr(model, "weights") or starts_from_scratch(model) else None)
+    from fca.training.speed import cost
+
+    if isinstance(model, Compiled):
+        return _program(model, keys, threads)
+    classifier = model.build(keys if hasattr(model, "weights") or starts_from_scratch(model) else None)
+    return _Subject(classifier, cost(classifier), None)
+
+
+def _program(model: Compiled, keys: Sequence[str], threads: int) -> _Subject:
+    """The file that `fca export` would write of a probe, with zeros as its weights."""
+    from fca.models.programs import LOGITS, Session, cost_of
+    from fca.training.speed import Program
+
+    columns = model.description.columns(model.depth)
+    features = columns.stop - columns.start
+    content = model.with_head(np.zeros((len(keys), features)), np.zeros(len(keys)))
+    session = Session(content, threads)
+    network = Program(lambda images: session.run(images, [LOGITS]), model.description.geometry.size)
+    return _Subject(network, cost_of(content), len(content) / 1e6)
 
 
 def _measured(column: Column, value: Sequence[float]) -> dict[str, float | None]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
 import psutil
 import torch
+from jaxtyping import UInt8
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -26,11 +28,19 @@ ROUND_S = 0.02  # a round calls a network so often that it takes at least this l
 class Speed(NamedTuple):
     """What one network takes.
 
-    latency_ms: median over the rounds for one image, with its 95 % interval.    images_per_s: in batches, likewise.
+    latency_ms: median over the rounds for one image, with its 95 % interval.    images_per_s: in batches, likewise;
+    None where no batches were measured.
     """
 
     latency_ms: Estimated
-    images_per_s: Estimated
+    images_per_s: Estimated | None
+
+
+class Program(NamedTuple):
+    """A network outside of PyTorch, on the CPU.    call: bytes of images of this size -> whatever it gives."""
+
+    call: Callable[[UInt8[np.ndarray, "images size size 3"]], object]
+    input_size: int
 
 
 class Cost(NamedTuple):
@@ -45,30 +55,46 @@ class Cost(NamedTuple):
     params: int
 
 
-def speeds(classifiers: Sequence[Classifier], batch: int, rounds: int, accelerator: str = "auto") -> list[Speed]:
+def speeds(
+    networks: Sequence[Classifier | Program], batch: int | None, rounds: int, accelerator: str = "auto"
+) -> list[Speed]:
     """Of each network, from interleaved rounds: what else the machine does hits all alike.
 
     From pixels at input size on the device to logits; decoding and resizing are not counted. On all threads of torch.
+    batch: images of a batch; None: batches are not measured.
     """
-    timed = [_Timed(one, size, accelerator) for one in classifiers for size in (1, batch)]
+    sizes = [1] if batch is None else [1, batch]
+    timed = [[_Timed(network, size, accelerator) for size in sizes] for network in networks]
     for _ in range(rounds):
-        for one in timed:
-            one.round()
-    found = [median_with_interval(one.seconds) for one in timed]
-    return [
-        Speed(Estimated(*(1e3 * s for s in single)), Estimated(*(batch / many[k] for k in (0, 2, 1))))
-        for single, many in zip(found[::2], found[1::2], strict=True)
-    ]
+        for of_network in timed:
+            for of_size in of_network:
+                of_size.round()
+
+    measured = []
+    for single, *batches in timed:
+        latency_ms = Estimated(*(1e3 * seconds for seconds in median_with_interval(single.seconds)))
+        images_per_s = None
+        if batch is not None:
+            middle, low, high = median_with_interval(batches[0].seconds)
+            images_per_s = Estimated(batch / middle, batch / high, batch / low)
+        measured.append(Speed(latency_ms, images_per_s))
+    return measured
 
 
 class _Timed:
     """A network with a batch of noise, called in rounds."""
 
-    def __init__(self, classifier: Classifier, size: int, accelerator: str) -> None:
-        self.classifier, self.device = classifier, device_of(accelerator)
-        classifier.module.eval().to(self.device)
-        side = classifier.input_size
-        self.pixels = torch.randint(0, 256, (size, side, side, 3), dtype=torch.uint8, device=self.device)
+    def __init__(self, network: Classifier | Program, size: int, accelerator: str) -> None:
+        self.device = device_of("cpu" if isinstance(network, Program) else accelerator)
+        side = network.input_size
+        pixels = torch.randint(0, 256, (size, side, side, 3), dtype=torch.uint8, device=self.device)
+        if isinstance(network, Program):
+            call, noise = network.call, pixels.numpy()
+            self.call: Callable[[], object] = lambda: call(noise)
+        else:
+            classifier = network
+            classifier.module.eval().to(self.device)
+            self.call = lambda: logits(classifier, pixels)
         self.seconds: list[float] = []
         self._calls(3)  # the first ones choose algorithms and reserve memory
         self.calls = max(1, round(ROUND_S / max(self._calls(1), 1e-6)))
@@ -81,7 +107,7 @@ class _Timed:
             self._wait()
             start = time.perf_counter()
             for _ in range(times):
-                logits(self.classifier, self.pixels)
+                self.call()
             self._wait()
             return time.perf_counter() - start
 

@@ -6,20 +6,19 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
 
-from fca.data.copies import copies_in_test, kept_together, pictures_of_copies
-from fca.stats.features import check_finite, fit_probe
+from fca.data.copies import copies_in_test, pictures_of_copies
 from fca.store import Store
-from fca.store.columns import LEFT_OUT, PENALTY_BY
+from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
 from fca.studies.answers import Predictions, predictions
 from fca.studies.rows import every_row, narrowed, records, without_diverged
-from fca.types import SPLITS, Column, FcaError
+from fca.types import Column
 
 LATENCY = Column("latency_ms", float, ".2f", "time for one image, milliseconds (median over rounds)")
 SPEED = Column("batch_images_per_s", float, ",.0f", "images a second in batches (median over rounds)")
@@ -37,8 +36,44 @@ ADAPTATION = Column(
 log = logging.getLogger(__name__)
 COMMAND = "fca recommend FOLDER, or fca run -m task=latency,train model=test_resnet,test_vit"
 _OF_RUN = re.compile(r"(?P<run>[0-9a-f]{12})/best")
+_OF_COMPILED = re.compile(r"(?P<run>[0-9a-f]{12})/(?P<depth>whole|cut)")
+WHOLE, CUT = "whole", "cut"
+CUT_LABEL = " depth=cut"  # behind a network's name
 
-Key = tuple[str, str | None, str]  # model, weights, adaptation
+PROBE, FINETUNE, SCRATCH = "probe", "finetune", "scratch"
+FP32 = "fp32"
+
+
+class Program(NamedTuple):
+    """A network as it is shipped, and how it comes to the classes: what one chooses among.
+
+    size: side of the input, pixels.    depth: whole, or cut before the last, widening layer.
+    """
+
+    network: str
+    weights: str | None
+    size: int
+    depth: str
+    precision: str
+    adaptation: str
+
+    @property
+    def name(self) -> str:
+        """As people call it.
+
+        >>> Program("resnet18", "a1_in1k", 160, "whole", "int8", "probe").name
+        'resnet18 160 px int8 (linear probe)'
+        >>> Program("test_vit", None, 32, "whole", "fp32", "scratch").name
+        'test_vit 32 px (from scratch)'
+        """
+        words = [self.network, f"{self.size} px"]
+        words += [self.depth] if self.depth != WHOLE else []
+        words += [self.precision] if self.precision != FP32 else []
+        return f"{' '.join(words)} ({ADAPTATION.choices[self.adaptation]})"
+
+    def adapted(self, adaptation: str) -> Program:
+        """The same network, another way to the classes."""
+        return self._replace(adaptation=adaptation)
 
 
 class Job(NamedTuple):
@@ -47,6 +82,17 @@ class Job(NamedTuple):
     dataset: str
     fingerprint: str
     classes: tuple[int, ...]
+
+
+class Judged(NamedTuple):
+    """What a training predicts for the images that judge it.
+
+    images: positions in the data's items.    labels, predicted: 0 to classes - 1; -1 for a class that it alone knows.
+    """
+
+    images: Int[np.ndarray, " images"]
+    labels: Int[np.ndarray, " images"]
+    predicted: Int[np.ndarray, " images"]
 
 
 class LeftOut(NamedTuple):
@@ -69,13 +115,13 @@ class LeftOut(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """A network and how it comes to the classes.
+    """A program, as far as it was measured and trained.
 
     speed:  the latest row of task=latency, if it was measured.    trained: rows of its trainings that went furthest,
     one a seed; empty before.
     """
 
-    key: Key
+    program: Program
     speed: Mapping[str, Any] | None
     trained: tuple[Mapping[str, Any], ...] = ()
 
@@ -90,7 +136,7 @@ class Evidence:
     """All rows of one job, by what they are.
 
     trained: trainings.    checked: run id of a training -> its `predict` row on val.    tested: likewise on test.
-    embedded: (model, weights) -> the row of its features of all images.    speed: likewise of its latency.
+    speed: program, without its adaptation -> the row of its latency.    compiled: run id -> the row of task=compile.
     """
 
     store: Store
@@ -98,8 +144,8 @@ class Evidence:
     trained: tuple[Mapping[str, Any], ...]
     checked: Mapping[str, Mapping[str, Any]]
     tested: Mapping[str, Mapping[str, Any]]
-    embedded: Mapping[tuple[str, str | None], Mapping[str, Any]]
-    speed: Mapping[tuple[str, str | None], Mapping[str, Any]]
+    speed: Mapping[Program, Mapping[str, Any]]
+    compiled: Mapping[str, Mapping[str, Any]]
 
     @cached_property
     def items(self) -> pd.DataFrame:
@@ -112,40 +158,53 @@ class Evidence:
         keys = self.items["label"].cat.categories
         return [str(keys[c]) for c in self.job.classes]
 
-    @property
-    def group(self) -> str | None:
-        """The column of the images whose values no split of these trainings cuts apart."""
-        return next((group for row in self.trained if (group := _text(row.get("group"))) is not None), None)
-
     @cached_property
     def candidates(self) -> list[Candidate]:
-        """Every way to train a network whose speed was measured, and every training."""
-        ways = {(*of, way) for of, row in self.speed.items() for way in _ways(of[1], row)}
-        ways |= {_key(row) for row in self.trained}
-        found = [Candidate(key, self.speed.get(key[:2]), self._furthest(key)) for key in ways]
-        return sorted(found, key=lambda one: str(one.key))
+        """Every program whose speed was measured, and every training."""
+        measured = {program.adapted(_first_way(row)) for program, row in self.speed.items()}
+        programs = measured | {self.program_of(row) for row in self.trained}
+        found = [Candidate(one, self.speed.get(_as_measured(one)), self._furthest(one)) for one in programs]
+        return sorted(found, key=lambda candidate: candidate.program.name)
 
-    def _furthest(self, key: Key) -> tuple[Mapping[str, Any], ...]:
-        """Its trainings of most epochs that have predicted val; of several recipes the latest one.
+    def program_of(self, row: Mapping[str, Any]) -> Program:
+        """What a training made ready to ship."""
+        return _program(row, self.compiled, str(row["adaptation"]))
 
-        None of a probe whose features are not finite: what it predicted is no probe's answer.
-        """
-        if key[2] == "probe" and key[:2] in self.embedded and self.left_out(key[:2]) is None:
-            return ()
-        rows = [row for row in self.trained if _key(row) == key and row["run_id"] in self.checked]
+    def _furthest(self, program: Program) -> tuple[Mapping[str, Any], ...]:
+        """Its trainings of most epochs that were judged; of several recipes the latest one."""
+        rows = [row for row in self.trained if self.program_of(row) == program and self.is_judged(row)]
         if not rows:
             return ()
         last = max(rows, key=lambda row: (row.get("recipe_epochs") or 0, row["finished"]))
         same = [row for row in rows if _recipe(row) == _recipe(last)]
         return tuple(sorted(same, key=lambda row: row.get("seed") or 0))
 
+    def is_judged(self, row: Mapping[str, Any]) -> bool:
+        """Whether images that no fit has seen judge a training: a probe keeps them, others predict val."""
+        return row["adaptation"] == PROBE or row["run_id"] in self.checked
+
     def predicted(self, row: Mapping[str, Any], split: str) -> Predictions:
         """What a training's weights predict for val or test."""
         return predictions(self.store, (self.checked if split == "val" else self.tested)[row["run_id"]])
 
-    def left_out(self, of: tuple[str, str | None]) -> LeftOut | None:
-        """Of the features of a network; None where it has none, or a probe cannot be fitted to them."""
-        return _left_out(self.store, self.embedded[of]["run_id"], self.job, self.group) if of in self.embedded else None
+    def left_out(self, row: Mapping[str, Any]) -> LeftOut:
+        """What a probe gives the images that it was not fitted to."""
+        images = self.store.array(row["run_id"], JUDGED_IMAGES)
+        outputs = self.store.array(row["run_id"], LEFT_OUT_LOGITS)
+        codes = self.items["label"].cat.codes.to_numpy()[images]
+        return LeftOut(images, outputs, np.searchsorted(self.job.classes, codes))
+
+    def judged(self, row: Mapping[str, Any]) -> Judged:
+        """What a training predicts for images that no fit has seen."""
+        if row["adaptation"] == PROBE:
+            probe = self.left_out(row)
+            return Judged(probe.images, probe.label, probe.outputs.argmax(axis=1))
+        codes = self.items["label"].cat.codes.to_numpy()
+        is_val = (self.items["split"] == "val").to_numpy() & np.isin(codes, self.job.classes)
+        seen = self.predicted(row, "val")
+        among = np.full(len(seen.classes) + 1, -1)  # the last one stands for classes that the data do not have
+        among[list(self.job.classes)] = np.arange(len(self.job.classes))
+        return Judged(np.flatnonzero(is_val), among[seen.labels], among[seen.predicted_labels])
 
     @cached_property
     def tested_copies(self) -> int:
@@ -157,29 +216,6 @@ class Evidence:
         """How many there are of each class."""
         labels = self.items["label"][self.items["split"] == split].cat.codes
         return np.bincount(labels, minlength=max(self.job.classes) + 1)[list(self.job.classes)]
-
-
-@lru_cache(maxsize=256)  # a recommendation weighs its candidates after every training
-def _left_out(store: Store, run_id: str, job: Job, group: str | None) -> LeftOut | None:
-    items = store.items(job.fingerprint)
-    codes = items["label"].cat.codes.to_numpy()
-    inside = np.isin(codes, job.classes)
-    train, val = (np.flatnonzero(inside & (items["split"] == split).to_numpy()) for split in ("train", "val"))
-    label = np.searchsorted(job.classes, codes)
-    values = store.array(run_id, "features", lines=len(codes))
-    try:
-        check_finite(values[inside & items["split"].isin(SPLITS).to_numpy()])
-    except FcaError as error:
-        log.warning("the linear probe of %s is left out: %s", store.row(run_id)["encoder"], error)
-        return None
-    try:
-        probe = fit_probe(values[train], label[train], kept_together(items.iloc[train], group))
-    except FcaError:  # a class without training images
-        return None
-
-    judged = np.concatenate([train[probe.judged], val])
-    outputs = np.concatenate([probe.left_out, probe.logits(values[val])])
-    return LeftOut(judged, outputs, label[judged])
 
 
 def evidence_of(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evidence:
@@ -204,13 +240,13 @@ def evidence(store: Store, query: str | None) -> list[Evidence]:
 
 
 def _judged_alike(trained: pd.DataFrame) -> pd.DataFrame:
-    """Without probes of older versions: validation images chose their penalty and cannot judge them."""
-    older = trained["adaptation"] == "probe"
-    if PENALTY_BY in trained:
-        older &= trained[PENALTY_BY] != LEFT_OUT
+    """Without probes of older versions, which did not keep what judges them."""
+    older = trained["adaptation"] == PROBE
+    if N_JUDGED in trained:
+        older &= trained[N_JUDGED].isna()
     if older.any():
-        number = "1 linear probe is" if older.sum() == 1 else f"{older.sum()} linear probes are"
-        log.warning("%s left out: validation images chose the penalty; run adaptation=probe again", number)
+        number = "1 linear probe" if older.sum() == 1 else f"{older.sum()} linear probes"
+        log.warning("%s of an earlier version left out; run adaptation=probe again", number)
     return trained[~older]
 
 
@@ -234,14 +270,15 @@ def _of_job(store: Store, rows: pd.DataFrame, trained: pd.DataFrame, fingerprint
     same = rows[rows["fingerprint"] == fingerprint]
     clean = same[(same["task"] == "predict") & (same["shift"] == "clean")]
     measured = rows[(rows["task"] == "latency") & (rows["ncl"] == len(classes))].sort_values("finished")
+    compiled = {row["run_id"]: row for row in records(rows[rows["task"] == "compile"])}
     return Evidence(
         store,
         Job(str(same["dataset"].iloc[0]), fingerprint, classes),
         tuple(records(trained)),
         checked=_by_training(clean[clean["split"] == "val"]),
         tested=_by_training(clean[clean["split"] == "test"]),
-        embedded=_by_network(same[(same["task"] == "embed") & (same["split"] == "all")], "encoder"),
-        speed=_by_network(measured, "model"),
+        speed={_program(row, compiled, ""): row for row in records(measured)},
+        compiled=compiled,
     )
 
 
@@ -257,19 +294,28 @@ def _run_of(row: Mapping[str, Any]) -> str | None:
     return row["parent"] if isinstance(row["parent"], str) and row["snapshot"] == "best" else None
 
 
-def _by_network(rows: pd.DataFrame, name: str) -> dict[tuple[str, str | None], Mapping[str, Any]]:
-    return {(row[name], _text(row["weights"])): row for row in records(rows)}
+def _program(row: Mapping[str, Any], compiled: Mapping[str, Mapping[str, Any]], adaptation: str) -> Program:
+    """Of a row of a compiled network: what was compiled; of another row: the network in PyTorch."""
+    found = _OF_COMPILED.fullmatch(str(row["weights"]))
+    if found is not None and found["run"] in compiled:
+        network = compiled[found["run"]]
+        depth, precision = found["depth"], str(network["precision"])
+    else:
+        network = row
+        precision = FP32
+        depth = CUT if str(row["model"]).endswith(CUT_LABEL) else WHOLE
+    name = str(network["model"]).removesuffix(CUT_LABEL)
+    return Program(name, _text(network["weights"]), int(network["input_size"]), depth, precision, adaptation)
 
 
-def _ways(weights: str | None, speed: Mapping[str, Any]) -> tuple[str, ...]:
-    """How a network may come to the classes; what has no parameters, such as HOG, can only be probed."""
-    if not speed["params"]:
-        return ("probe",)
-    return ("scratch",) if weights is None else ("probe", "finetune")
+def _as_measured(program: Program) -> Program:
+    """Whose time it takes: however the weights came to be, the program is the same."""
+    return program.adapted("")
 
 
-def _key(row: Mapping[str, Any]) -> Key:
-    return row["model"], _text(row["weights"]), row["adaptation"]
+def _first_way(speed: Mapping[str, Any]) -> str:
+    """How a measured network comes to the classes, to begin with; what has no parameters, HOG, can only be probed."""
+    return SCRATCH if _text(speed["weights"]) is None and speed["params"] else PROBE
 
 
 def _text(value: Any) -> str | None:
@@ -278,12 +324,3 @@ def _text(value: Any) -> str | None:
 
 def _recipe(row: Mapping[str, Any]) -> str:
     return str(sorted((name, str(value)) for name, value in row.items() if name.startswith("recipe_")))
-
-
-def name_of(key: Sequence[str | None]) -> str:
-    """A candidate as people call it.
-
-    >>> name_of(("resnet18", "a1_in1k", "probe")), name_of(("test_vit", None, "scratch"))
-    ('resnet18 (linear probe)', 'test_vit (from scratch)')
-    """
-    return f"{key[0]} ({ADAPTATION.choices[str(key[2])]})"

@@ -1,101 +1,153 @@
-"""How accurate a network is expected to be before it is trained, from jobs on which it, or others like it, was."""
+"""How accurate a job's programs are expected to be: how such programs compared on other jobs, and its own images."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 
 from fca.csv_table import read_table, with_types
-from fca.stats.prediction import predicted_at
-from fca.studies.recommend.evidence import Candidate, Evidence
+from fca.stats.candidate_accuracy import (
+    Candidates,
+    Hyperparameters,
+    JobForecast,
+    JobRecord,
+    prior,
+    records_of,
+)
+from fca.studies.recommend.evidence import Evidence, Program
+from fca.studies.recommend.metric import Metric
 
-# Both are made by experiments/recommend/regret.py, whose README has the jobs. Probes in the first are of an earlier
-# version (features of length 1, judged by training and validation images), so the second, which is of jobs that chose
-# nothing, has no line for what rests on a probe until both are made again.
+# Both are made by experiments/recommend/regret.py, whose README has the jobs.
 MEASURED = Path(__file__).with_name("measured.csv")
-COVERAGE = Path(__file__).with_name("coverage.csv")
-BEFORE, AFTER = "before training", "after training"  # an interval is from earlier jobs, or from the job's own images
-HAND = ("hog", None)  # features that need no weights: what a network from scratch is predicted from
-REGRESSORS = ["probe", "log_images", "log_ncl"]
-COLUMNS = ["dataset", "job", "model", "adaptation", *REGRESSORS, "top1"]
-FEWEST, DATASETS = 9, 2  # points, and data sets they must come from, for an interval
-MODELS = 3  # networks that they must come from, to say something about another one
+HYPERPARAMETERS = Path(__file__).with_name("hyperparameters.json")
+
+Draws = Float[np.ndarray, "draws candidates"]
 
 
-class Expected(NamedTuple):
-    """An accuracy with its 90 % prediction interval, as fractions, and the number of jobs that it rests on."""
+class Expectation(NamedTuple):
+    """Accuracies of all candidates on images like the test images, as draws that keep what they share.
 
-    value: float
-    low: float
-    high: float
-    jobs: int
-
-
-def measured_coverage() -> pd.DataFrame:
-    """How often nominal 90 % intervals held the accuracy on test images: a line for each case that was measured.
-
-    Columns when (BEFORE or AFTER), adaptation, intervals, jobs (numbers of both) and inside (the share that held).
-    AFTER is of the very weights that were judged.
+    draws: with the job's own images.    before: from other jobs alone.    n_judged: the job's images that judged some.
     """
-    return with_types(read_table(COVERAGE, COVERAGE))
+
+    draws: Draws
+    before: Draws
+    n_judged: int
 
 
-def known_points(others: Iterable[Evidence]) -> pd.DataFrame:
-    """Every network that was trained on these jobs and on those that came with this package: one line each."""
-    shipped = with_types(read_table(MEASURED, MEASURED)) if MEASURED.is_file() else pd.DataFrame(columns=COLUMNS)
-    stored = [line for one in others for line in points(one)]
-    return pd.concat([frame for frame in (shipped, pd.DataFrame(stored, columns=COLUMNS)) if len(frame)] or [shipped])
+@dataclass(frozen=True, eq=False)
+class KnownJobs:
+    """How programs compared on other jobs: those that came with this package, and the store's.
+
+    recorded: the candidates that the records mean.
+    """
+
+    hyperparameters: Hyperparameters
+    recorded: Candidates
+    records: Sequence[JobRecord]
+
+    @property
+    def number(self) -> int:
+        return len(self.records)
+
+    def expectation(self, of: Evidence, metric: Metric, times: int = 1) -> Expectation:
+        """Of the candidates of a job.    times: as if so many times as many images had judged them, all alike."""
+        forecast = self.forecast([candidate.program for candidate in of.candidates], of)
+        correct, weights = judged_matrix(of, metric)
+        update = forecast.update(np.tile(correct, (1, times)), np.tile(weights, times)) if correct.size else forecast
+        return Expectation(update.draws(), forecast.draws(), int((~np.isnan(correct)).any(axis=0).sum()))
+
+    def forecast(self, programs: Sequence[Program], of: Evidence) -> JobForecast:
+        """What other jobs expect of these programs for a job with so many classes and images."""
+        images = of.images("train")
+        return _forecast(self, tuple(programs), len(images), max(float(images.mean()), 1.0))
 
 
-def points(evidence: Evidence) -> list[dict[str, object]]:
-    """The trained networks of one job beside what was known before: see `regressors`."""
+@lru_cache(maxsize=8)  # a recommendation weighs its candidates again and again
+def _forecast(known: KnownJobs, programs: tuple[Program, ...], ncl: int, images_a_class: float) -> JobForecast:
+    candidates = as_candidates(programs)
+    return prior(known.hyperparameters, known.records, known.recorded, candidates, float(ncl), images_a_class)
+
+
+def as_candidates(programs: Iterable[Program]) -> Candidates:
+    """The programs by what makes two of them alike; the weights are no part of it."""
+    columns = zip(
+        *((one.network, float(one.size), one.depth, one.precision, one.adaptation) for one in programs), strict=True
+    )
+    return Candidates(*columns)
+
+
+def judged_matrix(
+    of: Evidence, metric: Metric
+) -> tuple[Float[np.ndarray, "candidates images"], Float[np.ndarray, " images"]]:
+    """What each candidate scores on each image that judges it (NaN: it does not), and how much that image counts."""
+    judged = {at: of.judged(candidate.first) for at, candidate in enumerate(of.candidates) if candidate.trained}
+    if not judged:
+        return np.empty((len(of.candidates), 0)), np.empty(0)
+
+    labels = pd.concat([pd.Series(seen.labels, index=seen.images) for seen in judged.values()])
+    label_of_image = labels[~labels.index.duplicated()].sort_index()
+    column_of_image = pd.Series(range(len(label_of_image)), index=label_of_image.index)
+    correct = np.full((len(of.candidates), len(label_of_image)), np.nan)
+    for at, seen in judged.items():
+        correct[at, column_of_image[seen.images]] = metric.scores(seen.labels, seen.predicted)
+    return correct, metric.weights(label_of_image.to_numpy())
+
+
+def known_jobs(others: Iterable[Evidence], metric: Metric) -> KnownJobs:
+    """The jobs that came with this package, and those of the store, by this metric."""
+    shipped = _measured()
+    own = [line for other in others for line in lines_of(other, metric)]
+    frame = pd.concat([shipped, pd.DataFrame(own, columns=shipped.columns)], ignore_index=True) if own else shipped
+    recorded, records = records_of(frame)
+    return KnownJobs(_hyperparameters(), recorded, records)
+
+
+@cache
+def _measured() -> pd.DataFrame:
+    return with_types(read_table(MEASURED, MEASURED))
+
+
+@cache
+def _hyperparameters() -> Hyperparameters:
+    return Hyperparameters.from_json(json.loads(HYPERPARAMETERS.read_text()))
+
+
+def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
+    """What the candidates of a job reached, a line each that was trained and tested, as in measured.csv.
+
+    Counts of a weighted metric are its value times the number of images.
+    """
     lines = []
-    for one in evidence.candidates:
-        known = regressors(one, evidence)
-        tested = [row["top1"] for row in one.trained if not np.isnan(row["top1"])]
-        if known is not None and tested:
-            model, _, adaptation = one.key
-            job = f"{evidence.job.fingerprint[:8]}:{','.join(map(str, evidence.job.classes))}"
-            about = {"dataset": evidence.job.dataset, "job": job, "model": model, "adaptation": adaptation}
-            lines.append({**about, **dict(zip(REGRESSORS, known, strict=True)), "top1": float(np.mean(tested))})
+    for candidate in evidence.candidates:
+        if not candidate.trained or candidate.first["run_id"] not in evidence.tested:
+            continue
+        program, judged = candidate.program, evidence.judged(candidate.first)
+        tested = evidence.predicted(candidate.first, "test")
+        n_judged, n_test = len(judged.labels), len(tested.labels)
+        lines.append(
+            {
+                "dataset": evidence.job.fingerprint,
+                "job": f"{evidence.job.fingerprint[:8]}:{','.join(map(str, evidence.job.classes))}",
+                "ncl": len(evidence.job.classes),
+                "images_a_class": max(float(evidence.images("train").mean()), 1.0),
+                "network": program.network,
+                "size": program.size,
+                "depth": program.depth,
+                "precision": program.precision,
+                "adaptation": program.adaptation,
+                "n_judged": n_judged,
+                "right_judged": n_judged * metric.value(judged.labels, judged.predicted),
+                "n_test": n_test,
+                "right_test": n_test * metric.value(tested.labels, tested.predicted_labels),
+            }
+        )
     return lines
-
-
-def regressors(one: Candidate, evidence: Evidence) -> tuple[float, float, float] | None:
-    """Accuracy of a linear probe, log of the training images a class and log of ncl; None without features.
-
-    The probe is that which `adaptation=probe` delivers, on images that it was not fitted to (see LeftOut): of the
-    network's own features, or for one from scratch of HOG. Points that came with this package have an earlier probe in
-    its place (see MEASURED).
-    """
-    model, weights, adaptation = one.key
-    probe = evidence.left_out(HAND if adaptation == "scratch" else (model, weights))
-    images = evidence.images("train")
-    if probe is None or not images.all():
-        return None
-    return probe.top1, float(np.log(images.mean())), float(np.log(len(images)))
-
-
-def expected(one: Candidate, evidence: Evidence, known: pd.DataFrame) -> Expected | None:
-    """Least squares on the same network and adaptation; with too few jobs of it, on all networks of that adaptation.
-
-    Jobs of one data set are left out together (CV+ intervals, arXiv:1905.02928).
-    """
-    at = regressors(one, evidence)
-    if at is None:
-        return None
-    model, _, adaptation = one.key
-    alike = known[known["adaptation"] == adaptation]
-    same = alike[alike["model"] == model]
-    for part, models in ((same, 1), (alike, MODELS)):
-        if len(part) >= FEWEST and part["dataset"].nunique() >= DATASETS and part["model"].nunique() >= models:
-            x, y = part[REGRESSORS].to_numpy(np.float64), part["top1"].to_numpy(np.float64)
-            fold = pd.factorize(part["dataset"])[0].astype(np.int64)
-            found = predicted_at(x, y, fold, np.array([at]))
-            value, low, high = (float(values[0]) for values in found)
-            return Expected(value, low, high, part["job"].nunique())
-    return None

@@ -10,31 +10,30 @@ import pandas as pd
 
 from fca.report import kinds, small, style
 from fca.report.figure import Answer, Figure
-from fca.studies.recommend import images, recommendation
-from fca.studies.recommend.evidence import ADAPTATION, LATENCY, name_of
-from fca.studies.recommend.images import CLASSES, CONFUSIONS, ERRORS, PREDICTED_CLASS, RELABEL, THUMBNAIL
-from fca.studies.recommend.recommendation import (
-    CHOSEN,
-    COVERAGE,
-    COVERAGE_JOBS,
+from fca.store.columns import FILE_MB, PRECISION
+from fca.studies.recommend import images
+from fca.studies.recommend.choice import (
+    BEST,
+    CANDIDATE,
     EXPECTED,
+    FASTER,
     GUESS,
-    NEXT,
-    REASON,
-    RECOMMENDATION,
-    REFUSED,
-    STEP,
+    LINE,
+    ON_FRONT,
+    SMALLEST,
     TESTED_COPIES,
-    UNMEASURED,
     VERDICT,
     WITHIN,
 )
+from fca.studies.recommend.evidence import LATENCY
+from fca.studies.recommend.images import CLASSES, CONFUSIONS, ERRORS, PREDICTED_CLASS, RELABEL, THUMBNAIL
+from fca.studies.recommend.recommendation import ANSWER, NEXT, REASON, RECOMMENDATION, STEP
 from fca.studies.table import AT_CHANCE, CHANCE, DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, TOP1
 from fca.types import Column, Table, with_interval
 
 Found = tuple[str, Any] | None
 
-CANDIDATE, FRONT_LINE = Column("candidate", str, "", "model"), Column("front")
+FRONT_LINE = Column("front")
 SHARE_RIGHT = Column(TOP1, float, ".1%", "accuracy")
 GUESS_RIGHT = Column(CHANCE, float, ".1%", "accuracy of guessing")
 RIGHT = Column(EXPECTED, float, ".1%", "expected accuracy")
@@ -49,17 +48,17 @@ _VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#a9629a", "#c4562b", "
 def front_figure(candidates: Table) -> alt.FacetChart:
     """Expected accuracy of each candidate against the time for one image."""
     frame = candidates.frame.dropna(subset=[EXPECTED, LATENCY]).reset_index(drop=True)
-    frame = frame.assign(panel=style.panels(frame, DATASET), candidate=_names(frame))
+    frame = frame.assign(panel=style.panels(frame, DATASET))
     coloured = kinds.hue(VERDICT, frame, _VERDICTS, title="Colour: verdict", columns=4)
-    way = kinds.hue(ADAPTATION, frame, title="Shape: how it was trained")
+    way = kinds.hue(PRECISION, frame, title="Shape: precision")
     across = kinds.quantity(alt.X, LATENCY, "time for one image, ms", grid=True, type="log", padding=70, nice=False)
     up = kinds.quantity(alt.Y, EXPECTED, "expected accuracy", grid=True)
     base = alt.Chart().encode(x=across, color=coloured.colour(), opacity=coloured.opacity())
-    hover = (CANDIDATE, *(column for column in candidates.columns if column not in (MODEL, "adaptation", "weights")))
+    hover = tuple(column for column in candidates.columns if column not in (MODEL, "adaptation", "weights"))
     dots: Any = base.mark_point(filled=True, size=90)
     dots = dots.encode(y=up, shape=way.shape(), tooltip=kinds.tooltips(hover)).add_params(coloured.picked)
     named: Any = alt.Chart().mark_text(align="right", dx=-9, fontSize=10).transform_filter("datum.on_front")
-    words = named.encode(x=across, y=f"{EXPECTED}:Q", text=f"{MODEL}:N")
+    words = named.encode(x=across, y=f"{EXPECTED}:Q", text=f"{CANDIDATE}:N")
     drawn = [kinds.interval(base, EXPECTED, True), dots, words]
     limit = candidates.parameters.get("latency_ms")
     limited = ""
@@ -68,8 +67,8 @@ def front_figure(candidates: Table) -> alt.FacetChart:
         limited = f" The dashed line is the limit of {limit:g} ms: what is right of it is too slow."
     title = style.title(
         "Which model is accurate enough, and how fast is it?",
-        "Each mark is a candidate: its expected accuracy with the nominal 90 % interval (the tooltip has how many such "
-        "intervals held, if that was measured). Those that have a name are more accurate than all that are as fast."
+        "Each mark is a candidate: its expected accuracy with the 90 % interval. Those that have a name are more "
+        "accurate than all that are as fast."
         f"{limited}",
     )
     return style.faceted(kinds.layers(*drawn), frame, title, (DATASET,), 320)
@@ -123,34 +122,26 @@ def classes_figure(classes: Table) -> alt.FacetChart:
     return style.faceted(chart, frame, style.title("How many images does each class have?"), (DATASET,), row=18)
 
 
-def _names(frame: pd.DataFrame) -> list[str]:
-    return [name_of((model, None, way)) for model, way in zip(frame[MODEL], frame["adaptation"], strict=True)]
-
-
-def model_answer(candidates: pd.DataFrame) -> Found:
+def model_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
     """Which model to use, how accurate and how fast it is.
 
-    >>> line = {"dataset": "photos", "model": "resnet18", "adaptation": "probe", "verdict": "recommended"}
-    >>> seen = {"top1": 0.9, "top1_low": 0.83, "top1_high": 0.94, "n_test": 100, "latency_ms": 9.31, "tested_copies": 3}
-    >>> of = {"top1_expected": 0.9, "top1_expected_low": 0.85, "top1_expected_high": 0.94}
-    >>> of |= {"coverage": 0.7, "coverage_jobs": 12}
-    >>> print(*model_answer(pd.DataFrame([line | seen | of]))[0].split(". "), sep="\\n")
-    Use resnet18 (linear probe): 90.0 % [83.0, 94.0] of 100 test images right, 9.3 ms an image
-    Other images chose it; by them 90.0 % [85.0, 94.0] is expected (nominal 90 %; such intervals held 70 % on 12 jobs)
+    >>> line = {"dataset": "photos", "line": "smallest", "candidate": "net 160 px int8 (linear probe)"}
+    >>> line |= {"verdict": "recommended", "latency_ms": 9.31, "file_mb": 3.9, "tested_copies": 3, "n_test": 100}
+    >>> line |= {"top1": 0.9, "top1_low": 0.83, "top1_high": 0.94}
+    >>> line |= {"top1_expected": 0.9, "top1_expected_low": 0.85, "top1_expected_high": 0.94}
+    >>> frame = pd.DataFrame([line])
+    >>> print(*model_answer(frame, frame)[0].split(". "), sep="\\n")
+    Use net 160 px int8 (linear probe): 90.0 % [83.0, 94.0] of 100 test images right, 9.3 ms an image, 3.9 MB
+    Other images chose it; by them 90.0 % [85.0, 94.0] is expected
     3 test images are copies of training or validation images: new ones are harder.
-    >>> of |= {"top1_expected": 0.98, "top1_expected_low": 0.95, "top1_expected_high": 0.99}
-    >>> print(model_answer(pd.DataFrame([line | seen | of]))[0].split(". ")[2])
-    Test images are harder than those that chose the model
     >>> guessing = {"top1": 0.1, "top1_low": 0.06, "top1_high": 0.17, "chance": 0.1, "at_chance": True}
-    >>> print(model_answer(pd.DataFrame([line | seen | of | guessing]))[0])
-    None yet: the model that other images chose, resnet18 (linear probe), is right on 10.0 % [6.0, 17.0] of 100 test \
-images, always the most frequent class on 10.0 %. That is the level of chance.
+    >>> print(model_answer(pd.DataFrame([line | guessing]), frame)[0])
+    None yet: the model that other images chose, net 160 px int8 (linear probe), is right on 10.0 % [6.0, 17.0] of \
+100 test images, always the most frequent class on 10.0 %. That is the level of chance.
     """
-    first = candidates.iloc[0].to_dict()
-    if first[VERDICT] not in (CHOSEN, GUESS):
-        return None
-    name = name_of((first[MODEL], None, first[ADAPTATION]))
-    shown = candidates.dropna(subset=EXPECTED).assign(candidate=_names)
+    first = lines[lines[LINE] == SMALLEST].iloc[0].to_dict()
+    name = first[CANDIDATE]
+    shown = candidates.dropna(subset=EXPECTED)
     chart = small.dots(shown, CANDIDATE, RIGHT, (CANDIDATE, VERDICT, *with_interval(RIGHT), MS))
     tested_images = "1 test image" if first[N_TEST] == 1 else f"{first[N_TEST]:.0f} test images"
     if first.get(AT_CHANCE):
@@ -163,17 +154,19 @@ images, always the most frequent class on 10.0 %. That is the level of chance.
     if first[VERDICT] == GUESS:
         unsure = f"; a best guess, {100 * first[WITHIN]:.0f} % sure"
     right = f"{small.interval(first, SHARE_RIGHT)} of {tested_images} right"
-    return f"Use {name}: {right}, {first[LATENCY]:.1f} ms an image{unsure}.{_expectation(first)}", chart
+    return f"Use {name}: {right}, {_takes(first)}{unsure}.{_expectation(first)}", chart
+
+
+def _takes(of: Mapping[Any, Any]) -> str:
+    """Time for one image, and the size of the file where it is one."""
+    size = "" if pd.isna(of.get(FILE_MB)) else f", {of[FILE_MB]:.1f} MB"
+    return f"{of[LATENCY]:.1f} ms an image{size}"
 
 
 def _expectation(of: Mapping[Any, Any]) -> str:
-    """What the images that chose the model expect, how often such intervals held, and whether test images agree."""
+    """What the images that chose the model expect, and whether test images agree."""
     (expected_low, expected_high), (low, high) = ([of[end] for end in with_interval(c)[1:]] for c in (EXPECTED, TOP1))
-    held = "that such intervals hold was not measured"
-    if not pd.isna(of[COVERAGE]):
-        jobs = "1 job" if of[COVERAGE_JOBS] == 1 else f"{of[COVERAGE_JOBS]:.0f} jobs"
-        held = f"such intervals held {100 * of[COVERAGE]:.0f} % on {jobs}"
-    sentence = f" Other images chose it; by them {small.interval(of, RIGHT)} is expected (nominal 90 %; {held})."
+    sentence = f" Other images chose it; by them {small.interval(of, RIGHT)} is expected."
     if high < expected_low or expected_high < low:
         word = "harder" if high < expected_low else "easier"
         sentence += f" Test images are {word} than those that chose the model."
@@ -184,32 +177,33 @@ def _expectation(of: Mapping[Any, Any]) -> str:
     return sentence
 
 
-def other_answer(candidates: pd.DataFrame) -> Found:
-    """What the most accurate candidate would add; of the most accurate itself, what the next smaller one would lose.
+def front_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
+    """The other lines of the answer: the most accurate, and one of half the time.
 
-    >>> line = {"dataset": "photos", "adaptation": "probe", "on_front": True, "within": 0.95}
-    >>> few = line | {"model": "small", "verdict": "recommended", "top1_expected": 0.9, "latency_ms": 4.0}
-    >>> more = line | {"model": "large", "verdict": "good enough", "top1_expected": 0.908, "latency_ms": 40.0}
-    >>> print(other_answer(pd.DataFrame([few, more]))[0])
-    large (linear probe) is expected to add 0.8 points, in 10 times the time.
+    >>> of = {"dataset": "photos", "file_mb": 4.0}
+    >>> few = of | {"line": "smallest", "candidate": "small", "top1_expected": 0.9, "latency_ms": 4.0}
+    >>> more = of | {"line": "most accurate", "candidate": "large", "top1_expected": 0.908, "latency_ms": 40.0}
+    >>> more |= {"top1_expected_low": 0.85, "top1_expected_high": 0.95}
+    >>> frame = pd.DataFrame([few, more])
+    >>> print(front_answer(frame, frame.assign(on_front=True))[0])
+    Most accurate within the limits: large, 90.8 % [85.0, 95.0] expected, 40.0 ms an image, 4.0 MB.
     """
-    shown, first = candidates.dropna(subset=[EXPECTED, LATENCY]), candidates.iloc[0]
-    if first[VERDICT] not in (CHOSEN, GUESS) or pd.isna(first[LATENCY]) or first.get(AT_CHANCE):
+    first = lines[lines[LINE] == SMALLEST].iloc[0]
+    if first.get(AT_CHANCE):
         return None
-    others = shown[~shown[VERDICT].isin([REFUSED, UNMEASURED]) & (shown.index != first.name)]
-    if first[EXPECTED] >= others[EXPECTED].max():
-        others = others[others[LATENCY] < first[LATENCY]]
-    if others.empty:
+    words = {BEST: "Most accurate within the limits", FASTER: "Half the time for at most 2 points"}
+    sentences = []
+    for line in lines[lines[LINE] != SMALLEST].to_dict("records"):
+        if line[CANDIDATE] == first[CANDIDATE]:
+            sentences.append("No model within the limits is expected to be more accurate.")
+        else:
+            expected = f"{small.interval(line, RIGHT)} expected"
+            sentences.append(f"{words[line[LINE]]}: {line[CANDIDATE]}, {expected}, {_takes(line)}.")
+    if not sentences:
         return None
-    best = others.sort_values(EXPECTED, kind="stable").iloc[-1]
-    more, times = 100 * (best[EXPECTED] - first[EXPECTED]), best[LATENCY] / first[LATENCY]
-    duration = "the same time" if f"{times:.2g}" == "1" else f"{times:.2g} times the time"
-    change = f"{'add' if more > 0 else 'lose'} {abs(more):.1f} points"
-    if f"{abs(more):.1f}" == "0.0":
-        change = "be as accurate"
-    sentence = f"{name_of((best[MODEL], None, best[ADAPTATION]))} is expected to {change}, in {duration}."
-    front = shown[shown[recommendation.FRONT].astype(bool)].sort_values(LATENCY).assign(candidate=_names, front="front")
-    return sentence, small.lines(front, MS, RIGHT, FRONT_LINE, (CANDIDATE, MS, RIGHT))
+    shown = candidates.dropna(subset=[EXPECTED, LATENCY])
+    front = shown[shown[ON_FRONT].astype(bool)].sort_values(LATENCY).assign(front="front")
+    return " ".join(sentences), small.lines(front, MS, RIGHT, FRONT_LINE, (CANDIDATE, MS, RIGHT))
 
 
 def confusion_answer(confusions: pd.DataFrame) -> Found:
@@ -260,12 +254,12 @@ def step_answer(steps: pd.DataFrame, candidates: pd.DataFrame) -> Found:
     """The first thing to try.
 
     >>> of = {"dataset": "photos"}
-    >>> known = pd.DataFrame([of | {"model": "net", "adaptation": "probe", "within": 0.7, "verdict": "best guess"}])
+    >>> known = pd.DataFrame([of | {"candidate": "net", "within": 0.7, "verdict": "best guess"}])
     >>> print(step_answer(pd.DataFrame([of | {"step": "train net", "reason": "it may be better"}]), known)[0])
     To change the answer: train net; it may be better.
     """
     line = steps.iloc[0]
-    shown = candidates.dropna(subset=WITHIN).assign(candidate=_names)
+    shown = candidates.dropna(subset=WITHIN)
     sentence = f"To change the answer: {line[STEP]}; {line[REASON]}."
     return sentence, small.dots(shown, CANDIDATE, SURE, (CANDIDATE, VERDICT, SURE))
 
@@ -277,8 +271,8 @@ FIGURES = (
     Figure("recommendation_classes", "Images of each class", (CLASSES,), classes_figure),
 )
 ANSWERS = (
-    Answer("Which model should I use?", (RECOMMENDATION,), model_answer),
-    Answer("What would another one bring?", (RECOMMENDATION,), other_answer),
+    Answer("Which model should I use?", (ANSWER, RECOMMENDATION), model_answer),
+    Answer("What would another one bring?", (ANSWER, RECOMMENDATION), front_answer),
     Answer("What does it confuse?", (CONFUSIONS,), confusion_answer),
     Answer("Which labels look wrong?", (RELABEL,), label_answer),
     Answer("What would change the answer?", (NEXT, RECOMMENDATION), step_answer),

@@ -13,7 +13,7 @@ from fca.report.pictures import ACROSS, pictures
 from fca.stats.chance import guessing, right_at_chance
 from fca.stats.features import temperature
 from fca.stats.label_errors import confident_learning
-from fca.studies.recommend.evidence import Evidence, LeftOut
+from fca.studies.recommend.evidence import PROBE, Evidence, LeftOut
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, SPLIT, TableSpec
 from fca.types import Column
 
@@ -57,7 +57,8 @@ def judging_probe(of: Evidence) -> LeftOut | None:
 
     A probe that is no better than guessing contradicts labels at random.
     """
-    probes = [probe for key in of.embedded if (probe := of.left_out(key)) is not None]
+    rows = [candidate.first for candidate in of.candidates if candidate.trained]
+    probes = [of.left_out(row) for row in rows if row["adaptation"] == PROBE]
     if not probes:
         return None
     best = max(probes, key=lambda probe: probe.top1)

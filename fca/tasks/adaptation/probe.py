@@ -11,9 +11,10 @@ import numpy as np
 from safetensors.numpy import save
 
 from fca.data.copies import kept_together
+from fca.models.compiled import Compiled
 from fca.models.stored import Probed, describe_model
 from fca.stats.features import fit_probe
-from fca.store.columns import LEFT_OUT, PENALTY_BY
+from fca.store.columns import JUDGED_IMAGES, LEFT_OUT, LEFT_OUT_LOGITS, N_JUDGED, PENALTY_BY
 from fca.store.files import write_json, write_whole
 from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
@@ -26,10 +27,14 @@ PENALTY = Column("penalty", float, ".2g", "ridge penalty of a probe, as a share 
 
 @dataclass(frozen=True, eq=False)
 class Probing:
-    """The work of a probe and of its predictions on clean test images.    features: the run of the network's pass."""
+    """The work of a probe and of its predictions on clean test images.
+
+    features: the run of the network's pass.    encoder: whose pass that is, where it is of every depth.
+    """
 
     data: ImageData
     features: str
+    encoder: Compiled | None = None
 
 
 @dataclass(frozen=True)
@@ -37,10 +42,12 @@ class Probe:
     """`adaptation=probe`: the network's weights stay as they are; the solution is exact, without recipe and seed.
 
     Training images alone decide it, its penalty by being left out in turn: what it predicts for validation images is as
-    fair a judgement as for test images.
+    fair a judgement as for test images. Arrays of the training: `judged_images`, positions in the data's items, and
+    `left_out_logits`: of each training image by a fit without it (at most fca.stats.features.JUDGED of them), of each
+    validation image by the probe.
     """
 
-    columns: ClassVar[tuple[Column, ...]] = (PENALTY,)
+    columns: ClassVar[tuple[Column, ...]] = (PENALTY, N_JUDGED)
 
     def plan(self, setup: Setup, data: ImageData) -> list[Run]:
         """The features of all images (whatever the subset), then the probe and its predictions, which need no launcher.
@@ -51,14 +58,16 @@ class Probe:
         if setup.compat:
             allowed = "scratch or finetune: the original has no probes"
             raise FcaError("adaptation", "probe", allowed, "leave compat out")
-        features = embed_run(Forward(setup.model, data, ALL))
+        compiled = setup.model if isinstance(setup.model, Compiled) else None
+        features = embed_run(Forward(compiled.every_depth() if compiled else setup.model, data, ALL))
         keys = [data.classes[c] for c in setup.subset.classes]
         identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity(), "adaptation": "probe"}
         identity["layer"] = "as solved"  # before, the stored layer had the same numbers in another order
         identity["penalty"] = LEFT_OUT  # before, the validation images chose it
+        identity["judgement"] = "kept"  # before, its logits of the images left out were not stored
         if data.group is not None:
             identity["group"] = data.group  # which images are left out together
-        work = Probing(data, features.run_id)
+        work = Probing(data, features.run_id, compiled)
         about = {**about_training(setup, data, "probe"), PENALTY_BY: LEFT_OUT}
         train = Run("train", identity, about, features.run_id, light=True, work=work)
         clean, *others = predictions_of(train, setup, data)
@@ -78,6 +87,8 @@ def _solved(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
     """The probe of a subset and what it predicts: those of these runs that are wanted."""
     data, subset, features = runs[0].work.data, setup.subset, runs[0].work.features
     values = setup.store.array(features, "features")
+    if runs[0].work.encoder is not None:
+        values = runs[0].work.encoder.features(values)
     rows = {split: data.rows(split, subset.classes) for split in ("train", "val", "test")}
     label = {split: subset.new_labels(data.labels[chosen]) for split, chosen in rows.items()}
     keys = [data.classes[c] for c in subset.classes]
@@ -85,7 +96,12 @@ def _solved(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
     together = kept_together(data.items.iloc[rows["train"]], data.group)
     probe = fit_probe(values[rows["train"]], label["train"], together)
     seconds = time.perf_counter() - start
-    on_val = probe.logits(values[rows["val"]]).argmax(axis=1) == label["val"]
+    val_logits = probe.logits(values[rows["val"]])
+    judged = np.concatenate([rows["train"][probe.judged], rows["val"]])
+    judgement = {
+        JUDGED_IMAGES: judged.astype(np.int32),
+        LEFT_OUT_LOGITS: np.concatenate([probe.left_out, val_logits]).astype(np.float32),
+    }
     logits = probe.logits(values[rows["test"]]).astype(np.float32)
     row = setup.store.row(features)  # the network was measured in the pass that the features came from
     predicted = prediction_columns(logits, label["test"], subset.classes)
@@ -98,11 +114,12 @@ def _solved(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         columns: dict[str, Any] = {
             N_TRAIN: len(rows["train"]),
             N_VAL: len(rows["val"]),
-            VAL_TOP1: float(on_val.mean()),
+            VAL_TOP1: float((val_logits.argmax(axis=1) == label["val"]).mean()),
+            N_JUDGED: len(judged),
             PENALTY: probe.penalty,
             "train_s": seconds,
         }
-        yield Finished(run, {**columns, **adapted_columns(predicted, data, subset)}, {})
+        yield Finished(run, {**columns, **adapted_columns(predicted, data, subset)}, judgement)
 
 
 def keep_layer(weight: np.ndarray, bias: np.ndarray, keys: Sequence[str], run: Run, setup: Setup) -> None:

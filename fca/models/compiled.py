@@ -1,0 +1,167 @@
+"""Programs of a network's features, `model=compiled model.run_id=... model.depth=...`: what `task=compile` left."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Float32, UInt8
+
+from fca.geometry import ResizeCrop
+from fca.store import Store
+from fca.store.damage import compare, is_run_id, noting
+from fca.store.files import DamagedFile, read_object, write_json, write_whole
+from fca.types import Classifier, FcaError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PROGRAM, DESCRIPTION = "program.onnx", "program.json"
+ALL = "all"
+"""The depth that stands for every depth side by side, in the order of `Description.widths`: one pass gives them."""
+
+
+class Description(NamedTuple):
+    """What a compiled network is: content of program.json.
+
+    label, weights: of the network, for tables.    precision: fp32 or int8.
+    widths: number of features of every depth, in the order of the program's outputs.
+    """
+
+    label: str
+    weights: str | None
+    precision: str
+    geometry: ResizeCrop
+    widths: Mapping[str, int]
+
+    def columns(self, depth: str) -> slice:
+        """Where the features of a depth are among those of all of them.
+
+        >>> cut = Description("net", None, "fp32", ResizeCrop(8), {"cut": 3, "whole": 5})
+        >>> cut.columns("whole"), cut.columns("all")
+        (slice(3, 8, None), slice(0, 8, None))
+        """
+        if depth == ALL:
+            return slice(0, sum(self.widths.values()))
+        names = list(self.widths)
+        start = sum(self.widths[name] for name in names[: names.index(depth)])
+        return slice(start, start + self.widths[depth])
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """An encoder that runs in onnxruntime on the CPU, whatever the accelerator.
+
+    outputs: where runs are kept.    run_id: of the run of task=compile.
+    depth:   whole, or cut where the network has such a depth; all = the features of every depth side by side.
+    """
+
+    outputs: str
+    run_id: str
+    depth: str
+
+    @property
+    def program(self) -> bytes:
+        """The content of the ONNX file, whose output `depth` has the features. Raises DamagedFile for a changed one."""
+        path = self._folder / PROGRAM
+        with noting():
+            compare(path)
+        return path.read_bytes()
+
+    @cached_property
+    def description(self) -> Description:
+        """Raises FcaError for a run that is not there or no compilation, and for a depth that the network has not."""
+        path = self._folder / DESCRIPTION
+        if not is_run_id(self.run_id) or not path.is_file():
+            step = "compile a network: fca run task=compile model=..."
+            raise FcaError("model.run_id", self.run_id, f"a run of task=compile in {self.outputs}", step)
+        values = read_object(path, label=str, precision=str, geometry=dict, widths=dict)
+        try:
+            geometry = ResizeCrop(**values["geometry"])
+            widths = {str(depth): int(width) for depth, width in values["widths"].items()}
+        except (TypeError, ValueError) as error:
+            raise DamagedFile(path, "describes no program") from error
+        found = Description(values["label"], values.get("weights"), values["precision"], geometry, widths)
+        if self.depth != ALL and self.depth not in widths:
+            allowed = f"{', '.join([*widths, ALL])}: depths of {found.label}"
+            raise FcaError("model.depth", self.depth, allowed, "choose one of these")
+        return found
+
+    def label(self) -> str:
+        """The network's name, its input size, and the depth and precision where they are not the usual ones."""
+        about = self.description
+        parts = [about.label, f"{about.geometry.size} px"]
+        parts += [self.depth] if self.depth in ("cut", ALL) and len(about.widths) > 1 else []
+        parts += [about.precision] if about.precision != "fp32" else []
+        return " ".join(parts)
+
+    def weights_label(self) -> str:
+        return f"{self.run_id}/{self.depth}"
+
+    def identity(self) -> dict[str, Any]:
+        """The run, which stands for its whole configuration, and the depth."""
+        if damaged := Store(Path(self.outputs)).problem(self.run_id):
+            raise damaged
+        _ = self.description
+        return {"run": self.run_id, "depth": self.depth}
+
+    def every_depth(self) -> Compiled:
+        """The encoder whose one pass gives the features of all depths."""
+        return replace(self, depth=ALL)
+
+    def features(self, of_every_depth: Float[np.ndarray, "images all"]) -> Float[np.ndarray, "images features"]:
+        """Those of this depth."""
+        return of_every_depth[:, self.description.columns(self.depth)]
+
+    def with_head(self, weight: Float[np.ndarray, "classes features"], bias: Float[np.ndarray, " classes"]) -> bytes:
+        """The program of a classifier: this depth and a linear layer on its features."""
+        from fca.models.programs import with_head
+
+        return with_head(self.program, self.depth, weight, bias)
+
+    def build(self, classes: Sequence[str] | None = None) -> Classifier:
+        """Raises FcaError for classes: a program is not trained."""
+        from fca.models.programs import Session, check_packages
+
+        if classes is not None:
+            allowed = "adaptation=probe, which leaves the network as it is: a program is not trained"
+            raise FcaError("model", self.label(), allowed, "add adaptation=probe, or train the network itself")
+        check_packages("model", "compiled")
+        about = self.description
+        depths = list(about.widths) if self.depth == ALL else [self.depth]
+        module = in_torch(Session(self.program), depths)
+        return Classifier(module, (), about.geometry, lambda images: images, embed=module, head=None)
+
+    @property
+    def _folder(self) -> Path:
+        return Store(Path(self.outputs)).folder(self.run_id)
+
+
+def in_torch(session: Any, outputs: Sequence[str]) -> Any:
+    """A program as a module of PyTorch: images in [0, 1] as torch has them -> these outputs side by side.
+
+    The program takes bytes, so shifted images are rounded to them.
+    """
+    from torch import from_numpy, nn, uint8
+
+    class InTorch(nn.Module):
+        """Calls the program."""
+
+        def forward(self, images: Tensor) -> Tensor:
+            pixels: UInt8[np.ndarray, "batch size size 3"] = (
+                (images * 255).round().clamp(0, 255).to(uint8).permute(0, 2, 3, 1).contiguous().cpu().numpy()
+            )
+            values: Float32[np.ndarray, "batch values"] = session.run(pixels, outputs)
+            return from_numpy(values)
+
+    return InTorch()
+
+
+def keep_program(folder: Path, program: bytes, about: Description) -> None:
+    """Leave a program in a run's folder as `Compiled` reads it."""
+    write_whole(folder / PROGRAM, lambda file: file.write(program))
+    write_json(folder / DESCRIPTION, {**about._asdict(), "geometry": asdict(about.geometry)})

@@ -1,0 +1,375 @@
+"""Networks as ONNX programs, as they are shipped: from bytes of images to features, in fp32 or int8, and to logits.
+
+An encoder's program has one output for every depth of the network, so one pass gives the features of all of them.
+With a linear layer on one depth it becomes a classifier's program; what only other depths need is then left out.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import math
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float, Float32, UInt8
+
+from fca.torchvision_ops import imported
+from fca.types import FcaError
+
+if TYPE_CHECKING:
+    from fca.types import Classifier
+
+FP32, INT8 = "fp32", "int8"
+PRECISIONS = (FP32, INT8)
+PACKAGES = ("onnx", "onnxruntime")
+IMAGES, LOGITS, PROBABILITIES = "images", "logits", "probabilities"  # names of a program's input and outputs
+OPSET = 17  # onnxruntime reads it since 1.12 (2022)
+CALIBRATION_BATCH = 8  # images at once while the ranges of activations are measured
+# Layers that int8 is for. The division by 255 before them and the linear layer behind them stay in fp32: the layer is
+# a thousandth of the work, and decides between classes.
+QUANTISED_LAYERS = ("Conv", "Add", "Clip", "Relu", "Pad", "MaxPool", "AveragePool", "Concat", "MatMul")
+
+Bytes = UInt8[np.ndarray, "images size size 3"]
+log = logging.getLogger(__name__)
+
+
+def missing_packages() -> list[str]:
+    """Packages that are needed to write and run programs and are not installed."""
+    return [name for name in PACKAGES if find_spec(name) is None]
+
+
+def check_packages(key: str, value: str) -> None:
+    """Raise FcaError where programs can be neither written nor run here.    key, value: what was asked for."""
+    if missing := missing_packages():
+        allowed = f"what the installed packages can do; {', '.join(missing)} is not installed"
+        raise FcaError(key, value, allowed, "pip install 'fca[export]'")
+
+
+# Writing
+
+
+def encoder_program(encoder: Classifier, depths: Sequence[str]) -> bytes:
+    """The program of a network's features in fp32, with an output for every depth.
+
+    encoder: built for these depths, fresh: its paddings are replaced. Its features are those of `depths` side by side.
+    Raises FcaError for a network that cannot be written so.
+    """
+    import onnx
+    import torch
+
+    from fca.models.export import of_libraries
+
+    class Encoder(torch.nn.Module):
+        """Bytes of images -> features."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = encoder.module
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            return encoder.embed(encoder.normalise(images.permute(0, 3, 1, 2).float() / 255))
+
+    size = encoder.input_size
+    encoder.module.eval().cpu()
+    fix_padding(encoder)
+    example = torch.zeros(2, size, size, 3, dtype=torch.uint8)
+    content = io.BytesIO()
+    try:
+        with torch.no_grad(), of_libraries():
+            # TorchScript's exporter takes 1 s where the newer one takes 6 s, for the same operators.
+            torch.onnx.export(
+                Encoder().eval(),
+                (example,),
+                content,  # type: ignore[arg-type]  # TorchScript's exporter takes a buffer, too
+                dynamo=False,
+                opset_version=OPSET,
+                input_names=[IMAGES],
+                output_names=["features"],
+                dynamic_axes={IMAGES: {0: "images"}, "features": {0: "images"}},
+            )
+    except Exception as error:  # the exporter refuses networks with errors of every kind
+        from fca.models import one_line
+
+        allowed = f"a network that ONNX can hold ({one_line(error)})"
+        raise FcaError("model", type(encoder.module).__name__, allowed, "choose another network") from error
+    model = _with_outputs(onnx.load_from_string(content.getvalue()), depths)
+    return simplified(model.SerializeToString())
+
+
+def simplified(program: bytes) -> bytes:
+    """The program with constants folded, and batch normalisation and padding made part of the convolutions."""
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    with tempfile.TemporaryDirectory() as folder, _quiet_quantiser():
+        given, written = Path(folder, "given.onnx"), Path(folder, "simplified.onnx")
+        given.write_bytes(program)
+        quant_pre_process(str(given), str(written), skip_symbolic_shape=True)
+        return written.read_bytes()
+
+
+def _with_outputs(model: Any, depths: Sequence[str]) -> Any:
+    """The model with one output for each depth, in place of the last layer that joined them."""
+    import onnx
+    from onnx import helper
+
+    if len(depths) == 1:
+        sources = [model.graph.output[0].name]
+    else:
+        joint = next(node for node in model.graph.node if model.graph.output[0].name in node.output)
+        if joint.op_type != "Concat" or len(joint.input) != len(depths):
+            raise RuntimeError(f"the features of {len(depths)} depths do not end in one Concat but in {joint.op_type}")
+        sources = list(joint.input)
+        model.graph.node.remove(joint)
+    del model.graph.output[:]
+    for depth, source in zip(depths, sources, strict=True):
+        model.graph.node.append(helper.make_node("Identity", [source], [depth], name=f"output_{depth}"))
+        shape = ["images", None]
+        model.graph.output.append(helper.make_tensor_value_info(depth, onnx.TensorProto.FLOAT, shape))
+    return model
+
+
+def fix_padding(classifier: Classifier) -> None:
+    """Replace TensorFlow's padding, which timm computes from each image's size, by the one for this input size.
+
+    The numbers stay the same. A fixed padding becomes part of the convolution; a computed one is 20 operators a layer
+    (mobilenetv1 and efficientnet_lite then take 1.3 times as long in fp32, and twice as long in int8).
+    """
+    import torch
+
+    layers_of_timm = imported("timm.layers")
+    module, size = classifier.module, classifier.input_size
+    sides: dict[Any, tuple[int, int]] = {}
+    layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, layers_of_timm.Conv2dSame)}
+    hooks = [
+        layer.register_forward_pre_hook(lambda layer, given: sides.__setitem__(layer, given[0].shape[-2:]))
+        for layer in layers.values()
+    ]
+    with torch.no_grad():
+        classifier.embed(torch.zeros(1, 3, size, size))
+    for hook in hooks:
+        hook.remove()
+
+    for name, layer in layers.items():
+        if layer not in sides:  # a layer that no image passes
+            continue
+        margins: Any = []
+        for axis in (1, 0):  # torch pads the last axis first
+            total = layers_of_timm.get_same_padding(
+                sides[layer][axis], layer.kernel_size[axis], layer.stride[axis], layer.dilation[axis]
+            )
+            margins += [total // 2, total - total // 2]
+        fixed = torch.nn.Conv2d(
+            layer.in_channels,
+            layer.out_channels,
+            layer.kernel_size,
+            layer.stride,
+            dilation=layer.dilation,
+            groups=layer.groups,
+            bias=layer.bias is not None,
+        )
+        fixed.weight, fixed.bias = layer.weight, layer.bias
+        module.set_submodule(name, torch.nn.Sequential(torch.nn.ZeroPad2d(tuple(margins)), fixed))
+    module.eval()
+
+
+def quantised(program: bytes, images: Bytes) -> bytes:
+    """A simplified program in int8: weights per channel, activations in the ranges that they take on these images.
+
+    Static quantisation (Jacob et al. 2018, arXiv:1712.05877), written as QuantizeLinear and DequantizeLinear around
+    each layer, which onnxruntime fuses.    images: at input size; 32 are enough for ranges.
+
+    Raises FcaError for a program that has no layer to quantise, or one that the quantiser refuses.
+    """
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        """The images in batches, as the quantiser reads them."""
+
+        def __init__(self) -> None:
+            starts = range(0, len(images), CALIBRATION_BATCH)
+            self.batches = iter([{IMAGES: images[at : at + CALIBRATION_BATCH]} for at in starts])
+
+        def get_next(self) -> dict[str, Bytes] | None:
+            return next(self.batches, None)
+
+    model = onnx.load_from_string(program)
+    if not any(node.op_type in ("Conv", "MatMul") for node in model.graph.node):
+        kinds = ", ".join(sorted({node.op_type for node in model.graph.node}))
+        raise FcaError("precision", INT8, f"networks of convolutions or matrix products; this has {kinds}", "take fp32")
+    with tempfile.TemporaryDirectory() as folder, _quiet_quantiser():
+        given, written = Path(folder, "given.onnx"), Path(folder, "int8.onnx")
+        given.write_bytes(program)
+        try:
+            quantize_static(
+                str(given),
+                str(written),
+                Reader(),
+                quant_format=QuantFormat.QDQ,
+                op_types_to_quantize=list(QUANTISED_LAYERS),
+                nodes_to_exclude=_head_layers(model),
+                per_channel=True,
+                activation_type=QuantType.QUInt8,
+                weight_type=QuantType.QInt8,
+            )
+        except Exception as error:  # the quantiser refuses programs with errors of every kind
+            from fca.models import one_line
+
+            allowed = f"a network that onnxruntime can quantise ({one_line(error)})"
+            raise FcaError("precision", INT8, allowed, "take fp32, or another network") from error
+        return written.read_bytes()
+
+
+def _head_layers(model: Any) -> list[str]:
+    """Names of the layers that give logits, which stay in fp32; none in an encoder's program."""
+    graph = model.graph
+    if LOGITS not in {output.name for output in graph.output}:
+        return []
+    by_output = {name: node for node in graph.node for name in node.output}
+    node = by_output[LOGITS]
+    while node.op_type not in ("Gemm", "MatMul", "Conv"):
+        inputs = [by_output[name] for name in node.input if name in by_output]
+        if len(inputs) != 1:
+            return [node.name]
+        node = inputs[0]
+    return [node.name]
+
+
+@contextmanager
+def _quiet_quantiser() -> Iterator[None]:
+    """Without the advice that the quantiser logs about its own options."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def with_head(
+    program: bytes, depth: str, weight: Float[np.ndarray, "classes features"], bias: Float[np.ndarray, " classes"]
+) -> bytes:
+    """A classifier's program: logits = features @ weight.T + bias of one depth, and probabilities, their softmax.
+
+    Layers that only other depths need are left out.
+    """
+    import onnx
+    from onnx import helper, numpy_helper
+
+    model = only_output(onnx.load_from_string(program), depth)
+    constants = {"head_weight": np.ascontiguousarray(weight, np.float32), "head_bias": bias.astype(np.float32)}
+    model.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in constants.items())
+    model.graph.node.append(helper.make_node("Gemm", [depth, *constants], [LOGITS], name="head", transB=1))
+    model.graph.node.append(helper.make_node("Softmax", [LOGITS], [PROBABILITIES], name="softmax", axis=1))
+    del model.graph.output[:]
+    for name in (LOGITS, PROBABILITIES):
+        shape: list[Any] = ["images", len(weight)]
+        model.graph.output.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape))
+    return model.SerializeToString()
+
+
+def only_output(model: Any, name: str) -> Any:
+    """The part of an ONNX model that one of its outputs needs."""
+    from onnx.utils import Extractor
+
+    return Extractor(model).extract_model([IMAGES], [name])
+
+
+# Running
+
+
+@dataclass(frozen=True)
+class Session:
+    """A program in onnxruntime on the CPU, or some of its outputs.    threads: None = all cores."""
+
+    program: bytes
+    threads: int | None = None
+
+    @cached_property
+    def _session(self) -> Any:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self.threads or 0
+        options.log_severity_level = 3  # errors
+        return onnxruntime.InferenceSession(self.program, options, providers=["CPUExecutionProvider"])
+
+    @property
+    def outputs(self) -> list[str]:
+        return [output.name for output in self._session.get_outputs()]
+
+    def run(self, images: Bytes, outputs: Sequence[str]) -> Float32[np.ndarray, "images values"]:
+        """These outputs side by side."""
+        return np.concatenate(self._session.run(list(outputs), {IMAGES: images}), axis=1)
+
+
+# Size and work
+
+
+@dataclass(frozen=True)
+class ProgramCost:
+    """What a program takes for one image: multiply-adds count as two operations.
+
+    memory: bytes of the file and of the largest layer's input and output together: what must be there at once.
+    """
+
+    flops: int
+    memory: int
+    params: int
+
+
+def cost_of(program: bytes) -> ProgramCost:
+    """Counted from the layers' shapes, so it is the same on every machine."""
+    import onnx
+
+    model = onnx.load_from_string(program)
+    del model.graph.value_info[:]  # for any number of images
+    for given in (*model.graph.input, *model.graph.output):
+        given.type.tensor_type.shape.dim[0].dim_value = 1
+    model = onnx.shape_inference.infer_shapes(model)
+    values = (*model.graph.value_info, *model.graph.input, *model.graph.output)
+    shapes = {value.name: [one.dim_value for one in value.type.tensor_type.shape.dim] for value in values}
+    kinds = {value.name: value.type.tensor_type.elem_type for value in values}
+    constants = {constant.name: list(constant.dims) for constant in model.graph.initializer}
+    quantised_weights = {n.output[0]: n.input[0] for n in model.graph.node if n.op_type == "DequantizeLinear"}
+    in_int8 = {*quantised_weights, *(n.input[0] for n in model.graph.node if n.op_type == "QuantizeLinear")}
+
+    weights = {**constants, **_renamed(constants, quantised_weights)}
+
+    flops = largest = 0
+    for node in model.graph.node:
+        flops += _flops(node, shapes, weights)
+        names = [name for name in (*node.input, *node.output) if name in shapes]
+        sizes = [math.prod(shapes[name]) * (1 if name in in_int8 else _itemsize(kinds[name])) for name in names]
+        largest = max(largest, sum(sizes))
+    params = sum(math.prod(shape) for shape in constants.values() if shape)
+    return ProgramCost(flops, len(program) + largest, params)
+
+
+def _renamed(constants: Mapping[str, list[int]], sources: Mapping[str, str]) -> dict[str, list[int]]:
+    """Shapes of quantised weights under the names that layers know them by."""
+    return {name: constants[source] for name, source in sources.items() if source in constants}
+
+
+def _flops(node: Any, shapes: Mapping[str, list[int]], constants: Mapping[str, list[int]]) -> int:
+    """Of one layer; other layers than convolutions and matrix products count as none."""
+    if node.op_type not in ("Conv", "Gemm", "MatMul") or node.output[0] not in shapes:
+        return 0
+    outputs = math.prod(shapes[node.output[0]])
+    if node.op_type == "Conv":
+        return 2 * outputs * math.prod(constants.get(node.input[1], [0])[1:])
+    return 2 * outputs * shapes.get(node.input[0], [0])[-1]
+
+
+def _itemsize(kind: int) -> int:
+    import onnx
+
+    return int(onnx.helper.tensor_dtype_to_np_dtype(kind).itemsize)

