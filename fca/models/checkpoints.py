@@ -132,6 +132,79 @@ def read_weights(weights: str, like: Collection[str] = (), fresh: Names = (), ti
     return {name: value for name, value in best.state.items() if name not in unused}
 
 
+def in_order_of(network: Mapping[str, Tensor], weights: str) -> Tidy:
+    """Renames the tensors of another library's file to those of a network, first to first and last to last.
+
+    network: its state dict, of which names and shapes matter.    weights: the file's name, for messages.
+
+    Two libraries that build one network list its tensors in one order, under different names. An order that differs is
+    refused, by an FcaError that names the first pair which cannot be the same tensor: it has another shape, or plays
+    another part (`running_mean` is no `bias`). So are layers of one shape that have changed places: the tensors of a
+    module must stand together, and the numbers in names must ascend. Counts of batches are left out on both sides.
+
+    >>> rename = in_order_of({"bn1.weight": torch.ones(2), "bn1.bias": torch.zeros(2)}, "lite.pth")
+    >>> list(rename({"_bn0.weight": torch.ones(2), "_bn0.bias": torch.zeros(2)}))
+    ['bn1.weight', 'bn1.bias']
+    """
+
+    def renamed(state: State) -> State:
+        ours = [name for name in network if not name.endswith(COUNT)]
+        theirs = [name for name in state if not name.endswith(COUNT)]
+        step = "choose the model that these weights belong to"
+        if len(ours) != len(theirs):
+            allowed = f"the {len(ours)} tensors of this network; these are {len(theirs)}"
+            raise FcaError("model.weights", weights, allowed, step)
+
+        for our_name, their_name in zip(ours, theirs, strict=True):
+            same_part = our_name.rpartition(".")[2] == their_name.rpartition(".")[2]
+            if not same_part or network[our_name].shape != state[their_name].shape:
+                expected = f"{our_name} {tuple(network[our_name].shape)}"
+                given = f"{their_name} {tuple(state[their_name].shape)}"
+                allowed = f"the tensors of this network in its order; in the place of {expected} is {given}"
+                raise FcaError("model.weights", weights, allowed, step)
+
+        displaced = _first_out_of_place(ours) or _first_out_of_place(theirs)
+        if displaced:
+            allowed = f"tensors layer by layer, in the order in which layers are numbered; {displaced} is out of place"
+            raise FcaError("model.weights", weights, allowed, step)
+        return {our_name: state[their_name] for our_name, their_name in zip(ours, theirs, strict=True)}
+
+    return renamed
+
+
+def _first_out_of_place(names: Names) -> str | None:
+    """The first name that comes back to a module which others have followed, or whose number is lower than an earlier
+    one at the same place; None if every module stands together and their numbers ascend.
+
+    >>> _first_out_of_place(["a.1.bn1", "a.1.bn2", "a.2.bn1"]), _first_out_of_place(["a.bn2", "a.bn1"])
+    (None, 'a.bn1')
+    >>> _first_out_of_place(["bn0.weight", "a.bn1.weight", "bn0.bias"])
+    'bn0.bias'
+    """
+    highest: dict[tuple[str, ...], int] = {}
+    modules: set[tuple[str, ...]] = set()  # of the name before
+    finished: set[tuple[str, ...]] = set()
+    for name in names:
+        parts = tuple(name.split("."))
+        around = {parts[:depth] for depth in range(1, len(parts))}
+        finished |= modules - around
+        modules = around
+        if around & finished:
+            return name
+
+        for depth, part in enumerate(parts):
+            stem = part.rstrip("0123456789")
+            digits = part.removeprefix(stem)
+            if not digits:
+                continue
+
+            place = (*parts[:depth], stem)
+            if int(digits) < highest.get(place, 0):
+                return name
+            highest[place] = int(digits)
+    return None
+
+
 def belongs(name: str, modules: Names) -> bool:
     """Whether a tensor is one of these, or lies in one of these modules."""
     return any(name == module or name.startswith(f"{module}.") for module in modules)

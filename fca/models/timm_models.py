@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from fca.allowed import Allowed
 from fca.geometry import ResizeCrop
 from fca.models import (
     LibraryModel,
@@ -16,19 +16,23 @@ from fca.models import (
     Std,
     check_count,
     class_keys,
+    identity_of,
     networks_of,
     not_fetched,
     unknown_name,
 )
-from fca.models.package_weights import PACKAGE, WeightsPackage, in_order
+from fca.models.package_weights import PACKAGE, WeightsPackage, no_package, package_file
 from fca.torchvision_ops import imported
 from fca.types import Classifier, FcaError, check_choice
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from fca.models.checkpoints import Names
+    from fca.models.networks import Make
+
 STEMS = ("timm", "cifar")
-WHOLE, CUT, ALL = DEPTHS = ("whole", "cut", "all")
+DEPTHS = ("whole", "cut", "all")
 
 
 @dataclass(frozen=True)
@@ -38,77 +42,77 @@ class TimmModel(LibraryModel):
     stem:       timm, or cifar for small images: one 3x3 convolution, no stride, no pooling (timm's ResNets).
     mean, std:  of RGB in [0, 1].
     projection: as an encoder, give what the weights' last layer gives: CLIP's joint space of images and texts.
-    package:    of the package index, whose weights model.weights=package loads.
-    depth:      whole; cut: without the 1x1 layer that widens the last stage (EfficientNet, MobileNetV2); all: an
-                encoder whose features are those of cut and whole side by side, from one pass.
+    package:    name, version and sha256 of the installed package whose file weights=package stands for; see
+                `fca.models.package_weights`.
+    depth:      whole; cut: the network before the widening layer of its last stage, with a head for the classes that it
+                is trained for (see `fca.models.depths`); all: an encoder with the features of every depth side by side.
+                The weights' own logits are the whole network's: without classes to train for, the others are encoders.
     """
 
     stem: str
     mean: Mean
     std: Std
     projection: bool
-    package: WeightsPackage | None = None
-    depth: str = WHOLE
+    package: dict[str, str] | None = None
+    depth: Annotated[str, Allowed(choices=DEPTHS)] = "whole"
 
     family = "timm"
 
     def label(self) -> str:
-        """Name without tag; stem, depth and keywords where they differ from timm's."""
-        changed = {} if self.stem == "timm" else {"stem": self.stem}
-        changed |= {} if self.depth == WHOLE else {"depth": self.depth}
-        if not changed:
-            return super().label()
-        return replace(self, stem="timm", depth=WHOLE, kwargs={**changed, **self.kwargs}).label()
+        """Name without tag, and stem, keywords and depth where they differ from timm's.
+
+        The input size does not stand there: rows have a column for it.
+        """
+        if self.stem != "timm":
+            return replace(self, stem="timm", kwargs={"stem": self.stem, **self.kwargs}).label()
+        label = super().label()
+        return label if self.depth == "whole" else f"{label} depth={self.depth}"
 
     def weights_label(self) -> str | None:
-        if self.weights == PACKAGE and self.package is not None:
-            return f"{self.package.name} {self.package.version}"
-        return super().weights_label()
+        return self._package().label if self.packaged else super().weights_label()
 
     def identity(self) -> dict[str, Any]:
-        """The package enters by the content of its file."""
-        model = self if self.weights != PACKAGE else replace(self, weights=str(self.package_file()))
-        identity = super(TimmModel, model).identity()
-        later = {"package": None, "depth": WHOLE}  # before, there were none
-        del identity["package"]
-        return {key: value for key, value in identity.items() if key not in later or value != later[key]}
-
-    def package_file(self) -> Path:
-        """The file of model.weights=package. Raises FcaError without a package, and as `WeightsPackage.file`."""
-        if self.package is None:
-            step = "take one of these, or give a file: model.weights=PATH"
-            raise FcaError("model.weights", PACKAGE, f"{_WITH_PACKAGES}; {self.name} has no package", step)
-        return self.package.file()
+        """Weights of a package enter by the sha256 of their file, which may lie in any package."""
+        without_package = replace(self, package=None)
+        if not self.packaged:
+            return super(TimmModel, without_package).identity()
+        self._check()
+        package = self._package()
+        package_file(package)
+        return identity_of(self.family, without_package, package.sha256)
 
     def depths(self) -> tuple[str, ...]:
-        """The depths that this network has, in the order in which depth=all gives their features."""
-        return (CUT, WHOLE) if _has_widening_layer(self) else (WHOLE,)
+        """The depths that this network has, in the order of the features of depth=all; known without building it."""
+        return ("cut", "whole") if self.architecture in _with_widening() else ("whole",)
+
+    @property
+    def packaged(self) -> bool:
+        """Whether its weights are those of an installed package."""
+        return self.weights == PACKAGE
 
     def build(self, classes: Sequence[str] | None = None) -> Classifier:
-        """Pretrained weights without class keys, or with classes unknown to timm, give an encoder."""
+        """Pretrained weights without class keys, or with classes unknown to timm, give an encoder.
+
+        Raises FcaError for classes to train depth=all for.
+        """
         from torch import nn
 
         from fca.models.networks import split
 
         self._check()
-        known = class_keys(self.classes)
-        if self.depth != WHOLE:
-            known = ()  # the logits of the weights are those of the whole network
-        elif self.pretrained and not known:
-            logits = record_of(self._published()).num_classes
-            known = class_keys(_timm().data.infer_imagenet_subset({"num_classes": logits}))
+        if self.depth == "all" and classes is not None:
+            raise self._untrainable()
+        known = self._known() if self.depth == "whole" else ()
         projects = self.projection and classes is None and not known
         module, keys = _with_weights(self, known, classes, projects)
-        if self.depth == CUT:
-            cut_short(module, len(keys))
-        if self.depth == ALL:
-            return _of_every_depth(self, module)
+        geometry, normalise = _input(self, module)
+        if self.depth != "whole":
+            module = _at_depth(self, module, len(keys))
 
         def pooled(images: Tensor) -> Tensor:
             return module.forward_head(module.forward_features(images), pre_logits=True)
 
-        geometry, normalise = _input(self, module)
-        embed: Any = module if projects else pooled
+        embed: Any = module if projects or self.depth == "all" else pooled
         layer = None
         if keys:
             head = module.get_classifier()
@@ -116,6 +120,20 @@ class TimmModel(LibraryModel):
                 head = nn.Sequential(nn.Unflatten(1, (-1, 1, 1)), head, nn.Flatten())
             embed, layer = split(module, pooled, head, geometry.size, self.refused)
         return Classifier(module, keys, geometry, normalise, embed, layer)
+
+    def _known(self) -> tuple[str, ...]:
+        """The class keys of the weights' logits, as given or as timm knows them; none for an encoder."""
+        known = class_keys(self.classes)
+        if known or not self.pretrained:
+            return known
+        logits = record_of(self._published()).num_classes
+        return class_keys(_timm().data.infer_imagenet_subset({"num_classes": logits}))
+
+    def _package(self) -> WeightsPackage:
+        """The package that holds the weights; raises FcaError for a model that names none."""
+        if self.package is None:
+            raise no_package(self.name)
+        return WeightsPackage.of(self.package)
 
     def _published(self) -> str:
         record = record_of(self.name)
@@ -128,19 +146,64 @@ class TimmModel(LibraryModel):
         if "." in self.name or self.name not in _registered():
             record_of(self.name)
         check_choice("model.stem", self.stem, STEMS, "set model.stem to one of these")
-        check_choice("model.depth", self.depth, DEPTHS, "set model.depth to one of these")
-        if self.depth != WHOLE and not _has_widening_layer(self):
-            allowed = f"{WHOLE}: {self.name} has no 1x1 layer that widens its last stage, as EfficientNet has"
-            raise FcaError("model.depth", self.depth, allowed, "leave model.depth out, or choose such a network")
-        if self.stem == "cifar" and self.pretrained:
+        if self.stem == "cifar" and (self.pretrained or self.packaged):
             allowed = "timm: pretrained weights belong to timm's stem"
             raise FcaError("model.stem", "cifar", allowed, "train from scratch")
+        if self.depth != "whole":
+            self._check_depth()
         Normalise.check(self)
+
+    def _check_depth(self) -> None:
+        """Raise FcaError for a depth that this network does not have, and for one that cannot be used so."""
+        check_choice("model.depth", self.depth, DEPTHS, "set model.depth to one of these")
+        if "cut" not in self.depths():
+            raise _no_other_depth(self)
+        if self.projection:
+            allowed = f"false with model.depth={self.depth}, whose features come before the last layer"
+            raise FcaError("model.projection", self.projection, allowed, "set one of the two keys alone")
+        if self.depth == "all" and self.weights is None:
+            raise self._untrainable()
+
+    def _untrainable(self) -> FcaError:
+        allowed = "whole or cut to train, each with its own head; all is an encoder of a network with weights"
+        return FcaError(
+            "model.depth", "all", allowed, "set model.depth=whole or model.depth=cut, or give model.weights"
+        )
+
+
+# Depths
+
+# Of timm's EfficientNet class these alone go from their last stage to the pooling, without a widening layer.
+NOT_WIDENED = frozenset({"mobilenetv1_100", "mobilenetv1_125", "mobilenetv1_025", "mobilenetv1_050"})
+
+
+@cache
+def _with_widening() -> frozenset[str]:
+    """Names of the networks that can be cut, read off the text of timm's file."""
+    return networks_of("timm", "pretrained", "models/efficientnet.py") - NOT_WIDENED
+
+
+def _no_other_depth(model: TimmModel) -> FcaError:
+    allowed = (
+        f"whole for {model.name}: no 1x1 layer widens its last stage before the pooling, as it does in timm's "
+        "EfficientNet class (efficientnet*, mobilenetv2*, mnasnet*, mixnet*, tinynet*, ...)"
+    )
+    return FcaError("model.depth", model.depth, allowed, "set model.depth=whole, or choose such a network")
+
+
+def _at_depth(model: TimmModel, module: nn.Module, classes: int) -> nn.Module:
+    """A whole network with its weights, cut or made to give the features of every depth.
+
+    classes: of the cut network's fresh head; 0 = none. Raises FcaError for a network without a widening layer.
+    """
+    from fca.models.depths import EveryDepth, cut_before_widening, has_widening
+
+    if not has_widening(module):  # its name promised one, as this version of timm writes its file
+        raise _no_other_depth(model)
+    return EveryDepth(module) if model.depth == "all" else cut_before_widening(module, classes)
 
 
 # Names and tags
-
-_WITH_PACKAGES = "efficientnet_lite0, efficientnet_lite1 or efficientnet_lite2"  # of conf/model/
 
 # Two networks that timm can build but has no name for: narrow MobileNetV1 (arXiv:1704.04861), padded as in TensorFlow.
 NARROW = {"mobilenetv1_025": 0.25, "mobilenetv1_050": 0.5}  # share of the channels
@@ -206,17 +269,13 @@ def _with_weights(
     """timm's network with the model's weights and the class keys of its logits, as `networks.with_weights`."""
     from fca.models.networks import with_weights
 
-    if model.weights == PACKAGE:
-        whole = replace(model, depth=WHOLE)
-        like = network(whole, None).state_dict()
-        head = (record_of(model.name).classifier,)
-        file, make = str(model.package_file()), lambda logits: network(whole, logits)
-        return with_weights(make, head, file, known, classes, lambda state: in_order(state, like))
     if not model.pretrained:
         # A projection belongs to what the weights hold, so it is loaded like any other layer.
         last = record_of(model.name).classifier or ()
         head = () if projects else (last,) if isinstance(last, str) else tuple(last)
         make = lambda logits: network(model, None if projects else logits)  # noqa: E731
+        if model.packaged:
+            return _with_packaged_weights(model, make, head, known, classes)
         return with_weights(make, head, model.weights, known, classes)
     logits = record_of(model._published()).num_classes
     if classes is not None:
@@ -227,6 +286,22 @@ def _with_weights(
     if known:
         check_count(known, logits)
     return network(model, None if known or model.projection else 0, pretrained=True), tuple(known)
+
+
+def _with_packaged_weights(
+    model: TimmModel, make: Make, head: Names, known: Names, classes: Names | None
+) -> tuple[Any, tuple[str, ...]]:
+    """As `networks.with_weights`, of the file in a package, whose names are another library's."""
+    import torch
+
+    from fca.models.checkpoints import in_order_of
+    from fca.models.networks import with_weights
+
+    file = package_file(model._package())
+    with torch.device("meta"):  # no memory for weights: only names and shapes are read off
+        as_published = network(model, None)
+    rename = in_order_of(as_published.state_dict(), file.name)
+    return with_weights(make, head, str(file), known, classes, rename)
 
 
 def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> nn.Module:
@@ -250,48 +325,6 @@ def network(model: TimmModel, logits: int | None, pretrained: bool = False) -> n
         file = f"https://huggingface.co/timm/{model._published()}/resolve/main/model.safetensors"
         raise not_fetched(model.weights, file, type(error).__name__) from error
     return with_cifar_stem(module, model.name) if model.stem == "cifar" else module
-
-
-@cache
-def _has_widening(name: str) -> bool:
-    """Whether a network of this name ends with a convolution to more channels, before the pooling."""
-    import torch
-
-    with torch.device("meta"):
-        module = _timm().create_model(name)
-    kind = _timm().models.EfficientNet
-    return type(module) is kind and isinstance(module.conv_head, torch.nn.Conv2d)
-
-
-def _has_widening_layer(model: TimmModel) -> bool:
-    return _has_widening(model.architecture)
-
-
-def cut_short(module: Any, logits: int) -> None:
-    """Take the widening layer out of a network; its head, if it has logits, is a fresh one on what is left."""
-    from torch import nn
-
-    width = module.conv_head.in_channels
-    module.conv_head, module.bn2 = nn.Identity(), nn.Identity()
-    module.num_features = module.head_hidden_size = width
-    module.classifier = nn.Linear(width, logits) if logits else nn.Identity()
-
-
-def _of_every_depth(model: TimmModel, module: Any) -> Classifier:
-    """The encoder whose features are those before and behind the widening layer, side by side."""
-    from torch import cat
-
-    if not isinstance(model.weights, str):
-        allowed = f"{WHOLE} or {CUT}, to be trained"
-        raise FcaError("model.depth", ALL, allowed, "give weights, or choose one depth")
-    geometry, normalise = _input(model, module)
-
-    def embed(images: Tensor) -> Tensor:
-        stages = module.blocks(module.bn1(module.conv_stem(images)))
-        widened = module.bn2(module.conv_head(stages))
-        return cat([module.global_pool(stages), module.global_pool(widened)], dim=1)
-
-    return Classifier(module, (), geometry, normalise, embed, None)
 
 
 def with_cifar_stem(module: Any, name: str) -> nn.Module:

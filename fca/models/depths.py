@@ -1,0 +1,82 @@
+"""A network at another depth: before the widening layer of its last stage, or at every depth from one pass.
+
+timm's EfficientNet class (EfficientNet, MobileNetV2, MnasNet, MixNet, TinyNet, ...) ends in a 1x1 convolution
+`conv_head` with its normalisation and activation `bn2`, which widens the last stage: from 320 channels to 1280 in
+EfficientNet-Lite0. The network that is cut before it has fewer weights and fewer features.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from fca.types import Classifier, FcaError
+
+
+def has_widening(module: nn.Module) -> bool:
+    """Whether a network ends in such a layer before its pooling.
+
+    >>> has_widening(nn.Sequential(nn.Linear(2, 3)))
+    False
+    """
+    parts = ("conv_stem", "bn1", "blocks", "bn2", "global_pool", "classifier", "reset_classifier")
+    has_parts = all(hasattr(module, part) for part in parts)
+    return has_parts and isinstance(getattr(module, "conv_head", None), nn.Conv2d) and hasattr(module, "num_features")
+
+
+def cut_before_widening(module: Any, classes: int) -> nn.Module:
+    """The same network without its widening layer, and with a fresh head; changed in place.
+
+    classes: of the head; 0 = none, so that the network gives the pooled features.
+    """
+    module.num_features = module.conv_head.in_channels
+    module.set_submodule("conv_head", nn.Identity())
+    module.set_submodule("bn2", nn.Identity())
+    module.reset_classifier(classes)
+    return module
+
+
+class EveryDepth(nn.Module):
+    """Features of every depth side by side, from one pass: first those of the cut network, then those of the whole.
+
+    widths: number of features of each depth, in the order of the columns.
+    """
+
+    def __init__(self, network: Any) -> None:
+        super().__init__()
+        network.reset_classifier(0)
+        pools = network.global_pool.feat_mult()  # two where it joins a mean and a maximum
+        self.widths = {"cut": network.conv_head.in_channels * pools, "whole": network.num_features * pools}
+        self.network = network
+
+    def forward(self, images: Float[Tensor, "batch 3 size size"]) -> Float[Tensor, "batch features"]:
+        """Pooled features, without the head."""
+        network = self.network
+        maps = network.blocks(network.bn1(network.conv_stem(images)))
+        widened = network.bn2(network.conv_head(maps))
+        pooled = [network.forward_head(at_depth, pre_logits=True) for at_depth in (maps, widened)]
+        return torch.cat(pooled, dim=1)
+
+
+def columns_of_depth(classifier: Classifier, depth: str) -> slice:
+    """Which columns of a built network's features belong to a depth: `features[:, columns_of_depth(built, "cut")]`.
+
+    classifier: of a model with depth=all. Raises FcaError for another one, and for a depth that it does not have.
+
+    >>> from fca import load_model
+    >>> encoder = load_model("efficientnet_lite0", weights="package", depth="all").build()
+    >>> columns_of_depth(encoder, "cut"), columns_of_depth(encoder, "whole")
+    (slice(0, 320, None), slice(320, 1600, None))
+    """
+    if not isinstance(classifier.module, EveryDepth):
+        allowed = "a depth of a network that gives the features of every depth"
+        raise FcaError("depth", depth, allowed, "build the model with model.depth=all")
+    widths = classifier.module.widths
+    if depth not in widths:
+        raise FcaError("depth", depth, ", ".join(widths), "take one of these")
+    names = list(widths)
+    start = sum(widths[name] for name in names[: names.index(depth)])
+    return slice(start, start + widths[depth])
