@@ -8,12 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Integer, Num
+from scipy.special import expit
 
 from fca.types import FcaError
 
 WHOLE, FP32, PROBE = "whole", "fp32", "probe"  # what a candidate is unless it says otherwise
 HAND_MADE = "hog"  # features that no image taught: much better or worse from data set to data set
 USUAL_SIZE_PX, USUAL_CLASSES, USUAL_IMAGES = 192.0, 5.0, 30.0  # where covariates are 0
+FARTHEST_STEP = 3.0  # logit units, of one linearisation: one that starts far off would jump past its end
 COUNTS = ("n_judged", "right_judged", "n_test", "right_test")
 COLUMNS = ("dataset", "job", "ncl", "images_a_class", "network", "size", "depth", "precision", *COUNTS)
 
@@ -129,7 +131,7 @@ def covariates_of(ncl: float, images_a_class: float) -> Float[np.ndarray, " cova
 
     Both are 0 for a job of USUAL_CLASSES and USUAL_IMAGES. Raises FcaError where a logarithm does not exist.
 
-    >>> covariates_of(5, 30).tolist()
+    >>> covariates_of(5.0, 30.0).tolist()
     [0.0, 0.0]
     """
     for what, value in (("ncl", ncl), ("images_a_class", images_a_class)):
@@ -196,3 +198,23 @@ def logit_of_counts(
     share = right.sum() / images.sum()
     logits = np.log((right + 0.5) / (images - right + 0.5))
     return logits, 1 / (images * share + 0.5) + 1 / (images * (1 - share) + 0.5)
+
+
+def linearised(
+    share: Float[np.ndarray, "..."], images: Float[np.ndarray, "..."], logits: Float[np.ndarray, "..."]
+) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
+    """What shares right say of logits near `logits`, as normal observations: their values and standard deviations.
+
+    logit + (share - p) / (p (1 - p)),   1 / sqrt(n p (1 - p)),   p = expit(logit)
+
+    The working observations of iterated weighted least squares (McCullagh and Nelder 1989, section 2.5): repeated at
+    the posterior mean, they reach the mode of the posterior with binomial counts. A share of 1 is a finite observation.
+
+    >>> value, sd = linearised(np.array([1.0]), np.array([20.0]), np.array([3.0]))
+    >>> value.round(2), sd.round(2)
+    (array([4.05]), array([1.05]))
+    """
+    expected = expit(logits)
+    slope = expected * (1 - expected)
+    step = np.clip((share - expected) / slope, -FARTHEST_STEP, FARTHEST_STEP)
+    return logits + step, 1 / np.sqrt(images * slope)

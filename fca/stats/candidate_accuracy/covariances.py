@@ -13,6 +13,7 @@ from scipy.special import expit, logit
 from fca.stats.candidate_accuracy.candidates import (
     FP32,
     HAND_MADE,
+    PROBE,
     WHOLE,
     BetweenCandidates,
     Candidates,
@@ -41,12 +42,17 @@ PRIORS = {
     "candidate_sd": Scale(0.5, 0.8, False),
     "dataset_sd": Scale(0.9, 0.6, False),
     "dataset_candidate_sd": Scale(0.3, 0.6, False),
+    "dataset_size_sd": Scale(0.2, 0.8, False),
+    "dataset_cut_sd": Scale(0.2, 0.8, False),
     "job_sd": Scale(0.5, 0.8, False),
     "job_candidate_sd": Scale(0.15, 0.8, False),
+    "job_size_sd": Scale(0.1, 0.8, False),
+    "job_cut_sd": Scale(0.1, 0.8, False),
     "dataset_shift_sd": Scale(0.25, 0.6, False),
     "job_shift_sd": Scale(0.2, 0.8, False),
     "candidate_shift_sd": Scale(0.1, 0.8, False),
     "hand_made_factor": Scale(2.0, 0.5, False),
+    "adapted_factor": Scale(6.0, 0.5, False),
     "size_scale": Scale(1.0, 0.8, False),
     "network_alike": Scale(0.5, 1.0, True),
     "depth_alike": Scale(0.7, 1.0, True),
@@ -63,10 +69,12 @@ class Hyperparameters:
 
     candidate_sd: between candidates, over all jobs.
     dataset_sd, dataset_candidate_sd: between data sets, shared by all candidates and of each candidate by itself.
-    job_sd, job_candidate_sd: the same between jobs of one data set.
+    dataset_size_sd, dataset_cut_sd: of what an input e times as large, and a cut, add on one data set.
+    job_sd, job_candidate_sd, job_size_sd, job_cut_sd: the same between jobs of one data set.
     dataset_shift_sd, job_shift_sd, candidate_shift_sd: of the difference between test images and those that judge,
         shared by the jobs of a data set, by the candidates of a job, and of each candidate by itself.
     hand_made_factor: how many times as much a candidate without a network varies by itself.
+    adapted_factor: the same of a network whose weights are trained on the job.
     size_scale: difference of log sizes at which likeness has fallen to 1/e.
     network_alike, depth_alike, precision_alike, adaptation_alike: likeness of two candidates that differ in this alone.
     noise_shared, noise_alike: correlation of right and wrong between candidates on the same images: at least the first,
@@ -77,12 +85,17 @@ class Hyperparameters:
     candidate_sd: float
     dataset_sd: float
     dataset_candidate_sd: float
+    dataset_size_sd: float
+    dataset_cut_sd: float
     job_sd: float
     job_candidate_sd: float
+    job_size_sd: float
+    job_cut_sd: float
     dataset_shift_sd: float
     job_shift_sd: float
     candidate_shift_sd: float
     hand_made_factor: float
+    adapted_factor: float
     size_scale: float
     network_alike: float
     depth_alike: float
@@ -165,27 +178,32 @@ def likeness(hyperparameters: Hyperparameters, candidates: Candidates) -> Betwee
 def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Covariances:
     """The covariances of every level of the hierarchy for these candidates."""
     alike = likeness(hyperparameters, candidates)
-    spread = np.where(np.array(candidates.network) == HAND_MADE, hyperparameters.hand_made_factor, 1.0)
+    is_hand_made = candidates.are("network", HAND_MADE)
+    is_adapted = 1 - candidates.are("adaptation", PROBE)
+    spread = hyperparameters.hand_made_factor**is_hand_made * hyperparameters.adapted_factor**is_adapted
     own = alike * np.outer(spread, spread)
 
-    gains = np.zeros_like(own)
-    gains += SIZE_GAIN_SD**2 * np.outer(candidates.log_size, candidates.log_size)
+    size_effect = candidates.log_size * (1 - is_hand_made)
+    of_size = np.outer(size_effect, size_effect)
     is_cut = 1 - candidates.are("depth", WHOLE)
-    gains += CUT_GAIN_SD**2 * np.outer(is_cut, is_cut)
+    of_cut = np.outer(is_cut, is_cut)
+    gains = SIZE_GAIN_SD**2 * of_size + CUT_GAIN_SD**2 * of_cut
     is_coarse = 1 - candidates.are("precision", FP32)
     gains += INT8_GAIN_SD**2 * np.outer(is_coarse, is_coarse)
     for adaptation in ANOTHER_ADAPTATION:
-        is_adapted = candidates.are("adaptation", adaptation)
-        gains += ADAPTATION_GAIN_SD**2 * np.outer(is_adapted, is_adapted)
+        has_gain = candidates.are("adaptation", adaptation)
+        gains += ADAPTATION_GAIN_SD**2 * np.outer(has_gain, has_gain)
 
     h = hyperparameters
+    of_dataset = h.dataset_size_sd**2 * of_size + h.dataset_cut_sd**2 * of_cut
+    of_job = h.job_size_sd**2 * of_size + h.job_cut_sd**2 * of_cut
     shared, of_alike = h.noise_shared, (1 - h.noise_shared) * h.noise_alike
     paired = shared + of_alike * alike
     np.fill_diagonal(paired, 1.0)
     return Covariances(
         overall=USUAL_LOGIT_SD**2 + gains + h.candidate_sd**2 * own,
-        dataset=h.dataset_sd**2 + h.dataset_candidate_sd**2 * own,
-        job=h.job_sd**2 + h.job_candidate_sd**2 * own,
+        dataset=h.dataset_sd**2 + h.dataset_candidate_sd**2 * own + of_dataset,
+        job=h.job_sd**2 + h.job_candidate_sd**2 * own + of_job,
         shift=h.job_shift_sd**2 + h.candidate_shift_sd**2 * own,
         dataset_shift=np.array([[h.dataset_shift_sd**2]]),
         paired=paired,
@@ -195,7 +213,9 @@ def covariances(hyperparameters: Hyperparameters, candidates: Candidates) -> Cov
 def slope_features(candidates: Candidates) -> Float[np.ndarray, "candidates features"]:
     """What a covariate's slope depends on: the same for all, more for larger inputs, more for cut networks."""
     is_cut = 1 - candidates.are("depth", WHOLE)
-    return np.stack([np.ones(len(candidates)), candidates.log_size, is_cut], axis=1)
+    is_hand_made = candidates.are("network", HAND_MADE)
+    size_effect = candidates.log_size * (1 - is_hand_made)
+    return np.stack([np.ones(len(candidates)), size_effect, is_cut, is_hand_made], axis=1)
 
 
-SLOPE_FEATURE_SDS = np.array([SLOPE_SD, SLOPE_DIFFERENCE_SD, SLOPE_DIFFERENCE_SD])
+SLOPE_FEATURE_SDS = np.array([SLOPE_SD, SLOPE_DIFFERENCE_SD, SLOPE_DIFFERENCE_SD, SLOPE_DIFFERENCE_SD])

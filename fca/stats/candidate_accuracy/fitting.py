@@ -16,10 +16,11 @@ from fca.stats.candidate_accuracy.covariances import (
     covariances,
     hyperparameters_at,
 )
-from fca.stats.candidate_accuracy.hierarchy import JobBatch, batches_of, covariance_gradient, upward
+from fca.stats.candidate_accuracy.hierarchy import JobBatch, batches_of, covariance_gradient, settled, upward
 from fca.types import FcaError
 
 WIDEST = 4.0  # prior standard deviations from a prior's centre, both ways, that are searched
+ROUNDS = 3  # of fitting and linearising the counts where the fit has put them
 STEP = 1e-5  # of a parameter on its free scale: covariances are smooth and exact to 1e-16, so their slopes to 1e-10
 
 Free = Float[np.ndarray, " parameters"]
@@ -39,15 +40,19 @@ def fit(records: Sequence[JobRecord], candidates: Candidates, iterations: int = 
     batches = batches_of(records)
     datasets = len({record.dataset for record in records})
 
-    def loss(free: Free) -> tuple[float, Free]:
-        value, gradient = log_posterior(free, records, batches, candidates)
-        return -value, -gradient
-
-    start = np.zeros(len(PRIORS))
-    bounds = [(-WIDEST, WIDEST)] * len(start)
+    free = np.zeros(len(PRIORS))
+    bounds = [(-WIDEST, WIDEST)] * len(free)
     options = {"maxiter": iterations, "ftol": 1e-8}
-    best = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
-    return hyperparameters_at(best.x, datasets)
+    for _ in range(ROUNDS):
+
+        def loss(free: Free, batches: list[JobBatch] = batches) -> tuple[float, Free]:
+            value, gradient = log_posterior(free, records, batches, candidates)
+            return -value, -gradient
+
+        free = minimize(loss, free, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+        parts = covariances(hyperparameters_at(free, datasets), candidates)
+        _, batches = settled(records, batches, candidates, parts)
+    return hyperparameters_at(free, datasets)
 
 
 def log_posterior(

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Num
+from jaxtyping import Float, Integer, Num
 from scipy.special import expit, logsumexp
 from scipy.stats import chi2
 
@@ -18,6 +18,7 @@ from fca.stats.candidate_accuracy.candidates import (
     JobRecord,
     PerCandidate,
     covariates_of,
+    linearised,
     logit_of_counts,
 )
 from fca.stats.candidate_accuracy.covariances import Hyperparameters, covariances
@@ -27,11 +28,12 @@ from fca.stats.candidate_accuracy.hierarchy import (
     dataset_effects,
     dataset_posterior,
     design,
-    upward,
+    settled,
 )
 from fca.types import FcaError, generator
 
 DRAWS = 4000
+LINEARISATIONS = 8  # of the job's own counts, from empirical logits on
 SCALES = 5  # values of each uncertain variance
 FEWEST_FREEDOM, MOST_FREEDOM = 3, 30  # degrees of freedom of a new data set's effects
 STRANGER_SD = 0.7  # logit units: the best of four networks of 0.4 to 4 million weights is 10 points above the worst
@@ -63,15 +65,16 @@ class Interval(NamedTuple):
 
 
 class Observed(NamedTuple):
-    """Empirical logits of the judged candidates and the covariance of their noise.
+    """Shares right of the judged candidates.
 
-    is_judged: of all candidates.    images: that each was judged by, effective ones if weighted (not judged: 0).
+    judged: positions of these candidates.    images: that each was judged by, effective ones if weighted.
+    correlation: of the noise of their shares, which shared images pair.
     """
 
-    is_judged: Num[np.ndarray, " candidates"]
-    images: PerCandidate
-    logits: Float[np.ndarray, " judged"]
-    noise: Float[np.ndarray, "judged judged"]
+    judged: Integer[np.ndarray, " judged"]
+    shares: Float[np.ndarray, " judged"]
+    images: Float[np.ndarray, " judged"]
+    correlation: Float[np.ndarray, "judged judged"]
 
 
 @dataclass(frozen=True)
@@ -93,23 +96,15 @@ class JobForecast:
         weights: of the images, above 0, for a balanced accuracy; only their ratios count.
         """
         observed = observe(correct, self.paired, weights)
-        judged = np.flatnonzero(observed.is_judged)
-        if not len(judged):
+        if not len(observed.judged):
             return self
 
-        log_weights, means, spreads = [], [], []
-        for log_weight, mean, covariance in zip(*self.mixture, strict=True):
-            between = covariance[np.ix_(judged, judged)] + observed.noise
-            gain = np.linalg.solve(between, covariance[judged]).T
-            surprise = observed.logits - mean[judged]
-
-            log_density = -(surprise @ np.linalg.solve(between, surprise) + np.linalg.slogdet(between)[1]) / 2
-            log_weights.append(log_weight + log_density)
-            means.append(mean + gain @ surprise)
-            spreads.append(covariance - gain @ covariance[judged])
-
-        normalised = np.array(log_weights) - logsumexp(log_weights)
-        return JobForecast(self.candidates, Mixture(normalised, np.stack(means), np.stack(spreads)), self.paired)
+        logits, variances = logit_of_counts(observed.shares * observed.images, observed.images)
+        mixture = conditioned(self.mixture, observed, logits, np.sqrt(variances))
+        for _ in range(LINEARISATIONS):
+            expected = np.exp(mixture.log_weights) @ mixture.means[:, observed.judged]
+            mixture = conditioned(self.mixture, observed, *linearised(observed.shares, observed.images, expected))
+        return JobForecast(self.candidates, mixture, self.paired)
 
     def draws(self, count: int = DRAWS, seed: int = 0, judged: bool = False) -> Draws:
         """Accuracies that agree with all that is known, on images like the test images.
@@ -153,6 +148,27 @@ class JobForecast:
         return _interval(rng.binomial(n_test, self._usual_draws) / n_test, level)
 
 
+def conditioned(
+    mixture: Mixture, observed: Observed, logits: Float[np.ndarray, " judged"], sds: Float[np.ndarray, " judged"]
+) -> Mixture:
+    """The mixture, given normal observations of the judged candidates' logits with noise of these deviations."""
+    judged = observed.judged
+    noise = observed.correlation * np.outer(sds, sds)
+    log_weights, means, spreads = [], [], []
+    for log_weight, mean, covariance in zip(*mixture, strict=True):
+        between = covariance[np.ix_(judged, judged)] + noise
+        gain = np.linalg.solve(between, covariance[judged]).T
+        surprise = logits - mean[judged]
+
+        log_density = -(surprise @ np.linalg.solve(between, surprise) + np.linalg.slogdet(between)[1]) / 2
+        log_weights.append(log_weight + log_density)
+        means.append(mean + gain @ surprise)
+        spreads.append(covariance - gain @ covariance[judged])
+
+    normalised = np.array(log_weights) - logsumexp(log_weights)
+    return Mixture(normalised, np.stack(means), np.stack(spreads))
+
+
 def _interval(draws: Draws, level: float) -> Interval:
     if not 0 < level < 1:
         raise FcaError("level", level, "above 0, below 1", "take 0.9")
@@ -178,7 +194,7 @@ def prior(
     """
     everything = recorded.joined(candidates)
     parts = covariances(hyperparameters, everything)
-    result, _ = upward(records, batches_of(records), everything, parts)
+    result, _ = settled(records, batches_of(records), everything, parts)
 
     position = everything.positions(candidates)
     matrix = design(everything, position, position, covariates_of(ncl, images_a_class)[None])[0]
@@ -226,7 +242,7 @@ def uncertain_scales(datasets: int) -> Float[np.ndarray, " scales"]:
     A normal distribution whose variance has such a factor is Student's t with f degrees of freedom.
 
     >>> uncertain_scales(9).round(2)
-    array([0.6 , 0.83, 1.09, 1.48, 2.56])
+    array([0.6 , 0.84, 1.09, 1.45, 2.29])
     """
     freedom = float(np.clip(datasets - 1, FEWEST_FREEDOM, MOST_FREEDOM))
     upper_tail = (np.arange(SCALES) + 0.5) / SCALES
@@ -244,9 +260,9 @@ def root_of(covariance: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
 
 
 def observe(correct: Correct, paired: BetweenCandidates, weights: Num[np.ndarray, " images"] | None = None) -> Observed:
-    """Empirical logits of the judged candidates and the covariance of their noise, which shared images pair.
+    """Shares right of the judged candidates and the correlation of their noise, which shared images pair.
 
-    cov(c, c') = r overlap sqrt(v v'),   v: variance of the empirical logit at n = (sum w)^2 / sum w^2 images
+    correlation = r x overlap,   of shares with the variance of n = (sum w)^2 / sum w^2 images each
 
     r:       correlation of right and wrong over images that both were judged by, with PAIRED_PRIOR_IMAGES more of the
              typical correlation `paired`, so that it exists where a candidate has everything right.
@@ -268,7 +284,6 @@ def observe(correct: Correct, paired: BetweenCandidates, weights: Num[np.ndarray
     totals = seen @ image_weights
     images = totals**2 / np.diag(squares)
     accuracy = (right @ image_weights) / totals
-    logits, variances = logit_of_counts(accuracy * images, images)
 
     deviations = seen * (right - accuracy[:, None])
     products = deviations @ deviations.T
@@ -281,10 +296,7 @@ def observe(correct: Correct, paired: BetweenCandidates, weights: Num[np.ndarray
     correlation = deviation_product / np.outer(sds, sds)
 
     overlap = squares / np.sqrt(np.outer(np.diag(squares), np.diag(squares)))
-    noise = positive_definite(correlation * overlap) * np.sqrt(np.outer(variances, variances))
-    all_images = np.zeros(len(correct))
-    all_images[is_judged] = images
-    return Observed(is_judged, all_images, logits, noise)
+    return Observed(np.flatnonzero(is_judged), accuracy, images, positive_definite(correlation * overlap))
 
 
 def positive_definite(correlation: Float[np.ndarray, "n n"], least: float = 1e-6) -> Float[np.ndarray, "n n"]:

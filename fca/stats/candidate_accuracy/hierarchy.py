@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Integer
 from scipy.linalg import block_diag
 
-from fca.stats.candidate_accuracy.candidates import Candidates, JobRecord, logit_of_counts
+from fca.stats.candidate_accuracy.candidates import Candidates, JobRecord, linearised, logit_of_counts
 from fca.stats.candidate_accuracy.covariances import (
     MEAN_SHIFT_SD,
     SLOPE_FEATURE_SDS,
@@ -32,6 +32,7 @@ from fca.stats.candidate_accuracy.covariances import (
 from fca.types import FcaError
 
 COVARIATES = 2
+LINEARISATIONS = 3  # of the counts of earlier jobs; after that logits change by less than a hundredth
 
 State = Float[np.ndarray, " state"]
 BetweenStates = Float[np.ndarray, "state state"]
@@ -79,12 +80,15 @@ class JobBatch(NamedTuple):
 
     jobs:       their positions among the records.
     judged, tested: positions of the candidates.
-    logits:     empirical logits.    sds: of their noise.    covariates: of each job.
+    shares, images: share right, and of how many images.    covariates: of each job.
+    logits, sds: what the shares say of the true logits, as normal observations (see `linearised`).
     """
 
     jobs: Integer[np.ndarray, " jobs"]
     judged: Integer[np.ndarray, " judged"]
     tested: Integer[np.ndarray, " tested"]
+    shares: Float[np.ndarray, "jobs observed"]
+    images: Float[np.ndarray, "jobs observed"]
     logits: Float[np.ndarray, "jobs observed"]
     sds: Float[np.ndarray, "jobs observed"]
     covariates: Float[np.ndarray, "jobs covariates"]
@@ -102,18 +106,21 @@ def batches_of(records: Sequence[JobRecord]) -> list[JobBatch]:
     batches = []
     for (judged, tested), jobs in jobs_by_candidates.items():
         observations = [_observations(records[job]) for job in jobs]
-        logits, variances = (np.stack(arrays) for arrays in zip(*observations, strict=True))
+        shares, images, logits, variances = (np.stack(arrays) for arrays in zip(*observations, strict=True))
         covariates = np.stack([records[job].covariates for job in jobs])
         candidates = (np.array(judged, dtype=int), np.array(tested, dtype=int))
-        batches.append(JobBatch(np.array(jobs), *candidates, logits, np.sqrt(variances), covariates))
+        batches.append(JobBatch(np.array(jobs), *candidates, shares, images, logits, np.sqrt(variances), covariates))
     return batches
 
 
-def _observations(record: JobRecord) -> tuple[Float[np.ndarray, " observed"], Float[np.ndarray, " observed"]]:
+def _observations(record: JobRecord) -> tuple[Float[np.ndarray, " observed"], ...]:
     is_judged, is_tested = record.n_judged > 0, record.n_test > 0
     judged = logit_of_counts(record.right_judged[is_judged], record.n_judged[is_judged])
     tested = logit_of_counts(record.right_test[is_tested], record.n_test[is_tested])
-    return np.concatenate([judged[0], tested[0]]), np.concatenate([judged[1], tested[1]])
+    images = np.concatenate([record.n_judged[is_judged], record.n_test[is_tested]])
+    right = np.concatenate([record.right_judged[is_judged], record.right_test[is_tested]])
+    logits, variances = (np.concatenate(both) for both in zip(judged, tested, strict=True))
+    return right / images, images, logits, variances
 
 
 def state_prior(overall: Float[np.ndarray, "candidates candidates"]) -> Normal:
@@ -149,16 +156,20 @@ def design(
     return np.concatenate([shared, slopes, shift], axis=2)
 
 
-def job_covariance(batch: JobBatch, of: Covariances) -> Float[np.ndarray, "jobs observed observed"]:
-    """Of the observed logits of each job, given the state of its data set."""
+def job_effects(batch: JobBatch, of: Covariances) -> Float[np.ndarray, "observed observed"]:
+    """Covariance of the true logits of a job, given the state of its data set."""
     judged, tested = batch.judged, batch.tested
     chosen = np.concatenate([judged, tested])
     effects = of.job[np.ix_(chosen, chosen)].copy()
     effects[len(judged) :, len(judged) :] += of.shift[np.ix_(tested, tested)]
+    return effects
 
+
+def job_covariance(batch: JobBatch, of: Covariances) -> Float[np.ndarray, "jobs observed observed"]:
+    """Covariance of the observed logits of each job, given the state of its data set."""
+    judged, tested = batch.judged, batch.tested
     paired = block_diag(of.paired[np.ix_(judged, judged)], of.paired[np.ix_(tested, tested)])
-    paired = paired[-len(chosen) :, -len(chosen) :]  # block_diag makes a line of an empty block
-    return effects + paired * batch.sds[:, :, None] * batch.sds[:, None, :]
+    return job_effects(batch, of) + paired * batch.sds[:, :, None] * batch.sds[:, None, :]
 
 
 class Pass(NamedTuple):
@@ -226,6 +237,33 @@ def dataset_posterior(result: Pass, dataset: str, effects: BetweenStates) -> Nor
     mean = shared.mean + effects @ (above.linear - above.precision @ shared.mean)
     within = effects - effects @ above.precision @ effects
     return Normal(mean, within + kept @ shared.covariance @ kept.T)
+
+
+def linearised_again(
+    records: Sequence[JobRecord], batches: Sequence[JobBatch], of: Covariances, result: Pass, terms: list[BatchTerms]
+) -> list[JobBatch]:
+    """The batches with shares linearised at the posterior means of the true logits (see `linearised`)."""
+    effects = dataset_effects(of)
+    states = {dataset: dataset_posterior(result, dataset, effects).mean for dataset in result.by_dataset}
+    batches_there = []
+    for batch, (inverse, _, matrix) in zip(batches, terms, strict=True):
+        means = np.stack([states[records[job].dataset] for job in batch.jobs])
+        expected = np.einsum("jos,js->jo", matrix, means)
+        pulls = np.einsum("jop,jp->jo", inverse, batch.logits - expected)
+        logits, sds = linearised(batch.shares, batch.images, expected + pulls @ job_effects(batch, of))
+        batches_there.append(batch._replace(logits=logits, sds=sds))
+    return batches_there
+
+
+def settled(
+    records: Sequence[JobRecord], batches: Sequence[JobBatch], candidates: Candidates, of: Covariances
+) -> tuple[Pass, list[JobBatch]]:
+    """The tree when its linearisation is that of its own posterior, and the batches that made it so."""
+    result, terms = upward(records, batches, candidates, of)
+    for _ in range(LINEARISATIONS):
+        batches = linearised_again(records, batches, of, result, terms)
+        result, terms = upward(records, batches, candidates, of)
+    return result, list(batches)
 
 
 def covariance_gradient(
