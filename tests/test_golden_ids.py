@@ -21,9 +21,9 @@ GOLDEN = {
     "task=describe": ["e39133d33e47"],
     "model=hog adaptation=probe": [
         "5e1b7d9bde41",
-        "d2c155620b7f",
-        "ed964c5c14ab",
-    ],  # 0b6ccafa4cff when val chose the penalty
+        "bbf3fbcc32b3",
+        "87a0e35b913d",
+    ],  # 0b6ccafa4cff when val chose the penalty, d2c155620b7f before what judges a probe was kept
 }
 
 

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 
 from fca.data.copies import copies_in_test, pictures_of_copies
 from fca.store import Store
-from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
+from fca.store.columns import INPUT_SIZE, JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
 from fca.studies.answers import Predictions, predictions
 from fca.studies.rows import every_row, narrowed, records, without_diverged
 from fca.types import Column
@@ -240,7 +240,8 @@ def evidence(store: Store, query: str | None) -> list[Evidence]:
 
 
 def _judged_alike(trained: pd.DataFrame) -> pd.DataFrame:
-    """Without probes of older versions, which did not keep what judges them."""
+    """Without probes of older versions, which did not keep what judges them, and trainings of an unknown input size."""
+    trained = _of_known_size(trained)
     older = trained["adaptation"] == PROBE
     if N_JUDGED in trained:
         older &= trained[N_JUDGED].isna()
@@ -248,6 +249,10 @@ def _judged_alike(trained: pd.DataFrame) -> pd.DataFrame:
         number = "1 linear probe" if older.sum() == 1 else f"{older.sum()} linear probes"
         log.warning("%s of an earlier version left out; run adaptation=probe again", number)
     return trained[~older]
+
+
+def _of_known_size(rows: pd.DataFrame) -> pd.DataFrame:
+    return rows[rows[INPUT_SIZE].notna()] if INPUT_SIZE in rows else rows.iloc[:0]
 
 
 def job_names(jobs: Sequence[Evidence]) -> list[str]:
@@ -269,7 +274,8 @@ def job_names(jobs: Sequence[Evidence]) -> list[str]:
 def _of_job(store: Store, rows: pd.DataFrame, trained: pd.DataFrame, fingerprint: str, classes: Any) -> Evidence:
     same = rows[rows["fingerprint"] == fingerprint]
     clean = same[(same["task"] == "predict") & (same["shift"] == "clean")]
-    measured = rows[(rows["task"] == "latency") & (rows["ncl"] == len(classes))].sort_values("finished")
+    measured = rows[(rows["task"] == "latency") & (rows["ncl"] == len(classes))]
+    measured = _of_known_size(measured).sort_values("finished")
     compiled = {row["run_id"]: row for row in records(rows[rows["task"] == "compile"])}
     return Evidence(
         store,

@@ -66,7 +66,7 @@ RECOMMENDATION = TableSpec(
 )
 ANSWER = TableSpec(
     "recommendation_answer",
-    "The smallest model within some points of the best, the most accurate one, and one of half the time",
+    "Which model is the smallest within some points of the best, the most accurate, and one of half the time?",
     SOURCE,
     (DATASET, NCL, LINE, *OF_CANDIDATE),
 )
