@@ -179,5 +179,8 @@ def of_libraries() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`torch\.jit\.\w+` is deprecated", DeprecationWarning)
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
+        warnings.filterwarnings("ignore", r"You are using the legacy TorchScript-based ONNX", DeprecationWarning)
+        warnings.filterwarnings("ignore", r"Constant folding", UserWarning)
+        warnings.filterwarnings("ignore", r"The feature will be removed", DeprecationWarning)
         warnings.filterwarnings("ignore", category=torch.jit.TracerWarning)  # type: ignore[attr-defined]
         yield

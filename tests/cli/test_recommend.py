@@ -8,9 +8,8 @@ from safetensors.torch import save_file
 from fca.cli import recommend
 from fca.cli.configure import load_model
 from fca.store import results
-from fca.studies.recommend.recommendation import Weighed
 
-FEW = ["candidates=[test_vit]", "minutes=0.5", "threads=1", "device=cpu", "logger=none"]
+FEW = ["packages=[]", "candidates=[test_vit]", "minutes=0.5", "threads=1", "device=cpu", "logger=none"]
 FEW += ["recipe.epochs=3", "recipe.min_steps=30", "machine.workers=1"]
 
 
@@ -34,7 +33,7 @@ def test_a_folder_is_answered_with_a_model_the_next_commands_and_a_page(fca, tmp
     rows = results(tmp_path / "outputs")
     assert set(rows["task"]) == {"describe", "latency", "train", "predict", "embed"}
     assert {"val", "test"} <= set(rows.loc[rows["task"] == "predict", "split"])
-    assert "Use test_vit (from scratch): " in out
+    assert "Use test_vit 32 px (from scratch): " in out
     assert "test images right" in out
     assert "ms an image" in out
     assert "fca export run=" in out
@@ -53,12 +52,14 @@ def test_every_probe_is_tried_whatever_is_expected_of_it(fca, tmp_path, monkeypa
     folder = folder_of_colours(tmp_path / "colours", per_class=20)
     weights = tmp_path / "test_vit.safetensors"
     save_file(load_model("test_vit", input_size=32).build([*"abcdefghij"]).module.state_dict(), weights)
-    monkeypatch.setattr(Weighed, "beaten", lambda self, at: True)
-    code, _, err = fca(str(folder), *FEW, f"weights={{test_vit: {weights}}}", door=recommend)
+    monkeypatch.setattr(recommend.Search, "_is_worth_a_probe", lambda self, subject: False)
+    few = [word for word in FEW if not word.startswith(("candidates", "minutes"))]
+    code, out, err = fca(str(folder), *few, f"weights={{test_vit: {weights}}}", "precisions=[fp32]", door=recommend)
     assert code == 0, err
     rows = results(tmp_path / "outputs", "task == 'train'")
     assert set(rows["adaptation"]) == {"probe"}
-    assert len(rows) == 2  # HOG and the file of weights
+    assert len(rows) == 2  # HOG and the file of weights; nothing is trained from scratch where there are weights
+    assert "fine-tune test_vit at 32 px: minutes=20" in out
     assert rows["model"].str.startswith("test_vit").sum() == 1
 
 
@@ -71,7 +72,7 @@ def test_a_candidate_whose_training_diverges_is_left_out_and_not_trained_for_lon
     trained = results(tmp_path / "outputs", "task == 'train' and adaptation == 'scratch'")
     assert trained["flag"].tolist() == ["diverged"]
     assert trained["top1"].isna().all()
-    assert out.count("scratch test_vit diverged: it is left out\n") == 1
+    assert out.count("test_vit diverged: it is left out\n") == 1
     assert "Use test_vit" not in out
 
 
@@ -90,6 +91,9 @@ def test_a_candidate_whose_training_diverges_is_left_out_and_not_trained_for_lon
         ([".", "confidence=0.4"], "confidence = 0.4; allowed: a finite number, above 0.5, below 1"),
         ([".", "device=tpu"], "device = tpu; allowed: auto, cpu, gpu"),
         ([".", "latency=3"], "key = latency"),
+        ([".", "packages=[resnet1800]"], "packages = resnet1800"),
+        ([".", "precisions=[int4]"], "precisions = int4; allowed: a list: [A, B], each fp32, int8"),
+        ([".", "metric=f1"], "metric = f1; allowed: accuracy, balanced"),
     ],
 )
 def test_what_cannot_be_recommended_from_is_refused(fca, tmp_path, words, message):

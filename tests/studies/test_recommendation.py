@@ -137,7 +137,9 @@ def test_what_no_image_separates_is_decided_by_how_such_programs_compared_elsewh
     """Two inputs of one network are right on the same share of 30 images: other jobs prefer 160 pixels to 128."""
     lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=30))
     for size in (128, 160):
-        compiled = lab.write(task="compile", model="tf_efficientnet_lite0", weights="w", input_size=size, precision="int8")
+        compiled = lab.write(
+            task="compile", model="tf_efficientnet_lite0", weights="w", input_size=size, precision="int8"
+        )
         about = {"weights": f"{compiled}/cut"}
         network(lab, f"lite {size}", size / 100, **about)
         trained(lab, f"lite {size}", 0.9, "probe", **about)

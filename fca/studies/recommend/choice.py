@@ -188,14 +188,6 @@ class Weighed:
         """Of a candidate among all."""
         return next(at for at, candidate in enumerate(self.candidates) if candidate.program == program)
 
-    def is_beaten(self, at: int) -> bool:
-        """Whether one that is not larger and was trained is more accurate, with nine in ten probability each."""
-        others = [other for other in self.compared if other != at and self.cost[other] <= self.cost[at]]
-        if not others:
-            return False
-        low_ends = np.quantile(self.draws[:, others], 0.1, axis=0)
-        return bool((low_ends > np.quantile(self.draws[:, at], 0.9)).any())
-
     def front(self, some: Sequence[int]) -> list[bool]:
         """Which of these candidates no other of them beats in accuracy and size."""
         return pareto(self.mean[list(some)], self.cost[list(some)]).tolist()
