@@ -79,7 +79,11 @@ def _export(options: argparse.Namespace) -> str:
     if options.format == "safetensors":
         words = loading_words(trained, path)
         description["load"] = shlex.join(["fca", "run", "task=predict", *words])
-    content = exported(classifier, options.format)
+    program = trained.model.program()
+    if program is not None and options.format != "onnx":
+        allowed = "onnx: the network of this run is an ONNX program"
+        raise FcaError("format", options.format, allowed, "leave format out")
+    content = program or exported(classifier, options.format)
     write_whole(path, lambda file: file.write(content))
     try:
         found = _compare(classifier, content, description, images)

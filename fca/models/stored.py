@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 
 from fca.allowed import fits
 from fca.models import identity_of
+from fca.models.compiled import Compiled
 from fca.plugins import class_of
 from fca.store import Store
 from fca.store.damage import compare, is_run_id, noting, removed
@@ -74,6 +75,17 @@ class StoredRun:
         from fca.models.networks import restored
 
         return restored(model, weights, trained, classes)
+
+    def program(self) -> bytes | None:
+        """The ONNX file of a probe on a compiled network, that program with the probe on it; None of others."""
+        from fca.models.checkpoints import read_weights
+
+        model, _ = self._trained()
+        base = model._base() if isinstance(model, Probed) else None
+        if not isinstance(base, Compiled):
+            return None
+        layer = read_weights(str(self._weights()))
+        return base.with_head(layer["weight"].numpy(), layer["bias"].numpy())
 
     @property
     def _name(self) -> str:
