@@ -197,7 +197,10 @@ class Weighed:
         """One line a candidate: the recommended one first, then by expected accuracy."""
         inside = [at for at, limit in enumerate(self.over) if limit is None]
         on_front = {at for at, on in zip(inside, self.front(inside), strict=True) if on}
-        lines = [self._line(at) | {ON_FRONT: at in on_front} for at in range(len(self.candidates))]
+        line_of = {line.at: line.name for line in reversed(self.lines)}
+        lines = [
+            self._line(at) | {ON_FRONT: at in on_front, LINE: line_of.get(at)} for at in range(len(self.candidates))
+        ]
         order = sorted(range(len(lines)), key=lambda at: (at != self.answer, -self.mean[at], at))
         return pd.DataFrame([lines[at] for at in order])
 

@@ -41,6 +41,11 @@ MS = Column(LATENCY, float, ".1f", "ms an image")
 SURE = Column(WITHIN, float, ".0%", "sure to be good enough")
 DOUBT = Column(images.MARGIN, float, ".2f", "how sure")
 SHOWN = 15  # confusions in the figure
+_PLACES: dict[str, dict[str, Any]] = {  # of names beside marks, so that two close ones do not meet
+    SMALLEST: {"align": "right", "dx": -9, "dy": 14},
+    BEST: {"align": "left", "dx": 9, "dy": -12},
+    FASTER: {"align": "right", "dx": -9, "dy": -12},
+}
 # One colour for each verdict, 3:1 on white and on black; only one candidate is recommended, or the best guess.
 _VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#a9629a", "#c4562b", "#6a5acd", "#7d8590")
 
@@ -57,9 +62,8 @@ def front_figure(candidates: Table) -> alt.FacetChart:
     hover = tuple(column for column in candidates.columns if column not in (MODEL, "adaptation", "weights"))
     dots: Any = base.mark_point(filled=True, size=90)
     dots = dots.encode(y=up, shape=way.shape(), tooltip=kinds.tooltips(hover)).add_params(coloured.picked)
-    named: Any = alt.Chart().mark_text(align="right", dx=-9, fontSize=10).transform_filter("datum.on_front")
-    words = named.encode(x=across, y=f"{EXPECTED}:Q", text=f"{CANDIDATE}:N")
-    drawn = [kinds.interval(base, EXPECTED, True), dots, words]
+    names = [_named(line, across, **place) for line, place in _PLACES.items()]
+    drawn = [kinds.interval(base, EXPECTED, True), dots, *names]
     limit = candidates.parameters.get("latency_ms")
     limited = ""
     if limit is not None:
@@ -67,11 +71,18 @@ def front_figure(candidates: Table) -> alt.FacetChart:
         limited = f" The dashed line is the limit of {limit:g} ms: what is right of it is too slow."
     title = style.title(
         "Which model is accurate enough, and how fast is it?",
-        "Each mark is a candidate: its expected accuracy with the 90 % interval. Those that have a name are more "
-        "accurate than all that are as fast."
+        "Each mark is a candidate: its expected accuracy with the 90 % interval. Those of the answer are named: the "
+        "smallest within the margin of the best, the most accurate, and one of half the time."
         f"{limited}",
     )
     return style.faceted(kinds.layers(*drawn), frame, title, (DATASET,), 320)
+
+
+def _named(line: str, across: Any, align: Any, dx: int, dy: int) -> Any:
+    """The name of a line of the answer beside its candidate."""
+    text: Any = alt.Chart().mark_text(align=align, dx=dx, dy=dy, fontSize=12, fontWeight="bold")
+    text = text.transform_filter(f"datum.{LINE} == '{line}'")
+    return text.encode(x=across, y=f"{EXPECTED}:Q", text=f"{LINE}:N")
 
 
 def _limit_line(limit: float, across: Any) -> list[Any]:

@@ -62,7 +62,7 @@ RECOMMENDATION = TableSpec(
     "recommendation",
     "Which model should I use?",
     SOURCE,
-    (DATASET, NCL, *OF_CANDIDATE[:9], ON_FRONT, *OF_CANDIDATE[9:]),
+    (DATASET, NCL, LINE, *OF_CANDIDATE, ON_FRONT),
 )
 ANSWER = TableSpec(
     "recommendation_answer",
