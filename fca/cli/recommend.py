@@ -42,7 +42,7 @@ from fca.studies.recommend.evidence import SCRATCH as FROM_SCRATCH
 from fca.studies.recommend.expected import KnownJobs, known_jobs
 from fca.studies.recommend.recommendation import Recommendation
 from fca.tasks.latency import check_threads
-from fca.types import FcaError
+from fca.types import FcaError, Run
 
 SHARED = ("dataset", "subset", "machine", "recipe", "trainer", "logger", "outputs", "limit", "plugins")
 OF_ANALYSIS = ("within", "confidence", "metric", "latency_ms", "memory_mb", "file_mb", "params_m")
@@ -102,19 +102,19 @@ class Subject(NamedTuple):
 class Search:
     """The runs of one recommendation.
 
-    words: of all of them.    of: fingerprint and classes of what is trained on, known from the first training on.
+    words: of all of them.
     """
 
     config: DictConfig
     words: list[str]
     asked: Recommendation
-    of: tuple[str, tuple[int, ...]] = field(init=False)
     _jobs: dict[str, Job] = field(default_factory=dict)
     _composed: dict[tuple[str, ...], DictConfig] = field(default_factory=dict)
 
     def job(self, keys: Mapping[str, Any]) -> Job:
         """One configuration of `fca run`; Hydra takes 0.2 s to compose a choice of groups, which is done once."""
-        words = [*self.words, *(f"{key}={_typed(value)}" for key, value in keys.items())]
+        typed = {key: _typed(value) if "." in key else value for key, value in keys.items()}
+        words = [*self.words, *(f"{key}={value}" for key, value in typed.items())]
         place = shlex.join(words)
         if place not in self._jobs:
             groups = [f"{key}={value}" for key, value in keys.items() if "." not in key]
@@ -140,6 +140,12 @@ class Search:
     def networks(self) -> list[Network]:
         """What to choose among."""
         return networks(self.config)
+
+    @cached_property
+    def of(self) -> tuple[str, tuple[int, ...]]:
+        """Fingerprint and classes of what is trained on."""
+        about = self._training({"model": "hog", "adaptation": PROBE}).about
+        return str(about["fingerprint"]), tuple(about["classes"])
 
     @cached_property
     def is_compiled(self) -> bool:
@@ -249,7 +255,7 @@ class Search:
     # Training
 
     def probe(self) -> None:
-        """A linear probe on each program within the limits.
+        """A linear probe on each program within the limits, and on HOG: what an answer can begin with.
 
         What other jobs expect of a program leaves it out only once the probes have taken PATIENCE_S: a wrong
         expectation would otherwise keep the best one from being tried.
@@ -260,7 +266,8 @@ class Search:
         with Meter("probing programs", len(left)) as meter:
             for subject in left:
                 is_patient = time.monotonic() - started < PATIENCE_S
-                if self._is_within_limits(subject) and (is_patient or self._is_worth_a_probe(subject)):
+                is_allowed = subject.network.kind == FEATURES or self._is_within_limits(subject)
+                if is_allowed and (is_patient or self._is_worth_a_probe(subject)):
                     self._train({**subject.keys, "adaptation": PROBE})
                 else:
                     left_out += 1
@@ -310,15 +317,17 @@ class Search:
                 yield {**of_label[program.network].keys, **size, **cut, "adaptation": FINETUNE}
 
     def _to_train_from_scratch(self) -> Iterator[dict[str, Any]]:
-        for network in self.networks:
-            if network.kind == SCRATCH:
-                yield {**network.keys, "adaptation": FROM_SCRATCH}
+        for subject in self.subjects:
+            if subject.network.kind == SCRATCH and self._is_within_limits(subject):
+                yield {**subject.keys, "adaptation": FROM_SCRATCH}
+
+    def _training(self, keys: Mapping[str, Any]) -> Run:
+        """The run that trains, of those that a training plans."""
+        return next(run for run in self.job({"task": "train", **keys}).plan if run.task == "train")
 
     def _train(self, keys: Mapping[str, Any]) -> None:
         """One training, and what it predicts for the validation images. One that fails is recorded and left out."""
-        job = self.job({"task": "train", **keys})
-        train = next(run for run in job.plan if run.task == "train")
-        self.of = str(train.about["fingerprint"]), tuple(train.about["classes"])
+        job, train = self.job({"task": "train", **keys}), self._training(keys)
         is_probe = keys["adaptation"] == PROBE
         if not is_probe:
             print(f"{ADAPTATION.choices[keys['adaptation']]}: {train.about['model']}", flush=True)
@@ -360,7 +369,8 @@ class Search:
             run, outputs = f"run={now.chosen['run_id']}", str(self.config.outputs)
             where = [] if outputs == "outputs" else [f"outputs={outputs}"]
             yield "use it: " + shlex.join(["fca", "predict", "FOLDER", run, *where])
-            yield "ship it: " + shlex.join(["fca", "export", run, *where])
+            if now.can_be_shipped:
+                yield "ship it: " + shlex.join(["fca", "export", run, *where])
         yield f"page: {page}"
 
 
@@ -381,4 +391,4 @@ def _typed(value: Any) -> str:
     """A value in Hydra's grammar."""
     if value is None:
         return "null"
-    return quoted(value) if isinstance(value, str) and not value.isalnum() else str(value)
+    return quoted(value) if isinstance(value, str) else str(value)

@@ -64,6 +64,30 @@ def test_every_probe_is_tried_whatever_is_expected_of_it(fca, tmp_path, monkeypa
 
 
 @pytest.mark.slow
+def test_without_onnxruntime_networks_run_in_pytorch_and_the_answer_is_fine_tuned(fca, tmp_path, monkeypatch):
+    folder = folder_of_colours(tmp_path / "colours", per_class=20)
+    monkeypatch.setattr(recommend, "missing_packages", lambda: ["onnxruntime"])
+    few = [word for word in FEW if not word.startswith(("candidates", "packages"))]
+    code, out, err = fca(str(folder), *few, "packages=[efficientnet_lite0]", "sizes=0", door=recommend)
+    assert code == 0, err
+    assert "onnxruntime not installed: networks run in PyTorch, in fp32" in out
+    rows = results(tmp_path / "outputs", "task == 'train'")
+    assert rows["adaptation"].value_counts()[["probe", "finetune"]].tolist()[0] == 3  # HOG, and a network at two depths
+    assert (rows["adaptation"] == "finetune").any()
+    assert "compile" not in set(results(tmp_path / "outputs")["task"])
+
+
+@pytest.mark.slow
+def test_limits_that_nothing_meets_give_no_answer_and_no_traceback(fca, tmp_path):
+    folder = folder_of_colours(tmp_path / "colours", per_class=20)
+    few = [word for word in FEW if not word.startswith("minutes")]
+    code, out, err = fca(str(folder), *few, "minutes=0", "latency_ms=0.0001", door=recommend)
+    assert code == 0, err
+    assert "Use " not in out
+    assert "no candidate within the limits has been trained" in out
+
+
+@pytest.mark.slow
 def test_a_candidate_whose_training_diverges_is_left_out_and_not_trained_for_longer(fca, tmp_path):
     folder = folder_of_colours(tmp_path / "colours", per_class=20)
     hopeless = ["recipe.lr=1e38", "recipe.optimiser=sgd", "recipe.grad_clip=0"]

@@ -187,7 +187,7 @@ def logit_of_counts(
 
     with p, the share of all candidates together. Were it each candidate's own, those with the least noise would be
     those that fail most, and with errors as strongly correlated as on shared images the best estimate would lie below
-    every candidate's share (Peelle's pertinent puzzle): .76 where candidates had .93 to .96 of 80 images right.
+    every candidate's share (Peelle's pertinent puzzle): 0.76 where candidates had 0.93 to 0.96 of 80 images right.
 
     >>> value, variance = logit_of_counts(np.array([20.0]), np.array([20.0]))
     >>> value.round(2), variance.round(2)
@@ -203,7 +203,7 @@ def logit_of_counts(
 def linearised(
     share: Float[np.ndarray, "..."], images: Float[np.ndarray, "..."], logits: Float[np.ndarray, "..."]
 ) -> tuple[Float[np.ndarray, "..."], Float[np.ndarray, "..."]]:
-    """What shares right say of logits near `logits`, as normal observations: their values and standard deviations.
+    """Shares right as normal observations of logits near `logits`: their values and standard deviations.
 
     logit + (share - p) / (p (1 - p)),   1 / sqrt(n p (1 - p)),   p = expit(logit)
 

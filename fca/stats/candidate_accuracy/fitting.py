@@ -1,4 +1,4 @@
-"""Hyperparameters that earlier jobs speak for: maximum of the marginal posterior."""
+"""Hyperparameters that agree best with earlier jobs: maximum of the marginal posterior."""
 
 from __future__ import annotations
 

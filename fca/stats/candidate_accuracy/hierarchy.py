@@ -81,7 +81,7 @@ class JobBatch(NamedTuple):
     jobs:       their positions among the records.
     judged, tested: positions of the candidates.
     shares, images: share right, and of how many images.    covariates: of each job.
-    logits, sds: what the shares say of the true logits, as normal observations (see `linearised`).
+    logits, sds: the shares as normal observations of the true logits (see `linearised`).
     """
 
     jobs: Integer[np.ndarray, " jobs"]

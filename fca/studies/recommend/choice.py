@@ -58,7 +58,8 @@ VERDICT = Column(
 )
 
 SMALLEST, BEST, FASTER = "smallest", "most accurate", "half the time"
-LINE = Column("line", str, "", "what is the best of", {name: name for name in (SMALLEST, BEST, FASTER)})
+METRIC = Column("metric", str, "", "what expected and judged accuracies are: accuracy, or balanced accuracy")
+LINE = Column("line", str, "", "which line of the answer it is", {name: name for name in (SMALLEST, BEST, FASTER)})
 FASTER_LOSS = 0.02  # of accuracy: the most that half the time may cost
 TIMES_IMAGES = (2, 3, 5, 10, 20, 50, 100)  # times as many images, tried in turn
 
@@ -173,6 +174,11 @@ class Weighed:
         """The training to use."""
         return None if self.answer is None else self.candidates[self.answer].first
 
+    @property
+    def can_be_shipped(self) -> bool:
+        """Whether the training to use is a network, which `fca export` writes; HOG has no parameters and is none."""
+        return self.answer is not None and bool((self.candidates[self.answer].speed or {}).get("params"))
+
     @cached_property
     def guess(self) -> float:
         """Accuracy on test images of always predicting the most frequent class; NaN without any."""
@@ -227,6 +233,7 @@ class Weighed:
             VERDICT: self._verdict(at),
             WHY: self.over[at],
             WITHIN: self.within[at],
+            METRIC: self.metric.name,
             **dict(zip(with_interval(EXPECTED), (self.mean[at], low, high), strict=True)),
             **dict(zip(with_interval(PREDICTED), (before.mean(), before_low, before_high), strict=True)),
             JOBS: self.known.number,

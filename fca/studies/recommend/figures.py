@@ -19,6 +19,7 @@ from fca.studies.recommend.choice import (
     FASTER,
     GUESS,
     LINE,
+    METRIC,
     ON_FRONT,
     SMALLEST,
     TESTED_COPIES,
@@ -27,6 +28,7 @@ from fca.studies.recommend.choice import (
 )
 from fca.studies.recommend.evidence import LATENCY
 from fca.studies.recommend.images import CLASSES, CONFUSIONS, ERRORS, PREDICTED_CLASS, RELABEL, THUMBNAIL
+from fca.studies.recommend.metric import BALANCED
 from fca.studies.recommend.recommendation import ANSWER, NEXT, REASON, RECOMMENDATION, STEP
 from fca.studies.table import AT_CHANCE, CHANCE, DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, TOP1
 from fca.types import Column, Table, with_interval
@@ -177,8 +179,10 @@ def _takes(of: Mapping[Any, Any]) -> str:
 def _expectation(of: Mapping[Any, Any]) -> str:
     """What the images that chose the model expect, and whether test images agree."""
     (expected_low, expected_high), (low, high) = ([of[end] for end in with_interval(c)[1:]] for c in (EXPECTED, TOP1))
-    sentence = f" Other images chose it; by them {small.interval(of, RIGHT)} is expected."
-    if high < expected_low or expected_high < low:
+    is_balanced = of.get(METRIC) == BALANCED
+    kind = " of balanced accuracy" if is_balanced else ""
+    sentence = f" Other images chose it; by them {small.interval(of, RIGHT)}{kind} is expected."
+    if not is_balanced and (high < expected_low or expected_high < low):
         word = "harder" if high < expected_low else "easier"
         sentence += f" Test images are {word} than those that chose the model."
     copies = of[TESTED_COPIES]

@@ -18,6 +18,7 @@ from fca.studies.recommend.choice import (
     JOBS,
     JUDGED,
     LINE,
+    METRIC,
     N_JUDGED,
     ON_FRONT,
     PREDICTED,
@@ -54,7 +55,7 @@ SOURCE = (
 )
 OF_CANDIDATE = (
     *(CANDIDATE, MODEL, WEIGHTS, INPUT_SIZE, DEPTH, PRECISION, ADAPTATION, VERDICT, WHY),
-    *(*with_interval(EXPECTED), WITHIN, *with_interval(LATENCY), FILE_MB, SPEED, GFLOPS, MEMORY),
+    *(METRIC, *with_interval(EXPECTED), WITHIN, *with_interval(LATENCY), FILE_MB, SPEED, GFLOPS, MEMORY),
     *(PARAMS, LOAD, *with_interval(PREDICTED), JOBS, JUDGED, N_JUDGED, EPOCHS, SEEDS, TRAIN_S),
     *(*with_interval(TOP1), CHANCE, AT_CHANCE, N_TEST, TESTED_COPIES, RUN_ID),
 )
@@ -110,9 +111,10 @@ class Recommendation:
         """One line a candidate of every job; the answer, confusions, labels, classes and next steps of each."""
         jobs = evidence(store, self.query)
         require(jobs, "trainings", len(store.rows()), COMMAND)
+        every_job = jobs if self.query is None else evidence(store, None)  # what other jobs show, the query keeps out
         parts: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         for job, name in zip(jobs, job_names(jobs), strict=True):
-            others = [other for other in jobs if other.job.fingerprint != job.job.fingerprint]
+            others = [other for other in every_job if other.job.fingerprint != job.job.fingerprint]
             weighed = Weighed(job, known_jobs(others, self.quality), self.limits, self.quality)
             suspects = mislabelled(job)
             confused = confusions(job, None if weighed.chosen_is_at_chance else weighed.chosen)
