@@ -346,7 +346,7 @@ def split_words(root: str, arguments: Sequence[str]) -> tuple[list[str], list[st
     if other := [flag for flag in FIXED if getattr(found, flag[2:].replace("-", "_"))]:
         raise FcaError("option", other[0], "what fca --help and fca run --help show", "leave it out")
     for word in found.overrides:
-        _check_word(root, word)
+        check_word(root, word)
     return [word for word in arguments if word not in found.overrides], found.overrides
 
 
@@ -371,7 +371,7 @@ def _check_flags(root: str, parser: Words, arguments: Sequence[str]) -> None:
         raise FcaError("words", flag, f"what fca {root} --help lists", f"keys have no dashes in front; {step}")
 
 
-def _check_word(root: str, word: str) -> None:
+def check_word(root: str, word: str) -> None:
     """Raise FcaError for a word that is no override."""
     key, _, value = word.partition("=")
     try:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import copy
 import shlex
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from fca.cli.application import application, check_root, composed, typed_words
-from fca.cli.configure import Job, component, job_of
+from fca.cli.application import application, check_root, typed_words
+from fca.cli.configure import Job, component
 from fca.cli.execute import execute
+from fca.cli.jobs import Jobs, word
 from fca.cli.recommend_networks import FEATURES, SCRATCH, WEIGHTS, Network, networks, smaller_sizes
 from fca.cli.report import write_report
 from fca.cli.show import show_failures, show_findings
@@ -57,17 +57,8 @@ def main(arguments: Sequence[str]) -> int:
     """Exit code 0, or 2 for what cannot be understood. The first word may be the folder (or zip) of images."""
     words = list(arguments)
     if words and "=" not in words[0] and not words[0].startswith("-"):
-        words[0] = f"dataset.root={quoted(words[0])}"
+        words[0] = word("dataset.root", words[0])
     return application("recommend", recommend, words)
-
-
-def quoted(text: str) -> str:
-    """A text as one value of Hydra's grammar.
-
-    >>> quoted("Ann's photos, 2024")
-    "'Ann\\\\'s photos, 2024'"
-    """
-    return "'" + text.replace("'", "\\'") + "'"
 
 
 def recommend(config: DictConfig) -> None:
@@ -86,8 +77,8 @@ def recommend(config: DictConfig) -> None:
 def shared_words(config: DictConfig) -> list[str]:
     """What was typed of the data, the machine and the recipe, for `fca run`."""
     typed = typed_words(HydraConfig.get())
-    words = [word for word in typed if word.lstrip("+~").partition("=")[0].partition(".")[0] in SHARED]
-    named = any(word.startswith("dataset=") for word in words)
+    words = [one for one in typed if one.lstrip("+~").partition("=")[0].partition(".")[0] in SHARED]
+    named = any(one.startswith("dataset=") for one in words)
     return [*([] if named else ["dataset=folder"]), *words, f"machine.accelerator={config.device}"]
 
 
@@ -108,28 +99,11 @@ class Search:
     config: DictConfig
     words: list[str]
     asked: Recommendation
-    _jobs: dict[str, Job] = field(default_factory=dict)
-    _composed: dict[tuple[str, ...], DictConfig] = field(default_factory=dict)
 
-    def job(self, keys: Mapping[str, Any]) -> Job:
-        """One configuration of `fca run`; Hydra takes 0.2 s to compose a choice of groups, which is done once."""
-        typed = {key: _typed(value) if "." in key else value for key, value in keys.items()}
-        words = [*self.words, *(f"{key}={value}" for key, value in typed.items())]
-        place = shlex.join(words)
-        if place not in self._jobs:
-            groups = [f"{key}={value}" for key, value in keys.items() if "." not in key]
-            config = copy.deepcopy(self._of_groups(tuple(groups)))
-            for key, value in keys.items():
-                if "." in key:
-                    OmegaConf.update(config, key, value)
-            self._jobs[place] = job_of(config, words)
-        return self._jobs[place]
-
-    def _of_groups(self, groups: tuple[str, ...]) -> DictConfig:
-        """The configuration with these choices and nothing else changed."""
-        if groups not in self._composed:
-            self._composed[groups] = composed("run", [*self.words, *groups])
-        return self._composed[groups]
+    @cached_property
+    def jobs(self) -> Jobs:
+        """The jobs of `fca run` with these words."""
+        return Jobs(self.words)
 
     @cached_property
     def store(self) -> Store:
@@ -174,7 +148,7 @@ class Search:
 
     def describe(self) -> None:
         """What the images are, and which of them a person should look at."""
-        job = self.job({"task": "describe"})
+        job = self.jobs.job({"task": "describe"})
         execute(job, alone=True)
         row = self.store.row(job.plan[0].run_id)
         print(described(row), flush=True)
@@ -216,7 +190,7 @@ class Search:
         """The run of task=compile; None, with a line, where it fails."""
         name = f"{network.label} {size.get('model.input_size', '')} {precision}"
         try:
-            job = self.job({"task": "compile", **network.keys, **size, "task.precision": precision})
+            job = self.jobs.job({"task": "compile", **network.keys, **size, "task.precision": precision})
             execute(job, alone=True)
         except FcaError as error:
             print(f"left out: {name}: {error}", flush=True)
@@ -250,7 +224,7 @@ class Search:
 
     def _speed_job(self, keys: Mapping[str, Any]) -> Job:
         about = {"task.threads": self.config.threads, "task.batch": None, "task.rounds": ROUNDS}
-        return self.job({"task": "latency", **about, **keys})
+        return self.jobs.job({"task": "latency", **about, **keys})
 
     # Training
 
@@ -323,11 +297,11 @@ class Search:
 
     def _training(self, keys: Mapping[str, Any]) -> Run:
         """The run that trains, of those that a training plans."""
-        return next(run for run in self.job({"task": "train", **keys}).plan if run.task == "train")
+        return next(run for run in self.jobs.job({"task": "train", **keys}).plan if run.task == "train")
 
     def _train(self, keys: Mapping[str, Any]) -> None:
         """One training, and what it predicts for the validation images. One that fails is recorded and left out."""
-        job, train = self.job({"task": "train", **keys}), self._training(keys)
+        job, train = self.jobs.job({"task": "train", **keys}), self._training(keys)
         is_probe = keys["adaptation"] == PROBE
         if not is_probe:
             print(f"{ADAPTATION.choices[keys['adaptation']]}: {train.about['model']}", flush=True)
@@ -339,7 +313,7 @@ class Search:
             print(f"{train.about['model']} diverged: it is left out", flush=True)
         elif not is_probe and self.store.state(train.run_id) is State.DONE:
             predict = {"task": "predict", "task.split": "val", "model": "run", "model.run_id": train.run_id}
-            execute(self.job(predict), alone=False)
+            execute(self.jobs.job(predict), alone=False)
 
     # The answer
 
@@ -385,10 +359,3 @@ def described(row: Mapping[str, Any]) -> str:
     line = f"{row['dataset']}: {row['n_images']:,} images, {splits}; the smallest class has {row['class_min']:,}"
     unused = row.get("n_unused") or 0
     return f"{line}; {unused:,} left out" if unused else line
-
-
-def _typed(value: Any) -> str:
-    """A value in Hydra's grammar."""
-    if value is None:
-        return "null"
-    return quoted(value) if isinstance(value, str) else str(value)

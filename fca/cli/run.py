@@ -29,12 +29,19 @@ def run(config: DictConfig) -> None:
         return
     with gathered():
         job = job_of(config, typed_words(hydra))
-    store = job.setup.store
     if hydra.mode is RunMode.RUN and (line := job.chosen_classes) is not None:
         print(line, flush=True)
     if hydra.mode is not RunMode.RUN:
         _followed(job, alone=False)
         return
+    complete(job)
+    if show_job(job):
+        raise SystemExit(1)
+
+
+def complete(job: Job) -> None:
+    """Do what is left of a job, failed runs included; runs that others compute are waited for."""
+    store = job.setup.store
     for planned in job.plan:
         store.forgive(planned.run_id)
         clear(store.folder(planned.run_id))
@@ -42,8 +49,6 @@ def run(config: DictConfig) -> None:
     with shared():
         _followed(job, alone=True)
     Weights([job]).remove_unneeded()
-    if show_job(job):
-        raise SystemExit(1)
 
 
 def _print_command(config: DictConfig, words: list[str]) -> None:
