@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import shlex
 import signal
+import uuid
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
@@ -26,6 +29,7 @@ from fca.cli.selection import command, query_of
 from fca.cli.serve import follow, served
 from fca.cli.show import check_store
 from fca.cli.trust import check_file, load_yaml
+from fca.plugins import plugins
 from fca.report.compare import write_compared
 from fca.report.page import RUNS, Result, answers_of
 from fca.report.pictures import large_pictures
@@ -33,9 +37,12 @@ from fca.store import Store
 from fca.store import results as results_of
 from fca.store.columns import BASE, DATASET, RUN_ID
 from fca.store.damage import shown
+from fca.store.files import DamagedFile, read_object, write_json
 from fca.store.filters import Filters, words_of
 from fca.studies.rows import DATA_LEFT_OUT, MixedRows
-from fca.types import FcaError, check_choice
+from fca.types import FcaError, Table, check_choice
+
+MADE_OF = "made_of.json"  # beside a page: what it was made of
 
 
 def report(config: DictConfig) -> str:
@@ -130,8 +137,8 @@ def _made(config: DictConfig, again: str, folders: Sequence[Path]) -> Made:
         result, store = _result(analysis, store)
         results.append(result)
     tables = [table for result in results for table in result.tables]
+    reasons = dict.fromkeys(result.missing for result in results)  # mostly one, as the analyses read the same rows
     if not tables:
-        reasons = dict.fromkeys(result.missing for result in results)  # mostly one, as the analyses read the same rows
         nothing = "none of its analyses found rows that it can read"
         raise FcaError("report", OmegaConf.select(config, "report.title"), nothing, "; ".join(reasons))
     for table in tables:
@@ -140,14 +147,45 @@ def _made(config: DictConfig, again: str, folders: Sequence[Path]) -> Made:
     left_out = list(dict.fromkeys(line for table in tables for line in table.parameters.get(DATA_LEFT_OUT, ())))
     large = large_pictures(store, tables)
     before = _on_page(folder)
-    page: Path = maker(folder, results, store.rows(), again, (*BASE, *task_columns()), [*damaged, *left_out], large)
+    notes = [*damaged, *left_out]
+    made_of = _made_of(tables, store.rows(), [repr(maker), again, *notes, *large, *reasons])
+    page = folder / "index.html"
+    if not _is_made_of(folder, made_of):
+        page = maker(folder, results, store.rows(), again, (*BASE, *task_columns()), notes, large)
+        write_compared(page.parent, store, store.rows(query))
+        write_json(folder / MADE_OF, {"made_of": made_of, "files": _files_of(folder)})
     lost = before - _on_page(folder)
     gone = {name for name, dataset in lost if dataset is None}
     lost = {(name, dataset) for name, dataset in lost if dataset is None or name not in gone}
     about = {"report": folder.name, "query": query, "command": again, "commit": provenance()["commit"]}
-    write_compared(page.parent, store, store.rows(query))
     tracker.publish(tables, page, about)
     return Made(page, results, left_out, sorted(lost, key=lambda pair: (pair[0], pair[1] or "")))
+
+
+def _made_of(tables: Sequence[Table], rows: pd.DataFrame, texts: Sequence[str]) -> str:
+    """A hash of all that a page depends on; of unfinished code (a checkout with changes) it is never the same."""
+    code = provenance()
+    if (code["commit"] or "").endswith("-dirty"):
+        code = {"commit": uuid.uuid4().hex}
+    of_tables = [[table.name, dict(table.parameters), sorted(table.runs)] for table in tables]
+    of_rows = rows[[RUN_ID, "finished"]].sort_values(RUN_ID).to_numpy().tolist()
+    content = json.dumps([code, plugins(), of_tables, of_rows, *texts], sort_keys=True, default=str)
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _is_made_of(folder: Path, made_of: str) -> bool:
+    """Whether the page in the folder was made of this, and is whole."""
+    try:
+        found = read_object(folder / MADE_OF, made_of=str, files=dict)
+    except (DamagedFile, OSError):
+        return False
+    return found["made_of"] == made_of and found["files"] == _files_of(folder)
+
+
+def _files_of(folder: Path) -> dict[str, int]:
+    """The files of a page with their sizes in bytes, but for the one that says what it is made of."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != MADE_OF)
+    return {str(path.relative_to(folder)): path.stat().st_size for path in files}
 
 
 def _on_page(folder: Path) -> set[tuple[str, str | None]]:

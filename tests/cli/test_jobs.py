@@ -8,7 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 import fca
-from fca.cli.application import composed
+from fca.cli.application import CONF, composed
 from fca.cli.jobs import Jobs, job_of_keys, word
 from fca.cli.run import main
 from fca.types import FcaError
@@ -33,6 +33,20 @@ def test_a_configuration_is_the_one_that_hydra_composes(keys):
     assert OmegaConf.to_container(Jobs().configuration(keys), resolve=True) == by_hydra
 
 
+@pytest.mark.parametrize("group", ["model", "dataset", "task", "adaptation", "shift", "machine"])
+def test_an_option_is_read_as_hydra_reads_it(group):
+    jobs = Jobs(["model.input_size=64"] if group != "model" else [])
+    for file in sorted((CONF / group).glob("*.yaml"))[::7]:
+        chosen = OmegaConf.to_container(jobs.configuration({group: file.stem}))
+        assert chosen == OmegaConf.to_container(composed("run", [*jobs.words, f"{group}={file.stem}"]))
+
+
+def test_a_choice_that_changes_other_groups_is_left_to_hydra():
+    for words in (["experiment=quickstart"], ["debug=smoke"], ["model.input_size=48"]):
+        first = OmegaConf.to_container(Jobs(words).configuration({"model": "test_vit"}))
+        assert first == OmegaConf.to_container(composed("run", [*words, "model=test_vit"]))
+
+
 def test_words_that_come_first_are_those_of_every_job():
     jobs = Jobs(["model=test_vit", "seed=4"])
     first, second = jobs.configuration({"limit": 3}), jobs.configuration({"model.input_size": 40})
@@ -51,6 +65,7 @@ WRONG = [
     {"modle": "test_resnet"},
     {"model": "test_resnett"},
     {"model.weihgts": 1},
+    {"model": "test_vit", "model.weihgts": 1},
     {"recipe.lr": "abc"},
     {"recipe.lr": [1, 2]},
     {"model": ["a", "b"]},

@@ -422,3 +422,13 @@ def test_an_empirical_logit_has_the_noise_of_all_candidates_together():
 def test_a_linearised_share_does_not_jump_past_its_end():
     value, _ = linearised(np.array([0.5]), np.array([100.0]), np.array([9.0]))
     assert value.tolist() == [6.0]
+
+
+def test_so_many_times_as_many_images_count_as_the_same_images_again_and_again():
+    correct = (np.random.default_rng(0).random((3, 80)) < [[0.6], [0.7], [0.8]]).astype(float)
+    forecast = prior(HYPERPARAMETERS, RECORDS, THREE, THREE, 4.0, 20.0)
+    again = forecast.update(np.tile(correct, (1, 20)))
+    at_once = forecast.update(correct, times=20.0)
+    # the copies also outweigh the images that stand for the usual correlation (PAIRED_PRIOR_IMAGES), which moves little
+    np.testing.assert_allclose(at_once.mean, again.mean, atol=0.003)
+    np.testing.assert_allclose(np.subtract(*at_once.interval()), np.subtract(*again.interval()), rtol=0.1)

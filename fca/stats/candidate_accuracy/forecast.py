@@ -88,16 +88,20 @@ class JobForecast:
     mixture: Mixture
     paired: BetweenCandidates
 
-    def update(self, correct: Correct, weights: Num[np.ndarray, " images"] | None = None) -> JobForecast:
+    def update(
+        self, correct: Correct, weights: Num[np.ndarray, " images"] | None = None, times: float = 1.0
+    ) -> JobForecast:
         """The forecast with the job's own images. Give all images so far to the prior: it never adds to an update.
 
         correct: 1 right, 0 wrong, NaN not judged, on left-out training images and validation images that all
                  candidates share; a row of NaN for a candidate that was not judged yet.
         weights: of the images, above 0, for a balanced accuracy; only their ratios count.
+        times:   as if so many times as many images had judged them, all alike.
         """
         observed = observe(correct, self.paired, weights)
         if not len(observed.judged):
             return self
+        observed = observed._replace(images=times * observed.images)
 
         logits, variances = logit_of_counts(observed.shares * observed.images, observed.images)
         mixture = conditioned(self.mixture, observed, logits, np.sqrt(variances))

@@ -62,7 +62,7 @@ class KnownJobs:
         """Of the candidates of a job.    times: as if so many times as many images had judged them, all alike."""
         forecast = self.forecast([candidate.program for candidate in of.candidates], of)
         correct, weights = judged_matrix(of, metric)
-        update = forecast.update(np.tile(correct, (1, times)), np.tile(weights, times)) if correct.size else forecast
+        update = forecast.update(correct, weights, float(times)) if correct.size else forecast
         return Expectation(update.draws(), forecast.draws(), int((~np.isnan(correct)).any(axis=0).sum()))
 
     def forecast(self, programs: Sequence[Program], of: Evidence) -> JobForecast:
@@ -104,8 +104,13 @@ def judged_matrix(
 
 def known_jobs(others: Iterable[Evidence], metric: Metric) -> KnownJobs:
     """The jobs that came with this package, and those of the store, by this metric."""
+    return _with_own(tuple(tuple(line.values()) for other in others for line in lines_of(other, metric)))
+
+
+@lru_cache(maxsize=4)  # one recommendation asks several times
+def _with_own(own: Sequence[tuple[Any, ...]]) -> KnownJobs:
+    """The jobs of the package and these lines, each with the columns of measured.csv."""
     shipped = _measured()
-    own = [line for other in others for line in lines_of(other, metric)]
     frame = pd.concat([shipped, pd.DataFrame(own, columns=shipped.columns)], ignore_index=True) if own else shipped
     recorded, records = records_of(frame)
     return KnownJobs(_hyperparameters(), recorded, records)
