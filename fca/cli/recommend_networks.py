@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig
 
 from fca.cli.application import CONF
-from fca.cli.configure import load_model
+from fca.cli.configure import component
+from fca.cli.jobs import Jobs, Keys
 from fca.types import FcaError, Model, check_choice
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin", ".ckpt")
@@ -45,23 +46,24 @@ def networks(config: DictConfig) -> list[Network]:
     for key in ("packages", "pretrained", "candidates"):
         for name in config[key] or ():
             check_choice(key, name, options, "name options of conf/model/")
-    with_weights = [*_of_packages(config.packages), *_of_files(config.weights, options)]
+    jobs = Jobs()
+    with_weights = [*_of_packages(jobs, config.packages), *_of_files(config.weights, options)]
     with_weights += [{"model": name, "model.weights": PRETRAINED} for name in config.pretrained]
 
-    found = [_network(FEATURES, {"model": "hog"})]
-    found += [_network(WEIGHTS, keys) for keys in with_weights]
+    found = [_network(jobs, FEATURES, {"model": "hog"})]
+    found += [_network(jobs, WEIGHTS, keys) for keys in with_weights]
     scratch = config.candidates
     if scratch is None:
         scratch = () if with_weights else config.small_networks
-    return found + [_from_scratch(name) for name in scratch]
+    return found + [_from_scratch(jobs, name) for name in scratch]
 
 
-def _of_packages(names: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _of_packages(jobs: Jobs, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Those whose package is installed as it should be; a line for each that is not."""
     missing: list[str] = []
     for name in names:
         try:
-            load_model(name, weights=PACKAGE).identity()
+            _model(jobs, {"model": name, "model.weights": PACKAGE}).identity()
         except FcaError as error:
             missing.append(str(error))
             continue
@@ -95,15 +97,20 @@ def weight_files(given: Any, options: Sequence[str]) -> dict[str, str]:
     return {str(name): str(file) for name, file in given.items()}
 
 
-def _network(kind: str, keys: dict[str, Any]) -> Network:
-    inner = {key.removeprefix("model."): value for key, value in keys.items() if key != "model"}
-    model = load_model(keys["model"], **inner)
+def _network(jobs: Jobs, kind: str, keys: dict[str, Any]) -> Network:
+    model = _model(jobs, keys)
     model.identity()  # weights that are not there are refused before any work
     return Network(kind, keys, model)
 
 
-def _from_scratch(name: str) -> Network:
-    model = load_model(name)
+def _model(jobs: Jobs, keys: Keys) -> Model:
+    """The model that these keys of `fca run` name."""
+    model: Model = component(jobs.configuration(keys), "model")
+    return model
+
+
+def _from_scratch(jobs: Jobs, name: str) -> Network:
+    model = _model(jobs, {"model": name})
     if not hasattr(model, "weights"):
         allowed = f"networks that can be trained; {name} has no weights of its own"
         raise FcaError("candidates", name, allowed, "leave it out; a probe on HOG is always among the choices")

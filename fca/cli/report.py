@@ -93,6 +93,7 @@ def write_report(
 ) -> Path:
     """Write the page of conf/report/<name>.yaml with its figures and tables, as `fca report` does; returns the page.
 
+    A page that was made of the same runs, keys and code is left as it is.
     query, filters: which runs it reads, see `fca.results`.    keys: values of that file to change, e.g.
     title="Our nine classes".
     Raises FcaError for an unknown name, folder, column or key, and where the store has no rows for any of its analyses.
@@ -100,7 +101,12 @@ def write_report(
     typed = words_of(filters)
     config = configured("report", "report", name, keys, "logger=none", outputs=outputs, query=query, filters=typed)
     words = [f"report={name}", f"outputs={outputs}", *([f"query={query}"] if query else []), *typed]
-    return _make_page(config, shlex.join(["fca", "report", *words]), [CONF]).page
+    again = shlex.join(["fca", "report", *words])
+    store = Store(Path(outputs))
+    folder = _folder_of(config, store)
+    if _is_made_of(folder, _made_of(config, again, store)):
+        return folder / "index.html"
+    return _make_page(config, again, [CONF]).page
 
 
 class Made(NamedTuple):
@@ -130,15 +136,15 @@ def _make_page(config: DictConfig, again: str, folders: Sequence[Path]) -> Made:
 def _made(config: DictConfig, again: str, folders: Sequence[Path]) -> Made:
     store = store_with_images(config.outputs)
     maker, tracker = component(config, "report"), component(config, "logger")
-    folder = store.outputs / "reports" / plain_name("report.name", OmegaConf.select(config, "report.name"))
+    folder = _folder_of(config, store)
     query = query_of(config, store, ReportConfig)
     analyses, results = _analyses(maker, query, folders), []
     for analysis in analyses:
         result, store = _result(analysis, store)
         results.append(result)
     tables = [table for result in results for table in result.tables]
-    reasons = dict.fromkeys(result.missing for result in results)  # mostly one, as the analyses read the same rows
     if not tables:
+        reasons = dict.fromkeys(result.missing for result in results)  # mostly one, as the analyses read the same rows
         nothing = "none of its analyses found rows that it can read"
         raise FcaError("report", OmegaConf.select(config, "report.title"), nothing, "; ".join(reasons))
     for table in tables:
@@ -147,29 +153,32 @@ def _made(config: DictConfig, again: str, folders: Sequence[Path]) -> Made:
     left_out = list(dict.fromkeys(line for table in tables for line in table.parameters.get(DATA_LEFT_OUT, ())))
     large = large_pictures(store, tables)
     before = _on_page(folder)
-    notes = [*damaged, *left_out]
-    made_of = _made_of(tables, store.rows(), [repr(maker), again, *notes, *large, *reasons])
-    page = folder / "index.html"
-    if not _is_made_of(folder, made_of):
-        page = maker(folder, results, store.rows(), again, (*BASE, *task_columns()), notes, large)
-        write_compared(page.parent, store, store.rows(query))
-        write_json(folder / MADE_OF, {"made_of": made_of, "files": _files_of(folder)})
+    page: Path = maker(folder, results, store.rows(), again, (*BASE, *task_columns()), [*damaged, *left_out], large)
     lost = before - _on_page(folder)
     gone = {name for name, dataset in lost if dataset is None}
     lost = {(name, dataset) for name, dataset in lost if dataset is None or name not in gone}
     about = {"report": folder.name, "query": query, "command": again, "commit": provenance()["commit"]}
+    write_compared(page.parent, store, store.rows(query))
+    write_json(folder / MADE_OF, {"made_of": _made_of(config, again, store), "files": _files_of(folder)})
     tracker.publish(tables, page, about)
     return Made(page, results, left_out, sorted(lost, key=lambda pair: (pair[0], pair[1] or "")))
 
 
-def _made_of(tables: Sequence[Table], rows: pd.DataFrame, texts: Sequence[str]) -> str:
-    """A hash of all that a page depends on; of unfinished code (a checkout with changes) it is never the same."""
+def _folder_of(config: DictConfig, store: Store) -> Path:
+    """Where the page is."""
+    return store.outputs / "reports" / plain_name("report.name", OmegaConf.select(config, "report.name"))
+
+
+def _made_of(config: DictConfig, again: str, store: Store) -> str:
+    """A hash of what a page is made of: its configuration, the finished runs, and the code.
+
+    A checkout with changes is never the same code.    again: the command that makes the page.
+    """
     code = provenance()
     if (code["commit"] or "").endswith("-dirty"):
         code = {"commit": uuid.uuid4().hex}
-    of_tables = [[table.name, dict(table.parameters), sorted(table.runs)] for table in tables]
-    of_rows = rows[[RUN_ID, "finished"]].sort_values(RUN_ID).to_numpy().tolist()
-    content = json.dumps([code, plugins(), of_tables, of_rows, *texts], sort_keys=True, default=str)
+    runs = store.rows()[[RUN_ID, "finished"]].sort_values(RUN_ID).to_numpy().tolist()
+    content = json.dumps([code, plugins(), OmegaConf.to_container(config), again, runs], sort_keys=True, default=str)
     return hashlib.sha256(content.encode()).hexdigest()
 
 

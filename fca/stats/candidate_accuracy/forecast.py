@@ -115,41 +115,39 @@ class JobForecast:
 
         judged: on images like those that judge the job instead.
         """
-        return self._draws(count, seed)[1 - int(judged)]
-
-    def _draws(self, count: int, seed: int) -> tuple[Draws, Draws]:
         rng = generator("candidate accuracy", seed)
         share = np.exp(self.mixture.log_weights)
         component = rng.choice(len(share), size=count, p=share / share.sum())
-        noise = rng.standard_normal((count, 2 * len(self.candidates)))
+        noise = rng.standard_normal((count, len(self.candidates)))
 
+        side = slice(0, len(self.candidates)) if judged else slice(len(self.candidates), None)
         logits = np.empty_like(noise)
         for index in np.unique(component):
             is_chosen = component == index
-            root = root_of(self.mixture.covariances[index])
-            logits[is_chosen] = self.mixture.means[index] + noise[is_chosen] @ root.T
-        accuracies = expit(logits)
-        return accuracies[:, : len(self.candidates)], accuracies[:, len(self.candidates) :]
+            root = root_of(self.mixture.covariances[index][side, side])
+            logits[is_chosen] = self.mixture.means[index][side] + noise[is_chosen] @ root.T
+        return expit(logits)
 
     @cached_property
-    def _usual_draws(self) -> Draws:
+    def usual_draws(self) -> Draws:
+        """Draws on images like the test images, kept."""
         return self.draws()
 
     @property
     def mean(self) -> PerCandidate:
         """Expected accuracy of each candidate on images like the test images."""
-        return self._usual_draws.mean(axis=0)
+        return self.usual_draws.mean(axis=0)
 
     def interval(self, level: float = 0.9) -> Interval:
         """Of the true accuracy of each candidate on images like the test images."""
-        return _interval(self._usual_draws, level)
+        return _interval(self.usual_draws, level)
 
     def predictive(self, n_test: int, level: float = 0.9, seed: int = 0) -> Interval:
         """Of the share of `n_test` test images that each candidate has right: they are a sample themselves."""
         if n_test < 1:
             raise FcaError("n_test", n_test, "1 or more", "give the number of test images")
         rng = generator("candidate accuracy on test images", seed)
-        return _interval(rng.binomial(n_test, self._usual_draws) / n_test, level)
+        return _interval(rng.binomial(n_test, self.usual_draws) / n_test, level)
 
 
 def conditioned(

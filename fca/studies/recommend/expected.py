@@ -63,7 +63,7 @@ class KnownJobs:
         forecast = self.forecast([candidate.program for candidate in of.candidates], of)
         correct, weights = judged_matrix(of, metric)
         update = forecast.update(correct, weights, float(times)) if correct.size else forecast
-        return Expectation(update.draws(), forecast.draws(), int((~np.isnan(correct)).any(axis=0).sum()))
+        return Expectation(update.usual_draws, forecast.usual_draws, int((~np.isnan(correct)).any(axis=0).sum()))
 
     def forecast(self, programs: Sequence[Program], of: Evidence) -> JobForecast:
         """What other jobs expect of these programs for a job with so many classes and images."""
