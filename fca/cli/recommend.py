@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from fca.cli.ahead import do_ahead
 from fca.cli.application import application, check_root, typed_words
 from fca.cli.configure import Job, component
 from fca.cli.execute import execute
@@ -157,6 +158,8 @@ class Search:
     @cached_property
     def subjects(self) -> list[Subject]:
         """Every program of every network, written where that was not done; a line for each that cannot be."""
+        if self.is_compiled:
+            self._compile_ahead()
         subjects: list[Subject] = []
         for network in self.networks:
             if network.kind != WEIGHTS:
@@ -167,15 +170,33 @@ class Search:
                 subjects += self._eager(network)
         return subjects
 
+    def _compile_ahead(self) -> None:
+        """Write the programs on all cores: first the usual size of every network in fp32, which tells the others."""
+        networks = [network for network in self.networks if network.kind == WEIGHTS]
+        first = [self._compile_keys(network, {}, FP32) for network in networks]
+        do_ahead(self.jobs, first, "compiling networks")
+        others = []
+        for network, keys in zip(networks, first, strict=True):
+            run = self.jobs.job(keys).plan[-1]
+            if self.store.state(run.run_id) is State.DONE:
+                others += [self._compile_keys(network, *kind) for kind in self._kinds(run.run_id)]
+        do_ahead(self.jobs, others, "compiling smaller sizes")
+
+    def _kinds(self, first: str) -> Iterator[tuple[dict[str, Any], str]]:
+        """Keys of input sizes, the usual one first, with every precision.    first: run of the usual one."""
+        usual = int(self.store.row(first)[INPUT_SIZE])
+        sizes: list[dict[str, Any]] = [{}]
+        sizes += [{"model.input_size": size} for size in smaller_sizes(usual, self.config.sizes)]
+        for size in sizes:
+            for precision in self.config.precisions:
+                yield size, precision
+
     def _programs(self, network: Network) -> Iterator[Subject]:
         """A network at its usual size and smaller ones, in every precision and depth."""
         first = self._compiled(network, {}, FP32)
         if first is None:
             return
-        usual = int(self.store.row(first)[INPUT_SIZE])
-        sizes: list[dict[str, Any]] = [{}]
-        sizes += [{"model.input_size": size} for size in smaller_sizes(usual, self.config.sizes)]
-        kinds = [(size, precision) for size in sizes for precision in self.config.precisions]
+        kinds = list(self._kinds(first))
         for size, precision in track(kinds, f"compiling {network.label}", len(kinds)):
             run_id = self._compiled(network, size, precision)
             if run_id is None:
@@ -186,18 +207,22 @@ class Search:
                     keys = {"model": "compiled", "model.run_id": run_id, "model.depth": depth}
                     yield Subject(network, keys)
 
+    @staticmethod
+    def _compile_keys(network: Network, size: Mapping[str, Any], precision: str) -> dict[str, Any]:
+        return {"task": "compile", **network.keys, **size, "task.precision": precision}
+
     def _compiled(self, network: Network, size: Mapping[str, Any], precision: str) -> str | None:
         """The run of task=compile; None, with a line, where it fails."""
         name = f"{network.label} {size.get('model.input_size', '')} {precision}"
         try:
-            job = self.jobs.job({"task": "compile", **network.keys, **size, "task.precision": precision})
+            job = self.jobs.job(self._compile_keys(network, size, precision))
             execute(job, alone=True)
         except FcaError as error:
             print(f"left out: {name}: {error}", flush=True)
             return None
-        run_id = job.plan[0].run_id
+        run_id = job.plan[-1].run_id
         if self.store.state(run_id) is not State.DONE:
-            show_failures(self.store, [run_id])
+            show_failures(self.store, [run.run_id for run in job.plan])
             return None
         return run_id
 

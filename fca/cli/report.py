@@ -40,7 +40,7 @@ from fca.store.damage import shown
 from fca.store.files import DamagedFile, read_object, write_json
 from fca.store.filters import Filters, words_of
 from fca.studies.rows import DATA_LEFT_OUT, MixedRows
-from fca.types import FcaError, Table, check_choice
+from fca.types import FcaError, check_choice
 
 MADE_OF = "made_of.json"  # beside a page: what it was made of
 

@@ -14,8 +14,9 @@ from fca.allowed import Allowed
 from fca.data.pixels import open_pixels
 from fca.data.splits import fixed_draw, for_training
 from fca.geometry import ResizeCrop
-from fca.models.compiled import ALL, Description, keep_program
+from fca.models.compiled import ALL, Compiled, Description, keep_program
 from fca.models.programs import (
+    FP32,
     INT8,
     OPSET,
     PRECISIONS,
@@ -27,7 +28,7 @@ from fca.models.programs import (
 from fca.store.columns import FILE_MB, INPUT_SIZE, PRECISION
 from fca.tasks import Setup
 from fca.tasks.adaptation import need_weights
-from fca.types import Classifier, Column, FcaError, Finished, ImageData, Model, Run
+from fca.types import Column, FcaError, Finished, ImageData, Model, Run
 
 N_CALIBRATION = Column("n_calibration", int, ",", "training images that gave the ranges of activations in int8")
 COMPILE_S = Column("compile_s", float, ".1f", "time to write the program, seconds")
@@ -36,16 +37,17 @@ WHOLE = "whole"
 
 @dataclass(frozen=True, eq=False)
 class Compiling:
-    """The work of a run: a network with all its depths, and the images that int8 is calibrated on."""
+    """The work of a run: a network with all its depths, the precision, and the images that int8 is calibrated on."""
 
     model: Model
     depths: Sequence[str]
+    precision: str
     data: ImageData
 
 
 @dataclass(frozen=True)
 class Compile:
-    """`task=compile`: one run for a network, its input size and a precision; in int8 also for the training images.
+    """`task=compile`: one run for a network and its input size; in int8 another one, for the training images, of it.
 
     precision:   of weights and activations.    calibration: training images whose activations give the ranges of int8.
     """
@@ -62,51 +64,71 @@ class Compile:
         check_packages("task", "compile")
         need_weights(setup, "probe")
         model, depths = with_every_depth(setup.model)
-        identity = {"model": setup.model.identity(), "precision": self.precision, "opset": OPSET}
         about: dict[str, Any] = {"model": setup.model.label(), "weights": setup.model.weights_label()}
-        about[PRECISION] = self.precision
-        data = setup.data
-        if self.precision == INT8:
-            data = for_training(setup.data)
-            identity |= {"data": data.fingerprint, "calibration": self.calibration}
-            about |= {"dataset": data.name, "fingerprint": data.fingerprint}
-        return [Run("compile", identity, about, work=Compiling(model, depths, data))]
+        identity = {"model": setup.model.identity(), "opset": OPSET}
+        in_fp32 = Run(
+            "compile",
+            identity | {"precision": FP32},
+            about | {PRECISION: FP32},
+            work=Compiling(model, depths, FP32, setup.data),
+        )
+        if self.precision == FP32:
+            return [in_fp32]
+
+        data = for_training(setup.data)
+        in_int8 = Run(
+            "compile",
+            identity | {"precision": INT8, "data": data.fingerprint, "calibration": self.calibration},
+            about | {PRECISION: INT8, "dataset": data.name, "fingerprint": data.fingerprint},
+            parent=in_fp32.run_id,
+            work=Compiling(model, depths, INT8, data),
+        )
+        return [in_fp32, in_int8]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Leaves program.onnx and program.json in the run's folder."""
         for run in runs:
             work: Compiling = run.work
             start = time.perf_counter()
-            encoder = work.model.build()
-            if not isinstance(encoder.geometry, ResizeCrop):
-                allowed = "a network whose input is a resized and cropped image"
-                raise FcaError("model", work.model.label(), allowed, "choose another network")
-            program = encoder_program(encoder, work.depths)
             columns: dict[str, Any] = {}
-            if self.precision == INT8:
-                images = self._calibration_images(encoder, work.data, setup)
-                program = quantised(program, images)
-                columns[N_CALIBRATION] = len(images)
-            label, weights = setup.model.label(), setup.model.weights_label()
-            widths = widths_of(program, work.depths, encoder.input_size)
-            about = Description(label, weights, self.precision, encoder.geometry, widths)
-            keep_program(setup.store.folder(run.run_id), program, about)
-            if self.precision == INT8:
+            if work.precision == FP32:
+                program, about = self._in_fp32(run)
+            else:
+                program, about, images = self._in_int8(run, setup)
+                columns[N_CALIBRATION] = images
                 setup.store.keep_items(work.data)
+            keep_program(setup.store.folder(run.run_id), program, about)
             columns |= {
                 FILE_MB: len(program) / 1e6,
-                INPUT_SIZE: encoder.input_size,
+                INPUT_SIZE: about.geometry.size,
                 COMPILE_S: time.perf_counter() - start,
             }
             yield Finished(run, columns, {})
 
+    def _in_fp32(self, run: Run) -> tuple[bytes, Description]:
+        work: Compiling = run.work
+        encoder = work.model.build()
+        if not isinstance(encoder.geometry, ResizeCrop):
+            allowed = "a network whose input is a resized and cropped image"
+            raise FcaError("model", run.about["model"], allowed, "choose another network")
+        program = encoder_program(encoder, work.depths)
+        widths = widths_of(program, work.depths, encoder.input_size)
+        return program, Description(run.about["model"], run.about["weights"], FP32, encoder.geometry, widths)
+
+    def _in_int8(self, run: Run, setup: Setup) -> tuple[bytes, Description, int]:
+        """The program of the run in fp32 with its activations in the ranges of some images, and their number."""
+        in_fp32 = Compiled(str(setup.store.outputs), str(run.parent), ALL)
+        about = in_fp32.description
+        images = self._calibration_images(about.geometry, run.work.data, setup)
+        return quantised(in_fp32.program, images), about._replace(precision=INT8), len(images)
+
     def _calibration_images(
-        self, encoder: Classifier, data: ImageData, setup: Setup
+        self, geometry: ResizeCrop, data: ImageData, setup: Setup
     ) -> UInt8[np.ndarray, "images size size 3"]:
         """A fixed draw of the training images at input size, every class in turn."""
         rows = fixed_draw(data, data.rows("train"), self.calibration)
         machine = setup.machine
-        pixels = open_pixels(data, encoder.geometry, setup.cache, machine.workers, machine.cache_gb, rows)
+        pixels = open_pixels(data, geometry, setup.cache, machine.workers, machine.cache_gb, rows)
         return np.asarray(pixels[rows])
 
 
