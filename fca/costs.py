@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Integer
@@ -55,10 +56,22 @@ class Costs:
         """What each image costs."""
         return self.matrix[labels, answers]
 
+    def of_pair(self, true: str, answered: str) -> float:
+        """What an image of one class costs that is answered as another."""
+        return float(self.matrix[self.classes.index(true), self.classes.index(answered)])
+
     @cached_property
     def excess(self) -> Matrix:
         """What each answer costs more than the cheapest one for the same true class: what a decision can change."""
         return self.matrix - self.matrix.min(axis=1, keepdims=True)
+
+    @property
+    def by_name(self) -> dict[str, dict[str, float]]:
+        """True class -> answer -> cost."""
+        return {
+            true: dict(zip(self.classes, line, strict=True))
+            for true, line in zip(self.classes, self.matrix.tolist(), strict=True)
+        }
 
     @cached_property
     def mistakes(self) -> Float[np.ndarray, " confusions"]:
@@ -110,24 +123,37 @@ def read_costs(file: str | Path) -> Costs:
         )
     if twice := [name for place, name in enumerate(true) if name in true[:place]]:
         raise FcaError(f"lines of {file}", f"{twice[0]!r} twice", "one line a true class", "remove one of them")
+    cells = [dict(zip(answered, line, strict=True)) for line in frame[answered].to_numpy()]
+    return costs_of(dict(zip(true, cells, strict=True)), str(file))
+
+
+def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Costs:
+    """A table of costs from true class -> answer -> cost.    file: where it is from, for messages.
+
+    Raises FcaError as `read_costs` does.
+
+    >>> costs_of({"cat": {"cat": 0, "dog": 1}, "dog": {"dog": 0, "cat": 2.5}}).matrix.tolist()
+    [[0.0, 1.0], [2.5, 0.0]]
+    """
+    true, answered = list(lines), list(dict.fromkeys(name for line in lines.values() for name in line))
     for side, others, where in ((true, answered, "the header"), (answered, true, "the first column")):
         if lost := [name for name in side if name not in others]:
             allowed = f"every class in both; {where} has {_some(others)}"
             raise FcaError(f"class of {file}", repr(lost[0]), allowed, f"add it to {where}, or correct its name")
-
-    line_of = dict(zip(true, frame.to_dict("records"), strict=True))
-    matrix = [[_cost(str(line_of[j][k]), j, k, file) for k in answered] for j in answered]
-    return Costs(tuple(answered), np.array(matrix), str(file))
+    matrix = [[_cost(lines[j].get(k, ""), j, k, file) for k in answered] for j in answered]
+    return Costs(tuple(answered), np.array(matrix), file)
 
 
-def _cost(text: str, true: str, answered: str, file: str | Path) -> float:
+def _cost(cell: Any, true: str, answered: str, file: str) -> float:
     try:
-        cost = float(text)
-    except ValueError:
+        cost = float(cell)
+    except (TypeError, ValueError):
         cost = math.nan
     if not (math.isfinite(cost) and cost >= 0):
         what = f"cost in {file} of {true!r} answered as {answered!r}"
-        raise FcaError(what, repr(text) if text else "an empty cell", "a number of at least 0, e.g. 2.5", "correct it")
+        raise FcaError(
+            what, "an empty cell" if cell == "" else repr(cell), "a number of at least 0, e.g. 2.5", "correct it"
+        )
     return cost
 
 
