@@ -80,11 +80,18 @@ def as_options(words: Sequence[str], keys: Sequence[str] = ()) -> list[str]:
 
     >>> as_options(["photos", "run=0123456789ab", "--outputs", "store"])
     ['photos', '--run=0123456789ab', '--outputs', 'store']
+    >>> as_options(["max_loss=0.01"])
+    ['--max-loss=0.01']
     >>> as_options(["query=ncl == 2", "ncl=2"], ["query"])
     ['--query=ncl == 2', 'ncl=2']
     """
-    name = "|".join(map(re.escape, keys)) or "[a-z]+"
-    return [f"--{word}" if re.match(f"({name})=", word) else word for word in words]
+    name = "|".join(map(re.escape, keys)) or "[a-z_]+"
+    options = []
+    for word in words:
+        key, equals, value = word.partition("=")
+        is_option = equals and re.fullmatch(name, key)
+        options.append(f"--{key.replace('_', '-')}={value}" if is_option else word)
+    return options
 
 
 def printable(text: str, keep: str = "") -> str:

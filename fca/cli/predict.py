@@ -1,6 +1,7 @@
 """`fca predict`: what a trained network answers for images without labels, and where it should rather not answer.
 
 fca predict FOLDER run=ID                          a CSV: class and probability of each class; every image is answered
+fca predict FOLDER file=net.onnx                   the same by a file of fca export, in onnxruntime
 fca predict photo.jpg run=ID error=0.01            abstain so that at most 1 % of the answers are wrong
 
 FOLDER is a directory or .zip archive of any depth, or one image. In the CSV, `predicted` is always there; with error=,
@@ -21,7 +22,7 @@ import pandas as pd
 from scipy.special import softmax
 
 from fca.cli import Words, as_options, printable, refused
-from fca.cli.trained import Trained, at_input, logits_in_batches, loose_images
+from fca.cli.trained import Exported, Trained, at_input, logits_in_batches, loose_images
 from fca.csv_table import csv_text
 from fca.data.pixels import open_pixels
 from fca.stats.abstention import (
@@ -49,7 +50,8 @@ def main(arguments: Sequence[str]) -> int:
         "images", metavar="FOLDER", nargs="?", help="a directory or .zip archive of images, or an image"
     )
     parser.add_argument("--run", metavar="ID", help="of a training: fca results --query \"task == 'train'\"")
-    parser.add_argument("--snapshot", default=BEST, help="best on val (default), or one of recipe.snapshots, as 0.5")
+    parser.add_argument("--file", metavar="FILE", help="instead of run: net.onnx, with net.onnx.json beside it")
+    parser.add_argument("--snapshot", help="best on val (default), or one of recipe.snapshots, as 0.5")
     parser.add_argument("--error", type=float, help="of the answers, at most: abstain for it (default: answer all)")
     parser.add_argument("--confidence", type=float, default=0.95, help="that it is kept (default: 0.95)")
     parser.add_argument("--out", metavar="FILE", default="predictions.csv", help="default: predictions.csv")
@@ -65,11 +67,12 @@ def main(arguments: Sequence[str]) -> int:
 def _predict(options: argparse.Namespace) -> list[str]:
     _check(options)
     out = Path(options.out)
-    trained = Trained.of(options.outputs, options.run, options.snapshot)
-    paths, read = loose_images(options.images, "FOLDER", trained.white)
-    classifier = trained.model.build()
+    network = _network(options)
+    paths, read = loose_images(options.images, "FOLDER", network.white)
+    classifier = network.model.build()
     chosen = None
     if options.error is not None:
+        trained = network if isinstance(network, Trained) else network.trained()
         chosen = choose(trained, classifier, options.error, options.confidence)
 
     threshold = ANSWER_ALL if chosen is None else chosen.found.threshold
@@ -78,13 +81,24 @@ def _predict(options: argparse.Namespace) -> list[str]:
     write_text(out, csv_text(frame))
 
     if chosen is None:
-        lines = [*_answered(frame, classifier.classes), *_expected(trained)]
+        lines = [*_answered(frame, classifier.classes), *_expected(network)]
     else:
         lines = _guaranteed(chosen, frame, options)
     unread = int((frame["error"] != "").sum())
     if unread:
         lines.append(f"{unread} of {len(paths)} images cannot be read; why: column error")
     return [*lines, f"written: {out}"]
+
+
+def _network(options: argparse.Namespace) -> Trained | Exported:
+    """The training, or the file that was exported from it."""
+    if options.file is None:
+        return Trained.of(options.outputs, options.run, options.snapshot or BEST)
+    for key in ("run", "snapshot"):
+        if getattr(options, key) is not None:
+            allowed = "nothing beside file=, which is of one training and one snapshot"
+            raise FcaError(key, getattr(options, key), allowed, "leave one of them out")
+    return Exported.of(options.file, options.outputs)
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -119,6 +133,8 @@ class Chosen(NamedTuple):
 
 def choose(trained: Trained, classifier: Classifier, error: float, confidence: float) -> Chosen:
     """The threshold on the highest probability, from the validation images of the training and nothing else.
+
+    classifier: the network, or the file of it, whose own probabilities count.
 
     The best epoch was chosen on these images too, so each epoch counts as a candidate. So does each penalty of a probe
     of an older version; now its own training images choose that.
@@ -215,9 +231,9 @@ def _answered(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
     return lines if len(read) else ["answers none: no image can be read"]
 
 
-def _expected(trained: Trained) -> list[str]:
+def _expected(network: Trained | Exported) -> list[str]:
     """How often such answers are right, where the network was tested."""
-    tested = trained.tested()
+    tested = network.tested()
     if tested is None:
         return []
     low, top1, high = (f"{100 * tested[key]:.1f}" for key in ("top1_low", "top1", "top1_high"))

@@ -64,10 +64,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def recommend(config: DictConfig) -> None:
     """Spend the minutes, then print the answer and where its page is."""
+    from fca.training.batches import device_of
+
     check_root("recommend", config)
     check_threads("threads", config.threads)
+    device_of(config.device, "device")
     search = Search(config, shared_words(config), component(config, "analysis"))
     search.check_costs()
+    search.check_file_limit()
     print(search.opening, flush=True)  # a wrong name is refused before any work
     search.describe()
     search.measure()
@@ -128,6 +132,17 @@ class Search:
         """Whether networks run as ONNX programs, as they are shipped; on a GPU they run in PyTorch."""
         return self.config.device != "gpu" and not missing_packages()
 
+    def check_file_limit(self) -> None:
+        """Raise FcaError for a limit of the file where networks run in PyTorch and have none, so nothing meets it."""
+        if self.config.file_mb is None or self.is_compiled:
+            return
+        if self.config.device == "gpu":
+            reason, step = "on a GPU networks run in PyTorch", "leave it out, or take device=cpu"
+        else:
+            reason = f"without {', '.join(missing_packages())} networks run in PyTorch"
+            step = "leave it out, or pip install 'fca[export]'"
+        raise FcaError("file_mb", self.config.file_mb, f"null: {reason}, which writes no file", step)
+
     @property
     def minutes(self) -> float:
         """Of training. Without weights nothing but a training gives an answer."""
@@ -141,7 +156,9 @@ class Search:
         named = [network.label for network in self.networks if network.kind != FEATURES]
         kind = "pretrained weights" if any(network.kind == WEIGHTS for network in self.networks) else "no weights"
         line = f"networks to choose among, with {kind}: {', '.join(named)}"
-        if missing := missing_packages():
+        if self.config.device == "gpu":
+            line += "\non a GPU networks run in PyTorch, in fp32"
+        elif missing := missing_packages():
             absent = f"{', '.join(missing)} not installed"
             line += f"\n{absent}: networks run in PyTorch, in fp32; pip install 'fca[export]'"
         return line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -17,12 +17,15 @@ from fca.cli.show import check_store
 from fca.data.files import Directory, Files, image_of, in_order, open_root
 from fca.data.image_files import counted, sorted_files, warn_of_left_out
 from fca.data.kinds import SUFFIXES
-from fca.models.stored import StoredRun, snapshot_name
+from fca.models.onnx_file import OnnxFile
+from fca.models.stored import DESCRIPTION, StoredRun, model_from, snapshot_name
 from fca.store import State, Store
-from fca.store.columns import FLAG, TASK, Row
+from fca.store.columns import FINGERPRINT, FLAG, RUN_ID, TASK, Row
 from fca.store.diverged import DIVERGED
+from fca.store.files import read_object
 from fca.types import BEST, Classifier, FcaError, Geometry, ImageData, UnreadableImage
 
+TESTED = {"top1", "top1_low", "top1_high", "n_test"}
 Read = Callable[[int], UInt8[np.ndarray, "height width 3"]]
 
 
@@ -68,13 +71,18 @@ class Trained:
         config = config_of(self.store.folder(self.row["run_id"]) / "config.yaml")
         return config.dataset.get("white")
 
+    def started(self) -> tuple[Any, list[str]]:
+        """The model as it was before the training, and the class keys of its logits."""
+        path = self.store.folder(self.row[RUN_ID]) / DESCRIPTION
+        return model_from(read_object(path, target=str, fields=dict, classes=list), str(path))
+
     def tested(self) -> dict[str, Any] | None:
         """Accuracy on the clean test images with its 95 % interval, where these weights were tested."""
         rows = self.store.rows()
         rows = rows[(rows["task"] == "predict") & (rows["parent"] == self.model.run_id) & (rows["shift"] == "clean")]
         found = rows[(rows["snapshot"] == self.snapshot) & (rows["split"] == "test")].to_dict("records")
         if not found and self.snapshot == BEST and "top1" in self.row:
-            return {key: self.row[key] for key in ("top1", "top1_low", "top1_high", "n_test")}
+            return {key: self.row[key] for key in TESTED}
         if not found:
             return None
         keys = {"top1": "top1_open", "top1_low": "top1_open_low", "top1_high": "top1_open_high", "n_test": "n_test"}
@@ -91,6 +99,47 @@ class Trained:
             )
             raise FcaError(f"images of {self.row['dataset']}", "not found", allowed, step)
         return data
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that `fca export` wrote.    outputs: the store that may have its training."""
+
+    model: OnnxFile
+    outputs: str
+
+    @classmethod
+    def of(cls, file: str, outputs: str) -> Exported:
+        """Raises FcaError for what is no such file."""
+        model = OnnxFile(file)
+        try:
+            model.identity()
+        except FcaError as error:
+            what, *others = error.args
+            raise FcaError(what.removeprefix("model."), *others) from error
+        return cls(model, outputs)
+
+    @property
+    def white(self) -> int:
+        """Which value of a 16-bit file was shown as white when it was trained."""
+        return self.model.description.white
+
+    def tested(self) -> Mapping[str, Any] | None:
+        """Accuracy on the test images of its training with its 95 % interval, as the file's JSON has it."""
+        test = self.model.description.test
+        return test if test is not None and test.keys() >= TESTED else None
+
+    def trained(self) -> Trained:
+        """Its training, whose validation images choose thresholds.
+
+        Raises FcaError where the store has it not, or has one of that id on other images.
+        """
+        about = self.model.description
+        trained = Trained.of(self.outputs, about.run, about.snapshot)
+        if trained.row[FINGERPRINT] != about.fingerprint:
+            allowed = f"the training that {self.model.file} names, on its images; this one is on others"
+            raise FcaError("run", about.run, allowed, "give the store that has it: outputs=FOLDER")
+        return trained
 
 
 def _unknown(store: Store, run_id: str | None) -> FcaError:

@@ -306,6 +306,12 @@ class Session:
     def outputs(self) -> list[str]:
         return [output.name for output in self._session.get_outputs()]
 
+    @property
+    def signature(self) -> dict[str, list[str | int]]:
+        """Name of each input and output -> its type and its shape but for the number of images."""
+        values = (*self._session.get_inputs(), *self._session.get_outputs())
+        return {value.name: [value.type, *value.shape[1:]] for value in values}
+
     def run(self, images: Bytes, outputs: Sequence[str]) -> Float32[np.ndarray, "images values"]:
         """These outputs side by side."""
         return np.concatenate(self._session.run(list(outputs), {IMAGES: images}), axis=1)

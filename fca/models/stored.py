@@ -76,13 +76,18 @@ class StoredRun:
 
         return restored(model, weights, trained, classes)
 
+    def compiled(self) -> Compiled | None:
+        """The compiled network that a probe stands on; None of others."""
+        model, _ = self._trained()
+        base = model._base() if isinstance(model, Probed) else None
+        return base if isinstance(base, Compiled) else None
+
     def program(self) -> bytes | None:
         """The ONNX file of a probe on a compiled network, that program with the probe on it; None of others."""
         from fca.models.checkpoints import read_weights
 
-        model, _ = self._trained()
-        base = model._base() if isinstance(model, Probed) else None
-        if not isinstance(base, Compiled):
+        base = self.compiled()
+        if base is None:
             return None
         layer = read_weights(str(self._weights()))
         return base.with_head(layer["weight"].numpy(), layer["bias"].numpy())
@@ -101,7 +106,7 @@ class StoredRun:
             model, classes = model_from(read_object(path, target=str, fields=dict, classes=list), str(path))
             if isinstance(model, StoredRun):  # which `describe_model` never writes: it may lead round in a circle
                 raise DamagedFile(path, f"describes no network but run {model.run_id:.40}")
-            return model, classes
+            return model.in_store(self.outputs) if isinstance(model, Probed) else model, classes
         except FileNotFoundError:
             runs = sorted(path.parent.name for path in folder.glob(f"*/{DESCRIPTION}"))
             shown = ", ".join(runs[:10]) + (", ..." if len(runs) > 10 else "") if runs else "none yet"
@@ -147,6 +152,16 @@ class Probed:
     def of(cls, model: Model) -> Probed:
         """Over the features of this model, which may itself be a stored run."""
         return cls(_described(model))
+
+    def in_store(self, outputs: str) -> Probed:
+        """With the network under it taken from this store, where it has that run: the store may have been moved."""
+        values = self.base.get("fields")
+        if not isinstance(values, dict) or not {"outputs", "run_id"} <= values.keys():
+            return self
+        run_id = str(values["run_id"])
+        if not is_run_id(run_id) or not Path(outputs, "runs", run_id).is_dir():
+            return self
+        return replace(self, base={**self.base, "fields": {**values, "outputs": outputs}})
 
     def label(self) -> str:
         return self._base().label()

@@ -15,6 +15,7 @@ from fca.data.pixels import open_pixels
 from fca.data.splits import fixed_draw, for_training
 from fca.geometry import ResizeCrop
 from fca.models.compiled import ALL, Compiled, Description, keep_program
+from fca.models.onnx_file import OnnxFile
 from fca.models.programs import (
     FP32,
     INT8,
@@ -63,6 +64,10 @@ class Compile:
         setup.clean_only("compile")
         check_packages("task", "compile")
         need_weights(setup, "probe")
+        learns_nothing = not getattr(setup.model, "learns", True)
+        if learns_nothing or isinstance(setup.model, Compiled | OnnxFile):
+            kind = "has no layers" if learns_nothing else "is a program already"
+            raise FcaError("model", setup.model.label(), f"a network in PyTorch; this {kind}", "choose another model")
         model, depths = with_every_depth(setup.model)
         about: dict[str, Any] = {"model": setup.model.label(), "weights": setup.model.weights_label()}
         identity = {"model": setup.model.identity(), "opset": OPSET}

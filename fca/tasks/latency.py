@@ -13,6 +13,7 @@ import numpy as np
 from fca.allowed import Allowed
 from fca.models import starts_from_scratch
 from fca.models.compiled import Compiled
+from fca.models.onnx_file import OnnxFile
 from fca.store.columns import DEVICE, FILE_MB, INPUT_SIZE, PARAMS
 from fca.studies.recommend.evidence import GFLOPS, LATENCY, LOAD, MEMORY, SPEED
 from fca.tasks import Setup
@@ -36,8 +37,8 @@ class Latency:
     Runs that are done together are measured in turn, round after round, so that what else the machine does hits all of
     them alike; it is stored as `load`.
 
-    A compiled network is measured as its file with a linear layer for the classes, in onnxruntime; any other one in
-    PyTorch.
+    A compiled network is measured as its file with a linear layer for the classes, an ONNX file as it is, both in
+    onnxruntime; any other one in PyTorch.
 
     batch:   images of a batch; null: batches are not measured.    rounds: of which the medians are taken.
     threads: null: as many as torch takes.
@@ -116,22 +117,23 @@ def _subject(model: Model, keys: Sequence[str], threads: int) -> _Subject:
     """With a head for these classes; what cannot have one, such as HOG, without: a linear layer is little work."""
     from fca.training.speed import cost
 
-    if isinstance(model, Compiled):
-        return _program(model, keys, threads)
+    if isinstance(model, Compiled):  # the file that `fca export` would write of a probe, with zeros as its weights
+        columns = model.description.columns(model.depth)
+        zeros = np.zeros((len(keys), columns.stop - columns.start))
+        return _program(model.with_head(zeros, zeros[:, 0]), model.description.geometry.size, threads)
+    if isinstance(model, OnnxFile):
+        return _program(model.program, model.description.geometry.size, threads)
     classifier = model.build(keys if hasattr(model, "weights") or starts_from_scratch(model) else None)
     return _Subject(classifier, cost(classifier), None)
 
 
-def _program(model: Compiled, keys: Sequence[str], threads: int) -> _Subject:
-    """The file that `fca export` would write of a probe, with zeros as its weights."""
+def _program(content: bytes, size: int, threads: int) -> _Subject:
+    """A classifier's program in onnxruntime.    size: of its input, in pixels."""
     from fca.models.programs import LOGITS, Session, cost_of
     from fca.training.speed import Program
 
-    columns = model.description.columns(model.depth)
-    features = columns.stop - columns.start
-    content = model.with_head(np.zeros((len(keys), features)), np.zeros(len(keys)))
     session = Session(content, threads)
-    network = Program(lambda images: session.run(images, [LOGITS]), model.description.geometry.size)
+    network = Program(lambda images: session.run(images, [LOGITS]), size)
     return _Subject(network, cost_of(content), len(content) / 1e6)
 
 

@@ -35,12 +35,15 @@ Part = TypeVar("Part")
 Read = TypeVar("Read")
 
 
-def device_of(accelerator: str) -> torch.device:
-    """auto: the GPU that there is (CUDA or Apple's), else the CPU. Raises FcaError for a GPU that is not there."""
-    check_choice("machine.accelerator", accelerator, ACCELERATORS, "leave it at auto")
+def device_of(accelerator: str, key: str = "machine.accelerator") -> torch.device:
+    """auto: the GPU that there is (CUDA or Apple's), else the CPU. Raises FcaError for a GPU that is not there.
+
+    key: what the error names.
+    """
+    check_choice(key, accelerator, ACCELERATORS, "leave it at auto")
     gpu = next((name for name in ("cuda", "mps") if getattr(torch, name).is_available()), None)
     if accelerator == "gpu" and gpu is None:
-        raise FcaError("machine.accelerator", accelerator, "auto or cpu: torch sees no GPU", "check torch.cuda")
+        raise FcaError(key, accelerator, "auto or cpu: torch sees no GPU", "check torch.cuda")
     return torch.device("cpu" if accelerator == "cpu" or gpu is None else gpu)
 
 

@@ -128,6 +128,32 @@ def test_what_cannot_be_recommended_from_is_refused(fca, tmp_path, words, messag
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("words", "is_gpu_there", "message"),
+    [
+        (["device=gpu"], False, "device = gpu; allowed: auto or cpu: torch sees no GPU"),
+        (["device=gpu", "file_mb=5"], True, "file_mb = 5.0; allowed: null: on a GPU networks run in PyTorch"),
+        (
+            ["device=cpu", "file_mb=5"],
+            False,
+            "file_mb = 5.0; allowed: null: without onnxruntime networks run in PyTorch",
+        ),
+    ],
+)
+def test_a_gpu_and_a_limit_that_nothing_can_meet_are_refused_before_any_work(
+    fca, tmp_path, monkeypatch, words, is_gpu_there, message
+):
+    """A missing GPU was noticed only after all images were read, and file_mb in PyTorch led to "give more minutes"."""
+    folder = folder_of_colours(tmp_path / "colours", per_class=10)
+    monkeypatch.setattr(recommend, "missing_packages", lambda: ["onnxruntime"])
+    monkeypatch.setattr("torch.cuda.is_available", lambda: is_gpu_there)
+    monkeypatch.setattr("torch.mps.is_available", lambda: False)
+    code, out, err = fca(str(folder), *words, "logger=none", door=recommend)
+    assert code == 2
+    assert message in err
+    assert "images" not in out
+
+
 @pytest.mark.slow
 def test_the_answer_counts_test_images_that_are_copies_of_training_images(fca, tmp_path, caplog):
     folder = tmp_path / "photos"

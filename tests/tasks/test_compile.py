@@ -60,7 +60,10 @@ def test_int8_is_probed_on_its_own_features_and_shipped_as_it_was_judged(fca, tm
     quiet = ["dataset=digits", "limit=12", "logger=none", "machine.workers=1", "machine.accelerator=cpu"]
     code, _, err = fca("task=compile", *WEIGHTS, "task.precision=int8", "task.calibration=8", *quiet)
     assert code == 0, err
-    [compiled] = results(tmp_path / "outputs", "task == 'compile'")["run_id"]
+    [in_fp32] = results(tmp_path / "outputs", "task == 'compile' and precision == 'fp32'")["run_id"]
+    [row] = results(tmp_path / "outputs", "task == 'compile' and precision == 'int8'").to_dict("records")
+    compiled = row["run_id"]
+    assert row["parent"] == in_fp32, "int8 is made of the program in fp32"
     about = Compiled(str(tmp_path / "outputs"), compiled, "cut").description
     assert (about.precision, dict(about.widths)) == ("int8", {"cut": 320, "whole": 1280})
 
@@ -88,3 +91,13 @@ def test_a_program_is_not_trained(fca, tmp_path):
     code, _, err = fca("task=train", "model=compiled", f"model.run_id={compiled}", *quiet)
     assert code == 2
     assert "adaptation=probe" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"), [(["model=hog"], "this has no layers"), (["model=pixels"], "this has no layers")]
+)
+def test_what_is_no_network_is_refused_before_any_run(fca, tmp_path, words, kind):
+    code, _, errors = fca("task=compile", "dataset=digits", "logger=none", *words)
+    assert code == 2
+    assert kind in errors
+    assert not (tmp_path / "outputs").exists()

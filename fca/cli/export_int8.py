@@ -1,0 +1,112 @@
+"""`fca export precision=int8`: a trained network's program in int8, and what that costs on images of its training."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Int, UInt8
+
+from fca.cli.trained import Trained
+from fca.data.pixels import open_pixels
+from fca.data.splits import fixed_draw
+from fca.geometry import ResizeCrop
+from fca.models.programs import FP32, INT8, quantised, simplified
+from fca.models.stored import Probed
+from fca.stats.comparison import paired_interval
+from fca.stats.intervals import wilson
+from fca.stats.protocols import logit_columns
+from fca.store.columns import CLASSES
+from fca.types import Classifier, FcaError
+
+CALIBRATION = 32  # training images that give the ranges of activations, as of task=compile
+MAX_LOSS = 0.01
+
+
+class Loss(NamedTuple):
+    """Accuracy of the network minus that of its file on the same images, with its 95 % interval.
+
+    right: images that the file has right.
+
+    >>> print(Loss(images=80, right=60, value=0.0125, low=-0.026, high=0.052))
+    -1.2 points [-5.2, +2.6] against the network on 80 images
+    """
+
+    images: int
+    right: int
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        gain, low, high = -100 * self.value, -100 * self.high, -100 * self.low
+        return f"{gain:+.1f} points [{low:+.1f}, {high:+.1f}] against the network on {self.images} images"
+
+    def tested(self) -> dict[str, Any]:
+        """The file's accuracy on these images, as the JSON has it."""
+        low, high = wilson(self.right, self.images)
+        return {"top1": self.right / self.images, "top1_low": low, "top1_high": high, "n_test": self.images}
+
+
+def in_int8(trained: Trained, classifier: Classifier, content: bytes) -> bytes:
+    """The program in int8, in the ranges that its activations have on a fixed draw of the training images.
+
+    Raises FcaError where these are no longer there, and for a program that the quantiser refuses.
+    """
+    data = trained.images()
+    rows = fixed_draw(data, data.rows("train", trained.row[CLASSES]), CALIBRATION)
+    return quantised(simplified(content), _pixels(trained, classifier, rows))
+
+
+def loss_on(split: str, trained: Trained, classifier: Classifier, content: bytes) -> Loss | None:
+    """What the file loses against the network on the images of a split of its training; None without any."""
+    from fca.models.export import answers_of
+    from fca.training.infer import batch_size_of, logits_of
+
+    data = trained.images()
+    rows = data.rows(split, trained.row[CLASSES])
+    if not len(rows):
+        return None
+    pixels = _pixels(trained, classifier, rows)
+    labels = logit_columns(classifier.classes, data.classes)[data.labels[rows]]
+    answers, size = answers_of(content, "onnx"), batch_size_of(classifier.input_size)
+    of_file = np.concatenate([answers(pixels[at : at + size]) for at in range(0, len(pixels), size)])
+    of_network = logits_of(classifier, pixels, np.arange(len(pixels)), accelerator="cpu")
+    return loss_between(of_network.argmax(axis=1) == labels, of_file.argmax(axis=1) == labels)
+
+
+def loss_between(network: np.ndarray, file: np.ndarray) -> Loss:
+    """Of which images each has right.
+
+    >>> str(loss_between(np.array([True, True, False, True]), np.array([True, False, False, True])))
+    '-25.0 points [-69.9, +39.6] against the network on 4 images'
+    """
+    both, only_network = int((network & file).sum()), int((network & ~file).sum())
+    only_file, neither = int((~network & file).sum()), int((~network & ~file).sum())
+    low, high = paired_interval(both, only_network, only_file, neither)
+    return Loss(len(network), both + only_file, (only_network - only_file) / len(network), low, high)
+
+
+def check_loss(loss: Loss | None, most: float, trained: Trained) -> None:
+    """Raise FcaError where the validation images show a larger loss than `most`, or where there are none."""
+    if loss is None:
+        allowed = "a training that held out validation images, which show what int8 costs"
+        raise FcaError("precision", INT8, allowed, "train with dataset.val.share=0.3, or export precision=fp32")
+    if loss.value > most:
+        allowed = f"at most max_loss={most:g} on validation images ({loss})"
+        is_probe = isinstance(trained.started()[0], Probed)
+        probe = "probe the program in int8 itself (fca recommend, or task=compile task.precision=int8), " * is_probe
+        raise FcaError("precision", INT8, allowed, f"{probe}export precision={FP32}, or allow more: max_loss=")
+
+
+def _pixels(
+    trained: Trained, classifier: Classifier, rows: Int[np.ndarray, " images"]
+) -> UInt8[np.ndarray, "images size size 3"]:
+    """These images at input size."""
+    geometry = classifier.geometry
+    if not isinstance(geometry, ResizeCrop):
+        allowed = "a network whose input is a resized and cropped image"
+        raise FcaError("run", trained.model.run_id, allowed, "export a network")
+    cache = trained.store.outputs / "cache"
+    pixels = open_pixels(trained.images(), geometry, cache, limit_gb=0.0, rows=rows)
+    return np.asarray(pixels[rows])
