@@ -7,12 +7,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Integer
 
 from fca.csv_table import read_table
+from fca.stats.decision import accuracy_draws
 from fca.types import FcaError
 
 Matrix = Float[np.ndarray, "classes classes"]
@@ -78,14 +79,14 @@ class Costs:
         """`excess` of every pair of a true class and another one that is answered."""
         return self.excess[~np.eye(len(self.classes), dtype=bool)]
 
-    def of(self, classes: Sequence[str], known: Iterable[str]) -> Costs:
+    def of(self, classes: Sequence[str], known: Iterable[str] | None = None) -> Costs:
         """The table of these classes alone, in this order.
 
-        known: all classes of the data set; the table may have more of them than are asked for.
+        known: all classes of the data set, if they are known; the table may have more of them than are asked for.
         Raises FcaError for a class that the table lacks or the data set does not have, and if no answer costs more
         than another.
         """
-        known_classes = set(known)
+        known_classes = set(self.classes if known is None else known)
         for name in self.classes:
             if name not in known_classes:
                 allowed = f"classes of the data set: {_some(sorted(known_classes))}"
@@ -159,6 +160,29 @@ def _cost(cell: Any, true: str, answered: str, file: str) -> float:
 
 def _some(names: Sequence[str], most: int = 10) -> str:
     return ", ".join(names[:most]) + (", ..." if len(names) > most else "")
+
+
+class MeanCost(NamedTuple):
+    """Mean cost of some images, and a 95 % interval of it for new images like them."""
+
+    value: float
+    low: float
+    high: float
+
+
+def mean_cost(costs: Costs, labels: Labels, answers: Labels) -> MeanCost:
+    """What these answers cost, a mean over images.
+
+    The interval is that of `fca.stats.decision.accuracy_draws`, of 1 - excess / largest: the Bayesian bootstrap with
+    half an image that costs nothing and half one of the largest cost. So its end stays far off where few images could
+    have shown a rare, expensive mistake. With one cost for every mistake it is Jeffreys' interval of the error.
+    """
+    largest, excess = costs.excess.max(), costs.excess[labels, answers]
+    draws = accuracy_draws(1 - excess[None] / largest, np.full(1, np.nan), np.zeros(1))[:, 0]
+    value = float(costs.paid(labels, answers).mean())
+    cheapest = value - float(excess.mean())  # what no answer avoids
+    low, high = (cheapest + float(largest * (1 - np.quantile(draws, end))) for end in (0.975, 0.025))
+    return MeanCost(value, low, high)
 
 
 def amount(cost: float) -> str:

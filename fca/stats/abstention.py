@@ -12,6 +12,7 @@ from scipy.stats import beta, binom
 STARTS = 3  # counts of answered images at which a sequence of tests starts, where there are images enough
 TILTS = np.geomspace(0.003, 30.0, 60)  # images of a class by which Chernoff's bound weighs it; exp(-30) is nothing
 BISECTIONS = 50
+LEAST_KEPT = 1e-13  # about exp(-30): beyond, where classes are very unequal, a larger bound is taken instead
 FARTHEST = 1000  # times as many images: beyond that `enough_images` does not look
 
 
@@ -172,7 +173,7 @@ def promised_balanced_error(
 def balanced_p_values(
     wrong: Int[np.ndarray, "sets classes"], images: Int[np.ndarray, "sets classes"], error: float
 ) -> Float[np.ndarray, " sets"]:
-    """For each set of images, how likely so small a mean over classes of the share wrong is if its expectation is `error`.
+    """For each set of images: how likely so small a mean over classes of the share wrong is, if `error` is expected.
 
     An upper bound of the largest probability, over all ways in which the classes can share that error (p_1 to p_K with
     mean `error`), that S = sum_c wrong_c / n_c is as small as it is; so no test that uses it rejects too often, at any
@@ -196,7 +197,7 @@ def _balanced_p_values(
     shared = wrong.shape[1] * error - (~is_there).sum(axis=1)  # the errors of classes with images add up to this
 
     tilt = TILTS[:, None] * n.mean(axis=2, keepdims=True)
-    kept = np.exp(-tilt / n)
+    kept = np.maximum(np.exp(-tilt / n), LEAST_KEPT)
     taken = 1 - kept
     low = np.log((n * taken).min(axis=2))
     high = np.log((n * taken / kept).max(axis=2))

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fca.costs import mean_cost
 from fca.stats.chance import at_chance
-from fca.stats.decision import accuracy_draws, pareto, probability_within
+from fca.stats.decision import pareto, probability_within
 from fca.store.columns import FILE_MB, INPUT_SIZE, PARAMS, PRECISION, TRAIN_S, WEIGHTS
 from fca.studies.recommend.evidence import (
     ADAPTATION,
@@ -284,14 +285,10 @@ class Weighed:
         if costs is None or row["run_id"] not in self.of.tested:
             return {}
         tested = self.of.answered(row, "test", self.metric)
-        score = self.metric.scores(tested.labels, tested.predicted)
-        draws = accuracy_draws(score[None], np.full(1, np.nan), np.zeros(1))[:, 0]
-        paid = costs.paid(tested.labels, tested.predicted)
-        base = float((paid - self.metric.largest * (1 - score)).mean())  # what the cheapest answers cost
-        low, high = (base + self.metric.largest * (1 - np.quantile(draws, end)) for end in (0.975, 0.025))
+        paid = mean_cost(costs, tested.labels, tested.predicted)
         of_each = costs.matrix[tested.labels].mean(axis=0)
         return {
-            **dict(zip(with_interval(COST), (float(paid.mean()), low, high), strict=True)),
+            **dict(zip(with_interval(COST), paid, strict=True)),
             COST_OF_ONE_ANSWER: float(of_each.min()),
             ONE_ANSWER: costs.classes[int(of_each.argmin())],
         }
