@@ -184,12 +184,13 @@ class RecommendConfig:
     precisions: Annotated[list[str], Allowed(choices=("fp32", "int8"))] = field(default_factory=list)
     adaptations: Annotated[list[str], Allowed(choices=("probe", "finetune"))] = field(default_factory=list)
     minutes: Annotated[float | None, Allowed(0)] = None
-    metric: Annotated[str, Allowed(choices=("accuracy", "balanced"))] = "accuracy"
+    metric: Annotated[str | None, Allowed(choices=("accuracy", "balanced"))] = None
+    costs: str | None = None
     latency_ms: Annotated[float | None, Allowed(above=0)] = None
     memory_mb: Annotated[float | None, Allowed(above=0)] = None
     file_mb: Annotated[float | None, Allowed(above=0)] = None
     params_m: Annotated[float | None, Allowed(above=0)] = None
-    within: Annotated[float, Allowed(0, 100)] = 1.0
+    within: Annotated[float | None, Allowed(0)] = None
     confidence: Annotated[float, Allowed(above=0.5, below=1)] = 0.9
     device: Annotated[str, Allowed(choices=("auto", "cpu", "gpu"))] = "auto"
     threads: Annotated[int | None, Allowed(1, 1024)] = None

@@ -3,11 +3,15 @@
 fca predict FOLDER run=ID                          a CSV: class and probability of each class; every image is answered
 fca predict FOLDER file=net.onnx                   the same by a file of fca export, in onnxruntime
 fca predict photo.jpg run=ID error=0.01            abstain so that at most 1 % of the answers are wrong
+fca predict photos run=ID error=0.1 metric=balanced    the same of the mean over classes: each of them counts alike
+fca predict photos run=ID costs=costs.csv          the answer of least expected cost, not the most probable one
 
 FOLDER is a directory or .zip archive of any depth, or one image. In the CSV, `predicted` is always there; with error=,
 `answer` is empty where the highest probability is too low. How low is chosen on the validation images of the training,
 with the stated confidence; it holds for images like those. Where they are too few or too many of them are wrong to
 promise that error, the command prints which error they can promise, and answers nothing.
+
+costs= is a CSV file with what each answer costs, in any unit: a line for each true class, a column for each answer.
 """
 
 from __future__ import annotations
@@ -23,6 +27,7 @@ from scipy.special import softmax
 
 from fca.cli import Words, as_options, printable, refused
 from fca.cli.trained import Exported, Trained, at_input, logits_in_batches, loose_images
+from fca.costs import Costs, amount, mean_cost, read_costs
 from fca.csv_table import csv_text
 from fca.data.pixels import open_pixels
 from fca.stats.abstention import (
@@ -30,16 +35,22 @@ from fca.stats.abstention import (
     abstention,
     enough_images,
     error_that_answers_all,
+    promised_balanced_error,
     promised_error,
+    wrong_of_class,
 )
 from fca.stats.features import PENALTIES
 from fca.stats.protocols import logit_columns
 from fca.store.columns import ADAPTATION, CLASSES, COMPAT, LEFT_OUT, PENALTY_BY
 from fca.store.files import DamagedFile, write_text
+from fca.studies.answers import predictions
+from fca.studies.rows import records
 from fca.tasks.adaptation import GROUP
 from fca.types import BEST, Classifier, FcaError, UnreadableImage
 
 ANSWER_ALL = 0.0  # a threshold below any probability
+ACCURACY, BALANCED = "accuracy", "balanced"
+MEAN_ERROR = "the mean over classes of the error rate"
 PRINTED, NAMED = 10, 2  # images in the terminal, and classes of each
 
 
@@ -53,6 +64,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--file", metavar="FILE", help="instead of run: net.onnx, with net.onnx.json beside it")
     parser.add_argument("--snapshot", help="best on val (default), or one of recipe.snapshots, as 0.5")
     parser.add_argument("--error", type=float, help="of the answers, at most: abstain for it (default: answer all)")
+    parser.add_argument(
+        "--metric", choices=(ACCURACY, BALANCED), help="of error=: of all answers, or mean over classes"
+    )
+    parser.add_argument("--costs", metavar="FILE", help="CSV: cost by true class (lines) and answer (columns)")
     parser.add_argument("--confidence", type=float, default=0.95, help="that it is kept (default: 0.95)")
     parser.add_argument("--out", metavar="FILE", default="predictions.csv", help="default: predictions.csv")
     parser.add_argument("--force", action="store_true", help="write over an existing FILE")
@@ -70,17 +85,20 @@ def _predict(options: argparse.Namespace) -> list[str]:
     network = _network(options)
     paths, read = loose_images(options.images, "FOLDER", network.white)
     classifier = network.model.build()
+    costs = None if options.costs is None else read_costs(options.costs).of(classifier.classes)
     chosen = None
     if options.error is not None:
         trained = network if isinstance(network, Trained) else network.trained()
-        chosen = choose(trained, classifier, options.error, options.confidence)
+        chosen = choose(trained, classifier, options.error, options.confidence, options.metric == BALANCED)
 
     threshold = ANSWER_ALL if chosen is None else chosen.found.threshold
     logits = logits_in_batches(classifier, at_input(read, classifier.geometry, len(paths), "predicting"))
-    frame = table(paths, list(logits), classifier.classes, threshold)
+    frame = table(paths, list(logits), classifier.classes, threshold, costs)
     write_text(out, csv_text(frame))
 
-    if chosen is None:
+    if costs is not None:
+        lines = [*_least_costs(frame, classifier.classes), *_cost_on_test(network, costs)]
+    elif chosen is None:
         lines = [*_answered(frame, classifier.classes), *_expected(network)]
     else:
         lines = _guaranteed(chosen, frame, options)
@@ -107,6 +125,13 @@ def _check(options: argparse.Namespace) -> None:
         value = getattr(options, key)
         if value is not None and not 0 < value < 1:
             raise FcaError(key, value, "above 0 and below 1", "e.g. error=0.05 confidence=0.95")
+    if options.costs is not None:
+        for key in ("error", "metric"):
+            if getattr(options, key) is not None:
+                allowed = "left out beside costs=, which answers every image at its least expected cost"
+                raise FcaError(key, getattr(options, key), allowed, f"give {key}= or costs=")
+    if options.metric is not None and options.error is None:
+        raise FcaError("metric", options.metric, "a metric of error=, which is not given", "e.g. error=0.05")
     if options.images is None:
         raise FcaError("FOLDER", "none", "a directory or .zip archive of images, or an image", "name it first")
     out = Path(options.out)
@@ -131,10 +156,13 @@ class Chosen(NamedTuple):
     group: str | None = None
 
 
-def choose(trained: Trained, classifier: Classifier, error: float, confidence: float) -> Chosen:
+def choose(
+    trained: Trained, classifier: Classifier, error: float, confidence: float, is_balanced: bool = False
+) -> Chosen:
     """The threshold on the highest probability, from the validation images of the training and nothing else.
 
     classifier: the network, or the file of it, whose own probabilities count.
+    is_balanced: whether the error is the mean over classes.
 
     The best epoch was chosen on these images too, so each epoch counts as a candidate. So does each penalty of a probe
     of an older version; now its own training images choose that.
@@ -153,34 +181,43 @@ def choose(trained: Trained, classifier: Classifier, error: float, confidence: f
         return Chosen(no_threshold, 1, f"error={error:g} cannot be promised: {why}")
     pixels = open_pixels(data, classifier.geometry, trained.store.outputs / "cache", limit_gb=0.0, rows=rows)
     p = softmax(logits_of(classifier, pixels, rows).astype(np.float64), axis=1)
-    right = p.argmax(axis=1) == logit_columns(classifier.classes, data.classes)[data.labels[rows]]
+    true = logit_columns(classifier.classes, data.classes)[data.labels[rows]]
+    right = p.argmax(axis=1) == true
+    labels = true if is_balanced else None
     if row[ADAPTATION] == "probe":
         candidates = 1 if row.get(PENALTY_BY) == LEFT_OUT else len(PENALTIES)
     else:
         candidates = int(row["epochs_run"]) if trained.snapshot == BEST else 1
     sure = p.max(axis=1)
-    found = abstention(sure, right, error, confidence, candidates)
+    found = abstention(sure, right, error, confidence, candidates, labels)
     wrong = int((~right).sum())
     counted = f"{wrong} of {len(rows)} validation images {'is' if wrong == 1 else 'are'} wrong"
-    bound = promised_error(wrong, len(rows), confidence, candidates)
+    kind, bound = "an error rate", promised_error(wrong, len(rows), confidence, candidates)
+    if is_balanced:
+        of_class, images_of_class = wrong_of_class(right, true)
+        kind, bound = MEAN_ERROR, promised_balanced_error(of_class, images_of_class, confidence, candidates)
+        counted += f" (the smallest class has {images_of_class.min()} of them)"
     to_all, why_not = "", ""
     if bound > error:
-        promise = f"an error rate below {100 * bound:.1f} % can be promised at {100 * confidence:g} % confidence"
+        promise = f"{kind} below {100 * bound:.1f} % can be promised at {100 * confidence:g} % confidence"
         to_all = f"{counted}: for answers to all images, {promise}"
     if found.threshold is None:
-        steps = _what_would_do(sure, right, error, confidence, candidates)
+        steps = _what_would_do(sure, right, error, confidence, candidates, labels)
         why_not = f"{to_all or f'{counted}, also among the surest'}; error={error:g} cannot be promised; next: {steps}"
     return Chosen(found, candidates, why_not, to_all, row.get(GROUP))
 
 
-def _what_would_do(sure: np.ndarray, right: np.ndarray, error: float, confidence: float, candidates: int) -> str:
-    """What would give a threshold where these validation images give none."""
+def _what_would_do(
+    sure: np.ndarray, right: np.ndarray, error: float, confidence: float, candidates: int, labels: np.ndarray | None
+) -> str:
+    """What would give a threshold where these validation images give none.    labels: where classes count alike."""
     steps = []
-    larger = error_that_answers_all(sure, right, confidence, candidates)
+    larger = error_that_answers_all(sure, right, confidence, candidates, labels)
     if larger is not None:
         steps.append(f"error={larger:g}, which answers all")
-    enough = enough_images(sure, right, error, confidence, candidates)
-    if enough is not None:
+    if labels is not None:
+        steps.append("more validation images, most of all of the smallest class")
+    elif (enough := enough_images(sure, right, error, confidence, candidates)) is not None:
         steps.append(f"about {enough:,} validation images")
     if not right.all():
         steps.append("a better network")
@@ -188,11 +225,16 @@ def _what_would_do(sure: np.ndarray, right: np.ndarray, error: float, confidence
 
 
 def table(
-    paths: Sequence[str], logits: Sequence[np.ndarray | str], classes: Sequence[str], threshold: float | None
+    paths: Sequence[str],
+    logits: Sequence[np.ndarray | str],
+    classes: Sequence[str],
+    threshold: float | None,
+    costs: Costs | None = None,
 ) -> pd.DataFrame:
     """A line an image: image, predicted, answer ("" = abstains), abstain, p_<class> of each class, error.
 
     logits: of each image, or why it cannot be read; then `predicted` is empty too.
+    costs: of these classes: `predicted` is then the answer of least expected cost, whose column is `expected_cost`.
 
     >>> table(["a.png", "b.png"], [np.array([2.0, 0.0]), "b.png: cut"], ["cat", "dog"], 0.9).iloc[:, :4]
        image predicted answer  abstain
@@ -203,13 +245,19 @@ def table(
     p = np.full((len(paths), len(classes)), np.nan)
     if read.any():
         p[read] = softmax(np.stack([one for one in logits if not isinstance(one, str)]).astype(np.float64), axis=1)
-    predicted = np.where(read, np.array(classes, dtype=object)[np.nan_to_num(p).argmax(axis=1)], "")
+    answered = np.nan_to_num(p).argmax(axis=1) if costs is None else costs.answers(np.nan_to_num(p))
+    predicted = np.where(read, np.array(classes, dtype=object)[answered], "")
     answers = read & (np.nan_to_num(p).max(axis=1) > (np.inf if threshold is None else threshold))
     columns = {
         "image": list(paths),
         "predicted": predicted,
         "answer": np.where(answers, predicted, ""),
         "abstain": ~answers,
+        **(
+            {}
+            if costs is None
+            else {"expected_cost": costs.expected(p)[np.arange(len(p)), answered].astype(np.float32)}
+        ),
         **{f"p_{key}": p[:, column].astype(np.float32) for column, key in enumerate(classes)},
         "error": [one if isinstance(one, str) else "" for one in logits],
     }
@@ -231,6 +279,41 @@ def _answered(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
     return lines if len(read) else ["answers none: no image can be read"]
 
 
+def _least_costs(frame: pd.DataFrame, classes: Sequence[str]) -> list[str]:
+    """The answers of least expected cost to the first images, a line an image; the file has all."""
+    read = frame[frame["error"] == ""]
+    if not len(read):
+        return ["answers none: no image can be read"]
+    number = "the image" if len(read) == 1 else f"all {len(read)} images"
+    lines = [f"answers {number} at the least expected cost:"]
+    shown = read.head(PRINTED)
+    for image, answer, cost in zip(shown["image"], shown["predicted"], shown["expected_cost"], strict=True):
+        lines.append(f"  {printable(image)}: {answer}, expected cost {amount(cost)}")
+    if len(read) > PRINTED:
+        lines.append(f"  and {len(read) - PRINTED} more images in the file")
+    probabilities = read[[f"p_{key}" for key in classes]].to_numpy()
+    others = int((np.array(classes, dtype=object)[probabilities.argmax(axis=1)] != read["predicted"]).sum())
+    mean = f"expected cost: {amount(read['expected_cost'].mean())} an image, if the probabilities are right"
+    return [*lines, f"{mean}; {others} of {len(read)} answers are not the most probable class"]
+
+
+def _cost_on_test(network: Trained | Exported, costs: Costs) -> list[str]:
+    """What such answers cost for the test images, where the store has what these weights predicted."""
+    if not isinstance(network, Trained):
+        return []
+    rows = network.store.rows()
+    is_test = (rows["task"] == "predict") & (rows["parent"] == network.model.run_id) & (rows["shift"] == "clean")
+    is_test &= (rows["snapshot"] == network.snapshot) & (rows["split"] == "test")
+    if not is_test.any():
+        return []
+    tested = predictions(network.store, records(rows[is_test])[0])
+    costs = costs.of(tested.logit_classes)
+    mean, low, high = mean_cost(costs, tested.true, costs.answers(softmax(tested.logits.astype(np.float64), axis=1)))
+    cost = f"{amount(mean)} [{amount(low)}, {amount(high)}] an image on {len(tested.true)} test images"
+    most_probable = f"the most probable classes would cost {amount(costs.paid(tested.true, tested.pred).mean())} there"
+    return [f"expect of images like those of its training: {cost}; {most_probable}"]
+
+
 def _expected(network: Trained | Exported) -> list[str]:
     """How often such answers are right, where the network was tested."""
     tested = network.tested()
@@ -245,10 +328,13 @@ def _guaranteed(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace
     """How many images are answered under a wanted error, and what that rests on."""
     found, read = chosen.found, int((frame["error"] == "").sum())
     limit, confidence = f"{100 * options.error:g} %", f"{100 * options.confidence:g} %"
+    kept, promise = "the error", f"at most {limit} of such answers are wrong"
+    if options.metric == BALANCED:
+        kept, promise = MEAN_ERROR, f"{MEAN_ERROR} of such answers is at most {limit}"
     yours = "your 1 image" if read == 1 else f"your {read} images"
     if found.threshold is None:
         lines = [
-            f"answers none of {yours} (the most probable classes are in the file): no threshold keeps the error at "
+            f"answers none of {yours} (the most probable classes are in the file): no threshold keeps {kept} at "
             f"most {limit} with {confidence} confidence",
             chosen.why_not,
         ]
@@ -260,7 +346,7 @@ def _guaranteed(chosen: Chosen, frame: pd.DataFrame, options: argparse.Namespace
             where = f"highest probability above {found.threshold:.3g}"
         lines = [
             f"answers {answered} of {yours}{share}: {where}",
-            f"at most {limit} of such answers are wrong, with {confidence} confidence, for images like the validation "
+            f"{promise}, with {confidence} confidence, for images like the validation "
             f"images: of those it answers {found.answered} of {found.images}, {found.wrong} of them wrong",
         ]
         if chosen.to_all:

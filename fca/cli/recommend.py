@@ -46,7 +46,7 @@ from fca.tasks.latency import check_threads
 from fca.types import FcaError, Run
 
 SHARED = ("dataset", "subset", "machine", "recipe", "trainer", "logger", "outputs", "limit", "plugins")
-OF_ANALYSIS = ("within", "confidence", "metric", "latency_ms", "memory_mb", "file_mb", "params_m")
+OF_ANALYSIS = ("within", "confidence", "metric", "costs", "latency_ms", "memory_mb", "file_mb", "params_m")
 USES = {"train": "to train on", "val": "to validate", "test": "to test"}
 MINUTES_FROM_SCRATCH = 10.0
 PATIENCE_S = 120.0  # of probes that are all tried, whatever is expected of them
@@ -70,6 +70,7 @@ def recommend(config: DictConfig) -> None:
     check_threads("threads", config.threads)
     device_of(config.device, "device")
     search = Search(config, shared_words(config), component(config, "analysis"))
+    search.check_costs()
     search.check_file_limit()
     print(search.opening, flush=True)  # a wrong name is refused before any work
     search.describe()
@@ -161,6 +162,13 @@ class Search:
             absent = f"{', '.join(missing)} not installed"
             line += f"\n{absent}: networks run in PyTorch, in fp32; pip install 'fca[export]'"
         return line
+
+    def check_costs(self) -> None:
+        """Raise FcaError for a table of costs that lacks one of the classes, or has another."""
+        if self.asked.cost_table is not None:
+            setup = self.jobs.job({"task": "describe"}).setup
+            classes = [setup.data.classes[index] for index in setup.subset.classes]
+            self.asked.cost_table.of(classes, setup.data.classes)
 
     # Programs
 
@@ -293,7 +301,7 @@ class Search:
 
     def _is_within_limits(self, subject: Subject) -> bool:
         row = self.store.row(self._speed_job(subject.keys).plan[0].run_id)
-        return self.asked.limits.over(row) is None
+        return self.asked.limits(self.asked.metric_of_others).over(row) is None
 
     def _is_worth_a_probe(self, subject: Subject) -> bool:
         """Whether it may well be smaller than the answer and as good, or better than all."""
@@ -303,7 +311,7 @@ class Search:
         label, weights = (self._speed_job(subject.keys).plan[0].about[key] for key in ("model", "weights"))
         at = now.position(now.of.program_of({"model": label, "weights": weights, "adaptation": PROBE}))
         difference = now.draws[:, at] - now.draws[:, now.best]
-        within = self.asked.limits.within
+        within = now.limits.within
         is_smaller = now.cost[at] < now.cost[now.answer] and (difference >= -within).mean() >= WORTH
         return bool(is_smaller or (difference > within).mean() >= WORTH)
 
@@ -361,13 +369,13 @@ class Search:
 
     def weigh(self) -> Weighed:
         """The candidates as they stand now."""
-        return Weighed(evidence_of(self.store, *self.of), self.known, self.asked.limits, self.asked.quality)
+        return self.asked.weighed(evidence_of(self.store, *self.of), self.known)
 
     @cached_property
     def known(self) -> KnownJobs:
         """How programs compared on other jobs."""
         others = [job for job in evidence(self.store, None) if job.job.fingerprint != self.of[0]]
-        return known_jobs(others, self.asked.quality)
+        return known_jobs(others, self.asked.metric_of_others)
 
     def answer(self) -> None:
         """The answers of the analysis, the next commands, and the page."""
@@ -376,6 +384,8 @@ class Search:
         tables = {table.name: table for table in asked(self.store)}
         print("", *(answer.sentence for answer in answers([asked], tables, MOST)), sep="\n")
         options = {name: getattr(asked, name) for name in OF_ANALYSIS}
+        if asked.cost_table is not None:
+            options["costs"] = asked.cost_table.by_name  # what the page is made of, whatever becomes of the file
         page = write_report("recommend", self.config.outputs, query, options=options)
         for line in self._next(self.weigh(), page):
             print(line)
@@ -384,7 +394,8 @@ class Search:
         if now.chosen is not None and not now.chosen_is_at_chance:
             run, outputs = f"run={now.chosen['run_id']}", str(self.config.outputs)
             where = [] if outputs == "outputs" else [f"outputs={outputs}"]
-            yield "use it: " + shlex.join(["fca", "predict", "FOLDER", run, *where])
+            costs = [f"costs={self.asked.costs}"] if self.asked.costs is not None else []
+            yield "use it: " + shlex.join(["fca", "predict", "FOLDER", run, *costs, *where])
             if now.can_be_shipped:
                 yield "ship it: " + shlex.join(["fca", "export", run, *where])
         yield f"page: {page}"

@@ -6,10 +6,13 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 from scipy.stats import beta, binom
 
 STARTS = 3  # counts of answered images at which a sequence of tests starts, where there are images enough
+TILTS = np.geomspace(0.003, 30.0, 60)  # images of a class by which Chernoff's bound weighs it; exp(-30) is nothing
+BISECTIONS = 50
+LEAST_KEPT = 1e-13  # about exp(-30): beyond, where classes are very unequal, a larger bound is taken instead
 FARTHEST = 1000  # times as many images: beyond that `enough_images` does not look
 
 
@@ -31,6 +34,7 @@ def abstention(
     error: float,
     level: float = 0.95,
     candidates: int = 1,
+    labels: Integer[np.ndarray, " images"] | None = None,
 ) -> Abstention:
     """The lowest threshold at which new images are answered with an error of at most `error`, with this confidence.
 
@@ -45,6 +49,8 @@ def abstention(
     three are used where there are at least three times the fewest images.
 
     right:      whether the most probable class is the true one.    error: in (0, 1).
+    labels:     true class of each image: the error is then the mean over these classes of that of a class's answered
+                images, and p the one of `balanced_p_values`. None: of all answered images.
     candidates: networks of which these same images chose this one, such as the epochs of its training: each of them has
                 to keep the guarantee (union bound).
     Raises ValueError without images and for an error or level outside (0, 1).
@@ -64,7 +70,14 @@ def abstention(
     counts = np.arange(starts[0], images + 1)
     threshold = np.append(sure, 0.0)[counts]  # of the n most confident: the confidence of the next one
     above = np.where(counts < images, np.searchsorted(-sure, -threshold, side="left"), images)  # n, but for ties
-    rejected = binom.cdf(wrong[above], above, error) <= risk / len(starts)
+    if labels is None:
+        p_values = binom.cdf(wrong[above], above, error)
+    else:
+        of_class = np.eye(int(labels.max()) + 1, dtype=np.int64)[labels[order]]
+        of_class = of_class[:, of_class.any(axis=0)]
+        number = np.cumsum(of_class, axis=0)[above - 1]
+        p_values = balanced_p_values(np.cumsum(of_class * ~right[order, None], axis=0)[above - 1], number, error)
+    rejected = p_values <= risk / len(starts)
     lengths = [int(np.argmin(np.append(rejected[start - starts[0] :], False))) for start in starts]
     ends = [start + length - 1 for start, length in zip(starts, lengths, strict=True) if length]
     if not ends:
@@ -136,11 +149,79 @@ def promised_error(wrong: int, images: int, level: float = 0.95, candidates: int
     return float(beta.ppf(1 - (1 - level) / candidates, wrong + 1, images - wrong))
 
 
+def promised_balanced_error(
+    wrong: Int[np.ndarray, " classes"], images: Int[np.ndarray, " classes"], level: float = 0.95, candidates: int = 1
+) -> float:
+    """The mean over classes of the error of answers to all images that these images promise; see `promised_error`.
+
+    The largest error that `balanced_p_values` does not reject at (1 - level) / candidates.
+
+    >>> round(promised_balanced_error(np.array([0, 0]), np.array([12, 12])), 3)  # as `promised_error` of 24 images
+    0.117
+    >>> round(promised_balanced_error(np.array([0, 0]), np.array([20, 4])), 3)  # half of the mean rests on four images
+    0.264
+    """
+    risk = _risk(0.5, level, candidates)
+    low, high = 0.0, 1.0
+    for _ in range(40):  # 1e-12
+        middle = (low + high) / 2
+        is_possible = balanced_p_values(wrong[None], images[None], middle)[0] > risk
+        low, high = (middle, high) if is_possible else (low, middle)
+    return high
+
+
+def balanced_p_values(
+    wrong: Int[np.ndarray, "sets classes"], images: Int[np.ndarray, "sets classes"], error: float
+) -> Float[np.ndarray, " sets"]:
+    """For each set of images: how likely so small a mean over classes of the share wrong is, if `error` is expected.
+
+    An upper bound of the largest probability, over all ways in which the classes can share that error (p_1 to p_K with
+    mean `error`), that S = sum_c wrong_c / n_c is as small as it is; so no test that uses it rejects too often, at any
+    number of images. By Chernoff's bound, with the numbers n_c of each class as they are,
+
+        P(S <= s) <= min over t > 0 of exp(t s + max over p of sum_c n_c log(1 - p_c (1 - exp(-t / n_c))))
+
+    where the maximum is concave in p; its Lagrange dual gives a value that is never too small. Where nothing is wrong
+    and classes have equally many images it is exact, (1 - error)^n. A class without images may have any error.
+    """
+    parts = np.array_split(np.arange(len(wrong)), max(1, wrong.size // 20_000))  # of 10 MB
+    return np.concatenate([_balanced_p_values(wrong[part], images[part], error) for part in parts])
+
+
+def _balanced_p_values(
+    wrong: Int[np.ndarray, "sets classes"], images: Int[np.ndarray, "sets classes"], error: float
+) -> Float[np.ndarray, " sets"]:
+    is_there = images > 0
+    n = np.maximum(images, 1)[:, None].astype(np.float64)  # sets, tilts, classes
+    observed = (wrong / n[:, 0]).sum(axis=1)
+    shared = wrong.shape[1] * error - (~is_there).sum(axis=1)  # the errors of classes with images add up to this
+
+    tilt = TILTS[:, None] * n.mean(axis=2, keepdims=True)
+    kept = np.maximum(np.exp(-tilt / n), LEAST_KEPT)
+    taken = 1 - kept
+    low = np.log((n * taken).min(axis=2))
+    high = np.log((n * taken / kept).max(axis=2))
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        price = np.exp(middle)[:, :, None]
+        sum_of_errors = (np.clip(1 / taken - n / price, 0, 1) * is_there[:, None]).sum(axis=2)
+        is_too_cheap = sum_of_errors < shared[:, None]
+        low, high = np.where(is_too_cheap, middle, low), np.where(is_too_cheap, high, middle)
+
+    price = np.exp(high)[:, :, None]
+    errors = np.clip(1 / taken - n / price, 0, 1) * is_there[:, None]
+    logarithm = (is_there[:, None] * n * np.log1p(-errors * taken)).sum(axis=2)
+    dual = logarithm + price[:, :, 0] * (errors.sum(axis=2) - shared[:, None])
+    bound = np.exp(np.minimum((tilt[:, :, 0] * observed[:, None] + dual).min(axis=1), 0.0))
+    return np.where(shared > 0, bound, 1.0)
+
+
 def error_that_answers_all(
     confidence: Float[np.ndarray, " images"],
     right: Bool[np.ndarray, " images"],
     level: float = 0.95,
     candidates: int = 1,
+    labels: Integer[np.ndarray, " images"] | None = None,
 ) -> float | None:
     """The smallest error, in whole percent, for which `abstention` answers all images; None if there is none.
 
@@ -150,12 +231,23 @@ def error_that_answers_all(
     >>> error_that_answers_all(sure, sure > 0)
     0.12
     """
-    bound = promised_error(int((~right).sum()), len(right), level, candidates)
-    for percent in range(math.ceil(100 * bound), 100):
-        found = abstention(confidence, right, percent / 100, level, candidates)
+    if labels is None:
+        bound = promised_error(int((~right).sum()), len(right), level, candidates)
+    else:
+        bound = promised_balanced_error(*wrong_of_class(right, labels), level, candidates)
+    for percent in range(max(1, math.ceil(100 * bound)), 100):
+        found = abstention(confidence, right, percent / 100, level, candidates, labels)
         if found.threshold is not None and found.answered == len(right):
             return percent / 100
     return None
+
+
+def wrong_of_class(
+    right: Bool[np.ndarray, " images"], labels: Integer[np.ndarray, " images"]
+) -> tuple[Int[np.ndarray, " classes"], Int[np.ndarray, " classes"]]:
+    """How many images of each class that is there are wrong, and how many there are."""
+    _, of_class, number = np.unique(labels, return_inverse=True, return_counts=True)
+    return np.bincount(of_class, ~right, len(number)).astype(np.int64), number
 
 
 def _starts(images: int, error: float, risk: float) -> Int[np.ndarray, " starts"]:

@@ -28,6 +28,7 @@ from fca.studies.answers import predictions
 from tests.conftest import SMALL
 
 ROOT = Path(__file__).parents[2]
+PICTURE = str(ROOT / "docs" / "pictures" / "recommend.png")
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +206,54 @@ def test_without_an_error_every_image_is_answered_and_probabilities_are_printed(
     assert f"expect of images like those of its training: {right} of {trained.row['n_test']} test images right" in out
 
 
+def test_with_costs_each_image_gets_the_answer_of_least_expected_cost(fca, outputs, trained, tested, images, tmp_path):
+    """Against enumeration of the answers, and the stored logits of the test images, which are these images."""
+    paid = {"1": {"1": 0, "4": 1, "7": 2}, "4": {"1": 40, "4": 0, "7": 40}, "7": {"1": 3, "4": 1.5, "7": 0}}
+    order = ["7", "1", "4"]
+    lines = [",".join(["true", *order])] + [",".join([j, *(str(paid[j][k]) for k in order)]) for j in "417"]
+    (tmp_path / "costs.csv").write_text("\n".join(lines))
+    run, store = f"run={trained.row['run_id']}", f"outputs={outputs}"
+    code, out, err = fca(str(images), run, store, "costs=costs.csv", door=predict)
+    assert code == 0, err
+
+    frame = pd.read_csv("predictions.csv", dtype={"predicted": str, "answer": str}, keep_default_na=False)
+    *read, cut = frame.to_dict("records")
+    costs_of_all = []
+    for one in read:
+        p = {key: float(one[f"p_{key}"]) for key in "147"}
+        expected = {k: sum(p[j] * paid[j][k] for j in "147") for k in "147"}
+        assert expected[one["predicted"]] == pytest.approx(min(expected.values()), rel=1e-4)  # float32 in the file
+        assert float(one["expected_cost"]) == pytest.approx(min(expected.values()), rel=1e-4)
+        assert (one["answer"], one["abstain"]) == (one["predicted"], False)
+        costs_of_all.append(min(expected.values()))
+    assert (cut["predicted"], cut["expected_cost"]) == ("", "")
+    moved = sum(one["predicted"] != max("147", key=lambda key, one=one: float(one[f"p_{key}"])) for one in read)
+    assert moved > 0, "else the table asks for nothing"
+    assert f"; {moved} of {len(read)} answers are not the most probable class" in out
+
+    labels = np.array(["147"[column] for column in tested[0].true])
+    by_path = {one["image"]: one["predicted"] for one in read}
+    answers = [by_path[f"box{at % 2}/{at:03}.png"] for at in range(len(labels))]
+    mean = np.mean([paid[true][answer] for true, answer in zip(labels, answers, strict=True)])
+    line = next(line for line in out.splitlines() if line.startswith("expect of images like those"))
+    assert float(re.search(r"training: ([\d.]+) \[", line)[1]) == pytest.approx(mean, rel=0.005)  # three digits
+    assert f"an image on {len(labels)} test images" in line
+
+
+def test_a_balanced_error_counts_every_class_alike(fca, outputs, trained, images):
+    run, store = f"run={trained.row['run_id']}", f"outputs={outputs}"
+    code, out, err = fca(str(images / "box0" / "000.png"), run, store, "error=0.001", "metric=balanced", door=predict)
+    assert code == 0, err
+    first, second, *_ = out.splitlines()
+    assert "no threshold keeps the mean over classes of the error rate at most 0.1 % with 95 % confidence" in first
+    assert re.search(
+        r"\(the smallest class has \d+ of them\): for answers to all images, the mean over classes", second
+    )
+    code, out, err = fca(str(images), run, store, "error=0.9", "metric=balanced", "--force", door=predict)
+    assert code == 0, err
+    assert "the mean over classes of the error rate of such answers is at most 90 %, with 95 % confidence" in out
+
+
 def test_answers_to_all_need_no_validation_images(fca, outputs, trained, images, monkeypatch):
     monkeypatch.setattr("fca.cli.configure._listed_again", lambda *_: None)
     words = [str(images), f"run={trained.row['run_id']}", f"outputs={outputs}"]
@@ -301,6 +350,12 @@ def test_images_that_went_away_are_asked_for_by_the_command_that_listed_them(fca
         ([".", "error=5%"], "--error = 5%; allowed: a number, such as 0.05"),
         ([".", "erorr=0.05"], "next: did you mean error=0.05?"),
         ([".", "--froce"], "next: did you mean --force?"),
+        ([".", "metric=f1"], "--metric = f1; allowed: accuracy, balanced"),
+        ([".", "metric=balanced"], "metric = balanced; allowed: a metric of error=, which is not given"),
+        ([".", "costs=there.csv", "error=0.1"], "error = 0.1; allowed: left out beside costs="),
+        ([".", "costs=there.csv", "metric=accuracy"], "metric = accuracy; allowed: left out beside costs="),
+        ([PICTURE, "costs=nowhere.csv"], "costs = nowhere.csv; allowed: a CSV file"),
+        ([PICTURE, "costs=there.csv"], "table in there.csv = no header"),
         ([".", "out=there.csv"], "out = there.csv; allowed: a file that does not exist yet"),
     ],
 )

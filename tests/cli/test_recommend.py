@@ -1,11 +1,14 @@
 """`fca recommend` from the command line: an answer from nothing but a folder, and refusals before any work."""
 
+import re
+import shlex
+
 import numpy as np
 import pytest
 from PIL import Image
 from safetensors.torch import save_file
 
-from fca.cli import recommend
+from fca.cli import predict, recommend
 from fca.cli.configure import load_model
 from fca.store import results
 
@@ -100,6 +103,30 @@ def test_a_candidate_whose_training_diverges_is_left_out_and_not_trained_for_lon
     assert "Use test_vit" not in out
 
 
+@pytest.mark.slow
+def test_with_costs_the_answer_is_in_their_unit_and_leads_to_predictions_by_them(fca, tmp_path):
+    folder = folder_of_colours(tmp_path / "colours", per_class=20)
+    file = tmp_path / "my costs.csv"
+    file.write_text("true,red,green,blue\nred,0,1,1\ngreen,1,0,1\nblue,3,3,0\n")
+    few = [word for word in FEW if not word.startswith("minutes")]
+    code, out, err = fca(str(folder), *few, "minutes=0.2", f"costs='{file}'", door=recommend)
+    assert code == 0, err
+    assert re.search(r"Use .*: costs [\d.]+ \[[\d.]+, [\d.]+\] an image on 12 test images", out)
+    assert "Always answering blue would cost 0.667 an image" in out  # a third red and a third green, at 1 each
+    [line] = [line for line in out.splitlines() if line.startswith("use it: ")]
+    words = shlex.split(line)
+    words[words.index("FOLDER")] = str(folder)
+    code, predicted, err = fca(*words[4:], door=predict)
+    assert code == 0, err
+    assert "answers all 60 images at the least expected cost" in predicted
+
+    page = tmp_path / "outputs" / "reports" / "recommend" / "index.html"
+    before = page.read_text()
+    file.write_text(file.read_text().replace("3,3", "2,2"))
+    assert fca(str(folder), *few, "minutes=0.2", f"costs='{file}'", door=recommend)[0] == 0
+    assert page.read_text() != before, "another table under the same name is another page"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -118,10 +145,18 @@ def test_a_candidate_whose_training_diverges_is_left_out_and_not_trained_for_lon
         ([".", "packages=[resnet1800]"], "packages = resnet1800"),
         ([".", "precisions=[int4]"], "precisions = int4; allowed: a list: [A, B], each fp32, int8"),
         ([".", "metric=f1"], "metric = f1; allowed: accuracy, balanced"),
+        ([".", "within=101"], "within = 101"),
+        ([".", "within=-1"], "within = -1"),
+        ([".", "costs=nowhere.csv"], "costs = nowhere.csv; allowed: a CSV file"),
+        ([".", "costs=costs.csv"], "classes of costs.csv = without 'green'; allowed: all of blue, green, red"),
+        ([".", "costs=other.csv"], "class of other.csv = 'pink'; allowed: classes of the data set: blue, green, red"),
+        ([".", "costs=costs.csv", "metric=balanced"], "metric = balanced; allowed: left out beside costs="),
     ],
 )
 def test_what_cannot_be_recommended_from_is_refused(fca, tmp_path, words, message):
     folder_of_colours(tmp_path, per_class=10)
+    (tmp_path / "costs.csv").write_text("true,red,blue\nred,0,1\nblue,1,0\n")
+    (tmp_path / "other.csv").write_text("true,red,pink\nred,0,1\npink,1,0\n")
     code, _, err = fca(*words, "logger=none", door=recommend)
     assert code == 2
     assert message in err

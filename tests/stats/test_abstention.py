@@ -4,9 +4,11 @@ from scipy.stats import beta, binom
 
 from fca.stats.abstention import (
     abstention,
+    balanced_p_values,
     enough_images,
     error_that_answers_all,
     fewest_images,
+    promised_balanced_error,
     promised_error,
 )
 
@@ -132,3 +134,81 @@ def test_the_error_that_answers_all_does_so_and_is_no_smaller_than_the_promise(w
 
 def test_no_error_answers_all_where_everything_is_wrong():
     assert error_that_answers_all(np.linspace(1, 0.3, 40), np.zeros(40, bool), LEVEL) is None
+
+
+# The mean over classes
+
+SIZES = [[20], [10, 10], [15, 5], [60, 20, 5], [100, 60, 30, 10], [2, 50], [20] * 5, [40] * 5]
+
+
+def ways_to_share(error, images):
+    """Errors of classes whose mean is `error`: the same everywhere, all in the smallest class, all in the largest."""
+    count = len(images)
+    yield np.full(count, error)
+    for order in (np.argsort(images), np.argsort(-images)):
+        errors, left = np.zeros(count), count * error
+        for at in order:
+            errors[at] = min(1.0, left)
+            left -= errors[at]
+        yield errors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_a_balanced_error_is_excluded_wrongly_no_more_often_than_stated_however_classes_share_it(sizes):
+    """20 to 200 images, few mistakes: 4,000 draws; three standard errors of .05 are .01."""
+    rng, images = np.random.default_rng(0), np.array(sizes)
+    for error in (0.01, 0.03, 0.1, 0.2):
+        for errors in ways_to_share(error, images):
+            wrong, draws = np.unique(rng.binomial(images, errors, (4000, len(sizes))), axis=0, return_counts=True)
+            p_values = balanced_p_values(wrong, np.tile(images, (len(wrong), 1)), error)
+            assert draws[p_values <= 1 - LEVEL].sum() / 4000 <= 1 - LEVEL + 0.01
+
+
+def test_a_balanced_p_value_is_no_smaller_than_any_way_to_share_the_error_makes_it():
+    """Against the exact probability, by enumeration of all counts of two classes, at a grid of errors."""
+    images, error = np.array([12, 5]), 0.2
+    counts = np.array([[a, b] for a in range(13) for b in range(6)])
+    shares = (counts / images).sum(axis=1)
+    for wrong in ([0, 0], [1, 0], [0, 1], [2, 1]):
+        is_as_small = shares <= (np.array(wrong) / images).sum() + 1e-12
+        exact = [
+            binom.pmf(counts, images, [first, 2 * error - first]).prod(axis=1)[is_as_small].sum()
+            for first in np.linspace(0, 2 * error, 81)
+        ]
+        [bound] = balanced_p_values(np.array([wrong]), images[None], error)
+        assert max(exact) - 1e-9 <= bound <= 3 * max(exact)
+
+
+@pytest.mark.parametrize("classes", [1, 2, 5])
+def test_with_nothing_wrong_in_equal_classes_a_balanced_error_is_promised_as_the_plain_one(classes):
+    bound = promised_balanced_error(np.zeros(classes, int), np.full(classes, 20))
+    assert bound == pytest.approx(promised_error(0, 20 * classes), abs=1e-9)  # exp(-30) is 1e-13
+
+
+def test_a_class_without_images_may_be_wrong_always():
+    assert promised_balanced_error(np.array([0, 0]), np.array([40, 0])) >= 0.5
+
+
+def test_a_balanced_threshold_is_not_bought_with_a_rare_class():
+    """Wrong on a rare class always, right on a frequent one: 4 % of all answers, 50 % as the mean over classes."""
+    sure = np.linspace(1, 0.5, 200)
+    labels = (np.arange(200) % 25 == 24).astype(int)
+    right = labels == 0
+    assert abstention(sure, right, 0.1).answered == 200
+    assert abstention(sure, right, 0.1, labels=labels).threshold is None
+    assert error_that_answers_all(sure, right, LEVEL, labels=labels) > 0.5
+
+
+@pytest.mark.slow
+def test_a_balanced_error_of_answered_images_is_kept_with_the_stated_confidence():
+    """Two classes of 80 % and 20 %; the unsure images of the rare one are wrong: 400 sets, three standard errors."""
+    rng, error, over = np.random.default_rng(0), 0.15, 0
+    for _ in range(400):
+        sure, labels = rng.random(150), (rng.random(150) < 0.2).astype(int)
+        right = rng.random(150) >= np.where((labels == 1) & (sure < 0.5), 0.4, 0.05)
+        threshold = abstention(sure, right, error, LEVEL, labels=labels).threshold
+        if threshold is not None:
+            unsure = max(0.5 - threshold, 0) / (1 - threshold)  # share of the answered images below 0.5
+            over += (0.05 + 0.4 * unsure + 0.05 * (1 - unsure)) / 2 > error
+    assert over / 400 <= 1 - LEVEL + 0.033

@@ -252,3 +252,99 @@ def test_jobs_of_one_data_set_are_named_by_their_classes(tmp_path):
     assert set(frame["dataset"]) == names
     [alone] = Recommendation("classes == (1, 2)")(lab.store)[0].frame.to_dict("records")
     assert (alone["dataset"], alone["run_id"]) == ("zoo", run)
+
+
+def costs_file(folder, text):
+    file = folder / "costs.csv"
+    file.write_text(text)
+    return str(file)
+
+
+EVEN = "true,wolf,cat,yak\nwolf,0,1,1\ncat,1,0,1\nyak,1,1,0\n"
+
+
+def probed(lab, model, probabilities, latency_ms, **of):
+    """A probe whose probabilities of the classes are these for all images of a class; its run id."""
+    network(lab, model, latency_ms, weights="w", **of)
+    rows = np.concatenate([lab.data.rows("train"), lab.data.rows("val")])
+    logits = np.log(np.array(probabilities))
+    about = {"model": model, "weights": "w", "adaptation": "probe", "ncl": 3, "classes": range(3), "seed": 0}
+    arrays = {JUDGED_IMAGES: rows.astype(np.int32), LEFT_OUT_LOGITS: logits[lab.data.labels[rows]]}
+    measured = {"top1": 0.9, "top1_low": 0.8, "top1_high": 0.95, "input_size": SIZE}
+    test = lab.data.labels[lab.data.rows("test")]
+    run = lab.write(arrays, task="train", **about, **measured, n_test=len(test), n_judged=len(rows))
+    stored = {"pred": logits[test].argmax(axis=1).astype(np.int32), "logits": logits[test].astype(np.float32)}
+    stored["logit_classes"] = np.array(lab.data.classes)
+    lab.write(stored, task="predict", split="test", parent=run, snapshot="best", **about)
+    return run
+
+
+def test_each_image_gets_the_answer_of_least_expected_cost_and_costs_are_in_the_unit_of_the_table(tmp_path):
+    """Certain of wolves and cats; a yak is 60 % a cat, which costs 30: answered yak, cats are wrong at 2 each."""
+    lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=90))
+    probed(lab, "net", [[0.98, 0.01, 0.01], [0.02, 0.6, 0.38], [0.02, 0.6, 0.38]], 4.0)
+    file = costs_file(tmp_path, "true,yak,cat,wolf\nyak,0,30,30\ncat,2,0,2\nwolf,2,2,0\n")
+    found = {table.name: table.frame for table in Recommendation(costs=file)(lab.store)}
+    line = found["recommendation"].iloc[0]
+    assert line["cost_judged"] == pytest.approx(2 / 3), "a third are cats, answered as yak"
+    assert line["cost"] == pytest.approx(2 / 3)
+    assert line["cost_low"] < 2 / 3 < line["cost_high"] < 30
+    assert line["cost_expected_low"] < 2 / 3 < line["cost_expected_high"]
+    assert (line["one_answer"], line["cost_of_one_answer"]) == ("yak", pytest.approx(4 / 3))
+    assert (line["metric"], np.isnan(line["top1_expected"])) == ("cost", True)
+    [pair] = found["recommendation_confusions"].to_dict("records")
+    assert (pair["label"], pair["predicted_class"], pair["errors"], pair["cost_of_errors"]) == ("cat", "yak", 30, 60)
+
+
+def test_costs_choose_the_model_whose_mistakes_are_cheap(tmp_path):
+    """One model never tells cats from yaks, the other never wolves from cats: which is better, the table decides."""
+    lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=90))
+    of_cats_and_yaks, of_wolves_and_cats = [0.02, 0.49, 0.49], [0.49, 0.49, 0.02]
+    probed(lab, "herd", [[0.98, 0.01, 0.01], of_cats_and_yaks, of_cats_and_yaks], 4.0)
+    probed(lab, "pack", [of_wolves_and_cats, of_wolves_and_cats, [0.01, 0.01, 0.98]], 4.0)
+    table = "true,wolf,cat,yak\nwolf,0,{wolf},9\ncat,{wolf},0,{yak}\nyak,9,{yak},0\n"
+    for chosen, prices in (("herd", {"wolf": 9, "yak": 1}), ("pack", {"wolf": 1, "yak": 9})):
+        file = costs_file(tmp_path, table.format(**prices))
+        assert Recommendation(costs=file)(lab.store)[0].frame.iloc[0]["model"] == chosen
+
+
+def test_with_one_cost_for_every_mistake_the_choice_is_that_of_accuracy(recommended_study, tables, tmp_path):
+    by_cost = Recommendation(costs=costs_file(tmp_path, EVEN.replace("1", "7")))
+    by_accuracy = tables["recommendation"]
+    job = evidence(recommended_study.store, None)[0]
+    known = known_jobs([], by_cost.metric_of_others)
+    weighed = [asked.weighed(job, known) for asked in (by_cost, Recommendation())]
+    np.testing.assert_allclose(weighed[0].draws, weighed[1].draws, atol=1e-9)  # float64, through a logit and back
+    assert weighed[0].limits.within == pytest.approx(0.01)
+    assert weighed[0].candidates[weighed[0].answer].program.network == by_accuracy.iloc[0]["model"]
+
+
+def test_a_margin_is_in_the_unit_of_the_table_or_one_mistake_in_a_hundred_images(recommended_study, tmp_path):
+    file = costs_file(tmp_path, "true,wolf,cat,yak\nwolf,0,1,1\ncat,1,0,1\nyak,8,8,0\n")
+    job = evidence(recommended_study.store, None)[0]
+    usual = Recommendation(costs=file)
+    metric = usual.metric_of(job)
+    mean_of_a_mistake = (4 * 1 + 2 * 8) / 6
+    assert metric.cost(1 - usual.limits(metric).within) == pytest.approx(mean_of_a_mistake / 100)
+    assert metric.cost(1 - Recommendation(costs=file, within=0.4).limits(metric).within) == pytest.approx(0.4)
+    assert metric.difference(0.05) == "0.4 an image"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"metric": "balanced"}, "metric = balanced; allowed: left out beside costs="),
+        ({"metric": "accuracy"}, "metric = accuracy; allowed: left out beside costs="),
+        ({"costs": None, "within": 101.0}, "within = 101.0; allowed: a finite number, at least 0, at most 100 points"),
+        ({"costs": "nowhere.csv"}, "costs = nowhere.csv; allowed: a CSV file"),
+    ],
+)
+def test_what_contradicts_costs_is_refused(tmp_path, given, message):
+    with pytest.raises(FcaError, match=message):
+        Recommendation(**({"costs": costs_file(tmp_path, EVEN)} | given)).check()
+
+
+def test_a_table_that_lacks_a_class_of_the_job_is_refused(recommended_study, tmp_path):
+    file = costs_file(tmp_path, "true,wolf,cat\nwolf,0,1\ncat,1,0\n")
+    with pytest.raises(FcaError, match="without 'yak'; allowed: all of"):
+        Recommendation(costs=file)(recommended_study.store)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -39,7 +39,12 @@ FEWEST_FREEDOM, MOST_FREEDOM = 3, 30  # degrees of freedom of a new data set's e
 STRANGER_SD = 0.7  # logit units: the best of four networks of 0.4 to 4 million weights is 10 points above the worst
 LEAST_VARIANCE = 1e-9  # of a logit: 3e-5, far below what any number of images shows
 PAIRED_PRIOR_IMAGES = 30  # that the typical correlation of right and wrong counts for, beside the observed one
+OWN_SHARE = 0.1  # of the deviation that all candidates share: each makes other mistakes (0.04 to 0.1 in simulations)
+UNSEEN_MISTAKES = 0.5  # that count beside the observed ones: few images show few kinds of mistakes
+RIGHT_OR_WRONG = np.ones(1)  # every mistake loses 1: nothing but right or wrong counts
+LEAST_DISPERSION = 1e-4  # of a variance, so that no number of images is infinite
 
+Losses = Float[np.ndarray, " mistakes"]
 Correct = Float[np.ndarray, "candidates images"]
 Draws = Float[np.ndarray, "draws candidates"]
 Both = Float[np.ndarray, " both"]  # first logits on images like the judged ones, then on test images
@@ -82,23 +87,53 @@ class JobForecast:
     """What is known of the accuracies of a job's candidates, before (`prior`) or after (`update`) it has judged some.
 
     candidates: of the job.    mixture: of their logits.    paired: typical correlation of right and wrong.
+    losses:     of the possible mistakes: 1, or as `of_losses` has them.
     """
 
     candidates: Candidates
     mixture: Mixture
     paired: BetweenCandidates
+    losses: Losses = field(default_factory=lambda: RIGHT_OR_WRONG)
+
+    def of_losses(self, losses: Losses) -> JobForecast:
+        """What is expected of the mean of 1 - loss, where a mistake loses a part of 1 that depends on what it confuses.
+
+        What earlier jobs show of accuracies p is carried over: with r the mean loss of a mistake,
+
+            1 - loss = 1 - (1 - p) r,   d logit(1 - loss) / d logit(p) = p / (1 - (1 - p) r)
+
+        The mistakes of this job may all be cheap ones, or expensive ones. So r is itself uncertain: lognormal, with the
+        mean and the coefficient of variation v of the losses, the same for all candidates, which takes the variance
+        log(1 + v^2) and the mean -log(1 + v^2) / 2 on the logarithmic scale. Each candidate by itself has OWN_SHARE of
+        that deviation more. With a loss of 1 for every mistake this is what is expected of accuracies.
+
+        losses: of the possible mistakes, in [0, 1] and not all 0, each as likely as the others.
+        """
+        variance = np.log1p((losses.std() / losses.mean()) ** 2)
+        mean = float(losses.mean() * np.exp(-variance / 2))
+        count = len(self.candidates)
+        unknown = np.full((2 * count, 2 * count), variance)
+        unknown += np.tile(OWN_SHARE**2 * variance * np.eye(count), (2, 2))
+
+        accuracies = expit(self.mixture.means)
+        kept = 1 - (1 - accuracies) * mean
+        slopes = accuracies / kept
+        means = self.mixture.means + np.log(kept / (accuracies * mean))  # the logit of what is kept
+        covariances = slopes[:, :, None] * self.mixture.covariances * slopes[:, None, :] + unknown
+        mixture = Mixture(self.mixture.log_weights, means, covariances)
+        return JobForecast(self.candidates, mixture, self.paired, losses)
 
     def update(
         self, correct: Correct, weights: Num[np.ndarray, " images"] | None = None, times: float = 1.0
     ) -> JobForecast:
         """The forecast with the job's own images. Give all images so far to the prior: it never adds to an update.
 
-        correct: 1 right, 0 wrong, NaN not judged, on left-out training images and validation images that all
-                 candidates share; a row of NaN for a candidate that was not judged yet.
+        correct: 1 right, 0 wrong (after `of_losses`: 1 minus the loss), NaN not judged, on left-out training images and
+                 validation images that all candidates share; a row of NaN for a candidate that was not judged yet.
         weights: of the images, above 0, for a balanced accuracy; only their ratios count.
         times:   as if so many times as many images had judged them, all alike.
         """
-        observed = observe(correct, self.paired, weights)
+        observed = observe(correct, self.paired, weights, self.losses)
         if not len(observed.judged):
             return self
         observed = observed._replace(images=times * observed.images)
@@ -108,7 +143,7 @@ class JobForecast:
         for _ in range(LINEARISATIONS):
             expected = np.exp(mixture.log_weights) @ mixture.means[:, observed.judged]
             mixture = conditioned(self.mixture, observed, *linearised(observed.shares, observed.images, expected))
-        return JobForecast(self.candidates, mixture, self.paired)
+        return JobForecast(self.candidates, mixture, self.paired, self.losses)
 
     def draws(self, count: int = DRAWS, seed: int = 0, judged: bool = False) -> Draws:
         """Accuracies that agree with all that is known, on images like the test images.
@@ -261,20 +296,32 @@ def root_of(covariance: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
         return vectors * np.sqrt(np.clip(values, 0, None))
 
 
-def observe(correct: Correct, paired: BetweenCandidates, weights: Num[np.ndarray, " images"] | None = None) -> Observed:
+def observe(
+    correct: Correct,
+    paired: BetweenCandidates,
+    weights: Num[np.ndarray, " images"] | None = None,
+    losses: Losses = RIGHT_OR_WRONG,
+) -> Observed:
     """Shares right of the judged candidates and the correlation of their noise, which shared images pair.
 
-    correlation = r x overlap,   of shares with the variance of n = (sum w)^2 / sum w^2 images each
+    correlation = r x overlap,   of shares with the variance of n = (sum w)^2 / (d sum w^2) images each
+
+    d:       dispersion: the variance of the values as a part of the variance of right or wrong with the same mean, of
+             all candidates together (quasi-binomial: McCullagh and Nelder 1989, section 4.5); 1 for right or wrong.
 
     r:       correlation of right and wrong over images that both were judged by, with PAIRED_PRIOR_IMAGES more of the
              typical correlation `paired`, so that it exists where a candidate has everything right.
     overlap: sum of w^2 over the shared images / sqrt(product of these sums over each candidate's own images).
-    Raises FcaError for values other than 1, 0 and NaN, and for weights that are not above 0.
+    losses:  of the possible mistakes, see `JobForecast.of_losses`.
+    Raises FcaError for values outside [0, 1], for others than 1, 0 and NaN where every mistake loses 1, and for weights
+    that are not above 0.
     """
     is_seen = ~np.isnan(correct)
-    wrong = correct[is_seen & ~np.isin(correct, (0, 1))]
+    is_allowed = (correct >= 0) & (correct <= 1) if losses.min() < 1 else np.isin(correct, (0, 1))
+    wrong = correct[is_seen & ~is_allowed]
     if len(wrong):
-        raise FcaError("correct", wrong[0], "1 (right), 0 (wrong) or NaN (not judged)", "mend the matrix")
+        allowed = "1 (right), 0 (wrong), between them where mistakes lose a part of 1, or NaN (not judged)"
+        raise FcaError("correct", wrong[0], allowed, "mend the matrix")
     image_weights = np.ones(correct.shape[1]) if weights is None else np.asarray(weights, float)
     if not (np.isfinite(image_weights) & (image_weights > 0)).all():
         raise FcaError("weights", image_weights.min(), "finite and above 0", "leave out images that do not count")
@@ -286,11 +333,12 @@ def observe(correct: Correct, paired: BetweenCandidates, weights: Num[np.ndarray
     totals = seen @ image_weights
     images = totals**2 / np.diag(squares)
     accuracy = (right @ image_weights) / totals
+    dispersion = dispersion_of(correct[is_judged], losses)
 
     deviations = seen * (right - accuracy[:, None])
     products = deviations @ deviations.T
     smooth = (accuracy * images + 0.5) / (images + 1)
-    typical_sd = np.sqrt(smooth * (1 - smooth))
+    typical_sd = np.sqrt(dispersion * smooth * (1 - smooth))
     products += PAIRED_PRIOR_IMAGES * paired[np.ix_(is_judged, is_judged)] * np.outer(typical_sd, typical_sd)
     shared = seen @ seen.T + PAIRED_PRIOR_IMAGES
     deviation_product = products / shared
@@ -298,7 +346,26 @@ def observe(correct: Correct, paired: BetweenCandidates, weights: Num[np.ndarray
     correlation = deviation_product / np.outer(sds, sds)
 
     overlap = squares / np.sqrt(np.outer(np.diag(squares), np.diag(squares)))
-    return Observed(np.flatnonzero(is_judged), accuracy, images, positive_definite(correlation * overlap))
+    judged = np.flatnonzero(is_judged)
+    return Observed(judged, accuracy, images / dispersion, positive_definite(correlation * overlap))
+
+
+def dispersion_of(correct: Correct, losses: Losses) -> float:
+    """The variance of all values as a part of p (1 - p), that of right or wrong with the same mean p.
+
+    (q - m) / (1 - m),   m = mean loss of an image,   q = E[l^2] / E[l] over the mistakes, with UNSEEN_MISTAKES more
+
+    >>> dispersion_of(np.array([[1.0, 1.0, 0.0, np.nan]]), RIGHT_OR_WRONG)
+    1.0
+    >>> round(dispersion_of(np.array([[1.0] * 90 + [0.9] * 10]), np.array([0.1])), 3)  # every mistake loses a tenth
+    0.091
+    """
+    lost = 1 - correct[~np.isnan(correct)]
+    candidates = max(1, len(correct))
+    mean = float(lost.mean()) if lost.size else 0.0
+    squares = np.square(lost).sum() / candidates + UNSEEN_MISTAKES * np.square(losses).mean()
+    ratio = squares / (lost.sum() / candidates + UNSEEN_MISTAKES * losses.mean())
+    return float(np.clip((ratio - mean) / (1 - mean), LEAST_DISPERSION, 1.0)) if mean < 1 else 1.0
 
 
 def positive_definite(correlation: Float[np.ndarray, "n n"], least: float = 1e-6) -> Float[np.ndarray, "n n"]:

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from fca.costs import mean_cost
 from fca.stats.chance import at_chance
 from fca.stats.decision import pareto, probability_within
 from fca.store.columns import FILE_MB, INPUT_SIZE, PARAMS, PRECISION, TRAIN_S, WEIGHTS
@@ -58,9 +59,16 @@ VERDICT = Column(
 )
 
 SMALLEST, BEST, FASTER = "smallest", "most accurate", "half the time"
-METRIC = Column("metric", str, "", "what expected and judged accuracies are: accuracy, or balanced accuracy")
+METRIC = Column("metric", str, "", "what decides: accuracy, balanced accuracy, or cost by a table of costs")
+COST = Column("cost", float, ".3g", "mean cost of a test image, in the unit of the table of costs")
+COST_EXPECTED = Column("cost_expected", float, ".3g", "mean cost to expect of new images (90 %)")
+COST_JUDGED = Column("cost_judged", float, ".3g", "mean cost of the images that chose")
+COST_OF_ONE_ANSWER = Column(
+    "cost_of_one_answer", float, ".3g", "least mean cost of one and the same answer to all test images"
+)
+ONE_ANSWER = Column("one_answer", str, "", "that answer")
 LINE = Column("line", str, "", "which line of the answer it is", {name: name for name in (SMALLEST, BEST, FASTER)})
-FASTER_LOSS = 0.02  # of accuracy: the most that half the time may cost
+FASTER_POINTS = 2  # of accuracy, or as many more mistakes in a hundred: the most that half the time may cost
 TIMES_IMAGES = (2, 3, 5, 10, 20, 50, 100)  # times as many images, tried in turn
 
 
@@ -68,7 +76,7 @@ TIMES_IMAGES = (2, 3, 5, 10, 20, 50, 100)  # times as many images, tried in turn
 class Limits:
     """What is asked of a model.
 
-    within: how far below the best it may be, a fraction.    confidence: that it is.
+    within: how far below the best it may be, in the metric's score.    confidence: that it is.
     latency_ms, memory_mb, file_mb, params_m: the most that it may take; None: no limit.
     smallest: the column by which one model is smaller than another.
     """
@@ -133,7 +141,7 @@ class Weighed:
 
     @cached_property
     def mean(self) -> Float[np.ndarray, " candidates"]:
-        """Expected accuracy."""
+        """Expected accuracy; of costs, expected score."""
         return self.draws.mean(axis=0)
 
     @cached_property
@@ -162,7 +170,8 @@ class Weighed:
         faster = [
             at
             for at in self.compared
-            if self.cost[at] <= self.cost[self.answer] / 2 and self.mean[at] >= self.mean[self.answer] - FASTER_LOSS
+            if self.cost[at] <= self.cost[self.answer] / 2
+            and self.mean[at] >= self.mean[self.answer] - FASTER_POINTS * self.metric.point
         ]
         lines = [Line(SMALLEST, self.answer), Line(BEST, self.best)]
         if faster:
@@ -218,9 +227,6 @@ class Weighed:
     def _line(self, at: int) -> dict[str, Any]:
         candidate = self.candidates[at]
         program = candidate.program
-        low, high = np.quantile(self.draws[:, at], (0.05, 0.95))
-        before = self.expectation.before[:, at]
-        before_low, before_high = np.quantile(before, (0.05, 0.95))
         line: dict[str, Any] = {
             CANDIDATE: program.name,
             MODEL: program.network,
@@ -234,9 +240,8 @@ class Weighed:
             WHY: self.over[at],
             WITHIN: self.within[at],
             METRIC: self.metric.name,
-            **dict(zip(with_interval(EXPECTED), (self.mean[at], low, high), strict=True)),
-            **dict(zip(with_interval(PREDICTED), (before.mean(), before_low, before_high), strict=True)),
             JOBS: self.known.number,
+            **self._expected(at),
         }
         if candidate.speed is not None:
             columns = (*with_interval(LATENCY), SPEED, GFLOPS, MEMORY, FILE_MB, PARAMS, LOAD)
@@ -245,17 +250,47 @@ class Weighed:
             line |= self._trained(candidate)
         return line
 
+    def _expected(self, at: int) -> dict[str, Any]:
+        """What is expected of a candidate, with 90 % intervals: its accuracy, or its cost in the user's unit."""
+        low, high = np.quantile(self.draws[:, at], (0.05, 0.95))
+        if self.metric.costs is not None:
+            values = (self.metric.cost(score) for score in (self.mean[at], high, low))
+            return dict(zip(with_interval(COST_EXPECTED), values, strict=True))
+        before = self.expectation.before[:, at]
+        before_low, before_high = np.quantile(before, (0.05, 0.95))
+        return {
+            **dict(zip(with_interval(EXPECTED), (self.mean[at], low, high), strict=True)),
+            **dict(zip(with_interval(PREDICTED), (before.mean(), before_low, before_high), strict=True)),
+        }
+
     def _trained(self, candidate: Candidate) -> dict[str, Any]:
-        first, judged = candidate.first, self.of.judged(candidate.first)
+        first, judged = candidate.first, self.of.judged(candidate.first, self.metric)
         line: dict[str, Any] = {column: first.get(column) for column in (*with_interval(TOP1), N_TEST, TRAIN_S, RUN_ID)}
-        return line | {
+        line |= {
             CHANCE: self.guess,
             AT_CHANCE: _is_at_chance(first, self.guess),
             TESTED_COPIES: self.of.tested_copies,
             EPOCHS: first.get("recipe_epochs"),
             SEEDS: len(candidate.trained),
-            JUDGED: self.metric.value(judged.labels, judged.predicted),
             N_JUDGED: len(judged.labels),
+        }
+        if self.metric.costs is None:
+            return line | {JUDGED: self.metric.value(judged.labels, judged.predicted)}
+        paid = self.metric.costs.paid(judged.labels, judged.predicted)
+        return line | {COST_JUDGED: float(paid.mean())} | self._cost_on_test(first)
+
+    def _cost_on_test(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """What the answers of a training for the test images cost, and the best one and the same answer to all."""
+        costs = self.metric.costs
+        if costs is None or row["run_id"] not in self.of.tested:
+            return {}
+        tested = self.of.answered(row, "test", self.metric)
+        paid = mean_cost(costs, tested.labels, tested.predicted)
+        of_each = costs.matrix[tested.labels].mean(axis=0)
+        return {
+            **dict(zip(with_interval(COST), paid, strict=True)),
+            COST_OF_ONE_ANSWER: float(of_each.min()),
+            ONE_ANSWER: costs.classes[int(of_each.argmin())],
         }
 
     def _verdict(self, at: int) -> str:
@@ -317,8 +352,8 @@ class Weighed:
             if probability_within(draws, self.limits.within).max() >= self.limits.confidence:
                 why = f"about {times} times as many would settle it, were all as accurate as now"
                 return f"judge by about {times * n} images instead of {n}", why
-        points = f"{100 * self.limits.within:g} points"
-        return "accept a wider margin", f"no number of images would separate models {points} apart"
+        margin = self.metric.difference(self.limits.within)
+        return "accept a wider margin", f"no number of images would separate models {margin} apart"
 
     def _limits_step(self) -> Iterator[tuple[str, str]]:
         """What a candidate over the limits would add."""
@@ -326,10 +361,13 @@ class Weighed:
         if not over or self.best is None:
             return
         best = max(over, key=lambda at: self.mean[at])
-        gain = 100 * (self.mean[best] - self.mean[self.best])
-        if gain >= 100 * self.limits.within:
+        gain = float(self.mean[best] - self.mean[self.best])
+        if gain >= self.limits.within:
             name = self.candidates[best].program.name
-            yield "relax the limits", f"{name} is expected to add {gain:.1f} points ({self.over[best]})"
+            gained = (
+                f"add {100 * gain:.1f} points" if self.metric.costs is None else f"save {self.metric.difference(gain)}"
+            )
+            yield "relax the limits", f"{name} is expected to {gained} ({self.over[best]})"
 
 
 def _is_at_chance(row: Mapping[str, Any], guess: float) -> bool:

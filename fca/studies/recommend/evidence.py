@@ -17,6 +17,7 @@ from fca.data.copies import copies_in_test, pictures_of_copies
 from fca.store import Store
 from fca.store.columns import INPUT_SIZE, JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
 from fca.studies.answers import Predictions, predictions
+from fca.studies.recommend.metric import Metric
 from fca.studies.rows import every_row, narrowed, records, without_diverged
 from fca.types import Column
 
@@ -85,7 +86,7 @@ class Job(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What a training predicts for the images that judge it.
+    """What a training answers for some images.
 
     images: positions in the data's items.    labels, predicted: 0 to classes - 1; -1 for a class that it alone knows.
     """
@@ -102,6 +103,8 @@ class LeftOut(NamedTuple):
     any fit.
 
     images: positions in the data's items.    label: 0 to classes - 1.    top1: share of them that it gets right.
+    outputs: logits, with the temperature that makes the labels of the training images left out likeliest
+             (fca.stats.features.fit_probe), so that their softmax are probabilities.
     """
 
     images: Int[np.ndarray, " images"]
@@ -194,17 +197,25 @@ class Evidence:
         codes = self.items["label"].cat.codes.to_numpy()[images]
         return LeftOut(images, outputs, np.searchsorted(self.job.classes, codes))
 
-    def judged(self, row: Mapping[str, Any]) -> Judged:
-        """What a training predicts for images that no fit has seen."""
+    def judged(self, row: Mapping[str, Any], metric: Metric) -> Judged:
+        """What a training answers for images that no fit has seen."""
         if row["adaptation"] == PROBE:
             probe = self.left_out(row)
-            return Judged(probe.images, probe.label, probe.outputs.argmax(axis=1))
+            return Judged(probe.images, probe.label, metric.decide(probe.outputs))
+        return self.answered(row, "val", metric)
+
+    def answered(self, row: Mapping[str, Any], split: str, metric: Metric) -> Judged:
+        """What a training answers for the job's images of val or test."""
         codes = self.items["label"].cat.codes.to_numpy()
-        is_val = (self.items["split"] == "val").to_numpy() & np.isin(codes, self.job.classes)
-        seen = self.predicted(row, "val")
+        is_meant = (self.items["split"] == split).to_numpy() & np.isin(codes, self.job.classes)
+        seen = self.predicted(row, split)
         among = np.full(len(seen.classes) + 1, -1)  # the last one stands for classes that the data do not have
         among[list(self.job.classes)] = np.arange(len(self.job.classes))
-        return Judged(np.flatnonzero(is_val), among[seen.labels], among[seen.predicted_labels])
+        if metric.costs is None:
+            predicted = among[seen.predicted_labels]
+        else:
+            predicted = metric.decide(seen.logits[:, seen.columns[list(self.job.classes)]])
+        return Judged(np.flatnonzero(is_meant), among[seen.labels], predicted)
 
     @cached_property
     def tested_copies(self) -> int:

@@ -35,6 +35,7 @@ Draws = Float[np.ndarray, "draws candidates"]
 class Expectation(NamedTuple):
     """Accuracies of all candidates on images like the test images, as draws that keep what they share.
 
+    Of a metric of costs, mean scores: see `Metric`.
     draws: with the job's own images.    before: from other jobs alone.    n_judged: the job's images that judged some.
     """
 
@@ -61,6 +62,8 @@ class KnownJobs:
     def expectation(self, of: Evidence, metric: Metric, times: int = 1) -> Expectation:
         """Of the candidates of a job.    times: as if so many times as many images had judged them, all alike."""
         forecast = self.forecast([candidate.program for candidate in of.candidates], of)
+        if metric.costs is not None:
+            forecast = forecast.of_losses(metric.losses)
         correct, weights = judged_matrix(of, metric)
         update = forecast.update(correct, weights, float(times)) if correct.size else forecast
         return Expectation(update.usual_draws, forecast.usual_draws, int((~np.isnan(correct)).any(axis=0).sum()))
@@ -89,7 +92,7 @@ def judged_matrix(
     of: Evidence, metric: Metric
 ) -> tuple[Float[np.ndarray, "candidates images"], Float[np.ndarray, " images"]]:
     """What each candidate scores on each image that judges it (NaN: it does not), and how much that image counts."""
-    judged = {at: of.judged(candidate.first) for at, candidate in enumerate(of.candidates) if candidate.trained}
+    judged = {at: of.judged(candidate.first, metric) for at, candidate in enumerate(of.candidates) if candidate.trained}
     if not judged:
         return np.empty((len(of.candidates), 0)), np.empty(0)
 
@@ -103,7 +106,7 @@ def judged_matrix(
 
 
 def known_jobs(others: Iterable[Evidence], metric: Metric) -> KnownJobs:
-    """The jobs that came with this package, and those of the store, by this metric."""
+    """The jobs that came with this package, and those of the store, by this metric: accuracy, or balanced."""
     return _with_own(tuple(tuple(line.values()) for other in others for line in lines_of(other, metric)))
 
 
@@ -135,7 +138,7 @@ def lines_of(evidence: Evidence, metric: Metric) -> list[dict[str, Any]]:
     for candidate in evidence.candidates:
         if not candidate.trained or candidate.first["run_id"] not in evidence.tested:
             continue
-        program, judged = candidate.program, evidence.judged(candidate.first)
+        program, judged = candidate.program, evidence.judged(candidate.first, metric)
         tested = evidence.predicted(candidate.first, "test")
         n_judged, n_test = len(judged.labels), len(tested.labels)
         lines.append(

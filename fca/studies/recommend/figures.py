@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 import pandas as pd
 
+from fca.costs import amount
 from fca.report import kinds, small, style
 from fca.report.figure import Answer, Figure
 from fca.store.columns import FILE_MB, PRECISION
@@ -15,19 +16,31 @@ from fca.studies.recommend import images
 from fca.studies.recommend.choice import (
     BEST,
     CANDIDATE,
+    COST,
+    COST_EXPECTED,
+    COST_OF_ONE_ANSWER,
     EXPECTED,
     FASTER,
     GUESS,
     LINE,
     METRIC,
     ON_FRONT,
+    ONE_ANSWER,
     SMALLEST,
     TESTED_COPIES,
     VERDICT,
     WITHIN,
 )
 from fca.studies.recommend.evidence import LATENCY
-from fca.studies.recommend.images import CLASSES, CONFUSIONS, ERRORS, PREDICTED_CLASS, RELABEL, THUMBNAIL
+from fca.studies.recommend.images import (
+    CLASSES,
+    CONFUSIONS,
+    COST_OF_ERRORS,
+    ERRORS,
+    PREDICTED_CLASS,
+    RELABEL,
+    THUMBNAIL,
+)
 from fca.studies.recommend.metric import BALANCED
 from fca.studies.recommend.recommendation import ANSWER, NEXT, REASON, RECOMMENDATION, STEP
 from fca.studies.table import AT_CHANCE, CHANCE, DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, TOP1
@@ -39,6 +52,7 @@ FRONT_LINE = Column("front")
 SHARE_RIGHT = Column(TOP1, float, ".1%", "accuracy")
 GUESS_RIGHT = Column(CHANCE, float, ".1%", "accuracy of guessing")
 RIGHT = Column(EXPECTED, float, ".1%", "expected accuracy")
+PAID = Column(COST_EXPECTED, float, ".3g", "expected cost of an image")
 MS = Column(LATENCY, float, ".1f", "ms an image")
 SURE = Column(WITHIN, float, ".0%", "sure to be good enough")
 DOUBT = Column(images.MARGIN, float, ".2f", "how sure")
@@ -53,38 +67,47 @@ _VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#a9629a", "#c4562b", "
 
 
 def front_figure(candidates: Table) -> alt.FacetChart:
-    """Expected accuracy of each candidate against the time for one image."""
-    frame = candidates.frame.dropna(subset=[EXPECTED, LATENCY]).reset_index(drop=True)
+    """Expected accuracy of each candidate, or its expected cost, against the time for one image."""
+    value = _value(candidates.frame)
+    frame = candidates.frame.dropna(subset=[value, LATENCY]).reset_index(drop=True)
     frame = frame.assign(panel=style.panels(frame, DATASET))
     coloured = kinds.hue(VERDICT, frame, _VERDICTS, title="Colour: verdict", columns=4)
     way = kinds.hue(PRECISION, frame, title="Shape: precision")
     across = kinds.quantity(alt.X, LATENCY, "time for one image, ms", grid=True, type="log", padding=70, nice=False)
-    up = kinds.quantity(alt.Y, EXPECTED, "expected accuracy", grid=True)
+    up = kinds.quantity(alt.Y, value, value.meaning, grid=True)
     base = alt.Chart().encode(x=across, color=coloured.colour(), opacity=coloured.opacity())
     hover = tuple(column for column in candidates.columns if column not in (MODEL, "adaptation", "weights"))
     dots: Any = base.mark_point(filled=True, size=90)
     dots = dots.encode(y=up, shape=way.shape(), tooltip=kinds.tooltips(hover)).add_params(coloured.picked)
-    names = [_named(line, across, **place) for line, place in _PLACES.items()]
-    drawn = [kinds.interval(base, EXPECTED, True), dots, *names]
+    names = [_named(line, value, across, **place) for line, place in _PLACES.items()]
+    drawn = [kinds.interval(base, value, True), dots, *names]
     limit = candidates.parameters.get("latency_ms")
     limited = ""
     if limit is not None:
         drawn[:0] = _limit_line(float(limit), across)
         limited = f" The dashed line is the limit of {limit:g} ms: what is right of it is too slow."
+    question, best = "Which model is accurate enough, and how fast is it?", "the most accurate"
+    if value is PAID:
+        question, best = "Which model costs little, and how fast is it?", "the one of least cost"
     title = style.title(
-        "Which model is accurate enough, and how fast is it?",
-        "Each mark is a candidate: its expected accuracy with the 90 % interval. Those of the answer are named: the "
-        "smallest within the margin of the best, the most accurate, and one of half the time."
+        question,
+        f"Each mark is a candidate: its {value.meaning} with the 90 % interval. Those of the answer are named: the "
+        f"smallest within the margin of the best, {best}, and one of half the time."
         f"{limited}",
     )
     return style.faceted(kinds.layers(*drawn), frame, title, (DATASET,), 320)
 
 
-def _named(line: str, across: Any, align: Any, dx: int, dy: int) -> Any:
+def _value(frame: pd.DataFrame) -> Column:
+    """What candidates are compared by: expected accuracy, or expected cost."""
+    return PAID if COST_EXPECTED in frame and frame[COST_EXPECTED].notna().any() else RIGHT
+
+
+def _named(line: str, value: Column, across: Any, align: Any, dx: int, dy: int) -> Any:
     """The name of a line of the answer beside its candidate."""
     text: Any = alt.Chart().mark_text(align=align, dx=dx, dy=dy, fontSize=12, fontWeight="bold")
     text = text.transform_filter(f"datum.{LINE} == '{line}'")
-    return text.encode(x=across, y=f"{EXPECTED}:Q", text=f"{LINE}:N")
+    return text.encode(x=across, y=f"{value}:Q", text=f"{LINE}:N")
 
 
 def _limit_line(limit: float, across: Any) -> list[Any]:
@@ -153,9 +176,9 @@ def model_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
 100 test images, always the most frequent class on 10.0 %. That is the level of chance.
     """
     first = lines[lines[LINE] == SMALLEST].iloc[0].to_dict()
-    name = first[CANDIDATE]
-    shown = candidates.dropna(subset=EXPECTED)
-    chart = small.dots(shown, CANDIDATE, RIGHT, (CANDIDATE, VERDICT, *with_interval(RIGHT), MS))
+    name, value = first[CANDIDATE], _value(candidates)
+    shown = candidates.dropna(subset=value)
+    chart = small.dots(shown, CANDIDATE, value, (CANDIDATE, VERDICT, *with_interval(value), MS))
     tested_images = "1 test image" if first[N_TEST] == 1 else f"{first[N_TEST]:.0f} test images"
     if first.get(AT_CHANCE):
         model = "the best guess" if first[VERDICT] == GUESS else "the model that other images chose"
@@ -166,6 +189,8 @@ def model_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
     unsure = ""
     if first[VERDICT] == GUESS:
         unsure = f"; a best guess, {100 * first[WITHIN]:.0f} % sure"
+    if value is PAID:
+        return f"Use {name}: {_costs(first, tested_images)}, {_takes(first)}{unsure}.{_expected_costs(first)}", chart
     right = f"{small.interval(first, SHARE_RIGHT)} of {tested_images} right"
     return f"Use {name}: {right}, {_takes(first)}{unsure}.{_expectation(first)}", chart
 
@@ -185,11 +210,45 @@ def _expectation(of: Mapping[Any, Any]) -> str:
     if not is_balanced and (high < expected_low or expected_high < low):
         word = "harder" if high < expected_low else "easier"
         sentence += f" Test images are {word} than those that chose the model."
+    return sentence + _copies(of)
+
+
+def _copies(of: Mapping[Any, Any]) -> str:
+    """That test images are copies of others, where some are."""
     copies = of[TESTED_COPIES]
-    if copies > 0:
-        number = "1 test image is a copy" if copies == 1 else f"{copies:.0f} test images are copies"
-        sentence += f" {number} of training or validation images: new ones are harder."
-    return sentence
+    if not copies > 0:
+        return ""
+    number = "1 test image is a copy" if copies == 1 else f"{copies:.0f} test images are copies"
+    return f" {number} of training or validation images: new ones are harder."
+
+
+def _paid(of: Mapping[Any, Any], value: Column) -> str:
+    """A cost with its interval, in the user's unit.
+
+    >>> _paid({"cost": 0.4166, "cost_low": 0.31, "cost_high": 1234.5}, COST)
+    '0.417 [0.31, 1,230]'
+    """
+    cost, *ends = (float(of.get(column, "nan")) for column in with_interval(value))
+    if any(pd.isna(end) for end in ends):
+        return amount(cost)
+    return f"{amount(cost)} [{', '.join(map(amount, ends))}]"
+
+
+def _costs(of: Mapping[Any, Any], tested_images: str) -> str:
+    """What the answers for test images cost."""
+    if pd.isna(of[COST]):
+        return "not tested"
+    return f"costs {_paid(of, COST)} an image on {tested_images}"
+
+
+def _expected_costs(of: Mapping[Any, Any]) -> str:
+    """What the images that chose the model expect, and what it would cost to look at no image."""
+    sentence = f" Other images chose it; by them {_paid(of, COST_EXPECTED)} is expected."
+    if not pd.isna(of[COST]):
+        no_look = f"Always answering {of[ONE_ANSWER]} would cost {amount(float(of[COST_OF_ONE_ANSWER]))} an image"
+        shows_nothing = of.get(COST.high, 0) >= of[COST_OF_ONE_ANSWER]
+        sentence += f" {no_look}{': the test images do not show that the model costs less' if shows_nothing else ''}."
+    return sentence + _copies(of)
 
 
 def front_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
@@ -206,19 +265,25 @@ def front_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
     first = lines[lines[LINE] == SMALLEST].iloc[0]
     if first.get(AT_CHANCE):
         return None
+    value = _value(candidates)
     words = {BEST: "Most accurate within the limits", FASTER: "Half the time for at most 2 points"}
+    better = "more accurate"
+    if value is PAID:
+        words = {BEST: "Least cost within the limits", FASTER: "Half the time for little more cost"}
+        better = "of less cost"
     sentences = []
     for line in lines[lines[LINE] != SMALLEST].to_dict("records"):
         if line[CANDIDATE] == first[CANDIDATE]:
-            sentences.append("No model within the limits is expected to be more accurate.")
+            sentences.append(f"No model within the limits is expected to be {better}.")
         else:
-            expected = f"{small.interval(line, RIGHT)} expected"
+            amounts = f"{_paid(line, PAID)} an image" if value is PAID else small.interval(line, RIGHT)
+            expected = f"{amounts} expected"
             sentences.append(f"{words[line[LINE]]}: {line[CANDIDATE]}, {expected}, {_takes(line)}.")
     if not sentences:
         return None
-    shown = candidates.dropna(subset=[EXPECTED, LATENCY])
+    shown = candidates.dropna(subset=[value, LATENCY])
     front = shown[shown[ON_FRONT].astype(bool)].sort_values(LATENCY).assign(front="front")
-    return " ".join(sentences), small.lines(front, MS, RIGHT, FRONT_LINE, (CANDIDATE, MS, RIGHT))
+    return " ".join(sentences), small.lines(front, MS, value, FRONT_LINE, (CANDIDATE, MS, value))
 
 
 def confusion_answer(confusions: pd.DataFrame) -> Found:
@@ -230,6 +295,8 @@ def confusion_answer(confusions: pd.DataFrame) -> Found:
     >>> print(confusion_answer(pd.DataFrame([line | {"errors": 1}, line | {"label": "cat", "errors": 1}]))[0])
     None of its 2 errors on test images is more frequent than the others: wolf taken for dog, cat taken for dog.
     """
+    if COST_OF_ERRORS in confusions and confusions[COST_OF_ERRORS].notna().any():
+        return _cost_of_confusions(confusions)
     ordered = confusions.sort_values(ERRORS, ascending=False, kind="stable")
     shown = ordered.assign(pair=ordered[LABEL].astype(str) + " → " + ordered[PREDICTED_CLASS].astype(str))
     chart = small.dots(shown, "pair", ERRORS, (LABEL, PREDICTED_CLASS, ERRORS))
@@ -248,6 +315,24 @@ def confusion_answer(confusions: pd.DataFrame) -> Found:
         )
     named = ", ".join(pairs[: small.NAMED]) + (", ..." if len(pairs) > small.NAMED else "")
     return f"None of its {total} errors on test images is more frequent than the others: {named}.", chart
+
+
+def _cost_of_confusions(confusions: pd.DataFrame) -> Found:
+    """The pair of classes whose errors cost most together.
+
+    >>> line = {"dataset": "photos", "label": "wolf", "predicted_class": "dog", "errors": 1, "cost_of_errors": 20.0}
+    >>> few = pd.DataFrame([line, line | {"label": "dog", "predicted_class": "wolf", "errors": 3, "cost_of_errors": 3}])
+    >>> print(_cost_of_confusions(few)[0])
+    Its dearest errors are wolf answered as dog: 1 of 4 on test images, 20 of 23 that all errors cost.
+    """
+    ordered = confusions.sort_values(COST_OF_ERRORS, ascending=False, kind="stable")
+    first = ordered.iloc[0]
+    pair = f"{first[LABEL]} answered as {first[PREDICTED_CLASS]}"
+    costs = f"{amount(first[COST_OF_ERRORS])} of {amount(ordered[COST_OF_ERRORS].sum())} that all errors cost"
+    number = f"{first[ERRORS]:.0f} of {ordered[ERRORS].sum():.0f} on test images"
+    shown = ordered.assign(pair=ordered[LABEL].astype(str) + " → " + ordered[PREDICTED_CLASS].astype(str))
+    chart = small.dots(shown, "pair", COST_OF_ERRORS, (LABEL, PREDICTED_CLASS, ERRORS, COST_OF_ERRORS))
+    return f"Its dearest errors are {pair}: {number}, {costs}.", chart
 
 
 def label_answer(relabel: pd.DataFrame) -> Found:

@@ -14,6 +14,7 @@ from fca.stats.chance import guessing, right_at_chance
 from fca.stats.features import temperature
 from fca.stats.label_errors import confident_learning
 from fca.studies.recommend.evidence import PROBE, Evidence, LeftOut
+from fca.studies.recommend.metric import Metric
 from fca.studies.table import DATASET, IMAGE_ID, LABEL, SPLIT, TableSpec
 from fca.types import Column
 
@@ -24,6 +25,7 @@ ROW, COLUMN = (Column(name, int, ".0f", f"{name} in the figure") for name in ("r
 PICTURED = 3 * ACROSS  # of the suspects, those with a picture
 PREDICTED_CLASS = Column("predicted_class", str, "", "class predicted instead")
 ERRORS, OF_CLASS = Column("errors", int, ".0f", "images"), Column("n_class", int, ".0f", "test images of the class")
+COST_OF_ERRORS = Column("cost_of_errors", float, ".3g", "what these images cost together")
 SHARE = Column("share", float, ".0%", "share of all errors")
 N_SPLITS = {
     "train": Column("n_train", int, ",.0f", "training images"),
@@ -36,7 +38,7 @@ CONFUSIONS = TableSpec(
     "recommendation_confusions",
     "Which classes does the recommended model confuse? (test images, which chose nothing)",
     "confusion matrix: Kohavi and Provost, 1998",
-    (DATASET, LABEL, PREDICTED_CLASS, ERRORS, OF_CLASS, SHARE),
+    (DATASET, LABEL, PREDICTED_CLASS, ERRORS, OF_CLASS, SHARE, COST_OF_ERRORS),
 )
 RELABEL = TableSpec(
     "recommendation_relabel",
@@ -84,15 +86,22 @@ def mislabelled(of: Evidence) -> pd.DataFrame:
     return shown.assign(suggested=found_class, margin=found.margin[at], **{str(k): v for k, v in drawn.items()})
 
 
-def confusions(of: Evidence, row: Mapping[str, Any] | None) -> pd.DataFrame:
-    """Each class and what it was taken for, most errors first; of a training's predictions for test images."""
+def confusions(of: Evidence, row: Mapping[str, Any] | None, metric: Metric) -> pd.DataFrame:
+    """Each class and what it was taken for, most errors first; of a training's answers for test images."""
     if row is None or row["run_id"] not in of.tested:
         return CONFUSIONS.frame([])
-    seen = of.predicted(row, "test")
-    wrong = ~seen.right
-    keys = np.array([*seen.classes, "another class"], dtype=object)  # at -1
-    pairs = pd.DataFrame({LABEL: keys[seen.labels[wrong]], PREDICTED_CLASS: keys[seen.predicted_labels[wrong]]})
+    seen = of.answered(row, "test", metric)
+    wrong = seen.labels != seen.predicted
+    keys = np.array([*of.classes, "another class"], dtype=object)  # at -1
+    pairs = pd.DataFrame({LABEL: keys[seen.labels[wrong]], PREDICTED_CLASS: keys[seen.predicted[wrong]]})
     counted = pairs.value_counts().rename(str(ERRORS)).reset_index()
+    if metric.costs is not None:
+        paid = [
+            metric.costs.of_pair(true, answer)
+            for true, answer in zip(counted[LABEL], counted[PREDICTED_CLASS], strict=True)
+        ]
+        counted[str(COST_OF_ERRORS)] = counted[ERRORS] * np.array(paid)
+        counted = counted.sort_values(str(COST_OF_ERRORS), ascending=False, kind="stable")
     of_class = pd.Series(keys[seen.labels]).value_counts()
     return counted.assign(n_class=counted[LABEL].map(of_class), share=counted[ERRORS] / max(1, int(wrong.sum())))
 

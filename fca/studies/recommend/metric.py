@@ -6,25 +6,73 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Integer
+from scipy.special import softmax
+
+from fca.costs import Costs, amount
 
 Labels = Integer[np.ndarray, " images"]
 PerImage = Float[np.ndarray, " images"]
-ACCURACY, BALANCED = "accuracy", "balanced"
+ACCURACY, BALANCED, BY_COST = "accuracy", "balanced", "cost"
+POINT = 0.01  # of accuracy: one more mistake in a hundred images
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Metric:
-    """The mean over images of `weights` times `scores`, in [0, 1].
+    """The mean over images of `weights` times `scores`, in [0, 1], of which more is better.
 
-    name: accuracy, the share of images that are right; or balanced, the mean over classes of that share (Brodersen et
-    al. 2010, doi:10.1109/ICPR.2010.764), where a class of 20 images counts as much as one of 2,000.
+    name:  accuracy, the share of images that are right; balanced, the mean over classes of that share (Brodersen et
+           al. 2010, doi:10.1109/ICPR.2010.764), where a class of 20 images counts as much as one of 2,000; or cost.
+    costs: of the job's classes, in their order, where the name is cost: an image's score is 1 - excess / largest, with
+           the excess of its cost over that of the cheapest answer for its true class.
+    base:  mean over images of the cheapest answer's cost, which is 0 where right answers cost nothing.
     """
 
     name: str = ACCURACY
+    costs: Costs | None = None
+    base: float = 0.0
+
+    @property
+    def largest(self) -> float:
+        """The excess that has a score of 0."""
+        return 1.0 if self.costs is None else float(self.costs.excess.max())
+
+    @property
+    def losses(self) -> Float[np.ndarray, " mistakes"]:
+        """1 - score of every mistake that is possible."""
+        return np.ones(1) if self.costs is None else self.costs.mistakes / self.largest
+
+    @property
+    def point(self) -> float:
+        """What one more mistake in a hundred images takes off the metric, if all mistakes are as likely."""
+        return POINT * float(self.losses.mean())
+
+    def margin(self, within: float | None) -> float:
+        """A difference of this metric from what was typed: points, or a cost an image; None: one `point`."""
+        if within is None:
+            return self.point
+        return within / 100 if self.costs is None else within / self.largest
+
+    def difference(self, margin: float) -> str:
+        """A difference of this metric in words.
+
+        >>> Metric().difference(0.01), Metric().difference(0.025)
+        ('1 points', '2.5 points')
+        """
+        if self.costs is None:
+            return f"{100 * margin:.3g} points"
+        return f"{amount(margin * self.largest)} an image"
+
+    def decide(self, outputs: Float[np.ndarray, "images classes"]) -> Labels:
+        """The answers: the largest output; or those of least expected cost, where outputs are logits."""
+        if self.costs is None:
+            return outputs.argmax(axis=1)
+        return self.costs.answers(softmax(outputs.astype(np.float64), axis=1))
 
     def scores(self, labels: Labels, predicted: Labels) -> PerImage:
-        """1 where a prediction is right, 0 where it is wrong."""
-        return (labels == predicted).astype(np.float64)
+        """1 where a prediction is right, 0 where it is wrong; between them where mistakes differ in cost."""
+        if self.costs is None:
+            return (labels == predicted).astype(np.float64)
+        return 1 - self.costs.excess[labels, predicted] / self.largest
 
     def weights(self, labels: Labels) -> PerImage:
         """How much each image counts; their mean is 1.
@@ -32,7 +80,7 @@ class Metric:
         >>> Metric("balanced").weights(np.array([0, 0, 0, 1]))
         array([0.66666667, 0.66666667, 0.66666667, 2.        ])
         """
-        if self.name == ACCURACY:
+        if self.name != BALANCED:
             return np.ones(len(labels))
         _, of_class, counts = np.unique(labels, return_inverse=True, return_counts=True)
         return len(labels) / (len(counts) * counts[of_class])
@@ -44,3 +92,7 @@ class Metric:
         0.5
         """
         return float(np.mean(self.weights(labels) * self.scores(labels, predicted)))
+
+    def cost(self, score: float) -> float:
+        """The mean cost of an image that a mean score stands for."""
+        return self.base + self.largest * (1 - score)

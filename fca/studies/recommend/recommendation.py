@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Annotated, ClassVar
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
 
 import pandas as pd
 
 from fca.allowed import Allowed
+from fca.costs import Costs, costs_of, read_costs
 from fca.store import Store
 from fca.store.columns import FILE_MB, INPUT_SIZE, PARAMS, PRECISION, TRAIN_S, WEIGHTS
 from fca.studies.recommend.choice import (
     CANDIDATE,
+    COST,
+    COST_EXPECTED,
+    COST_JUDGED,
+    COST_OF_ONE_ANSWER,
     DEPTH,
     EPOCHS,
     EXPECTED,
@@ -21,6 +28,7 @@ from fca.studies.recommend.choice import (
     METRIC,
     N_JUDGED,
     ON_FRONT,
+    ONE_ANSWER,
     PREDICTED,
     SEEDS,
     TESTED_COPIES,
@@ -38,15 +46,16 @@ from fca.studies.recommend.evidence import (
     LOAD,
     MEMORY,
     SPEED,
+    Evidence,
     evidence,
     job_names,
 )
-from fca.studies.recommend.expected import known_jobs
+from fca.studies.recommend.expected import KnownJobs, known_jobs
 from fca.studies.recommend.images import CLASSES, CONFUSIONS, RELABEL, classes, confusions, mislabelled
-from fca.studies.recommend.metric import ACCURACY, BALANCED, Metric
+from fca.studies.recommend.metric import ACCURACY, BALANCED, BY_COST, Metric
 from fca.studies.rows import require
 from fca.studies.table import AT_CHANCE, CHANCE, DATASET, MODEL, N_TEST, NCL, RUN_ID, TOP1, TableSpec, filled
-from fca.types import Column, Table, with_interval
+from fca.types import Column, FcaError, Table, with_interval
 
 STEP, REASON = Column("step", str, "", "what to try"), Column("reason", str, "", "why")
 SOURCE = (
@@ -58,6 +67,7 @@ OF_CANDIDATE = (
     *(METRIC, *with_interval(EXPECTED), WITHIN, *with_interval(LATENCY), FILE_MB, SPEED, GFLOPS, MEMORY),
     *(PARAMS, LOAD, *with_interval(PREDICTED), JOBS, JUDGED, N_JUDGED, EPOCHS, SEEDS, TRAIN_S),
     *(*with_interval(TOP1), CHANCE, AT_CHANCE, N_TEST, TESTED_COPIES, RUN_ID),
+    *(*with_interval(COST_EXPECTED), COST_JUDGED, *with_interval(COST), COST_OF_ONE_ANSWER, ONE_ANSWER),
 )
 RECOMMENDATION = TableSpec(
     "recommendation",
@@ -72,6 +82,11 @@ ANSWER = TableSpec(
     (DATASET, NCL, LINE, *OF_CANDIDATE),
 )
 NEXT = TableSpec("recommendation_next", "What would change the answer?", SOURCE, (DATASET, STEP, REASON))
+BY_COSTS = {
+    "decided_by_costs": "every image gets the answer of least expected cost under the probabilities of the network. "
+    "Intervals of the cost of test images are 95 %, with half an image of the largest cost that none has shown. "
+    "Other jobs count with their accuracies"
+}
 METHOD = {
     "decided_by": "validation images (which also chose each training's epoch, but nothing of a linear probe); for "
     "linear probes also training images, each left out of a fit of the probe that is delivered; and how such models "
@@ -89,8 +104,11 @@ class Recommendation:
     """`analysis=recommendation`; reads `train`, `predict` (val and test), `latency` and `compile` rows.
 
     query:    narrows the trainings, to those of one job where there are several.
-    within:   how far below the best a model may be, in points.    confidence: that it is.
-    metric:   accuracy, or balanced: every class counts alike, however many images it has.
+    within:   how far below the best a model may be, in points; with costs, how much more an image may cost, in their
+              unit. None: one more mistake in a hundred images, which is a point of accuracy, or its mean cost.
+    confidence: that it is.
+    metric:   accuracy, or balanced: every class counts alike, however many images it has. None: accuracy, or the costs.
+    costs:    what each wrong answer costs: a CSV file (`fca.costs.read_costs`), or true class -> answer -> cost.
     latency_ms, memory_mb, file_mb, params_m: the most that a model may take, for one image; null: no limit.
     smallest: the column by which one model is smaller than another.
     """
@@ -98,14 +116,31 @@ class Recommendation:
     tables: ClassVar = (RECOMMENDATION, ANSWER, CONFUSIONS, RELABEL, CLASSES, NEXT)
 
     query: str | None = None
-    within: Annotated[float, Allowed(0, 100)] = 1.0
+    within: Annotated[float | None, Allowed(0)] = None
     confidence: Annotated[float, Allowed(above=0.5, below=1)] = 0.9
-    metric: Annotated[str, Allowed(choices=(ACCURACY, BALANCED))] = ACCURACY
+    metric: Annotated[str | None, Allowed(choices=(ACCURACY, BALANCED))] = None
+    costs: Any = None
     latency_ms: Annotated[float | None, Allowed(above=0)] = None
     memory_mb: Annotated[float | None, Allowed(above=0)] = None
     file_mb: Annotated[float | None, Allowed(above=0)] = None
     params_m: Annotated[float | None, Allowed(above=0)] = None
     smallest: Annotated[str, Allowed(choices=("latency_ms", "file_mb", "memory_mb", "gflops", "params"))] = "latency_ms"
+
+    def check(self) -> None:
+        """Raise FcaError for a metric beside costs, a margin above 100 points, and a file that is no table of costs."""
+        if self.costs is not None and self.metric is not None:
+            allowed = "left out beside costs=, which decide alone"
+            raise FcaError("metric", self.metric, allowed, "give metric= or costs=; costs can weigh classes")
+        if self.costs is None and self.within is not None and self.within > 100:
+            raise FcaError("within", self.within, "a finite number, at least 0, at most 100 points", "correct within")
+        self.cost_table  # noqa: B018
+
+    @cached_property
+    def cost_table(self) -> Costs | None:
+        """The costs as they were given."""
+        if self.costs is None:
+            return None
+        return costs_of(self.costs) if isinstance(self.costs, Mapping) else read_costs(str(self.costs))
 
     def __call__(self, store: Store) -> list[Table]:
         """One line a candidate of every job; the answer, confusions, labels, classes and next steps of each."""
@@ -115,22 +150,29 @@ class Recommendation:
         parts: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         for job, name in zip(jobs, job_names(jobs), strict=True):
             others = [other for other in every_job if other.job.fingerprint != job.job.fingerprint]
-            weighed = Weighed(job, known_jobs(others, self.quality), self.limits, self.quality)
+            weighed = self.weighed(job, known_jobs(others, self.metric_of_others))
             suspects = mislabelled(job)
-            confused = confusions(job, None if weighed.chosen_is_at_chance else weighed.chosen)
+            confused = confusions(job, None if weighed.chosen_is_at_chance else weighed.chosen, weighed.metric)
             steps = pd.DataFrame(list(weighed.steps()), columns=[STEP, REASON])
             frames = (weighed.frame, weighed.answer_frame, confused, suspects, classes(job, suspects), steps)
             for part, frame in zip(parts, frames, strict=True):
                 part.append(frame.assign(dataset=name))
         runs = (row["run_id"] for job in jobs for row in job.trained)
         tables = [pd.concat(part, ignore_index=True) for part in parts]
-        return filled(self.tables, tables, asdict(self) | METHOD, runs)
+        parameters = asdict(self) | METHOD
+        if self.cost_table is not None:
+            parameters |= {"costs": self.cost_table.by_name} | BY_COSTS
+        return filled(self.tables, tables, parameters, runs)
 
-    @property
-    def limits(self) -> Limits:
+    def weighed(self, of: Evidence, known: KnownJobs) -> Weighed:
+        """The candidates of a job by this metric.    known: by `metric_of_others`."""
+        metric = self.metric_of(of)
+        return Weighed(of, known, self.limits(metric), metric)
+
+    def limits(self, metric: Metric) -> Limits:
         """What is asked of a model."""
         return Limits(
-            self.within / 100,
+            metric.margin(self.within),
             self.confidence,
             self.latency_ms,
             self.memory_mb,
@@ -140,6 +182,15 @@ class Recommendation:
         )
 
     @property
-    def quality(self) -> Metric:
-        """What a prediction is worth."""
-        return Metric(self.metric)
+    def metric_of_others(self) -> Metric:
+        """By which other jobs are compared: they have other classes, so costs say nothing of them."""
+        return Metric(self.metric or ACCURACY)
+
+    def metric_of(self, of: Evidence) -> Metric:
+        """What an answer is worth in a job. Raises FcaError for a table of costs that lacks some of its classes."""
+        if self.cost_table is None:
+            return self.metric_of_others
+        costs = self.cost_table.of(of.classes, of.items["label"].cat.categories.astype(str))
+        images = of.images("train")
+        base = float(costs.matrix.min(axis=1) @ images / images.sum())
+        return Metric(BY_COST, costs, base)
