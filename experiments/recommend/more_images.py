@@ -22,23 +22,23 @@ from fca.progress import track
 from fca.stats.features import fit_probe
 from fca.stats.nested_subsets import measure
 
-SEEDS, TEST_A_CLASS, VAL_SHARE, FEWEST_TEST = 6, 60, 0.2, 20
+SEEDS, TEST_SHARE, TEST_A_CLASS, VAL_SHARE, FEWEST_TEST = 8, 0.3, 60, 0.2, 20
 PROGRAMS, OTHERS = 12, 1  # of a job: those that the chosen one is the best of, and those whose curve is measured too
 
 
 def curves(options):
     """OUT/curves/<set>.json: of each job and program what was measured on its images, and what more images brought."""
-    folder = Path(options.out, "curves")
+    folder = Path(options.out, "curves_given" if options.given else "curves")
     folder.mkdir(parents=True, exist_ok=True)
     for place in sorted(Path(options.out, "features").iterdir()):
         if options.only is None or place.name in options.only:
-            (folder / f"{place.name}.json").write_text(json.dumps(list(curves_of(place)), indent=0))
+            (folder / f"{place.name}.json").write_text(json.dumps(list(curves_of(place, options.given)), indent=0))
 
 
-def curves_of(place):
+def curves_of(place, given):
     items = pd.read_csv(place / "items.csv")
     labels = pd.factorize(items["label"], sort=True)[0]
-    is_test = sides(items["split"].to_numpy(), labels)
+    is_test = sides(items["split"].to_numpy(), labels) if given else drawn_test(labels)
     arrays = {path.stem: np.load(path).astype(np.float32) for path in sorted(place.glob("*.npy"))}
     count = labels.max() + 1
     drawn = [(ncl, seed) for ncl in NCLS if ncl <= count for seed in range(SEEDS)]
@@ -58,6 +58,15 @@ def curves_of(place):
             yield (
                 about | {"program": str(name), "chosen": name == chosen} | line_of(arrays[name], own, train, val, test)
             )
+
+
+def drawn_test(labels):
+    """A share of each class, whatever its split: images like those of the job."""
+    is_test = np.zeros(len(labels), bool)
+    for label in range(labels.max() + 1):
+        members = np.random.default_rng([2, label]).permutation(np.flatnonzero(labels == label))
+        is_test[members[: round(TEST_SHARE * len(members))]] = True
+    return is_test
 
 
 def drawn_images(rng, classes, labels, is_test, times):
@@ -104,6 +113,7 @@ def main():
     parser.add_argument("what", choices=["curves", "table"])
     parser.add_argument("--out", required=True)
     parser.add_argument("--only", nargs="*", help="data sets")
+    parser.add_argument("--given", action="store_true", help="test images of the given test split, maybe harder ones")
     given = parser.parse_args()
     {"curves": curves}[given.what](given)
 
