@@ -47,7 +47,9 @@ class LearningCurve:
         data = for_training(setup.data)
         features, work = probing(setup, data)
         train = data.rows("train", setup.subset.classes)
-        possible_halvings(setup.subset.new_labels(data.labels[train]), kept_together(data.items.iloc[train], data.group))
+        possible_halvings(
+            setup.subset.new_labels(data.labels[train]), kept_together(data.items.iloc[train], data.group)
+        )
         keys = [data.classes[c] for c in setup.subset.classes]
         identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity()}
         if data.group is not None:
