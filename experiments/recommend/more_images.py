@@ -117,7 +117,7 @@ def line_of(values, own, train, val, test):
 
 
 def table(options):
-    """Coverage, width and error of what is predicted, beside two trivial ways; hyperparameters without each data set."""
+    """Coverage, width and error of what is predicted without each data set, beside two trivial ways."""
     lines, jobs = stored(Path(options.out, "curves"))
     lines_given, jobs_given = stored(Path(options.out, "curves_given"))
     names = sorted({job.dataset for job in jobs})

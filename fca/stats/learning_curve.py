@@ -6,8 +6,8 @@ n is the number of training images that there are, η the accuracy with all of t
 how much more the next doubling adds. A line in the logarithm of n on such a scale is close to the power law of the
 error (Cortes et al. 1993, NeurIPS 6; Hestness et al. 2017, arXiv:1712.00409), and no accuracy leaves 0 to 1. The three
 numbers of a job are normal around those of other jobs. Measured accuracies update them in closed form, with the noise
-that sizes share because the same images judge them (Gelman et al. 2013, chapter 14). Of four scales and two degrees this
-one predicted data sets best that it had not seen: experiments/recommend/README.md.
+that sizes share because the same images judge them (Gelman et al. 2013, chapter 14). Of five scales and two degrees,
+this one predicted unseen data sets best: experiments/recommend/README.md.
 """
 
 from __future__ import annotations
@@ -237,9 +237,9 @@ def _update(
 
 
 def fit(jobs: Sequence[Job]) -> Hyperparameters:
-    """The hyperparameters that make earlier jobs likeliest, by expectation and maximisation; every data set counts alike.
+    """The hyperparameters that make earlier jobs likeliest, by expectation and maximisation.
 
-    Both what judged a job and what tested it are seen here. Raises FcaError without jobs.
+    Every data set counts alike. What judged a job and what tested it are both seen here. Raises FcaError without jobs.
     """
     if not jobs:
         raise FcaError("earlier jobs", 0, "1 or more", "measure some")

@@ -12,7 +12,7 @@ import numpy as np
 from fca.data.copies import kept_together
 from fca.data.splits import for_training
 from fca.stats.nested_subsets import measure, possible_halvings
-from fca.store.columns import JUDGED_IMAGES, N_JUDGED
+from fca.store.columns import FITS, JUDGED_IMAGES, N_JUDGED, RIGHT, SIZES
 from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import about_training
 from fca.tasks.adaptation.probe import probing
@@ -22,7 +22,6 @@ from fca.types import Column, Finished, Run
 N_FITS = Column("n_fits", int, ",", "probes that were fitted to training images and to parts of them")
 FEWEST_IMAGES = Column("fewest_images", int, ",", "training images of the smallest part")
 CURVE_S = Column("curve_s", float, ".1f", "time to fit and judge all of them, seconds")
-SIZES, FITS, RIGHT = "sizes", "fits", "right"  # arrays, as in fca.stats.nested_subsets.Subsets
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ FITS = np.array([1, 8, 16, 32])
 
 
 def simulated(rng, images=300, tested=200):
-    """A job of a curve drawn from USUAL: an image is right where its own ease is above the curve, at every size alike."""
+    """A job of a curve drawn from USUAL. The same images are easy at every size."""
     curve = rng.multivariate_normal(USUAL.mean, USUAL.covariance)
     value = lambda sizes: curve @ np.stack([np.ones_like(sizes), np.log2(sizes / 80), np.log2(sizes / 80) ** 2 / 2])  # noqa: E731
 
