@@ -150,21 +150,23 @@ def job_from(line):
 
 
 def compared(hyperparameters, line, job):
-    """A line for each number of images more: whether the accuracy on test images was inside, how wide, how far off."""
+    """A line for each larger number of images and way: was the accuracy on test images inside, how wide, how far off."""
     curve = forecast(hyperparameters, job.judged, job.n)
     n_test, rng = line["n_test"], np.random.default_rng(0)
     now = job.judged.accuracy[0]
     of_judged = now * line["n_judged"] + 0.5, (1 - now) * line["n_judged"] + 0.5
     for at, size in list(enumerate(job.tested.sizes))[1:]:
-        truth, true_gain = job.tested.accuracy[at], job.tested.accuracy[at] - job.tested.accuracy[0]
-        variance = job.tested.covariance[[0, at], [0, at]].sum() - 2 * job.tested.covariance[0, at]
+        truth = job.tested.accuracy[at]
+        true_gain = truth - job.tested.accuracy[0]
+        covariance = job.tested.covariance[np.ix_([0, at], [0, at])]
+        variance = np.trace(covariance) - 2 * covariance[0, 1]  # of the difference on one image
         both = curve.draws(np.array([job.n, size]))
         gains = both[:, 1] - both[:, 0] + np.sqrt(variance / n_test) * rng.normal(size=DRAWS)
         gain_low, gain_high = np.quantile(gains, (0.05, 0.95))
         ways = {
-            "curve": curve.draws(np.array([job.n, size]))[:, 1],
+            "curve": both[:, 1],
             "no change": rng.beta(*of_judged, size=DRAWS),
-            "other jobs": Forecast(job.n, *hyperparameters).draws(np.array([size]))[:, 0],
+            "other jobs": Forecast(float(job.n), *hyperparameters).draws(np.array([size]))[:, 0],
         }
         for way, draws in ways.items():
             low, high = np.quantile(rng.binomial(n_test, draws) / n_test, (0.05, 0.95))

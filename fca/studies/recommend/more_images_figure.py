@@ -49,8 +49,8 @@ def more_images_answer(curve: pd.DataFrame) -> tuple[str, Any] | None:
     >>> more = line | {"images_a_class": 40.0, "accuracy": 0.84, "accuracy_high": 0.87, "times": 2.0}
     >>> more |= {"accuracy_low": 0.8, "gain": 0.04, "gain_low": 0.01, "gain_high": 0.06}
     >>> print(more_images_answer(pd.DataFrame([line, more]))[0])
-    With 20 more training images a class, 40 in all, 84.0 % [80.0, 87.0] is expected, +4.0 points \
-[+1.0, +6.0] against now.
+    With 20 more training images a class, 40 a class in all, 84.0 % [80.0, 87.0] is expected, \
++4.0 points [+1.0, +6.0] against now.
     >>> print(more_images_answer(pd.DataFrame([line, more | {"gain_low": -0.01}]))[0].split("expected, ")[1])
     +4.0 points [-1.0, +6.0] against now, which may be nothing.
     """
@@ -60,7 +60,7 @@ def more_images_answer(curve: pd.DataFrame) -> tuple[str, Any] | None:
         return None
     line = reached.sort_values(TIMES).iloc[-1].to_dict()
     images = line[A_CLASS]
-    more = f"{images - images / line[TIMES]:.0f} more training images a class, {images:.0f} in all"
+    more = f"{images - images / line[TIMES]:.0f} more training images a class, {images:.0f} a class in all"
     right = small.interval(line, Column(ACCURACY, float, ".1%", "accuracy"))
     kind = " of balanced accuracy" if line[METRIC] == BALANCED else ""
     gain = small.interval(line, GAIN)
