@@ -77,6 +77,7 @@ def recommend(config: DictConfig) -> None:
     search.measure()
     search.probe()
     search.train()
+    search.measure_curve()
     search.answer()
 
 
@@ -366,6 +367,27 @@ class Search:
             execute(self.jobs.job(predict), alone=False)
 
     # The answer
+
+    def measure_curve(self) -> None:
+        """What more training images would bring to the recommended probe, from parts of those that there are."""
+        now = self.weigh()
+        has_no_curve = now.metric.costs is not None or now.chosen_is_at_chance
+        if now.chosen is None or now.chosen["adaptation"] != PROBE or has_no_curve:
+            return
+        chosen_id = now.chosen["run_id"]
+        subject = next((subject for subject in self.subjects if self._is_probe_of(subject, chosen_id)), None)
+        if subject is None:  # a probe of an earlier command, on a program that this one has not
+            return
+        try:
+            job = self.jobs.job({"task": "learning_curve", **subject.keys})
+        except FcaError as error:  # a class with so few images that none can be left out
+            print(f"what more images would bring is not known: {error}", flush=True)
+            return
+        execute(job, alone=False)
+        show_failures(self.store, [run.run_id for run in job.plan])
+
+    def _is_probe_of(self, subject: Subject, run_id: str) -> bool:
+        return self._training({**subject.keys, "adaptation": PROBE}).run_id == run_id
 
     def weigh(self) -> Weighed:
         """The candidates as they stand now."""
