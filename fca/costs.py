@@ -74,6 +74,22 @@ class Costs:
             for true, line in zip(self.classes, self.matrix.tolist(), strict=True)
         }
 
+    @property
+    def described(self) -> str:
+        """The table in words: for each true class its most frequent cost of another answer, then those that differ.
+
+        >>> Costs(("a", "b", "c"), np.array([[0, 1.0, 1], [5, 0, 1], [20, 20, 2]])).described
+        'a: 1; b: 1 (a 5); c: 20 (c 2)'
+        """
+        lines = []
+        for true, paid in self.by_name.items():
+            others = [cost for answer, cost in paid.items() if answer != true]
+            usual = max(others, key=lambda cost: (others.count(cost), -cost), default=0.0)
+            is_odd = {answer: cost != (0.0 if answer == true else usual) for answer, cost in paid.items()}
+            odd = [f"{answer} {amount(paid[answer])}" for answer in paid if is_odd[answer]]
+            lines.append(f"{true}: {amount(usual)}" + (f" ({', '.join(odd)})" if odd else ""))
+        return "; ".join(lines)
+
     @cached_property
     def mistakes(self) -> Float[np.ndarray, " confusions"]:
         """`excess` of every pair of a true class and another one that is answered."""

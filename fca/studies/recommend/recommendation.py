@@ -164,7 +164,10 @@ class Recommendation:
         tables = [pd.concat(part, ignore_index=True) for part in parts]
         parameters = asdict(self) | METHOD
         if self.cost_table is not None:
-            parameters |= {"costs": self.cost_table.by_name} | BY_COSTS
+            parameters |= {"metric": BY_COST, "costs": self.cost_table.described} | BY_COSTS
+        if self.within is None:
+            parameters["within"] = 1.0 if self.cost_table is None else "one more mistake in a hundred images"
+        parameters["metric"] = parameters["metric"] or ACCURACY
         return filled(self.tables, tables, parameters, runs)
 
     def weighed(self, of: Evidence, known: KnownJobs) -> Weighed:
