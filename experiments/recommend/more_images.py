@@ -150,7 +150,7 @@ def job_from(line):
 
 
 def compared(hyperparameters, line, job):
-    """A line for each larger number of images and way: was the accuracy on test images inside, how wide, how far."""
+    """A line for each number of images and way: was the accuracy on test images inside, how wide, how far."""
     curve = forecast(hyperparameters, job.judged, job.n)
     n_test, rng = line["n_test"], np.random.default_rng(0)
     now = job.judged.accuracy[0]

@@ -4,31 +4,15 @@ import numpy as np
 import pytest
 
 from fca.store import Store
-from fca.store.columns import FITS, JUDGED_IMAGES, RIGHT, SIZES
 from fca.studies.recommend.evidence import Program, evidence
 from fca.studies.recommend.metric import Metric
 from fca.studies.recommend.more_images import MORE_IMAGES, curve_row, measured_curve, more_images
 from fca.studies.recommend.more_images_figure import more_images_answer
 from fca.studies.recommend.recommendation import Recommendation
 from tests.studies.conftest import Lab
-from tests.studies.test_recommendation import SIZE, job_data, network, trained
+from tests.studies.test_recommendation import SIZE, TOP1, curve, job_data, network, trained
 
 FAST = Program("fast", "w", SIZE, "whole", "fp32", "probe")
-TOP1 = np.array([0.9, 0.85, 0.8, 0.7])  # with all training images, halves, quarters, eighths
-
-
-def curve(lab, model, top1=TOP1, first_class=None, judged=None, **of):
-    """A run that measured this curve.    first_class: share right of the images of class 0; None: as of the others."""
-    train, val = lab.data.rows("train"), lab.data.rows("val")
-    judged = np.concatenate([train, val]) if judged is None else judged
-    right = np.repeat(top1[:, None], len(judged), axis=1)
-    if first_class is not None:
-        right[:, lab.data.labels[judged] == 0] = first_class
-    sizes = len(train) / np.array([1.0, 2.0, 4.0, 8.0])
-    arrays = {SIZES: sizes, FITS: np.array([1, 2, 4, 8]), RIGHT: right.astype(np.float32)}
-    arrays[JUDGED_IMAGES] = judged.astype(np.int32)
-    about = {"ncl": 3, "classes": range(3), "adaptation": "probe", "input_size": SIZE, "weights": "w", **of}
-    return lab.write(arrays, task="learning_curve", model=model, n_train=len(train), **about)
 
 
 @pytest.fixture

@@ -378,6 +378,6 @@ ANSWERS = (
     Answer("What would another one bring?", (ANSWER, RECOMMENDATION), front_answer),
     Answer("What does it confuse?", (CONFUSIONS,), confusion_answer),
     Answer("Which labels look wrong?", (RELABEL,), label_answer),
-    Answer("Would more images help?", (MORE_IMAGES,), more_images_answer),
     Answer("What would change the answer?", (NEXT, RECOMMENDATION), step_answer),
+    Answer("Would more images help?", (MORE_IMAGES,), more_images_answer),
 )
