@@ -44,12 +44,12 @@ from fca.stats.protocols import logit_columns
 from fca.store.columns import ADAPTATION, CLASSES, COMPAT, LEFT_OUT, PENALTY_BY
 from fca.store.files import DamagedFile, write_text
 from fca.studies.answers import predictions
+from fca.studies.recommend.metric import ACCURACY, BALANCED
 from fca.studies.rows import records
 from fca.tasks.adaptation import GROUP
 from fca.types import BEST, Classifier, FcaError, UnreadableImage
 
 ANSWER_ALL = 0.0  # a threshold below any probability
-ACCURACY, BALANCED = "accuracy", "balanced"
 MEAN_ERROR = "the mean over classes of the error rate"
 PRINTED, NAMED = 10, 2  # images in the terminal, and classes of each
 
