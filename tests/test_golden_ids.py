@@ -19,6 +19,7 @@ GOLDEN = {
     "recipe=fca_convnextv2_base recipe.crop_from=input": ["7c68ae6e11d1", "cd2a3b4560ee"],  # as released: without
     "task=embed": ["5a324462bd3d"],
     "task=describe": ["e39133d33e47"],
+    "task=learning_curve model=hog subset.ncl=5": ["5e1b7d9bde41", "c0ae4358b795"],
     "model=hog adaptation=probe": [
         "5e1b7d9bde41",
         "bbf3fbcc32b3",

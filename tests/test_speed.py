@@ -24,6 +24,7 @@ SLOW = (
     "mmpretrain_runner",
     "page",
     "planning",
+    "recommend",
     "startup",
     "tracking",
     "train_overhead",

@@ -25,7 +25,6 @@ from fca.models.compiled import ALL, Compiled
 from fca.models.programs import missing_packages
 from fca.progress import Meter, track
 from fca.report.figure import answers
-from fca.report.page import MOST
 from fca.store import State, Store
 from fca.store.columns import INPUT_SIZE
 from fca.studies.recommend.choice import Weighed
@@ -41,6 +40,7 @@ from fca.studies.recommend.evidence import (
 )
 from fca.studies.recommend.evidence import SCRATCH as FROM_SCRATCH
 from fca.studies.recommend.expected import KnownJobs, known_jobs
+from fca.studies.recommend.figures import ANSWERS
 from fca.studies.recommend.recommendation import Recommendation
 from fca.tasks.latency import check_threads
 from fca.types import FcaError, Run
@@ -77,6 +77,7 @@ def recommend(config: DictConfig) -> None:
     search.measure()
     search.probe()
     search.train()
+    search.measure_curve()
     search.answer()
 
 
@@ -367,6 +368,27 @@ class Search:
 
     # The answer
 
+    def measure_curve(self) -> None:
+        """What more training images would bring to the recommended probe, from parts of those that there are."""
+        now = self.weigh()
+        has_no_curve = now.metric.costs is not None or now.chosen_is_at_chance
+        if now.chosen is None or now.chosen["adaptation"] != PROBE or has_no_curve:
+            return
+        chosen_id = now.chosen["run_id"]
+        subject = next((subject for subject in self.subjects if self._is_probe_of(subject, chosen_id)), None)
+        if subject is None:  # a probe of an earlier command, on a program that this one has not
+            return
+        try:
+            job = self.jobs.job({"task": "learning_curve", **subject.keys})
+        except FcaError as error:  # a class with so few images that none can be left out
+            print(f"what more images would bring is not known: {error}", flush=True)
+            return
+        execute(job, alone=False)
+        show_failures(self.store, [run.run_id for run in job.plan])
+
+    def _is_probe_of(self, subject: Subject, run_id: str) -> bool:
+        return self._training({**subject.keys, "adaptation": PROBE}).run_id == run_id
+
     def weigh(self) -> Weighed:
         """The candidates as they stand now."""
         return self.asked.weighed(evidence_of(self.store, *self.of), self.known)
@@ -382,7 +404,7 @@ class Search:
         query = f"fingerprint == '{self.of[0]}' and classes == {self.of[1]}"
         asked = replace(self.asked, query=query)
         tables = {table.name: table for table in asked(self.store)}
-        print("", *(answer.sentence for answer in answers([asked], tables, MOST)), sep="\n")
+        print("", *(answer.sentence for answer in answers([asked], tables, len(ANSWERS))), sep="\n")
         options = {name: getattr(asked, name) for name in OF_ANALYSIS}
         if asked.cost_table is not None:
             options["costs"] = asked.cost_table.by_name  # what the page is made of, whatever becomes of the file

@@ -50,7 +50,7 @@ def test_a_key_is_shown_with_its_default_meaning_and_allowed_values(shown):
     assert "subset.sampler=uniform how it is drawn" in text
     assert "sweep.head=null only the first so many values of every axis [a whole number, at least 1, or null]" in text
     assert "hydra/launcher basic, gpus, joblib, ray, submitit_slurm" in text
-    assert re.search(r"task adaptive_test, compile, describe, embed, latency, predict,", text)
+    assert re.search(r"task adaptive_test, compile, describe, embed, latency, learning_curve, predict,", text)
 
 
 def test_the_keys_are_those_of_the_options_that_are_typed(shown):

@@ -10,7 +10,7 @@ from fca.models.networks import logit_layers
 from fca.models.torchvision_models import TorchvisionModel
 from fca.types import Classifier, FcaError, Geometry
 
-GENERIC = {"grouped", "mmpretrain", "open_clip", "resnet50_robust", "compiled", "run", "timm", "torchvision"}
+GENERIC = {"grouped", "mmpretrain", "open_clip", "resnet50_robust", "compiled", "onnx", "run", "timm", "torchvision"}
 NAMED = sorted({path.stem for path in (CONF / "model").glob("*.yaml")} - GENERIC)
 WITHOUT_WEIGHTS = ("fca.models.handmade", "fca.models.own", "fca.models.pair")
 

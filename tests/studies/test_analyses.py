@@ -380,6 +380,8 @@ def test_every_column_of_a_row_is_an_axis_a_configuration_or_a_result():
         "checksum",
         "similarity_calls",
         "n_grouped",
+        "n_fits",
+        "fewest_images",
     }
     described = {name for name in kinds if name.startswith(("height_", "width_", "duplicates_"))}
     described |= {

@@ -7,7 +7,7 @@ import pytest
 
 from fca.stats.intervals import wilson
 from fca.store import Store
-from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS
+from fca.store.columns import FITS, JUDGED_IMAGES, LEFT_OUT_LOGITS, RIGHT, SIZES
 from fca.studies.recommend.choice import BEST, CHOSEN, FASTER, GUESS, OPEN, REFUSED, SMALLEST, UNTRAINED, WORSE
 from fca.studies.recommend.evidence import Program, evidence
 from fca.studies.recommend.expected import known_jobs
@@ -18,6 +18,7 @@ from tests.studies.conftest import RECIPE, Lab, images
 
 SPLITS = ("train", "val", "test")
 SIZE = 32  # pixels
+TOP1 = np.array([0.9, 0.85, 0.8, 0.7])  # with all training images, halves, quarters, eighths
 QUIET = {"memory_mb": 2.0, "gflops": 0.1, "params": 1000, "batch_images_per_s": 900.0, "load": 0.0, "input_size": SIZE}
 
 
@@ -70,6 +71,20 @@ def trained(lab, model, right, adaptation="scratch", seed=0, last=False, swapped
     return run
 
 
+def curve(lab, model, top1=TOP1, first_class=None, judged=None, **of):
+    """A run that measured this curve.    first_class: share right of the images of class 0; None: as of the others."""
+    train, val = lab.data.rows("train"), lab.data.rows("val")
+    judged = np.concatenate([train, val]) if judged is None else judged
+    right = np.repeat(top1[:, None], len(judged), axis=1)
+    if first_class is not None:
+        right[:, lab.data.labels[judged] == 0] = first_class
+    sizes = len(train) / np.array([1.0, 2.0, 4.0, 8.0])
+    arrays = {SIZES: sizes, FITS: np.array([1, 2, 4, 8]), RIGHT: right.astype(np.float32)}
+    arrays[JUDGED_IMAGES] = judged.astype(np.int32)
+    about = {"ncl": 3, "classes": range(3), "adaptation": "probe", "input_size": SIZE, "weights": "w", **of}
+    return lab.write(arrays, task="learning_curve", model=model, n_train=len(train), **about)
+
+
 @pytest.fixture(scope="module")
 def recommended_study(tmp_path_factory):
     """Four networks: the best is slow, one as good is fast, a fast one is bad, and one was not trained."""
@@ -80,6 +95,7 @@ def recommended_study(tmp_path_factory):
     trained(lab, "slow", 0.98, "probe", weights="w", swapped=[planted])
     trained(lab, "fast", 0.98, "probe", weights="w", swapped=[planted])
     trained(lab, "bad", 0.5, "probe", weights="w")
+    curve(lab, "fast", TOP1)
     return lab
 
 

@@ -42,6 +42,8 @@ from fca.studies.recommend.images import (
     THUMBNAIL,
 )
 from fca.studies.recommend.metric import BALANCED
+from fca.studies.recommend.more_images import MORE_IMAGES
+from fca.studies.recommend.more_images_figure import more_images_answer, more_images_figure
 from fca.studies.recommend.recommendation import ANSWER, NEXT, REASON, RECOMMENDATION, STEP
 from fca.studies.table import AT_CHANCE, CHANCE, DATASET, IMAGE_ID, LABEL, MODEL, N_TEST, TOP1
 from fca.types import Column, Table, with_interval
@@ -369,6 +371,7 @@ FIGURES = (
     Figure("recommendation_confusions", "Confusions", (CONFUSIONS,), confusions_figure),
     Figure("recommendation_relabel", "Labels to look at", (RELABEL,), relabel_figure),
     Figure("recommendation_classes", "Images of each class", (CLASSES,), classes_figure),
+    Figure("recommendation_more_images", "More images", (MORE_IMAGES,), more_images_figure),
 )
 ANSWERS = (
     Answer("Which model should I use?", (ANSWER, RECOMMENDATION), model_answer),
@@ -376,4 +379,5 @@ ANSWERS = (
     Answer("What does it confuse?", (CONFUSIONS,), confusion_answer),
     Answer("Which labels look wrong?", (RELABEL,), label_answer),
     Answer("What would change the answer?", (NEXT, RECOMMENDATION), step_answer),
+    Answer("Would more images help?", (MORE_IMAGES,), more_images_answer),
 )

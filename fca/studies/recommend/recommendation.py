@@ -53,6 +53,7 @@ from fca.studies.recommend.evidence import (
 from fca.studies.recommend.expected import KnownJobs, known_jobs
 from fca.studies.recommend.images import CLASSES, CONFUSIONS, RELABEL, classes, confusions, mislabelled
 from fca.studies.recommend.metric import ACCURACY, BALANCED, BY_COST, Metric
+from fca.studies.recommend.more_images import MORE_IMAGES, more_images
 from fca.studies.rows import require
 from fca.studies.table import AT_CHANCE, CHANCE, DATASET, MODEL, N_TEST, NCL, RUN_ID, TOP1, TableSpec, filled
 from fca.types import Column, FcaError, Table, with_interval
@@ -101,7 +102,7 @@ METHOD = {
 
 @dataclass(frozen=True)
 class Recommendation:
-    """`analysis=recommendation`; reads `train`, `predict` (val and test), `latency` and `compile` rows.
+    """`analysis=recommendation`; reads `train`, `predict`, `latency`, `compile` and `learning_curve` rows.
 
     query:    narrows the trainings, to those of one job where there are several.
     within:   how far below the best a model may be, in points; with costs, how much more an image may cost, in their
@@ -113,7 +114,7 @@ class Recommendation:
     smallest: the column by which one model is smaller than another.
     """
 
-    tables: ClassVar = (RECOMMENDATION, ANSWER, CONFUSIONS, RELABEL, CLASSES, NEXT)
+    tables: ClassVar = (RECOMMENDATION, ANSWER, CONFUSIONS, RELABEL, CLASSES, NEXT, MORE_IMAGES)
 
     query: str | None = None
     within: Annotated[float | None, Allowed(0)] = None
@@ -143,7 +144,7 @@ class Recommendation:
         return costs_of(self.costs) if isinstance(self.costs, Mapping) else read_costs(str(self.costs))
 
     def __call__(self, store: Store) -> list[Table]:
-        """One line a candidate of every job; the answer, confusions, labels, classes and next steps of each."""
+        """One line a candidate of every job; the answer, confusions, labels, classes, next steps and curve of each."""
         jobs = evidence(store, self.query)
         require(jobs, "trainings", len(store.rows()), COMMAND)
         every_job = jobs if self.query is None else evidence(store, None)  # what other jobs show, the query keeps out
@@ -154,7 +155,9 @@ class Recommendation:
             suspects = mislabelled(job)
             confused = confusions(job, None if weighed.chosen_is_at_chance else weighed.chosen, weighed.metric)
             steps = pd.DataFrame(list(weighed.steps()), columns=[STEP, REASON])
-            frames = (weighed.frame, weighed.answer_frame, confused, suspects, classes(job, suspects), steps)
+            answer = None if weighed.answer is None else weighed.candidates[weighed.answer].program
+            curve = more_images(job, None if weighed.chosen_is_at_chance else answer, weighed.metric)
+            frames = (weighed.frame, weighed.answer_frame, confused, suspects, classes(job, suspects), steps, curve)
             for part, frame in zip(parts, frames, strict=True):
                 part.append(frame.assign(dataset=name))
         runs = (row["run_id"] for job in jobs for row in job.trained)

@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from jaxtyping import Float16
 from safetensors.numpy import save
 
 from fca.data.copies import kept_together
 from fca.models.compiled import Compiled
 from fca.models.stored import Probed, describe_model
 from fca.stats.features import fit_probe
+from fca.store import Store
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT, LEFT_OUT_LOGITS, N_JUDGED, PENALTY_BY
 from fca.store.files import write_json, write_whole
 from fca.tasks import N_TRAIN, N_VAL, Setup
@@ -36,6 +38,25 @@ class Probing:
     features: str
     encoder: Compiled | None = None
 
+    def values(self, store: Store) -> Float16[np.ndarray, "images features"]:
+        """Features of every image of the data, at the depth that the probe stands on."""
+        of_every_depth = store.array(self.features, "features")
+        return of_every_depth if self.encoder is None else self.encoder.features(of_every_depth)
+
+
+def probing(setup: Setup, data: ImageData) -> tuple[Run, Probing]:
+    """The run of the network's pass over all images, whatever the subset, and the work of what is fitted to them.
+
+    Raises FcaError for a model without weights, and with compat.
+    """
+    need_weights(setup, "probe")
+    if setup.compat:
+        allowed = "scratch or finetune: the original has no probes"
+        raise FcaError("adaptation", "probe", allowed, "leave compat out")
+    compiled = setup.model if isinstance(setup.model, Compiled) else None
+    features = embed_run(Forward(compiled.every_depth() if compiled else setup.model, data, ALL))
+    return features, Probing(data, features.run_id, compiled)
+
 
 @dataclass(frozen=True)
 class Probe:
@@ -54,12 +75,7 @@ class Probe:
 
         Raises FcaError for a model without weights, and with compat.
         """
-        need_weights(setup, "probe")
-        if setup.compat:
-            allowed = "scratch or finetune: the original has no probes"
-            raise FcaError("adaptation", "probe", allowed, "leave compat out")
-        compiled = setup.model if isinstance(setup.model, Compiled) else None
-        features = embed_run(Forward(compiled.every_depth() if compiled else setup.model, data, ALL))
+        features, work = probing(setup, data)
         keys = [data.classes[c] for c in setup.subset.classes]
         identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity(), "adaptation": "probe"}
         identity["layer"] = "as solved"  # before, the stored layer had the same numbers in another order
@@ -67,7 +83,6 @@ class Probe:
         identity["judgement"] = "kept"  # before, its logits of the images left out were not stored
         if data.group is not None:
             identity["group"] = data.group  # which images are left out together
-        work = Probing(data, features.run_id, compiled)
         about = {**about_training(setup, data, "probe"), PENALTY_BY: LEFT_OUT}
         train = Run("train", identity, about, features.run_id, light=True, work=work)
         clean, *others = predictions_of(train, setup, data)
@@ -86,9 +101,7 @@ class Probe:
 def _solved(runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
     """The probe of a subset and what it predicts: those of these runs that are wanted."""
     data, subset, features = runs[0].work.data, setup.subset, runs[0].work.features
-    values = setup.store.array(features, "features")
-    if runs[0].work.encoder is not None:
-        values = runs[0].work.encoder.features(values)
+    values = runs[0].work.values(setup.store)
     rows = {split: data.rows(split, subset.classes) for split in ("train", "val", "test")}
     label = {split: subset.new_labels(data.labels[chosen]) for split, chosen in rows.items()}
     keys = [data.classes[c] for c in subset.classes]

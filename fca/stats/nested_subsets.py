@@ -1,0 +1,149 @@
+"""How accurate a linear probe is with a half, a quarter and an eighth of its training images: its learning curve."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, Integer, Num
+
+from fca.stats.features import FOLDS, Features, Labels, Probe, fit_probe
+from fca.types import FcaError
+
+HALVINGS = 3  # down to an eighth of the images
+FEWEST = 2  # groups of a class in every part
+SHUFFLED_IMAGES = 500  # so many images are fitted at each size, in as many shuffles as that takes
+MOST_SHUFFLES = 4
+DIVIDED_IMAGES = 8000  # of more images than a part of these, not every part is fitted
+
+Groups = Integer[np.ndarray, " images"]
+
+
+@dataclass(frozen=True)
+class Subsets:
+    """What probes of several sizes predict for the same images, each image by probes that were fitted without it.
+
+    sizes:  images that a probe is fitted to, the mean over its predictions; the first is that of all images.
+    fits:   probes of each size.
+    judged: positions among the training images, then n_train + positions among the validation images.
+    right:  share of the probes of a size that are right about an image.
+    """
+
+    sizes: Float[np.ndarray, " sizes"]
+    fits: Int[np.ndarray, " sizes"]
+    judged: Int[np.ndarray, " judged"]
+    right: Float[np.ndarray, "sizes judged"]
+
+
+def nested_parts(
+    labels: Labels, groups: Groups, halvings: int, rng: np.random.Generator
+) -> list[Int[np.ndarray, " images"]]:
+    """The part of each image, for 1, 2, 4, ... parts: a part of one division lies within a part of the one before.
+
+    Parts share no image, and every class is divided evenly. Groups stay whole, in the class of their first image.
+
+    >>> one, two = nested_parts(np.array([0, 0, 1, 1]), np.arange(4), 1, np.random.default_rng(0))
+    >>> one.tolist(), np.bincount(two).tolist()
+    ([0, 0, 0, 0], [2, 2])
+    """
+    first, group_of_image = np.unique(groups, return_index=True, return_inverse=True)[1:]
+    rank = np.empty(len(first), np.int64)
+    for label in np.unique(labels[first]):
+        members = np.flatnonzero(labels[first] == label)
+        rank[rng.permutation(members)] = np.arange(len(members))
+    return [rank[group_of_image] % 2**halving for halving in range(halvings + 1)]
+
+
+def possible_halvings(labels: Labels, groups: Groups) -> int:
+    """How often the images can be halved, HALVINGS at most, with FEWEST groups of each class in every part.
+
+    Raises FcaError where they cannot be halved once.
+
+    >>> possible_halvings(np.repeat([0, 1], 10), np.arange(20))
+    2
+    """
+    first = np.unique(groups, return_index=True)[1]
+    fewest = int(np.bincount(labels[first], minlength=int(labels.max()) + 1).min())
+    if fewest < 2 * FEWEST:
+        what = "training images of the smallest class, those that belong together counted once"
+        raise FcaError(what, fewest, f"{2 * FEWEST} or more, to halve them", "add images of that class")
+    return min(HALVINGS, int(np.log2(fewest / FEWEST)))
+
+
+def measure(
+    features: Features,
+    labels: Labels,
+    val_features: Num[np.ndarray, "val features"],
+    val_labels: Integer[np.ndarray, " val"],
+    groups: Groups | None = None,
+    seed: int = 0,
+) -> Subsets:
+    """Fit the probe of `fit_probe` to all training images, and to nested halves, quarters and eighths of them.
+
+    The images that judge the probe judge every subset: training images (at most fca.stats.features.JUDGED) by the
+    probes of all parts that do not have them, and left out by that of their own part; validation images by all.
+    groups: images with the same number are left out together. Raises FcaError for classes of fewer than four images.
+
+    >>> rng = np.random.default_rng(0)
+    >>> labels = np.repeat([0, 1], 40)
+    >>> x = np.eye(2)[labels] + 0.4 * rng.normal(size=(80, 2))
+    >>> subsets = measure(x, labels, x[:0], labels[:0])
+    >>> subsets.fits.tolist(), subsets.right.shape
+    ([1, 8, 16, 32], (4, 80))
+    """
+    groups = np.arange(len(labels)) if groups is None else groups
+    halvings = possible_halvings(labels, groups)
+    shuffles = int(np.clip(SHUFFLED_IMAGES // len(labels), 1, MOST_SHUFFLES))
+    whole = fit_probe(features, labels, groups)
+    judged = np.concatenate([whole.judged, len(labels) + np.arange(len(val_labels))])
+
+    right_sums = np.zeros((halvings + 1, len(judged)))
+    counts = np.zeros_like(right_sums)
+    size_sums = np.zeros(halvings + 1)
+    fits = np.zeros(halvings + 1, np.int64)
+    everything = np.concatenate([features, val_features])
+    every_label = np.concatenate([labels, val_labels])
+    for division, rows in _parts(labels, groups, halvings, shuffles, seed):
+        probe = whole if len(rows) == len(labels) else fit_probe(features[rows], labels[rows], groups[rows])
+        predicted, fitted = _predictions(probe, rows, everything, judged)
+        is_judged = predicted >= 0
+        right_sums[division] += is_judged & (predicted == every_label[judged])
+        counts[division] += is_judged
+        size_sums[division] += fitted[is_judged].sum()
+        fits[division] += 1
+    return Subsets(size_sums / counts.sum(axis=1), fits, judged, right_sums / counts)
+
+
+def _parts(
+    labels: Labels, groups: Groups, halvings: int, shuffles: int, seed: int
+) -> Iterator[tuple[int, Int[np.ndarray, " rows"]]]:
+    """Number of halvings and positions of every part; all images are one part, whatever the shuffle.
+
+    Of many images two parts of a size are enough: each image is outside of one of them, and a fit takes seconds.
+    """
+    yield 0, np.arange(len(labels))
+    for shuffle in range(shuffles):
+        divisions = nested_parts(labels, groups, halvings, np.random.default_rng([seed, shuffle]))
+        for halving, part_of_image in list(enumerate(divisions))[1:]:
+            for part in range(min(2**halving, max(2, DIVIDED_IMAGES // len(labels)))):
+                yield halving, np.flatnonzero(part_of_image == part)
+
+
+def _predictions(
+    probe: Probe,
+    rows: Int[np.ndarray, " rows"],
+    features: Num[np.ndarray, "everything features"],
+    judged: Int[np.ndarray, " judged"],
+) -> tuple[Int[np.ndarray, " judged"], Float[np.ndarray, " judged"]]:
+    """Class of each judged image, -1 where the probe has seen it, and how many images that prediction rests on."""
+    predicted = probe.logits(features[judged]).argmax(axis=1)
+    fitted = np.full(len(judged), float(len(rows)))
+    is_inside: Bool[np.ndarray, " judged"] = np.isin(judged, rows)
+    predicted[is_inside] = -1
+    fitted[is_inside] *= 1 - 1 / min(FOLDS, len(rows))
+
+    left_out = np.full(len(features), -1)
+    left_out[rows[probe.judged]] = probe.left_out.argmax(axis=1)
+    predicted[is_inside] = left_out[judged[is_inside]]
+    return predicted, fitted

@@ -1,0 +1,110 @@
+"""Would more training images help? The learning curve of the recommended program, and what it predicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+
+from fca.stats.learning_curve import Forecast, Hyperparameters, Measured, forecast, measured_from, reach
+from fca.store.columns import FITS, JUDGED_IMAGES, RIGHT, SIZES
+from fca.studies.recommend.choice import CANDIDATE, METRIC
+from fca.studies.recommend.evidence import PROBE, Evidence, Program
+from fca.studies.recommend.metric import Metric
+from fca.studies.rows import records
+from fca.studies.table import DATASET, NCL, RUN_ID, TableSpec
+from fca.types import Column, with_interval
+
+# Made by experiments/recommend/more_images.py, whose README has the jobs.
+HYPERPARAMETERS = Path(__file__).with_name("learning_curve.json")
+
+PREDICTED, MEASURED = "predicted", "measured"
+POINT = Column(
+    "point",
+    str,
+    "",
+    "measured: with these training images or parts of them; predicted: with more, as far as predictions were checked",
+    {MEASURED: MEASURED, PREDICTED: PREDICTED},
+)
+IMAGES = Column("images", float, ",.0f", "training images")
+A_CLASS = Column("images_a_class", float, ",.1f", "training images a class")
+TIMES = Column("times", float, ".2f", "training images, as a multiple of those that there are")
+ACCURACY = Column("accuracy", float, ".1%", "accuracy expected on images like those that judge the probe (90 %)")
+SHARE_RIGHT = Column("measured", float, ".1%", "share of the images that judge which is right; no probe has seen them")
+GAIN = Column("gain", float, "+.1%", "accuracy beyond that with the images that there are (90 %)")
+N_FITS = Column("n_fits", int, ",.0f", "probes that were fitted to so many images")
+STEPS = (1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)  # times as many images that a prediction is listed for
+
+MORE_IMAGES = TableSpec(
+    "recommendation_more_images",
+    "How accurate would the recommended model be with more training images?",
+    "learning curve on the probit scale, with other jobs as prior (Cortes et al. 1993; Hestness et al. 2017, "
+    "arXiv:1712.00409; Gelman et al. 2013, chapter 14)",
+    (
+        *(DATASET, NCL, CANDIDATE, METRIC, POINT, IMAGES, A_CLASS, TIMES),
+        *(*with_interval(ACCURACY), *with_interval(GAIN), SHARE_RIGHT, N_FITS, RUN_ID),
+    ),
+)
+
+
+def more_images(of: Evidence, program: Program | None, metric: Metric) -> pd.DataFrame:
+    """The curve of a probe: accuracies with parts of the training images, then with more; empty where it has none.
+
+    program: the recommended one, or None.    metric: with costs there is no curve; how costs fall was not learnt.
+    """
+    is_probe = program is not None and program.adaptation == PROBE
+    row = curve_row(of, program) if program is not None and is_probe and metric.costs is None else None
+    if program is None or row is None:
+        return MORE_IMAGES.frame([])
+    measured, n, ncl = measured_curve(of, row, metric), float(row["n_train"]), len(of.job.classes)
+    curve = forecast(usual_curves(), measured, n)
+    about = {NCL: ncl, CANDIDATE: program.name, METRIC: metric.name, RUN_ID: row["run_id"]}
+
+    parts = sorted(zip(measured.sizes, measured.accuracy, measured.fits, strict=True))
+    lines = [_line(curve, size, ncl) | {POINT: MEASURED, SHARE_RIGHT: top1, N_FITS: fits} for size, top1, fits in parts]
+    lines += [
+        _line(curve, size, ncl) | {POINT: PREDICTED} | _gain(curve, size)
+        for size in n * np.array(STEPS)
+        if size <= reach(n, ncl) * (1 + 1e-9)
+    ]
+    return pd.DataFrame([about | line for line in lines])
+
+
+def curve_row(of: Evidence, program: Program) -> Mapping[str, Any] | None:
+    """The latest finished run of task=learning_curve of this program and these images; None where there is none."""
+    rows = of.store.rows(f"task == 'learning_curve' and fingerprint == '{of.job.fingerprint}'")
+    same = [row for row in records(rows) if tuple(row["classes"]) == of.job.classes and of.program_of(row) == program]
+    return max(same, key=lambda row: row["finished"], default=None)
+
+
+def measured_curve(of: Evidence, row: Mapping[str, Any], metric: Metric) -> Measured:
+    """The accuracies that a run of task=learning_curve measured, by a metric."""
+    sizes, fits, right, images = (of.store.array(row["run_id"], name) for name in (SIZES, FITS, RIGHT, JUDGED_IMAGES))
+    labels = of.items["label"].cat.codes.to_numpy()[images]
+    return measured_from(sizes, fits, right.astype(np.float64), metric.weights(labels))
+
+
+@cache
+def usual_curves() -> Hyperparameters:
+    """How curves of other jobs run."""
+    return Hyperparameters.from_json(json.loads(HYPERPARAMETERS.read_text()))
+
+
+def _line(curve: Forecast, size: float, ncl: int) -> dict[Any, Any]:
+    at: Float[np.ndarray, "1"] = np.array([size])
+    low, high = curve.interval(at)
+    accuracy = (curve.accuracy(at)[0], low[0], high[0])
+    place = {IMAGES: size, A_CLASS: size / ncl, TIMES: size / curve.n}
+    return place | dict(zip(with_interval(ACCURACY), accuracy, strict=True))
+
+
+def _gain(curve: Forecast, size: float) -> dict[Any, Any]:
+    if size <= curve.n:
+        return {}
+    return dict(zip(with_interval(GAIN), curve.gain(size), strict=True))

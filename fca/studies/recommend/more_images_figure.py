@@ -1,0 +1,71 @@
+"""The learning curve of the recommended program as a figure and as a sentence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+import pandas as pd
+
+from fca.report import kinds, small, style
+from fca.studies.recommend.choice import METRIC
+from fca.studies.recommend.metric import BALANCED
+from fca.studies.recommend.more_images import A_CLASS, ACCURACY, GAIN, MEASURED, POINT, PREDICTED, SHARE_RIGHT, TIMES
+from fca.studies.table import DATASET
+from fca.types import Column, Table, with_interval
+
+TWICE = 2.0  # times as many images that the sentence is about, or as many as predictions were checked for
+FEWEST_TIMES = 1.2  # below this nothing is said
+COLOURS = ("#0072b2", "#c4562b")  # 3:1 on white and on black
+
+
+def more_images_figure(curve: Table) -> alt.FacetChart:
+    """Accuracy against training images a class: measured with parts of them, predicted with more."""
+    frame = curve.frame.assign(panel=style.panels(curve.frame, DATASET))
+    coloured = kinds.hue(POINT, frame, COLOURS, title="Colour")
+    across = kinds.quantity(alt.X, A_CLASS, "training images a class", grid=True, type="log", padding=20, nice=False)
+    up = kinds.quantity(alt.Y, ACCURACY, "accuracy", grid=True)
+    base = alt.Chart().encode(x=across, color=coloured.colour())
+    band: Any = base.mark_area(opacity=0.2).encode(y=f"{ACCURACY.low}:Q", y2=f"{ACCURACY.high}:Q")
+    line: Any = base.mark_line(strokeWidth=2).encode(y=up)
+    hover = [column for column in curve.columns if column not in (DATASET, SHARE_RIGHT)]
+    ends: Any = base.mark_point(filled=True, size=45).encode(y=up, tooltip=kinds.tooltips(hover))
+    measured: Any = alt.Chart().mark_point(shape="diamond", filled=True, size=90, color=COLOURS[0], opacity=1)
+    measured = measured.transform_filter(f"datum.{POINT} == '{MEASURED}'")
+    measured = measured.encode(x=across, y=f"{SHARE_RIGHT}:Q", tooltip=kinds.tooltips([A_CLASS, SHARE_RIGHT]))
+    title = style.title(
+        "Would more training images help?",
+        "Diamonds are measured: the probe on all training images and on halves, quarters and eighths of them. The line "
+        "is the expected accuracy with its 90 % band; it ends where predictions were not compared with the truth.",
+    )
+    return style.faceted(kinds.layers(band, line, ends, measured), frame, title, (DATASET,), 320)
+
+
+def more_images_answer(curve: pd.DataFrame) -> tuple[str, Any] | None:
+    """What twice as many training images are expected to bring; None where no prediction was checked that far.
+
+    >>> line = {"dataset": "photos", "images_a_class": 20.0, "accuracy": 0.8, "accuracy_low": 0.76}
+    >>> line |= {"accuracy_high": 0.84, "times": 1.0, "point": "predicted", "metric": "accuracy"}
+    >>> more = line | {"images_a_class": 40.0, "accuracy": 0.84, "accuracy_high": 0.87, "times": 2.0}
+    >>> more |= {"accuracy_low": 0.8, "gain": 0.04, "gain_low": 0.01, "gain_high": 0.06}
+    >>> print(more_images_answer(pd.DataFrame([line, more]))[0])
+    With 20 more training images a class, 40 a class in all, 84.0 % [80.0, 87.0] is expected, \
++4.0 points [+1.0, +6.0] against now.
+    >>> print(more_images_answer(pd.DataFrame([line, more | {"gain_low": -0.01}]))[0].split("expected, ")[1])
+    +4.0 points [-1.0, +6.0] against now, which may be nothing.
+    """
+    predicted = curve[curve[POINT] == PREDICTED]
+    reached = predicted[predicted[TIMES] <= TWICE]
+    if reached.empty or (reached[TIMES] < FEWEST_TIMES).all():
+        return None
+    line = reached.sort_values(TIMES).iloc[-1].to_dict()
+    images = line[A_CLASS]
+    more = f"{images - images / line[TIMES]:.0f} more training images a class, {images:.0f} a class in all"
+    right = small.interval(line, Column(ACCURACY, float, ".1%", "accuracy"))
+    kind = " of balanced accuracy" if line[METRIC] == BALANCED else ""
+    gain = small.interval(line, GAIN)
+    doubt = ", which may be nothing" if line[GAIN.low] <= 0 else ""
+    sentence = f"With {more}, {right}{kind} is expected, {gain} against now{doubt}."
+    shown = predicted.sort_values(TIMES)
+    chart = small.curve(shown, A_CLASS, ACCURACY, (A_CLASS, TIMES, *with_interval(ACCURACY), *with_interval(GAIN)))
+    return sentence, chart
