@@ -136,7 +136,7 @@ def read_costs(file: str | Path) -> Costs:
     true = frame[corner].str.strip().tolist()
     if not answered or not true:
         raise FcaError(
-            f"costs in {file}", f"{len(true)} lines, {len(answered)} classes in the header", FORM, "add them"
+            f"costs in {file}", f"lines: {len(true)}, classes in the header: {len(answered)}", FORM, "add them"
         )
     if twice := [name for place, name in enumerate(true) if name in true[:place]]:
         raise FcaError(f"lines of {file}", f"{twice[0]!r} twice", "one line a true class", "remove one of them")
@@ -152,6 +152,9 @@ def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Cos
     >>> costs_of({"cat": {"cat": 0, "dog": 1}, "dog": {"dog": 0, "cat": 2.5}}).matrix.tolist()
     [[0.0, 1.0], [2.5, 0.0]]
     """
+    if odd := [line for line in lines.values() if not isinstance(line, Mapping)]:
+        raise FcaError(file, odd[0], "true class -> answer -> cost, or a CSV file", "correct it")
+    lines = {str(true): {str(answer): cost for answer, cost in line.items()} for true, line in lines.items()}
     true, answered = list(lines), list(dict.fromkeys(name for line in lines.values() for name in line))
     for side, others, where in ((true, answered, "the header"), (answered, true, "the first column")):
         if lost := [name for name in side if name not in others]:
@@ -163,7 +166,7 @@ def costs_of(lines: Mapping[str, Mapping[str, Any]], file: str = "costs") -> Cos
 
 def _cost(cell: Any, true: str, answered: str, file: str) -> float:
     try:
-        cost = float(cell)
+        cost = math.nan if isinstance(cell, bool) else float(cell)
     except (TypeError, ValueError):
         cost = math.nan
     if not (math.isfinite(cost) and cost >= 0):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fca.costs import Costs, amount, read_costs
+from fca.costs import Costs, amount, costs_of, read_costs
 from fca.types import FcaError
 
 TABLE = "true,cat,dog,yak\ncat,0,1,2\ndog,3,0,4.5\nyak,10,6,0\n"
@@ -70,8 +70,8 @@ def test_the_classes_of_a_subset_are_enough_and_come_in_its_order(tmp_path):
         (TABLE.partition("yak,10")[0], "= 'yak'; allowed: every class in both; the first column has cat, dog"),
         (TABLE.replace("dog,3,0,4.5", "dog,3,0"), "line 3 of"),
         ("", "no header"),
-        ("true,cat,dog\n", "0 lines, 2 classes in the header"),
-        ("true\ncat\n", "1 lines, 0 classes in the header"),
+        ("true,cat,dog\n", "lines: 0, classes in the header: 2"),
+        ("true\ncat\n", "lines: 1, classes in the header: 0"),
     ],
 )
 def test_every_fault_of_the_file_is_one_line(tmp_path, text, message):
@@ -106,3 +106,12 @@ def test_a_class_that_the_data_set_does_not_have_is_named(tmp_path):
 
 def test_costs_are_written_without_exponents():
     assert [amount(cost) for cost in (12345678.0, 999.6, 9.996, 0.0009996)] == ["12,300,000", "1,000", "10", "0.001"]
+
+
+def test_a_table_may_be_keys_and_values_whose_classes_are_numbers():
+    assert costs_of({1: {1: 0, 2: 3}, 2: {2: 0, 1: 1}}).by_name == {"1": {"1": 0, "2": 3}, "2": {"1": 1, "2": 0}}
+    for lines in ({"cat": 3}, {"cat": ["dog"]}):
+        with pytest.raises(FcaError, match="allowed: true class -> answer -> cost"):
+            costs_of(lines)
+    with pytest.raises(FcaError, match="'cat' answered as 'dog' = True"):
+        costs_of({"cat": {"cat": 0, "dog": True}, "dog": {"cat": 1, "dog": 0}})
