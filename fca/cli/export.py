@@ -25,7 +25,7 @@ from fca.cli import Words, as_options, refused
 from fca.cli.application import CONF, composed
 from fca.cli.configure import component
 from fca.cli.execute import provenance
-from fca.cli.export_int8 import MAX_LOSS, Loss, check_loss, in_int8, loss_on
+from fca.cli.export_int8 import MAX_LOSS, Loss, allowed_loss, in_int8, loss_on
 from fca.cli.trained import Trained, at_input, loose_images
 from fca.data.files import WHITE
 from fca.data.splits import fixed_draw
@@ -157,9 +157,7 @@ class Int8(NamedTuple):
 
 def _cost_of_int8(trained: Trained, classifier: Classifier, content: bytes, most: float) -> Int8:
     """Raises FcaError where it is more than `most` on validation images."""
-    val = loss_on("val", trained, classifier, content)
-    check_loss(val, most, trained)
-    assert val is not None
+    val = allowed_loss(loss_on("val", trained, classifier, content), most, trained)
     return Int8(val, loss_on("test", trained, classifier, content))
 
 

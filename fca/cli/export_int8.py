@@ -87,8 +87,8 @@ def loss_between(network: np.ndarray, file: np.ndarray) -> Loss:
     return Loss(len(network), both + only_file, (only_network - only_file) / len(network), low, high)
 
 
-def check_loss(loss: Loss | None, most: float, trained: Trained) -> None:
-    """Raise FcaError where the validation images show a larger loss than `most`, or where there are none."""
+def allowed_loss(loss: Loss | None, most: float, trained: Trained) -> Loss:
+    """The loss on validation images. Raises FcaError where it is more than `most`, or where there are none."""
     if loss is None:
         allowed = "a training that held out validation images, which show what int8 costs"
         raise FcaError("precision", INT8, allowed, "train with dataset.val.share=0.3, or export precision=fp32")
@@ -97,6 +97,7 @@ def check_loss(loss: Loss | None, most: float, trained: Trained) -> None:
         is_probe = isinstance(trained.started()[0], Probed)
         probe = "probe the program in int8 itself (fca recommend, or task=compile task.precision=int8), " * is_probe
         raise FcaError("precision", INT8, allowed, f"{probe}export precision={FP32}, or allow more: max_loss=")
+    return loss
 
 
 def _pixels(

@@ -12,7 +12,7 @@ from PIL import Image
 
 from fca.cli import export, predict
 from fca.cli import run as run_door
-from fca.cli.export_int8 import check_loss, in_int8, loss_between, loss_on
+from fca.cli.export_int8 import allowed_loss, in_int8, loss_between, loss_on
 from fca.cli.trained import Exported, Trained
 from fca.models.export import exported
 from fca.models.onnx_file import OnnxFile
@@ -166,7 +166,7 @@ def test_the_loss_is_the_paired_difference():
 
 def test_without_validation_images_int8_is_refused(trained):
     with pytest.raises(FcaError, match="held out validation images"):
-        check_loss(None, 0.01, trained)
+        allowed_loss(None, 0.01, trained)
 
 
 def test_a_program_in_int8_is_near_the_network(trained):
