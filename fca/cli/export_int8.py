@@ -79,7 +79,7 @@ def loss_between(network: np.ndarray, file: np.ndarray) -> Loss:
     """Of which images each has right.
 
     >>> str(loss_between(np.array([True, True, False, True]), np.array([True, False, False, True])))
-    '-25.0 points [-69.9, +39.6] against the network on 4 images'
+    '-25.0 points [-65.5, +32.0] against the network on 4 images'
     """
     both, only_network = int((network & file).sum()), int((network & ~file).sum())
     only_file, neither = int((~network & file).sum()), int((~network & ~file).sum())

@@ -319,10 +319,10 @@ class Weighed:
             yield from self._weights_step()
             return
         yield from self._weights_step()
-        yield from self._finetuning_step()
         if not self.is_sure:
             yield self._more_images_step()
         yield from self._limits_step()
+        yield from self._finetuning_step()
 
     def _weights_step(self) -> Iterator[tuple[str, str]]:
         """Pretrained weights, where no candidate has any: nothing else gains as much."""
@@ -340,7 +340,7 @@ class Weighed:
             tuned = program._replace(precision="fp32", adaptation=FINETUNE)
             if program.adaptation != PROBE or program.weights is None or tuned in trained:
                 continue
-            why = "a probe leaves the network as it is; what fine-tuning adds, your validation images show"
+            why = "a probe leaves the network as it is; with few images fine-tuning may lose, validation images show it"
             yield f"fine-tune {program.network} at {program.size} px: minutes=20", why
             return
 
