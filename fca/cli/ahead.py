@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -11,6 +10,7 @@ from multiprocessing import get_context
 
 from fca.cli.execute import end_with_parent, execute, unfinished
 from fca.cli.jobs import Jobs, Keys
+from fca.data.files import threads
 from fca.plugins import plugins, use_plugins
 from fca.progress import Meter
 from fca.store.files import DamagedFile
@@ -26,7 +26,7 @@ def do_ahead(jobs: Jobs, several: Sequence[Keys], doing: str) -> None:
     show its error.    doing: what stands beside the bar.
     """
     left = [keys for keys in several if unfinished(jobs.job(keys).setup.store, jobs.job(keys).plan)]
-    workers = min(len(os.sched_getaffinity(0)), len(left))
+    workers = min(threads(0), len(left))
     if len(left) < FEWEST or workers < 2:
         return
 

@@ -25,7 +25,7 @@ from fca.cli.configure import Job, job_of
 from fca.cli.notices import gathered
 from fca.cli.results import results
 from fca.cli.run import complete
-from fca.cli.trust import check_words, load_yaml
+from fca.cli.trust import check_file, check_words, load_yaml
 from fca.plugins import use_plugins
 from fca.store import ENDED_EARLY
 from fca.types import FcaError
@@ -169,11 +169,15 @@ class Jobs:
 
 
 def _option(group: str, name: str) -> DictConfig | None:
-    """The keys of an option of ours; None for one that is more than keys on top of those of an option of its group."""
+    """The keys of an option of conf/; None for one that is more than keys on top of those of an option of its group.
+
+    Raises FcaError, as Hydra's loader does here, for keys that a file may not set.
+    """
     file = CONF / group / f"{name}.yaml"
     if not file.is_file() or "@package" in file.read_text():
         return None
     own = load_yaml(file)
+    check_file(str(file), own)
     match own.pop("defaults", []):
         case []:
             return own

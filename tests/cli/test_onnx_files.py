@@ -1,6 +1,7 @@
 """An exported ONNX file answers as it was judged: in fp32 as the network, in int8 at a loss that is measured first."""
 
 import json
+import shutil
 
 import numpy as np
 import onnx
@@ -61,8 +62,9 @@ def photos(trained, tmp_path):
 
 
 def predicted(fca, *words):
+    """The table that `fca predict` wrote, in the folder of the fixture `fca`."""
     assert predict.main([*map(str, words), "--force"]) == 0
-    return pd.read_csv("predictions.csv"), fca.printed() if hasattr(fca, "printed") else ""
+    return pd.read_csv("predictions.csv")
 
 
 def probabilities(frame):
@@ -70,8 +72,8 @@ def probabilities(frame):
 
 
 def test_a_file_answers_as_its_training_and_as_onnxruntime_by_hand(fca, outputs, trained, net, photos):
-    by_run, _ = predicted(fca, photos, f"run={trained.row['run_id']}", f"outputs={outputs}")
-    by_file, _ = predicted(fca, photos, f"file={net}")
+    by_run = predicted(fca, photos, f"run={trained.row['run_id']}", f"outputs={outputs}")
+    by_file = predicted(fca, photos, f"file={net}")
     assert by_file["predicted"].tolist() == by_run["predicted"].tolist()
     np.testing.assert_allclose(probabilities(by_file), probabilities(by_run), atol=1e-5)
 
@@ -126,7 +128,7 @@ def test_int8_is_judged_on_validation_images_and_shown_on_test_images(fca, outpu
         assert f"against the network on {len(rows)} images" in printed
     assert about["file_test"]["top1"] == pytest.approx(right)
 
-    frame, _ = predicted(fca, photos, f"file={path}")
+    frame = predicted(fca, photos, f"file={path}")
     assert len(frame) == 12
     assert f"expect of images like those of its training: {100 * right:.1f} %" in capsys.readouterr().out
     assert OnnxFile(str(path)).label() == "test_resnet int8"
@@ -195,10 +197,6 @@ def test_what_cannot_be_exported_is_refused(outputs, trained, tmp_path, capsys, 
     assert list(tmp_path.iterdir()) == []
 
 
-def as_is(about):
-    return json.dumps(about)
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -206,14 +204,17 @@ def as_is(about):
         (lambda about: "{", "is not JSON"),
         (lambda about: json.dumps(about)[:200], "is not JSON"),
         (lambda about: "[]", "fca export wrote"),
-        (lambda about: as_is({**about, "sha256": "0" * 64}), "describes another file"),
-        (lambda about: as_is({**about, "classes": []}), "classes are texts"),
-        (lambda about: as_is({**about, "classes": ["a", "b"]}), "logits: ['tensor(float)', 2]"),
-        (lambda about: as_is({**about, "geometry": {"resize": 32}}), "what cannot be: 'crop'"),
-        (lambda about: as_is({**about, "geometry": {**about["geometry"], "crop": 0}}), "crop=0"),
-        (lambda about: as_is({**about, "geometry": {**about["geometry"], "interpolation": "x"}}), "interpolation = x"),
-        (lambda about: as_is({**about, "geometry": {**about["geometry"], "crop": 8}}), "'tensor(uint8)', 8, 8, 3"),
-        (lambda about: as_is({**about, "white": "bright"}), "what cannot be"),
+        (lambda about: json.dumps({**about, "sha256": "0" * 64}), "describes another file"),
+        (lambda about: json.dumps({**about, "classes": []}), "classes are texts"),
+        (lambda about: json.dumps({**about, "classes": ["a", "b"]}), "logits: ['tensor(float)', 2]"),
+        (lambda about: json.dumps({**about, "geometry": {"resize": 32}}), "what cannot be: 'crop'"),
+        (lambda about: json.dumps({**about, "geometry": {**about["geometry"], "crop": 0}}), "crop=0"),
+        (
+            lambda about: json.dumps({**about, "geometry": {**about["geometry"], "interpolation": "x"}}),
+            "interpolation = x",
+        ),
+        (lambda about: json.dumps({**about, "geometry": {**about["geometry"], "crop": 8}}), "'tensor(uint8)', 8, 8, 3"),
+        (lambda about: json.dumps({**about, "white": "bright"}), "what cannot be"),
     ],
 )
 def test_a_json_that_is_none_of_the_file_is_refused_in_one_line(fca, net, photos, tmp_path, spoil, message, capsys):
@@ -265,3 +266,21 @@ def test_a_file_is_not_trained_and_gives_no_features(net):
     with pytest.raises(FcaError, match="gives logits"):
         model.build().embed(torch.zeros(1, 3, 32, 32))
     assert Exported.of(str(net), "outputs").tested()["n_test"] > 0
+
+
+def test_a_probe_on_a_training_stays_usable_when_its_store_is_moved(fca, outputs, trained, tmp_path):
+    """Its description names the store as it was typed, `outputs=here`."""
+    shutil.copytree(outputs, tmp_path / "here")
+    words = [*SMALL, *STEPS[-2:], "subset.classes=[1,4,7]", "outputs=here", "adaptation=probe"]
+    code, _, errors = fca("task=train", "model=run", f"model.run_id={trained.row['run_id']}", *words)
+    assert code in (0, None), errors
+    [row] = results(tmp_path / "here", "task == 'train' and adaptation == 'probe'").to_dict("records")
+    pixels = np.zeros((1, 3, 32, 32), np.float32)
+
+    def logits(store):
+        classifier = StoredRun(str(store), row["run_id"], "best").build()
+        return classifier.module(classifier.normalise(torch.from_numpy(pixels))).detach().numpy()
+
+    before = logits(tmp_path / "here")
+    (tmp_path / "here").rename(tmp_path / "there")
+    np.testing.assert_array_equal(logits(tmp_path / "there"), before)

@@ -3,6 +3,7 @@
 import pytest
 
 from fca.cli import report
+from fca.cli.report import write_report
 from fca.store import Store
 from fca.subset import draw_subset
 from tests.studies.conftest import Lab
@@ -28,3 +29,25 @@ def test_runs_that_do_not_belong_together_are_named_with_the_filter_that_chooses
     assert "keep one, e.g. recipe_epochs=10" in out
     code, out, _ = fca(*words, "recipe_epochs=10", door=report)
     assert (code, "missing" in out) == (0, False)
+
+
+def test_a_page_of_the_same_runs_keys_and_code_is_left_and_any_other_is_drawn(lab, monkeypatch):
+    monkeypatch.setattr("fca.cli.report.provenance", lambda: {"commit": "0123456", "host": "here", "versions": "1"})
+
+    def written(**keys):
+        page = write_report("few_class", lab.store.outputs, **keys)
+        return page, page.stat().st_mtime_ns
+
+    page, first = written()
+    assert written()[1] == first
+    (page.parent / "tables" / "runs.csv").unlink()
+    second = written()[1]
+    assert second > first, "a part of the page was missing"
+    third = written(title="Other words")[1]
+    assert third > second
+    lab.train("quick", draw_subset(6, 2, 1), 0.5, recipe_epochs=10)
+    fourth = written(title="Other words")[1]
+    assert fourth > third, "one more run"
+    assert written(title="Other words")[1] == fourth
+    monkeypatch.setattr("fca.cli.report.provenance", lambda: {"commit": "0123456-dirty"})
+    assert written(title="Other words")[1] > fourth, "unfinished code"

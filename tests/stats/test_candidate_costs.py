@@ -72,10 +72,10 @@ PROGRAMS = as_candidates(
 class SimulatedJob:
     """Candidates whose features are normal around class means: what they share, and what is each one's own."""
 
-    def __init__(self, seed, classes):
+    def __init__(self, seed, classes, separation=0.55):
         self.rng, self.classes = np.random.default_rng(seed), classes
         likeness = 0.6 * self.rng.normal(size=(classes, classes))
-        separation = np.exp(self.rng.normal(0.55, 0.3))
+        separation = np.exp(self.rng.normal(separation, 0.3))
         shared = separation * np.eye(classes) + (likeness + likeness.T) / 2
         self.means = shared + 0.2 * self.rng.normal(size=(len(PROGRAMS), classes, classes))
 
@@ -116,6 +116,24 @@ def test_intervals_of_expected_costs_hold_under_a_lopsided_table_and_bayes_decis
         cheaper.append(truth.mean() < np.mean([costs.paid(new_labels, p.argmax(axis=1)).mean() for p in new]))
     assert np.mean(held) >= 0.82
     assert np.mean(cheaper) > 0.95
+
+
+@pytest.mark.slow
+def test_what_is_missed_on_jobs_far_easier_than_the_recorded_ones_is_better_than_expected():
+    """97 % right: intervals are drawn towards other jobs, so many accuracies lie above; hardly one lies below."""
+    known = known_jobs([], Metric())
+    before = prior(known.hyperparameters, known.records, known.recorded, PROGRAMS, 3.0, 20.0)
+    above, below = [], []
+    for seed in range(60):
+        job = SimulatedJob(seed, 3, separation=1.3)
+        labels, probabilities = job.probabilities(60)
+        new_labels, new = job.probabilities(20_000)
+        low, high = before.update((probabilities.argmax(axis=2) == labels).astype(float)).interval()
+        truth = (new.argmax(axis=2) == new_labels).mean(axis=1)
+        above.append(truth > high)
+        below.append(truth < low)
+    assert np.mean(below) <= 0.05
+    assert np.mean(above) <= 0.5
 
 
 @pytest.mark.slow

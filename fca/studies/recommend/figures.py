@@ -59,10 +59,10 @@ MS = Column(LATENCY, float, ".1f", "ms an image")
 SURE = Column(WITHIN, float, ".0%", "sure to be good enough")
 DOUBT = Column(images.MARGIN, float, ".2f", "how sure")
 SHOWN = 15  # confusions in the figure
-_PLACES: dict[str, dict[str, Any]] = {  # of names beside marks, so that two close ones do not meet
-    SMALLEST: {"align": "right", "dx": -9, "dy": 14},
-    BEST: {"align": "left", "dx": 9, "dy": -12},
-    FASTER: {"align": "right", "dx": -9, "dy": -12},
+_PLACES: dict[str, dict[str, Any]] = {  # of names above intervals, so that two close ones do not meet
+    SMALLEST: {"align": "right", "dx": 5},
+    BEST: {"align": "left", "dx": -5},
+    FASTER: {"align": "right", "dx": 5},
 }
 # One colour for each verdict, 3:1 on white and on black; only one candidate is recommended, or the best guess.
 _VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#a9629a", "#c4562b", "#6a5acd", "#7d8590")
@@ -105,11 +105,11 @@ def _value(frame: pd.DataFrame) -> Column:
     return PAID if COST_EXPECTED in frame and frame[COST_EXPECTED].notna().any() else RIGHT
 
 
-def _named(line: str, value: Column, across: Any, align: Any, dx: int, dy: int) -> Any:
-    """The name of a line of the answer beside its candidate."""
-    text: Any = alt.Chart().mark_text(align=align, dx=dx, dy=dy, fontSize=12, fontWeight="bold")
+def _named(line: str, value: Column, across: Any, align: Any, dx: int) -> Any:
+    """The name of a line of the answer above the interval of its candidate."""
+    text: Any = alt.Chart().mark_text(align=align, dx=dx, dy=-9, fontSize=12, fontWeight="bold")
     text = text.transform_filter(f"datum.{LINE} == '{line}'")
-    return text.encode(x=across, y=f"{value}:Q", text=f"{LINE}:N")
+    return text.encode(x=across, y=f"{value.high}:Q", text=f"{LINE}:N")
 
 
 def _limit_line(limit: float, across: Any) -> list[Any]:
