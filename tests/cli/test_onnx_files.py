@@ -279,7 +279,7 @@ def test_a_probe_on_a_training_stays_usable_when_its_store_is_moved(fca, outputs
 
     def logits(store):
         classifier = StoredRun(str(store), row["run_id"], "best").build()
-        return classifier.module(classifier.normalise(torch.from_numpy(pixels))).detach().numpy()
+        return classifier.module.eval()(classifier.normalise(torch.from_numpy(pixels))).detach().numpy()
 
     before = logits(tmp_path / "here")
     (tmp_path / "here").rename(tmp_path / "there")
