@@ -74,6 +74,7 @@ def recommend(config: DictConfig) -> None:
     search.check_file_limit()
     print(search.opening, flush=True)  # a wrong name is refused before any work
     search.describe()
+    search.check_classes()
     search.measure()
     search.probe()
     search.train()
@@ -180,6 +181,10 @@ class Search:
         row = self.store.row(job.plan[0].run_id)
         print(described(row), flush=True)
         show_findings(self.store, job.plan[0].run_id)
+
+    def check_classes(self) -> None:
+        """Raise FcaError, before programs take minutes, where a class has too few images to train and test on."""
+        self.of  # noqa: B018
 
     @cached_property
     def subjects(self) -> list[Subject]:

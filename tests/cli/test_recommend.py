@@ -49,6 +49,17 @@ def test_a_folder_is_answered_with_a_model_the_next_commands_and_a_page(fca, tmp
     assert "Use " not in again
 
 
+def test_a_class_of_one_image_is_refused_before_any_program_is_measured(fca, tmp_path):
+    folder = folder_of_colours(tmp_path / "colours", per_class=5)
+    for image in sorted((folder / "blue").iterdir())[1:]:
+        image.unlink()
+    code, out, err = fca(str(folder), "threads=1", "device=cpu", "logger=none", door=recommend)
+    assert code == 2
+    assert "images of blue in the train split of colours = 0" in err
+    assert "left out" not in out
+    assert set(results(tmp_path / "outputs")["task"]) == {"describe"}
+
+
 @pytest.mark.slow
 def test_every_probe_is_tried_whatever_is_expected_of_it(fca, tmp_path, monkeypatch):
     """A wrong prediction once kept a probe from being tried, and another was called sure for want of it."""

@@ -128,6 +128,25 @@ def test_the_answer_has_three_lines_or_fewer(tmp_path):
     assert wide["recommendation_answer"].set_index("line")["model"].to_dict() == {SMALLEST: "small", BEST: "large"}
 
 
+@pytest.mark.parametrize(
+    ("ends", "expected"),
+    [
+        ({"fast": (3.8, 4.3), "fine": (4.2, 4.6)}, "fine"),
+        ({"fast": (3.8, 4.1), "fine": (4.2, 4.6)}, "fast"),
+        ({"fast": (3.8, 4.3), "fine": (None, None)}, "fast"),
+    ],
+)
+def test_of_models_whose_times_cannot_be_told_apart_the_most_accurate_is_used(tmp_path, ends, expected):
+    lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=600))
+    for (model, (low, high)), latency_ms, right in zip(ends.items(), (4.0, 4.4), (0.982, 0.988), strict=True):
+        network(lab, model, latency_ms, latency_ms_low=low, latency_ms_high=high, weights="w")
+        trained(lab, model, right, "probe", weights="w")
+    found = {table.name: table.frame for table in Recommendation()(lab.store)}
+    assert found["recommendation"].iloc[0]["model"] == expected
+    by_file = {table.name: table.frame for table in Recommendation(smallest="params")(lab.store)}
+    assert by_file["recommendation"].iloc[0]["model"] == "fine"  # as large: the more accurate one
+
+
 def test_a_limit_leaves_out_what_is_over_it_and_names_it(recommended_study):
     frame = Recommendation(latency_ms=3.0)(recommended_study.store)[0].frame
     assert (frame.iloc[0]["model"], frame.iloc[0]["verdict"]) == ("bad", CHOSEN)

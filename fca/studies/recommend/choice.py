@@ -151,11 +151,25 @@ class Weighed:
 
     @cached_property
     def answer(self) -> int | None:
-        """The smallest that is expected to be within the margin of the best; None before any training."""
+        """The smallest that is expected to be within the margin of the best; None before any training.
+
+        Of several whose times cannot be told apart, the most accurate.
+        """
         if self.best is None:
             return None
         lowest = self.mean[self.best] - self.limits.within
-        return min((at for at in self.compared if self.mean[at] >= lowest), key=lambda at: self.cost[at])
+        good = [at for at in self.compared if self.mean[at] >= lowest]
+        smallest = min(good, key=lambda at: self.cost[at])
+        as_small = [at for at in good if self.cost[at] == self.cost[smallest] or self._are_times_alike(at, smallest)]
+        return max(as_small, key=lambda at: self.mean[at])
+
+    def _are_times_alike(self, one: int, other: int) -> bool:
+        """Whether time decides, and the intervals of these candidates' times overlap."""
+        if self.limits.smallest != LATENCY:
+            return False
+        speeds = [self.candidates[at].speed or {} for at in (one, other)]
+        lows, highs = ([_number(speed.get(end)) for speed in speeds] for end in (LATENCY.low, LATENCY.high))
+        return bool(np.max(lows) <= np.min(highs))  # False where one was measured without an interval
 
     @property
     def is_sure(self) -> bool:

@@ -176,6 +176,9 @@ def model_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
     >>> print(model_answer(pd.DataFrame([line | guessing]), frame)[0])
     None yet: the model that other images chose, net 160 px int8 (linear probe), is right on 10.0 % [6.0, 17.0] of \
 100 test images, always the most frequent class on 10.0 %. That is the level of chance.
+    >>> lucky = guessing | {"n_test": 2, "top1": 1.0, "top1_low": 0.34, "top1_high": 1.0, "chance": 0.5}
+    >>> print(model_answer(pd.DataFrame([line | lucky]), frame)[0].rsplit(". ")[-1])
+    So few do not tell it from guessing.
     """
     first = lines[lines[LINE] == SMALLEST].iloc[0].to_dict()
     name, value = first[CANDIDATE], _value(candidates)
@@ -186,7 +189,9 @@ def model_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
         model = "the best guess" if first[VERDICT] == GUESS else "the model that other images chose"
         right = f"is right on {small.interval(first, SHARE_RIGHT)} of {tested_images}"
         guess = f"always the most frequent class on {small.interval(first, GUESS_RIGHT)}"
-        return f"None yet: {model}, {name}, {right}, {guess}. That is the level of chance.", chart
+        looks_better = first[TOP1] > first[CHANCE]
+        verdict = "So few do not tell it from guessing" if looks_better else "That is the level of chance"
+        return f"None yet: {model}, {name}, {right}, {guess}. {verdict}.", chart
 
     unsure = ""
     if first[VERDICT] == GUESS:
@@ -315,7 +320,9 @@ def confusion_answer(confusions: pd.DataFrame) -> Found:
             f"Its most frequent errors are {small.listed(pairs)}: {errors:.0f} each of {total} on test images.",
             chart,
         )
-    named = ", ".join(pairs[: small.NAMED]) + (", ..." if len(pairs) > small.NAMED else "")
+    named = ", ".join(pairs[: small.NAMED])
+    if len(pairs) > small.NAMED:
+        named += f" and {len(pairs) - small.NAMED} more"
     return f"None of its {total} errors on test images is more frequent than the others: {named}.", chart
 
 

@@ -16,6 +16,7 @@ from fca.types import Column, Table, with_interval
 
 TWICE = 2.0  # times as many images that the sentence is about, or as many as predictions were checked for
 FEWEST_TIMES = 1.2  # below this nothing is said
+SMALL_GAIN = 0.01  # below this the accuracy itself is not said: the curve's may differ from the answer's by as much
 COLOURS = ("#0072b2", "#c4562b")  # 3:1 on white and on black
 
 
@@ -53,6 +54,8 @@ def more_images_answer(curve: pd.DataFrame) -> tuple[str, Any] | None:
 +4.0 points [+1.0, +6.0] against now.
     >>> print(more_images_answer(pd.DataFrame([line, more | {"gain_low": -0.01}]))[0].split("expected, ")[1])
     +4.0 points [-1.0, +6.0] against now, which may be nothing.
+    >>> print(more_images_answer(pd.DataFrame([line, more | {"gain": 0.003, "gain_low": -0.01}]))[0])
+    20 more training images a class, 40 a class in all, bring less than a point: +0.3 points [-1.0, +6.0] are expected.
     """
     predicted = curve[curve[POINT] == PREDICTED]
     reached = predicted[predicted[TIMES] <= TWICE]
@@ -66,6 +69,8 @@ def more_images_answer(curve: pd.DataFrame) -> tuple[str, Any] | None:
     gain = small.interval(line, GAIN)
     doubt = ", which may be nothing" if line[GAIN.low] <= 0 else ""
     sentence = f"With {more}, {right}{kind} is expected, {gain} against now{doubt}."
+    if line[GAIN] < SMALL_GAIN:
+        sentence = f"{more}, bring less than a point: {gain} are expected."
     shown = predicted.sort_values(TIMES)
     chart = small.curve(shown, A_CLASS, ACCURACY, (A_CLASS, TIMES, *with_interval(ACCURACY), *with_interval(GAIN)))
     return sentence, chart
