@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import copy
+import pickle
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -119,7 +119,7 @@ class Jobs:
 
     words: Sequence[str] = ()
     _jobs: dict[tuple[str, ...], Job] = field(default_factory=dict)
-    _composed: dict[tuple[str, ...], DictConfig] = field(default_factory=dict)
+    _composed: dict[tuple[str, ...], bytes] = field(default_factory=dict)  # pickled: eight times faster than deepcopy
 
     def job(self, keys: Keys) -> Job:
         """The job with these keys besides `words`. Raises FcaError for what `fca run` refuses."""
@@ -135,7 +135,7 @@ class Jobs:
         48
         """
         groups = tuple(word(key, value) for key, value in keys.items() if _is_composed(key))
-        config = copy.deepcopy(self._of_groups(groups))
+        config = self._of_groups(groups)
         try:
             for key, value in keys.items():
                 if not _is_composed(key):
@@ -145,10 +145,12 @@ class Jobs:
         return config
 
     def _of_groups(self, groups: tuple[str, ...]) -> DictConfig:
-        """The configuration with these choices and nothing else changed."""
+        """A new copy of the configuration with these choices and nothing else changed."""
         if groups not in self._composed:
-            self._composed[groups] = self._with_options(groups) or composed("run", [*self.words, *groups])
-        return self._composed[groups]
+            config = self._with_options(groups) or composed("run", [*self.words, *groups])
+            self._composed[groups] = pickle.dumps(config)
+        copied: DictConfig = pickle.loads(self._composed[groups])  # noqa: S301  of bytes that were made here
+        return copied
 
     def _with_options(self, groups: tuple[str, ...]) -> DictConfig | None:
         """The same without Hydra, which takes 0.3 s; None where a choice may change more than the node of its group."""
@@ -161,10 +163,10 @@ class Jobs:
         if None in nodes.values() or any(root[group][0] is not Any for group in nodes):
             return None
 
-        config = copy.deepcopy(self._of_groups(()))
+        config = self._of_groups(())
         with open_dict(config):
             for group, node in nodes.items():
-                config[group] = copy.deepcopy(node)
+                config[group] = node
         return config
 
 

@@ -43,7 +43,8 @@ from fca.studies.recommend.expected import KnownJobs, known_jobs
 from fca.studies.recommend.figures import ANSWERS
 from fca.studies.recommend.recommendation import Recommendation
 from fca.tasks.latency import check_threads
-from fca.types import FcaError, Run
+from fca.training.devices import ACCELERATORS
+from fca.types import FcaError, Run, check_choice
 
 SHARED = ("dataset", "subset", "machine", "recipe", "trainer", "logger", "outputs", "limit", "plugins")
 OF_ANALYSIS = ("within", "confidence", "metric", "costs", "latency_ms", "memory_mb", "file_mb", "params_m")
@@ -64,11 +65,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def recommend(config: DictConfig) -> None:
     """Spend the minutes, then print the answer and where its page is."""
-    from fca.training.batches import device_of
-
     check_root("recommend", config)
     check_threads("threads", config.threads)
-    device_of(config.device, "device")
+    check_device(config.device)
     search = Search(config, shared_words(config), component(config, "analysis"))
     search.check_costs()
     search.check_file_limit()
@@ -78,8 +77,18 @@ def recommend(config: DictConfig) -> None:
     search.measure()
     search.probe()
     search.train()
-    search.measure_curve()
-    search.answer()
+    now = search.weigh()
+    search.measure_curve(now)
+    search.answer(now)
+
+
+def check_device(device: str) -> None:
+    """Raise FcaError for a GPU where there is none, and for what is no device."""
+    check_choice("device", device, ACCELERATORS, "leave it at auto")
+    if device == "gpu":
+        from fca.training.batches import device_of  # torch: a second
+
+        device_of(device, "device")
 
 
 def shared_words(config: DictConfig) -> list[str]:
@@ -373,9 +382,8 @@ class Search:
 
     # The answer
 
-    def measure_curve(self) -> None:
+    def measure_curve(self, now: Weighed) -> None:
         """What more training images would bring to the recommended probe, from parts of those that there are."""
-        now = self.weigh()
         has_no_curve = now.metric.costs is not None or now.chosen_is_at_chance
         if now.chosen is None or now.chosen["adaptation"] != PROBE or has_no_curve:
             return
@@ -404,7 +412,7 @@ class Search:
         others = [job for job in evidence(self.store, None) if job.job.fingerprint != self.of[0]]
         return known_jobs(others, self.asked.metric_of_others)
 
-    def answer(self) -> None:
+    def answer(self, now: Weighed) -> None:
         """The answers of the analysis, the next commands, and the page."""
         query = f"fingerprint == '{self.of[0]}' and classes == {self.of[1]}"
         asked = replace(self.asked, query=query)
@@ -414,7 +422,7 @@ class Search:
         if asked.cost_table is not None:
             options["costs"] = asked.cost_table.by_name  # what the page is made of, whatever becomes of the file
         page = write_report("recommend", self.config.outputs, query, options=options)
-        for line in self._next(self.weigh(), page):
+        for line in self._next(now, page):
             print(line)
 
     def _next(self, now: Weighed, page: Path) -> Iterator[str]:

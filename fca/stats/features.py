@@ -12,9 +12,6 @@ import numpy as np
 from jaxtyping import Float, Integer
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
-from sklearn.linear_model import RidgeCV
-from sklearn.metrics import silhouette_score
-from sklearn.neighbors import NearestNeighbors
 
 from fca.stats.similarity import check_pairs, unit_vectors
 from fca.types import FcaError
@@ -72,6 +69,8 @@ def cosine_silhouette(features: Features, labels: Labels) -> float:
     >>> cosine_silhouette(np.eye(4)[[0, 0, 1, 1]], np.array([0, 0, 7, 7]))
     1.0
     """
+    from sklearn.metrics import silhouette_score  # here and below: a second to import
+
     units, own = _checked(features, labels)
     return float(silhouette_score(units, own, metric="cosine"))
 
@@ -85,6 +84,8 @@ def knn_top1(features: Features, labels: Labels, neighbours: int = NEIGHBOURS) -
     >>> knn_top1(np.eye(4)[[0, 0, 1, 1]], np.array([0, 0, 7, 7]), neighbours=1)
     1.0
     """
+    from sklearn.neighbors import NearestNeighbors
+
     units, own = _checked(features, labels)
     k = min(neighbours, len(own) - 1)
     nearest = NearestNeighbors(n_neighbors=k, metric="cosine").fit(units).kneighbors(return_distance=False)
@@ -114,6 +115,8 @@ def left_out_outputs(features: Features, labels: Labels) -> tuple[Float[np.ndarr
 
     One column a class that is there, in ascending order. Raises FcaError as `knn_top1` does.
     """
+    from sklearn.linear_model import RidgeCV
+
     units, own = _checked(features, labels)
     ridge = RidgeCV(RIDGE_PENALTIES, scoring="neg_mean_squared_error", store_cv_results=True)
     ridge.fit(units, np.eye(own.max() + 1)[own])

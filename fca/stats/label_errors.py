@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Integer
 from scipy.special import expit, logit, ndtri
-from scipy.stats import rankdata
 
 from fca.stats.intervals import LEVEL, NO_INTERVAL, Estimated, wilson
 
@@ -128,6 +127,8 @@ def low_in_both(discrimination: Score, feasibility: Score) -> Score:
     >>> low_in_both(np.array([1.0, 2.0]), np.array([0.9, 0.9])).tolist()
     [3.5, 2.5]
     """
+    from scipy.stats import rankdata  # here and below: half a second to import
+
     return (rankdata(-discrimination) + rankdata(-feasibility)).astype(np.float64)
 
 
@@ -175,6 +176,8 @@ def auc(score: Score, marked: Marked) -> Estimated:
     >>> round(auc(np.array([0.1, 0.4, 0.35, 0.8]), np.array([False, False, True, True])).value, 2)
     0.75
     """
+    from scipy.stats import rankdata
+
     _check(score, marked)
     ranks, above, below = rankdata(score), int(marked.sum()), int((~marked).sum())
     of_marked = (ranks[marked] - rankdata(score[marked])) / below  # share of the unmarked below each

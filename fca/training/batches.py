@@ -21,10 +21,10 @@ from torch.nn.functional import grid_sample
 from fca.progress import track
 from fca.training.augment import TRIES, Changes, crops
 from fca.training.changes import cut
+from fca.training.devices import ACCELERATORS
 from fca.training.recipe import Recipe
 from fca.types import FcaError, Originals, Packed, Pixels, check_choice
 
-ACCELERATORS = ("auto", "cpu", "gpu")
 HELD_BYTES = 2 * 2**30  # image sets up to this size are put on the device once; larger ones are read batch by batch
 READ_TOGETHER = 1024
 SAMPLED = 16  # images whose size decides whether all can be held

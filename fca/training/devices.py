@@ -32,6 +32,7 @@ from fca.types import FcaError
 if TYPE_CHECKING:
     import torch
 
+ACCELERATORS = ("auto", "cpu", "gpu")
 WRAPPED = 1_000_000  # FSDP gathers parts of a network with at least so many parameters one after another
 ASK_S = 1.0  # between two looks whether the training is to stop
 _PROCESS = """

@@ -9,8 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Integer, Num
-from scipy.special import expit, logsumexp
-from scipy.stats import chi2
+from scipy.special import chdtri, expit, logsumexp  # not scipy.stats, which takes half a second to import
 
 from fca.stats.candidate_accuracy.candidates import (
     BetweenCandidates,
@@ -283,7 +282,7 @@ def uncertain_scales(datasets: int) -> Float[np.ndarray, " scales"]:
     """
     freedom = float(np.clip(datasets - 1, FEWEST_FREEDOM, MOST_FREEDOM))
     upper_tail = (np.arange(SCALES) + 0.5) / SCALES
-    return freedom / chi2.isf(upper_tail, freedom)
+    return freedom / chdtri(freedom, upper_tail)
 
 
 def root_of(covariance: Float[np.ndarray, "n n"]) -> Float[np.ndarray, "n n"]:
