@@ -16,7 +16,7 @@ from scipy import ndimage
 
 from fca.shifts.ablation import Ablations, Noises, Swap, matched_regions, tiles
 from fca.tasks.at_input import AtInput
-from fca.training.batches import device_of
+from fca.training.devices import device_of
 from fca.types import generator
 
 

@@ -36,7 +36,10 @@ def stages(words, asked):
     done["latency"] = timed(search.measure).wall
     done["probes"] = timed(search.probe).wall
     done["training"] = timed(search.train).wall
-    done["answer and page"] = timed(search.answer).wall
+    weighing = timed(search.weigh)
+    now = weighing.result
+    done["learning curve"] = timed(search.measure_curve, now).wall
+    done["answer and page"] = weighing.wall + timed(search.answer, now).wall
     return done, len(search.subjects)
 
 

@@ -16,9 +16,10 @@ from omegaconf import DictConfig
 from fca.cli.ahead import do_ahead
 from fca.cli.application import application, check_root, typed_words
 from fca.cli.configure import Job, component
-from fca.cli.execute import execute
+from fca.cli.execute import execute, unfinished
 from fca.cli.jobs import Jobs, word
 from fca.cli.recommend_networks import FEATURES, SCRATCH, WEIGHTS, Network, networks, smaller_sizes
+from fca.cli.recommend_time import announcement, seconds_an_image, share_of_pass, work_of
 from fca.cli.report import write_report
 from fca.cli.show import show_failures, show_findings
 from fca.models.compiled import ALL, Compiled
@@ -33,6 +34,7 @@ from fca.studies.recommend.evidence import (
     CUT,
     FINETUNE,
     FP32,
+    LATENCY,
     PROBE,
     WHOLE,
     evidence,
@@ -43,7 +45,7 @@ from fca.studies.recommend.expected import KnownJobs, known_jobs
 from fca.studies.recommend.figures import ANSWERS
 from fca.studies.recommend.recommendation import Recommendation
 from fca.tasks.latency import check_threads
-from fca.training.devices import ACCELERATORS
+from fca.training.devices import ACCELERATORS, device_of
 from fca.types import FcaError, Run, check_choice
 
 SHARED = ("dataset", "subset", "machine", "recipe", "trainer", "logger", "outputs", "limit", "plugins")
@@ -86,9 +88,7 @@ def check_device(device: str) -> None:
     """Raise FcaError for a GPU where there is none, and for what is no device."""
     check_choice("device", device, ACCELERATORS, "leave it at auto")
     if device == "gpu":
-        from fca.training.batches import device_of  # torch: a second
-
-        device_of(device, "device")
+        device_of(device, "device")  # imports torch: a second
 
 
 def shared_words(config: DictConfig) -> list[str]:
@@ -185,11 +185,14 @@ class Search:
 
     def describe(self) -> None:
         """What the images are, and which of them a person should look at."""
-        job = self.jobs.job({"task": "describe"})
-        execute(job, alone=True)
-        row = self.store.row(job.plan[0].run_id)
-        print(described(row), flush=True)
-        show_findings(self.store, job.plan[0].run_id)
+        execute(self.jobs.job({"task": "describe"}), alone=True)
+        print(described(self.store.row(self._described)), flush=True)
+        show_findings(self.store, self._described)
+
+    @property
+    def _described(self) -> str:
+        """The run that describes the images."""
+        return self.jobs.job({"task": "describe"}).plan[0].run_id
 
     def check_classes(self) -> None:
         """Raise FcaError, before programs take minutes, where a class has too few images to train and test on."""
@@ -220,7 +223,30 @@ class Search:
             run = self.jobs.job(keys).plan[-1]
             if self.store.state(run.run_id) is State.DONE:
                 others += [self._compile_keys(network, *kind) for kind in self._kinds(run.run_id)]
+        if any(unfinished(self.store, self.jobs.job(keys).plan) for keys in others):
+            self._announce_features([self.jobs.job(keys).plan[-1].run_id for keys in first])
         do_ahead(self.jobs, others, "compiling smaller sizes")
+
+    def _announce_features(self, run_ids: Sequence[str]) -> None:
+        """How long the features of all programs will take, judged by the usual size of each network in fp32.
+
+        run_ids: of these programs; one that could not be compiled is left out.
+        """
+        images = int(self.store.row(self._described)["n_images"])
+        seconds, programs = 0.0, 0
+        for run_id in run_ids:
+            if self.store.state(run_id) is not State.DONE:
+                continue
+            program = Compiled(str(self.config.outputs), run_id, ALL)
+            usual = program.description.geometry.size
+            shares = [
+                share_of_pass(size.get("model.input_size", usual), usual, precision)
+                for size, precision in self._kinds(run_id)
+            ]
+            seconds += images * seconds_an_image(program) * sum(shares)
+            programs += len(shares)
+        if line := announcement(seconds, programs, images):
+            print(line, flush=True)
 
     def _kinds(self, first: str) -> Iterator[tuple[dict[str, Any], str]]:
         """Keys of input sizes, the usual one first, with every precision.    first: run of the usual one."""
@@ -302,7 +328,7 @@ class Search:
         started = time.monotonic()
         left = [subject for subject in self.subjects if subject.network.kind != SCRATCH]
         left_out = 0
-        with Meter("probing programs", len(left)) as meter:
+        with Meter("probing programs", len(left), work=self._work_of(left)) as meter:
             for subject in left:
                 is_patient = time.monotonic() - started < PATIENCE_S
                 is_allowed = subject.network.kind == FEATURES or self._is_within_limits(subject)
@@ -314,9 +340,19 @@ class Search:
         if left_out:
             print(f"not probed: {left_out} programs over a limit, or unlikely to change the answer", flush=True)
 
+    def _work_of(self, subjects: Sequence[Subject]) -> list[float]:
+        """What a probe on each takes, for a bar: most of it are features, which depths of a program share."""
+        milliseconds = [
+            float(self._speed_of(subject).get(LATENCY) or 0) if self._is_within_limits(subject) else 0.0
+            for subject in subjects
+        ]
+        return work_of(milliseconds, [subject.keys.get("model.run_id", at) for at, subject in enumerate(subjects)])
+
+    def _speed_of(self, subject: Subject) -> Mapping[str, Any]:
+        return self.store.row(self._speed_job(subject.keys).plan[0].run_id)
+
     def _is_within_limits(self, subject: Subject) -> bool:
-        row = self.store.row(self._speed_job(subject.keys).plan[0].run_id)
-        return self.asked.limits(self.asked.metric_of_others).over(row) is None
+        return self.asked.limits(self.asked.metric_of_others).over(self._speed_of(subject)) is None
 
     def _is_worth_a_probe(self, subject: Subject) -> bool:
         """Whether it may well be smaller than the answer and as good, or better than all."""

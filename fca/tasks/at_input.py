@@ -21,7 +21,8 @@ from fca.finite import check_outputs
 from fca.progress import track
 from fca.shifts import InputShift, Rows
 from fca.tasks import Setup
-from fca.training.batches import as_input, device_of, to_device
+from fca.training.batches import as_input, to_device
+from fca.training.devices import device_of
 from fca.training.infer import batch_size_of
 from fca.types import Classifier, FcaError, Geometry, ImageData, Pixels, generator
 

@@ -79,7 +79,7 @@ class Latency:
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """All networks of these runs in interleaved rounds."""
-        from fca.training.batches import device_name
+        from fca.training.devices import device_name
         from fca.training.speed import load, on_threads, speeds
 
         check_threads("task.threads", self.threads)

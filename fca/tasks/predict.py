@@ -262,7 +262,7 @@ def with_interval(name: str, top1: float, n: int) -> dict[str, float]:
 
 def forward_columns(classifier: Classifier, n: int, seconds: float, accelerator: str) -> dict[str, Any]:
     """What the forward passes of n images took."""
-    from fca.training.batches import device_name
+    from fca.training.devices import device_name
 
     params = sum(p.numel() for p in classifier.module.parameters())
     found = (seconds, n / seconds, params, classifier.input_size, device_name(accelerator))

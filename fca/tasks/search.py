@@ -214,7 +214,7 @@ class Search:
         return make_policy(self.policy, self.domain.space, seed, **given)
 
     def _searched(self, run: Run, setup: Setup) -> Finished:
-        from fca.training.batches import device_name
+        from fca.training.devices import device_name
 
         columns, space = self._clean(run.work, setup), self.domain.space
         setup.store.keep_items(run.work.data)

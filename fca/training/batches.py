@@ -1,15 +1,12 @@
-"""The device, and batches of images on it: the same in every run of the same seed and epoch, cropped at random."""
+"""Batches of images on a device: the same in every run of the same seed and epoch, cropped at random."""
 
 from __future__ import annotations
 
 import math
-import platform
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -21,9 +18,8 @@ from torch.nn.functional import grid_sample
 from fca.progress import track
 from fca.training.augment import TRIES, Changes, crops
 from fca.training.changes import cut
-from fca.training.devices import ACCELERATORS
 from fca.training.recipe import Recipe
-from fca.types import FcaError, Originals, Packed, Pixels, check_choice
+from fca.types import FcaError, Originals, Packed, Pixels
 
 HELD_BYTES = 2 * 2**30  # image sets up to this size are put on the device once; larger ones are read batch by batch
 READ_TOGETHER = 1024
@@ -33,31 +29,6 @@ ASPECT = math.log(4 / 3)  # crops are at most 4:3 or 3:4, as in torchvision's Ra
 
 Part = TypeVar("Part")
 Read = TypeVar("Read")
-
-
-def device_of(accelerator: str, key: str = "machine.accelerator") -> torch.device:
-    """auto: the GPU that there is (CUDA or Apple's), else the CPU. Raises FcaError for a GPU that is not there.
-
-    key: what the error names.
-    """
-    check_choice(key, accelerator, ACCELERATORS, "leave it at auto")
-    gpu = next((name for name in ("cuda", "mps") if getattr(torch, name).is_available()), None)
-    if accelerator == "gpu" and gpu is None:
-        raise FcaError(key, accelerator, "auto or cpu: torch sees no GPU", "check torch.cuda")
-    return torch.device("cpu" if accelerator == "cpu" or gpu is None else gpu)
-
-
-def device_name(accelerator: str) -> str:
-    """The name of the device in a row: the GPU's, or the processor's with the number of threads that torch uses."""
-    device = device_of(accelerator)
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    if device.type == "mps":
-        return f"{platform.processor()} GPU"
-    listed = Path("/proc/cpuinfo")
-    found = re.search(r"model name\s*: (.+)", listed.read_text()) if listed.is_file() else None
-    threads = torch.get_num_threads()
-    return f"{found[1] if found else platform.processor()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def to_device(array: Shaped[np.ndarray, "*shape"], device: torch.device) -> Shaped[Tensor, "*shape"]:

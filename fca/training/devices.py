@@ -1,4 +1,4 @@
-"""Several devices for one training: which they are, and a process for each, started by the one that plans and writes.
+"""The device, or several for one training, with a process for each, started by the one that plans and writes.
 
 Nothing here imports torch before a training begins: the form of `machine.devices` is checked with every plan.
 """
@@ -10,6 +10,8 @@ import logging
 import mmap
 import os
 import pickle
+import platform
+import re
 import sys
 import threading
 import traceback
@@ -19,6 +21,7 @@ from functools import partial
 from logging.handlers import QueueHandler
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from pathlib import Path
 from subprocess import Popen
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -27,7 +30,7 @@ import numpy as np
 
 from fca.plugins import PLUGINS, plugins
 from fca.training import stop
-from fca.types import FcaError
+from fca.types import FcaError, check_choice
 
 if TYPE_CHECKING:
     import torch
@@ -75,6 +78,35 @@ class Part(NamedTuple):
         return Curves()
 
 
+def device_of(accelerator: str, key: str = "machine.accelerator") -> torch.device:
+    """auto: the GPU that there is (CUDA or Apple's), else the CPU. Raises FcaError for a GPU that is not there.
+
+    key: what the error names.
+    """
+    import torch
+
+    check_choice(key, accelerator, ACCELERATORS, "leave it at auto")
+    gpu = next((name for name in ("cuda", "mps") if getattr(torch, name).is_available()), None)
+    if accelerator == "gpu" and gpu is None:
+        raise FcaError(key, accelerator, "auto or cpu: torch sees no GPU", "check torch.cuda")
+    return torch.device("cpu" if accelerator == "cpu" or gpu is None else gpu)
+
+
+def device_name(accelerator: str) -> str:
+    """The name of the device in a row: the GPU's, or the processor's with the number of threads that torch uses."""
+    import torch
+
+    device = device_of(accelerator)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    if device.type == "mps":
+        return f"{platform.processor()} GPU"
+    listed = Path("/proc/cpuinfo")
+    found = re.search(r"model name\s*: (.+)", listed.read_text()) if listed.is_file() else None
+    threads = torch.get_num_threads()
+    return f"{found[1] if found else platform.processor()}, {threads} thread{'s' if threads > 1 else ''}"
+
+
 def check_devices(devices: object) -> None:
     """Raise FcaError for what cannot be devices on any machine.
 
@@ -96,8 +128,6 @@ def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[t
     """
     import torch
 
-    from fca.training.batches import device_of
-
     check_devices(devices)
     kind = device_of(accelerator).type
     there = {"cpu": os.cpu_count() or 1, "cuda": torch.cuda.device_count()}.get(kind, 1)
@@ -113,8 +143,6 @@ def devices_of(accelerator: str, devices: Any, strategy: str = "auto") -> list[t
 
 def devices_name(accelerator: str, devices: Any) -> str:
     """What a row calls the devices of a training: by the number of them, if there are several."""
-    from fca.training.batches import device_name
-
     number = len(devices_of(accelerator, devices))
     return f"{number} x " * (number > 1) + device_name(accelerator)
 

@@ -11,7 +11,8 @@ from jaxtyping import Float32, Int
 from torch import Tensor
 
 from fca.finite import check_outputs
-from fca.training.batches import as_input, device_of, read_ahead, to_device
+from fca.training.batches import as_input, read_ahead, to_device
+from fca.training.devices import device_of
 from fca.types import Classifier, FcaError, Pixels
 
 

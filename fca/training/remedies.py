@@ -17,7 +17,8 @@ from torch.nn.functional import cross_entropy
 
 from fca.finite import OVERFLOW
 from fca.progress import track
-from fca.training.batches import device_of, keyed
+from fca.training.batches import keyed
+from fca.training.devices import device_of
 from fca.types import Classifier
 
 STRENGTHS, SUBSAMPLES = (1.0, 0.7, 0.3, 0.1, 0.07, 0.03, 0.01), 10  # C, as in arXiv:2204.02937

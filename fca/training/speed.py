@@ -19,7 +19,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from fca.stats.intervals import Estimated, median_with_interval
-from fca.training.batches import as_input, device_of
+from fca.training.batches import as_input
+from fca.training.devices import device_of
 from fca.types import Classifier
 
 ROUND_S = 0.02  # a round calls a network so often that it takes at least this long: clocks and the system disturb less

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from fca.training import infer
-from fca.training.batches import device_name
+from fca.training.devices import device_name
 from fca.training.infer import features_of, logits_of
 from fca.types import FcaError, UnreadableImage
 from tests.training.tiny import SIZE, classifier, examples
