@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,15 +75,28 @@ def mislabelled(of: Evidence) -> pd.DataFrame:
         return RELABEL.frame([])
     probabilities = softmax(temperature(best.outputs, best.label) * best.outputs, axis=1)
     found = confident_learning(probabilities, best.label)
-    at = np.flatnonzero(found.suggested >= 0)
-    at = at[np.argsort(-found.margin[at], kind="stable")]
-    shown = of.items.iloc[best.images[at]][[IMAGE_ID, SPLIT, LABEL]].astype("str").reset_index(drop=True)
-    found_class = [of.classes[k] for k in found.suggested[at]]
-    first = range(min(PICTURED, len(at)))
-    uris = pictures(of.store, shown[IMAGE_ID].iloc[list(first)].tolist(), of.job.fingerprint).thumbnails
-    places = {ROW: pd.Series([k // ACROSS for k in first]), COLUMN: pd.Series([k % ACROSS for k in first])}
-    drawn = {THUMBNAIL: pd.Series(uris, dtype="object"), **places}
-    return shown.assign(suggested=found_class, margin=found.margin[at], **{str(k): v for k, v in drawn.items()})
+    suspects = np.flatnonzero(found.suggested >= 0)
+    suspects = suspects[np.argsort(-found.margin[suspects], kind="stable")]
+
+    about_images = of.items.iloc[best.images[suspects]][[IMAGE_ID, SPLIT, LABEL]]
+    frame = about_images.astype("str").reset_index(drop=True)
+    frame[str(SUGGESTED)] = [of.classes[label] for label in found.suggested[suspects]]
+    frame[str(MARGIN)] = found.margin[suspects]
+    return frame.join(_pictured(of, frame[IMAGE_ID].tolist()[:PICTURED]))
+
+
+def _pictured(of: Evidence, image_ids: Sequence[str]) -> pd.DataFrame:
+    """The pictures of the first images, and their places in the figure."""
+    places = range(len(image_ids))
+    return pd.DataFrame(
+        {
+            str(THUMBNAIL): pd.Series(
+                pictures(of.store, image_ids, of.job.fingerprint).thumbnails, places, dtype="object"
+            ),
+            str(ROW): pd.Series([place // ACROSS for place in places], places, dtype="float"),
+            str(COLUMN): pd.Series([place % ACROSS for place in places], places, dtype="float"),
+        }
+    )
 
 
 def confusions(of: Evidence, row: Mapping[str, Any] | None, metric: Metric) -> pd.DataFrame:
@@ -94,7 +107,10 @@ def confusions(of: Evidence, row: Mapping[str, Any] | None, metric: Metric) -> p
     wrong = seen.labels != seen.predicted
     keys = np.array([*of.classes, "another class"], dtype=object)  # at -1
     pairs = pd.DataFrame({LABEL: keys[seen.labels[wrong]], PREDICTED_CLASS: keys[seen.predicted[wrong]]})
+
     counted = pairs.value_counts().rename(str(ERRORS)).reset_index()
+    counted[str(OF_CLASS)] = counted[LABEL].map(pd.Series(keys[seen.labels]).value_counts())
+    counted[str(SHARE)] = counted[ERRORS] / max(1, int(wrong.sum()))
     if metric.costs is not None:
         paid = [
             metric.costs.of_pair(true, answer)
@@ -102,8 +118,7 @@ def confusions(of: Evidence, row: Mapping[str, Any] | None, metric: Metric) -> p
         ]
         counted[str(COST_OF_ERRORS)] = counted[ERRORS] * np.array(paid)
         counted = counted.sort_values(str(COST_OF_ERRORS), ascending=False, kind="stable")
-    of_class = pd.Series(keys[seen.labels]).value_counts()
-    return counted.assign(n_class=counted[LABEL].map(of_class), share=counted[ERRORS] / max(1, int(wrong.sum())))
+    return counted
 
 
 def classes(of: Evidence, suspects: pd.DataFrame) -> pd.DataFrame:

@@ -148,27 +148,40 @@ class Recommendation:
         jobs = evidence(store, self.query)
         require(jobs, "trainings", len(store.rows()), COMMAND)
         every_job = jobs if self.query is None else evidence(store, None)  # what other jobs show, the query keeps out
-        parts: list[list[pd.DataFrame]] = [[] for _ in self.tables]
+        frames_of_tables: list[list[pd.DataFrame]] = [[] for _ in self.tables]
         for job, name in zip(jobs, job_names(jobs), strict=True):
             others = [other for other in every_job if other.job.fingerprint != job.job.fingerprint]
-            weighed = self.weighed(job, known_jobs(others, self.metric_of_others))
-            suspects = mislabelled(job)
-            confused = confusions(job, None if weighed.chosen_is_at_chance else weighed.chosen, weighed.metric)
-            steps = pd.DataFrame(list(weighed.steps()), columns=[STEP, REASON])
-            answer = None if weighed.answer is None else weighed.candidates[weighed.answer].program
-            curve = more_images(job, None if weighed.chosen_is_at_chance else answer, weighed.metric)
-            frames = (weighed.frame, weighed.answer_frame, confused, suspects, classes(job, suspects), steps, curve)
-            for part, frame in zip(parts, frames, strict=True):
-                part.append(frame.assign(dataset=name))
+            frames = self._frames(job, self.weighed(job, known_jobs(others, self.metric_of_others)))
+            for frames_of_table, frame in zip(frames_of_tables, frames, strict=True):
+                frames_of_table.append(frame.assign(dataset=name))
+        tables = [pd.concat(frames, ignore_index=True) for frames in frames_of_tables]
         runs = (row["run_id"] for job in jobs for row in job.trained)
-        tables = [pd.concat(part, ignore_index=True) for part in parts]
+        return filled(self.tables, tables, self._parameters(), runs)
+
+    def _frames(self, of: Evidence, weighed: Weighed) -> list[pd.DataFrame]:
+        """What each of `tables` says of one job."""
+        suspects = mislabelled(of)
+        is_at_chance = weighed.chosen_is_at_chance  # then nothing rests on what is recommended
+        answer = None if weighed.answer is None or is_at_chance else weighed.candidates[weighed.answer]
+        return [
+            weighed.frame,
+            weighed.answer_frame,
+            confusions(of, None if answer is None else answer.first, weighed.metric),
+            suspects,
+            classes(of, suspects),
+            pd.DataFrame(list(weighed.steps()), columns=[STEP, REASON]),
+            more_images(of, None if answer is None else answer.program, weighed.metric),
+        ]
+
+    def _parameters(self) -> dict[str, Any]:
+        """The options, with what they mean where they were left out, and how the tables were made."""
         parameters = asdict(self) | METHOD
-        if self.cost_table is not None:
-            parameters |= {"metric": BY_COST, "costs": self.cost_table.described} | BY_COSTS
+        parameters["metric"] = self.metric or ACCURACY
         if self.within is None:
             parameters["within"] = 1.0 if self.cost_table is None else "one more mistake in a hundred images"
-        parameters["metric"] = parameters["metric"] or ACCURACY
-        return filled(self.tables, tables, parameters, runs)
+        if self.cost_table is not None:
+            parameters |= {"metric": BY_COST, "costs": self.cost_table.described} | BY_COSTS
+        return parameters
 
     def weighed(self, of: Evidence, known: KnownJobs) -> Weighed:
         """The candidates of a job by this metric.    known: by `metric_of_others`."""
