@@ -79,7 +79,7 @@ class Latency:
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """All networks of these runs in interleaved rounds."""
-        from fca.training.devices import device_name
+        from fca.training.devices import accelerator_for, device_name
         from fca.training.speed import load, on_threads, speeds
 
         check_threads("task.threads", self.threads)
@@ -89,13 +89,14 @@ class Latency:
             measured = speeds([subject.network for subject in subjects], self.batch, self.rounds, accelerator)
         for run, subject, speed in zip(runs, subjects, measured, strict=True):
             is_program = subject.file_mb is not None
+            used = "cpu" if is_program else accelerator_for(subject.network.module, accelerator)
             columns: dict[str, Any] = {
                 **_measured(LATENCY, speed.latency_ms),
                 **({} if speed.images_per_s is None else _measured(SPEED, speed.images_per_s)),
                 BATCH: self.batch,
                 THREADS: threads,
                 LOAD: busy,
-                DEVICE: device_name("cpu" if is_program else accelerator),
+                DEVICE: device_name(used),
                 GFLOPS: subject.cost.flops / 1e9 or None,
                 MEMORY: subject.cost.memory / 2**20,
                 PARAMS: subject.cost.params,

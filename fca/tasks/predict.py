@@ -262,10 +262,11 @@ def with_interval(name: str, top1: float, n: int) -> dict[str, float]:
 
 def forward_columns(classifier: Classifier, n: int, seconds: float, accelerator: str) -> dict[str, Any]:
     """What the forward passes of n images took."""
-    from fca.training.devices import device_name
+    from fca.training.devices import accelerator_for, device_name
 
     params = sum(p.numel() for p in classifier.module.parameters())
-    found = (seconds, n / seconds, params, classifier.input_size, device_name(accelerator))
+    device = device_name(accelerator_for(classifier.module, accelerator))
+    found = (seconds, n / seconds, params, classifier.input_size, device)
     return dict(zip(FORWARD, found, strict=True))
 
 

@@ -107,6 +107,11 @@ def device_name(accelerator: str) -> str:
     return f"{found[1] if found else platform.processor()}, {threads} thread{'s' if threads > 1 else ''}"
 
 
+def accelerator_for(module: torch.nn.Module, accelerator: str) -> str:
+    """The accelerator that a network runs on: without parameters, such as HOG's, it works in NumPy, on the CPU."""
+    return accelerator if any(True for _ in module.parameters()) else "cpu"
+
+
 def check_devices(devices: object) -> None:
     """Raise FcaError for what cannot be devices on any machine.
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fca.finite import check_outputs
 from fca.training.batches import as_input, read_ahead, to_device
-from fca.training.devices import device_of
+from fca.training.devices import accelerator_for, device_of
 from fca.types import Classifier, FcaError, Pixels
 
 
@@ -81,8 +81,7 @@ def _outputs(
     if not len(rows):
         raise ValueError("rows is empty: there is no image to evaluate")
     module = classifier.module.eval()
-    # Without weights there is nothing to move, and such an encoder (hog, pixels) works in NumPy.
-    device = device_of(accelerator if any(True for _ in module.parameters()) else "cpu")
+    device = device_of(accelerator_for(module, accelerator))
     module.to(device)
     parts = np.array_split(rows, -(-len(rows) // batch_size_of(classifier.input_size)))
     batches = read_ahead(lambda part: to_device(pixels[part], device), parts)

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fca.stats.intervals import Estimated, median_with_interval
 from fca.training.batches import as_input
-from fca.training.devices import device_of
+from fca.training.devices import accelerator_for, device_of
 from fca.types import Classifier
 
 ROUND_S = 0.02  # a round calls a network so often that it takes at least this long: clocks and the system disturb less
@@ -86,7 +86,8 @@ class _Timed:
     """A network with a batch of noise, called in rounds."""
 
     def __init__(self, network: Classifier | Program, size: int, accelerator: str) -> None:
-        self.device = device_of("cpu" if isinstance(network, Program) else accelerator)
+        used = "cpu" if isinstance(network, Program) else accelerator_for(network.module, accelerator)
+        self.device = device_of(used)
         side = network.input_size
         pixels = torch.randint(0, 256, (size, side, side, 3), dtype=torch.uint8, device=self.device)
         if isinstance(network, Program):

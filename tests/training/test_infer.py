@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from fca.training import infer
-from fca.training.devices import device_name
+from fca.training.devices import accelerator_for, device_name
 from fca.training.infer import features_of, logits_of
 from fca.types import FcaError, UnreadableImage
 from tests.training.tiny import SIZE, classifier, examples
@@ -66,6 +66,11 @@ def test_an_unreadable_image_is_named_and_no_image_is_no_answer():
 def test_the_device_has_a_name():
     threads = torch.get_num_threads()
     assert device_name("cpu").endswith(" 1 thread" if threads == 1 else f" {threads} threads")
+
+
+def test_what_has_no_parameters_stays_on_the_cpu():
+    assert accelerator_for(torch.nn.Identity(), "gpu") == "cpu"
+    assert accelerator_for(torch.nn.Linear(1, 1), "gpu") == "gpu"
 
 
 @pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="there is a GPU here")
