@@ -13,7 +13,7 @@ import pandas as pd
 ADDED_LATER: Mapping[str, Mapping[str, Any]] = {
     "recipe": {"lr_batch": 0, "finetune_lr": 1.0, "lr_min": 0.0, "step_epochs": 0.0, "cutmix": 0.0}
     | {"ema": 0.0, "ema_warmup": False, "steps": 0, "min_steps": 0, "passes": 1, "accumulate": 1, "layer_decay": 1.0}
-    | {"optimiser_options": {}, "crop_from": "input", "repeats": 1, "val_max": 0, "patience": 0}
+    | {"optimiser_options": {}, "crop_from": "input", "repeats": 1, "val_max": 0, "patience": 0, "frozen_norms": False}
     | {"augment": {"policy": "none", "ops": 0, "magnitude": 0, "jitter": 0.0, "erasing": 0.0}},
     "model": {"package": None, "depth": "whole"},
 }

@@ -1,9 +1,11 @@
 """What does it cost to follow `fca recommend`, and are its intervals right? On jobs of data sets that it has not seen.
 
-    python experiments/recommend/regret.py features --images FOLDER --out OUT   an hour on two cores for eight sets
-    python experiments/recommend/regret.py jobs --out OUT                       5 minutes: draws jobs, fits all probes
-    python experiments/recommend/regret.py fit --out OUT                        a minute, leaving out each set in turn
-    python experiments/recommend/regret.py table --out OUT                      a minute: the tables of the README
+    python experiments/recommend/regret.py features --images FOLDER --weights FOLDER --out OUT   an hour on two cores
+    python experiments/recommend/regret.py times --weights FOLDER --out OUT    3 minutes: time of each program
+    python experiments/recommend/regret.py jobs --out OUT                      10 minutes: draws jobs, fits all probes
+    python experiments/recommend/regret.py fit --out OUT                       a minute, leaving out each set in turn
+    python experiments/recommend/regret.py table --out OUT                     2 minutes: the tables of the README
+    python experiments/recommend/regret.py figure --out OUT                    regret against time, from the last table
     ... fit --out OUT --shipped fca/studies/recommend        also writes what comes with the package
 
 A job is a draw of classes and training images of one data set. Every candidate (network, input size, depth, precision)
@@ -13,19 +15,26 @@ split halves of the test images: the best candidate is the best of one half, all
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
+from timeit import timeit
+from typing import NamedTuple
 
+import altair as alt
 import numpy as np
+import onnx
 import pandas as pd
 
+from fca.cli.application import CONF
 from fca.cli.configure import load_data, load_model
+from fca.cli.recommend_networks import smaller_sizes, weight_files
 from fca.data.splits import fixed_draw
-from fca.models.programs import Session, encoder_program, quantised
+from fca.models.programs import Session, encoder_program, only_output, quantised
 from fca.progress import track
 from fca.stats.candidate_accuracy import Candidates, Hyperparameters, fit, prior, records_of
 from fca.stats.decision import probability_within
 from fca.stats.features import fit_probe
-from fca.stats.intervals import mean_with_interval
+from fca.stats.intervals import mean_with_interval, wilson
 from fca.tasks.compile import with_every_depth
 
 DATASETS = {  # keys of the data set; images of each class and split that are kept (null: all); classes that are kept
@@ -38,12 +47,13 @@ DATASETS = {  # keys of the data set; images of each class and split that are ke
     "tinyimagenet60_boxes": ({}, None, 30),
     "cifar10": ({}, 150, None),
 }
-NETWORKS = {"efficientnet_lite0": (224, 192, 160, 128), "efficientnet_lite1": (240, 192, 160, 128)}
-NETWORKS |= {"efficientnet_lite2": (260, 192, 160, 128)}
-WEIGHTS = "package"
+PACKAGES = ("efficientnet_lite0", "efficientnet_lite1", "efficientnet_lite2")
+SIZES = 3  # below the usual one
 CALIBRATION = 32
 NCLS, SEEDS, IMAGES_A_CLASS, TEST_A_CLASS, VAL_SHARE = (2, 3, 5, 10, 20), 5, (10, 20, 40, 100), 60, 0.2
 MARGIN, CONFIDENCE, SPLITS, DRAWS = 0.01, 0.9, 20, 2000
+ROUNDS, CALLS = 9, 5  # of measuring times
+SURE = (0.9, 0.7, 0.0)  # lower ends of the probabilities that an answer states
 PLAIN = ["dataset", "job", "ncl", "images_a_class", "network", "size", "depth", "precision", "adaptation"]
 
 
@@ -75,9 +85,19 @@ def features(options):
         data.items.iloc[rows][["image_id", "label", "split"]].to_csv(folder / "items.csv", index=False)
         hog = load_model("hog").build()
         keep(folder / "hog_32_fp32_whole.npy", hog_features(hog, pixels_of(hog, data, rows)))
-        grid = [(network, size) for network, sizes in NETWORKS.items() for size in sizes]
-        for network, size in track(grid, f"features of {name}", len(grid)):
-            programs_of(network, size, data, rows, folder)
+        encoders = list(encoders_of(options.weights))
+        for label, model in track(encoders, f"features of {name}", len(encoders)):
+            programs_of(label, model, data, rows, folder)
+
+
+def encoders_of(weights):
+    """Name and model of each network at each size: those of packages, and those of files as `fca recommend` takes."""
+    options = [path.stem for path in (CONF / "model").glob("*.yaml")]
+    given = dict.fromkeys(PACKAGES, "package") | weight_files(weights, options)
+    for network, file in given.items():
+        model = load_model(network, weights=file)
+        for size in (model.input_size, *smaller_sizes(model.input_size, SIZES)):
+            yield model.label(), load_model(network, weights=file, input_size=size)
 
 
 def pixels_of(classifier, data, rows):
@@ -90,17 +110,17 @@ def hog_features(hog, pixels):
     return hog.embed(torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255).numpy()
 
 
-def programs_of(network, size, data, rows, folder):
+def programs_of(label, model, data, rows, folder):
     """The features of one network at one size, in fp32 and int8, an array for each depth."""
-    model, depths = with_every_depth(load_model(network, weights=WEIGHTS, input_size=size))
-    names = {precision: f"{model.architecture}_{size}_{precision}" for precision in ("fp32", "int8")}
+    model, depths = with_every_depth(model)
+    names = {precision: f"{label}_{model.input_size}_{precision}" for precision in ("fp32", "int8")}
     if all((folder / f"{name}_{depth}.npy").is_file() for name in names.values() for depth in depths):
         return
     encoder = model.build()
     pixels = pixels_of(encoder, data, rows)
-    program = encoder_program(encoder, depths)
     trained_on = np.flatnonzero((data.items["split"].iloc[rows] != "test").to_numpy())
     drawn = fixed_draw(data, rows[trained_on] if len(trained_on) else rows, CALIBRATION)
+    program = encoder_program(encoder, depths)
     programs = {"fp32": program, "int8": quantised(program, pixels[np.isin(rows, drawn)])}
     for precision, content in programs.items():
         session = Session(content)
@@ -111,6 +131,33 @@ def programs_of(network, size, data, rows, folder):
 
 def keep(path, values):
     np.save(path, values.astype(np.float16))
+
+
+def times(options):
+    """OUT/times.csv: milliseconds for one image of each program, one thread, the median of rounds in turn."""
+    calls = {("hog", 32, "whole", "fp32"): hog_call()}
+    for label, model in encoders_of(options.weights):
+        model, depths = with_every_depth(model)
+        program = encoder_program(model.build(), depths)
+        noise = np.random.default_rng(0).integers(0, 256, (8, model.input_size, model.input_size, 3), np.uint8)
+        for precision, content in (("fp32", program), ("int8", quantised(program, noise))):
+            for depth in depths:
+                part = only_output(onnx.load_from_string(content), depth).SerializeToString()
+                calls[label, model.input_size, depth, precision] = partial(Session(part, 1).run, noise[:1], [depth])
+    lines = [(*program, 1000 * seconds) for program, seconds in zip(calls, in_turn(calls.values()), strict=True)]
+    columns = ["network", "size", "depth", "precision", "ms"]
+    pd.DataFrame(lines, columns=columns).to_csv(Path(options.out, "times.csv"), index=False)
+
+
+def hog_call():
+    hog = load_model("hog").build()
+    return partial(hog_features, hog, np.zeros((1, 32, 32, 3), np.uint8))
+
+
+def in_turn(calls):
+    """Median seconds of each call, over rounds in which all take turns; each round is several calls."""
+    rounds = [[timeit(call, number=CALLS) / CALLS for call in calls] for _ in track(range(ROUNDS), "rounds", ROUNDS)]
+    return np.median(rounds, axis=0)
 
 
 def jobs(options):
@@ -126,35 +173,42 @@ def jobs(options):
 
 
 def jobs_of(place, folder):
+    """The lines of all jobs of one data set; right and wrong answers go to files."""
     items = pd.read_csv(place / "items.csv")
     labels = pd.factorize(items["label"], sort=True)[0]
     is_test = sides(items["split"].to_numpy(), labels)
-    arrays = {path.stem: np.load(path).astype(np.float32) for path in sorted(place.glob("*.npy"))}
+    features = {path.stem: np.load(path).astype(np.float32) for path in sorted(place.glob("*.npy"))}
     count = labels.max() + 1
-    lines = []
     drawn = [(ncl, seed) for ncl in NCLS if ncl <= count for seed in range(SEEDS if ncl < count else 2)]
+    lines = []
     for ncl, seed in track(drawn, f"jobs of {place.name}", len(drawn)):
         rng = np.random.default_rng([ncl, seed])
         classes = np.sort(rng.permutation(count)[:ncl])
-        train, val, test = drawn_images(rng, classes, labels, is_test, IMAGES_A_CLASS[(seed + ncl) % 4])
-        if len(train) < 2 * ncl or len(test) < 10:
+        images = drawn_images(rng, classes, labels, is_test, IMAGES_A_CLASS[(seed + ncl) % 4])
+        if len(images.train) < 2 * ncl or len(images.test) < 10:
             continue
-        own = np.searchsorted(classes, labels)
-        judged, tested = [], []
-        for values in arrays.values():
-            probe = fit_probe(values[train], own[train])
-            left_out = probe.left_out.argmax(axis=1) == own[train][probe.judged]
-            judged.append(np.concatenate([left_out, probe.logits(values[val]).argmax(axis=1) == own[val]]))
-            tested.append(probe.logits(values[test]).argmax(axis=1) == own[test])
         job = f"{place.name}_{ncl}_{seed}"
-        np.savez_compressed(folder / f"{job}.npz", judged=judged, test=tested)
-        about = {"dataset": place.name, "job": job, "ncl": ncl, "images_a_class": round(len(train) / ncl, 2)}
-        for name, on_judged, on_test in zip(arrays, judged, tested, strict=True):
-            network, size, precision, depth = name.rsplit("_", 3)
-            program = {"network": network, "size": int(size), "depth": depth, "precision": precision}
-            counts = {"n_judged": len(on_judged), "right_judged": on_judged.sum()}
-            counts |= {"n_test": len(on_test), "right_test": on_test.sum()}
-            lines.append(about | program | {"adaptation": "probe"} | counts)
+        about = {"dataset": place.name, "job": job, "ncl": ncl, "images_a_class": round(len(images.train) / ncl, 2)}
+        lines += job_lines(about, features, np.searchsorted(classes, labels), images, folder / f"{job}.npz")
+    return lines
+
+
+def job_lines(about, features, labels, images, file):
+    """A line for each candidate of one job, and a file of which images it gets right."""
+    judged, tested, lines = [], [], []
+    for name, values in features.items():
+        probe = fit_probe(values[images.train], labels[images.train])
+        left_out = probe.left_out.argmax(axis=1) == labels[images.train][probe.judged]
+        checked = probe.logits(values[images.val]).argmax(axis=1) == labels[images.val]
+        judged.append(np.concatenate([left_out, checked]))
+        tested.append(probe.logits(values[images.test]).argmax(axis=1) == labels[images.test])
+
+        network, size, precision, depth = name.rsplit("_", 3)
+        program = {"network": network, "size": int(size), "depth": depth, "precision": precision}
+        counts = {"n_judged": len(judged[-1]), "right_judged": judged[-1].sum()}
+        counts |= {"n_test": len(tested[-1]), "right_test": tested[-1].sum()}
+        lines.append(about | program | {"adaptation": "probe"} | counts)
+    np.savez_compressed(file, judged=judged, test=tested, n_val=len(images.val))
     return lines
 
 
@@ -170,6 +224,14 @@ def sides(split, labels):
     return is_test
 
 
+class Images(NamedTuple):
+    """Positions of the images of a job."""
+
+    train: np.ndarray
+    val: np.ndarray
+    test: np.ndarray
+
+
 def drawn_images(rng, classes, labels, is_test, most):
     train, val, test = [], [], []
     for label in classes:
@@ -178,7 +240,7 @@ def drawn_images(rng, classes, labels, is_test, most):
         val += list(members[:held_out])
         train += list(members[held_out:])
         test += list(np.flatnonzero((labels == label) & is_test)[:TEST_A_CLASS])
-    return (np.array(part, dtype=int) for part in (train, val, test))
+    return Images(*(np.array(part, dtype=int) for part in (train, val, test)))
 
 
 def fit_all(options):
@@ -196,70 +258,98 @@ def fit_all(options):
         Path(options.shipped, "hyperparameters.json").write_text((folder / "all.json").read_text())
 
 
-def milliseconds(part):
-    """A model of the time for one image, in proportion to pixels: lite0 at 224 takes 12.5 ms in fp32, half in int8.
-
-    Of a machine with int8 instructions; a cut network takes 0.95 of a whole one. Only order and ratios matter here.
-    """
-    usual = {"tf_efficientnet_lite0": 12.5 / 224**2, "tf_efficientnet_lite1": 19 / 240**2}
-    usual |= {"tf_efficientnet_lite2": 27 / 260**2}
-    pixels = part["size"] ** 2 * part["network"].map(usual).fillna(1.5 / 32**2)
-    factor = np.where(part["depth"] == "cut", 0.95, 1.0) * np.where(part["precision"] == "int8", 0.5, 1.0)
-    return (pixels * factor).to_numpy()
+def milliseconds(times, part):
+    """Time for one image of each candidate."""
+    programs = part[["network", "size", "depth", "precision"]]
+    return programs.merge(times, how="left", validate="many_to_one")["ms"].to_numpy()
 
 
 def table(options):
-    """Regret on split halves and time of every way to choose; coverage of intervals; how often sure answers hold."""
+    """Regret on split halves and time of every way to choose; coverage of intervals; how often sure answers hold.
+
+    OUT/choices.csv keeps a line for each way and job, for the figure.
+    """
     measured = pd.read_csv(Path(options.out, "measured.csv"))
-    choices, intervals, answers = [], [], []
+    times_of = pd.read_csv(Path(options.out, "times.csv"))
+    found = []
     for dataset, lines in measured.groupby("dataset"):
-        content = Path(options.out, "hyperparameters", f"{dataset}.json").read_text()
-        hyperparameters = Hyperparameters.from_json(json.loads(content))
-        recorded, records = records_of(measured[measured["dataset"] != dataset])
-        for job, part in lines.groupby("job"):
+        learnt = learnt_without(dataset, measured, options.out)
+        jobs_of_set = list(lines.groupby("job"))
+        for job, part in track(jobs_of_set, f"judging {dataset}", len(jobs_of_set)):
             stored = np.load(Path(options.out, "jobs", f"{job}.npz"))
-            programs = zip(*(part[column] for column in ("network", "size", "depth", "precision")), strict=True)
-            columns = list(zip(*programs, strict=True))
-            candidates = Candidates(columns[0], tuple(map(float, columns[1])), columns[2], columns[3])
-            about = part.iloc[0]
-            before = prior(hyperparameters, records, recorded, candidates, about["ncl"], about["images_a_class"])
-            after = before.update(stored["judged"].astype(float))
-            cost, tested = milliseconds(part), stored["test"]
-            ways = chosen(before, after, stored["judged"], cost, part)
-            for way, regret in split_half_regret(ways, tested).items():
-                line = {"dataset": dataset, "job": job, "way": way}
-                choices.append(line | {"regret": 100 * regret, "ms": cost[ways[way]]})
-            for when, forecast in (("before", before), ("after", after)):
-                low, high = forecast.predictive(tested.shape[1])
-                truth = tested.mean(axis=1)
-                inside = ((truth >= low) & (truth <= high)).mean()
-                line = {"dataset": dataset, "when": when, "inside": inside}
-                intervals.append(line | {"width": 100 * (high - low).mean()})
-            answer = ways["fca recommend"]
-            loss = tested.mean(axis=1).max() - tested.mean(axis=1)[answer]
-            within = probability_within(after.draws(DRAWS), MARGIN)[answer]
-            answers.append({"dataset": dataset, "within": within, "right": loss <= MARGIN + 1e-9})
-    report(pd.DataFrame(choices), pd.DataFrame(intervals), pd.DataFrame(answers))
+            found.append(judged_job(learnt, part, stored, milliseconds(times_of, part)))
+    choices, intervals, answers = (pd.concat(parts, ignore_index=True) for parts in zip(*found, strict=True))
+    choices.to_csv(Path(options.out, "choices.csv"), index=False)
+    report_regret(choices)
+    report_differences(choices)
+    report_intervals(intervals)
+    report_sure(answers)
 
 
-def chosen(before, after, judged, cost, part):
+def learnt_without(dataset, measured, out):
+    """What other data sets teach: hyperparameters and records."""
+    content = Path(out, "hyperparameters", f"{dataset}.json").read_text()
+    recorded, records = records_of(measured[measured["dataset"] != dataset])
+    return Hyperparameters.from_json(json.loads(content)), records, recorded
+
+
+def judged_job(learnt, part, stored, cost):
+    """Lines of choices, of intervals and of the answer of one job."""
+    about = part.iloc[0]
+    of = {"dataset": about["dataset"], "job": about["job"]}
+    before = prior(*learnt, candidates_of(part), about["ncl"], about["images_a_class"])
+    after = before.update(stored["judged"].astype(float))
+    ways = chosen(before, after, stored, cost, part)
+    regret = split_half_regret(ways, stored["test"])
+    choices = [of | {"way": way, "regret": 100 * regret[way], "ms": cost[at]} for way, at in ways.items()]
+
+    accuracy = stored["test"].mean(axis=1)
+    intervals = []
+    for when, forecast in (("before", before), ("after", after)):
+        low, high = forecast.predictive(stored["test"].shape[1])
+        inside = ((accuracy >= low) & (accuracy <= high)).mean()
+        intervals.append(of | {"when": when, "inside": inside, "width": 100 * (high - low).mean()})
+
+    answer = ways[OURS]
+    stated = probability_within(after.draws(DRAWS), MARGIN)[answer]
+    lost = accuracy.max() - accuracy[answer]
+    held = {"stated": stated, "held": lost <= MARGIN + 1e-9, "split_half": regret[OURS]}
+    return pd.DataFrame(choices), pd.DataFrame(intervals), pd.DataFrame([of | held])
+
+
+def candidates_of(part):
+    programs = zip(*(part[column] for column in ("network", "size", "depth", "precision")), strict=True)
+    networks, sizes, depths, precisions = zip(*programs, strict=True)
+    return Candidates(networks, tuple(map(float, sizes)), depths, precisions)
+
+
+OURS = "fca recommend"
+FIXED = "always "
+
+
+def chosen(before, after, stored, cost, part):
     """Way to choose -> position of the candidate."""
 
     def smallest(values, margin):
         return min(np.flatnonzero(values >= values.max() - margin), key=lambda at: cost[at])
 
+    judged = stored["judged"]
     expected, without, left_out = after.draws(DRAWS).mean(axis=0), before.draws(DRAWS).mean(axis=0), judged.mean(axis=1)
+    checked = judged[:, -int(stored["n_val"]) :].mean(axis=1)
     ways = {
-        "fca recommend": smallest(expected, MARGIN),
-        "most accurate by fca": int(expected.argmax()),
-        "half a point": smallest(expected, MARGIN / 2),
-        "two points": smallest(expected, 2 * MARGIN),
+        OURS: smallest(expected, MARGIN),
+        "fca, most accurate": int(expected.argmax()),
+        "fca, smallest within half a point": smallest(expected, MARGIN / 2),
+        "fca, smallest within two points": smallest(expected, 2 * MARGIN),
         "other jobs alone, smallest within a point": smallest(without, MARGIN),
-        "best left-one-out": int(left_out.argmax()),
+        "other jobs alone, most accurate": int(without.argmax()),
+        "best left-one-out probe": int(left_out.argmax()),
         "left-one-out, smallest within a point": smallest(left_out, MARGIN),
+        "train everything, best on validation images": int(checked.argmax()),
     }
     named = zip(part["network"], part["size"], part["depth"], part["precision"], strict=True)
-    return ways | {f"always {network} {size} {depth} {p}": at for at, (network, size, depth, p) in enumerate(named)}
+    fixed = {f"{FIXED}{network} {size} {depth} {p}": at for at, (network, size, depth, p) in enumerate(named)}
+    return ways | fixed
 
 
 def split_half_regret(ways, tested):
@@ -278,29 +368,99 @@ def split_half_regret(ways, tested):
     return {way: float(np.mean(values)) for way, values in found.items()}
 
 
-def report(choices, intervals, answers):
+def summary(choices):
+    """A line for each way: mean regret over data sets with its interval, worst job, geometric mean of the time."""
     lines = []
     for way, part in choices.groupby("way"):
-        of_set = part.groupby("dataset")["regret"].mean()
         regret = mean_with_interval(part["regret"].to_numpy(), pd.factorize(part["dataset"])[0])
-        ms = np.exp(part.assign(log=np.log(part["ms"])).groupby("dataset")["log"].mean().mean())
-        low, high = regret.low, regret.high
-        lines.append(
-            {"way": way, "regret": of_set.mean(), "low": low, "high": high, "worst": part["regret"].max(), "ms": ms}
-        )
-    print(pd.DataFrame(lines).sort_values("regret").round(2).to_string(index=False))
+        log_ms = part.assign(log=np.log(part["ms"])).groupby("dataset")["log"].mean()
+        ends = {"low": regret.low, "high": regret.high, "worst": part["regret"].max()}
+        mean = part.groupby("dataset")["regret"].mean().mean()
+        lines.append({"way": way, "regret": mean, **ends, "ms": np.exp(log_ms.mean())})
+    return pd.DataFrame(lines).sort_values("regret", ignore_index=True)
+
+
+def report_regret(choices):
+    """With all data sets, and without the one whose pictures contradict themselves."""
+    for title, some in (("all sets", choices), ("without cue_conflict", without_cue_conflict(choices))):
+        print(f"\n{title}: {some['job'].nunique()} jobs")
+        print(summary(some).round(2).to_string(index=False))
+
+
+def without_cue_conflict(choices):
+    return choices[choices["dataset"] != "cue_conflict"]
+
+
+def report_differences(choices):
+    """Regret of other ways minus that of the answer, paired by job, intervals over data sets."""
+    for title, some in (("all sets", choices), ("without cue_conflict", without_cue_conflict(choices))):
+        regret = some.pivot_table("regret", ["dataset", "job"], "way")
+        dataset = pd.factorize(regret.index.get_level_values("dataset"))[0]
+        nearest = summary(some)
+        is_fixed = nearest["way"].str.startswith(FIXED)
+        print(f"\nminus the answer, {title}")
+        for way in [*nearest.loc[~is_fixed, "way"], *nearest.loc[is_fixed, "way"][:5]]:
+            difference = mean_with_interval((regret[way] - regret[OURS]).to_numpy(), dataset)
+            print(f"{way:45} {difference.value:+.2f} [{difference.low:+.2f}, {difference.high:+.2f}]")
+
+
+def report_intervals(intervals):
     for by in (["when"], ["dataset", "when"]):
         print(intervals.groupby(by)[["inside", "width"]].mean().round(2).to_string())
-    sure = answers[answers["within"] >= CONFIDENCE]
-    print(f"sure: {len(sure)} of {len(answers)} answers; {sure['right'].sum()} of these lost a point at most")
+
+
+def report_sure(answers):
+    """How often an answer is within a point of the best on test images, by the probability that it states."""
+    upper = np.inf
+    for lower in SURE:
+        part = answers[(answers["stated"] >= lower) & (answers["stated"] < upper)]
+        low, high = wilson(int(part["held"].sum()), len(part)) if len(part) else (np.nan, np.nan)
+        of_halves = (part["split_half"] <= MARGIN + 1e-9).mean()
+        print(
+            f"stated {lower:.0%} or more: {len(part)} answers, mean {part['stated'].mean():.0%}; "
+            f"held {part['held'].mean():.0%} [{low:.0%}, {high:.0%}], on split halves {of_halves:.0%}"
+        )
+        upper = lower
+
+
+def figure(options):
+    """OUT/regret.png: regret against time; ways to choose are named, fixed choices are small and grey."""
+    choices = pd.read_csv(Path(options.out, "choices.csv"))
+    frame = summary(choices)
+    is_fixed = frame["way"].str.startswith(FIXED)
+    y_title = "regret, points of accuracy"
+    across = alt.X("ms:Q", title="time for one image, ms", scale=alt.Scale(type="log", nice=False, padding=30))
+    up = alt.Y("regret:Q", title=y_title)
+    grey = alt.Chart(frame[is_fixed]).mark_point(filled=True, size=25, color="#9aa1ab", opacity=0.8)
+    front = alt.Chart(pareto_front(frame[is_fixed])).mark_line(color="#9aa1ab", interpolate="step-after")
+    others = frame[~is_fixed].assign(ours=lambda ways: ways["way"] == OURS)
+    colour = alt.condition("datum.ours", alt.value("#0072b2"), alt.value("#c4562b"))
+    named = alt.Chart(others).encode(x=across, y=up, color=colour)
+    layers = [
+        grey.encode(x=across, y=up),
+        front.encode(x=across, y=up),
+        named.mark_rule(opacity=0.5).encode(y="low:Q", y2="high:Q"),
+        named.mark_point(filled=True, size=80, opacity=1),
+        named.mark_text(align="left", dx=8, dy=-6, fontSize=11).encode(text="way:N"),
+    ]
+    drawn = alt.layer(*layers).properties(width=640, height=380)
+    drawn.save(Path(options.out, "regret.png"), ppi=110)
+
+
+def pareto_front(frame):
+    """The fixed choices that no other one beats in both, by time."""
+    ordered = frame.sort_values("ms")
+    return ordered[ordered["regret"] <= ordered["regret"].cummin()]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("what", choices=("features", "jobs", "fit", "table"))
+    parser.add_argument("what", choices=("features", "times", "jobs", "fit", "table", "figure"))
     parser.add_argument("--images", help="folder of the zips")
+    parser.add_argument("--weights", help="folder of further weights, named as models: mobilenetv1_100.safetensors")
     parser.add_argument("--out", required=True)
     parser.add_argument("--only", nargs="*", help="names of data sets")
     parser.add_argument("--shipped", help="folder in which measured.csv and hyperparameters.json are written anew")
     given = parser.parse_args()
-    {"features": features, "jobs": jobs, "fit": fit_all, "table": table}[given.what](given)
+    steps = {"features": features, "times": times, "jobs": jobs, "fit": fit_all, "table": table, "figure": figure}
+    steps[given.what](given)

@@ -29,7 +29,7 @@ from fca.torchvision_ops import before_lightning
 from fca.training import stop
 from fca.training.batches import Batch, Batches, Examples, batches_of
 from fca.training.devices import Part, devices_of, launch
-from fca.training.infer import batch_size_of
+from fca.training.infer import batch_size_of, logits_of
 from fca.training.module import Diverged, Training, least_together
 from fca.training.recipe import Recipe, snapshot_file
 from fca.training.trainer import TrainerKeys
@@ -44,6 +44,7 @@ from timm.layers import convert_sync_batchnorm  # type: ignore[attr-defined]  # 
 
 COMPILED_FROM = 10**11  # pixels: 2 million images of 224 x 224, about a quarter of an hour of a ResNet-50 on one GPU
 BEST, CHECKPOINT = "best.safetensors", "last.ckpt"
+NOT_JUDGED = (-math.inf, -math.inf)  # rank of weights that do not count as an epoch: any epoch is better
 PROGRESS_S = 5.0  # between two writings of how far a training is
 # Warnings that no user can do anything about.
 _KNOWN = (
@@ -52,6 +53,7 @@ _KNOWN = (
     r"The `srun` command is available on your system but is not used",  # a launcher has placed the process
     r"`torch\.jit\.script_method` is deprecated",  # torch.compile imports it itself
     r"It is recommended to use `self\.log\(.*sync_dist=True",  # the figures are those of all processes
+    r"Found \d+ module\(s\) in eval mode",  # batch norms of recipe.frozen_norms
     r"Detected call of `lr_scheduler\.step\(\)` before `optimizer\.step\(\)`",  # 16-mixed skips its first steps
 )
 log = logging.getLogger(__name__)
@@ -113,17 +115,22 @@ class Keeper(pl.Callback):
     """Keeps the best epoch so far in memory and in every checkpoint; writes snapshots, checkpoints and the progress.
 
     The best epoch has the highest val_top1; among equal ones, the lowest val_loss; then the first. Epoch 0 = the
-    weights that training began with, kept when not one epoch ended with finite losses.
+    weights that training began with, kept when not one epoch ended with finite losses, or when `start` is better.
     A checkpoint is written at the end of an epoch, when checkpoint_s seconds have passed since the last one or since
     the training began, and when a stop is requested; it lacks the best weights where they are those of its own epoch.
     """
 
     def __init__(
-        self, folder: Path, snapshots: dict[int, list[float]], network: nn.Module, checkpoint_s: float = 0.0
+        self,
+        folder: Path,
+        snapshots: dict[int, list[float]],
+        network: nn.Module,
+        checkpoint_s: float = 0.0,
+        start: Sequence[float] = NOT_JUDGED,
     ) -> None:
         self.folder, self.snapshots, self.run, self.checkpoint_s = folder, snapshots, folder.name, checkpoint_s
         self.history: list[dict[str, float]] = []
-        self.best: dict[str, Any] = {"epoch": 0, "rank": [-math.inf, -math.inf], "weights": weights_of(network)}
+        self.best: dict[str, Any] = {"epoch": 0, "rank": [*start], "weights": weights_of(network)}
         self.seconds, self.images = 0.0, 0
         self.begun = self.saved = self.shown = time.perf_counter()
 
@@ -235,8 +242,9 @@ class Place:
 class Fitted:
     """Result of a training. Epochs count from 1.
 
-    best_epoch: highest val_top1, then lowest val_loss; 0 = the weights it began with, when no epoch had finite losses.
-    val_top1:   of the best epoch, a fraction; None when best_epoch is 0.
+    best_epoch: highest val_top1, then lowest val_loss; 0 = the weights it began with, when no epoch had finite losses
+                or, where these count, none was better.
+    val_top1:   of the best epoch, a fraction; None for weights that do not count.
     epochs_run: epochs that ended with finite losses; history has one line for each.
     diverged:   a loss or a weight became infinite or NaN, and training stopped there.
     train_s:    seconds spent on those epochs, before and after any kill.
@@ -255,13 +263,23 @@ def seed_everything(seed: int) -> None:
     pl.seed_everything(seed, verbose=False)
 
 
-def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, seed: int, place: Place) -> Fitted:
+def fit(
+    classifier: Classifier,
+    train: Examples,
+    val: Examples,
+    recipe: Recipe,
+    seed: int,
+    place: Place,
+    start_counts: bool = False,
+) -> Fitted:
     """Train `classifier.module` in place and leave it with the weights of the best epoch on `val`.
 
     Batches, augmentation, dropout and mixup follow from (seed, epoch): on a CPU, the same call gives the same bits,
     whether it was interrupted or not. Called again in the same folder, it goes on after the last checkpoint, and
     only loads the weights when all are done; from files that are not whole it begins anew, with a warning. torch's
     global generator is left in another state.
+
+    start_counts: whether the weights it begins with are kept where no epoch is better on `val`.
 
     A recipe whose learning rate is for other batches is scaled as from scratch; one that is scaled already stays.
     place.folder then has best.safetensors, snapshot-0.50.safetensors, ... as requested, and fitted.json.
@@ -285,8 +303,8 @@ def fit(classifier: Classifier, train: Examples, val: Examples, recipe: Recipe, 
         return fitted
     place.folder.mkdir(parents=True, exist_ok=True)
     if len(devices) == 1:
-        return _train(classifier, train, val, recipe, seed, place, least, Part(devices))
-    given = (classifier, train, val, recipe, seed, replace(place, logger=bool(place.logger)), least)
+        return _train(classifier, train, val, recipe, seed, place, least, start_counts, Part(devices))
+    given = (classifier, train, val, recipe, seed, replace(place, logger=bool(place.logger)), least, start_counts)
     launch(_train, given, devices, place.logger)
     fitted = _fitted(place.folder, classifier.module)
     assert fitted is not None, "the first process wrote it"
@@ -327,6 +345,7 @@ def _train(
     seed: int,
     place: Place,
     least: int,
+    start_counts: bool,
     part: Part,
 ) -> Fitted:
     """What one process does of a training; the first one writes."""
@@ -340,7 +359,8 @@ def _train(
     batches = Batches(train, recipe.batch_size, device, seed, recipe, *share, fewest=least * world)
     val_batches = Batches(val, batch_size_of(classifier.input_size), device, None, None, *share)
     steps = len(batches) * recipe.epochs
-    keeper = Keeper(place.folder, recipe.snapshot_steps(steps), classifier.module, place.checkpoint_s)
+    start = _rank(classifier, val, place.accelerator) if start_counts else NOT_JUDGED
+    keeper = Keeper(place.folder, recipe.snapshot_steps(steps), classifier.module, place.checkpoint_s, start)
     kind = Sharded if world > 1 and place.strategy == "fsdp" else Training
     compiled = _compiles(place.compile, device, steps * recipe.batch_size * classifier.input_size**2)
     with _quiet(), _tensor_cores(recipe.precision):
@@ -358,13 +378,21 @@ def _train(
     best, epoch = keeper.best, keeper.best["epoch"]
     if world == 1:  # else the process that started this one loads them
         classifier.module.float().load_state_dict(best["weights"])
-    top1 = best["rank"][0] if epoch else None
+    top1 = best["rank"][0] if math.isfinite(best["rank"][0]) else None
     fitted = Fitted(epoch, top1, len(keeper.history), diverged, keeper.seconds, keeper.history)
     if part.rank == 0:
         save_weights(place.folder / BEST, best["weights"])
         write_json(place.folder / FITTED, asdict(fitted))
         (place.folder / CHECKPOINT).unlink(missing_ok=True)
     return fitted
+
+
+def _rank(classifier: Classifier, val: Examples, accelerator: str) -> tuple[float, float]:
+    """By which epochs are compared, of a network before it is trained: accuracy, then minus the loss."""
+    logits = torch.from_numpy(logits_of(classifier, val.pixels, val.rows, accelerator))
+    labels = torch.from_numpy(val.labels)
+    top1 = (logits.argmax(1) == labels).float().mean()
+    return float(top1), -float(torch.nn.functional.cross_entropy(logits, labels))
 
 
 def _fitted(folder: Path, module: nn.Module) -> Fitted | None:

@@ -70,6 +70,14 @@ class Training(pl.LightningModule):
         self.compiled = torch.compile(self.network.forward) if compiled else None
         self.figures: dict[str, float] = {}
 
+    def train(self, mode: bool = True) -> Training:
+        """PyTorch's; batch norms that the recipe leaves as they are stay as in a test."""
+        super().train(mode)
+        if self.recipe.frozen_norms:
+            for norm in batch_norms(self.network):
+                norm.eval()
+        return self
+
     def configure_optimizers(self) -> Any:
         """timm's optimiser, and the recipe's learning rate at every step."""
         recipe = self.recipe
@@ -211,6 +219,11 @@ class Training(pl.LightningModule):
             self.log_dict({LOGGED[name]: value for name, value in self.figures.items() if name != "lr"})  # see pace
 
 
+def batch_norms(module: nn.Module) -> list[nn.Module]:
+    """The layers of a network that normalise by averages over images."""
+    return [layer for layer in module.modules() if isinstance(layer, nn.modules.batchnorm._BatchNorm)]
+
+
 def least_together(classifier: Classifier) -> int:
     """How many images a network must see at once to be trained: 2 where a batch norm has one value an image, else 1.
 
@@ -219,7 +232,7 @@ def least_together(classifier: Classifier) -> int:
     module = classifier.module
     was_training = module.training
     module.train()
-    norms = [norm for norm in module.modules() if isinstance(norm, nn.modules.batchnorm._BatchNorm) and norm.training]
+    norms = [norm for norm in batch_norms(module) if norm.training]
     if not norms:
         module.train(was_training)
         return 1

@@ -59,6 +59,7 @@ class Recipe:
     shift:           largest random translation, as a share of the side: 0.125 = 4 of 32 pixels, filled with black.
     scale_min:       smallest area of a random resized crop, as a share of the image; 1 = no crop.
     crop_from:       original = crops are cut from the whole image; input = from what a test shows the network.
+    frozen_norms:    batch norms keep the averages that they were given, as in a test: few images have other ones.
     repeats:         augmentations of an image in an epoch (arXiv:1901.09335), which shows 1 / repeats of the images.
     augment:         further changes of training images, see fca/training/augment.py.
     grad_clip:       largest norm of all gradients together.
@@ -97,6 +98,7 @@ class Recipe:
     shift: float
     scale_min: float
     crop_from: str
+    frozen_norms: bool
     repeats: int
     augment: Augment
     grad_clip: float

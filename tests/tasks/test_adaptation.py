@@ -151,3 +151,35 @@ def test_a_way_that_cannot_be_is_refused_before_any_work(fca, store, words, said
     assert code == 2
     assert all(part in err for part in said), err
     assert store.rows().empty
+
+
+def test_fine_tuning_can_start_from_the_probe_and_keeps_it_where_no_epoch_is_better(fca, store, learnt):
+    """With a learning rate of almost nothing every epoch is the probe."""
+    of_run = ["model=run", learnt, "subset.classes=[2,5,7]", *SMALL]
+    assert fca("adaptation=probe", *of_run)[0] == 0
+    start = ["adaptation=finetune", "adaptation.start=probe", "recipe.frozen_norms=true"]
+    assert fca(*start, "recipe.lr=1e-12", *of_run)[0] == 0
+    probe, tuned = (
+        row_of(store, f"task == 'train' and ncl == 3 and adaptation == '{way}'") for way in ("probe", "finetune")
+    )
+    assert tuned["parent"] == probe["parent"], "the features are computed once"
+    logits = [
+        store.array(row_of(store, f"task == 'predict' and parent == '{row['run_id']}'")["run_id"], "logits")
+        for row in (probe, tuned)
+    ]
+    np.testing.assert_allclose(*logits, atol=2e-2 * np.abs(logits[0]).max())  # features are kept in half precision
+    assert tuned["val_top1"] >= probe["val_top1"]
+
+    assert fca(*start, "recipe.lr=1000.0", *of_run)[0] == 0
+    ruined = row_of(store, "task == 'train' and recipe_lr > 1")
+    assert ruined["best_epoch"] == 0
+    assert ruined["val_top1"] == probe["val_top1"]
+
+
+def test_what_cannot_start_from_a_probe_is_refused(fca, learnt):
+    code, _, err = fca("adaptation=finetune", "adaptation.start=probe", "model=test_resnet", *SMALL)
+    assert code == 2
+    assert "has no weights" in err
+    code, _, err = fca("adaptation=finetune", "adaptation.start=prob", "model=run", learnt, *SMALL)
+    assert code == 2
+    assert "random, probe" in err

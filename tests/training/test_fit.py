@@ -231,6 +231,39 @@ def test_a_network_that_was_left_in_eval_mode_is_trained(tmp_path):
     assert int(built.module[0][1].num_batches_tracked) == 4
 
 
+def test_frozen_batch_norms_keep_their_averages_and_layers_learn(tmp_path):
+    for frozen in (False, True):
+        built = classifier()
+        before = {name: value.clone() for name, value in built.module.state_dict().items()}
+        fit(
+            built,
+            examples(60),
+            examples(9),
+            recipe(epochs=2, frozen_norms=frozen),
+            0,
+            Place(tmp_path / str(frozen), "cpu"),
+        )
+        after = built.module.state_dict()
+        averages = [name for name in before if "running" in name]
+        assert averages
+        assert all(torch.equal(before[name], after[name]) for name in averages) == frozen
+        assert not torch.equal(before["0.0.weight"], after["0.0.weight"])
+
+
+@pytest.mark.parametrize(("lr", "epoch_0_is_kept"), [(100.0, True), (0.01, False)])
+def test_the_weights_it_began_with_are_kept_where_they_count_and_no_epoch_is_better(tmp_path, lr, epoch_0_is_kept):
+    built, _ = train(tmp_path / "first", {"epochs": 1})
+    before = {name: value.clone() for name, value in built.module.state_dict().items()}
+    val = examples(30, seed=1)
+    top1 = np.mean(logits_of(built, val.pixels, val.rows).argmax(1) == val.labels)
+    asked = recipe(epochs=6, lr=lr, optimiser="sgd" if epoch_0_is_kept else "adamw", grad_clip=1.0)
+    fitted = fit(built, examples(60), val, asked, 0, Place(tmp_path / "second", "cpu"), start_counts=True)
+    assert (fitted.best_epoch == 0) == epoch_0_is_kept
+    assert (fitted.val_top1 == pytest.approx(top1)) == epoch_0_is_kept
+    assert fitted.val_top1 >= top1 - 1e-6
+    assert same(before, built.module.state_dict()) == epoch_0_is_kept
+
+
 def plain(ncl=3):
     """Without batch norm and dropout: a batch and its parts have the same gradients."""
     torch.manual_seed(0)

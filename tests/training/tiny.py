@@ -56,6 +56,7 @@ def recipe(**changes):
         "ema_warmup": True, "label_smoothing": 0.0, "mixup": 0.0, "flip": False, "shift": 0.0, "scale_min": 1.0,
         "grad_clip": 0.0, "snapshots": [], "steps": 0, "min_steps": 0, "passes": 1, "accumulate": 1, "repeats": 1,
         "optimiser_options": {}, "layer_decay": 1.0, "crop_from": "input", "val_max": 0, "patience": 0,
+        "frozen_norms": False,
         "augment": Augment("none", 0, 0, 0.0, 0.0),
     }  # fmt: skip
     return Recipe(**{**values, **changes})

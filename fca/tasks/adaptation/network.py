@@ -6,25 +6,32 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from jaxtyping import Int
 
+from fca.allowed import Allowed
+from fca.data.copies import kept_together
 from fca.data.pixels import open_originals, open_pixels
 from fca.data.splits import fixed_draw
 from fca.identity import canonical
 from fca.models import check_built, starts_from_scratch
 from fca.models.stored import BEST, describe_model, snapshot_name
+from fca.stats.features import fit_probe
 from fca.store.columns import DEVICE, FLAG
 from fca.store.diverged import DIVERGED
 from fca.store.files import write_json
 from fca.subset import full_set
 from fca.tasks import N_TRAIN, N_VAL, Setup
 from fca.tasks.adaptation import VAL_TOP1, about_training, need_weights, predictions_of
+from fca.tasks.adaptation.probe import Probing, probing
+from fca.tasks.embed import embedded
 from fca.tasks.predict import adapted_columns, predicted, predictions
 from fca.training.recipe import FEW_STEPS, Recipe
 from fca.types import Classifier, Column, FcaError, Finished, ImageData, Model, Run
 
+RANDOM, PROBE = "random", "probe"  # what the last layer begins with
 BEST_EPOCH = Column("best_epoch", int, "d", "epoch whose weights are kept, the most accurate one on validation images")
 EPOCHS_RUN = Column("epochs_run", int, "d", "epochs of a training, fewer than planned if it stopped early or diverged")
 
@@ -34,12 +41,17 @@ _warned: set[str] = set()  # data sets of which a plan has few steps: a sweep is
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """The work of a training run.    clean: the run of its best weights' predictions on clean test images."""
+    """The work of a training run.
+
+    clean: the run of its best weights' predictions on clean test images.    features: those of its network, where a
+    linear probe on them is the last layer that it begins with.
+    """
 
     data: ImageData
     model: Model
     recipe: Recipe
     clean: Run
+    features: Probing | None = None
 
 
 @dataclass(frozen=True)
@@ -92,18 +104,39 @@ class Scratch(Network):
 
 @dataclass(frozen=True)
 class Finetune(Network):
-    """`adaptation=finetune`: begin with the model's weights, at `finetune_lr` times the recipe's learning rate."""
+    """`adaptation=finetune`: begin with the model's weights, at `finetune_lr` times the recipe's learning rate.
+
+    start: what the last layer begins with: random weights, or the linear probe on the network's features (Kumar et al.
+    2022, arXiv:2202.10054). The probe counts as an epoch, so that it is kept where no epoch is better on validation
+    images.
+    """
+
+    start: Annotated[str, Allowed(choices=(RANDOM, PROBE))] = RANDOM
 
     def plan(self, setup: Setup, data: ImageData) -> list[Run]:
-        """The training and its predictions. Raises FcaError for a model without weights."""
+        """The training and its predictions, after the features of a probe to start from.
+
+        Raises FcaError for a model without weights, and to start from a probe with compat.
+        """
         need_weights(setup, "finetune")
-        return _plan(setup, data, finetune=True)
+        if self.start == RANDOM:
+            return _plan(setup, data, finetune=True)
+        embed, features = probing(setup, data)
+        return [embed, *_plan(setup, data, finetune=True, features=features)]
+
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+        """Embed where that was not done, then train and predict."""
+        for run in runs:
+            if run.task == "embed":
+                yield embedded(run, setup)
+        if rest := [run for run in runs if run.task != "embed"]:
+            yield from super().run(rest, setup)
 
 
-def _plan(setup: Setup, data: ImageData, *, finetune: bool) -> list[Run]:
+def _plan(setup: Setup, data: ImageData, *, finetune: bool, features: Probing | None = None) -> list[Run]:
     """The training, and the predict runs of its best weights and of every snapshot, under every shift.
 
-    Raises FcaError for a recipe out of range.
+    features: those of the probe to start from, if that is wanted. Raises FcaError for a recipe out of range.
     """
     setup.recipe.check()
     images, val_images = (sum(data.number(split, setup.subset.classes) for split in part) for part in _parts(setup))
@@ -124,6 +157,7 @@ def _plan(setup: Setup, data: ImageData, *, finetune: bool) -> list[Run]:
         "seed": setup.seed,
         **({"compat": setup.compat} if setup.compat else {}),
         **({"callbacks": own} if own else {}),
+        **({"start": PROBE, "group": data.group} if features else {}),
     }
     values |= {"augment": recipe.augment.label() or "none", "callbacks": json.dumps(own)}
     values["optimiser_options"] = json.dumps(recipe.optimiser_options, sort_keys=True)
@@ -133,10 +167,10 @@ def _plan(setup: Setup, data: ImageData, *, finetune: bool) -> list[Run]:
         "seed": setup.seed,
         **{f"recipe_{key}": value for key, value in values.items() if key not in ("steps", "min_steps")},  # see passes
     }
-    train = Run("train", identity, about)
+    train = Run("train", identity, about, features.features if features else None)
     snapshots = list(dict.fromkeys([BEST, *map(snapshot_name, recipe.snapshots)]))
     clean, *others = predictions_of(train, setup, data, snapshots)
-    return [replace(train, work=Training(data, setup.model, recipe, clean)), clean, *others]
+    return [replace(train, work=Training(data, setup.model, recipe, clean, features)), clean, *others]
 
 
 def _parts(setup: Setup) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -163,6 +197,8 @@ def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
     seed_everything(setup.seed)
     classifier = work.model.build(keys)
     check_built(work.model, classifier, keys)
+    if work.features is not None:
+        _begin_with_probe(classifier, work.features, fitting, head.new_labels(data.labels[fitting]), setup)
     where = (setup.cache, machine.workers, machine.cache_gb)
     shown = choosing if recipe.crops else np.concatenate([fitting, choosing])
     pixels = open_pixels(data, classifier.geometry, *where, rows=shown)
@@ -172,7 +208,7 @@ def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
     shared = {known.name: getattr(machine, known.name) for known in fields(Place) if hasattr(machine, known.name)}
     place = Place(setup.store.folder(run.run_id), logger=setup.tracker.start(run), trainer=setup.trainer, **shared)
     write_json(place.folder / "model.json", describe_model(work.model, keys))
-    fitted = fit(classifier, train, val, recipe, setup.seed, place)
+    fitted = fit(classifier, train, val, recipe, setup.seed, place, start_counts=work.features is not None)
     if fitted.diverged:
         log.warning(
             "training %s diverged in epoch %d: losses or weights are no longer finite; no accuracy is stored; next: a "
@@ -190,3 +226,27 @@ def _fitted(run: Run, setup: Setup) -> tuple[Classifier, dict[str, Any], bool]:
         DEVICE: devices_name(machine.accelerator, machine.devices),
     }
     return classifier, columns, fitted.diverged
+
+
+def _begin_with_probe(
+    classifier: Classifier,
+    features: Probing,
+    rows: Int[np.ndarray, " images"],
+    labels: Int[np.ndarray, " images"],
+    setup: Setup,
+) -> None:
+    """Fit a linear probe to these training images, and make it the last layer.
+
+    Raises FcaError for a network whose last layer is not linear.
+    """
+    import torch
+
+    layer = classifier.head
+    if not isinstance(layer, torch.nn.Linear) or layer.bias is None:
+        allowed = f"random for {type(classifier.module).__name__}: its last layer is no linear one with a bias"
+        raise FcaError("adaptation.start", PROBE, allowed, "set adaptation.start=random")
+    together = kept_together(features.data.items.iloc[rows], features.data.group)
+    probe = fit_probe(features.values(setup.store)[rows], labels, together)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(probe.weight))
+        layer.bias.copy_(torch.from_numpy(probe.bias))
