@@ -115,4 +115,4 @@ def test_two_names_of_one_network_plan_the_same_runs():
 
 def test_every_recipe_is_of_a_model():
     names = {path.stem.removeprefix("fca_") for path in YAMLS if path.parent.name == "recipe"}
-    assert names == {*PAPER, *OF_ITEM_RESPONSES, *OTHERS, "default", "shared"}
+    assert names == {*PAPER, *OF_ITEM_RESPONSES, *OTHERS, "default", "few_images", "shared"}

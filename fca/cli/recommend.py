@@ -389,7 +389,14 @@ class Search:
             if program.network in of_label:
                 cut = {"model.depth": CUT} if program.depth == CUT else {}
                 size = {"model.input_size": program.size}
-                yield {**of_label[program.network].keys, **size, **cut, "adaptation": FINETUNE}
+                yield {**of_label[program.network].keys, **size, **cut, **self._finetuning_keys}
+
+    @property
+    def _finetuning_keys(self) -> dict[str, Any]:
+        """From the linear probe, by the recipe for few images where none is named."""
+        keys = {"adaptation": FINETUNE, "adaptation.start": PROBE}
+        is_named = any(one.startswith("recipe=") for one in self.words)
+        return keys if is_named else keys | {"recipe": "few_images"}
 
     def _to_train_from_scratch(self) -> Iterator[dict[str, Any]]:
         for subject in self.subjects:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from fca.stats.comparison import paired_interval
 from fca.stats.intervals import wilson
 from fca.store import Store
 from fca.store.columns import FITS, JUDGED_IMAGES, LEFT_OUT_LOGITS, RIGHT, SIZES
@@ -66,7 +67,8 @@ def trained(lab, model, right, adaptation="scratch", seed=0, last=False, swapped
     run = lab.write(arrays, task="train", **about, **measured)
     for split in ("val", "test"):
         pred = np.array(classes)[predictions_with(labels[split], right, len(classes), last)].astype(np.int32)
-        stored = {"pred": pred, "logit_classes": np.array(lab.data.classes)}
+        logits = 5.0 * np.eye(len(lab.data.classes), dtype=np.float32)[pred]
+        stored = {"pred": pred, "logits": logits, "logit_classes": np.array(lab.data.classes)}
         lab.write(stored, task="predict", split=split, parent=run, snapshot="best", **about)
     return run
 
@@ -95,6 +97,7 @@ def recommended_study(tmp_path_factory):
     trained(lab, "slow", 0.98, "probe", weights="w", swapped=[planted])
     trained(lab, "fast", 0.98, "probe", weights="w", swapped=[planted])
     trained(lab, "bad", 0.5, "probe", weights="w")
+    trained(lab, "bad", 0.55, "finetune", weights="w", last=True)
     curve(lab, "fast", TOP1)
     return lab
 
@@ -145,6 +148,17 @@ def test_of_models_whose_times_cannot_be_told_apart_the_most_accurate_is_used(tm
     assert found["recommendation"].iloc[0]["model"] == expected
     by_file = {table.name: table.frame for table in Recommendation(smallest="params")(lab.store)}
     assert by_file["recommendation"].iloc[0]["model"] == "fine"  # as large: the more accurate one
+
+
+def test_fine_tuning_is_compared_with_the_probe_on_the_same_test_images(tables, recommended_study):
+    [line] = tables["recommendation_finetuning"].to_dict("records")
+    n = line["n_test"]
+    only_tuned, only_probe = 0.5 * n, 0.45 * n  # right on the last 55 %, and on the first 50 %
+    ends = paired_interval(0.05 * n, only_tuned, only_probe, 0)
+    assert (line["top1_finetuned"], line["top1_probe"]) == pytest.approx((0.55, 0.5))
+    assert line["gain"] == pytest.approx(0.05)
+    assert (line["gain_low"], line["gain_high"]) == pytest.approx(ends)
+    assert line["candidate"] == "bad 32 px (fine-tuned)"
 
 
 def test_a_limit_leaves_out_what_is_over_it_and_names_it(recommended_study):

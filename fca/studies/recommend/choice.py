@@ -354,7 +354,7 @@ class Weighed:
             tuned = program._replace(precision="fp32", adaptation=FINETUNE)
             if program.adaptation != PROBE or program.weights is None or tuned in trained:
                 continue
-            why = "a probe leaves the network as it is; with few images fine-tuning may lose, validation images show it"
+            why = "a probe leaves the network as it is; fine-tuning starts from it, and is kept where it is better"
             yield f"fine-tune {program.network} at {program.size} px: minutes=20", why
             return
 

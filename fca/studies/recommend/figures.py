@@ -32,6 +32,8 @@ from fca.studies.recommend.choice import (
     WITHIN,
 )
 from fca.studies.recommend.evidence import LATENCY
+from fca.studies.recommend.finetuning import FINETUNING
+from fca.studies.recommend.finetuning_figure import finetuning_answer, finetuning_figure
 from fca.studies.recommend.images import (
     CLASSES,
     CONFUSIONS,
@@ -379,10 +381,12 @@ FIGURES = (
     Figure("recommendation_relabel", "Labels to look at", (RELABEL,), relabel_figure),
     Figure("recommendation_classes", "Images of each class", (CLASSES,), classes_figure),
     Figure("recommendation_more_images", "More images", (MORE_IMAGES,), more_images_figure),
+    Figure("recommendation_finetuning", "Fine-tuning", (FINETUNING,), finetuning_figure),
 )
 ANSWERS = (
     Answer("Which model should I use?", (ANSWER, RECOMMENDATION), model_answer),
     Answer("What would another one bring?", (ANSWER, RECOMMENDATION), front_answer),
+    Answer("What did fine-tuning bring?", (FINETUNING,), finetuning_answer),
     Answer("What does it confuse?", (CONFUSIONS,), confusion_answer),
     Answer("Which labels look wrong?", (RELABEL,), label_answer),
     Answer("What would change the answer?", (NEXT, RECOMMENDATION), step_answer),

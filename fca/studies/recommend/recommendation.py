@@ -51,6 +51,7 @@ from fca.studies.recommend.evidence import (
     job_names,
 )
 from fca.studies.recommend.expected import KnownJobs, known_jobs
+from fca.studies.recommend.finetuning import FINETUNING, finetuning
 from fca.studies.recommend.images import CLASSES, CONFUSIONS, RELABEL, classes, confusions, mislabelled
 from fca.studies.recommend.metric import ACCURACY, BALANCED, BY_COST, Metric
 from fca.studies.recommend.more_images import MORE_IMAGES, more_images
@@ -114,7 +115,7 @@ class Recommendation:
     smallest: the column by which one model is smaller than another.
     """
 
-    tables: ClassVar = (RECOMMENDATION, ANSWER, CONFUSIONS, RELABEL, CLASSES, NEXT, MORE_IMAGES)
+    tables: ClassVar = (RECOMMENDATION, ANSWER, CONFUSIONS, RELABEL, CLASSES, NEXT, MORE_IMAGES, FINETUNING)
 
     query: str | None = None
     within: Annotated[float | None, Allowed(0)] = None
@@ -171,6 +172,7 @@ class Recommendation:
             classes(of, suspects),
             pd.DataFrame(list(weighed.steps()), columns=[STEP, REASON]),
             more_images(of, None if answer is None else answer.program, weighed.metric),
+            finetuning(of),
         ]
 
     def _parameters(self) -> dict[str, Any]:
