@@ -19,13 +19,14 @@ def test_every_way_to_choose_is_judged_on_jobs_of_two_data_sets(tmp_path, monkey
         folder = folder_of_colours(tmp_path / name, per_class=30)
         shutil.make_archive(str(tmp_path / "images" / name), "zip", folder)
     monkeypatch.setattr(regret, "DATASETS", {name: ({}, None, None) for name in sets})
-    monkeypatch.setattr(regret, "NETWORKS", {"efficientnet_lite0": (32,)})
+    model = load_model("efficientnet_lite0", weights="package", input_size=32)
+    assert [label for label, _ in regret.encoders_of(None)].count("tf_efficientnet_lite0") == 4
+    monkeypatch.setattr(regret, "encoders_of", lambda weights: [(model.label(), model)])
     monkeypatch.setattr(regret, "NCLS", (2, 3))
     monkeypatch.setattr(regret, "CALIBRATION", 4)
-    assert load_model("efficientnet_lite0", weights=regret.WEIGHTS).identity()
-    options = Namespace(images=tmp_path / "images", out=tmp_path / "out", only=None, shipped=tmp_path)
+    options = Namespace(images=tmp_path / "images", weights=None, out=tmp_path / "out", only=None, shipped=tmp_path)
 
-    for step in (regret.features, regret.jobs, regret.fit_all, regret.table):
+    for step in (regret.features, regret.times, regret.jobs, regret.fit_all, regret.table, regret.figure):
         step(options)
 
     measured = pd.read_csv(tmp_path / "measured.csv")
@@ -35,4 +36,7 @@ def test_every_way_to_choose_is_judged_on_jobs_of_two_data_sets(tmp_path, monkey
     printed = capsys.readouterr().out
     assert "always tf_efficientnet_lite0 32 cut int8" in printed
     assert "fca recommend" in printed
-    assert "answers; " in printed
+    assert "answers, mean" in printed
+    assert "minus the answer" in printed
+    assert pd.read_csv(tmp_path / "out" / "times.csv")["ms"].gt(0).all()
+    assert (tmp_path / "out" / "regret.png").stat().st_size > 10_000
