@@ -197,7 +197,7 @@ def mean_cost(costs: Costs, labels: Labels, answers: Labels) -> MeanCost:
     have shown a rare, expensive mistake. With one cost for every mistake it is Jeffreys' interval of the error.
     """
     largest, excess = costs.excess.max(), costs.excess[labels, answers]
-    draws = accuracy_draws(1 - excess[None] / largest, np.full(1, np.nan), np.zeros(1))[:, 0]
+    draws = accuracy_draws(1 - excess[None] / largest)[:, 0]
     value = float(costs.paid(labels, answers).mean())
     cheapest = value - float(excess.mean())  # what no answer avoids
     low, high = (cheapest + float(largest * (1 - np.quantile(draws, end))) for end in (0.975, 0.025))

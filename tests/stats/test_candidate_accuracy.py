@@ -16,7 +16,6 @@ from fca.stats.candidate_accuracy import (
     Candidates,
     Hyperparameters,
     JobRecord,
-    expected_improvement,
     fit,
     prior,
     records_of,
@@ -393,8 +392,6 @@ def test_wrong_matrices_weights_and_levels_are_refused_with_their_values():
         forecast.interval(90.0)
     with pytest.raises(FcaError, match=r"n_test = 0"):
         forecast.predictive(0)
-    with pytest.raises(FcaError, match=r"current = 3"):
-        expected_improvement(forecast.draws(10), 3)
 
 
 def test_a_predictive_interval_is_wider_the_fewer_test_images():
@@ -402,15 +399,6 @@ def test_a_predictive_interval_is_wider_the_fewer_test_images():
     widths = [np.mean(np.subtract(*forecast.predictive(n)[::-1])) for n in (20, 100, 10_000)]
     assert widths[0] > widths[1] > widths[2]
     assert widths[2] == pytest.approx(np.mean(np.subtract(*forecast.interval()[::-1])), rel=0.1)
-
-
-def test_knowing_a_candidate_is_worth_what_it_may_add_to_the_choice():
-    """Two independent normal accuracies: E[max(a - 0.5, 0)] = sd (phi(z) + z Phi(z)), z = (mean - 0.5) / sd = -1."""
-    rng = np.random.default_rng(0)
-    draws = np.stack([np.full(400_000, 0.5), rng.normal(0.45, 0.05, 400_000)], axis=1)
-    assert expected_improvement(draws, 0)[1] == pytest.approx(100 * 0.05 * 0.08332, rel=0.02)  # 400,000 draws
-    same = rng.normal(0.5, 0.1, 1000)
-    np.testing.assert_allclose(expected_improvement(np.stack([same, same], axis=1), 0), [0, 0], atol=1e-12)
 
 
 def test_an_empirical_logit_has_the_noise_of_all_candidates_together():

@@ -145,7 +145,7 @@ def test_what_was_judged_is_what_is_delivered():
         on_val = found.logits(x[100:120]).argmax(axis=1) == y[100:120]
         right = np.concatenate([found.left_out.argmax(axis=1) == y[found.judged], on_val])
         delivered = (found.logits(x[120:]).argmax(axis=1) == y[120:]).mean()
-        draws = accuracy_draws(right[None].astype(float), np.array([np.nan]), np.zeros(1), draws=500)
+        draws = accuracy_draws(right[None].astype(float), draws=500)
         low, high = np.quantile(draws, (0.05, 0.95))
         held += low <= delivered <= high
         errors.append(right.mean() - delivered)

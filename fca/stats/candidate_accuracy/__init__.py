@@ -5,9 +5,9 @@ from __future__ import annotations
 from fca.stats.candidate_accuracy.candidates import COLUMNS, Candidates, JobRecord, records_of
 from fca.stats.candidate_accuracy.covariances import Hyperparameters, usual_hyperparameters
 from fca.stats.candidate_accuracy.fitting import fit
-from fca.stats.candidate_accuracy.forecast import Interval, JobForecast, expected_improvement, prior
+from fca.stats.candidate_accuracy.forecast import Interval, JobForecast, prior
 
 __all__ = [
-    "COLUMNS", "Candidates", "Hyperparameters", "Interval", "JobForecast", "JobRecord", "expected_improvement", "fit",
+    "COLUMNS", "Candidates", "Hyperparameters", "Interval", "JobForecast", "JobRecord", "fit",
     "prior", "records_of", "usual_hyperparameters",
 ]  # fmt: skip

@@ -378,26 +378,3 @@ def positive_definite(correlation: Float[np.ndarray, "n n"], least: float = 1e-6
     mended = (vectors * np.maximum(values, least)) @ vectors.T
     sds = np.sqrt(np.diag(mended))
     return mended / np.outer(sds, sds)
-
-
-def expected_improvement(draws: Draws, current: int) -> PerCandidate:
-    """Points of accuracy that the choice would gain on average if one candidate's accuracy became known exactly.
-
-    100 (E[max(a_c, E[a_current | a_c])] - E[a_current]),   E[a_current | a_c] linear in a_c     (knowledge gradient,
-    Frazier, Powell and Dayanik 2009, INFORMS J. Computing 21)
-
-    current: position of the candidate that would be chosen now, which gains nothing by itself.
-
-    >>> expected_improvement(np.array([[0.5, 0.4], [0.5, 0.7]]), current=0).round(1)
-    array([ 0., 10.])
-    """
-    if not 0 <= current < draws.shape[1]:
-        raise FcaError("current", current, f"0 to {draws.shape[1] - 1}", "give the position of a candidate")
-    means = draws.mean(axis=0)
-    deviations = draws - means
-    variances = (deviations**2).mean(axis=0)
-    slopes = (deviations * deviations[:, [current]]).mean(axis=0) / np.where(variances > 0, variances, 1.0)
-    current_if_known = means[current] + slopes * deviations
-    better = np.maximum(draws - current_if_known, 0.0).mean(axis=0)
-    better[current] = 0.0
-    return 100 * better
