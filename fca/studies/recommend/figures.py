@@ -60,6 +60,8 @@ PAID = Column(COST_EXPECTED, float, ".3g", "expected cost of an image")
 MS = Column(LATENCY, float, ".1f", "ms an image")
 SURE = Column(WITHIN, float, ".0%", "sure to be good enough")
 DOUBT = Column(images.MARGIN, float, ".2f", "how sure")
+HEIGHT = 320  # of the figure of accuracy and time, pixels
+FAR = 0.25  # of accuracy: candidates so far below the best would press the others together
 SHOWN = 15  # confusions in the figure
 _PLACES: dict[str, dict[str, Any]] = {  # of names above intervals, so that two close ones do not meet
     SMALLEST: {"align": "right", "dx": 5},
@@ -73,7 +75,13 @@ _VERDICTS = ("#0072b2", "#0072b2", "#009e73", "#b07d00", "#a9629a", "#c4562b", "
 def front_figure(candidates: Table) -> alt.FacetChart:
     """Expected accuracy of each candidate, or its expected cost, against the time for one image."""
     value = _value(candidates.frame)
-    frame = candidates.frame.dropna(subset=[value, LATENCY]).reset_index(drop=True)
+    known = candidates.frame.dropna(subset=[value, LATENCY])
+    frame = _near_the_best(known, value)
+    far = (
+        ""
+        if len(frame) == len(known)
+        else f" Candidates more than {100 * FAR:.0f} points below the best are in the table alone."
+    )
     frame = frame.assign(panel=style.panels(frame, DATASET))
     coloured = kinds.hue(VERDICT, frame, _VERDICTS, title="Colour: verdict", columns=4)
     way = kinds.hue(PRECISION, frame, title="Shape: precision")
@@ -97,9 +105,17 @@ def front_figure(candidates: Table) -> alt.FacetChart:
         question,
         f"Each mark is a candidate: its {value.meaning} with the 90 % interval. Those of the answer are named: the "
         f"smallest within the margin of the best, {best}, and one of half the time."
-        f"{limited}",
+        f"{limited}{far}",
     )
-    return style.faceted(kinds.layers(*drawn), frame, title, (DATASET,), 320)
+    return style.faceted(kinds.layers(*drawn), frame, title, (DATASET,), HEIGHT)
+
+
+def _near_the_best(frame: pd.DataFrame, value: Column) -> pd.DataFrame:
+    """The candidates that a figure has room for: all by costs; by accuracy those that are not far below the best."""
+    if value is PAID:
+        return frame.reset_index(drop=True)
+    best = frame.groupby(DATASET)[str(value)].transform("max")
+    return frame[frame[value] >= best - FAR].reset_index(drop=True)
 
 
 def _value(frame: pd.DataFrame) -> Column:
@@ -115,11 +131,11 @@ def _named(line: str, value: Column, across: Any, align: Any, dx: int) -> Any:
 
 
 def _limit_line(limit: float, across: Any) -> list[Any]:
-    """A dashed line at the longest time that is allowed, and its name at the top."""
+    """A dashed line at the longest time that is allowed, and its name at the bottom."""
     base: Any = alt.Chart(alt.InlineData(values=[{str(LATENCY): limit}])).encode(x=across)
     rule = base.mark_rule(strokeDash=[4, 3], strokeWidth=1.5)
-    name = base.mark_text(align="left", baseline="top", dx=5, fontSize=11, text=f"limit: {limit:g} ms")
-    return [rule, name.encode(y=alt.value(2))]
+    name = base.mark_text(align="left", baseline="bottom", dx=5, fontSize=11, text=f"limit: {limit:g} ms")
+    return [rule, name.encode(y=alt.value(HEIGHT - 3))]
 
 
 def confusions_figure(confusions: Table) -> alt.FacetChart:
