@@ -1,5 +1,6 @@
 """The recommendation on jobs whose every answer is planted: which model, what it confuses, which labels are wrong."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from fca.store.columns import FITS, JUDGED_IMAGES, LEFT_OUT_LOGITS, RIGHT, SIZES
 from fca.studies.recommend.choice import BEST, CHOSEN, FASTER, GUESS, OPEN, REFUSED, SMALLEST, UNTRAINED, WORSE
 from fca.studies.recommend.evidence import Program, evidence
 from fca.studies.recommend.expected import known_jobs
+from fca.studies.recommend.figures import front_figure
 from fca.studies.recommend.metric import Metric
 from fca.studies.recommend.recommendation import Recommendation
 from fca.types import FcaError
@@ -148,6 +150,15 @@ def test_of_models_whose_times_cannot_be_told_apart_the_most_accurate_is_used(tm
     assert found["recommendation"].iloc[0]["model"] == expected
     by_file = {table.name: table.frame for table in Recommendation(smallest="params")(lab.store)}
     assert by_file["recommendation"].iloc[0]["model"] == "fine"  # as large: the more accurate one
+
+
+def test_candidates_far_below_the_best_are_in_the_table_alone(recommended_study):
+    table = next(table for table in Recommendation()(recommended_study.store) if table.name == "recommendation")
+    chart = json.dumps(front_figure(table).to_dict())
+    assert "fast 32 px" in chart
+    assert "bad 32 px" in set(table.frame["candidate"].str.removesuffix(" (linear probe)"))
+    assert "bad 32 px" not in chart
+    assert "more than 25 points below the best are in the table alone" in chart.replace('", "', " ")
 
 
 def test_fine_tuning_is_compared_with_the_probe_on_the_same_test_images(tables, recommended_study):
