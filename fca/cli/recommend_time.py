@@ -13,7 +13,7 @@ from fca.models.programs import INT8, Session
 TRIED = 8  # images of the batch that is timed
 PASSES = 3  # of which the fastest counts; the first one prepares memory
 INT8_SHARE = 0.6  # of the time in fp32, where a processor has instructions for int8
-WORTH_A_LINE_S = 60.0
+WORTH_A_LINE_S = 180.0
 
 
 def seconds_an_image(program: Compiled) -> float:
