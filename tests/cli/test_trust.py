@@ -264,7 +264,10 @@ def test_no_module_has_a_call_that_would_run_what_a_file_says():
     assert len(lines) > 20_000
     between = [found for found in lines if found[0] == "devices.py" and "pickle.loads(" in found[1]]
     assert len(between) == 2, "what one process of a training pickled for another, through a pipe of their own"
-    assert not [found for found in lines if re.search(FORBIDDEN, found[1]) and found not in between]
+    in_memory = [found for found in lines if found[0] == "jobs.py" and "pickle.loads(self._composed[" in found[1]]
+    assert len(in_memory) == 1, "a configuration that this process pickled itself, to copy it"
+    trusted = between + in_memory
+    assert not [found for found in lines if re.search(FORBIDDEN, found[1]) and found not in trusted]
     loads = [line for _, line in lines if re.search(r"\b(torch|np)\.load\(", line) and "print" not in line]
     safe = r"weights_only=True|allow_pickle=False|import torch, safetensors"
     assert all(re.search(safe, line) for line in loads), loads

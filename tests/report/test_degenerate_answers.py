@@ -242,6 +242,7 @@ NOT_OF_CHANCE = {  # answers that need not say so of models at the level of chan
     "irt: Does ability agree with accuracy?": "compares two summaries of the same responses, whatever these are",
     "recommend: What does it confuse?": EMPTY_TABLE,
     "recommend: Which labels look wrong?": EMPTY_TABLE,
+    "recommend: What did fine-tuning bring?": "a gain over a probe that guesses is a gain, and the interval says so",
     "recommend: What would change the answer?": "says what to try next",
     "reliance: Do spurious cues help?": "a model that guesses gains nothing from cues, and the interval says so",
     "reliance: Shape or texture?": "the interval is compared with 50 %, which is guessing between the two",
