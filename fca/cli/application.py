@@ -183,6 +183,7 @@ class RecommendConfig:
     depths: Annotated[list[str], Allowed(choices=("whole", "cut"))] = field(default_factory=list)
     precisions: Annotated[list[str], Allowed(choices=("fp32", "int8"))] = field(default_factory=list)
     adaptations: Annotated[list[str], Allowed(choices=("probe", "finetune"))] = field(default_factory=list)
+    screen: Annotated[int | None, Allowed(4)] = 1000
     minutes: Annotated[float | None, Allowed(0)] = None
     metric: Annotated[str | None, Allowed(choices=("accuracy", "balanced"))] = None
     costs: str | None = None

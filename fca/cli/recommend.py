@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,13 +37,16 @@ from fca.studies.recommend.evidence import (
     LATENCY,
     PROBE,
     WHOLE,
+    Program,
     evidence,
     evidence_of,
+    screened_evidence,
 )
 from fca.studies.recommend.evidence import SCRATCH as FROM_SCRATCH
 from fca.studies.recommend.expected import KnownJobs, known_jobs
 from fca.studies.recommend.figures import ANSWERS
 from fca.studies.recommend.recommendation import Recommendation
+from fca.studies.recommend.screening import FINALISTS, finalists
 from fca.tasks.latency import check_threads
 from fca.training.devices import ACCELERATORS, device_of
 from fca.types import FcaError, Run, check_choice
@@ -54,6 +57,7 @@ USES = {"train": "to train on", "val": "to validate", "test": "to test"}
 MINUTES_FROM_SCRATCH = 10.0
 PATIENCE_S = 120.0  # of probes that are all tried, whatever is expected of them
 WORTH = 0.1  # probability of changing the answer from which on a probe is tried after that
+TIMES_SCREENED = 5  # as many images as those that programs are first compared by, or more
 ROUNDS = 9  # of measuring, of which the median is taken
 
 
@@ -104,6 +108,11 @@ class Subject(NamedTuple):
 
     network: Network
     keys: Mapping[str, Any]
+
+
+def pass_of_features(subject: Subject) -> Hashable:
+    """What subjects have in common whose features come from one pass: depths of a compiled program."""
+    return subject.keys.get("model.run_id") or tuple(subject.keys.items())
 
 
 @dataclass
@@ -232,7 +241,6 @@ class Search:
 
         run_ids: of these programs; one that could not be compiled is left out.
         """
-        images = int(self.store.row(self._described)["n_images"])
         seconds, programs = 0.0, 0
         for run_id in run_ids:
             if self.store.state(run_id) is not State.DONE:
@@ -243,9 +251,11 @@ class Search:
                 share_of_pass(size.get("model.input_size", usual), usual, precision)
                 for size, precision in self._kinds(run_id)
             ]
-            seconds += images * seconds_an_image(program) * sum(shares)
+            seconds += seconds_an_image(program) * sum(shares)
             programs += len(shares)
-        if line := announcement(seconds, programs, images):
+
+        images, screened_by = self._number_of_images, self.config.screen if self.is_screened else None
+        if line := announcement(seconds, programs, images, screened_by):
             print(line, flush=True)
 
     def _kinds(self, first: str) -> Iterator[tuple[dict[str, Any], str]]:
@@ -322,17 +332,20 @@ class Search:
     def probe(self) -> None:
         """A linear probe on each program within the limits, and on HOG: what an answer can begin with.
 
+        Of many images, on the programs that few of them leave in the running.
+
         What other jobs expect of a program leaves it out only once the probes have taken PATIENCE_S: a wrong
         expectation would otherwise keep the best one from being tried.
         """
-        started = time.monotonic()
         left = [subject for subject in self.subjects if subject.network.kind != SCRATCH]
+        if self.is_screened and len({pass_of_features(subject) for subject in left}) > FINALISTS:
+            left = self._screened(left)
+        started = time.monotonic()
         left_out = 0
         with Meter("probing programs", len(left), work=self._work_of(left)) as meter:
             for subject in left:
                 is_patient = time.monotonic() - started < PATIENCE_S
-                is_allowed = subject.network.kind == FEATURES or self._is_within_limits(subject)
-                if is_allowed and (is_patient or self._is_worth_a_probe(subject)):
+                if self._is_allowed(subject) and (is_patient or self._is_worth_a_probe(subject)):
                     self._train({**subject.keys, "adaptation": PROBE})
                 else:
                     left_out += 1
@@ -340,16 +353,53 @@ class Search:
         if left_out:
             print(f"not probed: {left_out} programs over a limit, or unlikely to change the answer", flush=True)
 
+    @cached_property
+    def is_screened(self) -> bool:
+        """Whether there are so many images that programs are first compared by few of them."""
+        few = self.config.screen
+        return few is not None and self._number_of_images >= TIMES_SCREENED * few
+
+    @property
+    def _number_of_images(self) -> int:
+        return int(self.store.row(self._described)["n_images"])
+
+    def _screened(self, subjects: Sequence[Subject]) -> list[Subject]:
+        """Those of these programs that may well be the answer, as few training images judge all of them."""
+        few = self.config.screen
+        allowed = [subject for subject in subjects if self._is_allowed(subject)]
+        with Meter(f"probing programs on {few} images", len(allowed), work=self._work_of(allowed)) as meter:
+            for subject in allowed:
+                job = self.jobs.job({"task": "screen", "task.images": few, **subject.keys})
+                execute(job, alone=False)
+                show_failures(self.store, [run.run_id for run in job.plan])
+                meter.add(1)
+
+        now = self.asked.weighed(screened_evidence(self.store, *self.of), self.known)
+        pass_of = {self._program_of(subject, now): pass_of_features(subject) for subject in allowed}
+        chosen = finalists(now, pass_of)
+        if not chosen:  # nothing is within the limits, or all failed, and was shown
+            return list(subjects)
+        left = [subject for one in chosen for subject in allowed if pass_of_features(subject) == one]
+        print(f"by {few} training images {len(left)} of {len(subjects)} programs may be the answer", flush=True)
+        return left
+
+    def _program_of(self, subject: Subject, now: Weighed) -> Program:
+        return now.of.program_of({"weights": None, **self._speed_of(subject), "adaptation": PROBE})  # HOG has none
+
     def _work_of(self, subjects: Sequence[Subject]) -> list[float]:
         """What a probe on each takes, for a bar: most of it are features, which depths of a program share."""
         milliseconds = [
             float(self._speed_of(subject).get(LATENCY) or 0) if self._is_within_limits(subject) else 0.0
             for subject in subjects
         ]
-        return work_of(milliseconds, [subject.keys.get("model.run_id", at) for at, subject in enumerate(subjects)])
+        return work_of(milliseconds, [pass_of_features(subject) for subject in subjects])
 
     def _speed_of(self, subject: Subject) -> Mapping[str, Any]:
         return self.store.row(self._speed_job(subject.keys).plan[0].run_id)
+
+    def _is_allowed(self, subject: Subject) -> bool:
+        """Whether it is within the limits, or HOG, which any answer can be compared with."""
+        return subject.network.kind == FEATURES or self._is_within_limits(subject)
 
     def _is_within_limits(self, subject: Subject) -> bool:
         return self.asked.limits(self.asked.metric_of_others).over(self._speed_of(subject)) is None
@@ -359,8 +409,7 @@ class Search:
         now = self.weigh()
         if now.answer is None or now.best is None:
             return True
-        label, weights = (self._speed_job(subject.keys).plan[0].about[key] for key in ("model", "weights"))
-        at = now.position(now.of.program_of({"model": label, "weights": weights, "adaptation": PROBE}))
+        at = now.position(self._program_of(subject, now))
         difference = now.draws[:, at] - now.draws[:, now.best]
         within = now.limits.within
         is_smaller = now.cost[at] < now.cost[now.answer] and (difference >= -within).mean() >= WORTH

@@ -9,6 +9,7 @@ import numpy as np
 
 from fca.models.compiled import Compiled
 from fca.models.programs import INT8, Session
+from fca.studies.recommend.screening import FINALISTS
 
 TRIED = 8  # images of the batch that is timed
 PASSES = 3  # of which the fastest counts; the first one prepares memory
@@ -38,22 +39,32 @@ def share_of_pass(size: int, usual: int, precision: str) -> float:
     return (size / usual) ** 2 * (INT8_SHARE if precision == INT8 else 1.0)
 
 
-def announcement(seconds: float, programs: int, images: int) -> str:
+def announcement(seconds: float, programs: int, images: int, screened_by: int | None = None) -> str:
     """The line, where it is worth one; else nothing.
 
-    >>> announcement(900.0, 24, 10_000)
+    seconds:     of one image through all programs.
+    screened_by: images that all programs get, of which FINALISTS get the others as well; None: all get all images.
+
+    >>> announcement(0.09, 24, 10_000)
     'features of 10,000 images by 24 programs will take about 15 minutes, or less: programs over a limit are left out'
-    >>> announcement(20.0, 24, 300)
+    >>> announcement(0.09, 24, 10_000, screened_by=600)
+    'features of 600 images by 24 programs, and of 10,000 by 5 of them, will take about 4 minutes'
+    >>> announcement(0.09, 24, 300)
     ''
     """
-    if seconds < WORTH_A_LINE_S:
+    if screened_by is None:
+        total = seconds * images
+        what = f"features of {images:,} images by {programs} programs"
+        rest = ", or less: programs over a limit are left out"
+    else:
+        finalists = min(FINALISTS, programs)
+        total = seconds * (screened_by + images * finalists / programs)
+        what = f"features of {screened_by:,} images by {programs} programs, and of {images:,} by {finalists} of them,"
+        rest = ""
+    if total < WORTH_A_LINE_S:
         return ""
-    minutes = max(1, round(seconds / 60))
-    time_said = "1 minute" if minutes == 1 else f"{minutes} minutes"
-    return (
-        f"features of {images:,} images by {programs} programs will take about {time_said}, or less: "
-        "programs over a limit are left out"
-    )
+    minutes = max(1, round(total / 60))
+    return f"{what} will take about {'1 minute' if minutes == 1 else f'{minutes} minutes'}{rest}"
 
 
 def work_of(milliseconds: Iterable[float], passes: Iterable[object]) -> list[float]:

@@ -55,6 +55,19 @@ def probability_within(draws: Draws, margin: float) -> PerModel:
     return np.where(known, (best - draws <= margin + 1e-12).mean(axis=0), np.nan)
 
 
+def probability_chosen(draws: Draws, cost: PerModel, margin: float) -> PerModel:
+    """The probability that each model is the cheapest of those at most `margin` below the best of them (a fraction).
+
+    >>> draws = np.array([[0.9, 0.895, 0.5], [0.8, 0.9, 0.5]])
+    >>> probability_chosen(draws, cost=np.array([2.0, 5.0, 1.0]), margin=0.01).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    best = draws.max(axis=1, keepdims=True)
+    cost_if_good = np.where(best - draws <= margin + 1e-12, cost, np.inf)
+    chosen = cost_if_good.argmin(axis=1)
+    return np.bincount(chosen, minlength=draws.shape[1]) / len(draws)
+
+
 def pareto(accuracy: PerModel, cost: PerModel) -> Bool[np.ndarray, " models"]:
     """Which models no other one beats: at least as accurate and as cheap, and better in one of the two.
 

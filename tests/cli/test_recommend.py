@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from fca.cli import predict, recommend
 from fca.cli.configure import load_model
 from fca.store import results
+from fca.studies.recommend import screening
 
 FEW = ["packages=[]", "candidates=[test_vit]", "minutes=0.5", "threads=1", "device=cpu", "logger=none"]
 FEW += ["recipe.epochs=3", "recipe.min_steps=30", "machine.workers=1"]
@@ -89,6 +90,26 @@ def test_without_onnxruntime_networks_run_in_pytorch_and_the_answer_is_fine_tune
     assert rows["adaptation"].value_counts()[["probe", "finetune"]].tolist()[0] == 3  # HOG, and a network at two depths
     assert (rows["adaptation"] == "finetune").any()
     assert "compile" not in set(results(tmp_path / "outputs")["task"])
+
+
+@pytest.mark.slow
+def test_of_many_images_few_say_which_programs_are_probed_on_all(fca, tmp_path, monkeypatch):
+    monkeypatch.setattr(screening, "FINALISTS", 2)
+    monkeypatch.setattr(recommend, "FINALISTS", 2)
+    folder = folder_of_colours(tmp_path / "colours", per_class=50)
+    few = [word for word in FEW if not word.startswith(("candidates", "minutes", "packages"))]
+    words = [*few, "packages=[efficientnet_lite0]", "depths=[cut]", "precisions=[fp32]", "sizes=3", "screen=30"]
+    code, out, err = fca(str(folder), *words, door=recommend)
+    assert code == 0, err
+    number = results(tmp_path / "outputs")["task"].value_counts()
+    assert number["screen"] == 5  # HOG, and a network at four input sizes
+    assert 1 <= number["train"] <= 2
+    assert f"by 30 training images {number['train']} of 5 programs may be the answer" in out
+    assert "Use " in out
+
+    code, _, err = fca(str(folder), *words, door=recommend)
+    assert code == 0, err
+    assert results(tmp_path / "outputs")["task"].value_counts().equals(number)
 
 
 @pytest.mark.slow

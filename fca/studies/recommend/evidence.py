@@ -236,6 +236,13 @@ def evidence_of(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evi
     return _of_job(store, rows, trained[trained["classes"].map(tuple) == classes], fingerprint, classes)
 
 
+def screened_evidence(store: Store, fingerprint: str, classes: tuple[int, ...]) -> Evidence:
+    """Of the same job, from probes on few of its training images (task=screen) in place of its trainings."""
+    rows = store.rows()
+    screened = rows[(rows["task"] == "screen") & (rows["fingerprint"] == fingerprint)]
+    return _of_job(store, rows, screened[screened["classes"].map(tuple) == classes], fingerprint, classes)
+
+
 def evidence(store: Store, query: str | None) -> list[Evidence]:
     """One for each job in the store that the query keeps, newest first."""
     rows = every_row(store, query)

@@ -1,0 +1,94 @@
+"""`task=screen`: a linear probe on few of the training images, to see which of many networks are worth all images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar
+
+import numpy as np
+from jaxtyping import Int
+
+from fca.allowed import Allowed
+from fca.data.copies import kept_together
+from fca.data.splits import at_rows, for_training
+from fca.identity import fingerprint
+from fca.stats.features import fit_probe, sample_rows
+from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
+from fca.tasks import N_TRAIN, Setup
+from fca.tasks.adaptation import about_training
+from fca.tasks.adaptation.probe import probing
+from fca.tasks.embed import embedded
+from fca.types import Column, Finished, ImageData, Run
+
+
+@dataclass(frozen=True)
+class Screen:
+    """`task=screen`: one run for the data, the classes and the network; no test image and no validation image is read.
+
+    images: training images in all, as many of every class, but two at least.
+
+    Arrays as those of adaptation=probe: `judged_images`, positions in the data's items, and `left_out_logits` of each
+    by a fit to the other images. A probe on all images is more accurate than these say: they compare networks.
+    """
+
+    columns: ClassVar[tuple[Column, ...]] = (N_TRAIN, N_JUDGED)
+    summary: ClassVar[tuple[Column | str, ...]] = ("{n_train} images",)
+
+    images: Annotated[int, Allowed(4)]
+
+    def plan(self, setup: Setup) -> list[Run]:
+        """The features of the few images, then the probe.
+
+        Raises FcaError for a model without weights, for a shift, and with compat.
+        """
+        setup.clean_only("screen")
+        data = for_training(setup.data)
+        rows = few_rows(data, setup.subset.classes, self.images)
+        features, work = probing(setup, few_images(data, rows))
+        keys = [data.classes[c] for c in setup.subset.classes]
+        identity = {
+            "data": data.fingerprint,
+            "classes": keys,
+            "model": setup.model.identity(),
+            "images": self.images,
+        }
+        if data.group is not None:
+            identity["group"] = data.group  # which images are left out together
+        about = about_training(setup, data, "probe")
+        return [features, Run("screen", identity, about, features.run_id, work=work)]
+
+    def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
+        """Embed where that was not done, then fit the probe and leave its images out in turn."""
+        for run in runs:
+            yield embedded(run, setup) if run.task == "embed" else self._probed(run, setup)
+
+    def _probed(self, run: Run, setup: Setup) -> Finished:
+        few, subset = run.work.data, setup.subset
+        labels = subset.new_labels(few.labels)
+        probe = fit_probe(run.work.values(setup.store), labels, kept_together(few.items, few.group))
+        data = for_training(setup.data)
+        setup.store.keep_items(data)
+        rows = few_rows(data, subset.classes, self.images)
+        columns: dict[str, Any] = {
+            N_TRAIN: len(labels),
+            N_JUDGED: len(probe.judged),
+            "input_size": setup.store.row(run.work.features)["input_size"],
+        }
+        arrays = {
+            JUDGED_IMAGES: rows[probe.judged].astype(np.int32),
+            LEFT_OUT_LOGITS: probe.left_out.astype(np.float32),
+        }
+        return Finished(run, columns, arrays)
+
+
+def few_images(data: ImageData, rows: Int[np.ndarray, " rows"]) -> ImageData:
+    """These images alone, with a fingerprint of their own."""
+    few = at_rows(data, rows)
+    return replace(few, fingerprint=fingerprint(few.items, f"{data.fingerprint} screened"))
+
+
+def few_rows(data: ImageData, classes: Sequence[int], images: int) -> Int[np.ndarray, " rows"]:
+    """Positions of so many training images of these classes, as many of each, the same whatever the network."""
+    train = data.rows("train", classes)
+    return train[sample_rows(data.labels[train], images)]
