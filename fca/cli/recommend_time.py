@@ -52,14 +52,13 @@ def announcement(seconds: float, programs: int, images: int, screened_by: int | 
     >>> announcement(0.09, 24, 300)
     ''
     """
-    if screened_by is None:
+    if screened_by is None or programs <= FINALISTS:
         total = seconds * images
         what = f"features of {images:,} images by {programs} programs"
         rest = ", or less: programs over a limit are left out"
     else:
-        finalists = min(FINALISTS, programs)
-        total = seconds * (screened_by + images * finalists / programs)
-        what = f"features of {screened_by:,} images by {programs} programs, and of {images:,} by {finalists} of them,"
+        total = seconds * (screened_by + images * FINALISTS / programs)
+        what = f"features of {screened_by:,} images by {programs} programs, and of {images:,} by {FINALISTS} of them,"
         rest = ""
     if total < WORTH_A_LINE_S:
         return ""

@@ -27,7 +27,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Integer
 from scipy.special import chdtri, nctdtr, nctdtrinc, ndtri, stdtrit
-from scipy.stats import binomtest, rankdata
 
 from fca.stats.intervals import (
     FEWEST_DRAWS,
@@ -50,6 +49,8 @@ def mcnemar(only_a: int, only_b: int) -> float:
     >>> mcnemar(1, 7)
     0.0703125
     """
+    from scipy.stats import binomtest  # here and below: half a second to import
+
     if min(only_a, only_b) < 0:
         raise ValueError(f"only_a={only_a}, only_b={only_b}: counts of images cannot be negative")
     discordant = only_a + only_b
@@ -205,6 +206,8 @@ def rank_stability(
     >>> rank_stability(np.tile([0.9, 0.8], (5, 1)), np.arange(5)).p_best
     array([1., 0.])
     """
+    from scipy.stats import rankdata
+
     means = np.round(accuracy.mean(axis=0), 12)
     rank, models, seeds = rankdata(-means), accuracy.shape[1], int(cluster.max(initial=-1)) + 1
     if seeds < FEWEST_DRAWS:
@@ -231,6 +234,8 @@ def kendall_w(scores: Float[np.ndarray, "judges models"]) -> float:
     >>> kendall_w(np.array([[0.9, 0.8, 0.7], [0.6, 0.5, 0.4]]))
     1.0
     """
+    from scipy.stats import rankdata
+
     judges, models = scores.shape
     if judges < 2 or models < 2:
         return float("nan")
