@@ -20,7 +20,7 @@ GOLDEN = {
     "task=embed": ["5a324462bd3d"],
     "task=describe": ["e39133d33e47"],
     "task=learning_curve model=hog subset.ncl=5": ["5e1b7d9bde41", "c0ae4358b795"],
-    "task=screen model=hog subset.ncl=5": ["17d08345dde9", "2e625066adad"],
+    "task=screen model=hog subset.ncl=5": ["b4e159abdc6f", "8198b9fbb85e"],
     "model=hog adaptation=probe": [
         "5e1b7d9bde41",
         "bbf3fbcc32b3",
