@@ -380,7 +380,8 @@ class Search:
         if not chosen:  # nothing is within the limits, or all failed, and was shown
             return list(subjects)
         left = [subject for one in chosen for subject in allowed if pass_of_features(subject) == one]
-        print(f"by {few} training images {len(left)} of {len(subjects)} programs may be the answer", flush=True)
+        likeliest = f"{len(left)} of {len(subjects)} programs, the likeliest answers by {few} training images"
+        print(f"probed on all images: {likeliest}", flush=True)
         return left
 
     def _program_of(self, subject: Subject, now: Weighed) -> Program:

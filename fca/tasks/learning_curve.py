@@ -15,7 +15,7 @@ from fca.stats.nested_subsets import measure, possible_halvings
 from fca.store.columns import FITS, JUDGED_IMAGES, N_JUDGED, RIGHT, SIZES
 from fca.tasks import N_TRAIN, N_UNUSED, N_VAL, Setup
 from fca.tasks.adaptation import about_training
-from fca.tasks.adaptation.probe import probing
+from fca.tasks.adaptation.probe import identity_of_probe, probing
 from fca.tasks.embed import embedded
 from fca.types import Column, Finished, Run
 
@@ -49,12 +49,8 @@ class LearningCurve:
         possible_halvings(
             setup.subset.new_labels(data.labels[train]), kept_together(data.items.iloc[train], data.group)
         )
-        keys = [data.classes[c] for c in setup.subset.classes]
-        identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity()}
-        if data.group is not None:
-            identity["group"] = data.group  # which images are left out together
         about = about_training(setup, data, "probe")
-        return [features, Run("learning_curve", identity, about, features.run_id, work=work)]
+        return [features, Run("learning_curve", identity_of_probe(setup, data), about, features.run_id, work=work)]
 
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """Embed where that was not done, then fit and judge all probes."""

@@ -17,7 +17,7 @@ from fca.stats.features import fit_probe, sample_rows
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
 from fca.tasks import N_TRAIN, Setup
 from fca.tasks.adaptation import about_training
-from fca.tasks.adaptation.probe import probing
+from fca.tasks.adaptation.probe import identity_of_probe, probing
 from fca.tasks.embed import embedded
 from fca.types import Column, Finished, ImageData, Run
 
@@ -46,15 +46,7 @@ class Screen:
         data = for_training(setup.data)
         rows = few_rows(data, setup.subset.classes, self.images)
         features, work = probing(setup, few_images(data, rows))
-        keys = [data.classes[c] for c in setup.subset.classes]
-        identity = {
-            "data": data.fingerprint,
-            "classes": keys,
-            "model": setup.model.identity(),
-            "images": self.images,
-        }
-        if data.group is not None:
-            identity["group"] = data.group  # which images are left out together
+        identity = identity_of_probe(setup, data) | {"images": self.images}
         about = about_training(setup, data, "probe")
         return [features, Run("screen", identity, about, features.run_id, work=work)]
 

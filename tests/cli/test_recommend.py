@@ -104,7 +104,7 @@ def test_of_many_images_few_say_which_programs_are_probed_on_all(fca, tmp_path, 
     number = results(tmp_path / "outputs")["task"].value_counts()
     assert number["screen"] == 5  # HOG, and a network at four input sizes
     assert 1 <= number["train"] <= 2
-    assert f"by 30 training images {number['train']} of 5 programs may be the answer" in out
+    assert f"probed on all images: {number['train']} of 5 programs, the likeliest answers by 30 training images" in out
     assert "Use " in out
 
     code, _, err = fca(str(folder), *words, door=recommend)

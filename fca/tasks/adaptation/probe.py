@@ -58,6 +58,13 @@ def probing(setup: Setup, data: ImageData) -> tuple[Run, Probing]:
     return features, Probing(data, features.run_id, compiled)
 
 
+def identity_of_probe(setup: Setup, data: ImageData) -> dict[str, Any]:
+    """What any run that fits probes depends on: images, classes, network, and which images are left out together."""
+    keys = [data.classes[c] for c in setup.subset.classes]
+    identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity()}
+    return identity if data.group is None else identity | {"group": data.group}
+
+
 @dataclass(frozen=True)
 class Probe:
     """`adaptation=probe`: the network's weights stay as they are; the solution is exact, without recipe and seed.
@@ -76,13 +83,10 @@ class Probe:
         Raises FcaError for a model without weights, and with compat.
         """
         features, work = probing(setup, data)
-        keys = [data.classes[c] for c in setup.subset.classes]
-        identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity(), "adaptation": "probe"}
+        identity = identity_of_probe(setup, data) | {"adaptation": "probe"}
         identity["layer"] = "as solved"  # before, the stored layer had the same numbers in another order
         identity["penalty"] = LEFT_OUT  # before, the validation images chose it
         identity["judgement"] = "kept"  # before, its logits of the images left out were not stored
-        if data.group is not None:
-            identity["group"] = data.group  # which images are left out together
         about = {**about_training(setup, data, "probe"), PENALTY_BY: LEFT_OUT}
         train = Run("train", identity, about, features.run_id, light=True, work=work)
         clean, *others = predictions_of(train, setup, data)
