@@ -10,6 +10,7 @@ from multiprocessing import get_context
 
 from fca.cli.execute import end_with_parent, execute, unfinished
 from fca.cli.jobs import Jobs, Keys
+from fca.cli.notices import console
 from fca.data.files import threads
 from fca.plugins import plugins, use_plugins
 from fca.progress import Meter
@@ -44,6 +45,7 @@ def do_ahead(jobs: Jobs, several: Sequence[Keys], doing: str) -> None:
 def _do(words: Sequence[str], keys: Keys, modules: Sequence[str]) -> None:
     """One job, in a process of its own."""
     end_with_parent()
+    console()
     use_plugins(modules)
     with suppress(FcaError, DamagedFile, OSError):
         execute(Jobs(words).job(keys), alone=True)

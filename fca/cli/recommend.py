@@ -18,6 +18,8 @@ from fca.cli.application import application, check_root, typed_words
 from fca.cli.configure import Job, component
 from fca.cli.execute import execute, unfinished
 from fca.cli.jobs import Jobs, word
+from fca.cli.notices import gathered, shared
+from fca.cli.pace import seconds_of
 from fca.cli.recommend_networks import FEATURES, SCRATCH, WEIGHTS, Network, networks, smaller_sizes
 from fca.cli.recommend_time import announcement, seconds_an_image, share_of_pass, work_of
 from fca.cli.report import write_report
@@ -69,6 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     return application("recommend", recommend, words)
 
 
+@shared()
 def recommend(config: DictConfig) -> None:
     """Spend the minutes, then print the answer and where its page is."""
     check_root("recommend", config)
@@ -125,6 +128,7 @@ class Search:
     config: DictConfig
     words: list[str]
     asked: Recommendation
+    _weighed: Weighed | None = None  # until another training is done
 
     @cached_property
     def jobs(self) -> Jobs:
@@ -186,7 +190,7 @@ class Search:
     def check_costs(self) -> None:
         """Raise FcaError for a table of costs that lacks one of the classes, or has another."""
         if self.asked.cost_table is not None:
-            setup = self.jobs.job({"task": "describe"}).setup
+            setup = self.description.setup
             classes = [setup.data.classes[index] for index in setup.subset.classes]
             self.asked.cost_table.of(classes, setup.data.classes)
 
@@ -194,14 +198,20 @@ class Search:
 
     def describe(self) -> None:
         """What the images are, and which of them a person should look at."""
-        execute(self.jobs.job({"task": "describe"}), alone=True)
+        execute(self.description, alone=True)
         print(described(self.store.row(self._described)), flush=True)
         show_findings(self.store, self._described)
+
+    @cached_property
+    def description(self) -> Job:
+        """The job that describes the images. What is odd about them is said here, and not again by other processes."""
+        with gathered():
+            return self.jobs.job({"task": "describe"})
 
     @property
     def _described(self) -> str:
         """The run that describes the images."""
-        return self.jobs.job({"task": "describe"}).plan[0].run_id
+        return self.description.plan[0].run_id
 
     def check_classes(self) -> None:
         """Raise FcaError, before programs take minutes, where a class has too few images to train and test on."""
@@ -335,18 +345,20 @@ class Search:
         Of many images, on the programs that few of them leave in the running.
 
         What other jobs expect of a program leaves it out only once the probes have taken PATIENCE_S: a wrong
-        expectation would otherwise keep the best one from being tried.
+        expectation would otherwise keep the best one from being tried. Probes that are done count as well, so that the
+        same command again tries no others.
         """
         left = [subject for subject in self.subjects if subject.network.kind != SCRATCH]
         if self.is_screened and len({pass_of_features(subject) for subject in left}) > FINALISTS:
             left = self._screened(left)
-        started = time.monotonic()
+        seconds_by_run: dict[str, float] = {}  # depths of a program share the run of their features
         left_out = 0
         with Meter("probing programs", len(left), work=self._work_of(left)) as meter:
             for subject in left:
-                is_patient = time.monotonic() - started < PATIENCE_S
-                if self._is_allowed(subject) and (is_patient or self._is_worth_a_probe(subject)):
-                    self._train({**subject.keys, "adaptation": PROBE})
+                if self._is_to_be_probed(subject, sum(seconds_by_run.values())):
+                    keys = {**subject.keys, "adaptation": PROBE}
+                    self._train(keys)
+                    seconds_by_run |= self._seconds_by_run(keys)
                 else:
                     left_out += 1
                 meter.add(1)
@@ -404,6 +416,19 @@ class Search:
 
     def _is_within_limits(self, subject: Subject) -> bool:
         return self.asked.limits(self.asked.metric_of_others).over(self._speed_of(subject)) is None
+
+    def _is_to_be_probed(self, subject: Subject, seconds: float) -> bool:
+        """Whether it is within the limits, and probed already or worth it.    seconds: that probes have taken."""
+        if not self._is_allowed(subject):
+            return False
+        probe = self._training({**subject.keys, "adaptation": PROBE})
+        is_probed = self.store.state(probe.run_id) is State.DONE
+        return is_probed or seconds < PATIENCE_S or self._is_worth_a_probe(subject)
+
+    def _seconds_by_run(self, keys: Mapping[str, Any]) -> dict[str, float]:
+        """What the finished runs of a training took, whenever that was."""
+        runs = [run.run_id for run in self.jobs.job({"task": "train", **keys}).plan]
+        return {run_id: seconds_of(self.store.row(run_id)) for run_id in runs if self.store.state(run_id) is State.DONE}
 
     def _is_worth_a_probe(self, subject: Subject) -> bool:
         """Whether it may well be smaller than the answer and as good, or better than all."""
@@ -465,6 +490,8 @@ class Search:
             print(f"{ADAPTATION.choices[keys['adaptation']]}: {train.about['model']}", flush=True)
         for planned in job.plan:
             self.store.forgive(planned.run_id)
+        if not is_probe or unfinished(self.store, job.plan):
+            self._weighed = None  # candidates are about to change
         execute(job, alone=False)
         show_failures(self.store, [run.run_id for run in job.plan])
         if self.store.has_diverged(train.run_id):
@@ -497,7 +524,9 @@ class Search:
 
     def weigh(self) -> Weighed:
         """The candidates as they stand now."""
-        return self.asked.weighed(evidence_of(self.store, *self.of), self.known)
+        if self._weighed is None:
+            self._weighed = self.asked.weighed(evidence_of(self.store, *self.of), self.known)
+        return self._weighed
 
     @cached_property
     def known(self) -> KnownJobs:

@@ -79,6 +79,33 @@ def test_every_probe_is_tried_whatever_is_expected_of_it(fca, tmp_path, monkeypa
 
 
 @pytest.mark.slow
+def test_the_same_command_again_probes_no_others(fca, tmp_path, monkeypatch):
+    """The minutes of patience once began anew, so that another answer could come of the same command."""
+    folder = folder_of_colours(tmp_path / "colours", per_class=20)
+    monkeypatch.setattr(recommend, "seconds_of", lambda row: recommend.PATIENCE_S)
+    monkeypatch.setattr(recommend.Search, "_is_worth_a_probe", lambda self, subject: False)
+    few = [word for word in FEW if not word.startswith(("candidates", "packages", "minutes"))]
+    for _ in range(2):
+        code, out, err = fca(str(folder), *few, "packages=[efficientnet_lite0]", "sizes=0", door=recommend)
+        assert code == 0, err
+        assert "not probed: 4 programs over a limit, or unlikely to change the answer" in out
+        assert (results(tmp_path / "outputs")["task"] == "train").sum() == 1
+
+
+@pytest.mark.slow
+def test_what_is_odd_about_the_data_is_said_once(start, tmp_path):
+    """Each of the processes that compile programs once said it again."""
+    folder_of_colours(tmp_path / "colours/train", per_class=20)
+    folder_of_colours(tmp_path / "colours/test", per_class=20)
+    few = [word for word in FEW if not word.startswith(("candidates", "packages", "minutes"))]
+    words = [*few, "sizes=0", "depths=[cut]", "precisions=[fp32]"]
+    process = start("recommend", "colours", *words, cwd=tmp_path)
+    out = process.stdout.read()
+    assert process.wait() == 0, out
+    assert out.count("it has no validation split") == 1
+
+
+@pytest.mark.slow
 def test_without_onnxruntime_networks_run_in_pytorch_and_the_answer_is_fine_tuned(fca, tmp_path, monkeypatch):
     folder = folder_of_colours(tmp_path / "colours", per_class=20)
     monkeypatch.setattr(recommend, "missing_packages", lambda: ["onnxruntime"])
