@@ -6,6 +6,7 @@ them as predictors of accuracy. `fit_probe` is a linear classifier, solved exact
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,8 @@ SAMPLE_SEED = 0
 NEIGHBOURS = 5
 RIDGE_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # of probe_top1, for features of length 1
 PENALTIES = np.logspace(-6, 3, 19)  # of fit_probe: shares of the mean variance of a feature times the number of images
-JUDGED = 1000  # images, at most, that fit_probe leaves out of a fit
+JUDGED = 5000  # images, about, that fit_probe leaves out of a fit at most
+RARE = 10  # images of a rare class that a sample like the whole has at least
 FOLDS = 20  # in which it leaves them out
 STEPS, TOLERANCE, RANGE = 500, 1e-6, 1e10  # of LogME's fixed point
 
@@ -41,7 +43,33 @@ def sample_rows(labels: Labels, images: int = IMAGES, seed: int = SAMPLE_SEED) -
     """
     classes = np.unique(labels)
     share = max(2, images // max(1, len(classes)))
-    rows = [np.random.default_rng([seed, int(c)]).permutation(np.flatnonzero(labels == c))[:share] for c in classes]
+    return _drawn(labels, dict.fromkeys(classes.tolist(), share), seed)
+
+
+def representative_rows(labels: Labels, images: int, seed: int = SAMPLE_SEED) -> Integer[np.ndarray, " sampled"]:
+    """Positions of about `images` images, of each class its share of them, in their order; all if there are no more.
+
+    A mean over them stands for all images, where one over `sample_rows` lets every class count alike. Of a rare class
+    there are RARE, or images / classes, or all, or 2, whichever is least but for the 2.
+
+    >>> sampled = representative_rows(np.repeat([0, 1], [900, 100]), images=200)
+    >>> np.bincount(np.repeat([0, 1], [900, 100])[sampled]).tolist()
+    [180, 20]
+    """
+    if len(labels) <= images:
+        return np.arange(len(labels))
+    classes, counts = np.unique(labels, return_counts=True)
+    fewest = max(2, min(RARE, images // len(classes)))
+    share = np.maximum(images * counts // len(labels), fewest)
+    return _drawn(labels, dict(zip(classes.tolist(), share.tolist(), strict=True)), seed)
+
+
+def _drawn(labels: Labels, number_of_class: Mapping[int, int], seed: int) -> Integer[np.ndarray, " drawn"]:
+    """Positions of so many images of each class, or all that it has, in their order."""
+    rows = [
+        np.random.default_rng([seed, label]).permutation(np.flatnonzero(labels == label))[:number]
+        for label, number in number_of_class.items()
+    ]
     return np.sort(np.concatenate(rows)) if rows else np.empty(0, dtype=np.int64)
 
 
@@ -176,7 +204,7 @@ class Probe:
     """logits = features @ weight.T + bias; their softmax are the likeliest probabilities for images left out of a fit.
 
     penalty:  the chosen one of PENALTIES.
-    judged:   positions of the training images that were left out in turn, all of them or a sample of JUDGED.
+    judged:   positions of the training images that were left out in turn, all of them or about JUDGED.
     left_out: logits of each judged image by a probe that is fitted without it; see `fit_probe`.
     """
 
@@ -230,7 +258,7 @@ def fit_probe(features: Features, labels: Labels, groups: Integer[np.ndarray, " 
 
     if groups is None or len(np.unique(groups)) == 1:
         groups = np.arange(len(labels))
-    judged = sample_rows(labels, JUDGED)
+    judged = representative_rows(labels, JUDGED)
     beside = np.flatnonzero(np.isin(groups, groups[judged]))  # the judged images and all that are left out with them
     basis = x[beside] @ directions / np.sqrt(spectrum)
     folds = _folds(labels[beside], groups[beside])

@@ -13,7 +13,7 @@ from fca.allowed import Allowed
 from fca.data.copies import kept_together
 from fca.data.splits import at_rows, for_training
 from fca.identity import fingerprint
-from fca.stats.features import fit_probe, sample_rows
+from fca.stats.features import fit_probe, representative_rows
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
 from fca.tasks import N_TRAIN, Setup
 from fca.tasks.adaptation import about_training
@@ -26,7 +26,7 @@ from fca.types import Column, Finished, ImageData, Run
 class Screen:
     """`task=screen`: one run for the data, the classes and the network; no test image and no validation image is read.
 
-    images: training images in all, as many of every class, but two at least.
+    images: training images in all, about; each class by its share (fca.stats.features.representative_rows).
 
     Arrays as those of adaptation=probe: `judged_images`, positions in the data's items, and `left_out_logits` of each
     by a fit to the other images. A probe on all images is more accurate than these say: they compare networks.
@@ -81,6 +81,6 @@ def few_images(data: ImageData, rows: Int[np.ndarray, " rows"]) -> ImageData:
 
 
 def few_rows(data: ImageData, classes: Sequence[int], images: int) -> Int[np.ndarray, " rows"]:
-    """Positions of so many training images of these classes, as many of each, the same whatever the network."""
+    """Positions of so many training images of these classes, each by its share, the same whatever the network."""
     train = data.rows("train", classes)
-    return train[sample_rows(data.labels[train], images)]
+    return train[representative_rows(data.labels[train], images)]

@@ -7,7 +7,7 @@ from sklearn.linear_model import Ridge
 
 from fca.stats import features as probe
 from fca.stats.decision import accuracy_draws
-from fca.stats.features import FOLDS, PENALTIES, fit_probe, sample_rows, temperature
+from fca.stats.features import FOLDS, PENALTIES, fit_probe, representative_rows, temperature
 from fca.types import FcaError
 
 
@@ -91,7 +91,7 @@ def test_of_many_images_a_sample_is_left_out_of_fits_to_all_others(monkeypatch):
     x = x.astype(np.float64)
     monkeypatch.setattr(probe, "JUDGED", 60)
     found = fit_probe(x, y)
-    assert (found.judged == sample_rows(y, 60)).all()
+    assert (found.judged == representative_rows(y, 60)).all()
     for image, logits in zip(found.judged[:3], found.left_out, strict=False):
         beside = found.judged[probe._folds(y[found.judged], found.judged) == folds_of(found, y)[image]]
         kept = np.setdiff1d(np.arange(300), beside)
@@ -99,6 +99,37 @@ def test_of_many_images_a_sample_is_left_out_of_fits_to_all_others(monkeypatch):
         ridge = Ridge(alpha=alpha, solver="svd").fit(x[kept], np.eye(3)[y[kept]])
         outputs = ridge.predict(x[image : image + 1])[0]
         assert logits / logits.sum() == pytest.approx(outputs, rel=1e-6)  # outputs of a ridge add to 1
+
+
+def test_unequal_classes_judge_a_probe_by_their_shares(monkeypatch):
+    """As many of each class once judged it: here they find 50 % right, where 91 % of such images are."""
+    monkeypatch.setattr(probe, "JUDGED", 400)
+    x, y = clouds(60_000, 6, classes=2, spread=2.0)
+    is_kept = (y == 0) | (np.random.default_rng(1).random(len(y)) < 0.1)
+    x, y = x[is_kept], y[is_kept]
+    known, new = slice(0, 4000), slice(4000, None)
+    found = fit_probe(x[known], y[known])
+    truth = (found.logits(x[new]).argmax(axis=1) == y[new]).mean()
+    judged = (found.left_out.argmax(axis=1) == y[known][found.judged]).mean()
+    assert np.bincount(y[known][found.judged]) == pytest.approx(400 * np.bincount(y[known]) / 4000, abs=1)
+    assert judged == pytest.approx(truth, abs=3 * np.sqrt(truth * (1 - truth) / 400))
+
+
+@pytest.mark.parametrize("counts", [[900, 100], [2000, 3, 40], [50] * 30, [10, 10], [4990, 5, 5]])
+@pytest.mark.parametrize("images", [4, 100, 2000])
+def test_a_representative_sample_has_each_class_by_its_share_but_rare_ones_a_few_times(counts, images):
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(len(counts)), counts))
+    rows = representative_rows(labels, images)
+    found = np.bincount(labels[rows], minlength=len(counts))
+    assert (np.diff(rows) > 0).all()
+    if sum(counts) <= images:
+        assert found.tolist() == counts
+        return
+    fewest = np.minimum(counts, max(2, min(probe.RARE, images // len(counts))))
+    assert (found >= fewest).all()
+    is_common = found > fewest
+    assert found[is_common] == pytest.approx(images * np.array(counts)[is_common] / sum(counts), abs=1)
+    assert len(rows) <= images + fewest.sum()
 
 
 def folds_of(found, y):

@@ -99,7 +99,7 @@ class Judged(NamedTuple):
 class LeftOut(NamedTuple):
     """What the linear probe that `adaptation=probe` delivers gives images that it was not fitted to.
 
-    Training images (at most fca.stats.features.JUDGED) are left out of a fit to the others; no validation image is in
+    Training images (about fca.stats.features.JUDGED at most) are left out of a fit to the others; no validation image is in
     any fit.
 
     images: positions in the data's items.    label: 0 to classes - 1.    top1: share of them that it gets right.
@@ -174,13 +174,14 @@ class Evidence:
         return _program(row, self.compiled, str(row["adaptation"]))
 
     def _furthest(self, program: Program) -> tuple[Mapping[str, Any], ...]:
-        """Its trainings of most epochs that were judged; of several recipes the latest one."""
+        """Its trainings of most epochs that were judged; of several recipes, and of several of one seed, the latest."""
         rows = [row for row in self.trained if self.program_of(row) == program and self.is_judged(row)]
         if not rows:
             return ()
         last = max(rows, key=lambda row: (row.get("recipe_epochs") or 0, row["finished"]))
         same = [row for row in rows if _recipe(row) == _recipe(last)]
-        return tuple(sorted(same, key=lambda row: row.get("seed") or 0))
+        latest = {row.get("seed") or 0: row for row in sorted(same, key=lambda row: row["finished"])}
+        return tuple(latest[seed] for seed in sorted(latest))
 
     def is_judged(self, row: Mapping[str, Any]) -> bool:
         """Whether images that no fit has seen judge a training: a probe keeps them, others predict val."""

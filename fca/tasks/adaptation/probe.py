@@ -14,7 +14,7 @@ from safetensors.numpy import save
 from fca.data.copies import kept_together
 from fca.models.compiled import Compiled
 from fca.models.stored import Probed, describe_model
-from fca.stats.features import fit_probe
+from fca.stats.features import JUDGED, fit_probe
 from fca.store import Store
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT, LEFT_OUT_LOGITS, N_JUDGED, PENALTY_BY
 from fca.store.files import write_json, write_whole
@@ -62,6 +62,7 @@ def identity_of_probe(setup: Setup, data: ImageData) -> dict[str, Any]:
     """What any run that fits probes depends on: images, classes, network, and which images are left out together."""
     keys = [data.classes[c] for c in setup.subset.classes]
     identity = {"data": data.fingerprint, "classes": keys, "model": setup.model.identity()}
+    identity["judged"] = f"{JUDGED}, each class by its share"  # before: 1000, as many of each class
     return identity if data.group is None else identity | {"group": data.group}
 
 
@@ -71,7 +72,7 @@ class Probe:
 
     Training images alone decide it, its penalty by being left out in turn: what it predicts for validation images is as
     fair a judgement as for test images. Arrays of the training: `judged_images`, positions in the data's items, and
-    `left_out_logits`: of each training image by a fit without it (at most fca.stats.features.JUDGED of them), of each
+    `left_out_logits`: of each training image by a fit without it (about fca.stats.features.JUDGED of them at most), of each
     validation image by the probe.
     """
 
