@@ -99,8 +99,8 @@ class Judged(NamedTuple):
 class LeftOut(NamedTuple):
     """What the linear probe that `adaptation=probe` delivers gives images that it was not fitted to.
 
-    Training images (about fca.stats.features.JUDGED at most) are left out of a fit to the others; no validation image is in
-    any fit.
+    Training images (about fca.stats.features.JUDGED at most) are left out of a fit to the others; no validation image
+    is in any fit.
 
     images: positions in the data's items.    label: 0 to classes - 1.    top1: share of them that it gets right.
     outputs: logits, with the temperature that makes the labels of the training images left out likeliest

@@ -72,8 +72,8 @@ class Probe:
 
     Training images alone decide it, its penalty by being left out in turn: what it predicts for validation images is as
     fair a judgement as for test images. Arrays of the training: `judged_images`, positions in the data's items, and
-    `left_out_logits`: of each training image by a fit without it (about fca.stats.features.JUDGED of them at most), of each
-    validation image by the probe.
+    `left_out_logits`: of each training image by a fit without it (about fca.stats.features.JUDGED of them at most), of
+    each validation image by the probe.
     """
 
     columns: ClassVar[tuple[Column, ...]] = (PENALTY, N_JUDGED)
