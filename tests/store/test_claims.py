@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +38,18 @@ def test_of_many_processes_that_race_for_one_run_exactly_one_wins(tmp_path):
     for racer in racers:
         racer.communicate("")
     assert sorted(won) == ["False", "False", "False", "True"]
+
+
+def test_a_folder_that_another_makes_at_that_moment_is_no_error(tmp_path, monkeypatch):
+    unlink = Path.unlink
+
+    def made_before(path, missing_ok=False):
+        if path == tmp_path / "run":
+            path.mkdir()
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", made_before)
+    assert claims.acquire(tmp_path / "run") is not None
 
 
 def test_a_claim_of_a_live_process_is_respected_and_of_a_killed_one_taken_over(tmp_path):
