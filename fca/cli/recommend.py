@@ -37,6 +37,7 @@ from fca.studies.recommend.evidence import (
     FINETUNE,
     FP32,
     LATENCY,
+    OTHERS,
     PROBE,
     WHOLE,
     Program,
@@ -60,6 +61,7 @@ MINUTES_FROM_SCRATCH = 10.0
 PATIENCE_S = 120.0  # of probes that are all tried, whatever is expected of them
 WORTH = 0.1  # probability of changing the answer from which on a probe is tried after that
 TIMES_SCREENED = 5  # as many images as those that programs are first compared by, or more
+BUSY = 0.25  # share of the processor time that others took, from which on measured times are doubted
 ROUNDS = 9  # of measuring, of which the median is taken
 
 
@@ -332,6 +334,15 @@ class Search:
         jobs = [self._speed_job(subject.keys) for subject in self.subjects]
         print(f"measuring {len(jobs)} candidates", flush=True)
         execute(replace(jobs[0], plan=[run for job in jobs for run in job.plan]), alone=True)
+        if self.config.device != "gpu":
+            self._say_if_others_were_busy()
+
+    def _say_if_others_were_busy(self) -> None:
+        """A line where other processes computed beside the measurement, which makes times longer than they are."""
+        others = max(float(self._speed_of(subject).get(OTHERS) or 0) for subject in self.subjects)
+        if others >= BUSY:
+            line = f"other processes took {others:.0%} of the processor time meanwhile: times may be too long"
+            print(f"{line}; outputs=FOLDER, a new one, measures again on an idle machine", flush=True)
 
     def _speed_job(self, keys: Mapping[str, Any]) -> Job:
         about = {"task.threads": self.config.threads, "task.batch": None, "task.rounds": ROUNDS}

@@ -15,7 +15,7 @@ from fca.models import starts_from_scratch
 from fca.models.compiled import Compiled
 from fca.models.onnx_file import OnnxFile
 from fca.store.columns import DEVICE, FILE_MB, INPUT_SIZE, PARAMS
-from fca.studies.recommend.evidence import GFLOPS, LATENCY, LOAD, MEMORY, SPEED
+from fca.studies.recommend.evidence import GFLOPS, LATENCY, LOAD, MEMORY, OTHERS, SPEED
 from fca.tasks import Setup
 from fca.types import Column, FcaError, Finished, Model, Run, with_interval
 
@@ -35,7 +35,7 @@ class Latency:
     """`task=latency`: one run for a network, head size, machine and number of threads.
 
     Runs that are done together are measured in turn, round after round, so that what else the machine does hits all of
-    them alike; it is stored as `load`.
+    them alike; it is stored as `load`, and as `others_cpu`.
 
     A compiled network is measured as its file with a linear layer for the classes, an ONNX file as it is, both in
     onnxruntime; any other one in PyTorch.
@@ -47,7 +47,7 @@ class Latency:
     columns: ClassVar[tuple[Column, ...]] = (
         *with_interval(LATENCY),
         *with_interval(SPEED),
-        *(BATCH, THREADS, GFLOPS, MEMORY, FILE_MB, LOAD),
+        *(BATCH, THREADS, GFLOPS, MEMORY, FILE_MB, LOAD, OTHERS),
     )
     summary: ClassVar[tuple[Column | str, ...]] = (
         "{latency_ms:.1f} ms an image",
@@ -80,13 +80,15 @@ class Latency:
     def run(self, runs: Sequence[Run], setup: Setup) -> Iterator[Finished]:
         """All networks of these runs in interleaved rounds."""
         from fca.training.devices import accelerator_for, device_name
-        from fca.training.speed import load, on_threads, speeds
+        from fca.training.speed import ProcessorTime, load, on_threads, speeds
 
         check_threads("task.threads", self.threads)
         busy, accelerator = load(), setup.machine.accelerator
         with on_threads(self.threads) as threads:
             subjects = [_subject(model, keys, threads) for model, keys in (run.work for run in runs)]
+            before = ProcessorTime.now()
             measured = speeds([subject.network for subject in subjects], self.batch, self.rounds, accelerator)
+            others = before.share_of_others_until(ProcessorTime.now())
         for run, subject, speed in zip(runs, subjects, measured, strict=True):
             is_program = subject.file_mb is not None
             used = "cpu" if is_program else accelerator_for(subject.network.module, accelerator)
@@ -96,6 +98,7 @@ class Latency:
                 BATCH: self.batch,
                 THREADS: threads,
                 LOAD: busy,
+                OTHERS: others,
                 DEVICE: device_name(used),
                 GFLOPS: subject.cost.flops / 1e9 or None,
                 MEMORY: subject.cost.memory / 2**20,

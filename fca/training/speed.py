@@ -184,6 +184,31 @@ def on_threads(threads: int | None) -> Iterator[int]:
         torch.set_num_threads(before)
 
 
+class ProcessorTime(NamedTuple):
+    """Seconds that all cores have had since the start, and those in which any process or this one computed."""
+
+    had: float
+    busy: float
+    own: float
+
+    @classmethod
+    def now(cls) -> ProcessorTime:
+        """As far as it has run until now."""
+        of_machine, of_process = psutil.cpu_times()._asdict(), psutil.Process().cpu_times()
+        had = sum(seconds for kind, seconds in of_machine.items() if not kind.startswith("guest"))  # part of `user`
+        waited = of_machine["idle"] + of_machine.get("iowait", 0.0)
+        return cls(had, had - waited, of_process.user + of_process.system)
+
+    def share_of_others_until(self, later: ProcessorTime) -> float:
+        """The share of the machine's processor time that other processes took between the two.
+
+        >>> ProcessorTime(100, 50, 5).share_of_others_until(ProcessorTime(120, 66, 13))
+        0.4
+        """
+        had, busy, own = (after - before for before, after in zip(self, later, strict=True))
+        return max(0.0, busy - own) / had if had > 0 else 0.0
+
+
 def load() -> float:
     """Processes that compute or wait to, a core, over the last minute: 0 on an idle machine, 1 on a busy one."""
     return psutil.getloadavg()[0] / (os.cpu_count() or 1)

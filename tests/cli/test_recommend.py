@@ -12,6 +12,7 @@ from fca.cli import predict, recommend
 from fca.cli.configure import load_model
 from fca.store import results
 from fca.studies.recommend import screening
+from fca.training.speed import ProcessorTime
 
 FEW = ["packages=[]", "candidates=[test_vit]", "minutes=0.5", "threads=1", "device=cpu", "logger=none"]
 FEW += ["recipe.epochs=3", "recipe.min_steps=30", "machine.workers=1"]
@@ -90,6 +91,17 @@ def test_the_same_command_again_probes_no_others(fca, tmp_path, monkeypatch):
         assert code == 0, err
         assert "not probed: 4 programs over a limit, or unlikely to change the answer" in out
         assert (results(tmp_path / "outputs")["task"] == "train").sum() == 1
+
+
+@pytest.mark.slow
+def test_times_that_were_measured_on_a_busy_machine_are_doubted(fca, tmp_path, monkeypatch):
+    """Beside other work all networks once were too slow for a limit, and the answer was HOG."""
+    folder = folder_of_colours(tmp_path / "colours", per_class=20)
+    monkeypatch.setattr(ProcessorTime, "share_of_others_until", lambda before, after: 0.4)
+    for _ in range(2):
+        code, out, err = fca(str(folder), *FEW, door=recommend)
+        assert code == 0, err
+        assert "other processes took 40% of the processor time meanwhile: times may be too long" in out
 
 
 @pytest.mark.slow

@@ -1,5 +1,10 @@
 """Operations and memory of networks against counts by hand; rows of task=latency."""
 
+import os
+import subprocess
+import sys
+import time
+
 import numpy as np
 import torch
 from torch import nn
@@ -7,7 +12,7 @@ from torch import nn
 from fca.geometry import ResizeCrop
 from fca.stats.intervals import median_with_interval
 from fca.store import results
-from fca.training.speed import cost
+from fca.training.speed import ProcessorTime, cost
 from fca.types import Classifier
 
 SIDE = 8
@@ -45,6 +50,18 @@ def test_a_median_has_the_interval_of_the_binomial():
         for _, low, high in (median_with_interval(rng.lognormal(size=15).tolist()) for _ in range(2000))
     ]
     assert 0.95 <= np.mean(inside) <= 0.985  # 96.5 % for 15 values
+
+
+def test_the_processor_time_of_others_is_told_from_that_of_this_process():
+    other = subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE)
+    other.stdout.readline()
+    before = ProcessorTime.now()
+    time.sleep(1)
+    after = ProcessorTime.now()
+    other.kill()
+    other.communicate()
+    assert before.share_of_others_until(after) > 0.5 / os.cpu_count()
+    assert ProcessorTime(0, 0, 0).share_of_others_until(ProcessorTime(20, 10, 10)) == 0
 
 
 def test_networks_are_measured_and_found_again(fca, tmp_path):

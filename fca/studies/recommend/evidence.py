@@ -26,6 +26,9 @@ SPEED = Column("batch_images_per_s", float, ",.0f", "images a second in batches 
 GFLOPS = Column("gflops", float, ".2f", "floating-point operations for one image, in billions; a multiply-add is two")
 MEMORY = Column("memory_mb", float, ",.1f", "weights and intermediate results of one image, MB")
 LOAD = Column("load", float, ".2f", "processes that compute or wait to, a core, in the minute before: 0 is idle")
+OTHERS = Column(
+    "others_cpu", float, ".0%", "share of the machine's processor time that other processes took while it was measured"
+)
 ADAPTATION = Column(
     "adaptation",
     str,
