@@ -13,8 +13,8 @@ from fca.data.copies import kept_together
 from fca.data.splits import for_training
 from fca.stats.nested_subsets import measure, possible_halvings
 from fca.store.columns import FITS, JUDGED_IMAGES, N_JUDGED, RIGHT, SIZES
-from fca.tasks import N_TRAIN, N_UNUSED, N_VAL, Setup
-from fca.tasks.adaptation import about_training
+from fca.tasks import N_TRAIN, N_VAL, Setup
+from fca.tasks.adaptation import OF_TRAINING, about_training
 from fca.tasks.adaptation.probe import identity_of_probe, probing
 from fca.tasks.embed import embedded
 from fca.types import Column, Finished, Run
@@ -33,7 +33,7 @@ class LearningCurve:
     `judged_images`, positions in the data's items.
     """
 
-    columns: ClassVar[tuple[Column, ...]] = (N_TRAIN, N_VAL, N_UNUSED, N_JUDGED, N_FITS, FEWEST_IMAGES, CURVE_S)
+    columns: ClassVar[tuple[Column, ...]] = (N_TRAIN, N_VAL, *OF_TRAINING, N_JUDGED, N_FITS, FEWEST_IMAGES, CURVE_S)
     summary: ClassVar[tuple[Column | str, ...]] = ("{n_fits} probes on {fewest_images} to {n_train} images",)
 
     def plan(self, setup: Setup) -> list[Run]:

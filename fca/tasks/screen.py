@@ -16,7 +16,7 @@ from fca.identity import fingerprint
 from fca.stats.features import fit_probe, representative_rows
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS, N_JUDGED
 from fca.tasks import N_TRAIN, Setup
-from fca.tasks.adaptation import about_training
+from fca.tasks.adaptation import OF_TRAINING, about_training
 from fca.tasks.adaptation.probe import identity_of_probe, probing
 from fca.tasks.embed import embedded
 from fca.types import Column, Finished, ImageData, Run
@@ -32,7 +32,7 @@ class Screen:
     by a fit to the other images. A probe on all images is more accurate than these say: they compare networks.
     """
 
-    columns: ClassVar[tuple[Column, ...]] = (N_TRAIN, N_JUDGED)
+    columns: ClassVar[tuple[Column, ...]] = (N_TRAIN, *OF_TRAINING, N_JUDGED)
     summary: ClassVar[tuple[Column | str, ...]] = ("{n_train} images",)
 
     images: Annotated[int, Allowed(4)]

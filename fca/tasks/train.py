@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from fca.data.splits import for_training
 from fca.tasks import N_TRAIN, N_UNUSED, N_VAL, Setup
-from fca.tasks.adaptation import GROUP, VAL_TOP1
+from fca.tasks.adaptation import OF_TRAINING, VAL_TOP1
 from fca.types import Column, Finished, Run
 
 
@@ -20,7 +20,7 @@ class Train:
     accuracy on test.
     """
 
-    columns: ClassVar[tuple[Column, ...]] = (VAL_TOP1, GROUP, N_TRAIN, N_VAL, N_UNUSED)  # and those of the adaptation
+    columns: ClassVar[tuple[Column, ...]] = (VAL_TOP1, N_TRAIN, N_VAL, *OF_TRAINING)  # and those of the adaptation
     summary: ClassVar[tuple[Column | str, ...]] = (N_UNUSED,)
 
     def plan(self, setup: Setup) -> list[Run]:
