@@ -384,7 +384,9 @@ class Search:
 
     @property
     def _number_of_images(self) -> int:
-        return int(self.store.row(self._described)["n_images"])
+        """Of those that a pass computes the features of."""
+        row = self.store.row(self._described)
+        return sum(int(row[f"n_{split}"]) for split in USES)
 
     def _screened(self, subjects: Sequence[Subject]) -> list[Subject]:
         """Those of these programs that may well be the answer, as few training images judge all of them."""

@@ -152,6 +152,18 @@ def test_of_many_images_few_say_which_programs_are_probed_on_all(fca, tmp_path, 
 
 
 @pytest.mark.slow
+def test_images_that_are_left_out_do_not_make_them_many(fca, tmp_path, monkeypatch):
+    monkeypatch.setattr(recommend, "FINALISTS", 0)
+    folder = folder_of_colours(tmp_path / "colours", per_class=20)
+    for i in range(10):
+        (folder / f"loose{i}.png").write_bytes((folder / "red" / "0.png").read_bytes())
+    code, out, err = fca(str(folder), *FEW, "screen=13", door=recommend)
+    assert code == 0, err
+    assert "10 left out" in out
+    assert "screen" not in set(results(tmp_path / "outputs")["task"])  # of 60 images; of 70 it would be
+
+
+@pytest.mark.slow
 def test_limits_that_nothing_meets_give_no_answer_and_no_traceback(fca, tmp_path):
     folder = folder_of_colours(tmp_path / "colours", per_class=20)
     few = [word for word in FEW if not word.startswith("minutes")]
