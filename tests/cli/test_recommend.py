@@ -10,7 +10,8 @@ from safetensors.torch import save_file
 
 from fca.cli import predict, recommend
 from fca.cli.configure import load_model
-from fca.store import results
+from fca.store import Store, results
+from fca.studies.answers import predictions
 from fca.studies.recommend import screening
 from fca.training.speed import ProcessorTime
 
@@ -149,6 +150,24 @@ def test_of_many_images_few_say_which_programs_are_probed_on_all(fca, tmp_path, 
     code, _, err = fca(str(folder), *words, door=recommend)
     assert code == 0, err
     assert results(tmp_path / "outputs")["task"].value_counts().equals(number)
+
+
+@pytest.mark.slow
+def test_a_balanced_accuracy_that_decides_is_also_what_test_images_show(fca, tmp_path):
+    folder = folder_of_colours(tmp_path / "colours", per_class=80)
+    for i in range(30, 80):
+        (folder / "blue" / f"{i}.png").unlink()
+    for i in range(16):  # colours are easily told apart: some labels have to be wrong
+        (folder / "red" / f"{i}.png").rename(folder / "green" / f"from red {i}.png")
+    code, out, err = fca(str(folder), *FEW, "metric=balanced", door=recommend)
+    assert code == 0, err
+    shown = float(re.search(r"([\d.]+) % \[[\d., ]+\] of balanced accuracy on", out)[1]) / 100
+    run = re.search(r"run=(\w{12})", out)[1]
+    tested = results(tmp_path / "outputs", f"task == 'predict' and parent == '{run}' and split == 'test'").iloc[0]
+    found = predictions(Store(tmp_path / "outputs"), tested)
+    right = [(found.predicted_labels == found.labels)[found.labels == label].mean() for label in range(3)]
+    assert shown == pytest.approx(np.mean(right), abs=0.0005)
+    assert tested["top1_open"] != pytest.approx(np.mean(right), abs=0.0005)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from fca.costs import mean_cost
 from fca.stats.chance import at_chance
 from fca.stats.decision import pareto, probability_within
+from fca.stats.intervals import mean_over_classes
 from fca.store.columns import FILE_MB, INPUT_SIZE, PARAMS, PRECISION, TRAIN_S, WEIGHTS
 from fca.studies.recommend.evidence import (
     ADAPTATION,
@@ -29,7 +30,7 @@ from fca.studies.recommend.evidence import (
     Program,
 )
 from fca.studies.recommend.expected import Expectation, KnownJobs
-from fca.studies.recommend.metric import Metric
+from fca.studies.recommend.metric import BALANCED, Metric
 from fca.studies.table import AT_CHANCE, CHANCE, MODEL, N_TEST, NCL, RUN_ID, TOP1
 from fca.types import Column, with_interval
 
@@ -60,6 +61,7 @@ VERDICT = Column(
 
 SMALLEST, BEST, FASTER = "smallest", "most accurate", "half the time"
 METRIC = Column("metric", str, "", "what decides: accuracy, balanced accuracy, or cost by a table of costs")
+BALANCED_TOP1 = Column("balanced_top1", float, ".1%", "mean over classes of the accuracy on their test images")
 COST = Column("cost", float, ".3g", "mean cost of a test image, in the unit of the table of costs")
 COST_EXPECTED = Column("cost_expected", float, ".3g", "mean cost to expect of new images (90 %)")
 COST_JUDGED = Column("cost_judged", float, ".3g", "mean cost of the images that chose")
@@ -289,9 +291,20 @@ class Weighed:
             N_JUDGED: len(judged.labels),
         }
         if self.metric.costs is None:
-            return line | {JUDGED: self.metric.value(judged.labels, judged.predicted)}
+            line |= {JUDGED: self.metric.value(judged.labels, judged.predicted)}
+            return line | self._balanced_on_test(first)
         paid = self.metric.costs.paid(judged.labels, judged.predicted)
         return line | {COST_JUDGED: float(paid.mean())} | self._cost_on_test(first)
+
+    def _balanced_on_test(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """What a training gets right of test images, each class alike, where that is the metric."""
+        if self.metric.name != BALANCED or row["run_id"] not in self.of.tested:
+            return {}
+        tested = self.of.answered(row, "test", self.metric)
+        images = np.bincount(tested.labels)
+        correct = np.bincount(tested.labels, weights=tested.labels == tested.predicted)
+        balanced = mean_over_classes(correct[images > 0], images[images > 0])
+        return dict(zip(with_interval(BALANCED_TOP1), balanced, strict=True))
 
     def _cost_on_test(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """What the answers of a training for the test images cost, and the best one and the same answer to all."""

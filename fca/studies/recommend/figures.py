@@ -14,6 +14,7 @@ from fca.report.figure import Answer, Figure
 from fca.store.columns import FILE_MB, PRECISION
 from fca.studies.recommend import images
 from fca.studies.recommend.choice import (
+    BALANCED_TOP1,
     BEST,
     CANDIDATE,
     COST,
@@ -53,6 +54,7 @@ from fca.types import Column, Table, with_interval
 Found = tuple[str, Any] | None
 
 FRONT_LINE = Column("front")
+SHARE_BALANCED = Column(BALANCED_TOP1, float, ".1%", "balanced accuracy")
 SHARE_RIGHT = Column(TOP1, float, ".1%", "accuracy")
 GUESS_RIGHT = Column(CHANCE, float, ".1%", "accuracy of guessing")
 RIGHT = Column(EXPECTED, float, ".1%", "expected accuracy")
@@ -190,6 +192,11 @@ def model_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
     Use net 160 px int8 (linear probe): 90.0 % [83.0, 94.0] of 100 test images right, 9.3 ms an image, 3.9 MB
     Other images chose it; by them 90.0 % [85.0, 94.0] is expected
     3 test images are copies of training or validation images: new ones are harder.
+    >>> alike = {"metric": "balanced", "balanced_top1": 0.8, "balanced_top1_low": 0.7, "balanced_top1_high": 0.84}
+    >>> sentences = model_answer(pd.DataFrame([line | alike]), frame)[0].split(". ")
+    >>> print(sentences[0].split(", 9.3")[0], sentences[2], sep="\\n")
+    Use net 160 px int8 (linear probe): 80.0 % [70.0, 84.0] of balanced accuracy on 100 test images
+    Test images are harder than those that chose the model
     >>> guessing = {"top1": 0.1, "top1_low": 0.06, "top1_high": 0.17, "chance": 0.1, "at_chance": True}
     >>> print(model_answer(pd.DataFrame([line | guessing]), frame)[0])
     None yet: the model that other images chose, net 160 px int8 (linear probe), is right on 10.0 % [6.0, 17.0] of \
@@ -217,6 +224,8 @@ def model_answer(lines: pd.DataFrame, candidates: pd.DataFrame) -> Found:
     if value is PAID:
         return f"Use {name}: {_costs(first, tested_images)}, {_takes(first)}{unsure}.{_expected_costs(first)}", chart
     right = f"{small.interval(first, SHARE_RIGHT)} of {tested_images} right"
+    if _is_balanced(first):
+        right = f"{small.interval(first, SHARE_BALANCED)} of balanced accuracy on {tested_images}"
     return f"Use {name}: {right}, {_takes(first)}{unsure}.{_expectation(first)}", chart
 
 
@@ -228,14 +237,18 @@ def _takes(of: Mapping[Any, Any]) -> str:
 
 def _expectation(of: Mapping[Any, Any]) -> str:
     """What the images that chose the model expect, and whether test images agree."""
-    (expected_low, expected_high), (low, high) = ([of[end] for end in with_interval(c)[1:]] for c in (EXPECTED, TOP1))
-    is_balanced = of.get(METRIC) == BALANCED
-    kind = " of balanced accuracy" if is_balanced else ""
-    sentence = f" Other images chose it; by them {small.interval(of, RIGHT)}{kind} is expected."
-    if not is_balanced and (high < expected_low or expected_high < low):
+    tested = BALANCED_TOP1 if _is_balanced(of) else TOP1
+    (expected_low, expected_high), (low, high) = ([of[end] for end in with_interval(c)[1:]] for c in (EXPECTED, tested))
+    sentence = f" Other images chose it; by them {small.interval(of, RIGHT)} is expected."
+    if high < expected_low or expected_high < low:
         word = "harder" if high < expected_low else "easier"
         sentence += f" Test images are {word} than those that chose the model."
     return sentence + _copies(of)
+
+
+def _is_balanced(of: Mapping[Any, Any]) -> bool:
+    """Whether a balanced accuracy decided, and is known for test images."""
+    return of.get(METRIC) == BALANCED and not pd.isna(of.get(BALANCED_TOP1))
 
 
 def _copies(of: Mapping[Any, Any]) -> str:

@@ -14,6 +14,7 @@ from fca.costs import Costs, costs_of, read_costs
 from fca.store import Store
 from fca.store.columns import FILE_MB, INPUT_SIZE, PARAMS, PRECISION, TRAIN_S, WEIGHTS
 from fca.studies.recommend.choice import (
+    BALANCED_TOP1,
     CANDIDATE,
     COST,
     COST_EXPECTED,
@@ -68,7 +69,7 @@ OF_CANDIDATE = (
     *(CANDIDATE, MODEL, WEIGHTS, INPUT_SIZE, DEPTH, PRECISION, ADAPTATION, VERDICT, WHY),
     *(METRIC, *with_interval(EXPECTED), WITHIN, *with_interval(LATENCY), FILE_MB, SPEED, GFLOPS, MEMORY),
     *(PARAMS, LOAD, *with_interval(PREDICTED), JOBS, JUDGED, N_JUDGED, EPOCHS, SEEDS, TRAIN_S),
-    *(*with_interval(TOP1), CHANCE, AT_CHANCE, N_TEST, TESTED_COPIES, RUN_ID),
+    *(*with_interval(TOP1), *with_interval(BALANCED_TOP1), CHANCE, AT_CHANCE, N_TEST, TESTED_COPIES, RUN_ID),
     *(*with_interval(COST_EXPECTED), COST_JUDGED, *with_interval(COST), COST_OF_ONE_ANSWER, ONE_ANSWER),
 )
 RECOMMENDATION = TableSpec(
