@@ -61,7 +61,7 @@ MINUTES_FROM_SCRATCH = 10.0
 PATIENCE_S = 120.0  # of probes that are all tried, whatever is expected of them
 WORTH = 0.1  # probability of changing the answer from which on a probe is tried after that
 TIMES_SCREENED = 5  # as many images as those that programs are first compared by, or more
-BUSY = 0.25  # share of the processor time that others took, from which on measured times are doubted
+BUSY = 0.25  # share of the processor time used by other processes, from which on a line warns
 ROUNDS = 9  # of measuring, of which the median is taken
 
 
@@ -206,7 +206,7 @@ class Search:
 
     @cached_property
     def description(self) -> Job:
-        """The job that describes the images. What is odd about them is said here, and not again by other processes."""
+        """The job that describes the images. Warnings about them are printed here, once for all processes."""
         with gathered():
             return self.jobs.job({"task": "describe"})
 
@@ -335,14 +335,14 @@ class Search:
         print(f"measuring {len(jobs)} candidates", flush=True)
         execute(replace(jobs[0], plan=[run for job in jobs for run in job.plan]), alone=True)
         if self.config.device != "gpu":
-            self._say_if_others_were_busy()
+            self._warn_of_other_processes()
 
-    def _say_if_others_were_busy(self) -> None:
-        """A line where other processes computed beside the measurement, which makes times longer than they are."""
+    def _warn_of_other_processes(self) -> None:
+        """Print a line where other processes used so much of the processor that measured times may be too long."""
         others = max(float(self._speed_of(subject).get(OTHERS) or 0) for subject in self.subjects)
         if others >= BUSY:
-            line = f"other processes took {others:.0%} of the processor time meanwhile: times may be too long"
-            print(f"{line}; outputs=FOLDER, a new one, measures again on an idle machine", flush=True)
+            line = f"other processes used {100 * others:.0f} % of the processor meanwhile, so times may be too long"
+            print(f"{line}; to measure again, repeat the command with another outputs=FOLDER", flush=True)
 
     def _speed_job(self, keys: Mapping[str, Any]) -> Job:
         about = {"task.threads": self.config.threads, "task.batch": None, "task.rounds": ROUNDS}

@@ -22,8 +22,8 @@ SAMPLE_SEED = 0
 NEIGHBOURS = 5
 RIDGE_PENALTIES = (1e-3, 1e-2, 1e-1, 1.0, 10.0, 100.0)  # of probe_top1, for features of length 1
 PENALTIES = np.logspace(-6, 3, 19)  # of fit_probe: shares of the mean variance of a feature times the number of images
-JUDGED = 5000  # images, about, that fit_probe leaves out of a fit at most
-RARE = 10  # images of a rare class that a sample like the whole has at least
+JUDGED = 5000  # about so many images fit_probe leaves out of a fit at most
+RARE = 10  # images that a representative sample has of a rare class
 FOLDS = 20  # in which it leaves them out
 STEPS, TOLERANCE, RANGE = 500, 1e-6, 1e10  # of LogME's fixed point
 
@@ -49,8 +49,8 @@ def sample_rows(labels: Labels, images: int = IMAGES, seed: int = SAMPLE_SEED) -
 def representative_rows(labels: Labels, images: int, seed: int = SAMPLE_SEED) -> Integer[np.ndarray, " sampled"]:
     """Positions of about `images` images, of each class its share of them, in their order; all if there are no more.
 
-    A mean over them stands for all images, where one over `sample_rows` lets every class count alike. Of a rare class
-    there are RARE, or images / classes, or all, or 2, whichever is least but for the 2.
+    A mean over them estimates the mean over all images; one over `sample_rows` weighs all classes equally. A class
+    whose share is smaller has min(RARE, images / classes) images, but 2 at least, and no more than there are.
 
     >>> sampled = representative_rows(np.repeat([0, 1], [900, 100]), images=200)
     >>> np.bincount(np.repeat([0, 1], [900, 100])[sampled]).tolist()

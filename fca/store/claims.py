@@ -37,8 +37,11 @@ def acquire(folder: Path) -> str | None:
     """Claim a run folder; returns the claim's token, or None when a live worker holds it."""
     path = folder / CLAIM
     if folder.is_symlink() or not folder.is_dir():  # a file in its place, or a link: what is written stays in the store
-        with suppress(IsADirectoryError):  # another worker has made it since
+        try:
             folder.unlink(missing_ok=True)
+        except OSError:
+            if not folder.is_dir():  # else another worker has made it since
+                raise
     claim = _read(path)
     if claim is not None:
         if not _is_stale(path, claim):

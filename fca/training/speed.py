@@ -185,28 +185,28 @@ def on_threads(threads: int | None) -> Iterator[int]:
 
 
 class ProcessorTime(NamedTuple):
-    """Seconds that all cores have had since the start, and those in which any process or this one computed."""
+    """Seconds of all cores since the machine started: those that passed, those used, those used by this process."""
 
-    had: float
-    busy: float
+    passed: float
+    used: float
     own: float
 
     @classmethod
     def now(cls) -> ProcessorTime:
-        """As far as it has run until now."""
+        """Until now."""
         of_machine, of_process = psutil.cpu_times()._asdict(), psutil.Process().cpu_times()
-        had = sum(seconds for kind, seconds in of_machine.items() if not kind.startswith("guest"))  # part of `user`
-        waited = of_machine["idle"] + of_machine.get("iowait", 0.0)
-        return cls(had, had - waited, of_process.user + of_process.system)
+        passed = sum(seconds for kind, seconds in of_machine.items() if not kind.startswith("guest"))  # part of `user`
+        idle = of_machine["idle"] + of_machine.get("iowait", 0.0)
+        return cls(passed, passed - idle, of_process.user + of_process.system)
 
     def share_of_others_until(self, later: ProcessorTime) -> float:
-        """The share of the machine's processor time that other processes took between the two.
+        """The share of the machine's processor time that other processes used between the two.
 
         >>> ProcessorTime(100, 50, 5).share_of_others_until(ProcessorTime(120, 66, 13))
         0.4
         """
-        had, busy, own = (after - before for before, after in zip(self, later, strict=True))
-        return max(0.0, busy - own) / had if had > 0 else 0.0
+        passed, used, own = (after - before for before, after in zip(self, later, strict=True))
+        return max(0.0, used - own) / passed if passed > 0 else 0.0
 
 
 def load() -> float:

@@ -95,19 +95,19 @@ def test_the_same_command_again_probes_no_others(fca, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_times_that_were_measured_on_a_busy_machine_are_doubted(fca, tmp_path, monkeypatch):
+def test_a_line_warns_of_times_that_were_measured_on_a_busy_machine(fca, tmp_path, monkeypatch):
     """Beside other work all networks once were too slow for a limit, and the answer was HOG."""
     folder = folder_of_colours(tmp_path / "colours", per_class=20)
     monkeypatch.setattr(ProcessorTime, "share_of_others_until", lambda before, after: 0.4)
     for _ in range(2):
         code, out, err = fca(str(folder), *FEW, door=recommend)
         assert code == 0, err
-        assert "other processes took 40% of the processor time meanwhile: times may be too long" in out
+        assert "other processes used 40 % of the processor meanwhile, so times may be too long" in out
 
 
 @pytest.mark.slow
-def test_what_is_odd_about_the_data_is_said_once(start, tmp_path):
-    """Each of the processes that compile programs once said it again."""
+def test_a_warning_about_the_data_is_printed_once(start, tmp_path):
+    """Each of the processes that compile programs once printed it again."""
     folder_of_colours(tmp_path / "colours/train", per_class=20)
     folder_of_colours(tmp_path / "colours/test", per_class=20)
     few = [word for word in FEW if not word.startswith(("candidates", "packages", "minutes"))]
@@ -153,7 +153,7 @@ def test_of_many_images_few_say_which_programs_are_probed_on_all(fca, tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_balanced_accuracy_that_decides_is_also_what_test_images_show(fca, tmp_path):
+def test_with_balanced_accuracy_the_answer_reports_that_of_the_test_images(fca, tmp_path):
     folder = folder_of_colours(tmp_path / "colours", per_class=80)
     for i in range(30, 80):
         (folder / "blue" / f"{i}.png").unlink()

@@ -243,6 +243,16 @@ def test_the_longest_training_counts_and_of_several_seeds_the_lowest_is_used(tmp
     assert line["top1_judged"] == pytest.approx(24 / 30)
 
 
+def test_of_two_probes_of_one_program_the_latest_counts(tmp_path):
+    """Both are in a store whose first probe is of an earlier version, with another run id."""
+    lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=30))
+    network(lab, "net", 9.0, weights="w")
+    earlier, later = (trained(lab, "net", right / 30, "probe", weights="w") for right in (28, 20))
+    line = line_of(Recommendation()(lab.store)[0].frame, "net", "probe")
+    assert earlier != later
+    assert (line["run_id"], line["seeds"]) == (later, 1)
+
+
 def test_probes_are_judged_by_training_images_as_well_and_others_by_validation_images_alone(tmp_path):
     lab = Lab(Store(tmp_path / "outputs"), job_data(per_class=30))
     network(lab, "net", 9.0, weights="w")

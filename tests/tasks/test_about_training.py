@@ -1,4 +1,4 @@
-"""What each task that trains or fits probes says about data of which images are left out, and that come in groups."""
+"""Rows of each task that trains or fits probes, on data with images left out and groups."""
 
 import numpy as np
 import pandas as pd

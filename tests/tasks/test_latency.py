@@ -52,7 +52,7 @@ def test_a_median_has_the_interval_of_the_binomial():
     assert 0.95 <= np.mean(inside) <= 0.985  # 96.5 % for 15 values
 
 
-def test_the_processor_time_of_others_is_told_from_that_of_this_process():
+def test_the_share_of_other_processes_leaves_out_this_one():
     other = subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE)
     other.stdout.readline()
     before = ProcessorTime.now()

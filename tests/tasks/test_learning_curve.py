@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fca.store import Store, results
 from fca.store.columns import JUDGED_IMAGES, LEFT_OUT_LOGITS
@@ -51,3 +52,18 @@ def test_what_has_no_curve_is_refused_before_any_work(fca, tmp_path, words, mess
     code, _, err = fca("task=learning_curve", *words, *QUIET)
     assert code == 2
     assert message in err
+
+
+def test_images_of_a_class_that_train_lacks_are_left_out_and_counted(fca, tmp_path):
+    rng = np.random.default_rng(0)
+    for split, keys in (("train", "ab"), ("test", "abc")):
+        for key in keys:
+            (tmp_path / "photos" / split / key).mkdir(parents=True)
+            for i in range(10):
+                pixels = rng.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(tmp_path / "photos" / split / key / f"{i}.png")
+    words = ["dataset=folder", f"dataset.root={tmp_path / 'photos'}", "subset.ncl=2", *QUIET[1:-1]]
+    code, _, err = fca("model=hog", "task=learning_curve", *words)
+    assert code == 0, err
+    rows = results(tmp_path / "outputs", "task == 'learning_curve'")
+    assert rows["n_unused"].tolist() == [10]

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from fca.costs import mean_cost
 from fca.stats.chance import at_chance
 from fca.stats.decision import pareto, probability_within
-from fca.stats.intervals import mean_over_classes
+from fca.stats.intervals import balanced_accuracy
 from fca.store.columns import FILE_MB, INPUT_SIZE, PARAMS, PRECISION, TRAIN_S, WEIGHTS
 from fca.studies.recommend.evidence import (
     ADAPTATION,
@@ -303,7 +303,7 @@ class Weighed:
         tested = self.of.answered(row, "test", self.metric)
         images = np.bincount(tested.labels)
         correct = np.bincount(tested.labels, weights=tested.labels == tested.predicted)
-        balanced = mean_over_classes(correct[images > 0], images[images > 0])
+        balanced = balanced_accuracy(correct[images > 0], images[images > 0])
         return dict(zip(with_interval(BALANCED_TOP1), balanced, strict=True))
 
     def _cost_on_test(self, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ GFLOPS = Column("gflops", float, ".2f", "floating-point operations for one image
 MEMORY = Column("memory_mb", float, ",.1f", "weights and intermediate results of one image, MB")
 LOAD = Column("load", float, ".2f", "processes that compute or wait to, a core, in the minute before: 0 is idle")
 OTHERS = Column(
-    "others_cpu", float, ".0%", "share of the machine's processor time that other processes took while it was measured"
+    "others_cpu", float, ".0%", "share of the machine's processor time that other processes used while it was measured"
 )
 ADAPTATION = Column(
     "adaptation",

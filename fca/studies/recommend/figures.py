@@ -238,9 +238,11 @@ def _takes(of: Mapping[Any, Any]) -> str:
 def _expectation(of: Mapping[Any, Any]) -> str:
     """What the images that chose the model expect, and whether test images agree."""
     tested = BALANCED_TOP1 if _is_balanced(of) else TOP1
+    is_comparable = of.get(METRIC) != BALANCED or _is_balanced(of)
     (expected_low, expected_high), (low, high) = ([of[end] for end in with_interval(c)[1:]] for c in (EXPECTED, tested))
-    sentence = f" Other images chose it; by them {small.interval(of, RIGHT)} is expected."
-    if high < expected_low or expected_high < low:
+    kind = "" if is_comparable else " of balanced accuracy"
+    sentence = f" Other images chose it; by them {small.interval(of, RIGHT)}{kind} is expected."
+    if is_comparable and (high < expected_low or expected_high < low):
         word = "harder" if high < expected_low else "easier"
         sentence += f" Test images are {word} than those that chose the model."
     return sentence + _copies(of)

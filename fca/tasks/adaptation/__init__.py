@@ -15,7 +15,7 @@ from fca.types import Column, FcaError, ImageData, Run
 VAL_TOP1 = Column("val_top1", float, ".1%", "accuracy of the chosen epoch, or of a probe, on the validation images")
 
 GROUP = Column("group", str, "", "column of the data that no drawn split cuts apart")
-OF_TRAINING = (GROUP, N_UNUSED)  # what `about_training` says beside the columns of every run
+OF_TRAINING = (GROUP, N_UNUSED)  # of `about_training`, beside the columns of every run
 
 
 def need_weights(setup: Setup, name: str) -> None:
